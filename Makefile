@@ -1,0 +1,31 @@
+# Every target is one line; what needs more lives in hack/. Tools are pinned in tools/go.mod.
+.PHONY: help up down status clean build test lint gen gen-check bench fuzz soak
+.DEFAULT_GOAL := help
+export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
+
+help: ## what there is to make
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
+up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism
+	@bin/karpenter-local up $(ARGS)
+down: ## stop it, keep its state
+	@if [ -x bin/karpenter-local ]; then bin/karpenter-local down; else echo "There is no cluster here."; fi
+status: ## what runs, nodes, dollars per hour
+	@if [ -x bin/karpenter-local ]; then bin/karpenter-local status; else echo "There is no cluster here; make up starts one."; exit 1; fi
+clean: ## stop it and forget its state
+	@if [ -x bin/karpenter-local ]; then bin/karpenter-local clean; else rm -rf .local; fi
+build: ## build bin/karpenter and bin/karpenter-local where they are stale
+	@hack/build
+test: build ## all tests: plain ones, those that need an API server, those that need a cluster
+	@hack/test
+lint: ## gofmt, go vet, staticcheck
+	@hack/lint
+gen: ## write generated files
+	@go -C tools run ./crdgen
+gen-check: ## fail if a generated file is not current
+	@hack/gen-check
+bench: ## benchmarks, compared with the last ones that were saved: make bench SAVE=1 saves
+	@hack/bench
+fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
+	@hack/fuzz
+soak: build ## the long seeds
+	@KARPENTER_SOAK=1 hack/test

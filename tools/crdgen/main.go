@@ -1,0 +1,153 @@
+// Command crdgen writes everything that is generated from the Go types under api: deep copies, CRDs (the plain files that the
+// api/crds package embeds, and the templates of the karpenter-crd chart), and the reference pages under docs/reference.
+//
+// Run it with "make gen". Its output depends on nothing but the sources, so running it twice changes nothing.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/controller-tools/pkg/deepcopy"
+	"sigs.k8s.io/controller-tools/pkg/genall"
+)
+
+// apiPackages are the packages with API types, below the root of the repository.
+var apiPackages = []string{
+	"api/karpenter/v1", "api/karpenter/v1alpha1", "api/aws/v1", "api/autoscaling/v1beta1",
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "crdgen:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	root, err := repositoryRoot()
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := writeDeepCopies(); err != nil {
+		return fmt.Errorf("deep copies: %w", err)
+	}
+	files, err := generate()
+	if err != nil {
+		return err
+	}
+	return write(files)
+}
+
+// generate makes everything but the deep copies, by path.
+func generate() (map[string][]byte, error) {
+	crds, err := buildCRDs()
+	if err != nil {
+		return nil, fmt.Errorf("CRDs: %w", err)
+	}
+	files, err := crdFiles(crds)
+	if err != nil {
+		return nil, fmt.Errorf("CRDs: %w", err)
+	}
+	pages, err := referenceFiles(crds)
+	if err != nil {
+		return nil, fmt.Errorf("reference pages: %w", err)
+	}
+	maps.Copy(files, pages)
+	return files, nil
+}
+
+// generatedFiles are the files in the tree that an earlier run made. Their first line says so; other generators write into the
+// same folders.
+func generatedFiles() ([]string, error) {
+	var out []string
+	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasPrefix(string(text), header) {
+				out = append(out, path)
+			}
+		}
+	}
+	return out, nil
+}
+
+// write writes the files and removes those that a kind which is gone has left behind.
+func write(files map[string][]byte) error {
+	old, err := generatedFiles()
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if _, ok := files[path]; ok {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	for path, text := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repositoryRoot walks up until it sees the api folder beside a go.mod.
+func repositoryRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		_, noAPI := os.Stat(filepath.Join(dir, "api", "karpenter", "v1"))
+		_, noModule := os.Stat(filepath.Join(dir, "go.mod"))
+		if noAPI == nil && noModule == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("run crdgen inside the repository")
+		}
+		dir = parent
+	}
+}
+
+func writeDeepCopies() error {
+	var generator genall.Generator = deepcopy.Generator{}
+	runtime, err := genall.Generators{&generator}.ForRoots(patterns()...)
+	if err != nil {
+		return err
+	}
+	runtime.OutputRules = genall.OutputRules{Default: besideSource{}}
+	if failed := runtime.Run(); failed {
+		return errors.New("the API packages do not type-check")
+	}
+	return nil
+}
+
+func patterns() []string {
+	out := make([]string, len(apiPackages))
+	for i, p := range apiPackages {
+		out[i] = "./" + p
+	}
+	return out
+}
