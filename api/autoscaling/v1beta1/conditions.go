@@ -1,0 +1,36 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+)
+
+// Conditions of a CapacityBuffer. None of them sums up the others.
+const (
+	ConditionTypeReadyForProvisioning = "ReadyForProvisioning" // The shape and number of the buffer's pods are known.
+	ConditionTypeProvisioning         = "Provisioning"         // The room exists.
+	ConditionTypeLimitedByQuotas      = "LimitedByQuotas"      // Reserved; Karpenter never writes it.
+)
+
+// Reasons of CapacityBuffer conditions.
+const (
+	ReasonResolved                = "Resolved"                // ReadyForProvisioning is True.
+	ReasonScalableRefNotFound     = "ScalableRefNotFound"     // ReadyForProvisioning is False: there is no such workload.
+	ReasonPodTemplateNotFound     = "PodTemplateNotFound"     // ReadyForProvisioning is False: there is no such pod template.
+	ReasonResolutionFailed        = "ResolutionFailed"        // ReadyForProvisioning is False: nothing is named, or the kind is not supported.
+	ReasonFeatureGateDisabled     = "FeatureGateDisabled"     // ReadyForProvisioning is False: the feature gate CapacityBuffer is off, no room is kept.
+	ReasonFitsExistingCapacity    = "FitsExistingCapacity"    // Provisioning is True: all pods fit on existing nodes.
+	ReasonRequiresNewCapacity     = "RequiresNewCapacity"     // Provisioning is False: some pods need new nodes.
+	ReasonNotReadyForProvisioning = "NotReadyForProvisioning" // Provisioning is False: the buffer is not resolved.
+	ReasonBufferEmpty             = "BufferEmpty"             // Provisioning is False: the buffer asks for nothing.
+)
+
+// GetConditions returns the buffer's conditions.
+func (b *CapacityBuffer) GetConditions() []metav1.Condition { return b.Status.Conditions }
+
+// SetConditions replaces the buffer's conditions.
+func (b *CapacityBuffer) SetConditions(c []metav1.Condition) { b.Status.Conditions = c }
+
+// ConditionRules says that a buffer's conditions stand on their own.
+func (b *CapacityBuffer) ConditionRules() condition.Rules { return condition.Rules{} }

@@ -1,0 +1,87 @@
+package v1
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+)
+
+// Conditions of an EC2NodeClass. CapacityReservationsReady counts for Ready only while the feature gate ReservedCapacity is on.
+const (
+	ConditionTypeReady                     = condition.Ready             // Nodes can be launched.
+	ConditionTypeAMIsReady                 = "AMIsReady"                 // Images were found.
+	ConditionTypeCapacityReservationsReady = "CapacityReservationsReady" // Capacity reservations were looked up; there may be none.
+	ConditionTypeInstanceProfileReady      = "InstanceProfileReady"      // The instance profile exists.
+	ConditionTypePlacementGroupReady       = "PlacementGroupReady"       // The placement group was found, or none is asked for.
+	ConditionTypeSecurityGroupsReady       = "SecurityGroupsReady"       // Security groups were found.
+	ConditionTypeSubnetsReady              = "SubnetsReady"              // Subnets were found.
+	ConditionTypeValidationSucceeded       = "ValidationSucceeded"       // AWS would accept what is launched.
+)
+
+// Reasons of EC2NodeClass conditions.
+const (
+	ReasonAMINotFound      = "AMINotFound"      // AMIsReady is False: no image matches.
+	ReasonUnsupportedAlias = "UnsupportedAlias" // AMIsReady is False: the alias does not exist for the cluster's Kubernetes version.
+
+	ReasonPlacementGroupNotFound         = "PlacementGroupNotFound"         // PlacementGroupReady is False: there is no such group.
+	ReasonPlacementGroupResolutionFailed = "PlacementGroupResolutionFailed" // PlacementGroupReady is False: the group could not be looked up.
+
+	ReasonSubnetsNotFound        = "SubnetsNotFound"        // SubnetsReady is False: no subnet matches.
+	ReasonSecurityGroupsNotFound = "SecurityGroupsNotFound" // SecurityGroupsReady is False: no security group matches.
+
+	ReasonClusterCIDRResolutionFailed         = "ClusterCIDRResolutionFailed"         // The cluster's service network is not known.
+	ReasonInvalidKubeletConfiguration         = "InvalidKubeletConfiguration"         // The kubelet would refuse its configuration.
+	ReasonUnsupportedKubeletConfiguration     = "UnsupportedKubeletConfiguration"     // The AMI family cannot hand the configuration to the kubelet.
+	ReasonKubeletExpressionsDisabled          = "KubeletExpressionsDisabled"          // Expressions need the feature gate NodeClassCEL.
+	ReasonKubeletExpressionInvalid            = "KubeletExpressionInvalid"            // An expression does not compile.
+	ReasonKubeletExpressionEvaluationFailed   = "KubeletExpressionEvaluationFailed"   // An expression fails for an instance type.
+	ReasonDependenciesNotReady                = "DependenciesNotReady"                // Images, profile, security groups or subnets are not ready.
+	ReasonTagValidationFailed                 = "TagValidationFailed"                 // A tag key is restricted.
+	ReasonCreateLaunchTemplateAuthCheckFailed = "CreateLaunchTemplateAuthCheckFailed" // The controller may not create launch templates.
+	ReasonUserDataSizeLimitExceeded           = "UserDataSizeLimitExceeded"           // The user data is too long for EC2.
+	ReasonCreateFleetAuthCheckFailed          = "CreateFleetAuthCheckFailed"          // The controller may not create fleets.
+	ReasonRunInstancesAuthCheckFailed         = "RunInstancesAuthCheckFailed"         // The controller may not run instances.
+	ReasonInstanceProfileNotFound             = "InstanceProfileNotFound"             // There is no such instance profile.
+)
+
+// Reasons of the Drifted condition of a NodeClaim that the provider gives.
+const (
+	DriftReasonNodeClass           = "NodeClassDrift"           // The node class changed in what goes into a machine.
+	DriftReasonAMI                 = "AMIDrift"                 // The machine's image is no longer selected.
+	DriftReasonSecurityGroup       = "SecurityGroupDrift"       // The machine has other security groups than are selected.
+	DriftReasonSubnet              = "SubnetDrift"              // The machine's subnet is no longer selected.
+	DriftReasonCapacityReservation = "CapacityReservationDrift" // The machine's capacity reservation is no longer selected.
+	DriftReasonPlacementGroup      = "PlacementGroupDrift"      // The machine is not in the placement group that is asked for.
+)
+
+// GetConditions returns the class's conditions.
+func (c *EC2NodeClass) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the class's conditions.
+func (c *EC2NodeClass) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
+
+// ConditionRules says what makes a class Ready while the feature gate ReservedCapacity is on, as it is by default. With the
+// gate off, judge WithoutCapacityReservations instead.
+func (c *EC2NodeClass) ConditionRules() condition.Rules {
+	return condition.Rules{Root: ConditionTypeReady, Dependents: []string{
+		ConditionTypeAMIsReady, ConditionTypeCapacityReservationsReady, ConditionTypeInstanceProfileReady,
+		ConditionTypePlacementGroupReady, ConditionTypeSecurityGroupsReady, ConditionTypeSubnetsReady,
+		ConditionTypeValidationSucceeded,
+	}}
+}
+
+// WithoutCapacityReservations is the class as it is judged while the feature gate ReservedCapacity is off: Ready does not
+// wait for CapacityReservationsReady.
+func (c *EC2NodeClass) WithoutCapacityReservations() condition.Object {
+	return withoutReservations{c}
+}
+
+type withoutReservations struct{ *EC2NodeClass }
+
+func (w withoutReservations) ConditionRules() condition.Rules {
+	rules := w.EC2NodeClass.ConditionRules()
+	rules.Dependents = slices.DeleteFunc(rules.Dependents, func(t string) bool { return t == ConditionTypeCapacityReservationsReady })
+	return rules
+}

@@ -1,0 +1,96 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+)
+
+// ConditionTypeReady is the root condition of NodePool and NodeClaim.
+const ConditionTypeReady = condition.Ready
+
+// Conditions of a NodePool. NodeRegistrationHealthy does not count for Ready.
+const (
+	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
+	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
+	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
+)
+
+// Reasons of NodePool conditions.
+const (
+	ReasonNodePoolValidationFailed  = "NodePoolValidationFailed"  // ValidationSucceeded is False: the message lists what is wrong.
+	ReasonFeatureGateDisabled       = "FeatureGateDisabled"       // ValidationSucceeded is False: the pool needs a feature gate that is off.
+	ReasonNodeClassNotFound         = "NodeClassNotFound"         // NodeClassReady is False: there is no such node class.
+	ReasonNodeClassTerminating      = "NodeClassTerminating"      // NodeClassReady is False: the node class is being deleted.
+	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False: the node class does not say yet whether it is ready.
+	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
+)
+
+// Conditions of a NodeClaim. The first three make it Ready.
+const (
+	ConditionTypeLaunched             = "Launched"             // The cloud has started a machine.
+	ConditionTypeRegistered           = "Registered"           // The machine joined as a Node and got the claim's labels and taints.
+	ConditionTypeInitialized          = "Initialized"          // The Node is ready, has its resources and lost its startup taints.
+	ConditionTypeConsolidatable       = "Consolidatable"       // No pod came or went for as long as the pool's consolidateAfter says.
+	ConditionTypeDrifted              = "Drifted"              // The machine no longer is what pool and node class ask for.
+	ConditionTypeDrained              = "Drained"              // No pod is left that has to leave before the machine stops.
+	ConditionTypeVolumesDetached      = "VolumesDetached"      // No volume is attached any more.
+	ConditionTypeInstanceTerminating  = "InstanceTerminating"  // The cloud was told to stop the machine.
+	ConditionTypeConsistentStateFound = "ConsistentStateFound" // The Node has what the claim promised.
+	ConditionTypeDisruptionReason     = "DisruptionReason"     // The claim was chosen for disruption; the reason says why.
+)
+
+// Reasons of NodeClaim conditions.
+const (
+	ReasonAwaitingReconciliation = condition.ReasonAwaitingReconciliation // Nobody has looked yet.
+
+	ReasonLaunchFailed = "LaunchFailed" // Launched is Unknown: the cloud refused; the message says why. It is tried again.
+
+	ReasonNodeNotFound            = "NodeNotFound"            // Registered or Initialized is Unknown: no Node has joined yet.
+	ReasonMultipleNodesFound      = "MultipleNodesFound"      // Registered is False: two Nodes claim to be the machine.
+	ReasonRegistrationHookPending = "RegistrationHookPending" // Registered is Unknown: the provider is not done; the message names what is left.
+
+	ReasonNodeNotReady               = "NodeNotReady"               // Initialized is Unknown: the Node is not ready.
+	ReasonStartupTaintsExist         = "StartupTaintsExist"         // Initialized is Unknown: a startup taint is left.
+	ReasonKnownEphemeralTaintsExist  = "KnownEphemeralTaintsExist"  // Initialized is Unknown: a taint of a starting node is left.
+	ReasonResourceNotRegistered      = "ResourceNotRegistered"      // Initialized is Unknown: the Node lacks a resource that was asked for.
+	ReasonDRADriverPoolsNotPublished = "DRADriverPoolsNotPublished" // Initialized is Unknown: a DRA driver has not published its devices.
+
+	ReasonNodePoolDrifted      = "NodePoolDrifted"      // Drifted: the pool's template changed.
+	ReasonRequirementsDrifted  = "RequirementsDrifted"  // Drifted: the machine no longer satisfies the pool's requirements.
+	ReasonInstanceTypeNotFound = "InstanceTypeNotFound" // Drifted: the instance type can no longer be had.
+
+	ReasonDraining                      = "Draining"                      // Drained is Unknown: pods are still leaving.
+	ReasonAwaitingVolumeDetachment      = "AwaitingVolumeDetachment"      // VolumesDetached is Unknown: volumes are still attached.
+	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed" // VolumesDetached is False: time was up before all volumes were detached.
+
+	ReasonConsistencyCheckFailed = "ConsistencyCheckFailed" // ConsistentStateFound is False: the message says what the Node lacks.
+)
+
+// GetConditions returns the pool's conditions.
+func (p *NodePool) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the pool's conditions.
+func (p *NodePool) SetConditions(c []metav1.Condition) { p.Status.Conditions = c }
+
+// ConditionRules says what makes a pool Ready.
+func (p *NodePool) ConditionRules() condition.Rules {
+	return condition.Rules{
+		Root:       ConditionTypeReady,
+		Dependents: []string{ConditionTypeValidationSucceeded, ConditionTypeNodeClassReady},
+	}
+}
+
+// GetConditions returns the claim's conditions.
+func (c *NodeClaim) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the claim's conditions.
+func (c *NodeClaim) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
+
+// ConditionRules says what makes a claim Ready.
+func (c *NodeClaim) ConditionRules() condition.Rules {
+	return condition.Rules{
+		Root:       ConditionTypeReady,
+		Dependents: []string{ConditionTypeLaunched, ConditionTypeRegistered, ConditionTypeInitialized},
+	}
+}

@@ -1,0 +1,118 @@
+package v1
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Labels of NodeClaims and Nodes. What is known about each stands in Labels.
+const (
+	NodePoolLabelKey            = Group + "/nodepool"           // The NodePool that the node belongs to.
+	CapacityTypeLabelKey        = Group + "/capacity-type"      // How the machine is paid for: spot, on-demand or reserved.
+	NodeRegisteredLabelKey      = Group + "/registered"         // "true" on a Node that has got its claim's labels and taints.
+	NodeInitializedLabelKey     = Group + "/initialized"        // "true" on a Node that is ready for pods.
+	NodeDoNotSyncTaintsLabelKey = Group + "/do-not-sync-taints" // "true", set by a node's bootstrap, keeps the claim's taints off the Node.
+)
+
+// NodeExcludedFromLoadBalancersLabelValue is the value of Kubernetes' own label that keeps load balancers away from a node that
+// Karpenter drains.
+const NodeExcludedFromLoadBalancersLabelValue = "karpenter"
+
+// Values of CapacityTypeLabelKey.
+const (
+	CapacityTypeSpot     = "spot"
+	CapacityTypeOnDemand = "on-demand"
+	CapacityTypeReserved = "reserved"
+)
+
+// Values of Kubernetes' architecture label that the core knows.
+const (
+	ArchitectureAmd64 = "amd64"
+	ArchitectureArm64 = "arm64"
+)
+
+// Annotations of pods, NodePools, NodeClaims and Nodes.
+const (
+	// On a pod, "true" or a duration since its start; on a Node, a NodeClaim or in a pool's template, "true": forbids voluntary disruption.
+	DoNotDisruptAnnotationKey = Group + "/do-not-disrupt"
+
+	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
+	NodePoolHashAnnotationKey = Group + "/nodepool-hash"
+	// On NodePools and NodeClaims: which way of hashing the hash is of.
+	NodePoolHashVersionAnnotationKey = Group + "/nodepool-hash-version"
+	// On NodeClaims and Nodes: when draining is forced to its end, RFC 3339.
+	NodeClaimTerminationTimestampAnnotationKey = Group + "/nodeclaim-termination-timestamp"
+	// On NodeClaims: "true" if minValues had to be lowered to find any machine, "false" if not.
+	NodeClaimMinValuesRelaxedAnnotationKey = Group + "/nodeclaim-min-values-relaxed"
+	// On NodeClaims: the DRA drivers that the node's pods need, sorted, separated by commas.
+	RequestedDRADriversAnnotationKey = Group + "/requested-dra-drivers"
+	// On NodeClaims: "true" if a NodeOverlay changed the price of an option.
+	PriceOverlayAppliedAnnotationKey = Group + "/price-overlay-applied"
+	// On NodeClaims: "true" if a NodeOverlay changed the capacity of an option.
+	CapacityOverlayAppliedAnnotationKey = Group + "/capacity-overlay-applied"
+	// On NodePools and NodeClaims: what older API versions said about the provider, as JSON.
+	ProviderCompatibilityAnnotationKey = "compatibility." + Group + "/provider"
+
+	// On NodeClaims: the disruption step that the claim is part of, so that a restarted controller finishes or undoes it.
+	DisruptionCommandAnnotationKey = Group + "/disruption-command"
+	// On NodeClaims: the token of the launch that was begun, so that a restarted controller repeats the same call and never launches twice.
+	LaunchTokenAnnotationKey = Group + "/launch-token"
+	// On NodeClaims that are being deleted: the time (RFC 3339) before which pods are evicted only once their replacements are ready.
+	EvictAfterAnnotationKey = Group + "/evict-after"
+
+	// On the pods that stand for a CapacityBuffer, which exist only in plans: "true".
+	CapacityBufferFakePodAnnotationKey = Group + "/capacity-buffer-fake-pod"
+	// On such pods: the buffer's name.
+	CapacityBufferNameAnnotationKey = Group + "/capacity-buffer-name"
+	// On such pods: the buffer's namespace.
+	CapacityBufferNamespaceAnnotationKey = Group + "/capacity-buffer-namespace"
+)
+
+// Taints of Nodes.
+const (
+	DisruptedTaintKey    = Group + "/disrupted"    // NoSchedule: the node was chosen for disruption or is being terminated.
+	UnregisteredTaintKey = Group + "/unregistered" // NoExecute: nodes boot with it and lose it when they are registered.
+	ReadinessTaintPrefix = "readiness.k8s.io/"     // Begins the keys of taints that stand for something a starting node waits for.
+)
+
+// Finalizers of NodeClaims and Nodes.
+const (
+	TerminationFinalizer = Group + "/termination" // Stays until the machine is gone.
+)
+
+// ResourceNodes counts nodes in Limits and in NodePoolStatus.Resources.
+const ResourceNodes corev1.ResourceName = "nodes"
+
+// DisruptedTaint is on nodes that are chosen for disruption or are being terminated.
+func DisruptedTaint() corev1.Taint {
+	return corev1.Taint{Key: DisruptedTaintKey, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// UnregisteredTaint is on nodes from boot until registration.
+func UnregisteredTaint() corev1.Taint {
+	return corev1.Taint{Key: UnregisteredTaintKey, Effect: corev1.TaintEffectNoExecute}
+}
+
+// KnownEphemeralTaint says whether a taint is one that a starting node loses by itself. Scheduling ignores such taints on
+// managed nodes that are not initialized yet, and initialization waits for them to go.
+func KnownEphemeralTaint(t *corev1.Taint) bool {
+	switch t.Key {
+	case corev1.TaintNodeNotReady:
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	case corev1.TaintNodeUnreachable:
+		return t.Effect == corev1.TaintEffectNoSchedule
+	case "node.cloudprovider.kubernetes.io/uninitialized":
+		return t.Effect == corev1.TaintEffectNoSchedule
+	case UnregisteredTaintKey:
+		return t.Effect == corev1.TaintEffectNoExecute
+	default:
+		return strings.HasPrefix(t.Key, ReadinessTaintPrefix)
+	}
+}
+
+// NodeClassLabelKey is the label that holds the name of a node class of the given kind.
+func NodeClassLabelKey(gk schema.GroupKind) string {
+	return gk.Group + "/" + strings.ToLower(gk.Kind)
+}

@@ -1,0 +1,64 @@
+{{- define "karpenter.environment" -}}
+{{- $s := .Values.settings -}}
+- name: KUBERNETES_MIN_VERSION
+  value: 1.19.0-0
+- name: KARPENTER_SERVICE
+  value: {{ include "karpenter.fullname" . }}
+- name: METRICS_PORT
+  value: {{ .Values.controller.metrics.port | quote }}
+- name: HEALTH_PROBE_PORT
+  value: {{ .Values.controller.healthProbe.port | quote }}
+- name: SYSTEM_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: CPU_REQUESTS
+  valueFrom:
+    resourceFieldRef:
+      containerName: {{ .Values.controller.containerName }}
+      divisor: 1m
+      resource: requests.cpu
+- name: MEMORY_LIMIT
+  valueFrom:
+    resourceFieldRef:
+      containerName: {{ .Values.controller.containerName }}
+      divisor: "0"
+      resource: limits.memory
+{{- include "karpenter.env" (dict "name" "LOG_LEVEL" "value" .Values.logLevel) }}
+{{- include "karpenter.env" (dict "name" "LOG_OUTPUT_PATHS" "value" (join "," .Values.logOutputPaths)) }}
+{{- include "karpenter.env" (dict "name" "LOG_ERROR_OUTPUT_PATHS" "value" (join "," .Values.logErrorOutputPaths)) }}
+- name: CLUSTER_NAME
+  value: {{ tpl (toString (required "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" $s.clusterName)) . | quote }}
+{{- range $setting := list
+  (dict "name" "BATCH_MAX_DURATION" "value" $s.batchMaxDuration)
+  (dict "name" "BATCH_IDLE_DURATION" "value" $s.batchIdleDuration)
+  (dict "name" "CLUSTER_CA_BUNDLE" "value" $s.clusterCABundle)
+  (dict "name" "CLUSTER_ENDPOINT" "value" $s.clusterEndpoint)
+  (dict "name" "ISOLATED_VPC" "value" $s.isolatedVPC)
+  (dict "name" "EKS_CONTROL_PLANE" "value" $s.eksControlPlane)
+  (dict "name" "VM_MEMORY_OVERHEAD_PERCENT" "value" $s.vmMemoryOverheadPercent)
+  (dict "name" "INTERRUPTION_QUEUE" "value" $s.interruptionQueue)
+  (dict "name" "ENABLE_ZONAL_SHIFT" "value" $s.enableZonalShift)
+  (dict "name" "RESERVED_ENIS" "value" $s.reservedENIs)
+  (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
+  (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
+  (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)
+  (dict "name" "NOMINATION_HINTS" "value" $s.nominationHints)
+  (dict "name" "HOLD_TAINT_UNTIL_READY" "value" $s.holdTaintUntilReady)
+  (dict "name" "AMI_REFRESH_INTERVAL" "value" $s.amiRefreshInterval)
+  (dict "name" "SUBNET_REFRESH_INTERVAL" "value" $s.subnetRefreshInterval)
+}}
+{{- if not (kindIs "invalid" .value) }}
+{{- include "karpenter.env" (dict "name" .name "value" (tpl (toString .value) $)) }}
+{{- end }}
+{{- end }}
+{{- include "karpenter.env" (dict "name" "PREFERENCE_POLICY" "value" $s.preferencePolicy) }}
+{{- include "karpenter.env" (dict "name" "MIN_VALUES_POLICY" "value" $s.minValuesPolicy) }}
+{{- with $s.featureGates }}
+- name: FEATURE_GATES
+  value: {{ printf "ReservedCapacity=%t,SpotToSpotConsolidation=%t,NodeRepair=%t,NodeOverlay=%t,StaticCapacity=%t,CapacityBuffer=%t" .reservedCapacity .spotToSpotConsolidation .nodeRepair .nodeOverlay .staticCapacity .capacityBuffer | quote }}
+{{- end }}
+{{- with .Values.controller.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

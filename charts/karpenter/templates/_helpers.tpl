@@ -1,0 +1,61 @@
+{{- define "karpenter.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "karpenter.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "karpenter.selector" -}}
+app.kubernetes.io/name: {{ include "karpenter.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* metadata of an object: call with a dict of root, name and, where they apply, namespace, labels and annotations */}}
+{{- define "karpenter.metadata" -}}
+name: {{ .name }}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+  {{- include "karpenter.selector" .root | nindent 2 }}
+  {{- with merge (dict) (.labels | default dict) .root.Values.additionalLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.additionalAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "karpenter.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "karpenter.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "karpenter.image" -}}
+{{- with .Values.controller.image -}}
+{{- .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* one environment variable; false and 0 are values, only nothing and "" are none */}}
+{{- define "karpenter.env" -}}
+{{- if not (or (kindIs "invalid" .value) (eq (toString .value) "")) }}
+- name: {{ .name }}
+  value: {{ .value | toString | quote }}
+{{- end }}
+{{- end -}}
