@@ -1,0 +1,155 @@
+package disrupt
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// mostAtOnce bounds the nodes of one step: its openings must all be ready before any of its nodes goes, so a step of the
+// whole fleet would hang on its slowest machine.
+const mostAtOnce = 100
+
+// A choice collects the steps of one pass: they share no node, none counts on room that another has promised or removes,
+// and together they fit the budgets.
+type choice struct {
+	*search
+	steps    []*Step
+	waste    map[*Candidate]float64
+	loose    bool            // the fleet could be so much cheaper that every step that pays is taken
+	gone     map[string]bool // nodes that the steps remove
+	promised map[string]bool // nodes whose room the steps use
+}
+
+func newChoice(s *search, goal target, waste map[*Candidate]float64) *choice {
+	slack := cloud.NanoUSD(float64(goal.before) * s.w.Settings.Slack)
+	return &choice{search: s, waste: waste, loose: goal.before-goal.after >= slack, gone: map[string]bool{}, promised: map[string]bool{}}
+}
+
+// pays tells whether a step is worth the pods that it moves. Removing a node whose pods fit elsewhere always is: it saves all of
+// its price. Moving pods onto a machine that is only somewhat better is not, as long as the whole fleet is close to its target:
+// the next pods that come and go would undo it.
+func (c *choice) pays(step *Step) bool {
+	if c.loose {
+		return true
+	}
+	moved := 0.0
+	for _, r := range step.Remove {
+		moved += r.Price.Dollars() * (1 - c.waste[r])
+	}
+	return step.Saves().Dollars() >= moved
+}
+
+// take adds a step, if it goes together with those that were taken.
+func (c *choice) take(step *Step) bool {
+	for _, r := range step.Remove {
+		if c.gone[r.Name()] || c.promised[r.Name()] {
+			return false
+		}
+	}
+	for _, p := range step.Place {
+		if c.gone[p.Node] {
+			return false
+		}
+	}
+	if !c.pays(step) {
+		for _, r := range step.Remove {
+			c.notes[r] = "it could be replaced by something cheaper, but the fleet is too close to the cheapest one for that to be worth moving its pods"
+		}
+		return false
+	}
+	if !c.ledger.Take(step.Reason, step.Remove) {
+		return false
+	}
+	for _, r := range step.Remove {
+		c.gone[r.Name()] = true
+	}
+	for _, p := range step.Place {
+		c.promised[p.Node] = true
+	}
+	c.steps = append(c.steps, step)
+	return true
+}
+
+// open tells whether a candidate can still be part of a step.
+func (c *choice) open(r *Candidate) bool {
+	return !c.gone[r.Name()] && !c.promised[r.Name()] && c.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
+}
+
+func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
+	return slices.DeleteFunc(slices.Clone(candidates), func(r *Candidate) bool { return !c.open(r) })
+}
+
+// try weighs the removal of some nodes beside what was taken already, takes what is worth it, and tells whether anything was.
+// Nodes of avoid get no pods, because they are to go as well.
+func (c *choice) try(ctx context.Context, remove []*Candidate, avoid map[string]bool) bool {
+	closed := maps.Clone(c.promised)
+	maps.Copy(closed, avoid)
+	found := false
+	for _, step := range c.weigh(ctx, remove, lower.Input{Gone: maps.Clone(c.gone), Closed: closed}) {
+		found = c.take(step) || found
+	}
+	return found
+}
+
+// run searches for steps: those of the cheapest fleet that fit, then parts of the way there as large as budgets allow, then
+// whatever else is worth it, and at last single nodes from resume on. next is where the next pass goes on, "" if this one
+// looked at everything.
+func (s *search) run(ctx context.Context, candidates []*Candidate, resume string) (steps []*Step, goal target, next string) {
+	order, waste := byWaste(candidates, s.q.pools)
+	goal = s.target(ctx, order)
+	c := newChoice(s, goal, waste)
+	doomed := map[string]bool{}
+	for _, step := range goal.steps {
+		if len(step.Remove) <= mostAtOnce && c.take(step) {
+			continue
+		}
+		for _, r := range step.Remove {
+			doomed[r.Name()] = true
+		}
+	}
+	if len(doomed) == 0 && len(c.steps) > 0 {
+		return c.steps, goal, ""
+	}
+	c.windows(ctx, slices.DeleteFunc(slices.Clone(order), func(r *Candidate) bool { return !doomed[r.Name()] }), doomed)
+	c.windows(ctx, order, nil)
+	return c.steps, goal, c.singles(ctx, order, resume)
+}
+
+// windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.
+func (c *choice) windows(ctx context.Context, candidates []*Candidate, avoid map[string]bool) {
+	left := c.openOnes(candidates)
+	for len(left) > 1 && c.trials < c.w.Settings.Trials/2 && ctx.Err() == nil {
+		window := c.ledger.Fits(v1.DisruptionReasonUnderutilized, left)
+		window = window[:min(len(window), mostAtOnce)]
+		if len(window) < 2 {
+			return
+		}
+		for size := len(window); size > 1 && c.trials < c.w.Settings.Trials/2; size /= 2 {
+			if c.try(ctx, window[:size], avoid) {
+				break
+			}
+		}
+		last := window[len(window)-1]
+		left = c.openOnes(slices.DeleteFunc(left[slices.Index(left, last)+1:], func(r *Candidate) bool { return slices.Contains(window, r) }))
+	}
+}
+
+// singles weighs candidates one at a time, from the one named resume on, and returns where to go on next time.
+func (c *choice) singles(ctx context.Context, order []*Candidate, resume string) string {
+	start := max(0, slices.IndexFunc(order, func(r *Candidate) bool { return r.Name() == resume }))
+	for i := range order {
+		r := order[(start+i)%len(order)]
+		if c.trials >= c.w.Settings.Trials || ctx.Err() != nil {
+			return r.Name()
+		}
+		if c.open(r) {
+			c.try(ctx, []*Candidate{r}, nil)
+		}
+	}
+	return ""
+}

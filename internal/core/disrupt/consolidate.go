@@ -1,0 +1,337 @@
+package disrupt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A Note tells a user why a node is not consolidated, although nothing forbids to remove it.
+type Note struct {
+	Candidate *Candidate
+	Text      string
+}
+
+// movers splits the candidates of consolidation from those that it must leave, with the reason where it is worth telling.
+func movers(candidates []*Candidate) (out []*Candidate, notes []Note) {
+	for _, c := range candidates {
+		if c.Static() || c.Held != nil {
+			continue
+		}
+		text, ok := consolidates(c)
+		if ok {
+			out = append(out, c)
+		} else if text != "" {
+			notes = append(notes, Note{c, text})
+		}
+	}
+	return out, notes
+}
+
+func consolidates(c *Candidate) (text string, ok bool) {
+	for _, key := range neededLabels {
+		if !c.hasLabel(key) {
+			return fmt.Sprintf("the node has no label %s, so its price is not known", key), false
+		}
+	}
+	d := c.Pool.Spec.Disruption
+	switch {
+	case !c.Priced:
+		return fmt.Sprintf("instance type %q is not offered in the node's zone and capacity type any more, so its price is not known", c.typeName()), false
+	case d.ConsolidateAfter.Duration == nil:
+		return fmt.Sprintf("NodePool %q has consolidateAfter: Never", c.Pool.Name), false
+	case c.Empty():
+		return "", false
+	case d.ConsolidationPolicy == v1.ConsolidationPolicyWhenEmpty:
+		return fmt.Sprintf("NodePool %q has consolidationPolicy: WhenEmpty and the node is not empty", c.Pool.Name), false
+	}
+	return "", c.Consolidatable
+}
+
+// search looks for the cheapest fleet in one pass.
+type search struct {
+	w      *World
+	q      *whatIf
+	ledger *Ledger
+	totals map[string]totals
+	notes  map[*Candidate]string
+	types  map[string]typesByName
+	trials int
+}
+
+// A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
+type target struct {
+	steps  []*Step
+	before cloud.NanoUSD
+	after  cloud.NanoUSD
+}
+
+// weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
+// of this proposal have claimed already.
+func (s *search) weigh(ctx context.Context, remove []*Candidate, base lower.Input) []*Step {
+	s.trials++
+	base.Closed = union(base.Closed, s.q.gated)
+	return s.steps(s.q.ask(ctx, remove, base))
+}
+
+// steps makes steps of the parts of an answer that are worth it, best first, and notes why the others are not.
+func (s *search) steps(answer answer) []*Step {
+	for c, text := range answer.refused {
+		s.notes[c] = "its pods would not all find a place: " + text
+	}
+	var steps []*Step
+	for i := range answer.parts {
+		step, text := s.judge(&answer.parts[i])
+		if step == nil {
+			for _, c := range answer.parts[i].remove {
+				s.notes[c] = text
+			}
+			continue
+		}
+		steps = append(steps, step)
+	}
+	slices.SortStableFunc(steps, func(a, b *Step) int {
+		return cmp.Compare(float64(b.Saves())/b.Cost(), float64(a.Saves())/a.Cost())
+	})
+	return steps
+}
+
+func union(a, b map[string]bool) map[string]bool {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// judge applies the price rules to a part and makes it a step, or says why not.
+func (s *search) judge(p *part) (*Step, string) {
+	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: p.price()}
+	if len(p.remove) == 1 {
+		step.Method = SingleNode
+	}
+	if text := s.buy(step, p.open); text != "" {
+		return nil, text
+	}
+	step.Score = score(step, s.totals)
+	if !approved(step.Score) {
+		return nil, "the saving is too small for the pods that would move (policy Balanced)"
+	}
+	byName(step.Remove)
+	return step, ""
+}
+
+// buy settles how each opening of a step is bought: all of them together save at least the minimum, and whichever of
+// the types that their claims list launch comes to choose, they cost less than what is removed.
+func (s *search) buy(step *Step, open []lower.Opening) string {
+	if len(open) == 0 {
+		return ""
+	}
+	limit := step.Before - cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving)
+	skip := ""
+	allSpot := !slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return !c.spot() })
+	if allSpot && !s.w.Settings.SpotToSpot {
+		skip = v1.CapacityTypeSpot
+	}
+	ways := make([]way, len(open))
+	least := cloud.NanoUSD(0)
+	likes := likesOf(step.Remove)
+	for i := range open {
+		w := cheapestWay(s.typesOf(open[i].Pool), &open[i], skip, limit-least)
+		w = likes.refuse(w, len(open))
+		if len(w.options) == 0 {
+			return s.nothingCheaper(step, skip)
+		}
+		ways[i], least = w, least+w.base()
+	}
+	if least > limit || least >= step.Before {
+		return s.nothingCheaper(step, skip)
+	}
+	single := allSpot && len(step.Remove) == 1
+	for i := range open {
+		// What is left to spend is shared out by price, so that every opening keeps a choice of types.
+		share := cloud.NanoUSD(float64(step.Before-1-least) * float64(ways[i].base()) / float64(max(1, least)))
+		w := ways[i].within(min(ways[i].base()+share, step.Before-1))
+		need, ok := minValues(open[i].Claim, w.options)
+		if !ok {
+			return "no cheaper replacement satisfies the pool's minValues"
+		}
+		if single && w.capacityType == v1.CapacityTypeSpot {
+			if len(w.options) < minSpotTypes {
+				return fmt.Sprintf("spot to spot needs %d cheaper instance types to choose from, there are %d", minSpotTypes, len(w.options))
+			}
+			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
+		}
+		step.Open = append(step.Open, narrow(open[i], w))
+		step.After += w.base()
+		step.Worst += w.options[len(w.options)-1].worst
+	}
+	return ""
+}
+
+func (s *search) nothingCheaper(step *Step, skip string) string {
+	if skip != "" {
+		return "no cheaper replacement without spot, and spot nodes are not replaced by spot nodes (feature gate SpotToSpotConsolidation)"
+	}
+	return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*s.w.Settings.MinSaving)
+}
+
+// typesOf indexes the catalogue of a pool by name.
+func (s *search) typesOf(pool string) typesByName {
+	if s.types == nil {
+		s.types = map[string]typesByName{}
+	}
+	if s.types[pool] == nil {
+		index := typesByName{}
+		for _, it := range s.w.Pools[pool].Catalog.Types {
+			index[it.Name] = it
+		}
+		s.types[pool] = index
+	}
+	return s.types[pool]
+}
+
+// likes are the cheapest prices of what is removed, by what it is.
+type likes map[likeness]cloud.NanoUSD
+
+func likesOf(remove []*Candidate) likes {
+	out := likes{}
+	for _, c := range remove {
+		like := c.likeness()
+		if have, ok := out[like]; !ok || c.Price < have {
+			out[like] = c.Price
+		}
+	}
+	return out
+}
+
+// refuse drops replacements that are what is removed: replacing A, A and B by one B is removing two As and keeping B.
+// With one opening, whatever is not cheaper than the cheapest shared type is dropped too.
+func (l likes) refuse(w way, openings int) way {
+	cheapest, shared := cloud.NanoUSD(0), false
+	for _, o := range w.options {
+		if price, ok := l[likeness{o.it.Name, w.capacityType}]; ok && (!shared || price < cheapest) {
+			cheapest, shared = price, true
+		}
+	}
+	if !shared {
+		return w
+	}
+	return w.without(func(o option) bool {
+		price, like := l[likeness{o.it.Name, w.capacityType}]
+		return like && o.worst >= price || openings == 1 && o.worst >= cheapest
+	})
+}
+
+// target looks for the cheapest fleet of everything that may move. Removing a node only to open its like is a detour,
+// so such nodes are kept and the rest is asked again; and the most wasteful half is tried for itself, because keeping good
+// nodes where they are leaves room that a plan from scratch would have to buy.
+func (s *search) target(ctx context.Context, order []*Candidate) target {
+	goal := target{}
+	for _, c := range order {
+		goal.before += c.Price
+	}
+	goal.after = goal.before
+	limit := 4*podsOf(order) + 1000
+	asked := map[string]bool{}
+	for size := len(order); size > 0; size /= 2 {
+		remove := order[:size]
+		for range 3 {
+			key := namesOf(remove)
+			if len(remove) == 0 || asked[key] || s.q.work > limit || ctx.Err() != nil {
+				break
+			}
+			asked[key] = true
+			s.trials++
+			answer := s.q.ask(ctx, remove, lower.Input{Closed: s.q.gated})
+			steps := s.steps(answer)
+			if found := (target{steps: steps, before: goal.before, after: goal.before - savedBy(steps)}); found.better(goal) {
+				goal = found
+			}
+			remove = withoutLikes(remove, answer)
+		}
+	}
+	return goal
+}
+
+// better targets are cheaper, or nearly as cheap while fewer pods move.
+func (t target) better(than target) bool {
+	near := than.before / nearlyEqual
+	switch {
+	case t.after < than.after-near:
+		return true
+	case t.after > than.after+near:
+		return false
+	}
+	a, b := movedBy(t.steps), movedBy(than.steps)
+	return a < b && len(t.steps) > 0 || a == b && t.after < than.after || len(than.steps) == 0 && t.after < than.after
+}
+
+// nearlyEqual is the part of the price below which a saving does not decide between two targets.
+const nearlyEqual = 200
+
+func savedBy(steps []*Step) cloud.NanoUSD {
+	saved := cloud.NanoUSD(0)
+	for _, s := range steps {
+		saved += s.Saves()
+	}
+	return saved
+}
+
+func movedBy(steps []*Step) int {
+	n := 0
+	for _, s := range steps {
+		n += s.Pods()
+	}
+	return n
+}
+
+func podsOf(candidates []*Candidate) int {
+	n := 0
+	for _, c := range candidates {
+		n += len(c.Pods)
+	}
+	return n
+}
+
+func namesOf(candidates []*Candidate) string {
+	names := make([]byte, 0, 32*len(candidates))
+	for _, c := range candidates {
+		names = append(append(names, c.Name()...), ',')
+	}
+	return string(names)
+}
+
+// withoutLikes leaves out as many nodes of each type as the plan for removing them would open again: the least wasteful
+// ones, which stand last.
+func withoutLikes(remove []*Candidate, answer answer) []*Candidate {
+	opened := map[likeness]int{}
+	for _, p := range answer.parts {
+		for _, o := range p.open {
+			opened[likeness{o.Type, o.CapacityType}]++
+		}
+	}
+	kept := slices.Clone(remove)
+	for i := len(kept) - 1; i >= 0; i-- {
+		like := kept[i].likeness()
+		if opened[like] > 0 {
+			opened[like]--
+			kept = slices.Delete(kept, i, i+1)
+		}
+	}
+	return kept
+}
+
+// likeness is what makes two nodes the same purchase.
+type likeness struct{ instanceType, capacityType string }
+
+func (c *Candidate) likeness() likeness {
+	return likeness{c.typeName(), c.Node.Node.Labels[v1.CapacityTypeLabelKey]}
+}

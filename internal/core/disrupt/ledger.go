@@ -1,0 +1,124 @@
+package disrupt
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/budget"
+)
+
+// A PoolCount is the arithmetic of budgets for one pool.
+type PoolCount struct {
+	Nodes     int                         // nodes that count
+	Consuming int                         // of these, not ready or on their way out
+	Raw       map[v1.DisruptionReason]int // what the budgets allow, before Consuming is taken off
+	Err       error                       // a budget does not parse; nothing is allowed
+}
+
+// A Ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
+// Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
+type Ledger struct {
+	counts map[string]*PoolCount
+	taken  map[string]int
+}
+
+// reasons lists the reasons for which budgets are kept.
+var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
+
+// NewLedger counts the nodes of every pool and evaluates its budgets.
+func NewLedger(w *World) *Ledger {
+	l := &Ledger{counts: map[string]*PoolCount{}, taken: maps.Clone(w.Promised)}
+	if l.taken == nil {
+		l.taken = map[string]int{}
+	}
+	for name := range w.Pools {
+		l.counts[name] = &PoolCount{Raw: map[v1.DisruptionReason]int{}}
+	}
+	for n := range w.Snap.Nodes() {
+		if n.Node == nil || n.Claim == nil {
+			continue
+		}
+		count := l.counts[n.Node.Labels[v1.NodePoolLabelKey]]
+		if count == nil || n.Node.Labels[v1.NodeInitializedLabelKey] != "true" ||
+			condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating) {
+			continue
+		}
+		count.Nodes++
+		if leaving(w, n) || !ready(n.Node) {
+			count.Consuming++
+		}
+	}
+	for name, count := range l.counts {
+		for _, reason := range reasons {
+			allowed, err := budget.Allowed(w.Pools[name].Pool.Spec.Disruption.Budgets, reason, count.Nodes, w.Now)
+			if err != nil {
+				count.Err, allowed = err, 0
+			}
+			count.Raw[reason] = allowed
+		}
+	}
+	return l
+}
+
+func leaving(w *World, n *cluster.Node) bool {
+	return n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil
+}
+
+func ready(n *corev1.Node) bool {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Left returns how many more nodes of the pool may go for the reason.
+func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
+	count := l.counts[pool]
+	if count == nil {
+		return 0
+	}
+	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
+}
+
+// Take uses up the allowance for all nodes of a step, or for none of them when it does not fit.
+func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
+	need := map[string]int{}
+	for _, c := range nodes {
+		need[c.Pool.Name]++
+	}
+	for pool, n := range need {
+		if l.Left(pool, reason) < n {
+			return false
+		}
+	}
+	for pool, n := range need {
+		l.taken[pool] += n
+	}
+	return true
+}
+
+// Fits returns the candidates, in their order, that the budgets would let go together.
+func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
+	used := map[string]int{}
+	return slices.Collect(func(yield func(*Candidate) bool) {
+		for _, c := range candidates {
+			if used[c.Pool.Name] >= l.Left(c.Pool.Name, reason) {
+				continue
+			}
+			used[c.Pool.Name]++
+			if !yield(c) {
+				return
+			}
+		}
+	})
+}
+
+// Counts returns the arithmetic of every pool, for metrics and events.
+func (l *Ledger) Counts() map[string]*PoolCount { return maps.Clone(l.counts) }

@@ -1,0 +1,328 @@
+package disrupt
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A Planner proposes steps. It remembers what failed, where its last pass stopped, and in which world there was nothing to do.
+// It is not safe for concurrent use.
+type Planner struct {
+	engine engine
+	failed map[types.UID]setback
+	resume string
+	idle   idleness
+}
+
+// NewPlanner returns a planner that asks e its what-if questions.
+func NewPlanner(e engine) *Planner {
+	return &Planner{engine: e, failed: map[types.UID]setback{}}
+}
+
+// A setback keeps a node from being tried again too soon.
+type setback struct {
+	until time.Time
+	wait  time.Duration
+}
+
+const (
+	firstSetback = time.Minute
+	lastSetback  = time.Hour
+	idleFor      = 5 * time.Minute // prices and availability change without an event in the cluster
+)
+
+// idleness is the world in which a pass found nothing that could ever be done without a change.
+type idleness struct {
+	revision uint64
+	catalogs map[string]*cloud.Catalog
+	until    time.Time
+}
+
+// A Proposal is the outcome of one pass.
+type Proposal struct {
+	Steps    []*Step
+	Blocks   []Block // nodes that may not be removed
+	Notes    []Note  // nodes that could be removed, but are better kept
+	Eligible map[Method]int
+	Counts   map[string]*PoolCount
+	Budgets  map[string][]v1.DisruptionReason // pools whose budgets allow nothing now, although there is something to do
+	// Before is what everything that may move costs, Target what the cheapest fleet found for it would, and HeldBack
+	// the part of the difference that budgets hold back now, by pool.
+	Before, Target cloud.NanoUSD
+	HeldBack       map[string]cloud.NanoUSD
+	// Next is when something changes by itself at the latest: a protection ends, a setback is over.
+	Next time.Time
+	Idle bool // nothing changed since a pass that found nothing; the other fields are empty
+}
+
+// Propose plans one pass.
+func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
+	if p.unchanged(w) {
+		return &Proposal{Idle: true, Next: p.idle.until}
+	}
+	candidates, blocks := Candidates(w)
+	out := &Proposal{Blocks: blocks, Eligible: map[Method]int{}, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(idleFor)}
+	ledger := NewLedger(w)
+	out.Counts = ledger.Counts()
+	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: ledger, totals: poolTotals(w), notes: map[*Candidate]string{}}
+	candidates = p.withoutFailed(w, candidates)
+	gone := map[*Candidate]bool{}
+	add := func(steps []*Step) {
+		for _, step := range steps {
+			for _, c := range step.Remove {
+				gone[c] = true
+			}
+			out.Steps = append(out.Steps, step)
+		}
+	}
+	rest := func() []*Candidate {
+		return slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return gone[c] })
+	}
+
+	steps, notes := empties(candidates, ledger)
+	out.Eligible[Emptiness] = countEmpty(candidates)
+	out.Notes = append(out.Notes, notes...)
+	add(steps)
+
+	drift := drifted(rest())
+	out.Eligible[Drift] = len(drift)
+	add(s.drifts(ctx, drift))
+
+	movers, notes := movers(rest())
+	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
+	out.Eligible[MultiNode], out.Eligible[SingleNode] = len(movers), len(movers)
+	out.Notes = append(out.Notes, notes...)
+	next := ""
+	if len(movers) > 0 && len(s.q.pools) > 0 {
+		var goal target
+		// Nodes that other steps of this pass remove are no room for anybody.
+		for c := range gone {
+			s.q.gated[c.Name()] = true
+		}
+		steps, goal, next = s.run(ctx, movers, p.resume)
+		add(steps)
+		out.Before, out.Target = goal.before, goal.after
+		heldBack(out.HeldBack, goal, gone)
+	}
+	p.resume = next
+	for c, text := range s.notes {
+		if !gone[c] {
+			out.Notes = append(out.Notes, Note{c, text})
+		}
+	}
+	sortNotes(out.Notes)
+	out.Budgets = exhausted(ledger, candidates, gone)
+	p.remember(w, out, next)
+	return out
+}
+
+func countEmpty(candidates []*Candidate) int {
+	n := 0
+	for _, c := range candidates {
+		if c.Empty() && c.Consolidatable && !c.Static() && c.Held == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// heldBack shares out what the target would save beyond the steps that fit.
+func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]bool) {
+	for _, step := range goal.steps {
+		if slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return gone[c] }) {
+			continue
+		}
+		for _, c := range step.Remove {
+			out[c.Pool.Name] += cloud.NanoUSD(float64(step.Saves()) * float64(c.Price) / float64(max(1, step.Before)))
+		}
+	}
+}
+
+// exhausted names the pools that have something to do for a reason whose budget allows nothing.
+func exhausted(l *Ledger, candidates []*Candidate, gone map[*Candidate]bool) map[string][]v1.DisruptionReason {
+	wanted := map[string]map[v1.DisruptionReason]bool{}
+	want := func(c *Candidate, reason v1.DisruptionReason) {
+		if l.Left(c.Pool.Name, reason) > 0 || l.counts[c.Pool.Name].Nodes == 0 {
+			return
+		}
+		if wanted[c.Pool.Name] == nil {
+			wanted[c.Pool.Name] = map[v1.DisruptionReason]bool{}
+		}
+		wanted[c.Pool.Name][reason] = true
+	}
+	for _, c := range candidates {
+		switch {
+		case gone[c]:
+		case c.Drifted != nil:
+			want(c, v1.DisruptionReasonDrifted)
+		case c.Empty() && c.Consolidatable:
+			want(c, v1.DisruptionReasonEmpty)
+		case c.Consolidatable:
+			want(c, v1.DisruptionReasonUnderutilized)
+		}
+	}
+	out := map[string][]v1.DisruptionReason{}
+	for pool, set := range wanted {
+		out[pool] = slices.Sorted(maps.Keys(set))
+	}
+	return out
+}
+
+// unchanged tells whether the last pass found nothing to do in this very world.
+func (p *Planner) unchanged(w *World) bool {
+	if p.idle.until.IsZero() || p.idle.revision != w.Snap.Revision() || !w.Now.Before(p.idle.until) || len(p.idle.catalogs) != len(w.Pools) {
+		return false
+	}
+	for name, input := range w.Pools {
+		if p.idle.catalogs[name] != input.Catalog {
+			return false
+		}
+	}
+	return true
+}
+
+// remember notes that there was nothing to do, unless the pass was constrained by budgets or not finished.
+func (p *Planner) remember(w *World, out *Proposal, next string) {
+	for _, b := range out.Blocks {
+		if !b.Until.IsZero() && b.Until.Before(out.Next) {
+			out.Next = b.Until
+		}
+	}
+	for _, s := range p.failed {
+		if s.until.After(w.Now) && s.until.Before(out.Next) {
+			out.Next = s.until
+		}
+	}
+	p.idle = idleness{}
+	if len(out.Steps) > 0 || len(out.Budgets) > 0 || next != "" {
+		return
+	}
+	p.idle = idleness{revision: w.Snap.Revision(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
+	for name, input := range w.Pools {
+		p.idle.catalogs[name] = input.Catalog
+	}
+}
+
+// Failed tells the planner that a step could not be carried out or was no longer right. Its nodes are left alone for a
+// while, each time for twice as long.
+func (p *Planner) Failed(step *Step, now time.Time) {
+	for uid := range uids(step.Remove) {
+		s := p.failed[uid]
+		s.wait = min(lastSetback, max(firstSetback, 2*s.wait))
+		s.until = now.Add(s.wait)
+		p.failed[uid] = s
+	}
+	p.idle = idleness{}
+}
+
+// withoutFailed leaves out nodes whose last step failed a short while ago, and forgets nodes that are gone.
+func (p *Planner) withoutFailed(w *World, candidates []*Candidate) []*Candidate {
+	known := uids(candidates)
+	for uid, s := range p.failed {
+		if !known[uid] && w.Now.After(s.until.Add(lastSetback)) {
+			delete(p.failed, uid)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool {
+		return p.failed[c.Node.Claim.UID].until.After(w.Now)
+	})
+}
+
+// A Refusal says why a step is not carried out after all.
+type Refusal string
+
+// The causes for which confirmation fails, as metrics name them.
+const (
+	Churn      Refusal = "churn"
+	Budget     Refusal = "budget"
+	Scheduling Refusal = "scheduling"
+)
+
+// Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why not.
+// Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
+// what it should. Empty nodes that no longer qualify drop out of their step.
+func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Refusal) {
+	candidates, _ := Candidates(w)
+	byUID := map[types.UID]*Candidate{}
+	for _, c := range candidates {
+		byUID[c.Node.Claim.UID] = c
+	}
+	var remove []*Candidate
+	for _, old := range step.Remove {
+		c := byUID[old.Node.Claim.UID]
+		if c == nil || !still(step, c) {
+			return nil, Churn
+		}
+		remove = append(remove, c)
+	}
+	ledger := NewLedger(w)
+	if !ledger.Take(step.Reason, remove) {
+		return nil, Budget
+	}
+	if step.Method == Emptiness {
+		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, ""
+	}
+	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: NewLedger(w), totals: poolTotals(w), notes: map[*Candidate]string{}}
+	var steps []*Step
+	if step.Method == Drift {
+		steps = s.drifts(ctx, remove)
+	} else {
+		steps = s.weigh(ctx, remove, lower.Input{})
+	}
+	return join(steps, len(remove))
+}
+
+// still tells whether a candidate is one for the step's reason.
+func still(step *Step, c *Candidate) bool {
+	switch step.Method {
+	case Emptiness:
+		return c.Empty() && c.Consolidatable && c.Held == nil
+	case Drift:
+		return c.Drifted != nil && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil)
+	}
+	_, ok := consolidates(c)
+	return ok && c.Held == nil
+}
+
+// join puts the parts into which a confirmed step fell together again; all of its nodes must be there.
+func join(steps []*Step, nodes int) (*Step, Refusal) {
+	if len(steps) == 0 {
+		return nil, Scheduling
+	}
+	out := *steps[0]
+	for _, s := range steps[1:] {
+		out.Remove = append(slices.Clone(out.Remove), s.Remove...)
+		out.Open = append(slices.Clone(out.Open), s.Open...)
+		out.Place = append(slices.Clone(out.Place), s.Place...)
+		out.Before += s.Before
+		out.After += s.After
+		out.Worst += s.Worst
+	}
+	if len(out.Remove) != nodes {
+		return nil, Scheduling
+	}
+	if len(out.Remove) > 1 && out.Method == SingleNode {
+		out.Method = MultiNode
+	}
+	return &out, ""
+}
+
+func sortNotes(notes []Note) {
+	slices.SortStableFunc(notes, func(a, b Note) int {
+		switch {
+		case a.Candidate.Name() < b.Candidate.Name():
+			return -1
+		case a.Candidate.Name() > b.Candidate.Name():
+			return 1
+		}
+		return 0
+	})
+}

@@ -1,0 +1,304 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+const (
+	onDemand = v1.CapacityTypeOnDemand
+	spot     = v1.CapacityTypeSpot
+)
+
+// cheap, mid and big cost on demand 0.11, 0.2 and 1.0 an hour, and hold 2, 4 and 16 cores.
+func small() []*cloud.InstanceType {
+	return []*cloud.InstanceType{shape("cheap", 2, 8, 0.11, 0), shape("mid", 4, 16, 0.2, 0), shape("big", 16, 64, 1.0, 0)}
+}
+
+func allowing(nodes string, reasons ...v1.DisruptionReason) func(*v1.NodePool) {
+	return func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: nodes, Reasons: reasons}} }
+}
+
+// spots makes n spot types of two cores, the first at 0.10 and each 0.002 cheaper than the one before.
+func spots(n int) []*cloud.InstanceType {
+	out := make([]*cloud.InstanceType, n)
+	for i := range out {
+		out[i] = shape(fmt.Sprintf("s%02d", i), 2, 8, 1, 0.10-0.002*float64(i))
+	}
+	return out
+}
+
+func onlySpot(p *v1.NodePool) {
+	p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: v1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{spot}}}
+}
+
+func quiet(_ *corev1.Node, c *v1.NodeClaim) { condition.Clear(c, v1.ConditionTypeConsolidatable, noon) }
+
+func drift(at time.Duration) func(*corev1.Node, *v1.NodeClaim) {
+	return func(_ *corev1.Node, c *v1.NodeClaim) {
+		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift", Message: "AMIDrift"}, noon.Add(at))
+	}
+}
+
+func TestProposals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		world *fixture
+		want  []string
+	}{
+		"an empty node goes": {
+			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand),
+			[]string{"empty n"}},
+		"one that only runs DaemonSet pods is empty": {
+			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand).pods("n", "ds", 1, "100m", "64Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }),
+			[]string{"empty n"}},
+		"an empty node that saw a pod a moment ago stays": {
+			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand, quiet), nil},
+		"with consolidateAfter Never it stays": {
+			newFixture(small()...).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never") }).node("n", "p", "mid", onDemand), nil},
+		"empty nodes go as far as the budget allows": {
+			newFixture(small()...).pool("p", allowing("2")).node("a", "p", "mid", onDemand).node("b", "p", "mid", onDemand).node("c", "p", "mid", onDemand),
+			[]string{"empty a", "empty b"}},
+		"a budget for another reason does not hold them": {
+			newFixture(small()...).pool("p", allowing("0", v1.DisruptionReasonDrifted)).node("a", "p", "mid", onDemand),
+			[]string{"empty a"}},
+		"a node whose pods fit elsewhere goes": {
+			newFixture(small()...).pool("p").node("a", "p", "mid", onDemand).pods("a", "web", 3, "1", "1Gi").node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi"),
+			[]string{"underutilized b"}},
+		"its pods may go to a node that is not ours": {
+			newFixture(small()...).pool("p").node("a", "p", "cheap", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "", "mid", onDemand, func(n *corev1.Node, c *v1.NodeClaim) {
+				c.Spec.NodeClassRef = &v1.NodeClassReference{Group: "x", Kind: "Y", Name: "z"}
+			}),
+			[]string{"underutilized a"}},
+		"a node that is too large is replaced": {
+			newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi"),
+			[]string{"underutilized a -> mid/on-demand"}},
+		"one node becomes two where two are cheaper": {
+			newFixture(shape("half", 4, 16, 0.2, 0), shape("whole", 8, 32, 1, 0)).pool("p").node("a", "p", "whole", onDemand).pods("a", "web", 2, "3", "1Gi"),
+			[]string{"underutilized a -> half/on-demand,half/on-demand"}},
+		"three nodes become two": {
+			newFixture(shape("old", 4, 16, 0.5, 0), shape("new", 6, 24, 0.3, 0)).pool("p").
+				node("a", "p", "old", onDemand).pods("a", "web", 4, "1", "1Gi").node("b", "p", "old", onDemand).pods("b", "web", 4, "1", "1Gi").node("c", "p", "old", onDemand).pods("c", "web", 4, "1", "1Gi"),
+			[]string{"underutilized a,b,c -> new/on-demand,new/on-demand"}},
+		"a full node of the cheapest kind stays": {
+			newFixture(small()...).pool("p").node("a", "p", "mid", onDemand).pods("a", "web", 4, "1", "1Gi"), nil},
+		"a node is not replaced by its like": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi"), nil},
+		"a saving below the threshold moves nobody": {
+			newFixture(shape("a", 4, 16, 0.200, 0), shape("b", 4, 16, 0.196, 0)).pool("p").node("n", "p", "a", onDemand).pods("n", "web", 1, "3", "1Gi"), nil},
+		"a saving above it does": {
+			newFixture(shape("a", 4, 16, 0.200, 0), shape("b", 4, 16, 0.190, 0)).pool("p").node("n", "p", "a", onDemand).pods("n", "web", 1, "3", "1Gi"),
+			[]string{"underutilized n -> b/on-demand"}},
+		"on-demand becomes spot, and nothing else": {
+			newFixture(shape("m", 4, 16, 0.2, 0.06)).pool("p").node("a", "p", "m", onDemand).pods("a", "web", 1, "3", "1Gi"),
+			[]string{"underutilized a -> m/spot"}},
+		"policy WhenEmpty moves nobody": {
+			newFixture(small()...).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty }).node("a", "p", "big", onDemand).pods("a", "web", 1, "1", "1Gi"), nil},
+		"a node that saw a pod a moment ago is left": {
+			newFixture(small()...).pool("p").node("a", "p", "big", onDemand, quiet).pods("a", "web", 1, "1", "1Gi"), nil},
+		"a node whose pool waits takes no moved pods": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.After(time.Minute) }).
+				node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "p", "one", onDemand, quiet).pods("b", "web", 1, "1", "1Gi"), nil},
+		"with consolidateAfter 0s it does": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").
+				node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "p", "one", onDemand, quiet).pods("b", "web", 1, "1", "1Gi"),
+			[]string{"underutilized a"}},
+		"a node that is not initialised takes no moved pods": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").
+				node("b", "p", "one", onDemand, func(n *corev1.Node, c *v1.NodeClaim) {
+					delete(n.Labels, v1.NodeInitializedLabelKey)
+					condition.SetUnknown(c, v1.ConditionTypeInitialized, "x", "y", noon)
+				}), nil},
+		"spot stays spot while the gate is off": {
+			newFixture(spots(20)...).pool("p", onlySpot).node("a", "p", "s00", spot).pods("a", "web", 1, "1500m", "1Gi"), nil},
+		"drifted nodes are replaced at any price": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"),
+			[]string{"drifted a -> one/on-demand"}},
+		"drift needs no consolidation": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never") }).node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"),
+			[]string{"drifted a -> one/on-demand"}},
+		"the node that drifted first goes first": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", allowing("1")).node("a", "p", "one", onDemand, drift(-time.Minute)).pods("a", "web", 4, "1", "1Gi").node("b", "p", "one", onDemand, drift(-time.Hour)).pods("b", "web", 4, "1", "1Gi"),
+			[]string{"drifted b -> one/on-demand"}},
+		"a drifted node with a protected pod stays": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 1, "1", "1Gi", protect), nil},
+		"unless its claim has a grace period": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, drift(0), func(_ *corev1.Node, c *v1.NodeClaim) {
+				c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour}
+			}).pods("a", "web", 1, "1", "1Gi", protect),
+			[]string{"drifted a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tc.world.propose(t)
+			if got := say(p); !slices.Equal(got, tc.want) {
+				t.Errorf("proposed\n  %s\nwant\n  %s\nnotes %v", strings.Join(got, "\n  "), strings.Join(tc.want, "\n  "), noteTexts(p))
+			}
+		})
+	}
+}
+
+func protect(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} }
+
+func noteTexts(p *Proposal) []string {
+	var out []string
+	for _, n := range p.Notes {
+		out = append(out, n.Candidate.Name()+": "+n.Text)
+	}
+	return out
+}
+
+func TestSpotToSpot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		types, nodes int
+		want         bool
+	}{
+		"the dearest of twenty types moves":      {20, 1, true},
+		"with fourteen cheaper ones it does not": {15, 1, false},
+		"with fifteen it does":                   {16, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(spots(tc.types)...).pool("p", onlySpot)
+			f.set.SpotToSpot = true
+			f.node("a", "p", "s00", spot).pods("a", "web", 1, "1500m", "1Gi")
+			p := f.propose(t)
+			if got := len(p.Steps) == 1; got != tc.want {
+				t.Fatalf("moved = %v, want %v; %v", got, tc.want, noteTexts(p))
+			}
+			if tc.want && len(p.Steps[0].Open[0].Types) != minSpotTypes {
+				t.Errorf("the claim lists %d types, want the %d cheapest", len(p.Steps[0].Open[0].Types), minSpotTypes)
+			}
+		})
+	}
+}
+
+func TestBudgetsHoldBackSavingsAndSaySo(t *testing.T) {
+	f := newFixture(small()...).pool("p", allowing("0")).node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi")
+	p := f.propose(t)
+	if len(p.Steps) != 0 {
+		t.Fatalf("steps %v although the budget is 0", say(p))
+	}
+	if got := p.HeldBack["p"].Dollars(); got < 0.79 || got > 0.81 {
+		t.Errorf("held back $%.2f, want $0.80", got)
+	}
+	if !slices.Equal(p.Budgets["p"], []v1.DisruptionReason{v1.DisruptionReasonUnderutilized}) {
+		t.Errorf("exhausted budgets %v", p.Budgets)
+	}
+}
+
+func TestNothingToDoIsRemembered(t *testing.T) {
+	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi")
+	asked := &counting{}
+	planner := NewPlanner(asked)
+	w := f.world()
+	if p := planner.Propose(t.Context(), w); p.Idle {
+		t.Fatal("the first pass did not look")
+	}
+	before := asked.n
+	if p := planner.Propose(t.Context(), w); !p.Idle || asked.n != before {
+		t.Errorf("the second pass looked again: idle %v, %d questions", p.Idle, asked.n-before)
+	}
+	later := *w
+	later.Now = w.Now.Add(idleFor)
+	if p := planner.Propose(t.Context(), &later); p.Idle {
+		t.Error("after five minutes prices may have changed, but the pass did not look")
+	}
+	planner.Propose(t.Context(), w)
+	f.pods("a", "ds", 1, "1m", "1Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })
+	changed := f.world()
+	if p := planner.Propose(t.Context(), changed); p.Idle {
+		t.Error("the cluster changed, but the pass did not look")
+	}
+}
+
+func TestAFailedMoveIsNotTriedAgainAtOnce(t *testing.T) {
+	f := newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi")
+	planner := NewPlanner(realEngine())
+	w := f.world()
+	first := planner.Propose(t.Context(), w)
+	planner.Failed(first.Steps[0], w.Now)
+	for _, tc := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 0}, {59 * time.Second, 0}, {time.Minute, 1}} {
+		later := *w
+		later.Now = w.Now.Add(tc.after)
+		if got := len(planner.Propose(t.Context(), &later).Steps); got != tc.want {
+			t.Errorf("%v after a failure: %d steps, want %d", tc.after, got, tc.want)
+		}
+	}
+	planner.Failed(first.Steps[0], w.Now.Add(time.Minute))
+	later := *w
+	later.Now = w.Now.Add(2*time.Minute + 59*time.Second)
+	if got := len(planner.Propose(t.Context(), &later).Steps); got != 0 {
+		t.Error("after the second failure the pause is not twice as long")
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	start := func() *fixture {
+		return newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "p", "mid", onDemand).pods("b", "db", 3, "1", "1Gi")
+	}
+	for name, tc := range map[string]struct {
+		change func(*fixture)
+		want   Refusal
+	}{
+		"a world that stayed as it was": {func(*fixture) {}, ""},
+		"a protected pod arrived":       {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, Churn},
+		"a pod under a budget arrived":  {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi").pdb("new", 0) }, Churn},
+		"the node was nominated":        {func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.Nominate("a", noon.Add(time.Minute)) }) }, Churn},
+		"the room was taken":            {func(f *fixture) { f.pods("b", "late", 1, "1", "1Gi") }, Scheduling},
+		"the budget was used up": {func(f *fixture) {
+			f.node("c", "p", "mid", onDemand, func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		}, Budget},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start()
+			f.types = f.types[2:] // nothing cheaper can be bought, so that only room counts
+			f.pools["p"].Catalog.Types = slices.DeleteFunc(slices.Clone(f.pools["p"].Catalog.Types), func(it *cloud.InstanceType) bool { return it.Name == "cheap" })
+			planner := NewPlanner(realEngine())
+			p := planner.Propose(t.Context(), f.world())
+			if len(p.Steps) != 1 {
+				t.Fatalf("steps %v", say(p))
+			}
+			tc.change(f)
+			step, refusal := planner.Confirm(t.Context(), f.world(), p.Steps[0])
+			if refusal != tc.want || (step == nil) != (tc.want != "") {
+				t.Errorf("refused with %q, want %q", refusal, tc.want)
+			}
+		})
+	}
+}
+
+// TestPodsAreSparedWhileTheFleetIsCloseToItsTarget has one node that a machine 10 % cheaper could replace, among others that
+// are as cheap as can be.
+func TestPodsAreSparedWhileTheFleetIsCloseToItsTarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		others int
+		want   bool
+	}{
+		"alone, the node is replaced":            {0, true},
+		"among nine it is a hundredth: it stays": {9, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("dear", 4, 16, 0.20, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi")
+			for i := range tc.others {
+				other := fmt.Sprint("other-", i)
+				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi")
+			}
+			p := f.propose(t)
+			if got := len(p.Steps) == 1; got != tc.want {
+				t.Errorf("replaced = %v, want %v; %v", got, tc.want, noteTexts(p))
+			}
+		})
+	}
+}

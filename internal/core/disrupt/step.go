@@ -1,0 +1,95 @@
+package disrupt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A Method is the kind of thinking that proposed a step. Its text is the consolidation_type of metrics, "" for drift.
+type Method string
+
+// The methods, in the order in which they are asked.
+const (
+	Emptiness  Method = "empty"
+	Drift      Method = ""
+	MultiNode  Method = "multi"
+	SingleNode Method = "single"
+)
+
+// Waits tells whether steps of this method are looked at again after the validation delay, before anything is done. Only
+// consolidation moves pods for money; an empty node disturbs nobody, and a drifted one is replaced at any price.
+func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
+
+// A Step is one change of the fleet that can be made by itself: open what replaces, wait for it, remove the rest.
+type Step struct {
+	Method Method
+	Reason v1.DisruptionReason
+	Remove []*Candidate
+	Open   []lower.Opening   // opened and initialised before anything is removed
+	Place  []lower.Placement // pods of removed nodes that go to running nodes
+	Before cloud.NanoUSD     // price of what is removed
+	After  cloud.NanoUSD     // what launch is expected to pay for what is opened
+	Worst  cloud.NanoUSD     // the most that launch can come to pay for it
+	Score  []PoolScore       // how pools with policy Balanced judge the step
+}
+
+// ID names the step: the same nodes for the same reason have the same ID.
+func (s *Step) ID() string {
+	names := make([]string, len(s.Remove))
+	for i, c := range s.Remove {
+		names[i] = c.Node.Claim.Name
+	}
+	slices.Sort(names)
+	return string(s.Reason) + "/" + strings.Join(names, ",")
+}
+
+// Decision is "delete" when nothing is opened, "replace" otherwise.
+func (s *Step) Decision() string {
+	if len(s.Open) == 0 {
+		return "delete"
+	}
+	return "replace"
+}
+
+// Saves is what the step is expected to take off the hourly bill. At the worst it takes off Before − Worst, which is more than nothing.
+func (s *Step) Saves() cloud.NanoUSD { return s.Before - s.After }
+
+// Pods counts the pods that have to move.
+func (s *Step) Pods() int {
+	n := 0
+	for _, c := range s.Remove {
+		n += len(c.Pods)
+	}
+	return n
+}
+
+// Cost is what the step costs in moved pods.
+func (s *Step) Cost() float64 {
+	cost := 0.0
+	for _, c := range s.Remove {
+		cost += c.Cost
+	}
+	return cost
+}
+
+// String describes the step for events and logs.
+func (s *Step) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d node(s):", s.Decision(), len(s.Remove))
+	for _, c := range s.Remove {
+		labels := c.Node.Node.Labels
+		fmt.Fprintf(&b, " %s/%s/%s", c.Name(), labels["node.kubernetes.io/instance-type"], labels[v1.CapacityTypeLabelKey])
+	}
+	for i, o := range s.Open {
+		if i == 0 {
+			b.WriteString(", replaced by")
+		}
+		fmt.Fprintf(&b, " %s (%d types, $%.4f/h)", o.Type, len(o.Types), o.Price.Dollars())
+	}
+	return b.String()
+}

@@ -1,0 +1,228 @@
+package disrupt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+// A question is asked of the engine many times in one pass; what does not depend on the removed nodes is prepared once.
+type whatIf struct {
+	w       *World
+	engine  engine
+	pools   []lower.PoolInput
+	waiting []*cluster.Pod // pods without a place: pending ones and those of nodes on their way out
+	isWait  map[*cluster.Pod]bool
+	closed  map[string]bool // nodes that take no moved pods
+	gated   map[string]bool // closed, plus what consolidation may not use
+	work    int             // pods asked about so far
+}
+
+func newWhatIf(w *World, e engine, pdbs *movable.PDBs) *whatIf {
+	q := &whatIf{w: w, engine: e, isWait: map[*cluster.Pod]bool{}, closed: map[string]bool{}}
+	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
+		p := w.Pools[name]
+		if !w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {
+			q.pools = append(q.pools, p)
+		}
+	}
+	for _, p := range w.Snap.Provisionable() {
+		q.wait(p)
+	}
+	for n := range w.Snap.Nodes() {
+		switch {
+		case n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil:
+			for _, p := range n.Pods {
+				if pdbs.CurrentlyReschedulable(p, w.Now) {
+					q.wait(p)
+				}
+			}
+		case n.Claim != nil && (w.Busy[n.Claim.UID] || n.Node == nil || n.Node.Labels[v1.NodeInitializedLabelKey] != "true"):
+			q.closed[n.Name] = true
+		}
+	}
+	q.gated = maps.Clone(q.closed)
+	for n := range w.Snap.Nodes() {
+		if n.Claim != nil && n.Node != nil && settling(w, n) {
+			q.gated[n.Name] = true
+		}
+	}
+	return q
+}
+
+func (q *whatIf) wait(p *cluster.Pod) {
+	if _, planned := q.w.Snap.Planned(p.PodKey); planned {
+		return // it has a place already, which the engine keeps free
+	}
+	q.waiting = append(q.waiting, p)
+	q.isWait[p] = true
+}
+
+// settling nodes saw a pod come or go less than their pool's consolidateAfter ago: consolidation moves nothing onto them.
+func settling(w *World, n *cluster.Node) bool {
+	p, ok := w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
+	if !ok {
+		return false
+	}
+	after := p.Pool.Spec.Disruption.ConsolidateAfter.Duration
+	return after != nil && *after > 0 && !condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
+}
+
+// An answer is the engine's plan for a fleet without some nodes, cut into parts that share no opening.
+type answer struct {
+	parts   []part
+	refused map[*Candidate]string // nodes whose pods found no place, and why
+}
+
+// A part is some removed nodes and the openings that take their pods.
+type part struct {
+	remove []*Candidate
+	open   []lower.Opening
+	place  []lower.Placement
+}
+
+// ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
+// is left works.
+func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input) answer {
+	out := answer{refused: map[*Candidate]string{}}
+	for len(remove) > 0 && ctx.Err() == nil {
+		plan, home := q.plan(ctx, remove, base)
+		stuck := map[*Candidate][]string{}
+		for _, r := range plan.Refused {
+			if c := home[r.Pod]; c != nil {
+				stuck[c] = append(stuck[c], fmt.Sprintf("%s/%s: %s", r.Pod.Namespace, r.Pod.Name, r.Text))
+			}
+		}
+		if len(stuck) == 0 && !plan.Partial {
+			out.parts = split(remove, plan, home)
+			return out
+		}
+		if len(stuck) == 0 { // cut short: nothing is known of the pods that were not reached
+			return out
+		}
+		for c, texts := range stuck {
+			out.refused[c] = summary(texts)
+		}
+		remove = slices.DeleteFunc(slices.Clone(remove), func(c *Candidate) bool { return stuck[c] != nil })
+	}
+	return out
+}
+
+// summary names at most five pods.
+func summary(texts []string) string {
+	slices.Sort(texts)
+	if more := len(texts) - 5; more > 0 {
+		return strings.Join(texts[:5], "; ") + fmt.Sprintf("; and %d more", more)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base lower.Input) (*lower.Plan, map[*cluster.Pod]*Candidate) {
+	in := base
+	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation = q.w.Snap, q.pools, q.w.Engine, q.w.Now, true
+	in.Gone = map[string]bool{}
+	home := map[*cluster.Pod]*Candidate{}
+	in.Pods = slices.Clone(q.waiting)
+	maps.Copy(in.Gone, base.Gone)
+	for _, c := range remove {
+		in.Gone[c.Name()] = true
+		for _, p := range c.Pods {
+			home[p] = c
+		}
+		in.Pods = append(in.Pods, c.Pods...)
+	}
+	q.work += len(in.Pods) + 1
+	return q.engine.Plan(ctx, in), home
+}
+
+// split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
+// takes pods of several of them. Openings that only waiting pods need are the provisioner's affair.
+func split(remove []*Candidate, plan *lower.Plan, home map[*cluster.Pod]*Candidate) []part {
+	index := map[*Candidate]int{}
+	parent := make([]int, len(remove))
+	for i, c := range remove {
+		index[c], parent[i] = i, i
+	}
+	find := func(i int) int {
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
+		}
+		return i
+	}
+	owner := make([]int, len(plan.Open))
+	for i, o := range plan.Open {
+		owner[i] = -1
+		for _, p := range o.Pods {
+			c := home[p]
+			if c == nil {
+				continue
+			}
+			if owner[i] < 0 {
+				owner[i] = index[c]
+			}
+			a, b := find(owner[i]), find(index[c])
+			parent[max(a, b)] = min(a, b)
+		}
+	}
+	parts := map[int]*part{}
+	for i, c := range remove {
+		root := find(i)
+		if parts[root] == nil {
+			parts[root] = &part{}
+		}
+		parts[root].remove = append(parts[root].remove, c)
+	}
+	for i, o := range plan.Open {
+		if owner[i] >= 0 {
+			p := parts[find(owner[i])]
+			p.open = append(p.open, o)
+		}
+	}
+	for _, place := range plan.Place {
+		if c := home[place.Pod]; c != nil {
+			p := parts[find(index[c])]
+			p.place = append(p.place, place)
+		}
+	}
+	out := make([]part, 0, len(parts))
+	for _, root := range slices.Sorted(maps.Keys(parts)) {
+		out = append(out, *parts[root])
+	}
+	return out
+}
+
+// price adds up what the removed nodes cost.
+func (p *part) price() cloud.NanoUSD {
+	total := cloud.NanoUSD(0)
+	for _, c := range p.remove {
+		total += c.Price
+	}
+	return total
+}
+
+// byName orders candidates for output.
+func byName(candidates []*Candidate) {
+	slices.SortFunc(candidates, func(a, b *Candidate) int { return cmp.Compare(a.Name(), b.Name()) })
+}
+
+// uids is the set of the claims of some candidates.
+func uids(candidates []*Candidate) map[types.UID]bool {
+	out := make(map[types.UID]bool, len(candidates))
+	for _, c := range candidates {
+		out[c.Node.Claim.UID] = true
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package disrupt
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A World is everything that a decision about disruption rests on.
+type World struct {
+	Snap *cluster.Snapshot
+	// Pools are the pools that this provider serves and whose instance types are known, by name. A pool that
+	// is not Ready stands here too, because its nodes may still be removed; NotReady names it, so that nothing is opened for it.
+	Pools    map[string]lower.PoolInput
+	NotReady map[string]bool
+	// Busy holds the claims that take part in a step that is being carried out.
+	Busy map[types.UID]bool
+	// Promised counts, by pool, the nodes of steps that wait for their confirmation: budgets keep room for them.
+	Promised map[string]int
+	Settings Settings
+	Engine   lower.Settings
+	Now      time.Time
+}
+
+// Settings are the tunables of disruption. The zero value is replaced by the defaults of DefaultSettings.
+type Settings struct {
+	SpotToSpot bool // feature gate SpotToSpotConsolidation
+	// MinSaving is the part of the price of the removed nodes that a step must save, before any pod is moved for it.
+	MinSaving float64
+	// Slack is the part of the price of everything that may move which the fleet may lose to churn before steps are taken that
+	// save less in an hour than the pods that they move are worth in an hour.
+	Slack float64
+	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
+	Trials int
+}
+
+// DefaultSettings are the values that are used unless somebody chose others.
+var DefaultSettings = Settings{MinSaving: 0.03, Slack: 0.04, Trials: 96}
+
+// engine is the part of lower.Engine that disruption asks what-if questions.
+type engine interface {
+	Plan(ctx context.Context, in lower.Input) *lower.Plan
+}
+
+// capacityTypes lists the capacity types in the order in which a launch prefers them.
+var capacityTypes = []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
+
+// priceOf returns what a running node costs: the offering of its type in its zone and of its capacity type, available
+// or not. It returns false when the type or the offering is not known any more.
+func priceOf(catalog *cloud.Catalog, n *cluster.Node) (cloud.NanoUSD, bool) {
+	labels := n.Labels()
+	it := typeNamed(catalog, labels[corev1.LabelInstanceTypeStable])
+	if it == nil {
+		return 0, false
+	}
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
+			return o.Price, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,142 @@
+package drift
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// Reason says why the claim no longer is what its pool asks for: v1.ReasonNodePoolDrifted, v1.ReasonRequirementsDrifted, or ""
+// if it still is. The shell asks InstanceTypeGone and the provider afterwards; the first answer wins.
+func Reason(pool *v1.NodePool, claim *v1.NodeClaim, known *label.Vocabulary) string {
+	switch {
+	case Static(Stored(pool.Annotations), Stored(claim.Annotations)):
+		return v1.ReasonNodePoolDrifted
+	case !Satisfied(pool.Spec.Template.Spec.Requirements, claim.Labels, known):
+		return v1.ReasonRequirementsDrifted
+	default:
+		return ""
+	}
+}
+
+// Stored reads the stamp of a pool from annotations, the pool's own or a claim's. What is missing is "".
+func Stored(annotations map[string]string) Stamp {
+	return Stamp{
+		Hash:    annotations[v1.NodePoolHashAnnotationKey],
+		Version: annotations[v1.NodePoolHashVersionAnnotationKey],
+	}
+}
+
+// StoredClass reads the stamp of an EC2NodeClass from annotations. What is missing is "".
+func StoredClass(annotations map[string]string) Stamp {
+	return Stamp{
+		Hash:    annotations[awsv1.AnnotationNodeClassHash],
+		Version: annotations[awsv1.AnnotationNodeClassHashVersion],
+	}
+}
+
+// Static says whether two stamps are known to differ. Stamps that are incomplete or of different versions cannot be compared,
+// and what cannot be compared has not drifted.
+func Static(owner, claim Stamp) bool {
+	if owner.Hash == "" || owner.Version == "" || claim.Hash == "" || owner.Version != claim.Version {
+		return false
+	}
+	return owner.Hash != claim.Hash
+}
+
+// Satisfied says whether labels satisfy every requirement. MinValues are about launching and do not count here.
+func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels map[string]string, known *label.Vocabulary) bool {
+	for i := range requirements {
+		r := &requirements[i]
+		value, ok := labels[known.Normalize(r.Key)]
+		if !ok {
+			value, ok = labels[r.Key]
+		}
+		if !satisfies(r, value, ok) {
+			return false
+		}
+	}
+	return true
+}
+
+func satisfies(r *v1.NodeSelectorRequirementWithMinValues, value string, present bool) bool {
+	switch r.Operator {
+	case corev1.NodeSelectorOpIn:
+		return present && slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpNotIn:
+		if len(r.Values) == 0 {
+			return present // "none of nothing" is how a list says Exists
+		}
+		return !present || !slices.Contains(r.Values, value)
+	case corev1.NodeSelectorOpExists:
+		return present
+	case corev1.NodeSelectorOpDoesNotExist:
+		return !present
+	default:
+		return present && compares(r, value)
+	}
+}
+
+func compares(r *v1.NodeSelectorRequirementWithMinValues, value string) bool {
+	if len(r.Values) != 1 {
+		return false
+	}
+	have, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return false
+	}
+	bound, err := strconv.ParseInt(r.Values[0], 10, 64)
+	if err != nil {
+		return false
+	}
+	switch r.Operator {
+	case corev1.NodeSelectorOpGt:
+		return have > bound
+	case corev1.NodeSelectorOpLt:
+		return have < bound
+	case v1.NodeSelectorOpGte:
+		return have >= bound
+	case v1.NodeSelectorOpLte:
+		return have <= bound
+	default:
+		return false
+	}
+}
+
+// InstanceTypeGone says whether nothing like the claim's machine can be had any more: its label names no type, or one that
+// the catalogue does not know, or no offering of the type agrees with the claim's labels. Whether an offering is available
+// just now does not matter. The machine of a reserved claim may run on after its reservation as an on-demand one, so both
+// kinds of offering count for it, whatever the reservation.
+func InstanceTypeGone(claim *v1.NodeClaim, catalog *cloud.Catalog, known *label.Vocabulary) bool {
+	name := claim.Labels[corev1.LabelInstanceTypeStable]
+	i := slices.IndexFunc(catalog.Types, func(t *cloud.InstanceType) bool { return t.Name == name })
+	if name == "" || i < 0 {
+		return true
+	}
+	return !slices.ContainsFunc(catalog.Types[i].Offerings, func(o cloud.Offering) bool { return agrees(claim.Labels, &o, known) })
+}
+
+// agrees says whether an offering could have produced the claim's labels.
+func agrees(labels map[string]string, o *cloud.Offering, known *label.Vocabulary) bool {
+	reserved := labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
+	for key, offered := range o.Labels {
+		if reserved && known.Reservation(key) {
+			continue
+		}
+		have, ok := labels[key]
+		if !ok || have == offered {
+			continue
+		}
+		if reserved && key == v1.CapacityTypeLabelKey && offered == v1.CapacityTypeOnDemand {
+			continue
+		}
+		return false
+	}
+	return true
+}

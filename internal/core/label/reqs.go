@@ -1,0 +1,170 @@
+package label
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Req is what one label may be.
+type Req struct {
+	Key string
+	Set Set
+}
+
+// Reqs are requirements on several labels, sorted by key, each key once. They never change after they were made.
+type Reqs []Req
+
+// normal maps the old names of Kubernetes' own labels to the present ones.
+var normal = map[string]string{
+	"failure-domain.beta.kubernetes.io/zone":   "topology.kubernetes.io/zone",
+	"failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+	"beta.kubernetes.io/arch":                  "kubernetes.io/arch",
+	"beta.kubernetes.io/os":                    "kubernetes.io/os",
+	"beta.kubernetes.io/instance-type":         "node.kubernetes.io/instance-type",
+}
+
+// Normal returns the present name of a label key.
+func Normal(key string) string {
+	if k, ok := normal[key]; ok {
+		return k
+	}
+	return key
+}
+
+// With returns r with one more requirement.
+func (r Reqs) With(key string, s Set) Reqs {
+	key = Normal(key)
+	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
+	out := slices.Clone(r)
+	if found {
+		out[i].Set = out[i].Set.Intersect(s)
+		return out
+	}
+	return slices.Insert(out, i, Req{key, s})
+}
+
+// And returns what both allow.
+func (r Reqs) And(q Reqs) Reqs {
+	if len(q) == 0 {
+		return r
+	}
+	if len(r) == 0 {
+		return q
+	}
+	out := make(Reqs, 0, len(r)+len(q))
+	i, j := 0, 0
+	for i < len(r) || j < len(q) {
+		switch {
+		case j == len(q) || (i < len(r) && r[i].Key < q[j].Key):
+			out = append(out, r[i])
+			i++
+		case i == len(r) || q[j].Key < r[i].Key:
+			out = append(out, q[j])
+			j++
+		default:
+			out = append(out, Req{r[i].Key, r[i].Set.Intersect(q[j].Set)})
+			i++
+			j++
+		}
+	}
+	return out
+}
+
+// Get returns what key may be, and whether r says anything about it.
+func (r Reqs) Get(key string) (Set, bool) {
+	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
+	if !found {
+		return Anything(), false
+	}
+	return r[i].Set, true
+}
+
+// Without returns r without what it says about key.
+func (r Reqs) Without(key string) Reqs {
+	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
+	if !found {
+		return r
+	}
+	return slices.Delete(slices.Clone(r), i, i+1)
+}
+
+// Conflict returns the first key that can take no value at all.
+func (r Reqs) Conflict() (string, bool) {
+	for _, q := range r {
+		if q.Set.Empty() {
+			return q.Key, true
+		}
+	}
+	return "", false
+}
+
+// Allow reports whether a node with exactly these labels satisfies r, and if not, the first key that it fails.
+func (r Reqs) Allow(labels map[string]string) (string, bool) {
+	for _, q := range r {
+		if v, ok := labels[q.Key]; ok && q.Set.Has(v) || !ok && q.Set.absent {
+			continue
+		}
+		return q.Key, false
+	}
+	return "", true
+}
+
+// Meets reports whether a new node described by tmpl can satisfy r, and if not, the first key that it cannot. A key of
+// which tmpl says nothing is open if known allows it, and absent otherwise.
+func (r Reqs) Meets(tmpl Reqs, known func(key string) bool) (string, bool) {
+	for _, q := range r {
+		s, defined := tmpl.Get(q.Key)
+		if !defined && !known(q.Key) {
+			s = Absent()
+		}
+		if !q.Set.Meets(s) {
+			return q.Key, false
+		}
+	}
+	return "", true
+}
+
+// Key returns a text that is equal for equal requirements.
+func (r Reqs) Key() string {
+	var b strings.Builder
+	for _, q := range r {
+		b.WriteString(q.Key)
+		q.Set.key(&b)
+		b.WriteByte(1)
+	}
+	return b.String()
+}
+
+func (s Set) key(b *strings.Builder) {
+	flags := byte('0')
+	if s.open {
+		flags |= 1
+	}
+	if s.absent {
+		flags |= 2
+	}
+	b.WriteByte(flags)
+	for _, v := range s.vals {
+		b.WriteByte(0)
+		b.WriteString(v)
+	}
+	if s.bounded() || s.Min > 0 {
+		b.WriteByte('|')
+		for _, n := range []int64{s.lo, s.hi, int64(s.Min)} {
+			b.WriteString(strconv.FormatInt(n, 10))
+			b.WriteByte('|')
+		}
+	}
+}
+
+// String prints the requirements sorted and joined by commas, without the host name, which only places simulated nodes.
+func (r Reqs) String() string {
+	var parts []string
+	for _, q := range r {
+		if q.Key != "kubernetes.io/hostname" {
+			parts = append(parts, q.Key+" "+q.Set.String())
+		}
+	}
+	return strings.Join(parts, ", ")
+}

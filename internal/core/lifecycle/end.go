@@ -1,0 +1,80 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// An Ending is what a claim that is being deleted needs next.
+type Ending uint8
+
+// Endings, in order.
+const (
+	Nothing     Ending = iota // it has no finalizer of ours: it is not ours to end
+	Stamp                     // write the time by which it must be drained
+	DeleteNodes               // delete its nodes; their own end drains them and stops the machine
+	AwaitNodes                // the nodes are on their way out
+	StopMachine               // ask the cloud to stop the machine, until it is gone
+	Finish                    // take the finalizer off
+)
+
+// End says what a deleted claim needs. The machine is stopped only when no node is left, so that pods leave first. A node that
+// never registered is left alone, because nothing of ours runs on it.
+func End(v View) Ending {
+	switch {
+	case !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer):
+		return Nothing
+	case v.Claim.Spec.TerminationGracePeriod != nil && v.Claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] == "":
+		return Stamp
+	case condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) && len(v.Nodes) > 0:
+		if slices.ContainsFunc(v.Nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp == nil }) {
+			return DeleteNodes
+		}
+		return AwaitNodes
+	case v.Claim.Status.ProviderID != "":
+		return StopMachine
+	}
+	return Finish
+}
+
+// Stamped returns the claim with the time by which it must be drained: its deletion plus its grace period.
+func Stamped(claim *v1.NodeClaim) *v1.NodeClaim {
+	deadline := claim.DeletionTimestamp.Add(claim.Spec.TerminationGracePeriod.Duration)
+	return WithDeadline(claim, deadline)
+}
+
+// WithDeadline returns the claim with the time by which it must be drained.
+func WithDeadline(claim *v1.NodeClaim, deadline time.Time) *v1.NodeClaim {
+	out := claim.DeepCopy()
+	out.Annotations = merge(out.Annotations, map[string]string{
+		v1.NodeClaimTerminationTimestampAnnotationKey: deadline.UTC().Format(time.RFC3339),
+	})
+	return out
+}
+
+// Deadline returns the time by which the claim must be drained, zero if it has none.
+func Deadline(claim *v1.NodeClaim) (time.Time, error) {
+	text := claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey]
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("annotation %s: %w", v1.NodeClaimTerminationTimestampAnnotationKey, err)
+	}
+	return at, nil
+}
+
+// Expiry returns when a claim has reached its greatest age. ok is false if it has none.
+func Expiry(claim *v1.NodeClaim) (at time.Time, ok bool) {
+	if claim.Spec.ExpireAfter.Duration == nil {
+		return time.Time{}, false
+	}
+	return claim.CreationTimestamp.Add(*claim.Spec.ExpireAfter.Duration), true
+}

@@ -1,0 +1,81 @@
+package lifecycle
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// maxMessage is the longest error text of a condition.
+const maxMessage = 300
+
+// Launched returns the claim as it is once m runs for it.
+func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time) *v1.NodeClaim {
+	out := claim.DeepCopy()
+	out.Labels = merge(merge(decided(claim), m.Labels), claim.Labels)
+	out.Annotations = merge(out.Annotations, m.Annotations)
+	out.Status.ProviderID, out.Status.ImageID = m.ProviderID, m.ImageID
+	out.Status.Capacity, out.Status.Allocatable = m.Capacity, m.Allocatable
+	condition.SetTrue(out, v1.ConditionTypeLaunched, now)
+	return out
+}
+
+// decided are the labels that the claim's requirements leave no choice about.
+func decided(claim *v1.NodeClaim) map[string]string {
+	out := map[string]string{}
+	for _, r := range claim.Spec.Requirements {
+		switch r.Key {
+		case corev1.LabelHostname, v1.NodeRegisteredLabelKey, v1.NodeInitializedLabelKey:
+			continue
+		}
+		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+			out[r.Key] = r.Values[0]
+		}
+	}
+	return out
+}
+
+// A Failure is what a failed launch means for the claim.
+type Failure struct {
+	GiveUp Reason        // "" to try again
+	Claim  *v1.NodeClaim // with the condition that tells about it, to be written before the next try
+}
+
+// Failed returns what err, the answer to a launch, means.
+func Failed(claim *v1.NodeClaim, err error, now time.Time) Failure {
+	if _, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
+		return Failure{GiveUp: InsufficientCapacity}
+	}
+	if _, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
+		return Failure{GiveUp: NodeClassNotReady}
+	}
+	out := claim.DeepCopy()
+	reason, message := v1.ReasonLaunchFailed, err.Error()
+	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
+		reason, message = refused.Reason, refused.Message
+		nextToken(out)
+	}
+	condition.SetUnknown(out, v1.ConditionTypeLaunched, reason, cut(message), now)
+	return Failure{Claim: out}
+}
+
+// nextToken makes the next launch a new one. The cloud has refused the last for good, and would repeat its refusal as
+// long as it is asked with the same token. The first launch has no token: the claim's UID is enough.
+func nextToken(claim *v1.NodeClaim) {
+	n, _ := strconv.Atoi(claim.Annotations[v1.LaunchTokenAnnotationKey]) // what is not a number counts as none
+	claim.Annotations = merge(claim.Annotations, map[string]string{v1.LaunchTokenAnnotationKey: strconv.Itoa(n + 1)})
+}
+
+func cut(message string) string {
+	if len(message) < maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
+}

@@ -1,0 +1,279 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// A View is what decides about a claim.
+type View struct {
+	Claim *v1.NodeClaim
+	// Nodes are those with the claim's provider id. There should be one at most.
+	Nodes []*corev1.Node
+}
+
+// Settings are the times of a claim's life. The zero value is the documented behaviour.
+type Settings struct {
+	LaunchTimeout       time.Duration // until the cloud must have started a machine; default 5 minutes
+	RegistrationTimeout time.Duration // until its node must have joined; default 15 minutes
+	// HoldTaint keeps the unregistered taint on a registered node until the node is ready for pods, so that the moment at
+	// which pods may bind is ours; but no longer than this. Zero takes the taint off at registration.
+	HoldTaint time.Duration
+}
+
+func (s Settings) launchTimeout() time.Duration {
+	return orDefault(s.LaunchTimeout, 5*time.Minute)
+}
+
+func (s Settings) registrationTimeout() time.Duration {
+	return orDefault(s.RegistrationTimeout, 15*time.Minute)
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// A Kind is what the shell has to do.
+type Kind uint8
+
+// The steps of a claim.
+const (
+	Wait    Kind = iota // nothing now
+	Prepare             // write the finalizer; a claim without it must not be launched
+	Launch              // ask the cloud for a machine
+	Write               // write what changed of node and claim
+	GiveUp              // delete the claim
+)
+
+// A Reason is why Karpenter deletes a claim, as the disrupted counters name it.
+type Reason string
+
+// Reasons to give a claim up.
+const (
+	InsufficientCapacity Reason = "insufficient_capacity"
+	NodeClassNotReady    Reason = "nodeclass_not_ready"
+	LaunchTimeout        Reason = "launch_timeout"
+	RegistrationTimeout  Reason = "registration_timeout"
+	Expired              Reason = "expired"
+	GarbageCollected     Reason = "garbage_collected"
+)
+
+// A Milestone is something that a step makes happen and that is worth a log line, a counter or an event.
+type Milestone uint8
+
+// Milestones, in the order in which they are reached.
+const (
+	Registered Milestone = iota + 1
+	RegisteredWithoutTaint
+	Opened // the node loses the last taint that was ours
+	Initialized
+)
+
+// A Step is what a claim needs now.
+type Step struct {
+	Kind Kind
+	// Node and Claim are what they should be, for Write (node first, then the claim's status) and Prepare; nil where
+	// nothing changes.
+	Node  *corev1.Node
+	Claim *v1.NodeClaim
+	// Reached are the milestones that a Write makes true.
+	Reached []Milestone
+	Reason  Reason // of GiveUp
+	// Until is when to look again if nothing changes; zero for never.
+	Until time.Time
+}
+
+// Next says what the claim needs now. The claim is not being deleted; v is not changed.
+func Next(v View, now time.Time, s Settings) Step {
+	if !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer) {
+		claim := v.Claim.DeepCopy()
+		claim.Finalizers = append(claim.Finalizers, v1.TerminationFinalizer)
+		return Step{Kind: Prepare, Claim: claim}
+	}
+	claim := v.Claim.DeepCopy()
+	condition.Init(claim)
+	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
+		return launchStep(claim, now, s)
+	}
+	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes}
+	w.refresh()
+	w.register()
+	if w.timedOut() {
+		return Step{Kind: GiveUp, Reason: RegistrationTimeout, Claim: w.claim}
+	}
+	w.open()
+	w.initialize()
+	return w.step(v)
+}
+
+func launchStep(claim *v1.NodeClaim, now time.Time, s Settings) Step {
+	until := condition.Get(claim, v1.ConditionTypeLaunched).LastTransitionTime.Add(s.launchTimeout())
+	if !now.Before(until) {
+		return Step{Kind: GiveUp, Reason: LaunchTimeout, Claim: claim}
+	}
+	return Step{Kind: Launch, Claim: claim, Until: until}
+}
+
+// work is a claim with its node while a step is being worked out.
+type work struct {
+	claim    *v1.NodeClaim
+	nodes    []*corev1.Node
+	node     *corev1.Node // our copy of the only node
+	now      time.Time
+	settings Settings
+	until    time.Time
+	reached  []Milestone
+}
+
+// refresh lifts conditions that are final to the claim's present generation.
+func (w *work) refresh() {
+	for _, t := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized} {
+		if c := condition.Get(w.claim, t); c != nil && c.Status != "Unknown" && c.ObservedGeneration != w.claim.Generation {
+			condition.Set(w.claim, *c, w.now)
+		}
+	}
+}
+
+func (w *work) register() {
+	if condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsFalse(w.claim, v1.ConditionTypeRegistered) {
+		return
+	}
+	if !w.findNode(v1.ConditionTypeRegistered) {
+		return
+	}
+	if !hasLabel(w.node, v1.NodeRegisteredLabelKey) && !hasTaint(w.node, isUnregistered) {
+		w.reached = append(w.reached, RegisteredWithoutTaint)
+	}
+	Join(w.node, w.claim)
+	w.claim.Status.NodeName = w.node.Name
+	condition.SetTrue(w.claim, v1.ConditionTypeRegistered, w.now)
+	w.reached = append(w.reached, Registered)
+}
+
+// timedOut says whether the node should have joined by now.
+func (w *work) timedOut() bool {
+	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
+	if c.Status == "True" {
+		return false
+	}
+	w.wake(c.LastTransitionTime.Add(w.settings.registrationTimeout()))
+	return !w.now.Before(w.until)
+}
+
+// findNode takes the claim's only node. Otherwise it says in the condition that there is none, or more than one.
+func (w *work) findNode(conditionType string) bool {
+	if w.node != nil {
+		return true
+	}
+	switch {
+	case w.claim.Status.ProviderID == "" || len(w.nodes) == 0:
+		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound, "no node with the claim's provider id has joined the cluster", w.now)
+		return false
+	case len(w.nodes) > 1 && conditionType == v1.ConditionTypeRegistered:
+		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound,
+			fmt.Sprintf("%d nodes have the claim's provider id", len(w.nodes)), w.now)
+		return false
+	case len(w.nodes) > 1:
+		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound,
+			fmt.Sprintf("%d nodes have the claim's provider id", len(w.nodes)), w.now)
+		return false
+	}
+	w.node = w.nodes[0].DeepCopy()
+	return true
+}
+
+// open takes the unregistered taint off a registered node, at once or when it is ready for pods.
+func (w *work) open() {
+	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+		return
+	}
+	if w.node == nil && (len(w.nodes) != 1 || !hasTaint(w.nodes[0], isUnregistered)) {
+		return
+	}
+	if !w.findNode(v1.ConditionTypeInitialized) || !hasTaint(w.node, isUnregistered) {
+		return
+	}
+	if hold := w.settings.HoldTaint; hold > 0 && !usable(w.node) {
+		until := condition.Get(w.claim, v1.ConditionTypeRegistered).LastTransitionTime.Add(hold)
+		if w.now.Before(until) {
+			w.wake(until)
+			return
+		}
+	}
+	w.node.Spec.Taints = slices.DeleteFunc(w.node.Spec.Taints, func(t corev1.Taint) bool { return isUnregistered(&t) })
+	w.reached = append(w.reached, Opened)
+}
+
+// usable says whether nothing but our own taint keeps pods from a node that is starting.
+func usable(n *corev1.Node) bool {
+	return ready(n) && !hasTaint(n, func(t *corev1.Taint) bool { return v1.KnownEphemeralTaint(t) && !isUnregistered(t) })
+}
+
+func (w *work) initialize() {
+	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+		return
+	}
+	if !w.findNode(v1.ConditionTypeInitialized) {
+		return
+	}
+	if reason, message := missing(w.claim, w.node); reason != "" {
+		condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, reason, message, w.now)
+		return
+	}
+	setLabel(w.node, v1.NodeInitializedLabelKey, "true")
+	condition.SetTrue(w.claim, v1.ConditionTypeInitialized, w.now)
+	w.reached = append(w.reached, Initialized)
+}
+
+// missing says what an initialized node would have and this one has not, "" if nothing.
+func missing(claim *v1.NodeClaim, node *corev1.Node) (reason, message string) {
+	if !ready(node) {
+		return v1.ReasonNodeNotReady, fmt.Sprintf("node %s is not ready", node.Name)
+	}
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(t) }) {
+			return v1.ReasonStartupTaintsExist, fmt.Sprintf("startup taint %q is still on the node", t.ToString())
+		}
+	}
+	for i := range node.Spec.Taints {
+		if t := &node.Spec.Taints[i]; v1.KnownEphemeralTaint(t) {
+			return v1.ReasonKnownEphemeralTaintsExist, fmt.Sprintf("taint %q is still on the node", t.ToString())
+		}
+	}
+	for _, name := range sortedNames(claim.Spec.Resources.Requests) {
+		want, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !want.IsZero() && have.IsZero() {
+			return v1.ReasonResourceNotRegistered, fmt.Sprintf("the node does not offer resource %q yet", name)
+		}
+	}
+	return "", ""
+}
+
+func (w *work) wake(at time.Time) {
+	if w.until.IsZero() || at.Before(w.until) {
+		w.until = at
+	}
+}
+
+// step keeps of the copies what differs from what there is.
+func (w *work) step(v View) Step {
+	s := Step{Kind: Wait, Reached: w.reached, Until: w.until}
+	if w.node != nil && !equality.Semantic.DeepEqual(w.node, w.nodes[0]) {
+		s.Kind, s.Node = Write, w.node
+	}
+	if !equality.Semantic.DeepEqual(w.claim.Status, v.Claim.Status) {
+		s.Kind, s.Claim = Write, w.claim
+	}
+	return s
+}

@@ -1,0 +1,104 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// podEventQuiet is the time within which pod events of one claim count as one.
+const podEventQuiet = 10 * time.Second
+
+// Consolidatable sets or clears the condition by which consolidation knows that a claim has been quiet for long enough.
+// It returns when to look again, zero for never.
+func Consolidatable(claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (again time.Time) {
+	quiet := pool.Spec.Disruption.ConsolidateAfter.Duration
+	initialized := condition.Get(claim, v1.ConditionTypeInitialized)
+	if pool.IsStatic() || quiet == nil || initialized == nil || initialized.Status != "True" {
+		condition.Clear(claim, v1.ConditionTypeConsolidatable, now)
+		return time.Time{}
+	}
+	since := initialized.LastTransitionTime.Time
+	if !claim.Status.LastPodEventTime.IsZero() {
+		since = claim.Status.LastPodEventTime.Time
+	}
+	if at := since.Add(*quiet); now.Before(at) {
+		condition.Clear(claim, v1.ConditionTypeConsolidatable, now)
+		return at
+	}
+	condition.SetTrue(claim, v1.ConditionTypeConsolidatable, now)
+	return time.Time{}
+}
+
+// PodEvent returns when a pod was last bound to the machine, ended on it or began to leave it, zero if that is not later
+// than what the claim says already. was is the row as it was at the last look, nil at the first: then only times count that
+// the pods carry themselves, so that a restart is not an event. Pods of DaemonSets do not count.
+func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
+	var at time.Time
+	before := podsByKey(was)
+	for _, p := range is.Pods {
+		if p.DaemonSet {
+			continue
+		}
+		at = later(at, p.Scheduled)
+		if !p.Deleted.IsZero() {
+			at = later(at, p.Deleted.Add(-p.Grace))
+		}
+		delete(before, p.PodKey)
+	}
+	if len(before) > 0 { // ended, or gone altogether
+		at = later(at, now)
+	}
+	if at.After(now) {
+		at = now
+	}
+	if last := is.Claim.Status.LastPodEventTime.Time; !at.After(last.Add(podEventQuiet)) {
+		return time.Time{}
+	}
+	return at
+}
+
+// podsByKey are the pods whose end on the machine would be an event.
+func podsByKey(row *cluster.Node) map[cluster.PodKey]bool {
+	out := map[cluster.PodKey]bool{}
+	if row == nil {
+		return out
+	}
+	for _, p := range row.Pods {
+		if !p.DaemonSet && p.Deleted.IsZero() { // that it began to leave was an event already
+			out[p.PodKey] = true
+		}
+	}
+	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Inconsistencies says in which way a node is less than what was launched for its claim.
+func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []string {
+	if claim.DeletionTimestamp != nil || !condition.IsTrue(claim, v1.ConditionTypeInitialized) {
+		return nil
+	}
+	var out []string
+	for _, name := range sortedNames(claim.Spec.Resources.Requests) {
+		requested, expected, have := claim.Spec.Resources.Requests[name], claim.Status.Capacity[name], node.Status.Capacity[name]
+		if requested.IsZero() || expected.IsZero() {
+			continue
+		}
+		if have.AsApproximateFloat64() < 0.9*expected.AsApproximateFloat64() {
+			out = append(out, fmt.Sprintf("the node has %s of resource %s where %s was expected (%.1f%%)",
+				have.String(), name, expected.String(), 100*have.AsApproximateFloat64()/expected.AsApproximateFloat64()))
+		}
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package lower_test
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// speedRows and priceRows are the workloads with bars on time and on price.
+var (
+	speedRows = []string{"diverse5000", "preferences4000", "classes20"}
+	priceRows = []string{"few3", "few2skew", "few2complement", "few5", "many5000", "zonespread", "hostanti"}
+)
+
+// BenchmarkWorkloads runs every workload from Kubernetes objects to the plan, in one configuration.
+func BenchmarkWorkloads(b *testing.B) {
+	for _, name := range slices.Concat(speedRows, priceRows) {
+		b.Run(name+"/on-demand", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}) })
+		b.Run(name+"/spot", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{}) })
+	}
+}
+
+// BenchmarkVariants runs the price workloads with every category and generation allowed, with a DaemonSet, and with the
+// incumbent alone.
+func BenchmarkVariants(b *testing.B) {
+	for _, name := range priceRows {
+		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchPool(false, true), lower.Settings{}) })
+		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), lower.Settings{}) })
+		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}, agent()) })
+		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{FirstFit: true}) })
+		b.Run(name+"/given one second", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{ImproveBudget: time.Second}) })
+	}
+}
+
+// run plans a workload with an engine that has read the catalogue and nothing else.
+func run(b *testing.B, name string, pool *v1.NodePool, settings lower.Settings, daemons ...*appsv1.DaemonSet) {
+	pods := workload(b, name)
+	pools := []lower.PoolInput{{Pool: pool, Catalog: catalogue(b)}}
+	b.ReportAllocs()
+	var plan *lower.Plan
+	var busy time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		e := prepared(pools, settings)
+		before := processorTime()
+		b.StartTimer()
+		plan = solveFresh(e, pods, pools, settings, daemons...)
+		busy += processorTime() - before
+	}
+	b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+	report(b, plan)
+}
+
+// processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// report prints what a plan costs and how close it is.
+func report(b *testing.B, p *lower.Plan) {
+	b.ReportMetric(float64(len(p.Open)), "nodes")
+	b.ReportMetric(p.Price.Dollars(), "$/h")
+	b.ReportMetric(p.Floor.Dollars(), "floor$/h")
+	b.ReportMetric(p.VolumeBound.Dollars(), "volume$/h")
+	b.ReportMetric(p.ConfigBound.Dollars(), "config$/h")
+	b.ReportMetric(100*p.Gap(), "gap%")
+	b.ReportMetric(float64(len(p.Refused)), "refused")
+}

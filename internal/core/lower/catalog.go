@@ -1,0 +1,154 @@
+package lower
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// A catalog is a provider's catalogue with its columns.
+type catalog struct {
+	shape *shape.Catalog
+	from  *cloud.Catalog
+	alloc map[string]quantity.Vec // by type name: of the plain type
+
+	capacity map[string]quantity.Vec
+	// several are the labels that no offering decides and of which some type allows several values.
+	several []string
+	used    uint64
+}
+
+// catalogOf returns the columns of a catalogue, which are made once.
+func (e *Engine) catalogOf(from *cloud.Catalog, reserved bool) *catalog {
+	key := catalogKey{from, reserved}
+	if c := e.catalogs[key]; c != nil {
+		c.used = e.turn
+		return c
+	}
+	for other, c := range e.catalogs { // pools of one node class often get equal lists
+		if other.reserved == reserved && slices.Equal(other.from.Types, from.Types) {
+			e.catalogs[key] = c
+			c.used = e.turn
+			return c
+		}
+	}
+	c := &catalog{from: from, alloc: map[string]quantity.Vec{}, capacity: map[string]quantity.Vec{}, used: e.turn}
+	types := make([]shape.Type, 0, len(from.Types))
+	for _, it := range from.Types {
+		t := e.typeOf(it, reserved)
+		types = append(types, t)
+		c.alloc[it.Name], c.capacity[it.Name] = t.Alloc, t.Capacity
+	}
+	c.shape = shape.Build(types, e.reservation)
+	for _, key := range c.shape.Keys() {
+		if !c.shape.Decides(key) && overlapping(c.shape, key) {
+			c.several = append(c.several, key)
+		}
+	}
+	e.catalogs[key] = c
+	return c
+}
+
+// overlapping reports whether some type has several values of a label.
+func overlapping(cat *shape.Catalog, key string) bool {
+	seen := bits.Make(cat.Len())
+	for _, v := range cat.Values(key) {
+		with := cat.With(key, v)
+		if seen.Meets(with) {
+			return true
+		}
+		seen.Or(with)
+	}
+	return false
+}
+
+type catalogKey struct {
+	from     *cloud.Catalog
+	reserved bool
+}
+
+func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
+	capacity := e.resources.capacity(it.Capacity)
+	t := shape.Type{
+		Name: it.Name, Labels: it.Labels, Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
+		Alloc: e.allocatable(it, nil), VCPU: capacity[quantity.CPU] / 1000,
+	}
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		if !o.Available {
+			continue
+		}
+		to := shape.TypeOffer{Labels: o.Labels, Kind: kindOf(o.CapacityType()), Price: int64(o.Price)}
+		if to.Kind == shape.Reserved && reserved {
+			if o.Reserved <= 0 {
+				continue
+			}
+			to.Reservation, to.Left = reservationID(o.Labels), o.Reserved
+		}
+		if len(o.Capacity) > 0 {
+			to.Alloc = e.allocatable(it, o.Capacity)
+		}
+		t.Offers = append(t.Offers, to)
+	}
+	return t
+}
+
+func kindOf(capacityType string) shape.Kind {
+	switch capacityType {
+	case v1.CapacityTypeReserved:
+		return shape.Reserved
+	case v1.CapacityTypeSpot:
+		return shape.Spot
+	default:
+		return shape.OnDemand
+	}
+}
+
+// reservationID names a reservation by the labels that it gives its machines: they hold its id.
+func reservationID(labels map[string]string) string {
+	parts := make([]string, 0, len(labels))
+	for k, v := range labels {
+		parts = append(parts, k+"="+v)
+	}
+	sort.Strings(parts)
+	return strings.Join(parts, ",")
+}
+
+// allocatable returns what pods may use of a type, with some of its capacity overridden.
+func (e *Engine) allocatable(it *cloud.InstanceType, override corev1.ResourceList) quantity.Vec {
+	v := e.resources.capacity(it.Capacity)
+	for name, q := range override {
+		if c := e.resources.names.Lookup(string(name)); c >= 0 {
+			v[c] = down(name, &q)
+		}
+	}
+	for _, list := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
+		for name, q := range list {
+			if c := e.resources.names.Lookup(string(name)); c >= 0 {
+				v[c] -= up(name, &q)
+			}
+		}
+	}
+	for i := range v {
+		v[i] = max(v[i], 0)
+	}
+	return v
+}
+
+// reservation returns the number of a reservation.
+func (e *Engine) reservation(id string) int {
+	n, ok := e.reservations[id]
+	if !ok {
+		n = len(e.reservations)
+		e.reservations[id] = n
+	}
+	return n
+}

@@ -1,0 +1,212 @@
+package lower
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
+)
+
+// Bounds on hostile objects. Nobody writes so many by hand.
+const (
+	mostTerms        = 512
+	mostVariants     = 1024
+	mostAlternatives = 64
+)
+
+// A podInfo is what a pod class means, without anything that depends on other objects. It is made once for each class.
+type podInfo struct {
+	class      *podclass.Class
+	need       quantity.Vec
+	tooMuch    string
+	invalid    []reason.Count // the pod cannot be planned at all
+	terms      []label.Reqs   // node selector with each required term; at least one
+	preferred  []label.Reqs   // preferred node affinity, heaviest first
+	tolerances []corev1.Toleration
+	tolKey     string
+	ports      []ports.Port
+	claims     []string // names of PersistentVolumeClaims
+	ephemeral  []string // names of volumes
+	hard, soft []spreadTerm
+	near       []podTerm // required pod affinity
+	apart      []podTerm // required pod anti-affinity
+	nearSoft   []podTerm // preferred, heaviest first
+	apartSoft  []podTerm
+	ownLabels  bool // the required anti-affinity looks at the pod's own labels
+	used       uint64
+}
+
+// infoOf returns what a class means.
+func (e *Engine) infoOf(c *podclass.Class) *podInfo {
+	if i := e.infos[c]; i != nil {
+		i.used = e.turn
+		return i
+	}
+	i := &podInfo{class: c, used: e.turn}
+	e.infos[c] = i
+	spec := c.Spec
+	i.need, i.tooMuch = e.resources.requests(podRequests(spec))
+	if i.tooMuch != "" && !slices.Contains(e.missing, i.tooMuch) {
+		e.missing = append(e.missing, i.tooMuch)
+	}
+	i.tolerances, i.tolKey = spec.Tolerations, tolerationKey(spec.Tolerations)
+	i.readVolumes(spec)
+	i.ports = hostPorts(spec)
+	i.readNodeAffinity(spec)
+	i.readSpread(spec)
+	i.readPodAffinity(c.Namespace, spec.Affinity)
+	if usesDevices(spec) {
+		i.invalid = append(i.invalid, reason.Count{Code: reason.DeviceClaims})
+	}
+	return i
+}
+
+func usesDevices(spec *corev1.PodSpec) bool {
+	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
+	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
+}
+
+func tolerationKey(list []corev1.Toleration) string {
+	if len(list) == 0 {
+		return ""
+	}
+	parts := make([]string, 0, len(list))
+	for _, t := range list {
+		parts = append(parts, strings.Join([]string{t.Key, string(t.Operator), t.Value, string(t.Effect)}, "\x00"))
+	}
+	slices.Sort(parts)
+	return strings.Join(slices.Compact(parts), "\x01")
+}
+
+func (i *podInfo) readVolumes(spec *corev1.PodSpec) {
+	for _, v := range spec.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			i.claims = append(i.claims, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			i.ephemeral = append(i.ephemeral, v.Name)
+		}
+	}
+}
+
+// hostPorts returns the host ports of containers and of sidecars, which keep running beside them.
+func hostPorts(spec *corev1.PodSpec) []ports.Port {
+	var out []ports.Port
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort != 0 {
+				out = append(out, ports.Port{Protocol: string(p.Protocol), Number: p.HostPort, IP: p.HostIP})
+			}
+		}
+	}
+	for k := range spec.Containers {
+		add(&spec.Containers[k])
+	}
+	for k := range spec.InitContainers {
+		if c := &spec.InitContainers[k]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	return out
+}
+
+// readNodeAffinity turns the node selector and the terms of node affinity into requirements, and checks the required ones.
+func (i *podInfo) readNodeAffinity(spec *corev1.PodSpec) {
+	base := label.Reqs{}
+	for k, v := range spec.NodeSelector {
+		i.checkKey(k)
+		base = base.With(k, label.Only(v))
+	}
+	var affinity corev1.NodeAffinity
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		affinity = *spec.Affinity.NodeAffinity
+	}
+	if r := affinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
+		for _, term := range r.NodeSelectorTerms {
+			if len(term.MatchFields) > 0 {
+				i.invalid = append(i.invalid, reason.Count{Code: reason.Invalid, Key: "matchFields", Detail: "is not supported in required node affinity"})
+			}
+			if len(i.terms) == mostTerms || len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
+				continue // an empty term matches no node
+			}
+			i.terms = append(i.terms, base.And(i.expressions(term.MatchExpressions, true)))
+		}
+	}
+	if len(i.terms) == 0 {
+		i.terms = []label.Reqs{base}
+	}
+	i.terms = slices.CompactFunc(i.terms, func(a, b label.Reqs) bool { return a.Key() == b.Key() })
+	pref := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	slices.SortStableFunc(pref, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
+	for _, p := range pref[:min(len(pref), mostTerms)] {
+		i.preferred = append(i.preferred, i.expressions(p.Preference.MatchExpressions, false))
+	}
+	if s, ok := i.terms[0].Get(v1.NodePoolLabelKey); ok && s.HasAbsent() && !s.Open() {
+		i.invalid = append(i.invalid, reason.Count{Code: reason.AvoidsManaged})
+	}
+}
+
+// expressions turns match expressions into requirements. Required ones are checked; preferred ones that make no sense can
+// never be met, and are relaxed.
+func (i *podInfo) expressions(list []corev1.NodeSelectorRequirement, required bool) label.Reqs {
+	out := label.Reqs{}
+	for _, x := range list {
+		if required {
+			i.checkKey(x.Key)
+		}
+		s, ok := label.New(label.Op(x.Operator), x.Values)
+		if !ok || x.Operator == corev1.NodeSelectorOpIn && len(x.Values) == 0 {
+			if required {
+				i.invalid = append(i.invalid, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
+			}
+			s = label.Nothing()
+		}
+		out = out.With(x.Key, s)
+	}
+	return out
+}
+
+func (i *podInfo) checkKey(key string) {
+	if vocabulary.Restricted(key) {
+		i.invalid = append(i.invalid, reason.Count{Code: reason.RestrictedLabel, Key: key})
+	}
+}
+
+// toleratesAll reports whether tolerations cover all taints. Taints of effect PreferNoSchedule are left out if soft is set.
+func toleratesAll(list []corev1.Toleration, taints []corev1.Taint, soft bool) bool {
+	for k := range taints {
+		t := &taints[k]
+		if soft && t.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// tolerates is Kubernetes' rule, with numeric comparison.
+func tolerates(x *corev1.Toleration, t *corev1.Taint) bool {
+	if x.Effect != "" && x.Effect != t.Effect || x.Key != "" && x.Key != t.Key {
+		return false
+	}
+	switch x.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case "", corev1.TolerationOpEqual:
+		return x.Value == t.Value && x.Key != ""
+	case "Gt", "Lt":
+		s, ok := label.New(label.Op(x.Operator), []string{x.Value})
+		return ok && s.Has(t.Value)
+	default:
+		return false
+	}
+}

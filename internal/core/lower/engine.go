@@ -1,0 +1,220 @@
+package lower
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// An Engine answers Inputs and keeps what it derived from rows between calls. It is not safe for concurrent use.
+type Engine struct {
+	turn      uint64
+	resources table
+	missing   []string // resources that pods ask for and no machine had
+	infos     map[*podclass.Class]*podInfo
+	nodes     map[*cluster.Node]*nodeInfo
+	catalogs  map[catalogKey]*catalog
+	templates map[templateKey]*template
+	mentioned map[string][]string // label values that pods ask for, sorted
+
+	reservations  map[string]int
+	daemons       []daemon
+	daemonVersion int
+	poolCatalogs  map[string]*catalog // by pool name, of this turn
+
+	world *world // of the last snapshot
+}
+
+// New returns an Engine that remembers nothing yet.
+func New() *Engine {
+	e := &Engine{resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}}, reservations: map[string]int{}}
+	e.forget()
+	return e
+}
+
+// Prepare reads the catalogues of pools ahead of the first question.
+func (e *Engine) Prepare(pools []PoolInput, s Settings) {
+	e.turn++
+	e.learnMachines(Input{Pools: pools, Settings: s, Snap: cluster.NewStore().Snapshot()})
+	for _, p := range pools {
+		e.catalogOf(p.Catalog, s.ReservedCapacity)
+	}
+}
+
+// forget drops everything that depends on the columns of resources.
+func (e *Engine) forget() {
+	e.missing = nil
+	e.infos = map[*podclass.Class]*podInfo{}
+	e.nodes = map[*cluster.Node]*nodeInfo{}
+	e.catalogs = map[catalogKey]*catalog{}
+	e.templates = map[templateKey]*template{}
+	e.mentioned = map[string][]string{}
+	e.daemons, e.world = nil, nil
+	e.daemonVersion++
+}
+
+// keepTurns is for how many turns something is remembered that nobody asked for.
+const keepTurns = 256
+
+// tidy forgets what has not been asked for in a while.
+func (e *Engine) tidy() {
+	if e.turn%keepTurns != 0 {
+		return
+	}
+	for k, v := range e.infos {
+		if v.used+keepTurns < e.turn {
+			delete(e.infos, k)
+		}
+	}
+	for k, v := range e.nodes {
+		if v.seen+keepTurns < e.turn {
+			delete(e.nodes, k)
+		}
+	}
+	for k, v := range e.catalogs {
+		if v.used+keepTurns < e.turn {
+			delete(e.catalogs, k)
+		}
+	}
+	for k, v := range e.templates {
+		if v.used+keepTurns < e.turn {
+			delete(e.templates, k)
+		}
+	}
+}
+
+// defaults of the size policy and of improvement.
+const (
+	defaultLarge  = 64
+	defaultGain   = 10
+	defaultTie    = 3
+	defaultBudget = 250 * time.Millisecond
+)
+
+func (e *Engine) plan(ctx context.Context, in Input) *Plan {
+	budget := in.Settings.ImproveBudget
+	if budget == 0 {
+		budget = defaultBudget
+	}
+	hard := ctx
+	if in.Settings.TimeBudget > 0 {
+		bounded, cancel := context.WithTimeout(ctx, in.Settings.TimeBudget)
+		defer cancel()
+		hard = bounded
+	}
+	quick, cancel := context.WithTimeout(hard, budget)
+	defer cancel()
+	e.turn++
+	e.tidy()
+	b := e.lower(in)
+	b.problem.Settings = solveSettings(in)
+	b.problem.Settings.Stop = func() bool { return hard.Err() != nil }
+	if in.Settings.TrialBudget == 0 {
+		b.problem.Settings.Quick = func() bool { return quick.Err() != nil }
+	}
+	r := solve.Run(b.problem)
+	return b.raise(r)
+}
+
+// lower builds the problem. When a resource turns up that needs a column, everything is derived once more.
+func (e *Engine) lower(in Input) *builder {
+	for {
+		columns := e.resources.names.Len()
+		e.learnMachines(in)
+		b := newBuilder(e, in)
+		b.build()
+		for _, name := range e.missing {
+			if e.resources.had[corev1.ResourceName(name)] {
+				e.resources.names.Intern(name)
+			}
+		}
+		if e.resources.names.Len() == columns {
+			return b
+		}
+		e.forget()
+	}
+}
+
+// learnMachines notes the resources that machines have, and gives those that limits name a column.
+func (e *Engine) learnMachines(in Input) {
+	before := e.resources.names.Len()
+	note := func(list corev1.ResourceList) {
+		for name := range list {
+			e.resources.had[name] = true
+		}
+	}
+	for _, p := range in.Pools {
+		if e.catalogs[catalogKey{p.Catalog, in.Settings.ReservedCapacity}] == nil {
+			for _, it := range p.Catalog.Types {
+				note(it.Capacity)
+				for i := range it.Offerings {
+					note(it.Offerings[i].Capacity)
+				}
+			}
+		}
+	}
+	for row := range in.Snap.Nodes() {
+		if e.nodes[row] == nil && !row.Incomplete {
+			note(row.Allocatable())
+		}
+	}
+	for _, p := range in.Pools {
+		for name := range p.Pool.Spec.Limits {
+			if e.resources.had[name] {
+				e.resources.names.Intern(string(name))
+			}
+		}
+	}
+	if e.resources.names.Len() != before {
+		e.forget()
+	}
+}
+
+func solveSettings(in Input) solve.Settings {
+	s := in.Settings
+	out := solve.Settings{
+		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille, TiePermille: s.Size.TiePermille,
+		Band: bandOf(s), Trials: s.TrialBudget, FirstFit: s.FirstFit,
+	}
+	switch {
+	case out.Large == 0:
+		out.Large, out.GainPermille, out.TiePermille = defaultLarge, defaultGain, defaultTie
+	case out.Large < 0:
+		out.Large = 0
+	}
+	return out
+}
+
+// sortPods puts pods into an order that does not depend on the caller's: oldest first, then by name.
+func sortPods(pods []*cluster.Pod) []*cluster.Pod {
+	out := slices.Clone(pods)
+	less := func(a, b *cluster.Pod) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		if a.Namespace != b.Namespace {
+			if a.Namespace < b.Namespace {
+				return -1
+			}
+			return 1
+		}
+		switch {
+		case a.Name < b.Name:
+			return -1
+		case a.Name > b.Name:
+			return 1
+		}
+		return 0
+	}
+	if !slices.IsSortedFunc(out, less) {
+		slices.SortFunc(out, less)
+	}
+	return out
+}

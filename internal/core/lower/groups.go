@@ -1,0 +1,173 @@
+package lower
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// A group is a topology constraint in the making.
+type group struct {
+	id         int
+	kind       spread.Kind
+	key        string
+	skew       int32
+	minDomains int32
+	required   bool
+	namespaces []string // sorted; nil with every
+	every      bool
+	selector   selector
+	// The node filter of a spread.
+	honorTaints bool
+	tolerances  []corev1.Toleration
+	terms       []label.Reqs // nil: no filter by labels
+	owned       bool         // some pod of this batch carries it
+}
+
+// text returns the group's identity.
+func (g *group) text(tolKey string) string {
+	var b strings.Builder
+	w := func(parts ...string) {
+		for _, p := range parts {
+			b.WriteString(p)
+			b.WriteByte(2)
+		}
+	}
+	w(string('0'+rune(g.kind)), g.key, g.selector.text)
+	if g.required {
+		w("required")
+	}
+	if g.every {
+		w("*")
+	}
+	w(g.namespaces...)
+	if g.kind == spread.Spread {
+		w(itoa(g.skew), itoa(g.minDomains))
+		if g.honorTaints {
+			w("taints", tolKey)
+		}
+		for _, t := range g.terms {
+			w("term", t.Key())
+		}
+	}
+	return b.String()
+}
+
+func (g *group) covers(namespace string) bool {
+	if g.every {
+		return true
+	}
+	_, ok := slices.BinarySearch(g.namespaces, namespace)
+	return ok
+}
+
+// A groupTable interns groups for one problem.
+type groupTable struct {
+	list  []*group
+	index map[string]*group
+	snap  *cluster.Snapshot
+}
+
+func newGroupTable(snap *cluster.Snapshot) *groupTable {
+	return &groupTable{index: map[string]*group{}, snap: snap}
+}
+
+func (t *groupTable) intern(g group, tolKey string) *group {
+	text := g.text(tolKey)
+	if old := t.index[text]; old != nil {
+		old.owned = old.owned || g.owned
+		return old
+	}
+	kept := &g
+	kept.id = len(t.list)
+	t.list = append(t.list, kept)
+	t.index[text] = kept
+	return kept
+}
+
+// spread returns the group of a topology spread constraint of a pod.
+func (t *groupTable) spread(i *podInfo, term *spreadTerm, namespace string, podLabels map[string]string) *group {
+	g := group{kind: spread.Spread, key: term.key, skew: term.skew, minDomains: term.minDomains, namespaces: []string{namespace}, honorTaints: term.honorTaints, owned: true}
+	if term.fixed != nil {
+		g.selector = *term.fixed
+	} else {
+		g.selector = term.selectorFor(podLabels)
+	}
+	if term.honorTaints {
+		g.tolerances = i.tolerances
+	}
+	if term.honorNodes && (len(i.terms) > 1 || len(i.terms[0]) > 0) {
+		g.terms = i.terms
+	}
+	return t.intern(g, i.tolKey)
+}
+
+// affinity returns the group of a term of pod affinity or anti-affinity.
+func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned bool, podLabels map[string]string) *group {
+	g := group{kind: kind, key: term.key, required: required, every: term.every, namespaces: term.namespaces, owned: owned}
+	g.selector = term.selectorFor(podLabels)
+	if term.among != nil {
+		g.namespaces = slices.Clone(term.namespaces)
+		for ns := range t.snap.Namespaces() {
+			if term.among.matches(ns.Labels) {
+				g.namespaces = append(g.namespaces, ns.Name)
+			}
+		}
+		slices.Sort(g.namespaces)
+		g.namespaces = slices.Compact(g.namespaces)
+	}
+	return t.intern(g, "")
+}
+
+// universe says which domains exist for the owners of a spread.
+func (b *builder) universe(g *group, key *topologyKey) bits.Set {
+	set := bits.Make(len(key.values))
+	for i, t := range b.templates {
+		if g.honorTaints && !toleratesAll(g.tolerances, t.taints, true) {
+			continue
+		}
+		if len(g.terms) > 0 && !slices.ContainsFunc(g.terms, func(r label.Reqs) bool { return t.matchOf(r, r.Key()).OK }) {
+			continue
+		}
+		of := &key.tmpl[i]
+		switch {
+		case of.Choice != nil:
+			for d, mask := range of.Choice {
+				if mask != nil {
+					set.Add(d)
+				}
+			}
+		case of.Shape != nil:
+			for sh := range t.tmpl.Shapes.All() {
+				if d := of.Shape[sh]; d >= 0 {
+					set.Add(int(d))
+				}
+			}
+		case of.Fixed >= 0:
+			set.Add(int(of.Fixed))
+		}
+	}
+	for i, n := range b.nodes {
+		if d := key.node[i]; d >= 0 && n.row.Node != nil && !b.in.Gone[n.row.Name] && g.accepts(n) {
+			set.Add(int(d))
+		}
+	}
+	return set
+}
+
+// accepts is the node filter of a spread: whether pods on the node are counted.
+func (g *group) accepts(n *nodeInfo) bool {
+	if g.kind != spread.Spread {
+		return true
+	}
+	if g.honorTaints && !toleratesAll(g.tolerances, n.taints, true) {
+		return false
+	}
+	return len(g.terms) == 0 || slices.ContainsFunc(g.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok })
+}

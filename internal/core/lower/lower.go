@@ -1,0 +1,125 @@
+// Package lower turns a snapshot of the cluster and the pools' catalogues into the numbers that package solve works on, and
+// turns its plan back into objects: NodeClaims that are ready to create, placements, refusals.
+//
+// An Engine remembers what it derived from rows, keyed by their pointers, so that a second question about nearly
+// the same world costs little. It decides nothing about time or I/O: the caller hands in the clock and the deadline.
+package lower
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+// A PoolInput is a pool that may get new nodes, with what its node class can launch.
+type PoolInput struct {
+	Pool    *v1.NodePool
+	Catalog *cloud.Catalog
+}
+
+// An Input is one question: where do these pods go, and what has to be opened for them.
+type Input struct {
+	Snap  *cluster.Snapshot
+	Pools []PoolInput
+	// Pods are the pods to place. A pod that is bound now (to a node that is to go) is not counted where it is.
+	Pods []*cluster.Pod
+	// Gone names nodes (by row name) that are treated as removed, Closed nodes that take no further pods.
+	Gone, Closed map[string]bool
+	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet
+	// are refused, unless FromDeleting names them.
+	Simulation   bool
+	FromDeleting map[cluster.PodKey]bool
+	// Virtual pods hold room for others; they come last.
+	Virtual  map[cluster.PodKey]bool
+	Settings Settings
+	Now      time.Time
+}
+
+// Settings are the tunables of the engine. The zero value is usable.
+type Settings struct {
+	IgnorePreferences   bool // drop soft constraints instead of treating them as hard first
+	MinValuesBestEffort bool // lower minValues that cannot be met, instead of refusing
+	ReservedCapacity    bool // feature gate: reserved offerings are counted and come first
+	DefaultSpread       []corev1.TopologySpreadConstraint
+	// DefaultTerminationGracePeriod is given to claims whose pool sets none; nil leaves them without.
+	DefaultTerminationGracePeriod *time.Duration
+	Size                          SizePolicy
+	TimeBudget                    time.Duration // 0: as long as it takes; exceeding it yields the best plan so far
+	ImproveBudget                 time.Duration // how long to look for a cheaper fleet once every pod has its place; 0: 250 ms
+	TrialBudget                   int           // 0: no limit; the same budget gives the same plan on every machine
+	// Diversity is how much dearer than its cheapest offering the mean of a spot claim's offerings may be, in
+	// thousandths; 0 means the default.
+	Diversity int
+	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
+	FirstFit bool
+}
+
+// SizePolicy keeps nodes small where that is nearly free. The zero value means the default: 64 vCPU, 1 %, 0.3 %.
+type SizePolicy struct {
+	Large        int64 // vCPU above which a node is large; negative switches the policy off
+	GainPermille int64 // large nodes must make the fleet this much cheaper
+	TiePermille  int64 // fleets this close count as equally dear, and the smaller machines win
+}
+
+// A Plan answers an Input.
+type Plan struct {
+	Open    []Opening
+	Place   []Placement
+	Refused []Refused
+	// Price is what the openings cost together; Floor the same if each claim got its cheapest offering, so that
+	// Price − Floor is what the diversity of spot claims costs.
+	Price, Floor cloud.NanoUSD
+	// VolumeBound and ConfigBound are proven lower bounds on Price; 0 when not computed.
+	VolumeBound, ConfigBound cloud.NanoUSD
+	Partial                  bool // a budget ran out; pods that were not reached are in Refused with reason.NotReached
+	Trials                   int
+}
+
+// Gap returns how much dearer the plan is than its best bound, as a fraction; 0 when there is no bound.
+func (p *Plan) Gap() float64 {
+	bound := max(p.VolumeBound, p.ConfigBound)
+	if bound <= 0 {
+		return 0
+	}
+	return float64(p.Price)/float64(bound) - 1
+}
+
+// An Opening is a new node.
+type Opening struct {
+	Claim *v1.NodeClaim // ready to create, without a name
+	Pool  string
+	Pods  []*cluster.Pod
+	// Type is the instance type that was priced, the cheapest of Types, which are ordered by price.
+	Type  string
+	Types []string
+	// Price is what launch will pay: the lowest offering for on-demand and reserved, the mean of what is sent for spot.
+	// Floor is the cheapest offering, Worst the dearest that the claim could end up with.
+	Price, Floor, Worst  cloud.NanoUSD
+	Zones, CapacityTypes []string // what the claim may become, sorted
+	Zone, CapacityType   string   // the offering that was priced
+	Sent                 int      // how many types launch sends
+}
+
+// A Placement puts a pod on a node that exists or is on its way.
+type Placement struct {
+	Pod  *cluster.Pod
+	Node string // row name
+}
+
+// A Refused pod cannot run now, and why.
+type Refused struct {
+	Pod     *cluster.Pod
+	Reasons []reason.Count
+	Text    string
+}
+
+// Plan places the pods of in. The answer depends on in only, unless a time budget cuts it short.
+func (e *Engine) Plan(ctx context.Context, in Input) *Plan {
+	return e.plan(ctx, in)
+}

@@ -1,0 +1,289 @@
+package lower
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
+)
+
+// A nodeInfo is what a row of the cluster means as a place for pods. It is made once for each version of the row.
+type nodeInfo struct {
+	row      *cluster.Node
+	labels   map[string]string
+	hostname string
+	taints   []corev1.Taint
+	taintKey string
+	alloc    quantity.Vec
+	used     quantity.Vec // by bound pods
+	daemons  quantity.Vec // the part of used that belongs to DaemonSets
+	ports    []ports.Port
+	pods     []*cluster.Pod // with volumes
+	capacity quantity.Vec
+	pool     string
+	ready    bool // initialised
+	reserve  quantity.Vec
+	version  int // of the daemons that reserve was worked out for
+	seen     uint64
+}
+
+// nodeOf returns what a row means.
+func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
+	if n := e.nodes[row]; n != nil {
+		n.seen = e.turn
+		return n
+	}
+	n := &nodeInfo{row: row, labels: row.Labels(), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), ready: row.Initialized(), seen: e.turn, version: -1}
+	if row.Node != nil && row.Node.Spec.Unschedulable && row.Registered() {
+		t := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+		if !slices.ContainsFunc(n.taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {
+			n.taints = append(slices.Clone(n.taints), t)
+		}
+	}
+	n.taintKey = taintKey(n.taints)
+	n.alloc = e.roomOf(row)
+	n.capacity = e.capacityOf(row)
+	n.used = make(quantity.Vec, e.resources.names.Len())
+	n.daemons = make(quantity.Vec, e.resources.names.Len())
+	for _, p := range row.Pods {
+		info := e.infoOf(p.Class)
+		n.used.Add(info.need)
+		if p.DaemonSet {
+			n.daemons.Add(info.need)
+		}
+		n.ports = append(n.ports, info.ports...)
+		if len(info.claims)+len(info.ephemeral) > 0 {
+			n.pods = append(n.pods, p)
+		}
+	}
+	e.nodes[row] = n
+	return n
+}
+
+func taintKey(taints []corev1.Taint) string {
+	if len(taints) == 0 {
+		return ""
+	}
+	parts := make([]string, 0, len(taints))
+	for _, t := range taints {
+		parts = append(parts, t.Key+"\x00"+t.Value+"\x00"+string(t.Effect))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "\x01")
+}
+
+// roomOf returns what pods may use of a row. A claim that is not launched yet counts as the larger of what it was made
+// for and of what each type that it lists is sure to have.
+func (e *Engine) roomOf(row *cluster.Node) quantity.Vec {
+	alloc := e.resources.capacity(row.Allocatable())
+	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Allocatable) > 0 {
+		return alloc
+	}
+	alloc.Max(e.resources.capacity(row.Claim.Spec.Resources.Requests))
+	cat := e.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]
+	if cat == nil {
+		return alloc
+	}
+	if least := leastOf(cat, typesOf(row.Claim)); least != nil {
+		alloc.Max(least)
+	}
+	return alloc
+}
+
+// capacityOf returns what a row counts against limits: a claim that is not launched yet reserves the largest of each
+// resource that it lists.
+func (e *Engine) capacityOf(row *cluster.Node) quantity.Vec {
+	capacity := e.resources.capacity(row.Capacity())
+	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Capacity) > 0 {
+		return capacity
+	}
+	if cat := e.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]; cat != nil {
+		for _, name := range typesOf(row.Claim) {
+			capacity.Max(cat.capacity[name])
+		}
+	}
+	return capacity
+}
+
+// typesOf returns the instance types that a claim lists.
+func typesOf(claim *v1.NodeClaim) []string {
+	for _, r := range claim.Spec.Requirements {
+		if label.Normal(r.Key) == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+			return r.Values
+		}
+	}
+	return nil
+}
+
+// leastOf returns the component-wise least that the named types have; nil if one is unknown or none is named.
+func leastOf(cat *catalog, names []string) quantity.Vec {
+	var least quantity.Vec
+	for _, name := range names {
+		a := cat.alloc[name]
+		if a == nil {
+			return nil
+		}
+		if least == nil {
+			least = slices.Clone(a)
+			continue
+		}
+		for r := range least {
+			least[r] = min(least[r], a[r])
+		}
+	}
+	return least
+}
+
+// A daemon is what a DaemonSet puts on nodes.
+type daemon struct {
+	set   *appsv1.DaemonSet
+	class *podclass.Class
+	info  *podInfo
+}
+
+// daemons returns what runs on every node that suits it. The version changes when any of them does.
+func (e *Engine) readDaemons(snap *cluster.Snapshot) {
+	var list []daemon
+	i := 0
+	changed := false
+	for set := range snap.DaemonSets() {
+		var live *podclass.Class
+		if p := snap.DaemonPod(set); p != nil {
+			live = p.Class
+		}
+		if i < len(e.daemons) && e.daemons[i].set == set && e.daemons[i].class == live {
+			list = append(list, e.daemons[i])
+		} else {
+			changed = true
+			list = append(list, daemon{set: set, class: live, info: e.daemonInfo(set, live)})
+		}
+		i++
+	}
+	if changed || len(list) != len(e.daemons) {
+		e.daemons = list
+		e.daemonVersion++
+	}
+}
+
+// daemonInfo reads a DaemonSet's pod: the live one if there is one, because admission may have changed it, with the
+// template's node affinity; else the template, whose limits stand in for missing requests.
+func (e *Engine) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInfo {
+	tmpl := set.Spec.Template.Spec.DeepCopy()
+	spec := tmpl
+	if live != nil {
+		spec = live.Spec.DeepCopy()
+		if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+		}
+		if tmpl.Affinity != nil && tmpl.Affinity.NodeAffinity != nil {
+			if spec.Affinity == nil {
+				spec.Affinity = &corev1.Affinity{}
+			}
+			if spec.Affinity.NodeAffinity == nil {
+				spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+			}
+			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = tmpl.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		}
+	} else {
+		limitsAsRequests(spec.Containers)
+		limitsAsRequests(spec.InitContainers)
+	}
+	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
+	info := e.infoOf(c)
+	delete(e.infos, c) // nobody will ask for this class again
+	return info
+}
+
+func limitsAsRequests(list []corev1.Container) {
+	for i := range list {
+		r := &list[i].Resources
+		for name, q := range r.Limits {
+			if _, ok := r.Requests[name]; !ok {
+				if r.Requests == nil {
+					r.Requests = corev1.ResourceList{}
+				}
+				r.Requests[name] = q
+			}
+		}
+	}
+}
+
+func (d *daemon) ignored() bool { return usesDevices(d.info.class.Spec) }
+
+// reserveOf returns what daemons that are not on the node yet will take of it.
+func (e *Engine) reserveOf(n *nodeInfo) quantity.Vec {
+	if n.version == e.daemonVersion {
+		return n.reserve
+	}
+	n.version = e.daemonVersion
+	n.reserve = make(quantity.Vec, e.resources.names.Len())
+	for i := range e.daemons {
+		d := &e.daemons[i]
+		if d.ignored() || !toleratesAll(d.info.tolerances, n.taints, true) {
+			continue
+		}
+		if slices.ContainsFunc(d.info.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok }) {
+			n.reserve.Add(d.info.need)
+		}
+	}
+	n.reserve.Sub(n.daemons)
+	for r := range n.reserve {
+		n.reserve[r] = max(n.reserve[r], 0)
+	}
+	return n.reserve
+}
+
+// A column is the values of one label on a list of nodes.
+type column struct {
+	values []string
+	of     []int32 // per node: index into values, −1 without the label
+}
+
+func columnOf(key string, nodes []*nodeInfo) *column {
+	c := &column{of: make([]int32, len(nodes))}
+	index := map[string]int32{}
+	for i, n := range nodes {
+		v, ok := n.labels[key]
+		if !ok && key == corev1.LabelHostname {
+			v, ok = n.hostname, true
+		}
+		if !ok {
+			c.of[i] = -1
+			continue
+		}
+		at, known := index[v]
+		if !known {
+			at = int32(len(c.values))
+			index[v] = at
+			c.values = append(c.values, v)
+		}
+		c.of[i] = at
+	}
+	return c
+}
+
+// keep takes the nodes out of set whose label is not in s.
+func (c *column) keep(s label.Set, set bits.Set) {
+	ok := make([]bool, len(c.values))
+	for i, v := range c.values {
+		ok[i] = s.Has(v)
+	}
+	for i, v := range c.of {
+		if v >= 0 && !ok[v] || v < 0 && !s.HasAbsent() {
+			set.Remove(i)
+		}
+	}
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,135 @@
+package lower
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"karpenter.sh/karpenter/internal/core/quantity"
+)
+
+// up returns a quantity in the unit of its resource, rounded up; down the same, rounded down. Both stay within
+// ±quantity.Max, so that absurd quantities are merely too large.
+func up(name corev1.ResourceName, q *resource.Quantity) int64 { return amount(name, q, true) }
+
+func down(name corev1.ResourceName, q *resource.Quantity) int64 { return amount(name, q, false) }
+
+func amount(name corev1.ResourceName, q *resource.Quantity, roundUp bool) int64 {
+	if q.CmpInt64(quantity.Max/1000) > 0 && (name == corev1.ResourceCPU || q.CmpInt64(quantity.Max) > 0) {
+		return quantity.Max
+	}
+	if q.CmpInt64(-quantity.Max/1000) < 0 {
+		return -quantity.Max
+	}
+	var v int64
+	unit := resource.Scale(0)
+	if name == corev1.ResourceCPU {
+		v, unit = q.MilliValue(), resource.Milli
+	} else {
+		v = q.Value()
+	}
+	if !roundUp && q.Cmp(*resource.NewScaledQuantity(v, unit)) < 0 { // Value and MilliValue round away from zero
+		v--
+	}
+	return quantity.Clamp(v)
+}
+
+// A table gives resources their columns. Names that no machine has get none.
+type table struct {
+	names *quantity.Names
+	had   map[corev1.ResourceName]bool // what some machine has
+}
+
+// capacity turns what a machine has into a vector.
+func (t *table) capacity(list corev1.ResourceList) quantity.Vec {
+	v := make(quantity.Vec, t.names.Len())
+	for name, q := range list {
+		if c := t.names.Lookup(string(name)); c >= 0 {
+			v[c] = down(name, &q)
+		}
+	}
+	return v
+}
+
+// requests turns what a pod asks for into a vector. It also returns the first name, in alphabetical order, of a
+// resource that no machine has.
+func (t *table) requests(list corev1.ResourceList) (quantity.Vec, string) {
+	v := make(quantity.Vec, t.names.Len())
+	unknown := ""
+	for name, q := range list {
+		n := up(name, &q)
+		if c := t.names.Lookup(string(name)); c >= 0 {
+			v[c] = max(n, 0)
+		} else if n > 0 && (unknown == "" || string(name) < unknown) {
+			unknown = string(name)
+		}
+	}
+	return v, unknown
+}
+
+// podRequests returns what a pod counts for: the larger of its containers with sidecars and of every step of its start, plus
+// overhead, with pod-level resources in place of the sum where they are set. Pods themselves count one.
+func podRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for i := range spec.Containers {
+		addList(sum, spec.Containers[i].Resources.Requests)
+	}
+	sidecars, start := corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			addList(sidecars, c.Resources.Requests)
+			maxList(start, sidecars)
+			continue
+		}
+		step := sidecars.DeepCopy()
+		addList(step, c.Resources.Requests)
+		maxList(start, step)
+	}
+	addList(sum, sidecars)
+	maxList(sum, start)
+	if spec.Resources != nil {
+		for name, q := range spec.Resources.Limits {
+			if _, set := spec.Resources.Requests[name]; !set && podLevel(name) {
+				sum[name] = q
+			}
+		}
+		for name, q := range spec.Resources.Requests {
+			if podLevel(name) {
+				sum[name] = q
+			}
+		}
+	}
+	addList(sum, spec.Overhead)
+	sum[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return sum
+}
+
+// podLevel reports whether a resource may be set for a pod as a whole.
+func podLevel(name corev1.ResourceName) bool {
+	const pages = corev1.ResourceHugePagesPrefix
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || len(name) > len(pages) && name[:len(pages)] == pages
+}
+
+func addList(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		if old, ok := sum[name]; ok {
+			if old.CmpInt64(math.MaxInt64/4) > 0 && q.Sign() > 0 {
+				continue // far beyond any machine already
+			}
+			old.Add(q)
+			sum[name] = old
+			continue
+		}
+		sum[name] = q.DeepCopy()
+	}
+}
+
+func maxList(list, other corev1.ResourceList) {
+	for name, q := range other {
+		if old, ok := list[name]; !ok || old.Cmp(q) < 0 {
+			list[name] = q
+		}
+	}
+}

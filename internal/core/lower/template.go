@@ -1,0 +1,472 @@
+package lower
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// vocabulary is what is known about labels without any provider. What a provider knows beyond it stands in its catalogues.
+var vocabulary = apilabel.NewVocabulary(v1.Labels())
+
+// A template is what a pool's new nodes are like, before any pod. It is made once for each version of pool, catalogue
+// and daemons.
+type template struct {
+	pool    *v1.NodePool
+	catalog *catalog
+	version int // of the daemons
+	learned int // how many values of free labels were known
+	reqs    label.Reqs
+	tmpl    solve.Template
+	free    []freeKey
+	ports   [][]ports.Port // host ports by daemon group
+	matches map[string]solve.Match
+	none    reason.Count // why no type is left; Code 0 if some is
+	taints  []corev1.Taint
+	used    uint64
+}
+
+// A freeKey is a label that neither instance type nor offering decides: it is chosen for each node.
+type freeKey struct {
+	key    string
+	values []string // mentioned by the pool or by pods
+	from   int      // first bit; then one bit for each value, one for all others, one for absence
+}
+
+// templateOf returns a pool's template.
+func (e *Engine) templateOf(in PoolInput, reserved bool) *template {
+	cat := e.catalogOf(in.Catalog, reserved)
+	key := templateKey{in.Pool, cat}
+	t := e.templates[key]
+	if t != nil && t.version == e.daemonVersion && t.learned == e.learnedFor(t) {
+		t.used = e.turn
+		return t
+	}
+	t = &template{pool: in.Pool, catalog: cat, version: e.daemonVersion, matches: map[string]solve.Match{}, used: e.turn}
+	t.taints = in.Pool.Spec.Template.Spec.Taints
+	t.reqs = poolReqs(in.Pool)
+	e.build(t)
+	e.templates[key] = t
+	return t
+}
+
+type templateKey struct {
+	pool    *v1.NodePool
+	catalog *catalog
+}
+
+// poolReqs returns what the labels of a pool's nodes may be.
+func poolReqs(pool *v1.NodePool) label.Reqs {
+	r := label.Reqs{}
+	spec := &pool.Spec.Template.Spec
+	for _, q := range spec.Requirements {
+		s, ok := label.New(label.Op(q.Operator), q.Values)
+		if !ok {
+			s = label.Nothing()
+		}
+		if q.MinValues != nil {
+			s.Min = *q.MinValues
+		}
+		r = r.With(q.Key, s)
+	}
+	for k, v := range pool.Spec.Template.Labels {
+		r = r.With(k, label.Only(v))
+	}
+	r = r.With(v1.NodePoolLabelKey, label.Only(pool.Name))
+	if ref := spec.NodeClassRef; ref != nil {
+		r = r.With(v1.NodeClassLabelKey(ref.GroupKind()), label.Only(ref.Name))
+	}
+	return r.With(v1.NodeRegisteredLabelKey, label.Only("true")).With(v1.NodeInitializedLabelKey, label.Only("true"))
+}
+
+// wellKnown reports whether a pod may ask for a label of which the pool says nothing.
+func (t *template) wellKnown(key string) bool {
+	return vocabulary.WellKnown(key) || t.catalog.shape.Mentions(key)
+}
+
+func (e *Engine) build(t *template) {
+	cat := t.catalog.shape
+	t.tmpl = solve.Template{Name: t.pool.Name, Catalog: cat, Shapes: bits.Full(cat.Len())}
+	e.findFree(t)
+	width := len(cat.Offers)
+	t.tmpl.Segments = []solve.Segment{{From: 0, To: width}}
+	for i := range t.free {
+		t.free[i].from = width
+		width += len(t.free[i].values) + 2
+		t.tmpl.Segments = append(t.tmpl.Segments, solve.Segment{From: t.free[i].from, To: width})
+	}
+	t.tmpl.Mask = bits.Full(width)
+	for _, q := range t.reqs {
+		cat.Shapes(q.Key, q.Set, t.tmpl.Shapes)
+		cat.Admit(q.Key, q.Set, t.tmpl.Mask)
+		if q.Set.Min > 0 {
+			t.tmpl.Min = append(t.tmpl.Min, solve.MinValues{Key: q.Key, N: q.Set.Min})
+		}
+		if q.Set.Empty() {
+			t.none = reason.Count{Code: reason.LabelMismatch, Key: q.Key, Pool: t.pool.Name}
+		}
+	}
+	for i := range t.free {
+		s, _ := t.reqs.Get(t.free[i].key)
+		t.free[i].narrow(s, t.tmpl.Mask)
+	}
+	e.maskShapes(t)
+	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
+	e.addDaemons(t)
+	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
+		t.none = reason.Count{Code: reason.NoTypes, Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
+	}
+}
+
+// findFree finds the labels that are chosen for each node: those that the pool leaves open and no type decides, and those
+// of which a type has several values.
+func (e *Engine) findFree(t *template) {
+	cat := t.catalog.shape
+	for _, q := range t.reqs {
+		if _, single := q.Set.Single(); single || cat.Mentions(q.Key) || q.Set.Empty() || !q.Set.Open() && len(q.Set.Values()) == 0 {
+			continue
+		}
+		t.free = append(t.free, freeKey{key: q.Key, values: e.valuesFor(q.Key, q.Set)})
+	}
+	for _, key := range t.catalog.several {
+		if len(e.mentioned[key]) == 0 {
+			continue // nobody asks
+		}
+		s, _ := t.reqs.Get(key)
+		var values []string
+		for _, v := range cat.Values(key) {
+			if s.Has(v) {
+				values = append(values, v)
+			}
+		}
+		if len(values) > 1 {
+			t.free = append(t.free, freeKey{key: key, values: values})
+		}
+	}
+	t.learned = e.learnedFor(t)
+}
+
+// valuesFor returns the values of a label that a pool lists or pods mention. The bounds that anybody sets are among
+// them, so that two sets of bounds meet only where a listed value meets them.
+func (e *Engine) valuesFor(key string, s label.Set) []string {
+	out := slices.Clone(s.Values())
+	out = append(out, boundsOf(s)...)
+	out = append(out, e.mentioned[key]...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func boundsOf(s label.Set) []string {
+	lo, hi, hasLo, hasHi := s.Bounds()
+	var out []string
+	if hasLo && lo != math.MaxInt64 {
+		out = append(out, strconv.FormatInt(lo, 10), strconv.FormatInt(lo+1, 10))
+	}
+	if hasHi && hi != math.MinInt64 {
+		out = append(out, strconv.FormatInt(hi, 10), strconv.FormatInt(hi-1, 10))
+	}
+	return out
+}
+
+// learnedFor counts the values that pods mention for the free labels of a template.
+func (e *Engine) learnedFor(t *template) int {
+	n := 0
+	for _, q := range t.reqs {
+		if !t.catalog.shape.Mentions(q.Key) {
+			n += len(e.mentioned[q.Key])
+		}
+	}
+	for _, key := range t.catalog.several {
+		n += len(e.mentioned[key])
+	}
+	return n
+}
+
+// narrow keeps the bits of values that s allows.
+func (f *freeKey) narrow(s label.Set, mask bits.Set) {
+	for i, v := range f.values {
+		if !s.Has(v) {
+			mask.Remove(f.from + i)
+		}
+	}
+	_, _, lo, hi := s.Bounds()
+	if !s.Open() || lo || hi {
+		mask.Remove(f.from + len(f.values))
+	}
+	if !s.HasAbsent() {
+		mask.Remove(f.from + len(f.values) + 1)
+	}
+}
+
+// maskShapes works out the choices that each shape has, and drops shapes that have none.
+func (e *Engine) maskShapes(t *template) {
+	cat := t.catalog.shape
+	width := len(t.tmpl.Mask)
+	t.tmpl.ShapeMask = make([]bits.Set, cat.Len())
+	t.tmpl.Room = make([]quantity.Vec, cat.Len())
+	slab := make(bits.Set, width*cat.Len())
+	for s := range cat.Len() {
+		t.tmpl.Room[s] = cat.Alloc[s]
+		if !t.tmpl.Shapes.Has(s) {
+			continue
+		}
+		mask := slab[s*width : (s+1)*width : (s+1)*width]
+		copy(mask, t.tmpl.Mask)
+		for o := range cat.Offers {
+			if !cat.Sold[s].Has(o) {
+				mask.Remove(o)
+			}
+		}
+		for i := range t.free {
+			if set, says := cat.TypeLabel(s, t.free[i].key); says {
+				t.free[i].narrow(set, mask)
+			}
+		}
+		if !t.open(mask) {
+			t.tmpl.Shapes.Remove(s)
+			continue
+		}
+		t.tmpl.ShapeMask[s] = mask
+	}
+}
+
+// open reports whether every segment has a choice left.
+func (t *template) open(mask bits.Set) bool {
+	for _, g := range t.tmpl.Segments {
+		if at := mask.Next(g.From); at < 0 || at >= g.To {
+			return false
+		}
+	}
+	return true
+}
+
+// addDaemons works out what daemons take of each shape.
+func (e *Engine) addDaemons(t *template) {
+	cat := t.catalog.shape
+	var runs []bits.Set // per daemon that runs anywhere: the shapes
+	var infos []*podInfo
+	for i := range e.daemons {
+		d := &e.daemons[i]
+		if d.ignored() || !toleratesAll(d.info.tolerances, t.taints, true) {
+			continue
+		}
+		on := bits.Make(cat.Len())
+		for _, r := range d.info.terms {
+			if m := t.match(r, false); m.OK {
+				if m.Shapes == nil {
+					on.Copy(t.tmpl.Shapes)
+				} else {
+					on.Or(m.Shapes)
+				}
+			}
+		}
+		if on.Any() {
+			runs, infos = append(runs, on), append(infos, d.info)
+		}
+	}
+	if len(runs) == 0 {
+		return
+	}
+	t.tmpl.DaemonOf = make([]int32, cat.Len())
+	groups := map[string]int32{}
+	for s := range cat.Len() {
+		var b strings.Builder
+		for _, on := range runs {
+			if on.Has(s) {
+				b.WriteByte('1')
+			} else {
+				b.WriteByte('0')
+			}
+		}
+		g, ok := groups[b.String()]
+		if !ok {
+			g = int32(len(t.tmpl.Daemons))
+			groups[b.String()] = g
+			overhead := make(quantity.Vec, e.resources.names.Len())
+			var taken []ports.Port
+			for i, on := range runs {
+				if on.Has(s) {
+					overhead.Add(infos[i].need)
+					taken = append(taken, infos[i].ports...)
+				}
+			}
+			t.tmpl.Daemons = append(t.tmpl.Daemons, solve.DaemonGroup{Overhead: overhead})
+			t.ports = append(t.ports, taken)
+		}
+		t.tmpl.DaemonOf[s] = g
+		room := slices.Clone(cat.Alloc[s])
+		room.Sub(t.tmpl.Daemons[g].Overhead)
+		t.tmpl.Room[s] = room
+	}
+}
+
+// match says what requirements leave of the template. With offers set, offerings count too; daemons run whatever is bought.
+func (t *template) match(r label.Reqs, offers bool) solve.Match {
+	cat := t.catalog.shape
+	m := solve.Match{OK: true}
+	for _, q := range r {
+		if q.Key == corev1.LabelHostname {
+			if !q.Set.Open() && !q.Set.Empty() || q.Set.Empty() {
+				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+			}
+			continue
+		}
+		s, defined := t.reqs.Get(q.Key)
+		if !defined && !t.wellKnown(q.Key) {
+			s = label.Absent()
+		}
+		if !q.Set.Meets(s) {
+			code := reason.Code(reason.LabelMismatch)
+			if !defined && !q.Set.Empty() {
+				code = reason.LabelUnknown
+			}
+			return solve.Match{Code: code, Key: q.Key}
+		}
+		if cat.Mentions(q.Key) {
+			if m.Shapes == nil {
+				m.Shapes = t.tmpl.Shapes.Clone()
+			}
+			cat.Shapes(q.Key, q.Set, m.Shapes)
+			if !m.Shapes.Any() {
+				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+			}
+		}
+		if offers && cat.Decides(q.Key) || t.isFree(q.Key) {
+			if m.Mask == nil {
+				m.Mask = t.tmpl.Mask.Clone()
+			}
+			cat.Admit(q.Key, q.Set, m.Mask)
+			for i := range t.free {
+				if t.free[i].key == q.Key {
+					t.free[i].narrow(q.Set, m.Mask)
+				}
+			}
+			if offers && !t.open(m.Mask) {
+				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+			}
+		}
+	}
+	return m
+}
+
+func (t *template) isFree(key string) bool {
+	return slices.ContainsFunc(t.free, func(f freeKey) bool { return f.key == key })
+}
+
+// matchOf is match, remembered.
+func (t *template) matchOf(r label.Reqs, key string) solve.Match {
+	m, ok := t.matches[key]
+	if !ok {
+		m = t.match(r, true)
+		t.matches[key] = m
+	}
+	return m
+}
+
+// keyOf says how the template's nodes get their domain of a topology key. number gives values their numbers.
+func (t *template) keyOf(key string, number func(string) int32) solve.KeyOf {
+	cat := t.catalog.shape
+	set, defined := t.reqs.Get(key)
+	switch {
+	case cat.Decides(key):
+		return t.offerDomains(key, set, number)
+	case t.isFree(key):
+		return t.freeDomains(key, number)
+	case cat.Mentions(key):
+		k := solve.KeyOf{Fixed: -2, Shape: make([]int32, cat.Len())}
+		for s := range k.Shape {
+			k.Shape[s] = -1
+			if has, says := cat.TypeLabel(s, key); says {
+				if v, single := has.Intersect(set).Single(); single {
+					k.Shape[s] = number(v)
+				}
+			}
+		}
+		return k
+	}
+	if v, single := set.Single(); defined && single {
+		return solve.KeyOf{Fixed: number(v)}
+	}
+	return solve.KeyOf{Fixed: -1}
+}
+
+// offerDomains handles keys that the offering decides, such as the zone.
+func (t *template) offerDomains(key string, set label.Set, number func(string) int32) solve.KeyOf {
+	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+	cat := t.catalog.shape
+	at := func(v string) bits.Set {
+		n := int(number(v))
+		for len(k.Choice) <= n {
+			k.Choice = append(k.Choice, nil)
+		}
+		if k.Choice[n] == nil {
+			k.Choice[n] = bits.Full(64 * len(t.tmpl.Mask))
+			for o := range cat.Offers {
+				k.Choice[n].Remove(o)
+			}
+		}
+		return k.Choice[n]
+	}
+	for _, v := range cat.Values(key) { // domains exist whether or not anything can be bought there
+		if set.Has(v) {
+			at(v)
+		}
+	}
+	for o := range cat.Offers {
+		if v, ok := cat.Offers[o].Labels[key]; ok && set.Has(v) {
+			at(v).Add(o)
+		}
+	}
+	return k
+}
+
+func (t *template) freeDomains(key string, number func(string) int32) solve.KeyOf {
+	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+	set, _ := t.reqs.Get(key)
+	for _, f := range t.free {
+		if f.key != key {
+			continue
+		}
+		for i, v := range f.values {
+			if !t.tmpl.Mask.Has(f.from+i) || set.Open() && !t.catalog.shape.Mentions(key) {
+				continue // only values that the pool lists are domains
+			}
+			n := int(number(v))
+			for len(k.Choice) <= n {
+				k.Choice = append(k.Choice, nil)
+			}
+			mask := bits.Full(64 * len(t.tmpl.Mask))
+			for b := f.from; b < f.from+len(f.values)+2; b++ {
+				if b != f.from+i {
+					mask.Remove(b)
+				}
+			}
+			k.Choice[n] = mask
+		}
+	}
+	return k
+}
+
+// learn remembers which values pods mention for labels, and the bounds that they set.
+func (e *Engine) learn(r label.Reqs) {
+	for _, q := range r {
+		for _, v := range append(boundsOf(q.Set), q.Set.Values()...) {
+			list := e.mentioned[q.Key]
+			if at, known := slices.BinarySearch(list, v); !known {
+				e.mentioned[q.Key] = slices.Insert(list, at, v)
+			}
+		}
+	}
+}

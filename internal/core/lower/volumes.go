@@ -1,0 +1,303 @@
+package lower
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// bindCompleted is set by the volume controller once claim and volume belong to each other.
+const bindCompleted = "pv.kubernetes.io/bind-completed"
+
+// inTree maps provisioners that were once part of Kubernetes to the CSI drivers that took over.
+var inTree = map[string]string{
+	"kubernetes.io/aws-ebs":         "ebs.csi.aws.com",
+	"kubernetes.io/gce-pd":          "pd.csi.storage.gke.io",
+	"kubernetes.io/azure-disk":      "disk.csi.azure.com",
+	"kubernetes.io/azure-file":      "file.csi.azure.com",
+	"kubernetes.io/cinder":          "cinder.csi.openstack.org",
+	"kubernetes.io/vsphere-volume":  "csi.vsphere.vmware.com",
+	"kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+
+// zoneKeys are the names by which CSI drivers call the zone.
+var zoneKeys = map[string]bool{"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true}
+
+// volumeKey returns the node label that a volume's topology key means.
+func volumeKey(key string) string {
+	if zoneKeys[key] {
+		return corev1.LabelTopologyZone
+	}
+	return label.Normal(key)
+}
+
+// volumeNeeds is what the volumes of a cohort ask for.
+type volumeNeeds struct {
+	bad          reason.Count // Code 0 if the pods can be planned
+	alternatives []label.Reqs // of which one must hold; nil: no condition
+	mounts       []volumes.Volume
+}
+
+// readCohortVolumes resolves the volumes of a cohort, by its first pod.
+func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
+	names := c.info.claims
+	if len(c.info.ephemeral) > 0 {
+		names = slices.Clone(names)
+		for _, v := range c.info.ephemeral {
+			names = append(names, p.Name+"-"+v)
+		}
+	}
+	for _, name := range names {
+		pvc := b.in.Snap.PVC(p.Namespace, name)
+		if bad := b.checkClaim(pvc, name); bad.Code != 0 {
+			return bad
+		}
+		if alts, any := b.claimTopology(pvc); any {
+			c.volumes.alternatives = cross(c.volumes.alternatives, alts)
+		}
+		if driver := b.driverOf(pvc); driver != "" {
+			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.driver(driver), ID: b.volume(p.Namespace, name)})
+		}
+	}
+	for _, alt := range c.volumes.alternatives {
+		b.e.learn(alt)
+	}
+	return reason.Count{}
+}
+
+func (b *builder) driver(name string) int {
+	d, ok := b.drivers[name]
+	if !ok {
+		d = len(b.drivers)
+		b.drivers[name] = d
+	}
+	return d
+}
+
+func (b *builder) volume(namespace, claim string) int {
+	key := namespace + "/" + claim
+	v, ok := b.volumes[key]
+	if !ok {
+		v = len(b.volumes)
+		b.volumes[key] = v
+	}
+	return v
+}
+
+// checkClaim says why pods with this volume claim cannot be planned.
+func (b *builder) checkClaim(pvc *corev1.PersistentVolumeClaim, name string) reason.Count {
+	bad := func(detail string) reason.Count {
+		return reason.Count{Code: reason.VolumeInvalid, Key: name, Detail: detail}
+	}
+	switch {
+	case pvc == nil:
+		return bad("does not exist")
+	case pvc.DeletionTimestamp != nil:
+		return bad("is being deleted")
+	case pvc.Status.Phase == corev1.ClaimLost:
+		return bad("has lost its volume")
+	case pvc.Spec.VolumeName != "":
+		pv := b.in.Snap.PV(pvc.Spec.VolumeName)
+		switch {
+		case pv == nil:
+			return bad("names a volume that does not exist")
+		case pv.DeletionTimestamp != nil:
+			return bad("names a volume that is being deleted")
+		case pvc.Annotations[bindCompleted] == "":
+			return bad("is not bound to its volume yet")
+		}
+		return reason.Count{}
+	}
+	class := storageClassOf(pvc)
+	if class == "" {
+		return bad("is unbound and names no storage class")
+	}
+	sc := b.in.Snap.StorageClass(class)
+	switch {
+	case sc == nil:
+		return bad("names storage class " + class + ", which does not exist")
+	case sc.VolumeBindingMode == nil || *sc.VolumeBindingMode == storagev1.VolumeBindingImmediate:
+		return bad("is of a class with immediate binding and unbound")
+	}
+	return reason.Count{}
+}
+
+func storageClassOf(pvc *corev1.PersistentVolumeClaim) string {
+	if pvc.Spec.StorageClassName != nil {
+		return *pvc.Spec.StorageClassName
+	}
+	return pvc.Annotations[corev1.BetaStorageClassAnnotation]
+}
+
+// claimTopology returns the places of which one must hold for a volume claim, and whether there is any condition.
+func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs, bool) {
+	if pvc.Spec.VolumeName != "" {
+		return volumeTopology(b.in.Snap.PV(pvc.Spec.VolumeName))
+	}
+	sc := b.in.Snap.StorageClass(storageClassOf(pvc))
+	if sc == nil {
+		return nil, false
+	}
+	var out []label.Reqs
+	for _, term := range sc.AllowedTopologies {
+		r := label.Reqs{}
+		for _, x := range term.MatchLabelExpressions {
+			r = r.With(volumeKey(x.Key), label.Only(x.Values...))
+		}
+		if len(r) > 0 {
+			out = append(out, r)
+		}
+	}
+	return merged(out), len(out) > 0
+}
+
+// volumeTopology returns the terms of a bound volume's node affinity. A local disk names its host, which is of no use for
+// a new node: such expressions are dropped, and what is left may be no condition at all.
+func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil, false
+	}
+	local := pv.Spec.Local != nil || pv.Spec.HostPath != nil
+	var out []label.Reqs
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		r := label.Reqs{}
+		for _, x := range term.MatchExpressions {
+			if local && x.Key == corev1.LabelHostname {
+				continue
+			}
+			s, ok := label.New(label.Op(x.Operator), x.Values)
+			if !ok {
+				s = label.Nothing()
+			}
+			r = r.With(volumeKey(x.Key), s)
+		}
+		out = append(out, r)
+	}
+	return merged(out), len(out) > 0
+}
+
+// merged joins alternatives that say something about one and the same key only.
+func merged(alts []label.Reqs) []label.Reqs {
+	if len(alts) < 2 || len(alts[0]) != 1 {
+		return alts
+	}
+	key := alts[0][0].Key
+	var values []string
+	for _, a := range alts {
+		if len(a) != 1 || a[0].Key != key || a[0].Set.Open() || a[0].Set.HasAbsent() {
+			return alts
+		}
+		values = append(values, a[0].Set.Values()...)
+	}
+	return []label.Reqs{label.Reqs{}.With(key, label.Only(values...))}
+}
+
+// cross combines the alternatives of two volumes. Combinations that contradict themselves are dropped, unless all do: then
+// one is kept, so that the pod is refused for that reason.
+func cross(a, b []label.Reqs) []label.Reqs {
+	if len(a) == 0 {
+		return b[:min(len(b), mostAlternatives)]
+	}
+	var out []label.Reqs
+	seen := map[string]bool{}
+	for _, x := range a {
+		for _, y := range b {
+			r := x.And(y)
+			if _, bad := r.Conflict(); bad || seen[r.Key()] || len(out) == mostAlternatives {
+				continue
+			}
+			seen[r.Key()] = true
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return []label.Reqs{a[0].And(b[0])}
+	}
+	return out
+}
+
+// driverOf returns the CSI driver that attaches a claim's volume; "" if nobody counts it.
+func (b *builder) driverOf(pvc *corev1.PersistentVolumeClaim) string {
+	if pvc == nil {
+		return ""
+	}
+	if pvc.Spec.VolumeName != "" {
+		pv := b.in.Snap.PV(pvc.Spec.VolumeName)
+		switch {
+		case pv == nil:
+			return ""
+		case pv.Spec.CSI != nil:
+			return pv.Spec.CSI.Driver
+		case pv.Spec.AWSElasticBlockStore != nil:
+			return inTree["kubernetes.io/aws-ebs"]
+		}
+		return ""
+	}
+	sc := b.in.Snap.StorageClass(storageClassOf(pvc))
+	if sc == nil {
+		return ""
+	}
+	if d, ok := inTree[sc.Provisioner]; ok {
+		return d
+	}
+	return sc.Provisioner
+}
+
+// makeVolumes writes how many volumes each node has attached, where a limit is known.
+func (b *builder) makeVolumes() {
+	b.problem.Drivers = len(b.drivers)
+	if len(b.drivers) == 0 {
+		return
+	}
+	for i, n := range b.nodes {
+		if len(n.row.CSINode) == 0 {
+			continue
+		}
+		node := &b.problem.Nodes[i]
+		node.Volumes = make([]volumes.Use, len(b.drivers))
+		for name, d := range b.drivers {
+			node.Volumes[d] = volumes.Use{Limit: -1}
+			if limit, ok := n.row.CSINode[name]; ok {
+				node.Volumes[d].Limit = int32(limit)
+			}
+		}
+		b.countAttached(n, node)
+	}
+}
+
+// countAttached counts the distinct claims of the pods on a node.
+func (b *builder) countAttached(n *nodeInfo, node *solve.Node) {
+	seen := map[string]bool{}
+	for _, p := range n.pods {
+		info := b.e.infoOf(p.Class)
+		for k := range len(info.claims) + len(info.ephemeral) {
+			name := ""
+			if k < len(info.claims) {
+				name = info.claims[k]
+			} else {
+				name = p.Name + "-" + info.ephemeral[k-len(info.claims)]
+			}
+			key := p.Namespace + "/" + name
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			d, counted := b.drivers[b.driverOf(b.in.Snap.PVC(p.Namespace, name))]
+			if !counted {
+				continue
+			}
+			node.Volumes[d].Count++
+			if id, shared := b.volumes[key]; shared {
+				node.Mounted = append(node.Mounted, id)
+			}
+		}
+	}
+	slices.Sort(node.Mounted)
+}

@@ -1,0 +1,203 @@
+package lower
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/quantity"
+)
+
+// A world is what one snapshot means, before any question: its bins, what is free on them, and which pods run where. Many
+// what-if questions are asked about one snapshot; the world is derived once. It never changes after that, but for
+// columns and counts that are added when first asked for.
+type world struct {
+	snap    *cluster.Snapshot
+	version int // of the daemons
+
+	nodes   []*nodeInfo // bins: initialised first, then by name
+	binOf   map[string]int
+	room    quantity.Vec // by bin, all resources
+	columns map[string]*column
+	taints  []taintGroup
+	soft    bool // some node has a PreferNoSchedule taint
+
+	running   map[string][]labelRows // by namespace
+	counts    map[string][]nodeCount // by scope of a group
+	repellers []*repeller
+}
+
+// A taintGroup is the nodes with equal taints.
+type taintGroup struct {
+	taints []corev1.Taint
+	nodes  bits.Set
+}
+
+// labelRows says how many pods with one label set run on which nodes.
+type labelRows struct {
+	labels *podclass.Labels
+	nodes  []nodeCount
+}
+
+type nodeCount struct {
+	node string
+	bin  int // -1 for nodes that are being removed
+	n    int32
+}
+
+// A repeller is running pods with the same required anti-affinity.
+type repeller struct {
+	info   *podInfo
+	labels *podclass.Labels // of one of them; they matter only where the terms look at them
+	pods   []*cluster.Pod
+}
+
+// worldOf returns the world of the snapshot.
+func (e *Engine) worldOf(snap *cluster.Snapshot) *world {
+	if w := e.world; w != nil && w.snap == snap && w.version == e.daemonVersion {
+		return w
+	}
+	w := &world{snap: snap, version: e.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}}
+	w.readNodes(e)
+	w.readRunning()
+	w.readRepellers(e)
+	e.world = w
+	return w
+}
+
+func (w *world) readNodes(e *Engine) {
+	var later []*nodeInfo
+	for row := range w.snap.Nodes() {
+		if row.Incomplete || row.MarkedForRemoval {
+			continue
+		}
+		n := e.nodeOf(row)
+		if n.ready {
+			w.nodes = append(w.nodes, n)
+		} else {
+			later = append(later, n)
+		}
+	}
+	w.nodes = append(w.nodes, later...)
+	r := e.resources.names.Len()
+	w.room = make(quantity.Vec, r*len(w.nodes))
+	byTaints := map[string]int{}
+	for i, n := range w.nodes {
+		w.binOf[n.row.Name] = i
+		room := w.room[i*r : (i+1)*r]
+		copy(room, n.alloc)
+		room.Sub(n.used)
+		room.Sub(e.reserveOf(n))
+		at, ok := byTaints[n.taintKey]
+		if !ok {
+			at = len(w.taints)
+			byTaints[n.taintKey] = at
+			w.taints = append(w.taints, taintGroup{n.taints, bits.Make(len(w.nodes))})
+			w.soft = w.soft || slices.ContainsFunc(n.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+		}
+		w.taints[at].nodes.Add(i)
+	}
+}
+
+// readRunning sorts the running pods by namespace and label set, so that a selector is asked once for each label set.
+func (w *world) readRunning() {
+	w.running = map[string][]labelRows{}
+	for ns := range w.namespaces() {
+		var rows []labelRows
+		for c := range w.snap.LabelCounts(ns) {
+			if len(rows) == 0 || rows[len(rows)-1].labels != c.Labels {
+				rows = append(rows, labelRows{labels: c.Labels})
+			}
+			last := &rows[len(rows)-1]
+			last.nodes = append(last.nodes, nodeCount{node: c.Node, n: int32(c.Count)})
+		}
+		w.running[ns] = rows
+	}
+}
+
+// namespaces returns the namespaces of running pods, whether or not their objects are known.
+func (w *world) namespaces() map[string]bool {
+	out := map[string]bool{}
+	for row := range w.snap.Nodes() {
+		for _, p := range row.Pods {
+			out[p.Namespace] = true
+		}
+	}
+	return out
+}
+
+func (w *world) readRepellers(e *Engine) {
+	type key struct {
+		class  *podclass.Class
+		labels *podclass.Labels
+	}
+	index := map[key]*repeller{}
+	for p := range w.snap.Repelling() {
+		info := e.infoOf(p.Class)
+		k := key{class: p.Class}
+		if info.ownLabels {
+			k.labels = p.Labels
+		}
+		r := index[k]
+		if r == nil {
+			r = &repeller{info: info, labels: p.Labels}
+			index[k] = r
+			w.repellers = append(w.repellers, r)
+		}
+		r.pods = append(r.pods, p)
+	}
+}
+
+func (w *world) column(key string) *column {
+	c := w.columns[key]
+	if c == nil {
+		c = columnOf(key, w.nodes)
+		w.columns[key] = c
+	}
+	return c
+}
+
+// countsOf returns how many running pods the group selects, by node.
+func (w *world) countsOf(g *group) []nodeCount {
+	scope := group{namespaces: g.namespaces, every: g.every, selector: g.selector}
+	key := scope.text("")
+	if out, ok := w.counts[key]; ok {
+		return out
+	}
+	at := map[string]int{}
+	var out []nodeCount
+	scan := func(rows []labelRows) {
+		for i := range rows {
+			if !g.selector.matches(rows[i].labels.Map) {
+				continue
+			}
+			for _, c := range rows[i].nodes {
+				j, ok := at[c.node]
+				if !ok {
+					j = len(out)
+					at[c.node] = j
+					bin, ok := w.binOf[c.node]
+					if !ok {
+						bin = -1
+					}
+					out = append(out, nodeCount{node: c.node, bin: bin})
+				}
+				out[j].n += c.n
+			}
+		}
+	}
+	if g.every {
+		for _, ns := range sortedKeys(w.running) {
+			scan(w.running[ns])
+		}
+	} else {
+		for _, ns := range g.namespaces {
+			scan(w.running[ns])
+		}
+	}
+	w.counts[key] = out
+	return out
+}

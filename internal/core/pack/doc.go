@@ -1,0 +1,29 @@
+// Package pack finds cheap fleets for classes of equal items over priced machine cells, and proves how cheap a fleet can be.
+//
+// It knows nothing of Kubernetes. A [Problem] is numbers: item classes with a need per dimension and a count, cells with room
+// per dimension and a price, and what ties them together (which classes may use which cells, how many of a class one node may
+// hold, which classes may not meet, how many nodes of a cell exist, which sums are limited). [Solve] returns patterns: so
+// many equal nodes of a cell, each holding so many items of each class.
+//
+// How it works. The volume LP buys the demanded totals as if items were liquid; the fluid LP knows which items fit where but may
+// still cut them. Their prices tell what an item is worth. Greedy runs fill, one after another, the node whose contents are worth
+// most per dollar, under several guides. Column generation then solves the configuration LP, in which every column is a pattern that
+// really fits: a master simplex prices the classes, a bounded knapsack per cell looks for a pattern worth more than its node, until
+// there is none. Diving rounds the result, and local search takes a few nodes apart and packs their items again as long as the budget
+// lasts. A few items are solved to the optimum by enumeration. The size policy is asked last: are large machines worth it, is there
+// an equally cheap fleet of smaller ones?
+//
+// What it promises.
+//   - Every fleet respects the problem; [Check] says so in plain code. Items without a place are counted in Result.Left.
+//   - Bounds are proofs, not estimates. A [Certificate] gives each item a worth in whole nano-dollars such that no cell can hold
+//     items worth more than its price; then no fleet costs less than all items are worth. [Verify] proves that again with integers.
+//   - Same problem, same options, same result, on every processor: products are rounded before they are added (no fused
+//     multiply-add), random choices come from a fixed sequence, ties go to the lower index.
+//   - It stops soon after Options.Stop says so, or after Options.Trials trials, but never without a first fleet and a bound; the best
+//     fleet so far is returned and Result.Trials, given back as Options.Trials, repeats the cut run.
+//
+// What it refuses: preferences, affinity between classes and everything else that depends on more than one node. Callers keep such
+// classes out or turn them into cells first.
+//
+// Units: dimensions are any whole numbers below 2^53; prices and worths are nano-dollars per hour.
+package pack

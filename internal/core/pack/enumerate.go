@@ -1,0 +1,196 @@
+package pack
+
+// An enumeration finds the cheapest nodes for a few items by dynamic programming over all sub-multisets of them. It knows cells of
+// which any number can be had, no conflicts.
+type enumeration struct {
+	p       *part
+	large   bool
+	classes []int
+	counts  []int
+	radix   []int   // weight of each class in the number of a multiset
+	single  []int   // per multiset: cheapest cell that holds it, −1 if none
+	price   []int64 // per multiset: of the cheapest nodes for it
+	first   []int   // per multiset: contents of one of these nodes
+	use     []int64
+	digits  []int
+	part    []int
+}
+
+// Numbers of pairs of multisets up to which enumerating is worth it: for a whole part, and for a turn of the search.
+const (
+	wholePairs = 300_000
+	turnPairs  = 20_000
+)
+
+const tooDear = int64(1) << 60
+
+// countPairs says how many pairs of a multiset and a sub-multiset there are, at most most+1.
+func countPairs(counts []int, most int) int {
+	pairs := 1
+	for _, n := range counts {
+		if n > most {
+			return most + 1
+		}
+		if pairs *= (n + 1) * (n + 2) / 2; pairs > most {
+			return most + 1
+		}
+	}
+	return pairs
+}
+
+// enumerable says whether the constraints of the part are those that enumeration knows.
+func (p *part) enumerable() bool {
+	if p.foes != nil || len(p.limits) > 0 {
+		return false
+	}
+	for i := range p.cells {
+		if p.cells[i].stock > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func newEnumeration(p *part, large bool) *enumeration {
+	return &enumeration{p: p, large: large, use: make([]int64, p.dims)}
+}
+
+// solve returns the cheapest nodes for counts[i] items of classes[i]. ok is false when they cannot all be placed.
+func (e *enumeration) solve(classes, counts []int) (ns []nodes, price int64, ok bool) {
+	e.classes, e.counts = classes, counts
+	e.radix = e.radix[:0]
+	size := 1
+	for _, n := range counts {
+		e.radix = append(e.radix, size)
+		size *= n + 1
+	}
+	e.single, e.price, e.first = resize(e.single, size), resize(e.price, size), resize(e.first, size)
+	e.digits, e.part = resize(e.digits, len(counts)), resize(e.part, len(counts))
+	for set := 1; set < size; set++ {
+		e.single[set] = e.cheapest(set)
+	}
+	e.price[0] = 0
+	for set := 1; set < size; set++ {
+		e.best(set)
+	}
+	if e.price[size-1] >= tooDear {
+		return nil, 0, false
+	}
+	return e.nodes(size - 1), e.price[size-1], true
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+func (e *enumeration) split(set int, into []int) {
+	for i := len(e.radix) - 1; i >= 0; i-- {
+		into[i] = set / e.radix[i]
+		set %= e.radix[i]
+	}
+}
+
+// cheapest is the first, and so the cheapest, cell that holds a multiset.
+func (e *enumeration) cheapest(set int) int {
+	p := e.p
+	e.split(set, e.digits)
+	clear(e.use)
+	needy := false
+	for i, n := range e.digits {
+		k := e.classes[i]
+		if n > p.limit[k] {
+			return -1
+		}
+		needy = needy || n > 0 && p.needy[k]
+		for d, u := range p.needs(k) {
+			e.use[d] = addTimes(e.use[d], u, n)
+		}
+	}
+	for c := range p.cells {
+		if cell := &p.cells[c]; fits(e.use, cell.room) && (!cell.large || e.large || needy) && e.open(cell) {
+			return c
+		}
+	}
+	return -1
+}
+
+// open says whether a cell is open to every class in e.digits.
+func (e *enumeration) open(c *cell) bool {
+	for i, n := range e.digits {
+		if n > 0 && !c.open.Has(e.p.group[e.classes[i]]) {
+			return false
+		}
+	}
+	return true
+}
+
+// best finds the cheapest nodes for a multiset: one node with some of it, among them an item of its first class, and the best for the
+// rest.
+func (e *enumeration) best(set int) {
+	e.split(set, e.digits)
+	lead := 0
+	for e.digits[lead] == 0 {
+		lead++
+	}
+	low, first := tooDear, 0
+	clear(e.part)
+	sub := 0
+	for {
+		// Count e.part up to e.digits, the lead class fastest.
+		i := lead
+		for i < len(e.part) && e.part[i] == e.digits[i] {
+			sub -= e.part[i] * e.radix[i]
+			e.part[i] = 0
+			i++
+		}
+		if i == len(e.part) {
+			break
+		}
+		e.part[i]++
+		sub += e.radix[i]
+		if e.part[lead] == 0 || e.single[sub] < 0 {
+			continue
+		}
+		if price := e.p.cells[e.single[sub]].price + e.price[set-sub]; price < low {
+			low, first = price, sub
+		}
+	}
+	e.price[set], e.first[set] = low, first
+}
+
+func (e *enumeration) nodes(set int) []nodes {
+	var out []nodes
+	for set > 0 {
+		sub := e.first[set]
+		e.split(sub, e.digits)
+		l := load{cell: e.single[sub]}
+		for i, n := range e.digits {
+			if n > 0 {
+				l.add(e.classes[i], n)
+			}
+		}
+		out = append(out, nodes{l, 1})
+		set -= sub
+	}
+	return out
+}
+
+// enumerate solves a small part to the optimum. It returns false when the part is not small.
+func (r *run) enumerate() bool {
+	if !r.p.enumerable() || countPairs(r.p.count, wholePairs) > wholePairs {
+		return false
+	}
+	classes := make([]int, r.p.classes())
+	for k := range classes {
+		classes[k] = k
+	}
+	ns, price, ok := newEnumeration(r.p, r.large).solve(classes, r.p.count)
+	if ok {
+		r.best = &fleet{nodes: ns, left: make([]int, r.p.classes()), price: price}
+		r.optimal = true
+	}
+	return ok
+}

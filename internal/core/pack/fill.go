@@ -1,0 +1,369 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// A load is what one node of a cell holds: how many of which class, in the order they were put there.
+type load struct {
+	cell    int
+	classes []int
+	counts  []int
+}
+
+func (l *load) reset(c int) {
+	l.cell, l.classes, l.counts = c, l.classes[:0], l.counts[:0]
+}
+
+func (l *load) add(k, n int) {
+	for i, c := range l.classes {
+		if c == k {
+			l.counts[i] += n
+			return
+		}
+	}
+	l.classes, l.counts = append(l.classes, k), append(l.counts, n)
+}
+
+func (l *load) clone() load {
+	return load{l.cell, slices.Clone(l.classes), slices.Clone(l.counts)}
+}
+
+func (l *load) worth(v []float64) float64 {
+	var sum float64
+	for i, k := range l.classes {
+		sum += float64(v[k] * float64(l.counts[i]))
+	}
+	return sum
+}
+
+// A filler fills single nodes. It owns scratch memory and is used by one run.
+type filler struct {
+	p      *part
+	room   []int64
+	weight []float64
+	cand   []int
+	banned []int // per class: foes on the node
+	out    load
+	guide  guide
+
+	worth  []float64 // per class, as given to value
+	ranked []int     // classes by worth, the highest first
+	live   []int     // those of them with items
+	whole  *tree     // of all classes, made when it is wanted
+	tree   *tree     // the same while there are many classes, else nil
+	quota  []int     // per candidate class: at most so many before the polish
+	turn   int
+	top    []float64
+	need   []int64
+}
+
+// treeClasses is from how many classes on a tree is faster than going through them.
+const treeClasses = 320
+
+func newFiller(p *part) *filler {
+	return &filler{p: p, room: make([]int64, p.dims), weight: make([]float64, p.dims), banned: make([]int, p.classes()),
+		quota: make([]int, p.classes()), top: make([]float64, p.dims), need: make([]int64, p.dims)}
+}
+
+// value sets what an item of each class is worth in the fillings to come.
+func (f *filler) value(v []float64) {
+	f.worth = v
+	f.ranked = f.ranked[:0]
+	for k := range v {
+		f.ranked = append(f.ranked, k)
+	}
+	slices.SortFunc(f.ranked, func(a, b int) int { return cmp.Or(cmp.Compare(v[b], v[a]), cmp.Compare(a, b)) })
+	f.whole = nil
+}
+
+// begin says which items a series of fillings starts with: rem by class, and the classes that have any (nil: look for them).
+func (f *filler) begin(rem []int, classes []int) {
+	f.live = append(f.live[:0], classes...)
+	if classes == nil {
+		f.live = append(f.live, f.ranked...)
+	} else {
+		v := f.worth
+		slices.SortFunc(f.live, func(a, b int) int { return cmp.Or(cmp.Compare(v[b], v[a]), cmp.Compare(a, b)) })
+	}
+	f.live = slices.DeleteFunc(f.live, func(k int) bool { return rem[k] == 0 })
+	f.tree = nil
+	if len(f.live) > treeClasses {
+		if f.whole == nil {
+			f.whole = newTree(f.p, f.worth)
+		}
+		f.tree = f.whole
+		f.tree.keep(rem)
+	}
+}
+
+// used tells the filler that items of a class are gone.
+func (f *filler) used(k, left int) {
+	if left == 0 && f.tree != nil {
+		f.tree.remove(k)
+	}
+}
+
+// fill puts items on one node of cell c, at most rem[k] of class k, so that they are worth much. At each step it takes the class that
+// is worth most for what it uses of the room that is left, scarce room counting more; then it polishes. forced, if not negative, is a
+// class that must be there. unit says what room can be worth at most, nil if nobody knows. The result is valid until the next call.
+func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
+	p, cell := f.p, &f.p.cells[c]
+	copy(f.room, cell.room)
+	f.out.reset(c)
+	f.candidates(cell, rem, unit)
+	if forced >= 0 {
+		f.put(forced, 1)
+	}
+	for len(f.cand) > 0 {
+		for d, r := range f.room {
+			f.weight[d] = 0
+			if r > 0 {
+				f.weight[d] = 1 / float64(r)
+			}
+		}
+		k, n := f.choose()
+		if k < 0 {
+			break
+		}
+		f.put(k, n)
+	}
+	f.polish(cell, rem, forced, unit)
+	if p.foes != nil {
+		clear(f.banned)
+	}
+	return &f.out
+}
+
+// candidates lists the classes to start with and how many items of each: all that may go to the cell, or, with a share in the guide, only those
+// that are worth their room here and of them a fair share, so that nodes to come find the same mix.
+func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
+	f.cand = f.cand[:0]
+	f.live = slices.DeleteFunc(f.live, func(k int) bool { return rem[k] == 0 })
+	for _, k := range f.live {
+		if cell.open.Has(f.p.group[k]) && fits(f.p.needs(k), cell.room) {
+			f.cand = append(f.cand, k)
+			f.quota[k] = min(rem[k], f.p.limit[k])
+		}
+	}
+	if unit != nil && f.guide.share > 0 {
+		f.fairShares(cell, rem, unit)
+	}
+}
+
+// fairShares cuts the candidates to a sample of what belongs on the cell, if there is any.
+func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
+	unit.top(f.p, f.out.cell, f.top)
+	var room, belong float64
+	for d, r := range cell.room {
+		room += float64(f.top[d] * float64(r))
+	}
+	mine := 0
+	for i, k := range f.cand {
+		var cost float64
+		for d, u := range f.p.needs(k) {
+			cost += float64(f.top[d] * float64(u))
+		}
+		if f.worth[k] >= cost*0.98 {
+			f.cand[i], f.cand[mine] = f.cand[mine], k
+			mine++
+			belong += float64(f.worth[k] * float64(rem[k]))
+		}
+	}
+	if mine == 0 {
+		return
+	}
+	f.cand = f.cand[:mine]
+	part := float64(room*f.guide.share) / belong
+	if part >= 1 {
+		return
+	}
+	f.turn++
+	at := float64(f.turn%97) / 97
+	sample := 0
+	for i, k := range f.cand {
+		next := at + float64(part*float64(rem[k]))
+		n := int(next) - int(at)
+		at = next - float64(int(at))
+		at -= float64(n)
+		if n > 0 {
+			f.quota[k] = min(f.quota[k], n)
+			f.cand[i], f.cand[sample] = f.cand[sample], k
+			sample++
+		}
+	}
+	if sample > 0 {
+		f.cand = f.cand[:sample]
+	}
+}
+
+// polish replaces single items on the node by others that are worth more and fit into the room left, as long as that pays.
+func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
+	if f.p.foes != nil {
+		return // an exchange could bring foes together
+	}
+	most := math.Inf(1)
+	total := f.out.worth(f.worth)
+	for range 40 {
+		if unit != nil {
+			most = f.spare(unit)
+			if most < total*3e-4 {
+				return
+			}
+		}
+		gain, old, replacement := f.exchange(cell, rem, forced, most)
+		if replacement < 0 || gain <= total*1e-6 {
+			return
+		}
+		if old >= 0 {
+			f.take(old)
+		}
+		f.put(replacement, 1)
+		total += gain
+	}
+}
+
+// spare is what the room left is worth at most.
+func (f *filler) spare(unit *unitWorth) float64 {
+	unit.top(f.p, f.out.cell, f.top)
+	var sum float64
+	for d, r := range f.room {
+		sum += float64(f.top[d] * float64(r))
+	}
+	return sum
+}
+
+// exchange finds the best single exchange: which class gives up an item (−1: none has to) and which gets one.
+func (f *filler) exchange(cell *cell, rem []int, forced int, most float64) (gain float64, old, replacement int) {
+	old, replacement = -1, -1
+	for i := -1; i < len(f.out.classes); i++ {
+		base, a := 0.0, -1
+		copy(f.need, f.room)
+		if i >= 0 {
+			a = f.out.classes[i]
+			if a == forced && f.out.counts[i] == 1 || f.out.counts[i] == 0 {
+				continue
+			}
+			base = f.worth[a]
+			for d, u := range f.p.needs(a) {
+				f.need[d] += u
+			}
+		}
+		if b := f.highest(cell, rem, base+gain, base+most); b >= 0 {
+			gain, old, replacement = f.worth[b]-base, a, b
+		}
+	}
+	return gain, old, replacement
+}
+
+// highest is the class with the highest worth above low and at most high that fits into f.need, −1 if there is none.
+func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
+	p := f.p
+	if f.tree != nil {
+		return f.tree.highest(f.need, low, func(b int) bool {
+			return cell.open.Has(p.group[b]) && min(rem[b], p.limit[b]) > f.on(b)
+		})
+	}
+	from := 0
+	if !math.IsInf(high, 1) {
+		from = sort.Search(len(f.live), func(i int) bool { return f.worth[f.live[i]] <= high })
+	}
+	for _, b := range f.live[from:] {
+		if f.worth[b] <= low {
+			return -1
+		}
+		if rem[b] == 0 || !fits(p.needs(b), f.need) || !cell.open.Has(p.group[b]) {
+			continue
+		}
+		if min(rem[b], p.limit[b]) > f.on(b) {
+			return b
+		}
+	}
+	return -1
+}
+
+// take removes one item of class k.
+func (f *filler) take(k int) {
+	for i, c := range f.out.classes {
+		if c == k {
+			f.out.counts[i]--
+			if f.out.counts[i] == 0 {
+				f.out.classes = slices.Delete(f.out.classes, i, i+1)
+				f.out.counts = slices.Delete(f.out.counts, i, i+1)
+			}
+			break
+		}
+	}
+	for d, u := range f.p.needs(k) {
+		f.room[d] += u
+	}
+}
+
+func (f *filler) put(k, n int) {
+	f.out.add(k, n)
+	for d, u := range f.p.needs(k) {
+		f.room[d] -= u * int64(n)
+	}
+	if f.p.foes != nil {
+		for _, x := range f.p.foes[k] {
+			f.banned[x] = 1
+		}
+	}
+}
+
+func (f *filler) on(k int) int {
+	for i, c := range f.out.classes {
+		if c == k {
+			return f.out.counts[i]
+		}
+	}
+	return 0
+}
+
+// choose picks the next class and a number of its items. Candidates that no longer fit are dropped on the way.
+func (f *filler) choose() (int, int) {
+	p := f.p
+	best, pick := -1.0, -1
+	kept := f.cand[:0]
+	dims := p.dims
+	for _, k := range f.cand {
+		need := p.need[k*dims : k*dims+dims]
+		var share, most float64
+		ok := true
+		for d, u := range need {
+			if u > f.room[d] {
+				ok = false
+				break
+			}
+			s := float64(float64(u) * f.weight[d])
+			share += s
+			most = max(most, s)
+		}
+		if !ok || f.banned[k] > 0 {
+			continue
+		}
+		kept = append(kept, k)
+		score := f.worth[k] / (share + 1e-12)
+		score += float64(score * float64(f.guide.bonus*most))
+		if score > best {
+			best, pick = score, k
+		}
+	}
+	f.cand = kept
+	if pick < 0 {
+		return -1, 0
+	}
+	free := f.quota[pick] - f.on(pick)
+	n := holds(p.needs(pick), f.room, free)
+	if n <= 0 {
+		f.cand = slices.DeleteFunc(f.cand, func(k int) bool { return k == pick })
+		if len(f.cand) == 0 {
+			return -1, 0
+		}
+		return f.choose()
+	}
+	return pick, max(1, min(n, (holds(p.needs(pick), f.room, 1<<30)+5)/6))
+}

@@ -1,0 +1,238 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A group of equal nodes in a fleet under construction.
+type nodes struct {
+	load
+	n int
+}
+
+// A fleet of a part: nodes, and what has no place.
+type fleet struct {
+	nodes []nodes
+	left  []int
+	lost  int // sum of left
+	price int64
+}
+
+func (p *part) priceOf(ns []nodes) int64 {
+	var sum int64
+	for _, n := range ns {
+		sum += p.cells[n.cell].price * int64(n.n)
+	}
+	return sum
+}
+
+// better says whether f holds more, or as much for less money.
+func (f *fleet) better(g *fleet) bool {
+	if g == nil || f.lost != g.lost {
+		return g == nil || f.lost < g.lost
+	}
+	return f.price < g.price
+}
+
+// A supply says how many nodes of each cell can still be had.
+type supply struct {
+	p     *part
+	stock []int   // per cell; meaningless where the cell has no stock limit
+	room  []int64 // per limit
+}
+
+func (p *part) newSupply() *supply {
+	s := &supply{p: p, stock: make([]int, len(p.cells)), room: slices.Clone(p.limits)}
+	for i := range p.cells {
+		s.stock[i] = p.cells[i].stock
+	}
+	return s
+}
+
+// most says how many nodes of cell c can be had, at most n.
+func (s *supply) most(c, n int) int {
+	cell := &s.p.cells[c]
+	if cell.stock > 0 {
+		n = min(n, s.stock[c])
+	}
+	for l, u := range cell.use {
+		if u > 0 {
+			n = int(min(int64(n), s.room[l]/u))
+		}
+	}
+	return max(n, 0)
+}
+
+func (s *supply) take(c, n int) {
+	s.stock[c] -= n
+	for l, u := range s.p.cells[c].use {
+		s.room[l] -= u * int64(n)
+	}
+}
+
+// A greedy builds fleets node by node.
+type greedy struct {
+	p     *part
+	large bool // large cells are open to all
+	fill  *filler
+	order []candidate
+	last  []float64 // per cell: worth per price of its latest filling; fillings get worse as items run out
+	first []float64 // per cell: worth per price of its first filling in the last whole run
+	rem   []int
+	best  load
+}
+
+type candidate struct {
+	cell  int
+	ratio float64 // no filling is worth more per price
+}
+
+func newGreedy(p *part, large bool) *greedy {
+	return &greedy{p: p, large: large, fill: newFiller(p), rem: make([]int, p.classes()),
+		last: make([]float64, len(p.cells)), first: make([]float64, len(p.cells))}
+}
+
+// run packs count items per class with what supply offers. v is what an item is worth, w what room is worth; they decide which
+// cells are looked at and when a filling is good enough. It returns nil when the budget ends it.
+func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
+	copy(g.rem, count)
+	g.fill.value(v)
+	for c := range g.last {
+		g.last[c] = math.Inf(1)
+	}
+	out := g.pack(nil, s, v, w, b)
+	if out == nil {
+		return nil
+	}
+	out.left = slices.Clone(g.rem)
+	return out
+}
+
+// pack packs g.rem, of which only the given classes (nil: all) have items. What has no place stays in g.rem.
+func (g *greedy) pack(classes []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
+	out := &fleet{}
+	g.fill.begin(g.rem, classes)
+	for {
+		g.candidates(s, v, w)
+		if !g.pick(v, w, b) {
+			break
+		}
+		n := g.repeat(s)
+		s.take(g.best.cell, n)
+		for i, k := range g.best.classes {
+			g.rem[k] -= n * g.best.counts[i]
+			g.fill.used(k, g.rem[k])
+		}
+		out.nodes = append(out.nodes, nodes{g.best.clone(), n})
+	}
+	if b.over {
+		return nil
+	}
+	for _, k := range g.fill.live {
+		out.lost += g.rem[k]
+	}
+	out.price = g.p.priceOf(out.nodes)
+	return out
+}
+
+// candidates lists the cells that can be had, the most promising first: what fills a cell is worth no more than its room, and no
+// more than all that is left.
+func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
+	p := g.p
+	g.order = g.order[:0]
+	byGroup := make([]float64, p.groups)
+	waiting := NewSet(p.groups) // groups with items left, even if they are worth nothing
+	for _, k := range g.fill.live {
+		if n := g.rem[k]; n > 0 {
+			byGroup[p.group[k]] += float64(v[k] * float64(n))
+			waiting.Add(p.group[k])
+		}
+	}
+	if waiting.empty() {
+		return
+	}
+	top := make([]float64, p.dims)
+	for c := range p.cells {
+		cell := &p.cells[c]
+		if s.most(c, 1) == 0 {
+			continue
+		}
+		w.top(p, c, top)
+		var room, left float64
+		for d, r := range cell.room {
+			room += float64(top[d] * float64(r))
+		}
+		cell.open.each(func(i int) { left += byGroup[i] })
+		if !waiting.meets(cell.open) {
+			continue
+		}
+		ratio := math.Inf(1)
+		if cost := w.cost(cell); cost > 0 {
+			ratio = min(room, left) / cost
+		}
+		g.order = append(g.order, candidate{c, min(ratio, g.last[c])})
+	}
+	slices.SortStableFunc(g.order, func(a, b candidate) int { return cmp.Compare(b.ratio, a.ratio) })
+}
+
+// pick fills the promising cells and keeps the filling that is worth most per price.
+func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
+	best := -1.0
+	for _, c := range g.order {
+		if c.ratio <= best && best > 0 {
+			break
+		}
+		forced, ok := g.forced(c.cell, v)
+		if !ok {
+			continue
+		}
+		if !b.spend() {
+			return false
+		}
+		l := g.fill.fill(c.cell, g.rem, forced, w)
+		worth := l.worth(v)
+		if len(l.classes) == 0 {
+			continue
+		}
+		ratio := math.Inf(1)
+		if price := g.p.cells[c.cell].price; price > 0 {
+			ratio = worth / float64(price)
+		}
+		if math.IsInf(g.last[c.cell], 1) {
+			g.first[c.cell] = ratio
+		}
+		g.last[c.cell] = ratio
+		if ratio > best {
+			best = ratio
+			g.best.reset(c.cell)
+			g.best.classes = append(g.best.classes, l.classes...)
+			g.best.counts = append(g.best.counts, l.counts...)
+		}
+	}
+	return best >= 0
+}
+
+// forced says whether a cell may be opened now, and the class without which it may not (-1: none).
+func (g *greedy) forced(c int, v []float64) (int, bool) {
+	if !g.p.cells[c].large || g.large {
+		return -1, true
+	}
+	best := -1
+	for k, need := range g.p.needy {
+		if need && g.rem[k] > 0 && g.p.mayUse(k, c) && fits(g.p.needs(k), g.p.cells[c].room) && (best < 0 || v[k] > v[best]) {
+			best = k
+		}
+	}
+	return best, best >= 0
+}
+
+// repeat says how many nodes may be filled like the best one.
+func (g *greedy) repeat(s *supply) int {
+	n := math.MaxInt
+	for i, k := range g.best.classes {
+		n = min(n, g.rem[k]/g.best.counts[i])
+	}
+	return s.most(g.best.cell, n)
+}

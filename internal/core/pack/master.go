@@ -1,0 +1,322 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A master is the configuration LP with the patterns found so far: the cheapest mix of patterns, in fractions, that holds every item.
+type master struct {
+	r       *run
+	lp      *simplex
+	loads   []load // per column of lp; cell −1 for "left out"
+	known   map[string]bool
+	stock   []int // cells with a stock row
+	worth   []float64
+	unit    *unitWorth // of limits only
+	bestY   []float64  // worths that prove the best bound
+	bestLim []float64
+	bound   float64
+	sack    *knapsack
+	fill    *filler
+	key     []byte
+}
+
+const (
+	leftOut       = 1e7 // dollars for an item without a place: no fleet costs that much per item
+	maxStockRows  = 64
+	gapGoal       = 1e-4 // relative distance between LP value and bound that ends column generation
+	searchNodes   = 400  // knapsack effort per cell while columns are generated
+	columnsAtOnce = 6
+)
+
+func newMaster(r *run, count []int) *master {
+	p := r.p
+	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p),
+		unit: &unitWorth{dims: p.dims, limit: make([]float64, len(p.limits))}}
+	for i := range p.cells {
+		if p.cells[i].stock > 0 && len(m.stock) < maxStockRows {
+			m.stock = append(m.stock, i)
+		}
+	}
+	m.start(count)
+	return m
+}
+
+// start sets up the LP for the given demand: one pattern per class that holds it alone is the first basis.
+func (m *master) start(count []int) {
+	p := m.r.p
+	rows := p.classes() + len(m.stock) + len(p.limits)
+	rhs, sign, first := make([]float64, rows), make([]float64, rows), make([]column, rows)
+	old := m.loads
+	m.loads = nil
+	clear(m.known)
+	for k, n := range count {
+		// The small addition keeps ties, and with them idle pivots, away. Bounds are computed from the true counts.
+		rhs[k], sign[k] = float64(n)+float64(1e-6*float64(k%17+1)), -1
+		l, col := m.alone(k)
+		first[k] = col
+		m.loads = append(m.loads, l)
+	}
+	for i, c := range m.stock {
+		rhs[p.classes()+i], sign[p.classes()+i] = float64(p.cells[c].stock), 1
+	}
+	for l, most := range p.limits {
+		rhs[p.classes()+len(m.stock)+l], sign[p.classes()+len(m.stock)+l] = float64(max(most, 0)), 1
+	}
+	m.lp = newSimplex(rhs, sign, first)
+	for i := range old {
+		if old[i].cell >= 0 {
+			m.addLoad(&old[i])
+		}
+	}
+}
+
+// alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
+func (m *master) alone(k int) (load, column) {
+	p, r := m.r.p, m.r
+	best, low := -1, math.Inf(1)
+	for c := range p.cells {
+		cell := &p.cells[c]
+		if !cell.unlimited() || !p.mayUse(k, c) || cell.large && !r.large && !p.needy[k] {
+			continue
+		}
+		if n := holds(p.needs(k), cell.room, p.limit[k]); n > 0 && float64(cell.price)/float64(n) < low {
+			best, low = c, float64(cell.price)/float64(n)
+		}
+	}
+	if best < 0 {
+		return load{cell: -1}, column{[]int{k}, []float64{1}, leftOut}
+	}
+	n := holds(p.needs(k), p.cells[best].room, p.limit[k])
+	return load{best, []int{k}, []int{n}}, column{[]int{k}, []float64{float64(n)}, float64(p.cells[best].price) / 1e9}
+}
+
+// addLoad makes a column of a pattern, unless it is known.
+func (m *master) addLoad(l *load) bool {
+	p := m.r.p
+	m.key = m.key[:0]
+	pairs := make([][2]int, len(l.classes))
+	for i, k := range l.classes {
+		pairs[i] = [2]int{k, l.counts[i]}
+	}
+	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+	m.key = appendInt(m.key, l.cell)
+	for _, x := range pairs {
+		m.key = appendInt(appendInt(m.key, x[0]), x[1])
+	}
+	if m.known[string(m.key)] {
+		return false
+	}
+	m.known[string(m.key)] = true
+	cell := &p.cells[l.cell]
+	col := column{cost: float64(cell.price) / 1e9}
+	own := load{cell: l.cell}
+	for _, x := range pairs {
+		own.classes, own.counts = append(own.classes, x[0]), append(own.counts, x[1])
+		col.rows, col.vals = append(col.rows, x[0]), append(col.vals, float64(x[1]))
+	}
+	if cell.stock > 0 {
+		i := slices.Index(m.stock, l.cell)
+		if i < 0 {
+			return false
+		}
+		col.rows, col.vals = append(col.rows, p.classes()+i), append(col.vals, 1)
+	}
+	for i, u := range cell.use {
+		if u > 0 {
+			col.rows, col.vals = append(col.rows, p.classes()+len(m.stock)+i), append(col.vals, float64(u))
+		}
+	}
+	m.lp.add(col)
+	m.loads = append(m.loads, own)
+	return true
+}
+
+func appendInt(b []byte, n int) []byte {
+	return append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+}
+
+// readPrices takes the LP's row prices as worths of items.
+func (m *master) readPrices() {
+	p := m.r.p
+	for k := range m.worth {
+		m.worth[k] = max(m.lp.y[k], 0) * 1e9
+	}
+	for l := range p.limits {
+		m.unit.limit[l] = max(-m.lp.y[p.classes()+len(m.stock)+l], 0) * 1e9
+	}
+}
+
+// price is what a node of cell c costs the master: limits and stock included.
+func (m *master) price(c int) float64 {
+	cost := m.unit.cost(&m.r.p.cells[c])
+	if m.r.p.cells[c].stock > 0 {
+		if i := slices.Index(m.stock, c); i >= 0 {
+			cost += float64(max(-m.lp.y[m.r.p.classes()+i], 0) * 1e9)
+		}
+	}
+	return cost
+}
+
+// generate adds columns until the bound meets the value of the LP, nothing is found any more or the budget ends. limit is how many
+// items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
+func (m *master) generate(limit []int, rounds int) {
+	for turn := 0; rounds < 0 || turn < rounds; turn++ {
+		m.lp.optimize(m.r.b.spend)
+		m.readPrices()
+		if m.r.b.over {
+			return
+		}
+		if m.quickColumns(limit, turn) > 0 {
+			continue
+		}
+		added := m.exactColumns(limit, rounds < 0)
+		if rounds < 0 && m.lp.value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.enough)/2) || added == 0 || m.r.b.over {
+			return
+		}
+	}
+}
+
+type offer struct {
+	load  load
+	ratio float64
+}
+
+// quickColumns fills every cell greedily by the current worths and adds the best fillings that are worth more than they cost.
+func (m *master) quickColumns(limit []int, turn int) int {
+	p := m.r.p
+	var offers []offer
+	m.fill.guide.bonus = []float64{0, 0.3, 2}[turn%3]
+	m.fill.value(m.worth)
+	m.fill.begin(limit, nil)
+	for c := range p.cells {
+		price := m.price(c)
+		forced, ok := m.forced(c, limit)
+		if !ok || !m.r.b.spend() {
+			continue
+		}
+		l := m.fill.fill(c, limit, forced, nil)
+		if worth := l.worth(m.worth); worth > float64(price*(1+1e-7))+1 {
+			offers = append(offers, offer{l.clone(), worth / max(price, 1)})
+		}
+	}
+	return m.addBest(offers)
+}
+
+func (m *master) addBest(offers []offer) int {
+	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(b.ratio, a.ratio) })
+	added := 0
+	for i := range offers {
+		if m.addLoad(&offers[i].load) {
+			if added++; added == columnsAtOnce {
+				break
+			}
+		}
+	}
+	return added
+}
+
+// forced says whether a cell may be used, and the class without which it may not.
+func (m *master) forced(c int, limit []int) (int, bool) {
+	p := m.r.p
+	if !p.cells[c].large || m.r.large {
+		return -1, true
+	}
+	best := -1
+	for k, need := range p.needy {
+		if need && limit[k] > 0 && p.mayUse(k, c) && fits(p.needs(k), p.cells[c].room) && (best < 0 || m.worth[k] > m.worth[best]) {
+			best = k
+		}
+	}
+	return best, best >= 0
+}
+
+// exactColumns searches every cell with the knapsack. What it proves gives a bound: worths scaled down until no cell can hold more
+// than it costs.
+func (m *master) exactColumns(limit []int, prove bool) int {
+	p := m.r.p
+	var offers []offer
+	excess := 1.0
+	var short []shortCell
+	for c := range p.cells {
+		if !m.r.b.spend() {
+			return 0
+		}
+		cell := &p.cells[c]
+		cost := m.unit.cost(cell)
+		price := m.price(c)
+		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), searchNodes)
+		if found != nil {
+			worth := found.worth(m.worth)
+			offers = append(offers, offer{found.clone(), worth / max(price, 1)})
+		}
+		if cell.stock > 0 {
+			short = append(short, shortCell{upper, cost, float64(cell.stock)})
+		} else if cost > 0 {
+			excess = max(excess, upper/cost)
+		} else if upper > 0 {
+			excess = math.Inf(1)
+		}
+	}
+	if prove {
+		m.improveBound(excess, short)
+	}
+	return m.addBest(offers)
+}
+
+// searchCell bounds what cell c may hold and returns a filling worth more than floor, if one was found.
+func (m *master) searchCell(c int, limit []int, floor float64, nodes int) (float64, *load) {
+	p := m.r.p
+	if !p.cells[c].large || m.r.large {
+		upper := m.sack.search(c, m.worth, limit, floor, -1, nodes)
+		if len(m.sack.found.classes) == 0 {
+			return upper, nil
+		}
+		return upper, &m.sack.found
+	}
+	upper := 0.0
+	var best *load
+	for k, need := range p.needy {
+		if !need || limit[k] == 0 || !p.mayUse(k, c) {
+			continue
+		}
+		upper = max(upper, m.sack.search(c, m.worth, limit, floor, k, nodes))
+		if len(m.sack.found.classes) > 0 {
+			if l := m.sack.found.clone(); best == nil || l.worth(m.worth) > best.worth(m.worth) {
+				best = &l
+			}
+		}
+	}
+	return upper, best
+}
+
+// A shortCell is a cell in limited stock: what one node of it may hold, what it costs, how many there are.
+type shortCell struct{ upper, cost, stock float64 }
+
+func (m *master) improveBound(excess float64, short []shortCell) {
+	if math.IsInf(excess, 1) {
+		return
+	}
+	var sum float64
+	for k, n := range m.r.p.count {
+		sum += float64(m.worth[k] * float64(n))
+	}
+	sum /= excess
+	for _, s := range short {
+		sum -= float64(max(s.upper/excess-s.cost, 0) * s.stock)
+	}
+	for l, most := range m.r.p.limits {
+		sum -= float64(m.unit.limit[l] * float64(most))
+	}
+	if sum <= m.bound {
+		return
+	}
+	m.bound = sum
+	m.bestY = m.bestY[:0]
+	for _, w := range m.worth {
+		m.bestY = append(m.bestY, w/excess)
+	}
+	m.bestLim = append(m.bestLim[:0], m.unit.limit...)
+}

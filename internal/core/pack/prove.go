@@ -1,0 +1,229 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// A prover bounds, in whole numbers, what one node can hold. It does not share code with the search, except the fractional knapsack
+// from which it takes hints: prices of room, which it rounds to integers. Any such prices give a true bound:
+//
+//	worth of the contents ≤ Σ price·room + Σ over classes (most items on a node) · max(0, worth − price·need)
+//
+// Where that is not enough it enumerates contents depth first, with the same kind of bound for what is still to come.
+type prover struct {
+	dims  int
+	needs []int64 // class*dims
+	worth []int64 // per class
+	limit []int   // per class
+	foes  [][]int // per class; nil without conflicts
+	hint  *fraction
+
+	order  []int
+	price  []int64   // per dimension, scaled by 1<<shift
+	above  []int64   // per position: what it and later ones are worth above price, scaled
+	rate   [][]int64 // per position and dimension: best scaled worth per unit of room among it and later ones
+	shift  uint
+	banned []int
+	best   int64 // scaled
+	upper  int64 // scaled
+	nodes  int
+}
+
+func newProver(dims int, needs, worth []int64, limit []int, foes [][]int) *prover {
+	return &prover{dims: dims, needs: needs, worth: worth, limit: limit, foes: foes, hint: newFraction(dims),
+		price: make([]int64, dims), banned: make([]int, len(worth))}
+}
+
+func (v *prover) need(k int) []int64 { return v.needs[k*v.dims : (k+1)*v.dims] }
+
+// maxScaled keeps sums of scaled worths within 63 bits.
+const maxScaled = 1 << 61
+
+// upperBound returns a number that no contents of room made of the given classes are worth more than. It tries to get down to
+// enough, spending at most so many search nodes. forced, if not negative, must be there at least once.
+func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, nodes int) int64 {
+	var base int64
+	limit := v.limit
+	if forced >= 0 {
+		if !fits(v.need(forced), room) {
+			return 0
+		}
+		room = slices.Clone(room)
+		for d, u := range v.need(forced) {
+			room[d] -= u
+		}
+		base = v.worth[forced]
+		v.limit = slices.Clone(limit)
+		v.limit[forced]--
+		defer func() { v.limit = limit }()
+		v.mark(forced, 1)
+		defer v.mark(forced, -1)
+	}
+	v.prepare(room, classes)
+	goal := max(enough-base, 0)
+	if root := v.unscale(v.root(room)); root <= goal || nodes == 0 {
+		return base + root
+	}
+	v.rank(room)
+	v.best, v.upper, v.nodes = goal<<v.shift, 0, nodes
+	rooms := make([]int64, (len(v.order)+1)*v.dims)
+	copy(rooms, room)
+	v.descend(0, 0, rooms)
+	return base + v.unscale(max(v.best, v.upper))
+}
+
+func (v *prover) unscale(x int64) int64 { return x>>v.shift + min(1, x&(1<<v.shift-1)) }
+
+// prepare picks the classes that fit, asks for prices of room, and orders the classes by what they are worth per priced room.
+func (v *prover) prepare(room []int64, classes []int) {
+	v.order = v.order[:0]
+	v.hint.reset(room)
+	need := make([]float64, v.dims)
+	for _, k := range classes {
+		n := holds(v.need(k), room, v.limit[k])
+		if n == 0 || v.worth[k] == 0 {
+			continue
+		}
+		v.order = append(v.order, k)
+		for d, u := range v.need(k) {
+			need[d] = float64(u)
+		}
+		v.hint.add(need, float64(v.worth[k]), float64(n))
+	}
+	top := v.hint.solve()
+	v.shift = 0
+	for v.shift < 40 && top*8*float64(int64(1)<<v.shift) < maxScaled {
+		v.shift++
+	}
+	for d, r := range room {
+		v.price[d] = 0
+		if r > 0 {
+			v.price[d] = int64(math.Ceil(min(v.hint.price[d]*float64(int64(1)<<v.shift), maxScaled)))
+		}
+	}
+}
+
+// root bounds what the empty node can hold, scaled.
+func (v *prover) root(room []int64) int64 {
+	var sum int64
+	for d, r := range room {
+		sum = plusTimes(sum, v.price[d], r)
+	}
+	for _, k := range v.order {
+		if over := v.worth[k]<<v.shift - v.costOf(k); over > 0 {
+			sum = addTimes(sum, over, holds(v.need(k), room, v.limit[k]))
+		}
+	}
+	return sum
+}
+
+func (v *prover) rank(room []int64) {
+	cost := make(map[int]int64, len(v.order))
+	for _, k := range v.order {
+		cost[k] = v.costOf(k)
+	}
+	slices.SortFunc(v.order, func(a, b int) int {
+		ra := float64(v.worth[a]) / float64(cost[a]+1)
+		rb := float64(v.worth[b]) / float64(cost[b]+1)
+		return cmp.Or(cmp.Compare(rb, ra), cmp.Compare(cost[b], cost[a]), cmp.Compare(a, b))
+	})
+	n := len(v.order)
+	v.above = make([]int64, n+1)
+	v.rate = make([][]int64, n+1)
+	v.rate[n] = make([]int64, v.dims)
+	for i := n - 1; i >= 0; i-- {
+		k := v.order[i]
+		count := holds(v.need(k), room, v.limit[k])
+		v.above[i] = addTimes(v.above[i+1], max(0, v.worth[k]<<v.shift-cost[k]), count)
+		v.rate[i] = slices.Clone(v.rate[i+1])
+		for d, u := range v.need(k) {
+			switch {
+			case u == 0:
+				v.rate[i][d] = math.MaxInt64
+			case v.rate[i][d] < math.MaxInt64:
+				v.rate[i][d] = max(v.rate[i][d], (v.worth[k]<<v.shift+u-1)/u)
+			}
+		}
+	}
+}
+
+// plusTimes returns sum + x*y, at most most.
+func plusTimes(sum, x, y int64) int64 {
+	hi, lo := bits.Mul64(uint64(x), uint64(y))
+	if hi != 0 || lo >= uint64(most-min(sum, most)) {
+		return most
+	}
+	return sum + int64(lo)
+}
+
+// costOf is the price of the room an item of class k takes, scaled. It is finite: the item fits into the room.
+func (v *prover) costOf(k int) int64 {
+	var sum int64
+	for d, u := range v.need(k) {
+		sum = plusTimes(sum, v.price[d], u)
+	}
+	return sum
+}
+
+// bound is more than the classes from position i on can be worth in room, scaled.
+func (v *prover) bound(i int, room []int64) int64 {
+	sum := v.above[i]
+	low := int64(math.MaxInt64)
+	for d, r := range room {
+		sum = plusTimes(sum, v.price[d], r)
+		if rate := v.rate[i][d]; rate < math.MaxInt64 {
+			if hi, lo := bits.Mul64(uint64(rate), uint64(r)); hi == 0 && lo < math.MaxInt64 {
+				low = min(low, int64(lo))
+			}
+		}
+	}
+	return min(sum, low)
+}
+
+func (v *prover) mark(k, n int) {
+	if v.foes == nil {
+		return
+	}
+	for _, f := range v.foes[k] {
+		v.banned[f] += n
+	}
+}
+
+// descend tries all numbers of items of the class at position i. worth is what the earlier positions hold, scaled.
+func (v *prover) descend(i int, worth int64, rooms []int64) {
+	room := rooms[:v.dims]
+	v.best = max(v.best, worth)
+	for i < len(v.order) && (v.banned[v.order[i]] > 0 || !fits(v.need(v.order[i]), room)) {
+		i++
+	}
+	if i == len(v.order) {
+		return
+	}
+	bound := worth + v.bound(i, room)
+	if bound <= v.best {
+		return
+	}
+	if v.nodes <= 0 {
+		v.upper = max(v.upper, bound)
+		return
+	}
+	v.nodes--
+	k := v.order[i]
+	need, next := v.need(k), rooms[v.dims:2*v.dims]
+	most := holds(need, room, v.limit[k])
+	for n := most; n >= 0; n-- {
+		for d, u := range need {
+			next[d] = room[d] - u*int64(n)
+		}
+		if n == most && n > 0 {
+			v.mark(k, 1)
+		}
+		if n == 0 && most > 0 {
+			v.mark(k, -1)
+		}
+		v.descend(i+1, worth+v.worth[k]<<v.shift*int64(n), rooms[v.dims:])
+	}
+}

@@ -1,0 +1,523 @@
+package pack
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// A part is a problem that shares nothing with the rest, in the form the algorithms want: equal classes merged, dimensions without
+// demand dropped, units reduced, cells that another one dominates removed.
+type part struct {
+	dims    int
+	need    []int64 // class*dims
+	count   []int   // per class
+	limit   []int   // per class: at most so many on one node
+	group   []int   // per class: which of groups
+	foes    [][]int // per class: classes it may not meet; nil without conflicts
+	groups  int
+	member  [][]int // per class: classes of the problem
+	cells   []cell
+	every   []cell  // with those that others dominate
+	limits  []int64 // per limit: its maximum
+	limitID []int   // per limit: index in the problem
+	needy   []bool  // per class: it fits large cells only
+	total   int     // items
+}
+
+// A cell of a part.
+type cell struct {
+	room   []int64
+	price  int64
+	size   int64
+	stock  int // 0: any number
+	open   Set // groups that may use it
+	large  bool
+	use    []int64 // per limit of the part; nil when it uses none
+	origin int     // index in the problem
+}
+
+func (p *part) classes() int         { return len(p.count) }
+func (p *part) needs(k int) []int64  { return p.need[k*p.dims : (k+1)*p.dims] }
+func (c *cell) unlimited() bool      { return c.stock == 0 && c.use == nil }
+func (p *part) mayUse(k, c int) bool { return p.cells[c].open.Has(p.group[k]) }
+func fits(need, room []int64) bool {
+	for d, n := range need {
+		if n > room[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// holds says how many items of one class fit into room.
+func holds(need, room []int64, most int) int {
+	for d, n := range need {
+		if n > 0 {
+			if q := room[d] / n; q < int64(most) {
+				most = int(q)
+			}
+		}
+	}
+	return max(most, 0)
+}
+
+// split divides a problem into parts. Classes that no cell can hold are in none.
+func split(p *Problem, size SizePolicy) []*part {
+	g := groupClasses(p)
+	open := openCells(p, g)
+	g.dropHomeless(p, open)
+	joint := newForest(len(g.sets))
+	joinCells(p, open, joint)
+	for _, x := range p.Conflicts {
+		if a, b := g.of[x[0]], g.of[x[1]]; a >= 0 && b >= 0 {
+			joint.join(a, b)
+		}
+	}
+	byRoot := make(map[int][]int)
+	var roots []int
+	for i := range g.sets {
+		r := joint.root(i)
+		if byRoot[r] == nil {
+			roots = append(roots, r)
+		}
+		byRoot[r] = append(byRoot[r], i)
+	}
+	parts := make([]*part, 0, len(roots))
+	for _, r := range roots {
+		if q := buildPart(p, size, g, open, byRoot[r]); q != nil {
+			parts = append(parts, q)
+		}
+	}
+	return parts
+}
+
+// grouping sorts classes by the cells they may use.
+type grouping struct {
+	of   []int     // per class its group, -1 without items
+	sets []Set     // per group; nil means every cell
+	low  [][]int64 // per group: the least need in each dimension
+}
+
+func groupClasses(p *Problem) *grouping {
+	g := &grouping{of: make([]int, len(p.Classes))}
+	byKey := make(map[string]int)
+	var members [][]int
+	var key []byte
+	for k, c := range p.Classes {
+		g.of[k] = -1
+		if c.Count <= 0 {
+			continue
+		}
+		key = key[:0]
+		if c.Cells != nil {
+			key = append(key, 's')
+			for _, w := range c.Cells {
+				key = binary.LittleEndian.AppendUint64(key, w)
+			}
+		}
+		i, ok := byKey[string(key)]
+		if !ok {
+			i = len(g.sets)
+			byKey[string(key)] = i
+			g.sets, members = append(g.sets, c.Cells), append(members, nil)
+		}
+		members[i] = append(members[i], k)
+	}
+	g.merge(p, members)
+	return g
+}
+
+// merge joins sets that differ only in cells that the classes of the smaller one do not fit into, and numbers what is left.
+func (g *grouping) merge(p *Problem, members [][]int) {
+	size := func(s Set) int {
+		n := 0
+		for _, w := range s {
+			n += bits.OnesCount64(w)
+		}
+		if s == nil {
+			n = len(p.Cells) + 1
+		}
+		return n
+	}
+	order := make([]int, len(g.sets))
+	sizes := make([]int, len(g.sets))
+	for i, s := range g.sets {
+		order[i], sizes[i] = i, size(s)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
+	var kept []Set
+	for _, i := range order {
+		at := slices.IndexFunc(kept, func(s Set) bool { return standsFor(p, s, g.sets[i], members[i]) })
+		if at < 0 {
+			at = len(kept)
+			kept = append(kept, g.sets[i])
+			g.low = append(g.low, slices.Clone(p.Classes[members[i][0]].Need))
+		}
+		for _, k := range members[i] {
+			g.of[k] = at
+			for d, n := range p.Classes[k].Need {
+				g.low[at][d] = min(g.low[at][d], n)
+			}
+		}
+	}
+	g.sets = kept
+}
+
+// standsFor says whether the classes may be given the cells of wide instead of those of narrow: it has no fewer, and they fit into
+// none of the others.
+func standsFor(p *Problem, wide, narrow Set, classes []int) bool {
+	if narrow == nil || wide != nil && !wide.includes(narrow) {
+		return narrow == nil && wide == nil
+	}
+	for c := range p.Cells {
+		if (wide == nil || wide.Has(c)) && !narrow.Has(c) &&
+			slices.ContainsFunc(classes, func(k int) bool { return fits(p.Classes[k].Need, p.Cells[c].Room) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// dropHomeless takes classes out that no cell can hold.
+func (g *grouping) dropHomeless(p *Problem, open []Set) {
+	for k, c := range p.Classes {
+		if g.of[k] < 0 {
+			continue
+		}
+		home := false
+		for i := 0; i < len(open) && !home; i++ {
+			home = open[i].Has(g.of[k]) && fits(c.Need, p.Cells[i].Room)
+		}
+		if !home {
+			g.of[k] = -1
+		}
+	}
+}
+
+// openCells lists, per cell, the groups that may use it and have a chance to fit.
+func openCells(p *Problem, g *grouping) []Set {
+	open := make([]Set, len(p.Cells))
+	over := func(c int) bool { // not even one node of it is within the limits
+		return slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Use[c] > 0 && l.Use[c] > l.Max })
+	}
+	words := (len(g.sets) + 63) / 64
+	arena := make(Set, len(p.Cells)*words)
+	for c := range p.Cells {
+		open[c] = arena[c*words : (c+1)*words]
+		for i, s := range g.sets {
+			if (s == nil || s.Has(c)) && fits(g.low[i], p.Cells[c].Room) && !over(c) {
+				open[c].Add(i)
+			}
+		}
+	}
+	return open
+}
+
+func joinCells(p *Problem, open []Set, joint *forest) {
+	firstOf := func(s Set) int {
+		first := -1
+		s.each(func(i int) {
+			if first < 0 {
+				first = i
+			}
+			joint.join(first, i)
+		})
+		return first
+	}
+	for c := range p.Cells {
+		firstOf(open[c])
+	}
+	for _, l := range p.Limits {
+		first := -1
+		for c := range p.Cells {
+			if i := firstOf(open[c]); i >= 0 && l.Use[c] > 0 {
+				if first < 0 {
+					first = i
+				}
+				joint.join(first, i)
+			}
+		}
+	}
+}
+
+// buildPart returns the part of the given groups, or nil when no cell holds any of its classes.
+func buildPart(p *Problem, size SizePolicy, g *grouping, open []Set, groups []int) *part {
+	number := make([]int, len(g.sets)) // group of the problem -> 1 + group of the part
+	for i, gr := range groups {
+		number[gr] = i + 1
+	}
+	q := &part{groups: len(groups)}
+	dims, unit := units(p, g, number)
+	q.dims = len(dims)
+	buildClasses(p, g, number, q, dims, unit)
+	if q.classes() == 0 {
+		return nil
+	}
+	q.cells = buildCells(p, size, open, number, q, dims, unit)
+	q.dropUseless()
+	q.every = q.cells
+	q.findNeedy()
+	q.prune()
+	return q
+}
+
+// units returns the dimensions with demand, and for each the greatest common divisor of its needs.
+func units(p *Problem, g *grouping, number []int) (dims []int, unit []int64) {
+	if len(p.Classes) == 0 {
+		return nil, nil
+	}
+	for d := range p.Classes[0].Need {
+		var u int64
+		for k, c := range p.Classes {
+			if g.of[k] >= 0 && number[g.of[k]] > 0 {
+				u = gcd(u, c.Need[d])
+			}
+		}
+		if u > 0 {
+			dims, unit = append(dims, d), append(unit, u)
+		}
+	}
+	return dims, unit
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func buildCells(p *Problem, size SizePolicy, open []Set, number []int, q *part, dims []int, unit []int64) []cell {
+	cells := make([]cell, 0, len(p.Cells))
+	total := q.demand()
+	words := (q.groups + 63) / 64
+	arena := make(Set, len(p.Cells)*words)
+	rooms := make([]int64, 0, len(p.Cells)*q.dims)
+	mine := func(c int) Set {
+		s := arena[c*words : (c+1)*words]
+		open[c].each(func(i int) {
+			if number[i] > 0 {
+				s.Add(number[i] - 1)
+			}
+		})
+		return s
+	}
+	for c := range p.Cells {
+		in := &p.Cells[c]
+		s := mine(c)
+		if s.empty() {
+			continue
+		}
+		out := cell{price: in.Price, size: in.Size, stock: in.Stock, open: s, origin: c}
+		out.large = size.Large > 0 && in.Size > size.Large
+		for i, d := range dims {
+			rooms = append(rooms, min(in.Room[d]/unit[i], total[i]))
+		}
+		out.room = slices.Clip(rooms[len(rooms)-len(dims):])
+		cells = append(cells, out)
+	}
+	for l, lim := range p.Limits {
+		if !slices.ContainsFunc(cells, func(c cell) bool { return lim.Use[c.origin] > 0 }) {
+			continue
+		}
+		q.limits, q.limitID = append(q.limits, lim.Max), append(q.limitID, l)
+	}
+	for i := range cells {
+		for j, l := range q.limitID {
+			if u := p.Limits[l].Use[cells[i].origin]; u > 0 {
+				if cells[i].use == nil {
+					cells[i].use = make([]int64, len(q.limits))
+				}
+				cells[i].use[j] = u
+			}
+		}
+	}
+	return cells
+}
+
+// demand is what all items need together. No node uses more of its room than that.
+func (p *part) demand() []int64 {
+	total := make([]int64, p.dims)
+	for k, n := range p.count {
+		for d, u := range p.needs(k) {
+			total[d] = addTimes(total[d], u, n)
+		}
+	}
+	return total
+}
+
+// buildClasses adds the classes, equal ones merged.
+func buildClasses(p *Problem, g *grouping, number []int, q *part, dims []int, unit []int64) {
+	tied := make([]bool, len(p.Classes))
+	for _, x := range p.Conflicts {
+		tied[x[0]], tied[x[1]] = true, true
+	}
+	type key struct {
+		group int
+		need  string
+	}
+	known := make(map[key]int)
+	at := make(map[int]int, len(p.Classes)) // class of the problem -> class of the part
+	need := make([]int64, len(dims))
+	var text strings.Builder
+	for k, c := range p.Classes {
+		if g.of[k] < 0 || number[g.of[k]] == 0 {
+			continue
+		}
+		group := number[g.of[k]] - 1
+		text.Reset()
+		for i, d := range dims {
+			need[i] = c.Need[d] / unit[i]
+			for s := range 8 {
+				text.WriteByte(byte(need[i] >> (8 * s)))
+			}
+		}
+		id := key{group, text.String()}
+		free := c.PerNode == 0 && !tied[k]
+		if i, ok := known[id]; ok && free {
+			q.count[i] += c.Count
+			q.limit[i] = q.count[i]
+			q.member[i] = append(q.member[i], k)
+			continue
+		}
+		if free {
+			known[id] = q.classes()
+		}
+		at[k] = q.classes()
+		q.need = append(q.need, need...)
+		q.count = append(q.count, c.Count)
+		q.group = append(q.group, group)
+		q.member = append(q.member, []int{k})
+		most := c.Count
+		if c.PerNode > 0 {
+			most = min(most, c.PerNode)
+		}
+		q.limit = append(q.limit, most)
+	}
+	for _, n := range q.count {
+		q.total += n
+	}
+	q.addFoes(p.Conflicts, at)
+}
+
+func (p *part) addFoes(pairs [][2]int, at map[int]int) {
+	for _, x := range pairs {
+		a, okA := at[x[0]]
+		b, okB := at[x[1]]
+		if !okA || !okB || a == b {
+			continue
+		}
+		if p.foes == nil {
+			p.foes = make([][]int, p.classes())
+		}
+		p.foes[a], p.foes[b] = append(p.foes[a], b), append(p.foes[b], a)
+	}
+	for k := range p.foes {
+		slices.Sort(p.foes[k])
+		p.foes[k] = slices.Compact(p.foes[k])
+	}
+}
+
+// dropUseless removes cells that hold no class.
+func (p *part) dropUseless() {
+	p.cells = slices.DeleteFunc(p.cells, func(c cell) bool {
+		for k := range p.count {
+			if c.open.Has(p.group[k]) && fits(p.needs(k), c.room) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// findNeedy marks the classes that fit large cells only.
+func (p *part) findNeedy() {
+	p.needy = make([]bool, p.classes())
+	for k := range p.needy {
+		p.needy[k] = !slices.ContainsFunc(p.every, func(c cell) bool {
+			return !c.large && c.open.Has(p.group[k]) && fits(p.needs(k), c.room)
+		})
+	}
+}
+
+// prune sorts cells by price and removes those that another one dominates: as much room for no more money, open to as many.
+func (p *part) prune() {
+	order := make([]*cell, len(p.every))
+	for i := range order {
+		order[i] = &p.every[i]
+	}
+	slices.SortFunc(order, func(a, b *cell) int {
+		if a.price != b.price {
+			return cmp.Compare(a.price, b.price)
+		}
+		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(b.volume(), a.volume()), cmp.Compare(a.origin, b.origin))
+	})
+	p.cells = nil
+	var recent []int // indexes into p.cells, the latest dominators first
+	for _, c := range order {
+		at := slices.IndexFunc(recent, func(k int) bool { return p.cells[k].dominates(c) })
+		if at < 0 {
+			recent = append(recent, len(p.cells))
+			p.cells = append(p.cells, *c)
+			continue
+		}
+		k := recent[at]
+		copy(recent[1:at+1], recent[:at])
+		recent[0] = k
+	}
+}
+
+// volume is a rough size of the room, to try dominators first.
+func (c *cell) volume() float64 {
+	v := 1.0
+	for _, r := range c.room {
+		v *= float64(r)
+	}
+	return v
+}
+
+// dominates says whether c can stand in for d, which costs no less.
+func (c *cell) dominates(d *cell) bool {
+	if !c.unlimited() || c.price > d.price || c.large && !d.large || c.size > d.size && c.price == d.price || !c.open.includes(d.open) {
+		return false
+	}
+	return fits(d.room, c.room)
+}
+
+// equal says whether two parts ask the same question: all numbers are equal, whatever they stand for.
+func (p *part) equal(q *part) bool {
+	if p.dims != q.dims || p.groups != q.groups || p.foes != nil || q.foes != nil || len(p.limits)+len(q.limits) > 0 {
+		return false
+	}
+	return slices.Equal(p.need, q.need) && slices.Equal(p.count, q.count) && slices.Equal(p.limit, q.limit) && slices.Equal(p.group, q.group) &&
+		slices.EqualFunc(p.cells, q.cells, func(a, b cell) bool {
+			return a.price == b.price && a.size == b.size && a.stock == b.stock && slices.Equal(a.open, b.open) && slices.Equal(a.room, b.room)
+		})
+}
+
+// A forest joins numbers into sets.
+type forest struct{ parent []int }
+
+func newForest(n int) *forest {
+	f := &forest{parent: make([]int, n)}
+	for i := range f.parent {
+		f.parent[i] = i
+	}
+	return f
+}
+
+func (f *forest) root(i int) int {
+	for f.parent[i] != i {
+		f.parent[i] = f.parent[f.parent[i]]
+		i = f.parent[i]
+	}
+	return i
+}
+
+func (f *forest) join(a, b int) {
+	a, b = f.root(a), f.root(b)
+	f.parent[max(a, b)] = min(a, b)
+}

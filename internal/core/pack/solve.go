@@ -1,0 +1,355 @@
+package pack
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
+type guide struct{ bonus, share float64 }
+
+// guides are what the greedy runs try, the usual winners first.
+func guides() []guide {
+	return []guide{{0.3, 1.05}, {0.3, 2}, {0, 1.3}, {0, 2}, {1, 1.15}, {0.3, 1.15}}
+}
+
+const fastGuides = 3
+
+// Solve finds a cheap fleet for p and proves a bound on every fleet.
+func Solve(p *Problem, o Options) *Result {
+	b := newBudget(o)
+	parts := split(p, o.Size)
+	best := newSolution(parts, b, false)
+	best.improve(o)
+	if o.Size.Large > 0 && slices.ContainsFunc(parts, (*part).wantsLarge) {
+		if wide := best.widen(parts, o, b); wide != nil {
+			best = wide
+		}
+	}
+	chosen := best
+	if narrow := best.narrow(o, b); narrow != nil {
+		chosen = narrow
+	}
+	if !o.Fast {
+		chosen.search()
+	}
+	return chosen.result(p, best, b)
+}
+
+// VolumeBound is the bound by volume alone. It takes little time.
+func VolumeBound(p *Problem, size SizePolicy) int64 {
+	var sum int64
+	for _, q := range split(p, size) {
+		sum += int64(newRun(q, false, newBudget(Options{})).volume)
+	}
+	return sum
+}
+
+// Bound proves a bound without looking for a fleet, by volumes and by the fluid LP, which is weaker than the configuration LP but
+// knows which items fit where.
+func Bound(p *Problem, size SizePolicy) (bound int64, c Certificate) {
+	s := newSolution(split(p, size), newBudget(Options{}), false)
+	for _, r := range s.runs {
+		r.refine()
+		r.best = &fleet{}
+	}
+	out := &Result{}
+	s.prove(p, out)
+	return out.Bound(), out.Certificate
+}
+
+// A solution is the runs of all parts, under one reading of the size policy. Parts that are equal in all numbers share a run.
+type solution struct {
+	runs  []*run
+	large bool
+}
+
+func newSolution(parts []*part, b *budget, large bool) *solution {
+	s := &solution{large: large}
+	for _, q := range parts {
+		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.p.equal(q) }); i >= 0 {
+			s.runs[i].twins = append(s.runs[i].twins, q)
+			continue
+		}
+		s.runs = append(s.runs, newRun(q, large, b))
+	}
+	return s
+}
+
+// improve finds a fleet for every part: greedily, then, if there is time, by the configuration LP.
+func (s *solution) improve(o Options) {
+	for _, r := range s.runs {
+		r.enough = 1 + max(float64(o.Enough)/1e6, gapGoal/2)
+		r.refine()
+		if r.enumerate() {
+			continue
+		}
+		r.warm(o.Start)
+		r.incumbent(guides()[:fastGuides])
+	}
+	if o.Fast {
+		return
+	}
+	for _, r := range s.runs {
+		r.incumbent(guides()[fastGuides:])
+		r.configure()
+	}
+}
+
+// sum returns the price of the fleets and how many items are left out.
+func (s *solution) sum() (price int64, lost int) {
+	for _, r := range s.runs {
+		price += r.best.price * int64(1+len(r.twins))
+		lost += r.best.lost * (1 + len(r.twins))
+	}
+	return price, lost
+}
+
+func (s *solution) bound() (bound float64) {
+	for _, r := range s.runs {
+		bound += float64(r.bound() * float64(1+len(r.twins)))
+	}
+	return bound
+}
+
+// A run is the search for one part.
+type run struct {
+	p      *part
+	b      *budget
+	large  bool
+	unit   *unitWorth // worth of room by the volume LP
+	worth  []float64  // worth of an item of each class by it
+	volume float64    // bound by volume
+	greedy *greedy
+	best   *fleet
+	config float64 // bound by the fluid LP or the configuration LP
+	proofs []proof // what bounds the fleet, as found by the LPs
+	enough float64 // the search may end at so many times the bound
+	// optimal is set when no fleet of this part is cheaper.
+	optimal bool
+	twins   []*part // parts with the same numbers; they get the same fleet
+}
+
+// maxMasterClasses is how many classes the dense configuration LP can take in time.
+const maxMasterClasses = 160
+
+// configure solves the configuration LP and rounds it.
+func (r *run) configure() {
+	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
+		return
+	}
+	m := newMaster(r, r.p.count)
+	for i := range r.best.nodes {
+		m.addLoad(&r.best.nodes[i].load)
+	}
+	m.generate(r.p.limit, -1)
+	if m.bound > 0 {
+		r.config = max(r.config, m.bound)
+		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim, true})
+	}
+	if !r.optimal {
+		r.round(m)
+	}
+}
+
+// newRun prices room and items by the volume LP.
+func newRun(p *part, large bool, b *budget) *run {
+	r := &run{p: p, b: b, large: large, worth: make([]float64, p.classes()), greedy: newGreedy(p, large)}
+	r.unit = p.volume(r.opens)
+	for k := range r.worth {
+		r.worth[k] = r.unit.of(p.group[k], p.needs(k))
+	}
+	r.volume = p.lagrange(r.worth, r.unit)
+	r.proofs = append(r.proofs, proof{value: r.volume, worth: r.worth, limit: r.unit.limit})
+	return r
+}
+
+func (r *run) bound() float64 {
+	bound := 0.0
+	for _, p := range r.proofs {
+		bound = max(bound, p.value)
+	}
+	return bound
+}
+
+// good says whether the best fleet is near enough to the bound.
+func (r *run) good() bool {
+	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.enough
+}
+
+// opens says whether a cell may be used at all.
+func (r *run) opens(c *cell) bool { return r.large || !c.large || r.p.anyNeedy() }
+
+// refine prices room and items by the fluid LP.
+func (r *run) refine() {
+	if worth, unit, ok := r.p.fluidWorth(r.opens); ok {
+		r.worth, r.unit = worth, unit
+		r.config = r.p.lagrange(worth, unit)
+		r.proofs = append(r.proofs, proof{value: r.config, worth: worth, limit: unit.limit})
+	}
+}
+
+// lagrange is the bound that item worths and unit worths prove: all items' worth less what short cells and limits give back.
+func (p *part) lagrange(worth []float64, w *unitWorth) float64 {
+	var sum float64
+	for k, n := range p.count {
+		sum += float64(worth[k] * float64(n))
+	}
+	for l, most := range p.limits {
+		sum -= float64(w.limit[l] * float64(most))
+	}
+	top := make([]float64, p.dims)
+	for i := range p.cells {
+		c := &p.cells[i]
+		if c.stock == 0 {
+			continue
+		}
+		w.top(p, i, top)
+		surplus := -w.cost(c)
+		for d, r := range c.room {
+			surplus += float64(top[d] * float64(r))
+		}
+		sum -= float64(max(surplus, 0) * float64(c.stock))
+	}
+	return max(sum, 0)
+}
+
+// incumbent runs the greedy under the given guides and keeps the best fleet.
+func (r *run) incumbent(guides []guide) {
+	for _, g := range guides {
+		b := r.b
+		if r.best == nil {
+			b = newBudget(Options{}) // the first fleet is not cut
+		} else if b.over || r.good() {
+			break
+		}
+		r.greedy.fill.guide = g
+		f := r.greedy.run(r.p.count, r.p.newSupply(), r.worth, r.unit, b)
+		if f != nil && f.better(r.best) {
+			r.best = f
+		}
+	}
+}
+
+// quick places what is left of t class by class without looking for the best cell: what is returned when the budget ends early.
+func (r *run) quick(t *partial) *fleet {
+	p := r.p
+	f := &fleet{}
+	for k := range p.count {
+		for t.rem[k] > 0 {
+			c := r.cheapest(k, t.supply)
+			if c < 0 {
+				break
+			}
+			n := holds(p.needs(k), p.cells[c].room, min(t.rem[k], p.limit[k]))
+			l := load{cell: c}
+			l.add(k, n)
+			t.buy(&l, t.rem[k]/n)
+		}
+		f.lost += t.rem[k]
+	}
+	f.nodes, f.left = t.nodes, t.rem
+	f.price = p.priceOf(f.nodes)
+	return f
+}
+
+// cheapest is the cell with the lowest price per item of class k, −1 when none can be had.
+func (r *run) cheapest(k int, s *supply) int {
+	p, best, low := r.p, -1, 0.0
+	for c := range p.cells {
+		cell := &p.cells[c]
+		if !p.mayUse(k, c) || cell.large && !r.large && !p.needy[k] || s.most(c, 1) == 0 {
+			continue
+		}
+		n := holds(p.needs(k), cell.room, p.limit[k])
+		if n == 0 {
+			continue
+		}
+		if each := float64(cell.price) / float64(n); best < 0 || each < low {
+			best, low = c, each
+		}
+	}
+	return best
+}
+
+// result puts the fleets of all parts together. proven is the solution that proves the bound: s itself, or one with more freedom.
+func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
+	out := &Result{Left: make([]int, len(p.Classes)), Trials: b.trials, Partial: b.over}
+	for k, c := range p.Classes {
+		out.Left[k] = max(c.Count, 0)
+	}
+	for _, r := range s.runs {
+		for _, q := range append([]*part{r.p}, r.twins...) {
+			out.Fleet = append(out.Fleet, r.best.expand(q, out.Left)...)
+		}
+	}
+	proven.prove(p, out)
+	slices.SortStableFunc(out.Fleet, func(a, b Pattern) int { return cmp.Compare(a.Cell, b.Cell) })
+	out.Price = Price(p, out.Fleet)
+	return out
+}
+
+// prove writes bounds and their certificate.
+func (s *solution) prove(p *Problem, out *Result) {
+	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Large: s.large}
+	configured := false
+	for _, r := range s.runs {
+		if r.best.lost > 0 {
+			continue // what is left out has no price to compare with
+		}
+		proof := r.certify()
+		for _, q := range append([]*part{r.p}, r.twins...) {
+			proof.write(&out.Certificate, q)
+			out.VolumeBound += int64(r.volume)
+		}
+		configured = configured || len(r.proofs) > 1
+	}
+	if configured {
+		out.ConfigBound = out.Certificate.Bound
+	}
+}
+
+// expand turns the fleet of a part back into patterns of the problem; merged classes are taken apart. It takes what it places off
+// left.
+func (f *fleet) expand(p *part, left []int) []Pattern {
+	at := make([]int, p.classes()) // the member that is being placed
+	var out []Pattern
+	for _, ns := range f.nodes {
+		for done := 0; done < ns.n; {
+			pat := Pattern{Cell: p.cells[ns.cell].origin, Nodes: ns.n - done}
+			for i, k := range ns.classes {
+				pat.Items = append(pat.Items, take(p.member[k], at[k], ns.counts[i], left)...)
+			}
+			for _, it := range pat.Items {
+				pat.Nodes = min(pat.Nodes, left[it.Class]/it.Count)
+			}
+			for _, it := range pat.Items {
+				left[it.Class] -= it.Count * pat.Nodes
+			}
+			for _, k := range ns.classes {
+				for at[k] < len(p.member[k])-1 && left[p.member[k][at[k]]] == 0 {
+					at[k]++
+				}
+			}
+			slices.SortFunc(pat.Items, func(a, b Item) int { return cmp.Compare(a.Class, b.Class) })
+			out = append(out, pat)
+			done += pat.Nodes
+		}
+	}
+	return out
+}
+
+// take picks n items from the members of a merged class, starting with the one at index from.
+func take(members []int, from, n int, left []int) []Item {
+	var out []Item
+	for _, k := range members[from:] {
+		if m := min(n, left[k]); m > 0 {
+			out = append(out, Item{k, m})
+			n -= m
+		}
+		if n == 0 {
+			break
+		}
+	}
+	return out
+}

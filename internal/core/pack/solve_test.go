@@ -1,0 +1,149 @@
+package pack
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+func TestAKnownFleetNeverGetsDearer(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for turn := range 300 {
+		p := randomProblem(rng)
+		first := Solve(p, Options{})
+		if !complete(first) {
+			continue
+		}
+		again := Solve(p, Options{Start: first.Fleet, Trials: 1})
+		if again.Price > first.Price || !complete(again) {
+			t.Fatalf("turn %d: %d from a fleet of %d\n%+v\n%+v\n%+v", turn, again.Price, first.Price, p, first, again)
+		}
+		if err := Check(p, again.Fleet, again.Left); err != nil {
+			t.Fatalf("turn %d: %v", turn, err)
+		}
+	}
+}
+
+func complete(r *Result) bool {
+	for _, n := range r.Left {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func TestACutRunIsRepeatedByItsTrials(t *testing.T) {
+	p := problem(t, "hostanti", true)
+	for _, after := range []int{1, 7, 150, 1500, 4000} {
+		asked := 0
+		cut := Solve(p, Options{Size: DefaultSize, Stop: func() bool { asked++; return asked > after }})
+		if !cut.Partial {
+			t.Fatalf("after %d: not partial", after)
+		}
+		if err := Check(p, cut.Fleet, cut.Left); err != nil {
+			t.Fatalf("after %d: %v", after, err)
+		}
+		if !complete(cut) {
+			t.Errorf("after %d: items left", after)
+		}
+		again := Solve(p, Options{Size: DefaultSize, Trials: cut.Trials})
+		if !reflect.DeepEqual(cut, again) {
+			t.Errorf("after %d: %d trials give %d and %d the second time", after, cut.Trials, cut.Price, again.Price)
+		}
+	}
+}
+
+func TestSolveLeavesTheProblemAlone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	for range 50 {
+		seed := rng.Uint64()
+		p := randomProblem(rand.New(rand.NewPCG(seed, 1)))
+		q := randomProblem(rand.New(rand.NewPCG(seed, 1)))
+		a, b := Solve(p, Options{}), Solve(p, Options{})
+		if !reflect.DeepEqual(p, q) {
+			t.Fatal("the problem has changed")
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Fatal("two runs differ")
+		}
+	}
+}
+
+func TestCertificateOfAnotherBoundIsRefused(t *testing.T) {
+	p := problem(t, "few3", false)
+	r := Solve(p, Options{Size: DefaultSize})
+	for name, spoil := range map[string]func(*Certificate){
+		"a bound that is higher by one nano-dollar too many": func(c *Certificate) { c.Bound += c.Bound/1000 + 1 },
+		"an item worth more than its machine":                func(c *Certificate) { c.Worth[0] *= 2 },
+		"a negative worth":                                   func(c *Certificate) { c.Worth[1] = -1 },
+		"worths for other classes":                           func(c *Certificate) { c.Worth = c.Worth[1:] },
+	} {
+		c := r.Certificate
+		c.Worth = append([]int64(nil), c.Worth...)
+		spoil(&c)
+		if Verify(p, DefaultSize, c) == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+	if err := Verify(p, DefaultSize, r.Certificate); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
+	for _, name := range []string{"few3", "few5", "zonespread", "hostanti"} {
+		for _, spot := range []bool{false, true} {
+			p := problem(t, name, spot)
+			bound, certificate := Bound(p, DefaultSize)
+			if err := Verify(p, DefaultSize, certificate); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			r := Solve(p, Options{Size: DefaultSize, Fast: true})
+			volume := VolumeBound(p, DefaultSize)
+			if volume != r.VolumeBound || bound < volume || bound > r.Price {
+				t.Errorf("%s: bound %d, volume bound %d and %d, price %d", name, bound, volume, r.VolumeBound, r.Price)
+			}
+		}
+	}
+}
+
+// A large cell may be opened by an item that fits nowhere else, and then others ride along: a bound must know that, even if that
+// item itself is worth nothing.
+func TestBoundKnowsWhoRidesAlongOnALargeCell(t *testing.T) {
+	p := &Problem{
+		Classes: []Class{{Need: []int64{1, 0}, Count: 3}, {Need: []int64{0, 10}, Count: 30, PerNode: 1}},
+		Cells:   []Cell{{Room: []int64{1, 10}, Price: 0, Size: 90}, {Room: []int64{0, 10}, Price: 1000, Size: 10}},
+	}
+	size := SizePolicy{Large: 50, GainPermille: 1000}
+	r := Solve(p, Options{Size: size})
+	if err := Check(p, r.Fleet, r.Left); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(p, size, r.Certificate); err != nil {
+		t.Error(err)
+	}
+	if r.Price != 27_000 || r.Bound() > 27_000 {
+		t.Errorf("price %d, bound %d, want 27000: three of thirty ride along for nothing", r.Price, r.Bound())
+	}
+	bold := Certificate{Bound: 30_000, Worth: []int64{0, 1000}}
+	if Verify(p, size, bold) == nil {
+		t.Error("a bound that forgets who rides along passes")
+	}
+}
+
+func TestItemsWorthNothingArePlacedToo(t *testing.T) {
+	p := &Problem{
+		Classes: []Class{{Need: []int64{1}, Count: 4, PerNode: 1}, {Need: []int64{0}, Count: 2}},
+		Cells:   []Cell{{Room: []int64{9}, Price: 0, Stock: 2}, {Room: []int64{2}, Price: 50}},
+	}
+	for _, fast := range []bool{true, false} {
+		r := Solve(p, Options{Fast: fast})
+		if err := Check(p, r.Fleet, r.Left); err != nil {
+			t.Fatal(err)
+		}
+		if !complete(r) || r.Price != 100 {
+			t.Errorf("price %d, left %v, want everything for 100", r.Price, r.Left)
+		}
+	}
+}

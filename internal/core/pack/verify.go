@@ -1,0 +1,216 @@
+package pack
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// verifyNodes is how many search nodes Verify spends on one cell before it gives up.
+const verifyNodes = 2_000_000
+
+// limitUnit is how many units of a limit a LimitWorth prices.
+const limitUnit = 20 // as a shift
+
+// Verify proves the bound of a certificate from nothing but the problem, the size policy and the worths, with whole numbers: no
+// cell may hold items worth more than it costs. It returns an error if the bound does not follow.
+func Verify(p *Problem, size SizePolicy, c Certificate) error {
+	if len(c.Worth) != len(p.Classes) || len(c.LimitWorth) != len(p.Limits) {
+		return errors.New("certificate is for another problem")
+	}
+	for k, w := range c.Worth {
+		if w < 0 || w > maxWorth {
+			return fmt.Errorf("class %d: a worth of %d", k, w)
+		}
+	}
+	v := newVerification(p, size, c)
+	bound, err := v.items()
+	if err != nil {
+		return err
+	}
+	for l, w := range c.LimitWorth {
+		if w < 0 || w > maxWorth {
+			return fmt.Errorf("limit %d: a worth of %d", l, w)
+		}
+		bound -= limitWorth(w, p.Limits[l].Max)
+	}
+	var done []int
+	for _, i := range v.byCost() {
+		if slices.ContainsFunc(done, func(j int) bool { return v.covers(j, i) }) {
+			continue
+		}
+		surplus, err := v.surplus(i)
+		if err != nil {
+			return err
+		}
+		bound -= surplus * int64(p.Cells[i].Stock)
+		done = append(done, i)
+	}
+	if max(bound, 0) < c.Bound {
+		return fmt.Errorf("worths prove a bound of %d, not %d", bound, c.Bound)
+	}
+	return nil
+}
+
+// limitWorth is what a whole limit is worth, rounded up.
+func limitWorth(w, most int64) int64 {
+	if w == 0 || most <= 0 {
+		return 0
+	}
+	return scaled(w, most) + 1
+}
+
+// scaled is w*n/2^limitUnit, rounded down.
+func scaled(w, n int64) int64 {
+	hi, lo := bits.Mul64(uint64(w), uint64(n))
+	if hi>>limitUnit != 0 {
+		return 1 << 62
+	}
+	return int64(min(hi<<(64-limitUnit)|lo>>limitUnit, 1<<62))
+}
+
+// A verification is a problem in the units of its needs.
+type verification struct {
+	p      *Problem
+	size   SizePolicy
+	c      Certificate
+	unit   []int64 // per dimension
+	needs  []int64
+	demand []int64 // of all items; no node uses more of its room
+	groups *grouping
+	open   []Set
+	prover *prover
+}
+
+func newVerification(p *Problem, size SizePolicy, c Certificate) *verification {
+	v := &verification{p: p, size: size, c: c, groups: groupClasses(p)}
+	v.open = openCells(p, v.groups)
+	if len(p.Classes) == 0 {
+		return v
+	}
+	v.unit = make([]int64, len(p.Classes[0].Need))
+	for _, class := range p.Classes {
+		for d, u := range class.Need {
+			v.unit[d] = gcd(v.unit[d], u)
+		}
+	}
+	limit := make([]int, len(p.Classes))
+	v.demand = make([]int64, len(v.unit))
+	for k, class := range p.Classes {
+		for d, u := range class.Need {
+			v.needs = append(v.needs, u/max(v.unit[d], 1))
+			v.demand[d] = addTimes(v.demand[d], u/max(v.unit[d], 1), max(class.Count, 0))
+		}
+		limit[k] = max(class.Count, 0)
+		if class.PerNode > 0 {
+			limit[k] = min(limit[k], class.PerNode)
+		}
+	}
+	v.prover = newProver(len(v.unit), v.needs, c.Worth, limit, foesOf(p))
+	return v
+}
+
+func foesOf(p *Problem) [][]int {
+	if len(p.Conflicts) == 0 {
+		return nil
+	}
+	foes := make([][]int, len(p.Classes))
+	for _, x := range p.Conflicts {
+		if x[0] != x[1] {
+			foes[x[0]], foes[x[1]] = append(foes[x[0]], x[1]), append(foes[x[1]], x[0])
+		}
+	}
+	return foes
+}
+
+// items is what all items are worth.
+func (v *verification) items() (int64, error) {
+	var sum int64
+	for k, class := range v.p.Classes {
+		hi, lo := bits.Mul64(uint64(v.c.Worth[k]), uint64(max(class.Count, 0)))
+		if hi != 0 || lo > 1<<61 {
+			return 0, fmt.Errorf("class %d: worth too large", k)
+		}
+		if sum += int64(lo); sum > 1<<61 {
+			return 0, errors.New("worths too large")
+		}
+	}
+	return sum, nil
+}
+
+// cost is what a node of a cell costs, its use of limits included.
+func (v *verification) cost(i int) int64 {
+	cost := v.p.Cells[i].Price
+	for l, lim := range v.p.Limits {
+		cost += scaled(v.c.LimitWorth[l], lim.Use[i])
+	}
+	return cost
+}
+
+// byCost lists the cells that some class may use, the cheapest first.
+func (v *verification) byCost() []int {
+	var order []int
+	for i := range v.p.Cells {
+		if !v.open[i].empty() {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v.cost(a), v.cost(b)) })
+	return order
+}
+
+// covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
+func (v *verification) covers(i, j int) bool {
+	a, b := &v.p.Cells[i], &v.p.Cells[j]
+	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || v.large(j)) && fits(b.Room, a.Room) && v.open[i].includes(v.open[j])
+}
+
+func (v *verification) large(i int) bool {
+	return v.size.Large > 0 && v.p.Cells[i].Size > v.size.Large && !v.c.Large
+}
+
+// surplus is how much more than its cost a cell in short stock may hold. Any other cell must not hold more than it costs.
+func (v *verification) surplus(i int) (int64, error) {
+	cell := &v.p.Cells[i]
+	room := make([]int64, len(v.unit))
+	for d, r := range cell.Room {
+		room[d] = min(r/max(v.unit[d], 1), v.demand[d])
+	}
+	var able, classes []int
+	for k := range v.p.Classes {
+		if g := v.groups.of[k]; g >= 0 && v.open[i].Has(g) {
+			able = append(able, k)
+			if v.c.Worth[k] > 0 {
+				classes = append(classes, k)
+			}
+		}
+	}
+	cost := v.cost(i)
+	var upper int64
+	if v.large(i) {
+		for _, k := range able { // worth nothing itself, it may still bring others along
+			if !v.fitsSmall(k) {
+				upper = max(upper, v.prover.upperBound(room, classes, cost, k, verifyNodes))
+			}
+		}
+	} else {
+		upper = v.prover.upperBound(room, classes, cost, -1, verifyNodes)
+	}
+	if cell.Stock == 0 && upper > cost {
+		return 0, fmt.Errorf("cell %d costs %d and may hold items worth %d", i, cost, upper)
+	}
+	return max(upper-cost, 0), nil
+}
+
+// fitsSmall says whether some cell that is not large can hold class k.
+func (v *verification) fitsSmall(k int) bool {
+	for i := range v.p.Cells {
+		cell := &v.p.Cells[i]
+		if cell.Size <= v.size.Large && v.open[i].Has(v.groups.of[k]) && fits(v.p.Classes[k].Need, cell.Room) {
+			return true
+		}
+	}
+	return false
+}

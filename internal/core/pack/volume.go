@@ -1,0 +1,214 @@
+package pack
+
+import (
+	"math"
+	"slices"
+)
+
+// units of worth: the volume LP's price of one unit of each dimension, per group of classes.
+type unitWorth struct {
+	dims  int
+	price []float64 // group*dims, nano-dollars
+	limit []float64 // per limit, of one unit, not negative
+	cells []float64 // cell*dims, by the fluid LP, which prices the room of each cell by itself; then price is not used
+}
+
+// of is the worth of a need under the prices of a group.
+func (w *unitWorth) of(group int, need []int64) float64 {
+	var v float64
+	for d, n := range need {
+		v += float64(w.price[group*w.dims+d] * float64(n))
+	}
+	return v
+}
+
+// top is what a unit of room in a cell can be worth at most: the highest price among the groups it is open to.
+func (w *unitWorth) top(p *part, c int, out []float64) {
+	if w.cells != nil {
+		copy(out, w.cells[c*w.dims:(c+1)*w.dims])
+		return
+	}
+	clear(out)
+	p.cells[c].open.each(func(g int) {
+		for d := range out {
+			out[d] = max(out[d], w.price[g*w.dims+d])
+		}
+	})
+}
+
+// A volumeProgram buys room as if items were liquid: demand rows per group and dimension, supply rows per kind of cells that are
+// open to the same groups, and columns that buy a node or pour a group's demand into a kind.
+type volumeProgram struct {
+	p      *part
+	demand []float64
+	kinds  []Set
+	kindOf []int
+	free   []float64 // kind*dims: room that costs nothing
+	stock  []int     // cells with a row of their own
+	in     []int     // cells that may be bought
+}
+
+// maxVolumeRows keeps the dense simplex small; stock rows beyond it are left out, which only lowers the bound.
+const maxVolumeRows = 400
+
+// volume solves the volume LP over the cells that use admits. Groups are merged when there are too many of them.
+func (p *part) volume(use func(*cell) bool) *unitWorth {
+	v := &volumeProgram{p: p, demand: make([]float64, p.groups*p.dims), kindOf: make([]int, len(p.cells))}
+	for k, n := range p.count {
+		for d, u := range p.needs(k) {
+			v.demand[p.group[k]*p.dims+d] += float64(float64(u) * float64(n))
+		}
+	}
+	v.sortKinds(use)
+	return v.solve()
+}
+
+func (v *volumeProgram) sortKinds(use func(*cell) bool) {
+	p := v.p
+	for i := range p.cells {
+		c := &p.cells[i]
+		if !use(c) {
+			continue
+		}
+		k := slices.IndexFunc(v.kinds, func(s Set) bool { return slices.Equal(s, c.open) })
+		if k < 0 {
+			k = len(v.kinds)
+			v.kinds = append(v.kinds, c.open)
+			v.free = append(v.free, make([]float64, p.dims)...)
+		}
+		v.kindOf[i] = k
+		if c.price == 0 && c.stock > 0 && c.use == nil {
+			for d, r := range c.room {
+				v.free[k*p.dims+d] += float64(float64(r) * float64(c.stock))
+			}
+			continue
+		}
+		v.in = append(v.in, i)
+	}
+	rows := (p.groups+len(v.kinds))*p.dims + len(p.limits)
+	for _, i := range v.in {
+		if p.cells[i].stock > 0 && rows < maxVolumeRows {
+			v.stock = append(v.stock, i)
+			rows++
+		}
+	}
+}
+
+func (v *volumeProgram) solve() *unitWorth {
+	p, dims := v.p, v.p.dims
+	w := &unitWorth{dims: dims, price: make([]float64, p.groups*dims), limit: make([]float64, len(p.limits))}
+	supply := p.groups * dims
+	limits := supply + len(v.kinds)*dims
+	stock := limits + len(p.limits)
+	m := stock + len(v.stock)
+	if m > 2*maxVolumeRows {
+		return w // too many kinds of cells: no bound by volume
+	}
+	scale := v.scale()
+	rhs, sign, start := make([]float64, m), make([]float64, m), make([]column, m)
+	dearest := 1.0
+	for _, i := range v.in {
+		dearest = max(dearest, float64(p.cells[i].price)/1e9)
+	}
+	for r := range supply {
+		rhs[r], sign[r] = v.demand[r]/scale[r%dims], -1
+		start[r] = column{[]int{r}, []float64{1}, dearest * 1e6}
+	}
+	for r := supply; r < limits; r++ {
+		rhs[r], sign[r] = v.free[r-supply]/scale[(r-supply)%dims], 1
+	}
+	for l, most := range p.limits {
+		rhs[limits+l], sign[limits+l] = 1, 1
+		if most <= 0 {
+			rhs[limits+l] = 0
+		}
+	}
+	for s, i := range v.stock {
+		rhs[stock+s], sign[stock+s] = float64(p.cells[i].stock), 1
+	}
+	lp := newSimplex(rhs, sign, start)
+	v.addColumns(lp, scale, supply, limits, stock)
+	lp.optimize(func() bool { return true })
+	for r := range supply {
+		w.price[r] = float64(max(lp.y[r], 0)/scale[r%dims]) * 1e9
+	}
+	for l, most := range p.limits {
+		w.limit[l] = float64(max(-lp.y[limits+l], 0)/float64(max(most, 1))) * 1e9
+	}
+	v.lower(w)
+	return w
+}
+
+// scale is the total demand of each dimension, so that rows have entries near one.
+func (v *volumeProgram) scale() []float64 {
+	scale := make([]float64, v.p.dims)
+	for r, n := range v.demand {
+		scale[r%v.p.dims] += n
+	}
+	return scale
+}
+
+func (v *volumeProgram) addColumns(lp *simplex, scale []float64, supply, limits, stock int) {
+	p, dims := v.p, v.p.dims
+	stockRow := make(map[int]int, len(v.stock))
+	for s, i := range v.stock {
+		stockRow[i] = stock + s
+	}
+	for _, i := range v.in {
+		c := &p.cells[i]
+		col := column{cost: float64(c.price) / 1e9}
+		for d, r := range c.room {
+			col.rows, col.vals = append(col.rows, supply+v.kindOf[i]*dims+d), append(col.vals, -float64(r)/scale[d])
+		}
+		for l, u := range c.use {
+			if u > 0 {
+				col.rows, col.vals = append(col.rows, limits+l), append(col.vals, float64(u)/float64(max(p.limits[l], 1)))
+			}
+		}
+		if r, ok := stockRow[i]; ok {
+			col.rows, col.vals = append(col.rows, r), append(col.vals, 1)
+		}
+		lp.add(col)
+	}
+	for k, open := range v.kinds {
+		open.each(func(g int) {
+			for d := range dims {
+				lp.add(column{[]int{g*dims + d, supply + k*dims + d}, []float64{1, 1}, 0})
+			}
+		})
+	}
+}
+
+// lower scales the prices down until no cell in any number offers more room than it costs. It makes up for rounding.
+func (v *volumeProgram) lower(w *unitWorth) {
+	top := make([]float64, w.dims)
+	most := 1.0
+	for _, i := range v.in {
+		c := &v.p.cells[i]
+		if c.stock > 0 {
+			continue
+		}
+		w.top(v.p, i, top)
+		var sum float64
+		for d, r := range c.room {
+			sum += float64(top[d] * float64(r))
+		}
+		if cost := w.cost(c); cost > 0 {
+			most = max(most, sum/cost)
+		} else if sum > 0 {
+			most = math.Inf(1)
+		}
+	}
+	for i := range w.price {
+		w.price[i] /= most
+	}
+}
+
+// cost is what a node of a cell costs with its use of limits paid.
+func (w *unitWorth) cost(c *cell) float64 {
+	cost := float64(c.price)
+	for l, u := range c.use {
+		cost += float64(w.limit[l] * float64(u))
+	}
+	return cost
+}

@@ -1,0 +1,159 @@
+package podclass
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// cut returns the part of a pod that decides where it may run. The result shares memory with the pod.
+func cut(pod *corev1.Pod) corev1.PodSpec {
+	in := &pod.Spec
+	return corev1.PodSpec{
+		Volumes:                   cutVolumes(in.Volumes),
+		InitContainers:            cutContainers(in.InitContainers, pod.Status.InitContainerStatuses, resizeRefused(pod)),
+		Containers:                cutContainers(in.Containers, pod.Status.ContainerStatuses, resizeRefused(pod)),
+		NodeSelector:              in.NodeSelector,
+		Affinity:                  cutAffinity(pod),
+		SchedulerName:             in.SchedulerName,
+		Tolerations:               in.Tolerations,
+		Priority:                  in.Priority,
+		PriorityClassName:         in.PriorityClassName,
+		PreemptionPolicy:          in.PreemptionPolicy,
+		Overhead:                  in.Overhead,
+		TopologySpreadConstraints: in.TopologySpreadConstraints,
+		ResourceClaims:            in.ResourceClaims,
+		Resources:                 in.Resources,
+		HostNetwork:               in.HostNetwork,
+		OS:                        in.OS,
+	}
+}
+
+// cutVolumes keeps the volumes that can tie a pod to a place. What a generic ephemeral volume asks for stands in the claim
+// that the control plane makes of it, so only its name matters here.
+func cutVolumes(in []corev1.Volume) []corev1.Volume {
+	var out []corev1.Volume
+	for i := range in {
+		switch v := &in[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+		case v.Ephemeral != nil:
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+		}
+	}
+	return out
+}
+
+func cutContainers(in []corev1.Container, statuses []corev1.ContainerStatus, refused bool) []corev1.Container {
+	out := make([]corev1.Container, len(in))
+	for i := range in {
+		c := &in[i]
+		out[i] = corev1.Container{
+			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: requests(c, statuses, refused), Claims: c.Resources.Claims},
+			Ports:         hostPorts(c.Ports),
+			RestartPolicy: c.RestartPolicy,
+		}
+	}
+	return out
+}
+
+// hostPorts keeps what occupies a port of the node.
+func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
+	for _, p := range in {
+		if p.HostPort != 0 {
+			out = append(out, corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
+		}
+	}
+	return out
+}
+
+// resizeRefused tells whether the node said that it can never hold the size that the spec asks for.
+func resizeRefused(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
+			return c.Reason == corev1.PodReasonInfeasible
+		}
+	}
+	return false
+}
+
+// requests returns what the container counts for: per resource, the larger of what the spec asks for and what the
+// kubelet has given it or still gives it. A refused resize does not count.
+func requests(c *corev1.Container, statuses []corev1.ContainerStatus, refused bool) corev1.ResourceList {
+	asked := c.Resources.Requests
+	for i := range statuses {
+		s := &statuses[i]
+		if s.Name != c.Name {
+			continue
+		}
+		var has corev1.ResourceList
+		if s.Resources != nil {
+			has = s.Resources.Requests
+		}
+		if len(has) == 0 && len(s.AllocatedResources) == 0 {
+			return asked
+		}
+		if refused {
+			return larger(has, s.AllocatedResources)
+		}
+		return larger(asked, has, s.AllocatedResources)
+	}
+	return asked
+}
+
+// larger returns the component-wise maximum, and the first list itself while nothing exceeds it.
+func larger(lists ...corev1.ResourceList) corev1.ResourceList {
+	out, shared := lists[0], true
+	for _, list := range lists[1:] {
+		for name, q := range list {
+			if have, ok := out[name]; ok && have.Cmp(q) >= 0 {
+				continue
+			}
+			if shared {
+				out, shared = out.DeepCopy(), false
+			}
+			if out == nil {
+				out = corev1.ResourceList{}
+			}
+			out[name] = q
+		}
+	}
+	return out
+}
+
+// cutAffinity returns the pod's affinity. For a pod of a DaemonSet the controller adds a match on the name of one node to
+// each required term; that is taken out, because every such pod would be a class of its own.
+func cutAffinity(pod *corev1.Pod) *corev1.Affinity {
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil || !OwnedBy(pod, "DaemonSet") {
+		return a
+	}
+	required := &corev1.NodeSelector{}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		term.MatchFields = nil
+		if len(term.MatchExpressions) > 0 {
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, term)
+		}
+	}
+	if len(required.NodeSelectorTerms) == 0 {
+		required = nil
+	}
+	return &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  required,
+			PreferredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		},
+		PodAffinity:     a.PodAffinity,
+		PodAntiAffinity: a.PodAntiAffinity,
+	}
+}
+
+// OwnedBy tells whether some owner of the pod is of this kind of the apps group's current version.
+func OwnedBy(pod *corev1.Pod, kind string) bool {
+	for i := range pod.OwnerReferences {
+		if r := &pod.OwnerReferences[i]; r.Kind == kind && r.APIVersion == "apps/v1" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package podclass
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// digest identifies an input. Two inputs with one digest do not occur.
+type digest [sha256.Size]byte
+
+// slack is how many values without holders are kept before they are forgotten, besides as many as are in use.
+// A rollout removes the last pod of a class shortly before the first new one comes.
+const slack = 1024
+
+// An Interner hands out Classes and Labels. It is not safe for concurrent use.
+type Interner struct {
+	classes table[digest, *Class]
+	labels  table[digest, *Labels]
+	buf     []byte
+	keys    []string
+}
+
+// NewInterner returns an empty Interner.
+func NewInterner() *Interner {
+	return &Interner{
+		classes: table[digest, *Class]{values: map[digest]*Class{}},
+		labels:  table[digest, *Labels]{values: map[digest]*Labels{}},
+	}
+}
+
+// Class returns the class of a pod and counts one more holder of it.
+func (in *Interner) Class(pod *corev1.Pod) *Class {
+	spec := cut(pod)
+	key := in.digestSpec(pod.Namespace, &spec)
+	if c, ok := in.classes.take(key); ok {
+		return c
+	}
+	c := &Class{ID: in.classes.next(), Namespace: pod.Namespace, Spec: spec.DeepCopy()}
+	in.classes.put(key, c)
+	return c
+}
+
+// Labels returns the interned form of a label set and counts one more holder of it.
+func (in *Interner) Labels(m map[string]string) *Labels {
+	key := in.digestMap(m)
+	if l, ok := in.labels.take(key); ok {
+		return l
+	}
+	l := &Labels{ID: in.labels.next(), Map: maps.Clone(m)}
+	in.labels.put(key, l)
+	return l
+}
+
+// Release says that one holder of c and l is gone. What has no holder is forgotten some time later; whoever still has
+// the pointer, in an old snapshot for example, may go on using it.
+func (in *Interner) Release(c *Class, l *Labels) {
+	in.classes.drop(c)
+	in.labels.drop(l)
+}
+
+// Len returns how many classes and label sets are remembered.
+func (in *Interner) Len() (classes, labels int) {
+	return len(in.classes.values), len(in.labels.values)
+}
+
+func (in *Interner) digestSpec(namespace string, spec *corev1.PodSpec) digest {
+	size := spec.Size()
+	head := binary.AppendUvarint(in.buf[:0], uint64(len(namespace)))
+	head = append(head, namespace...)
+	in.buf = slices.Grow(head, size)[:len(head)+size]
+	// Fields are marshalled in a fixed order and maps sorted by key, so equal specs give equal bytes. The target has
+	// the size that was asked for, so marshalling cannot fail.
+	spec.MarshalToSizedBuffer(in.buf[len(head):])
+	return sha256.Sum256(in.buf)
+}
+
+func (in *Interner) digestMap(m map[string]string) digest {
+	in.keys = slices.AppendSeq(in.keys[:0], maps.Keys(m))
+	slices.Sort(in.keys)
+	b := in.buf[:0]
+	for _, k := range in.keys {
+		for _, s := range [2]string{k, m[k]} {
+			b = binary.AppendUvarint(b, uint64(len(s)))
+			b = append(b, s...)
+		}
+	}
+	in.buf = b
+	return sha256.Sum256(b)
+}
+
+// entry is the interner's part of an interned value.
+type entry[K comparable] struct {
+	key     K
+	holders int
+}
+
+func (e *entry[K]) self() *entry[K] { return e }
+
+// table remembers values by key and counts their holders.
+type table[K comparable, V interface{ self() *entry[K] }] struct {
+	values map[K]V
+	idle   int // values without holders
+	made   uint32
+}
+
+// next returns the ID for a new value.
+func (t *table[K, V]) next() uint32 {
+	t.made++
+	return t.made - 1
+}
+
+func (t *table[K, V]) put(key K, v V) {
+	*v.self() = entry[K]{key: key, holders: 1}
+	t.values[key] = v
+}
+
+func (t *table[K, V]) take(key K) (V, bool) {
+	v, ok := t.values[key]
+	if ok {
+		e := v.self()
+		if e.holders == 0 {
+			t.idle--
+		}
+		e.holders++
+	}
+	return v, ok
+}
+
+func (t *table[K, V]) drop(v V) {
+	e := v.self()
+	if e.holders--; e.holders > 0 {
+		return
+	}
+	t.idle++
+	if t.idle > slack+len(t.values)/2 {
+		maps.DeleteFunc(t.values, func(_ K, v V) bool { return v.self().holders == 0 })
+		t.idle = 0
+	}
+}

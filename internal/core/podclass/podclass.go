@@ -1,0 +1,33 @@
+// Package podclass groups pods that are the same question to the scheduler.
+//
+// A Class is everything of a pod that decides where it may run, except its labels, interned: two pods have the same
+// *Class pointer exactly when their scheduling input is equal. Labels are interned on their own, because most of them
+// (StatefulSet ordinals, hashes) matter to no selector; which ones do is worked out in lower.
+//
+// An Interner belongs to one writer. What nobody holds any more is forgotten after a while, so that pods with a
+// volume or selector of their own do not pile up for ever.
+package podclass
+
+import corev1 "k8s.io/api/core/v1"
+
+// A Class is one interned scheduling input.
+type Class struct {
+	ID uint32 // dense, in order of first sight, never reused within one Interner
+	// Namespace and Spec are the input: a copy of the spec of the first pod seen, cut down to what scheduling reads (names,
+	// images, env, probes are gone; container resources, ports, restart policies, volumes that can bind to a place,
+	// node selector, affinity, tolerations, spread, overhead, priority, resource claims, scheduler name remain).
+	// While a container is being resized its requests are the larger of what it has and what it asks for.
+	// The affinity that the DaemonSet controller adds to name one node is gone too: it is not part of the question.
+	Namespace string
+	Spec      *corev1.PodSpec
+
+	entry[digest]
+}
+
+// Labels is one interned label set.
+type Labels struct {
+	ID  uint32
+	Map map[string]string // never changed
+
+	entry[digest]
+}

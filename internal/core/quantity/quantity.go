@@ -1,0 +1,102 @@
+// Package quantity holds resource amounts as vectors of int64, one column for each interned resource name.
+//
+// CPU counts in thousandths of a core, everything else in its own unit. Amounts saturate at Max instead of wrapping, so that
+// absurd objects are merely too large.
+package quantity
+
+// Max is the largest amount; sums stop there.
+const Max = int64(1) << 52
+
+// The columns that always exist.
+const (
+	CPU = iota
+	Memory
+	Storage
+	Pods
+	fixed
+)
+
+// A Vec is one amount for each column.
+type Vec []int64
+
+// Names interns resource names. The zero value is not usable; call NewNames.
+type Names struct {
+	list  []string
+	index map[string]int
+}
+
+// NewNames returns a table that holds the four columns that always exist.
+func NewNames() *Names {
+	n := &Names{index: map[string]int{}}
+	for _, s := range []string{"cpu", "memory", "ephemeral-storage", "pods"} {
+		n.Intern(s)
+	}
+	return n
+}
+
+// Intern returns the column of name, a new one if need be.
+func (n *Names) Intern(name string) int {
+	if i, ok := n.index[name]; ok {
+		return i
+	}
+	i := len(n.list)
+	n.index[name] = i
+	n.list = append(n.list, name)
+	return i
+}
+
+// Lookup returns the column of name, or -1.
+func (n *Names) Lookup(name string) int {
+	if i, ok := n.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// Len returns the number of columns, Name the name of one.
+func (n *Names) Len() int          { return len(n.list) }
+func (n *Names) Name(i int) string { return n.list[i] }
+
+// Clamp returns x, but never beyond ±Max.
+func Clamp(x int64) int64 { return max(-Max, min(Max, x)) }
+
+// Add adds w to v.
+func (v Vec) Add(w Vec) {
+	for i, x := range w {
+		v[i] = Clamp(v[i] + x)
+	}
+}
+
+// Sub takes w from v.
+func (v Vec) Sub(w Vec) {
+	for i, x := range w {
+		v[i] = Clamp(v[i] - x)
+	}
+}
+
+// Max raises each entry of v to that of w.
+func (v Vec) Max(w Vec) {
+	for i, x := range w {
+		v[i] = max(v[i], x)
+	}
+}
+
+// Fits reports whether v fits into room: no entry is larger, and nothing is asked of a room that is overdrawn.
+func (v Vec) Fits(room Vec) bool {
+	for i, x := range v {
+		if x > room[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Times returns how often v fits into room, at most limit times.
+func (v Vec) Times(room Vec, limit int) int {
+	for i, x := range v {
+		if x > 0 {
+			limit = min(limit, int(room[i]/x))
+		}
+	}
+	return max(limit, 0)
+}

@@ -1,0 +1,70 @@
+// Package reason holds why a pod cannot run: small typed codes with counts, and the one renderer that turns them into a
+// sentence for people. Nothing else in the core makes text.
+package reason
+
+// A Code says which constraint refused.
+type Code uint8
+
+const (
+	None Code = iota
+
+	// About the pod itself: nothing was tried.
+	Invalid           // the object cannot be understood; Key says what, Detail why
+	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
+	VolumeInvalid     // a claim, volume or class that it needs is missing, lost, deleting or unbound
+	DeviceClaims      // it references resource claims, which are ignored
+	NoPools           // there is no pool that may open nodes
+	AvoidsManaged     // it demands a node without pool
+	NotReached        // a budget ran out before its turn
+	UninitializedOnly // in a what-if: only a node that is not initialised yet has room
+
+	// About a candidate: an existing node, or a pool's new node.
+	Taint         // Key: the taint that is not tolerated
+	LabelMismatch // Key: the label that does not fit
+	LabelUnknown  // Key: a label that nothing defines
+	TooLarge      // Key: the resource of which no candidate has enough
+	NoShape       // each constraint alone is met by some type, but none meets all
+	NoOffering    // types fit, but none can be bought in an allowed zone and capacity type
+	HostPort      // the port is taken
+	VolumeLimit   // Key: the driver whose attach limit is reached
+	Spread        // Key: the topology key whose skew would grow too large
+	Affinity      // Key: the topology key in which no matching pod runs
+	AntiAffinity  // Key: the topology key in which a conflicting pod runs
+	Limit         // Key: the resource of which the pool may have no more
+	MinValues     // Key: the label with too few distinct values left
+	Reservation   // a reservation that could serve it is in use
+	NoTypes       // the pool's requirements leave no instance type
+	Closed        // the node takes no pods
+
+	numCodes
+)
+
+// A Count is one line of an explanation.
+type Count struct {
+	Code       Code
+	Key        string // label key, resource, taint, driver; "" when the code has none
+	Detail     string // one more word or two for people; "" mostly
+	Pool       string // the pool whose new node refused; "" for existing nodes and for the pod itself
+	Candidates int    // existing nodes, or instance types, that this constraint removed
+}
+
+// Name returns the code's short stable name, as printed in JSON.
+func (c Code) Name() string {
+	if c >= numCodes {
+		return "Unknown"
+	}
+	return names[c]
+}
+
+var names = [numCodes]string{
+	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
+	DeviceClaims: "DeviceClaims", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached",
+	UninitializedOnly: "UninitializedOnly", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
+	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
+	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
+	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", MinValues: "MinValues",
+	Reservation: "ReservationBusy", NoTypes: "NoInstanceTypes", Closed: "NodeClosed",
+}
+
+// An Explanation is why a group of pods could not be placed.
+type Explanation []Count

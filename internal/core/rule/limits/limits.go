@@ -1,0 +1,58 @@
+// Package limits keeps how much each pool may still open. What is taken from a pool is never more than it has, because a
+// new node takes its capacity before it opens.
+package limits
+
+import "karpenter.sh/karpenter/internal/core/quantity"
+
+// Unlimited is the amount of a resource that the pool does not limit.
+const Unlimited = quantity.Max
+
+// A Pool is what one pool may still open.
+type Pool struct {
+	Limited bool
+	Left    quantity.Vec // per resource; Unlimited where nothing is said
+	Nodes   int64        // how many more nodes; Unlimited where nothing is said
+}
+
+// Exceeded returns the resource of which a node with this capacity needs more than is left: its column, −1 for the number
+// of nodes, −2 for none. A pool that is overdrawn in a resource takes no node at all, whatever its capacity.
+func (p *Pool) Exceeded(capacity quantity.Vec) int {
+	if !p.Limited {
+		return -2
+	}
+	if p.Nodes < 1 {
+		return -1
+	}
+	for i, left := range p.Left {
+		if left != Unlimited && (left < 0 || i < len(capacity) && capacity[i] > left) {
+			return i
+		}
+	}
+	return -2
+}
+
+// Take takes a node's capacity from what is left.
+func (p *Pool) Take(capacity quantity.Vec) { p.change(capacity, -1) }
+
+// Give gives it back.
+func (p *Pool) Give(capacity quantity.Vec) { p.change(capacity, 1) }
+
+func (p *Pool) change(capacity quantity.Vec, sign int64) {
+	if !p.Limited {
+		return
+	}
+	if p.Nodes != Unlimited {
+		p.Nodes += sign
+	}
+	for i, left := range p.Left {
+		if left != Unlimited && i < len(capacity) {
+			p.Left[i] = left + sign*capacity[i]
+		}
+	}
+}
+
+// Clone returns a copy.
+func (p Pool) Clone() Pool {
+	p.Left = append(quantity.Vec(nil), p.Left...)
+	return p
+}

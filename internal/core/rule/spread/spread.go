@@ -1,0 +1,190 @@
+// Package spread counts matching pods per topology domain and says where one more may go. It serves topology spread,
+// pod affinity and pod anti-affinity with its inverse.
+//
+// A domain is a dense number: the value of a label, or for the host name the bin itself. Counts change only through Add and
+// Remove, so a Group is always exact for what was placed. Host domains are counted per bin and have minimum zero,
+// because a new node is always a new, empty domain.
+package spread
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+)
+
+// Host is the key of groups whose domains are the bins themselves.
+const Host = -1
+
+// A Kind is what a group asks of its owners.
+type Kind uint8
+
+// The kinds.
+const (
+	Spread   Kind = iota // counts may differ by at most MaxSkew
+	Affinity             // only where matching pods are
+	Anti                 // only where no matching pods are
+)
+
+// A Group is one constraint, shared by all pods that own it. Everything but the counts is constant.
+type Group struct {
+	Kind       Kind
+	Key        int // topology key, or Host
+	MaxSkew    int32
+	MinDomains int32
+	Required   bool // anti-affinity: owners also keep matching pods away
+	// Universe is the domains that exist for the owners of a spread; nil for other kinds and for Host.
+	Universe bits.Set
+	// Nodes are the existing nodes whose pods are counted, nil for all. Templates and Filter say the same of new ones:
+	// tolerated templates (nil for all), and requirement sets of which one must be met (nil for none).
+	Nodes     bits.Set
+	Templates bits.Set
+	Filter    []int
+
+	Name string // for explanations and Check: a canonical text of the constraint
+
+	Count  []int32 // matching pods by domain
+	Owners []int32 // anti-affinity: owning pods by domain
+	Total  int     // sum of Count
+}
+
+// Clone returns a copy whose counts can change on their own.
+func (g *Group) Clone() Group {
+	c := *g
+	c.Count, c.Owners = slices.Clone(g.Count), slices.Clone(g.Owners)
+	return c
+}
+
+func at(counts []int32, d int) int32 {
+	if d < 0 || d >= len(counts) {
+		return 0
+	}
+	return counts[d]
+}
+
+// At returns how many matching pods are in domain d, OwnersAt how many owners.
+func (g *Group) At(d int) int32       { return at(g.Count, d) }
+func (g *Group) OwnersAt(d int) int32 { return at(g.Owners, d) }
+
+// Add records n matching pods in domain d; n may be negative.
+func (g *Group) Add(d int, n int32) {
+	g.Count = grown(g.Count, d)
+	g.Count[d] += n
+	g.Total += int(n)
+}
+
+// AddOwners records n owners in domain d; n may be negative.
+func (g *Group) AddOwners(d int, n int32) {
+	g.Owners = grown(g.Owners, d)
+	g.Owners[d] += n
+}
+
+func grown(counts []int32, d int) []int32 {
+	for d >= len(counts) {
+		counts = append(counts, 0)
+	}
+	return counts
+}
+
+// Least returns the smallest count over the domains that exist and are in allowed (nil: all), and whether there is any. With
+// fewer domains than MinDomains it is zero.
+func (g *Group) Least(allowed bits.Set) (int32, bool) {
+	least, n := int32(-1), int32(0)
+	for w, word := range g.Universe {
+		if allowed != nil {
+			if w >= len(allowed) {
+				break
+			}
+			word &= allowed[w]
+		}
+		for d := w << 6; word != 0; d, word = d+1, word>>1 {
+			if word&1 == 0 {
+				continue
+			}
+			n++
+			if c := at(g.Count, d); least < 0 || c < least {
+				least = c
+			}
+		}
+	}
+	if n == 0 {
+		return 0, false
+	}
+	if n < g.MinDomains {
+		return 0, true
+	}
+	return least, true
+}
+
+// Admits reports whether one more owner may go to domain d. self says that the owner matches the group's selector; allowed
+// are the domains that the pod itself allows (nil: all).
+func (g *Group) Admits(d int, self bool, allowed bits.Set) bool {
+	switch g.Kind {
+	case Spread:
+		if d < 0 && g.Key != Host {
+			return false
+		}
+		one := int32(0)
+		if self {
+			one = 1
+		}
+		if g.Key == Host {
+			return g.At(d)+one <= g.MaxSkew
+		}
+		if !g.Universe.Has(d) {
+			return false
+		}
+		least, ok := g.Least(allowed)
+		return ok && g.At(d)+one-least <= g.MaxSkew
+	case Affinity:
+		return g.At(d) > 0 || self && d >= 0 && g.bootstrap(allowed)
+	default:
+		return g.At(d) == 0
+	}
+}
+
+// bootstrap reports whether the first pod of a self-affine group may choose freely: nothing matches yet in any domain that
+// it allows.
+func (g *Group) bootstrap(allowed bits.Set) bool {
+	if g.Total == 0 || g.Key == Host {
+		return g.Total == 0
+	}
+	if allowed == nil {
+		return false
+	}
+	for d, c := range g.Count {
+		if c > 0 && allowed.Has(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// Repels reports whether owners of an anti-affinity keep matching pods out of domain d.
+func (g *Group) Repels(d int) bool { return g.Required && g.OwnersAt(d) > 0 }
+
+// HostRoom returns how many more pods that own and match (self) the host-level group may join bin, at most limit.
+func (g *Group) HostRoom(bin int, self bool, limit int) int {
+	switch g.Kind {
+	case Spread:
+		if !self {
+			if g.At(bin) <= g.MaxSkew {
+				return limit
+			}
+			return 0
+		}
+		return min(limit, max(0, int(g.MaxSkew-g.At(bin))))
+	case Affinity:
+		if g.At(bin) > 0 || self && g.Total == 0 {
+			return limit
+		}
+		return 0
+	default:
+		if g.At(bin) > 0 {
+			return 0
+		}
+		if self {
+			return min(limit, 1)
+		}
+		return limit
+	}
+}

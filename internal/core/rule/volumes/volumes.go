@@ -1,0 +1,85 @@
+// Package volumes counts attached volumes per CSI driver on each bin and says whether more may be attached.
+//
+// A volume that several pods share counts once on each node. A driver without a limit on a bin is unlimited there.
+package volumes
+
+import "slices"
+
+// A Volume is one volume claim that a class mounts.
+type Volume struct {
+	Driver int // index of the CSI driver
+	ID     int // equal for pods that share the claim
+}
+
+// A Use is how many volumes of one driver are attached to a bin, and how many may be; Limit −1 is unlimited.
+type Use struct{ Count, Limit int32 }
+
+// A Book holds the attachments of each bin.
+type Book struct {
+	drivers int
+	use     []Use   // bin-major
+	ids     [][]int // volumes that the pods in question share and that are attached to a bin, sorted
+}
+
+// NewBook returns a book for so many drivers, without bins.
+func NewBook(drivers int) *Book { return &Book{drivers: drivers} }
+
+// Open adds a bin. uses is indexed by driver and may be shorter; ids are the shared volumes it already has.
+func (b *Book) Open(uses []Use, ids []int) {
+	for d := range b.drivers {
+		if d < len(uses) {
+			b.use = append(b.use, uses[d])
+		} else {
+			b.use = append(b.use, Use{Limit: -1})
+		}
+	}
+	b.ids = append(b.ids, slices.Clone(ids))
+}
+
+// Cut forgets all bins from n on.
+func (b *Book) Cut(n int) {
+	b.use = b.use[:n*b.drivers]
+	b.ids = b.ids[:n]
+}
+
+// Full returns the driver that would exceed its limit if vols came to bin, or -1.
+func (b *Book) Full(bin int, vols []Volume) int {
+	for i, v := range vols {
+		u := b.use[bin*b.drivers+v.Driver]
+		if u.Limit < 0 {
+			continue
+		}
+		extra := int32(0)
+		for j, w := range vols {
+			if w.Driver != v.Driver {
+				continue
+			}
+			if j < i {
+				extra = -1 // this driver has been looked at
+				break
+			}
+			if _, has := slices.BinarySearch(b.ids[bin], w.ID); !has {
+				extra++
+			}
+		}
+		if extra > 0 && u.Count+extra > u.Limit {
+			return v.Driver
+		}
+	}
+	return -1
+}
+
+// Attach records that vols are on bin.
+func (b *Book) Attach(bin int, vols []Volume) {
+	for _, v := range vols {
+		at, has := slices.BinarySearch(b.ids[bin], v.ID)
+		if has {
+			continue
+		}
+		b.ids[bin] = slices.Insert(b.ids[bin], at, v.ID)
+		b.use[bin*b.drivers+v.Driver].Count++
+	}
+}
+
+// Count returns how many volumes of driver are attached to bin.
+func (b *Book) Count(bin, driver int) int { return int(b.use[bin*b.drivers+driver].Count) }

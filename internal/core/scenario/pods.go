@@ -1,0 +1,230 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+func decode[T any](raw map[string]any) (*T, error) {
+	b, err := json.Marshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	o := new(T)
+	return o, json.Unmarshal(b, o)
+}
+
+// readPods reads pods: a name with cpu, mem, gpu, labels, ns, priority, on (a node), select=k:v, need=key:Op:v|w (required, terms
+// separated by ";"), want=weight/key:Op:v|w, spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish
+// (preferred, with weight/), tolerate=k:v:effect, port=n, pvc=claim, owner=replica set.
+func (w *World) readPods(text string) error {
+	for _, l := range lines(text) {
+		for range l.count {
+			p, err := w.podOf(&l)
+			if err != nil {
+				return fmt.Errorf("pod %s: %w", l.name, err)
+			}
+			w.Store.Update(func(d *cluster.Draft) { w.putPod(d, p) })
+		}
+	}
+	return nil
+}
+
+// putPod adds a pod: bound if it names a node, else pending and unschedulable.
+func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
+	if p.Namespace == "" {
+		p.Namespace = "default"
+	}
+	p.UID = types.UID(p.Namespace + "/" + p.Name)
+	if p.CreationTimestamp.IsZero() {
+		p.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour + time.Duration(len(w.names))*time.Second))
+	}
+	w.names[p.Name]++
+	if p.Spec.NodeName != "" {
+		p.Status.Phase = corev1.PodRunning
+	} else {
+		p.Status.Phase = corev1.PodPending
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		w.pending = append(w.pending, p)
+	}
+	d.PutPod(p)
+}
+
+func (w *World) podOf(l *line) (*corev1.Pod, error) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Labels: pairs(l.get("labels", ""))}}
+	p.Name = l.name + "-" + strconv.Itoa(w.next(l.name))
+	requests := corev1.ResourceList{}
+	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
+		if !l.has(key) {
+			continue
+		}
+		q, err := resource.ParseQuantity(l.get(key, ""))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		requests[name] = q
+	}
+	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}
+	for _, x := range l.all("port") {
+		n, err := strconv.ParseInt(x, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		main.Ports = append(main.Ports, corev1.ContainerPort{HostPort: int32(n)})
+	}
+	p.Spec.Containers = []corev1.Container{main}
+	p.Spec.NodeName = l.get("on", "")
+	p.Spec.NodeSelector = pairs(l.get("select", ""))
+	for _, x := range l.all("tolerate") {
+		f := append(strings.Split(x, ":"), "", "")
+		t := corev1.Toleration{Key: f[0], Value: f[1], Effect: corev1.TaintEffect(f[2])}
+		if t.Value == "*" {
+			t.Operator, t.Value = corev1.TolerationOpExists, ""
+		}
+		p.Spec.Tolerations = append(p.Spec.Tolerations, t)
+	}
+	for _, x := range l.all("pvc") {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: x, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: x}}})
+	}
+	if x := l.get("priority", ""); x != "" {
+		n, err := strconv.ParseInt(x, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		priority := int32(n)
+		p.Spec.Priority = &priority
+	}
+	if x := l.get("owner", ""); x != "" {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: x, UID: types.UID(x), Controller: &yes}}
+	}
+	return p, addConstraints(p, l)
+}
+
+func (w *World) next(name string) int {
+	w.names["#"+name]++
+	return w.names["#"+name]
+}
+
+func addConstraints(p *corev1.Pod, l *line) error {
+	for _, x := range l.all("spread") {
+		c, err := spreadOf(x, p.Labels)
+		if err != nil {
+			return err
+		}
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
+	}
+	a := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	if x := l.get("need", ""); x != "" {
+		sel := &corev1.NodeSelector{}
+		for _, term := range strings.Split(x, ";") {
+			t := corev1.NodeSelectorTerm{}
+			for _, r := range strings.Split(term, ",") {
+				t.MatchExpressions = append(t.MatchExpressions, requirementOf(r))
+			}
+			sel.NodeSelectorTerms = append(sel.NodeSelectorTerms, t)
+		}
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = sel
+	}
+	for _, x := range l.all("want") {
+		weight, rest := weighted(x)
+		t := corev1.NodeSelectorTerm{}
+		for _, r := range strings.Split(rest, ",") {
+			t.MatchExpressions = append(t.MatchExpressions, requirementOf(r))
+		}
+		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: weight, Preference: t})
+	}
+	for _, x := range l.all("near") {
+		a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
+	}
+	for _, x := range l.all("apart") {
+		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
+	}
+	for _, x := range l.all("nearish") {
+		weight, rest := weighted(x)
+		a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
+	}
+	for _, x := range l.all("apartish") {
+		weight, rest := weighted(x)
+		a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
+	}
+	p.Spec.Affinity = a
+	return nil
+}
+
+// weighted reads "10/rest"; the weight is 1 if none stands there.
+func weighted(text string) (int32, string) {
+	w, rest, found := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(w, 10, 32)
+	if !found || err != nil {
+		return 1, text
+	}
+	return int32(n), rest
+}
+
+// podTermOf reads key:label:value[:ns=a|b][:ns=*].
+func podTermOf(text string) corev1.PodAffinityTerm {
+	f := append(strings.Split(text, ":"), "", "")
+	t := corev1.PodAffinityTerm{TopologyKey: longKey(f[0]), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{f[1]: f[2]}}}
+	if len(f) > 3 && strings.HasPrefix(f[3], "ns=") {
+		if f[3] == "ns=*" {
+			t.NamespaceSelector = &metav1.LabelSelector{}
+		} else {
+			t.Namespaces = strings.Split(strings.TrimPrefix(f[3], "ns="), "|")
+		}
+	}
+	return t
+}
+
+// spreadOf reads key:skew with options anyway, min=n, taints=Honor, affinity=Ignore, by=label (matchLabelKeys), of=l|v, of=none,
+// of=all. Without "of" the selector is the pod's own labels.
+func spreadOf(text string, own map[string]string) (corev1.TopologySpreadConstraint, error) {
+	f := strings.Split(text, ":")
+	c := corev1.TopologySpreadConstraint{TopologyKey: longKey(f[0]), MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: own}}
+	for _, x := range f[1:] {
+		k, v, _ := strings.Cut(x, "=")
+		switch {
+		case x == "anyway":
+			c.WhenUnsatisfiable = corev1.ScheduleAnyway
+		case k == "min":
+			n, err := strconv.ParseInt(v, 10, 32)
+			if err != nil {
+				return c, err
+			}
+			least := int32(n)
+			c.MinDomains = &least
+		case k == "taints":
+			policy := corev1.NodeInclusionPolicy(v)
+			c.NodeTaintsPolicy = &policy
+		case k == "affinity":
+			policy := corev1.NodeInclusionPolicy(v)
+			c.NodeAffinityPolicy = &policy
+		case k == "by":
+			c.MatchLabelKeys = strings.Split(v, "|")
+		case x == "of=none":
+			c.LabelSelector = nil
+		case x == "of=all":
+			c.LabelSelector = &metav1.LabelSelector{}
+		case k == "of":
+			l, value, _ := strings.Cut(v, "|")
+			c.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{l: value}}
+		default:
+			n, err := strconv.ParseInt(x, 10, 32)
+			if err != nil {
+				return c, fmt.Errorf("spread %q: %w", text, err)
+			}
+			c.MaxSkew = int32(n)
+		}
+	}
+	return c, nil
+}

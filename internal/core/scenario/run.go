@@ -1,0 +1,199 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// Run plays all rounds and returns what came of each.
+func (s *Scenario) Run() ([]string, error) {
+	w, err := s.World()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for round := 1; round <= s.rounds; round++ {
+		if err := w.Enter(s, round); err != nil {
+			return nil, err
+		}
+		plan := w.Plan()
+		text := Describe(plan)
+		w.Apply(plan)
+		for _, l := range lines(s.section("settings", 1)) {
+			if k, v, _ := strings.Cut(l.name, "="); k == "count" {
+				text += w.count(v)
+			}
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+// Input is the question of the present moment.
+func (w *World) Input() lower.Input {
+	snap := w.Store.Snapshot()
+	pods := snap.Provisionable()
+	for n := range snap.Nodes() {
+		if n.MarkedForRemoval {
+			pods = append(pods, n.Pods...)
+		}
+	}
+	return lower.Input{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now}
+}
+
+// Plan answers it.
+func (w *World) Plan() *lower.Plan { return w.Engine.Plan(context.Background(), w.Input()) }
+
+// Describe writes a plan as text.
+func Describe(p *lower.Plan) string {
+	var b strings.Builder
+	for i := range p.Open {
+		o := &p.Open[i]
+		fmt.Fprintf(&b, "claim %d: pool=%s type=%s", i+1, o.Pool, o.Type)
+		if len(o.Types) > 1 {
+			fmt.Fprintf(&b, "+%d", len(o.Types)-1)
+		}
+		fmt.Fprintf(&b, " zones=%s ct=%s price=%g pods=%s\n", strings.Join(o.Zones, ","), strings.Join(o.CapacityTypes, ","), o.Price.Dollars(), podNames(o.Pods))
+	}
+	byNode := map[string][]*cluster.Pod{}
+	for _, x := range p.Place {
+		byNode[x.Node] = append(byNode[x.Node], x.Pod)
+	}
+	for _, n := range slices.Sorted(maps.Keys(byNode)) {
+		fmt.Fprintf(&b, "node %s: %s\n", n, podNames(byNode[n]))
+	}
+	byText := map[string][]*cluster.Pod{}
+	for _, r := range p.Refused {
+		byText[r.Text] = append(byText[r.Text], r.Pod)
+	}
+	for _, text := range slices.Sorted(maps.Keys(byText)) {
+		fmt.Fprintf(&b, "refused %s: %s\n", podNames(byText[text]), text)
+	}
+	fmt.Fprintf(&b, "price %g\n", p.Price.Dollars())
+	return b.String()
+}
+
+// podNames writes pods by what they are called without their number: "web x3".
+func podNames(pods []*cluster.Pod) string {
+	counts := map[string]int{}
+	for _, p := range pods {
+		name := p.Name
+		if at := strings.LastIndexByte(name, '-'); at > 0 {
+			name = name[:at]
+		}
+		counts[name]++
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 1 {
+			name = fmt.Sprintf("%s x%d", name, counts[name])
+		}
+		out = append(out, name)
+	}
+	return strings.Join(out, ",")
+}
+
+// Apply makes the plan come true: its claims become nodes of the type, zone and capacity type that were priced, and pods are
+// bound.
+func (w *World) Apply(p *lower.Plan) {
+	bound := map[cluster.PodKey]string{}
+	for i := range p.Open {
+		w.claims++
+		name := fmt.Sprintf("new-%02d", w.claims)
+		w.launch(name, &p.Open[i])
+		for _, pod := range p.Open[i].Pods {
+			bound[pod.PodKey] = name
+		}
+	}
+	for _, x := range p.Place {
+		bound[x.Pod.PodKey] = x.Node
+	}
+	w.Store.Update(func(d *cluster.Draft) {
+		for _, old := range w.pending {
+			node, ok := bound[cluster.PodKey{Namespace: old.Namespace, Name: old.Name}]
+			if !ok {
+				continue
+			}
+			pod := old.DeepCopy()
+			pod.Spec.NodeName = node
+			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+			d.PutPod(pod)
+		}
+	})
+	w.pending = slices.DeleteFunc(w.pending, func(pod *corev1.Pod) bool {
+		_, ok := bound[cluster.PodKey{Namespace: pod.Namespace, Name: pod.Name}]
+		return ok
+	})
+}
+
+func (w *World) launch(name string, o *lower.Opening) {
+	var it *cloud.InstanceType
+	for _, t := range w.Catalog.Types {
+		if t.Name == o.Type {
+			it = t
+		}
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: maps.Clone(o.Claim.Labels)}}
+	n.Labels[corev1.LabelHostname] = name
+	for k, values := range it.Labels {
+		if len(values) == 1 {
+			n.Labels[k] = values[0]
+		}
+	}
+	for i := range it.Offerings {
+		f := &it.Offerings[i]
+		if f.Zone() == o.Zone && f.CapacityType() == o.CapacityType {
+			maps.Copy(n.Labels, f.Labels)
+			break
+		}
+	}
+	for _, r := range o.Claim.Spec.Requirements { // what the pods chose among several values
+		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+			n.Labels[label.Normal(r.Key)] = r.Values[0]
+		}
+	}
+	n.Spec.ProviderID = "test://" + name
+	n.Spec.Taints = o.Claim.Spec.Taints
+	n.Status.Capacity = it.Capacity
+	n.Status.Allocatable = it.Capacity
+	w.putNode(n, o.Pool, true, false)
+}
+
+// count writes how many running pods with a label are in each domain of a key: "zone/app|web" gives "count zone/app|web: a=1 b=2".
+func (w *World) count(what string) string {
+	key, sel, _ := strings.Cut(what, "/")
+	k, v, _ := strings.Cut(sel, "|")
+	counts := map[string]int{}
+	for n := range w.Store.Snapshot().Nodes() {
+		for _, p := range n.Pods {
+			if sel == "" || p.Labels.Map[k] == v {
+				d := n.Labels()[longKey(key)]
+				counts[d]++
+			}
+		}
+	}
+	var parts []string
+	for _, d := range slices.Sorted(maps.Keys(counts)) {
+		if key == "host" {
+			parts = append(parts, fmt.Sprint(counts[d]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%s=%d", d, counts[d]))
+		}
+	}
+	if key == "host" {
+		slices.Sort(parts)
+	}
+	return fmt.Sprintf("count %s: %s\n", what, strings.Join(parts, " "))
+}

@@ -1,0 +1,160 @@
+// Package scenario reads and runs stories about the engine: small tables of pools, machines, nodes and pods, and what should
+// become of them. A story is one txtar file; its comment tells it, its last section of each round is the answer.
+//
+// The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The sections
+// are settings, shapes, pools, nodes, pods, objects (YAML), and want; "pods 2", "want 2" and so on are further rounds, in
+// which what the round before opened is there as nodes, and what it placed is bound.
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// A Scenario is a parsed story.
+type Scenario struct {
+	Story  string
+	file   *txtar.Archive
+	rounds int
+}
+
+// Parse reads a story.
+func Parse(data []byte) (*Scenario, error) {
+	s := &Scenario{file: txtar.Parse(data), rounds: 1}
+	s.Story = strings.TrimSpace(string(s.file.Comment))
+	if s.Story == "" {
+		return nil, fmt.Errorf("a scenario begins with its story")
+	}
+	for _, f := range s.file.Files {
+		name, round, err := splitName(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains([]string{"settings", "shapes", "pools", "nodes", "pods", "objects", "bind", "delete", "want"}, name) {
+			return nil, fmt.Errorf("unknown section %q", f.Name)
+		}
+		s.rounds = max(s.rounds, round)
+	}
+	return s, nil
+}
+
+// splitName reads "pods 2" as the pods of round 2.
+func splitName(name string) (section string, round int, err error) {
+	section, number, found := strings.Cut(name, " ")
+	if !found {
+		return section, 1, nil
+	}
+	round, err = strconv.Atoi(number)
+	if err != nil || round < 1 {
+		return "", 0, fmt.Errorf("section %q: %q is no number of a round", name, number)
+	}
+	return section, round, nil
+}
+
+// section returns the text of a section of a round.
+func (s *Scenario) section(name string, round int) string {
+	for _, f := range s.file.Files {
+		if n, r, _ := splitName(f.Name); n == name && r == round {
+			return string(f.Data)
+		}
+	}
+	return ""
+}
+
+// Want returns the answer that the story expects of a round.
+func (s *Scenario) Want(round int) string { return s.section("want", round) }
+
+// Rounds returns the number of rounds.
+func (s *Scenario) Rounds() int { return s.rounds }
+
+// Format writes the story with new answers.
+func (s *Scenario) Format(answers []string) []byte {
+	out := &txtar.Archive{Comment: s.file.Comment}
+	done := make([]bool, len(answers))
+	for _, f := range s.file.Files {
+		if n, r, _ := splitName(f.Name); n == "want" {
+			f.Data = []byte(answers[r-1])
+			done[r-1] = true
+		}
+		out.Files = append(out.Files, f)
+	}
+	for i, ok := range done {
+		if !ok {
+			name := "want"
+			if i > 0 {
+				name = fmt.Sprintf("want %d", i+1)
+			}
+			out.Files = append(out.Files, txtar.File{Name: name, Data: []byte(answers[i])})
+		}
+	}
+	return txtar.Format(out)
+}
+
+// A line is a name with attributes: "web x3 cpu=1 zone=a,b".
+type line struct {
+	name  string
+	count int
+	attrs []attr
+}
+
+type attr struct{ key, value string }
+
+// get returns the value of an attribute, or a default.
+func (l *line) get(key, otherwise string) string {
+	for _, a := range l.attrs {
+		if a.key == key {
+			return a.value
+		}
+	}
+	return otherwise
+}
+
+func (l *line) has(key string) bool {
+	return slices.ContainsFunc(l.attrs, func(a attr) bool { return a.key == key })
+}
+
+// all returns every value of an attribute that may be repeated.
+func (l *line) all(key string) []string {
+	var out []string
+	for _, a := range l.attrs {
+		if a.key == key {
+			out = append(out, a.value)
+		}
+	}
+	return out
+}
+
+// lines reads a section; "#" begins a comment.
+func lines(text string) []line {
+	var out []line
+	for raw := range strings.Lines(text) {
+		raw, _, _ = strings.Cut(strings.TrimSpace(raw), "#")
+		fields := strings.Fields(raw)
+		if len(fields) == 0 {
+			continue
+		}
+		l := line{name: fields[0], count: 1}
+		for _, f := range fields[1:] {
+			if n, err := strconv.Atoi(strings.TrimPrefix(f, "x")); err == nil && strings.HasPrefix(f, "x") {
+				l.count = n
+				continue
+			}
+			k, v, _ := strings.Cut(f, "=")
+			l.attrs = append(l.attrs, attr{k, v})
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// split cuts a list, "" being the empty one.
+func split(list, sep string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, sep)
+}

@@ -1,0 +1,425 @@
+package scenario
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A World is a cluster in a story.
+type World struct {
+	Store    *cluster.Store
+	Catalog  *cloud.Catalog
+	Pools    []lower.PoolInput
+	Settings lower.Settings
+	Now      time.Time
+	Engine   *lower.Engine
+
+	pending []*corev1.Pod
+	names   map[string]int
+	claims  int
+}
+
+// shortKeys are what stories call long label keys.
+var shortKeys = map[string]string{
+	"zone": corev1.LabelTopologyZone, "host": corev1.LabelHostname, "ct": v1.CapacityTypeLabelKey, "arch": corev1.LabelArchStable,
+	"os": corev1.LabelOSStable, "type": corev1.LabelInstanceTypeStable, "pool": v1.NodePoolLabelKey,
+}
+
+func longKey(key string) string {
+	if k, ok := shortKeys[key]; ok {
+		return k
+	}
+	return key
+}
+
+// World builds the world of a story, before any round.
+func (s *Scenario) World() (*World, error) {
+	w := &World{Store: cluster.NewStore(), Engine: lower.New(), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w.Settings.TrialBudget = 1_000_000 // the clock has no say in stories
+	if err := w.readSettings(s.section("settings", 1)); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.Catalog, err = readShapes(s.section("shapes", 1)); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Enter brings what a round adds into the world.
+func (w *World) Enter(s *Scenario, round int) error {
+	if text := s.section("pools", round); text != "" || round == 1 {
+		if err := w.readPools(text); err != nil {
+			return err
+		}
+	}
+	for _, step := range []struct {
+		section string
+		read    func(string) error
+	}{{"objects", w.readObjects}, {"nodes", w.readNodes}, {"delete", w.readDeletions}, {"pods", w.readPods}} {
+		if err := step.read(s.section(step.section, round)); err != nil {
+			return fmt.Errorf("%s of round %d: %w", step.section, round, err)
+		}
+	}
+	return nil
+}
+
+func (w *World) readSettings(text string) error {
+	for _, l := range lines(text) {
+		switch key, value, _ := strings.Cut(l.name, "="); key {
+		case "preferences":
+			w.Settings.IgnorePreferences = value == "Ignore"
+		case "minValues":
+			w.Settings.MinValuesBestEffort = value == "BestEffort"
+		case "reserved":
+			w.Settings.ReservedCapacity = value == "true"
+		case "count": // read where the answer is written
+		case "firstfit":
+			w.Settings.FirstFit = value == "true"
+		case "default-spread":
+			for _, x := range split(value, ",") {
+				c, err := spreadOf(x, nil)
+				if err != nil {
+					return err
+				}
+				c.LabelSelector = nil
+				w.Settings.DefaultSpread = append(w.Settings.DefaultSpread, c)
+			}
+		default:
+			return fmt.Errorf("unknown setting %q", key)
+		}
+	}
+	return nil
+}
+
+// readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
+// gpu, exotic, label=k:v|w, volumes=driver:limit.
+func readShapes(text string) (*cloud.Catalog, error) {
+	if strings.TrimSpace(text) == "" {
+		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
+	}
+	c := &cloud.Catalog{}
+	for _, l := range lines(text) {
+		it := &cloud.InstanceType{Name: l.name, Labels: map[string][]string{}, Exotic: l.has("exotic"), Capacity: corev1.ResourceList{}}
+		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
+			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
+			if err != nil {
+				if l.has(key) {
+					return nil, fmt.Errorf("shape %s: %s: %w", l.name, key, err)
+				}
+				continue
+			}
+			it.Capacity[name] = q
+		}
+		for _, x := range l.all("label") {
+			k, v, _ := strings.Cut(x, ":")
+			it.Labels[longKey(k)] = split(v, "|")
+		}
+		for _, x := range l.all("volumes") {
+			driver, n, _ := strings.Cut(x, ":")
+			limit, err := strconv.Atoi(n)
+			if err != nil {
+				return nil, err
+			}
+			if it.VolumeLimits == nil {
+				it.VolumeLimits = map[string]int{}
+			}
+			it.VolumeLimits[driver] = limit
+		}
+		if err := addOfferings(it, &l); err != nil {
+			return nil, err
+		}
+		finishLabels(it)
+		c.Types = append(c.Types, it)
+	}
+	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
+	return c, nil
+}
+
+func addOfferings(it *cloud.InstanceType, l *line) error {
+	add := func(zone, ct string, price float64, more map[string]string, reserved int) {
+		labels := map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: ct}
+		maps.Copy(labels, more)
+		it.Offerings = append(it.Offerings, cloud.Offering{Labels: labels, Price: cloud.FromDollars(price), Available: !slices.Contains(split(l.get("dry", ""), ","), zone), Reserved: reserved})
+	}
+	for _, zone := range split(l.get("zones", "a,b,c"), ",") {
+		for key, ct := range map[string]string{"od": v1.CapacityTypeOnDemand, "spot": v1.CapacityTypeSpot} {
+			if !l.has(key) {
+				continue
+			}
+			price, err := strconv.ParseFloat(l.get(key, ""), 64)
+			if err != nil {
+				return fmt.Errorf("shape %s: %w", it.Name, err)
+			}
+			add(zone, ct, price, nil, 0)
+		}
+	}
+	for _, x := range l.all("reserved") { // id:zone:count
+		f := strings.Split(x, ":")
+		if len(f) != 3 {
+			return fmt.Errorf("shape %s: reserved=%s is not id:zone:count", it.Name, x)
+		}
+		n, err := strconv.Atoi(f[2])
+		if err != nil {
+			return err
+		}
+		add(f[1], v1.CapacityTypeReserved, 0.000001, map[string]string{"example.com/reservation": f[0]}, n)
+	}
+	slices.SortFunc(it.Offerings, func(a, b cloud.Offering) int {
+		return strings.Compare(a.CapacityType()+a.Zone(), b.CapacityType()+b.Zone())
+	})
+	return nil
+}
+
+// finishLabels fills in what every type has.
+func finishLabels(it *cloud.InstanceType) {
+	it.Labels[corev1.LabelInstanceTypeStable] = []string{it.Name}
+	for key, value := range map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"} {
+		if _, ok := it.Labels[key]; !ok {
+			it.Labels[key] = []string{value}
+		}
+	}
+	for _, o := range it.Offerings {
+		for k, v := range o.Labels {
+			if !slices.Contains(it.Labels[k], v) {
+				it.Labels[k] = append(it.Labels[k], v)
+			}
+		}
+	}
+}
+
+// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, labels=k:v, taint=k:v:effect, startup=…, need=key:Op:v|w.
+func (w *World) readPools(text string) error {
+	if strings.TrimSpace(text) == "" {
+		text = "default"
+	}
+	w.Pools = nil
+	for _, l := range lines(text) {
+		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID(l.name)}}
+		spec := &p.Spec.Template.Spec
+		spec.NodeClassRef = &v1.NodeClassReference{Group: "example.com", Kind: "Class", Name: "default"}
+		if x := l.get("weight", ""); x != "" {
+			n, err := strconv.ParseInt(x, 10, 32)
+			if err != nil {
+				return err
+			}
+			weight := int32(n)
+			p.Spec.Weight = &weight
+		}
+		for _, x := range split(l.get("limits", ""), ",") {
+			k, v, _ := strings.Cut(x, ":")
+			q, err := resource.ParseQuantity(v)
+			if err != nil {
+				return err
+			}
+			if p.Spec.Limits == nil {
+				p.Spec.Limits = v1.Limits{}
+			}
+			p.Spec.Limits[corev1.ResourceName(k)] = q
+		}
+		p.Spec.Template.Labels = pairs(l.get("labels", ""))
+		for _, x := range l.all("taint") {
+			spec.Taints = append(spec.Taints, taintOf(x))
+		}
+		for _, x := range l.all("startup") {
+			spec.StartupTaints = append(spec.StartupTaints, taintOf(x))
+		}
+		for _, x := range l.all("need") {
+			r := requirementOf(x)
+			q := v1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values}
+			if f := strings.Split(x, ":"); len(f) > 3 {
+				n, err := strconv.Atoi(f[3])
+				if err != nil {
+					return err
+				}
+				q.MinValues = &n
+			}
+			spec.Requirements = append(spec.Requirements, q)
+		}
+		w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
+	}
+	w.Store.Update(func(d *cluster.Draft) {
+		for _, p := range w.Pools {
+			d.PutPool(p.Pool)
+		}
+	})
+	return nil
+}
+
+// pairs reads k:v,k:v.
+func pairs(text string) map[string]string {
+	var out map[string]string
+	for _, x := range split(text, ",") {
+		k, v, _ := strings.Cut(x, ":")
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[longKey(k)] = v
+	}
+	return out
+}
+
+func taintOf(text string) corev1.Taint {
+	f := append(strings.Split(text, ":"), "", "")
+	return corev1.Taint{Key: f[0], Value: f[1], Effect: corev1.TaintEffect(f[2])}
+}
+
+// requirementOf reads key:Op:v|w.
+func requirementOf(text string) corev1.NodeSelectorRequirement {
+	f := append(strings.Split(text, ":"), "", "")
+	return corev1.NodeSelectorRequirement{Key: longKey(f[0]), Operator: corev1.NodeSelectorOperator(f[1]), Values: split(f[2], "|")}
+}
+
+// readNodes reads nodes: a name with pool, cpu, mem, pods, zone, ct, type, labels, taint, starting, going.
+func (w *World) readNodes(text string) error {
+	for _, l := range lines(text) {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name), Labels: map[string]string{corev1.LabelHostname: l.name}}}
+		n.Spec.ProviderID = "test://" + l.name
+		maps.Copy(n.Labels, pairs(l.get("labels", "")))
+		for _, key := range []string{"zone", "ct", "type", "arch", "os"} {
+			if l.has(key) {
+				n.Labels[longKey(key)] = l.get(key, "")
+			}
+		}
+		n.Status.Allocatable = corev1.ResourceList{}
+		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods"} {
+			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
+			if err != nil {
+				return fmt.Errorf("node %s: %w", l.name, err)
+			}
+			n.Status.Allocatable[name] = q
+		}
+		n.Status.Capacity = n.Status.Allocatable
+		for _, x := range l.all("taint") {
+			n.Spec.Taints = append(n.Spec.Taints, taintOf(x))
+		}
+		w.putNode(n, l.get("pool", ""), !l.has("starting"), l.has("going"))
+	}
+	return nil
+}
+
+// putNode adds a node; with a pool it is a managed one.
+func (w *World) putNode(n *corev1.Node, pool string, ready, going bool) {
+	w.Store.Update(func(d *cluster.Draft) {
+		if pool != "" {
+			n.Labels[v1.NodePoolLabelKey] = pool
+			n.Labels[v1.NodeRegisteredLabelKey] = "true"
+			if ready {
+				n.Labels[v1.NodeInitializedLabelKey] = "true"
+			}
+			c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name), Labels: maps.Clone(n.Labels)}}
+			c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
+			c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
+			d.PutClaim(c)
+		}
+		d.PutNode(n)
+		if going {
+			d.MarkForRemoval(n.Name)
+		}
+	})
+}
+
+// readDeletions removes pods and nodes by name.
+func (w *World) readDeletions(text string) error {
+	for _, l := range lines(text) {
+		kind, name, _ := strings.Cut(l.name, "/")
+		switch kind {
+		case "pod":
+			w.Store.Update(func(d *cluster.Draft) { d.DeletePod(cluster.PodKey{Namespace: "default", Name: name}) })
+			w.pending = slices.DeleteFunc(w.pending, func(p *corev1.Pod) bool { return p.Name == name })
+		case "node":
+			w.Store.Update(func(d *cluster.Draft) { d.DeleteNode(name); d.DeleteClaim("claim-" + name) })
+		default:
+			return fmt.Errorf("cannot delete %q", l.name)
+		}
+	}
+	return nil
+}
+
+// readObjects reads Kubernetes objects as YAML.
+func (w *World) readObjects(text string) error {
+	r := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)
+	for {
+		var raw map[string]any
+		if err := r.Decode(&raw); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if len(raw) == 0 {
+			continue
+		}
+		if err := w.putObject(raw); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *World) putObject(raw map[string]any) error {
+	kind, _ := raw["kind"].(string)
+	var err error
+	w.Store.Update(func(d *cluster.Draft) {
+		switch kind {
+		case "Pod":
+			p, bad := decode[corev1.Pod](raw)
+			if err = bad; err == nil {
+				w.putPod(d, p)
+			}
+		case "DaemonSet":
+			err = put(raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })
+		case "PersistentVolumeClaim":
+			err = put(raw, d.PutPVC)
+		case "PersistentVolume":
+			err = put(raw, d.PutPV)
+		case "StorageClass":
+			err = put(raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
+		case "CSINode":
+			err = put(raw, d.PutCSINode)
+		case "Namespace":
+			err = put(raw, d.PutNamespace)
+		case "Service":
+			err = put(raw, d.PutService)
+		case "ReplicaSet":
+			err = put(raw, func(o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
+		case "NodePool":
+			err = put(raw, func(p *v1.NodePool) {
+				d.PutPool(p)
+				w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
+			})
+		case "Node":
+			err = put(raw, func(n *corev1.Node) { d.PutNode(n) })
+		case "NodeClaim":
+			err = put(raw, func(c *v1.NodeClaim) { d.PutClaim(c) })
+		default:
+			err = fmt.Errorf("unknown kind %q", kind)
+		}
+	})
+	return err
+}
+
+func put[T any](raw map[string]any, to func(*T)) error {
+	o, err := decode[T](raw)
+	if err == nil {
+		to(o)
+	}
+	return err
+}

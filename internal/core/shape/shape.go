@@ -1,0 +1,373 @@
+// Package shape holds a catalogue of instance types as columns, so that "which of a thousand types satisfy this, hold that
+// and can be bought there" is a few words of AND.
+//
+// A shape is an instance type with one allocatable vector. An offering that overrides capacity makes a further shape of
+// its type, which only that offering can buy. An offer is a set of labels that offerings share (zone, capacity type,
+// reservation); a price belongs to a shape and an offer. A Catalog never changes after it was built.
+package shape
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/quantity"
+)
+
+// A Kind is how machines of an offer are paid for. Launch prefers smaller kinds.
+type Kind uint8
+
+// The kinds, in the order in which a launch prefers them.
+const (
+	Reserved Kind = iota
+	Spot
+	OnDemand
+	Kinds // how many there are
+)
+
+// A Type is one row of the input.
+type Type struct {
+	Name   string
+	Labels map[string][]string // an empty list: nodes of this type never have the label
+	// Alloc is what pods may use, Capacity what limits count.
+	Alloc, Capacity quantity.Vec
+	VCPU            int64
+	Exotic          bool
+	VolumeLimits    map[string]int
+	Offers          []TypeOffer
+}
+
+// A TypeOffer is one available way to buy a type.
+type TypeOffer struct {
+	Labels      map[string]string
+	Kind        Kind
+	Reservation string // the id, for reserved ones
+	Left        int    // machines left in the reservation
+	Price       int64
+	// Alloc overrides the type's allocatable vector; nil for most.
+	Alloc quantity.Vec
+}
+
+// An Offer is one set of labels under which machines can be bought.
+type Offer struct {
+	Labels      map[string]string
+	Kind        Kind
+	Reservation int // number of the reservation, -1 for none
+}
+
+// A Catalog is a table of shapes, in order of type name.
+type Catalog struct {
+	Names    []string        // type name
+	Alloc    []quantity.Vec  // per shape
+	Capacity []quantity.Vec  // per shape, of the type
+	VCPU     []int64         // per shape
+	Exotic   bits.Set        // shapes
+	Offers   []Offer         // sorted by kind, then labels
+	ByKind   [Kinds]bits.Set // offers
+	Sold     []bits.Set      // per shape: the offers that sell it
+	Price    [][]int64       // per shape, per offer; 0 where not sold
+	// Left is how many machines are left in each reservation, by number; empty without reservations.
+	Left        map[int]int
+	VolumeLimit map[string][]int32 // by driver, per shape; −1 is unlimited
+
+	types   []Type // distinct types by name, for labels
+	byPrice [Kinds][]Sent
+	columns map[string]*column
+	offered map[string]bool // keys that offers decide
+}
+
+// A column is one label: which shapes may have which value.
+type column struct {
+	values []string   // sorted
+	shapes []bits.Set // by value
+	never  bits.Set   // shapes that never have the label
+	unset  bits.Set   // shapes that say nothing about it
+}
+
+// Build makes a catalogue of types, which it keeps. Types with no offer are kept too: they can be named in explanations.
+// number gives reservation ids their numbers, which may be shared by several catalogues.
+func Build(types []Type, number func(id string) int) *Catalog {
+	types = slices.Clone(types)
+	slices.SortStableFunc(types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
+	c := &Catalog{types: types, columns: map[string]*column{}, offered: map[string]bool{}, VolumeLimit: map[string][]int32{}}
+	var owner []int // per shape: index of its type
+	var sells [][]int
+	for i := range types {
+		for alloc, offers := range variants(&types[i]) {
+			c.Names = append(c.Names, types[i].Name)
+			c.Alloc = append(c.Alloc, alloc)
+			c.Capacity = append(c.Capacity, types[i].Capacity)
+			c.VCPU = append(c.VCPU, types[i].VCPU)
+			owner, sells = append(owner, i), append(sells, offers)
+		}
+	}
+	c.addOffers(owner, sells, number)
+	c.addLabels(owner)
+	c.addVolumeLimits(owner)
+	c.sortByPrice()
+	return c
+}
+
+// variants yields the shapes of a type: its plain one, and one for each distinct override, with the offers of each.
+func variants(t *Type) func(yield func(quantity.Vec, []int) bool) {
+	var plain []int
+	var allocs []quantity.Vec
+	var offers [][]int
+	for i, o := range t.Offers {
+		if o.Alloc == nil {
+			plain = append(plain, i)
+			continue
+		}
+		at := slices.IndexFunc(allocs, func(v quantity.Vec) bool { return slices.Equal(v, o.Alloc) })
+		if at < 0 {
+			at = len(allocs)
+			allocs, offers = append(allocs, o.Alloc), append(offers, nil)
+		}
+		offers[at] = append(offers[at], i)
+	}
+	return func(yield func(quantity.Vec, []int) bool) {
+		if !yield(t.Alloc, plain) {
+			return
+		}
+		for i := range allocs {
+			if !yield(allocs[i], offers[i]) {
+				return
+			}
+		}
+	}
+}
+
+func offerKey(o *TypeOffer) string {
+	keys := make([]string, 0, len(o.Labels))
+	for k, v := range o.Labels {
+		keys = append(keys, k+"\x00"+v)
+	}
+	sort.Strings(keys)
+	return string(rune('0'+o.Kind)) + strings.Join(keys, "\x01") + "\x01" + o.Reservation
+}
+
+func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int) {
+	c.Exotic = bits.Make(len(c.Names))
+	index := map[string]int{}
+	c.Left = map[int]int{}
+	var keys []string
+	first := map[string]*TypeOffer{}
+	for i := range c.types {
+		for j := range c.types[i].Offers {
+			o := &c.types[i].Offers[j]
+			k := offerKey(o)
+			if first[k] == nil {
+				first[k] = o
+				keys = append(keys, k)
+			}
+			if o.Kind == Reserved && o.Reservation != "" {
+				r := number(o.Reservation)
+				if left, ok := c.Left[r]; ok {
+					c.Left[r] = min(left, o.Left)
+				} else {
+					c.Left[r] = o.Left
+				}
+			}
+		}
+	}
+	sort.Strings(keys)
+	for i, k := range keys {
+		index[k] = i
+		o := first[k]
+		r := -1
+		if o.Kind == Reserved && o.Reservation != "" {
+			r = number(o.Reservation)
+		}
+		c.Offers = append(c.Offers, Offer{Labels: o.Labels, Kind: o.Kind, Reservation: r})
+		for key := range o.Labels {
+			c.offered[label.Normal(key)] = true
+		}
+	}
+	for k := range c.ByKind {
+		c.ByKind[k] = bits.Make(len(keys))
+	}
+	for i, o := range c.Offers {
+		c.ByKind[o.Kind].Add(i)
+	}
+	for s := range c.Names {
+		t := &c.types[owner[s]]
+		if t.Exotic {
+			c.Exotic.Add(s)
+		}
+		sold, price := bits.Make(len(keys)), make([]int64, len(keys))
+		for _, i := range sells[s] {
+			o := index[offerKey(&t.Offers[i])]
+			sold.Add(o)
+			price[o] = t.Offers[i].Price
+		}
+		c.Sold, c.Price = append(c.Sold, sold), append(c.Price, price)
+	}
+}
+
+func (c *Catalog) addLabels(owner []int) {
+	n := len(c.Names)
+	byValue := map[string]map[string]bits.Set{}
+	for s := range c.Names {
+		for rawKey, values := range c.types[owner[s]].Labels {
+			key := label.Normal(rawKey)
+			col := c.columns[key]
+			if col == nil {
+				col = &column{never: bits.Make(n), unset: bits.Full(n)}
+				c.columns[key] = col
+				byValue[key] = map[string]bits.Set{}
+			}
+			col.unset.Remove(s)
+			if len(values) == 0 {
+				col.never.Add(s)
+			}
+			for _, v := range values {
+				set := byValue[key][v]
+				if set == nil {
+					set = bits.Make(n)
+					byValue[key][v] = set
+				}
+				set.Add(s)
+			}
+		}
+	}
+	for key, col := range c.columns {
+		for v := range byValue[key] {
+			col.values = append(col.values, v)
+		}
+		sort.Strings(col.values)
+		for _, v := range col.values {
+			col.shapes = append(col.shapes, byValue[key][v])
+		}
+	}
+}
+
+func (c *Catalog) addVolumeLimits(owner []int) {
+	for s := range c.Names {
+		for driver, limit := range c.types[owner[s]].VolumeLimits {
+			if c.VolumeLimit[driver] == nil {
+				row := make([]int32, len(c.Names))
+				for i := range row {
+					row[i] = -1
+				}
+				c.VolumeLimit[driver] = row
+			}
+			c.VolumeLimit[driver][s] = int32(limit)
+		}
+	}
+}
+
+// Len returns the number of shapes.
+func (c *Catalog) Len() int { return len(c.Names) }
+
+// Decides reports whether offers decide the label key, and Mentions whether any type or offer says something about it.
+func (c *Catalog) Decides(key string) bool { return c.offered[key] }
+
+// Mentions reports whether any type or offer says something about the label key.
+func (c *Catalog) Mentions(key string) bool { return c.offered[key] || c.columns[key] != nil }
+
+// Keys returns the keys that types mention, sorted.
+func (c *Catalog) Keys() []string {
+	out := make([]string, 0, len(c.columns))
+	for k := range c.columns {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// Values returns the values of key that types mention, sorted.
+func (c *Catalog) Values(key string) []string {
+	if col := c.columns[key]; col != nil {
+		return col.values
+	}
+	return nil
+}
+
+// With returns the shapes that may have value v for key; nil if there are none. Callers do not change it.
+func (c *Catalog) With(key, v string) bits.Set {
+	col := c.columns[key]
+	if col == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearch(col.values, v)
+	if !ok {
+		return nil
+	}
+	return col.shapes[i]
+}
+
+// Shapes keeps in out those shapes whose labels can satisfy s for key. A shape that says nothing about key passes.
+func (c *Catalog) Shapes(key string, s label.Set, out bits.Set) {
+	col := c.columns[key]
+	if col == nil {
+		return
+	}
+	ok := col.unset.Clone()
+	if s.HasAbsent() {
+		ok.Or(col.never)
+	}
+	if s.Open() {
+		for i, v := range col.values {
+			if s.Has(v) {
+				ok.Or(col.shapes[i])
+			}
+		}
+	} else {
+		for _, v := range s.Values() {
+			if i, found := slices.BinarySearch(col.values, v); found {
+				ok.Or(col.shapes[i])
+			}
+		}
+	}
+	out.And(ok)
+}
+
+// Admit keeps in out those offers whose label key can satisfy s. An offer that says nothing about key passes.
+func (c *Catalog) Admit(key string, s label.Set, out bits.Set) {
+	if !c.offered[key] {
+		return
+	}
+	for i, o := range c.Offers {
+		if v, ok := o.Labels[key]; ok && !s.Has(v) {
+			out.Remove(i)
+		}
+	}
+}
+
+// TypeLabel returns the values that shape s may have for key, and whether it says anything about it.
+func (c *Catalog) TypeLabel(s int, key string) (label.Set, bool) {
+	col := c.columns[key]
+	if col == nil || col.unset.Has(s) {
+		return label.Anything(), false
+	}
+	if col.never.Has(s) {
+		return label.Absent(), true
+	}
+	var values []string
+	for i, v := range col.values {
+		if col.shapes[i].Has(s) {
+			values = append(values, v)
+		}
+	}
+	return label.Only(values...), true
+}
+
+// Distinct returns how many values of key the shapes of set have together, counting no further than enough.
+func (c *Catalog) Distinct(key string, set bits.Set, enough int) int {
+	col := c.columns[key]
+	if col == nil {
+		return 0
+	}
+	n := 0
+	for _, shapes := range col.shapes {
+		if shapes.Meets(set) {
+			if n++; n >= enough {
+				break
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,464 @@
+package solve
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// Check says what is wrong with a result, or returns nil. It is slow and obvious: each pod against the plain meaning of
+// each rule, with none of the machinery that found the result. It also proves the bound once more.
+func Check(p *Problem, r *Result) error {
+	c := &checker{p: p, r: r}
+	c.checkCounts()
+	for i := range p.Nodes {
+		c.checkNode(i)
+	}
+	for i := range r.Bins {
+		c.checkBin(i)
+	}
+	c.checkPools()
+	c.checkReservations()
+	c.checkGroups()
+	c.checkPrice()
+	return errors.Join(c.bad...)
+}
+
+type checker struct {
+	p   *Problem
+	r   *Result
+	bad []error
+}
+
+func (c *checker) failf(format string, args ...any) {
+	c.bad = append(c.bad, fmt.Errorf(format, args...))
+}
+
+// checkCounts: every pod is in exactly one place.
+func (c *checker) checkCounts() {
+	n := make([]int, len(c.p.Classes))
+	for _, p := range c.r.Placed {
+		n[p.Class] += p.Count
+	}
+	for i := range c.r.Bins {
+		for _, p := range c.r.Bins[i].Puts {
+			n[p.Class] += p.Count
+		}
+	}
+	for i := range n {
+		if n[i]+c.r.Left[i] != c.p.Classes[i].Count || c.r.Left[i] < 0 {
+			c.failf("class %s: %d placed, %d left of %d", c.p.Classes[i].Name, n[i], c.r.Left[i], c.p.Classes[i].Count)
+		}
+	}
+}
+
+// A resident is one pod somewhere.
+type resident struct {
+	class   *Class
+	variant *Variant
+}
+
+func (c *checker) residents(puts []Put) []resident {
+	var out []resident
+	for _, p := range puts {
+		for range p.Count {
+			class := &c.p.Classes[p.Class]
+			out = append(out, resident{class, &class.Variants[p.Variant]})
+		}
+	}
+	return out
+}
+
+func (c *checker) onNode(i int) []resident {
+	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p Put) bool { return p.Bin != i }))
+}
+
+func sumNeeds(pods []resident, n int) quantity.Vec {
+	sum := make(quantity.Vec, n)
+	for _, x := range pods {
+		sum.Add(x.class.Need)
+	}
+	return sum
+}
+
+func (c *checker) checkNode(i int) {
+	n := &c.p.Nodes[i]
+	pods := c.onNode(i)
+	if len(pods) == 0 {
+		return
+	}
+	if n.Closed {
+		c.failf("node %s is closed but got pods", n.Name)
+	}
+	if !sumNeeds(pods, c.p.Resources).Fits(n.Room) {
+		c.failf("node %s: %v does not fit into %v", n.Name, sumNeeds(pods, c.p.Resources), n.Room)
+	}
+	for _, x := range pods {
+		if !c.p.Labels.OnNode[x.variant.Reqs].Has(i) || !c.p.Labels.TolNode[x.variant.Tol].Has(i) {
+			c.failf("node %s does not suit %s", n.Name, x.class.Name)
+		}
+	}
+	c.checkPorts(n.Name, pods, n.Ports)
+	for d := range c.p.Drivers {
+		if d < len(n.Volumes) && n.Volumes[d].Limit >= 0 {
+			if k := int(n.Volumes[d].Count) + attached(pods, d, n.Mounted); k > int(n.Volumes[d].Limit) {
+				c.failf("node %s: %d volumes of driver %d", n.Name, k, d)
+			}
+		}
+	}
+}
+
+// attached counts the distinct volumes of a driver that pods bring.
+func attached(pods []resident, driver int, has []int) int {
+	seen := map[int]bool{}
+	for _, id := range has {
+		seen[id] = true
+	}
+	n := 0
+	for _, x := range pods {
+		for _, v := range x.class.Volumes {
+			if v.Driver == driver && !seen[v.ID] {
+				seen[v.ID] = true
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (c *checker) checkPorts(where string, pods []resident, taken []int) {
+	all := slices.Clone(taken)
+	for _, x := range pods {
+		for _, p := range x.class.Ports {
+			for _, q := range all {
+				if c.p.Ports.Port(p).Conflict(c.p.Ports.Port(q)) {
+					c.failf("%s: port %v is taken twice", where, c.p.Ports.Port(p))
+				}
+			}
+		}
+		all = append(all, x.class.Ports...)
+	}
+}
+
+func (c *checker) checkBin(i int) {
+	b := &c.r.Bins[i]
+	t := &c.p.Templates[b.Template]
+	pods := c.residents(b.Puts)
+	where := fmt.Sprintf("new node %d (%s)", i, t.Name)
+	used := sumNeeds(pods, c.p.Resources)
+	if !slices.Equal(used, b.Used) {
+		c.failf("%s: used %v, recorded %v", where, used, b.Used)
+	}
+	if !b.Shapes.Any() || !b.Shapes.Has(b.Target) {
+		c.failf("%s lists no shape, or not its target", where)
+	}
+	for _, x := range pods {
+		m := &c.p.Labels.OnTemplate[x.variant.Reqs][b.Template]
+		if !m.OK || !c.p.Labels.TolTmpl[x.variant.Tol].Has(b.Template) {
+			c.failf("%s does not suit %s", where, x.class.Name)
+		}
+		if m.Mask != nil && !b.Mask.Within(m.Mask) {
+			c.failf("%s could become something that %s excludes", where, x.class.Name)
+		}
+		if m.Shapes != nil && !b.Shapes.Within(m.Shapes) {
+			c.failf("%s lists a shape that %s excludes", where, x.class.Name)
+		}
+	}
+	for _, g := range t.Segments {
+		if at := b.Mask.Next(g.From); at < 0 || at >= g.To {
+			c.failf("%s: no choice left in bits %d to %d", where, g.From, g.To)
+		}
+	}
+	for sh := range b.Shapes.All() {
+		c.checkShape(where, b, t, sh, pods, used)
+	}
+	for k, m := range t.Min {
+		n := m.N
+		if b.Relaxed != nil {
+			n = b.Relaxed[k]
+		}
+		if got := t.Catalog.Distinct(m.Key, b.Shapes, n); got < n {
+			c.failf("%s: %d values of %s, not %d", where, got, m.Key, n)
+		}
+	}
+}
+
+func (c *checker) checkShape(where string, b *Bin, t *Template, sh int, pods []resident, used quantity.Vec) {
+	name := t.Catalog.Names[sh]
+	if !t.Shapes.Has(sh) {
+		c.failf("%s lists %s, which the pool excludes", where, name)
+		return
+	}
+	if !used.Fits(t.Room[sh]) {
+		c.failf("%s lists %s, which cannot hold %v", where, name, used)
+	}
+	if !b.Mask.Meets3(t.ShapeMask[sh], bits.Full(len(t.Catalog.Offers))) {
+		c.failf("%s lists %s, which nobody sells there", where, name)
+	}
+	var ports []int
+	if len(t.Daemons) > 0 {
+		ports = t.Daemons[t.DaemonOf[sh]].Ports
+	}
+	c.checkPorts(where+" as "+name, pods, ports)
+	for d := range t.Drivers {
+		if t.Drivers[d] != nil && t.Drivers[d][sh] >= 0 && attached(pods, d, nil) > int(t.Drivers[d][sh]) {
+			c.failf("%s lists %s, which takes no %d volumes", where, name, attached(pods, d, nil))
+		}
+	}
+}
+
+// checkPools: whatever is launched of what the claims list, no limit is exceeded.
+func (c *checker) checkPools() {
+	for i := range c.p.Pools {
+		left := c.p.Pools[i].Limit.Clone()
+		if !left.Limited {
+			continue
+		}
+		before := left.Clone()
+		for j := range c.r.Bins {
+			b := &c.r.Bins[j]
+			t := &c.p.Templates[b.Template]
+			if t.Pool != i {
+				continue
+			}
+			largest := make(quantity.Vec, c.p.Resources)
+			for sh := range b.Shapes.All() {
+				largest.Max(t.Catalog.Capacity[sh])
+			}
+			left.Take(largest)
+		}
+		if left.Nodes < 0 && left.Nodes < before.Nodes {
+			c.failf("pool %s opens %d nodes too many", c.p.Pools[i].Name, -left.Nodes)
+		}
+		for r := range left.Left {
+			if left.Left[r] < 0 && left.Left[r] < before.Left[r] {
+				c.failf("pool %s exceeds its limit of %s by %d", c.p.Pools[i].Name, c.p.Names[r], -left.Left[r])
+			}
+		}
+	}
+}
+
+func (c *checker) checkReservations() {
+	used := make([]int, len(c.p.Reservations))
+	for i := range c.r.Bins {
+		if h := c.r.Bins[i].Held; h >= 0 {
+			used[h]++
+		}
+	}
+	for r, n := range used {
+		if n > c.p.Reservations[r] {
+			c.failf("reservation %d: %d machines of %d", r, n, c.p.Reservations[r])
+		}
+	}
+}
+
+// A crowd is the pods of one bin, with its domains.
+type crowd struct {
+	bin    int // nodes first, then new ones
+	pods   []resident
+	domain func(key int) int
+}
+
+func (c *checker) crowds() []crowd {
+	var out []crowd
+	for i := range c.p.Nodes {
+		if pods := c.onNode(i); len(pods) > 0 {
+			out = append(out, crowd{i, pods, func(key int) int {
+				if key == spread.Host {
+					return i
+				}
+				return int(c.p.Keys[key].Node[i])
+			}})
+		}
+	}
+	for i := range c.r.Bins {
+		b := &c.r.Bins[i]
+		out = append(out, crowd{len(c.p.Nodes) + i, c.residents(b.Puts), func(key int) int {
+			if key == spread.Host {
+				return len(c.p.Nodes) + i
+			}
+			return int(b.Domain[key])
+		}})
+	}
+	return out
+}
+
+// checkGroups: topology constraints hold once everything is placed.
+func (c *checker) checkGroups() {
+	crowds := c.crowds()
+	for g := range c.p.Groups {
+		c.checkGroup(g, &c.p.Groups[g], crowds)
+	}
+}
+
+// A tally is what a group sees in one domain at the end.
+type tally struct {
+	before            int // matching pods that ran already
+	matching          int // matching pods of this batch that are counted
+	owners, ownersOwn int // owners of this batch, and those of them that match themselves
+	sample            resident
+}
+
+func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tally {
+	out := map[int]*tally{}
+	at := func(d int) *tally {
+		if out[d] == nil {
+			out[d] = &tally{before: int(group.At(d))}
+		}
+		return out[d]
+	}
+	for d := range group.Count {
+		at(d)
+	}
+	for _, cr := range crowds {
+		d := cr.domain(group.Key)
+		for _, x := range cr.pods {
+			matches, owns := slices.Contains(x.class.Groups, g), slices.Contains(x.variant.Owns, g)
+			if d < 0 {
+				if owns && group.Kind != spread.Anti {
+					c.failf("%s carries a constraint over a label that its node does not have", x.class.Name)
+				}
+				continue
+			}
+			if matches && c.countedOn(group, cr.bin) {
+				at(d).matching++
+			}
+			if owns {
+				at(d).owners++
+				at(d).sample = x
+				if matches {
+					at(d).ownersOwn++
+				}
+			}
+		}
+	}
+	return out
+}
+
+// countedOn is the node filter of a group.
+func (c *checker) countedOn(group *spread.Group, bin int) bool {
+	if bin < len(c.p.Nodes) {
+		return group.Nodes == nil || group.Nodes.Has(bin)
+	}
+	b := &c.r.Bins[bin-len(c.p.Nodes)]
+	if group.Templates != nil && !group.Templates.Has(b.Template) {
+		return false
+	}
+	return len(group.Filter) == 0 || slices.ContainsFunc(group.Filter, func(r int) bool { return c.p.Labels.OnTemplate[r][b.Template].OK })
+}
+
+func (c *checker) checkGroup(g int, group *spread.Group, crowds []crowd) {
+	domains := c.tally(g, group, crowds)
+	alone := 0
+	for d, t := range domains {
+		if t.owners == 0 {
+			continue
+		}
+		switch group.Kind {
+		case spread.Spread:
+			c.checkSkew(g, group, domains, d, t)
+		case spread.Affinity:
+			others := t.before + t.matching - t.ownersOwn
+			if t.before+t.matching == 0 {
+				c.failf("affinity %q: domain %d has owners and nobody to be near", group.Name, d)
+			}
+			if others == 0 {
+				alone++
+			}
+		case spread.Anti:
+			if group.Required && t.before+t.matching > min(t.ownersOwn, 1) {
+				c.failf("anti-affinity %q: domain %d has %d owners and %d matching pods", group.Name, d, t.owners, t.before+t.matching)
+			}
+		}
+	}
+	if alone > 1 && group.Key == spread.Host {
+		c.failf("affinity %q: owners began in %d hosts", group.Name, alone)
+	}
+	c.checkInverse(g, group, crowds)
+}
+
+// checkSkew: in each domain that got owners, these and what ran before are within the skew of the emptiest domain.
+func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, d int, t *tally) {
+	least := 0
+	if group.Key != spread.Host {
+		var allowed bits.Set
+		if group.Key < len(t.sample.variant.Allowed) {
+			allowed = t.sample.variant.Allowed[group.Key]
+		}
+		known := 0
+		for u := range group.Universe.All() {
+			if allowed != nil && !allowed.Has(u) {
+				continue
+			}
+			n := 0
+			if domains[u] != nil {
+				n = domains[u].before + domains[u].matching
+			}
+			if known == 0 || n < least {
+				least = n
+			}
+			known++
+		}
+		if known < int(group.MinDomains) {
+			least = 0
+		}
+	}
+	before := t.before
+	if t.ownersOwn == 0 {
+		before = min(before, least+int(group.MaxSkew)) // owners that do not match do not raise the skew
+	}
+	if before+t.ownersOwn-least > int(group.MaxSkew) {
+		c.failf("spread %q: domain %d has %d, the emptiest %d, skew %d", group.Name, d, before+t.ownersOwn, least, group.MaxSkew)
+	}
+}
+
+// checkInverse: nobody is where running pods repel it.
+func (c *checker) checkInverse(g int, group *spread.Group, crowds []crowd) {
+	if group.Kind != spread.Anti || !group.Required {
+		return
+	}
+	for _, cr := range crowds {
+		d := cr.domain(group.Key)
+		if d < 0 || group.OwnersAt(d) == 0 {
+			continue
+		}
+		for _, x := range cr.pods {
+			if slices.Contains(x.class.Groups, g) {
+				c.failf("%s is in domain %d, where %q keeps it out", x.class.Name, d, group.Name)
+			}
+		}
+	}
+}
+
+// checkPrice: prices are those of the listed shapes, and no bound is above them.
+func (c *checker) checkPrice() {
+	var price, floor int64
+	for i := range c.r.Bins {
+		b := &c.r.Bins[i]
+		t := &c.p.Templates[b.Template]
+		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, len(t.Min) > 0, c.p.Settings.Band)
+		if !ok || l != b.Launch {
+			c.failf("new node %d: launch %+v, recorded %+v", i, l, b.Launch)
+		}
+		if l.Floor > l.Price || l.Price > l.Worst {
+			c.failf("new node %d: floor %d, price %d, worst %d", i, l.Floor, l.Price, l.Worst)
+		}
+		price, floor = price+l.Price, floor+l.Floor
+	}
+	if price != c.r.Price || floor != c.r.Floor {
+		c.failf("price %d and floor %d, recorded %d and %d", price, floor, c.r.Price, c.r.Floor)
+	}
+	if bound := max(c.r.Volume, c.r.Config); bound > c.r.Price {
+		c.failf("the bound %d is above the price %d", bound, c.r.Price)
+	}
+	if c.r.Proof.Problem != nil {
+		if err := pack.Verify(c.r.Proof.Problem, c.r.Proof.Size, c.r.Proof.Certificate); err != nil {
+			c.failf("the bound is not proven: %w", err)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package solve
+
+import (
+	"cmp"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+// A visit is what is known while the pods of one class are placed: which bins have refused for good, which machines could
+// hold a pod. Its memory is used again for the next class.
+type visit struct {
+	class  int
+	want   int        // pods left
+	open   []bits.Set // [variant] bins that have not refused finally
+	bins   int        // bins that existed when open was last extended
+	cands  []candidates
+	arena  []int32
+	tier   []int         // [variant] the heaviest tier that can hold a pod
+	failed []int         // [variant] commits when opening a node last failed, plus one
+	stuck  int           // commits when everything last failed, plus one
+	codes  []reason.Code // [variant] why opening failed
+}
+
+// order returns the classes in the order in which they are placed: important ones first, virtual ones last, then those
+// that are worth the most.
+func (s *state) order() []int {
+	out := make([]int, len(s.p.Classes))
+	worth := make([]int64, len(s.p.Classes))
+	for i := range out {
+		out[i] = i
+		worth[i] = s.rank(s.p.Classes[i].Need)
+	}
+	slices.SortStableFunc(out, func(a, b int) int {
+		x, y := &s.p.Classes[a], &s.p.Classes[b]
+		return cmp.Or(
+			boolCompare(x.Virtual, y.Virtual),
+			cmp.Compare(y.Priority, x.Priority),
+			cmp.Compare(s.looseness(a), s.looseness(b)),
+			cmp.Compare(worth[b], worth[a]),
+			cmp.Compare(x.Order, y.Order))
+	})
+	return out
+}
+
+func boolCompare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// looseness puts classes that must share a node with others first: their node is chosen for them.
+func (s *state) looseness(ci int) int {
+	if len(s.p.Classes[ci].Variants) > 0 && s.touchesOf(ci, 0).glued {
+		return 0
+	}
+	return 1
+}
+
+// rank is the worth of a need, with every other resource counted by its share of what is asked of it in total.
+func (s *state) rank(need quantity.Vec) int64 { return s.value(need) }
+
+// place places all classes, again and again until a round brings nothing new: a pod may have to wait for a friend, or for a
+// domain to fill up. It returns how many pods of each class are left.
+func (s *state) place() []int {
+	left := make([]int, len(s.p.Classes))
+	for i := range left {
+		left[i] = s.p.Classes[i].Count
+	}
+	queue := s.order()
+	for round := 0; len(queue) > 0; round++ {
+		before := s.commits
+		var again []int
+		for _, ci := range queue {
+			if s.over() {
+				return left
+			}
+			left[ci] = s.placeClass(ci, left[ci])
+			if left[ci] > 0 {
+				again = append(again, ci)
+			}
+		}
+		if s.commits == before || !s.worthWaiting(again) {
+			break
+		}
+		queue = again
+	}
+	return left
+}
+
+// worthWaiting reports whether any of the classes could be placed later in the same run.
+func (s *state) worthWaiting(classes []int) bool {
+	return slices.ContainsFunc(classes, func(ci int) bool {
+		for vi := range s.p.Classes[ci].Variants {
+			if t := s.touchesOf(ci, vi); len(t.keys) > 0 || len(t.host.owned) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// over reports whether a budget has run out.
+func (s *state) over() bool {
+	if s.p.Settings.Trials > 0 && s.trials >= s.p.Settings.Trials {
+		return true
+	}
+	return s.p.Settings.Stop != nil && s.p.Settings.Stop()
+}
+
+// placeClass places up to n pods of a class and returns how many are left.
+func (s *state) placeClass(ci, n int) int {
+	c := &s.p.Classes[ci]
+	s.begin(ci, n)
+	for _, st := range c.Sticky {
+		for k := 0; k < st.Count && n > 0 && s.placeAt(ci, st.Node); k++ {
+			n--
+		}
+	}
+	for n > 0 {
+		s.visit.want = n
+		placed := s.placeSome(ci, n)
+		if placed == 0 {
+			break
+		}
+		n -= placed
+		if s.over() {
+			break
+		}
+	}
+	return n
+}
+
+// begin prepares the scratch of a visit.
+func (s *state) begin(ci, want int) {
+	v, c := &s.visit, &s.p.Classes[ci]
+	n := len(c.Variants)
+	v.class, v.want, v.bins, v.stuck = ci, want, s.bins, 0
+	v.open = resize(v.open, n)
+	v.tier, v.failed, v.codes = resize(v.tier, n), resize(v.failed, n), resize(v.codes, n)
+	v.cands = resize(v.cands, n*len(s.p.Templates))
+	clear(v.cands)
+	if v.arena == nil {
+		v.arena = make([]int32, 0, 4*s.largest)
+	}
+	if cap(v.arena) < 2*s.largest {
+		v.arena = make([]int32, 0, 8*s.largest)
+	}
+	v.arena = v.arena[:0]
+	for vi := range n {
+		v.tier[vi], v.failed[vi], v.codes[vi] = -1, 0, 0
+		v.open[vi] = s.firstOpen(v.open[vi][:0], &c.Variants[vi])
+	}
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return append(s[:cap(s)], make([]T, n-cap(s))...)
+	}
+	return s[:n]
+}
+
+// firstOpen returns the bins that a variant may try: nodes that agree with its requirements and tolerations, and all new ones.
+func (s *state) firstOpen(open bits.Set, v *Variant) bits.Set {
+	open = append(open, s.alive...)
+	for w := range bits.Words(len(s.p.Nodes)) {
+		both := s.p.Labels.OnNode[v.Reqs][w] & s.p.Labels.TolNode[v.Tol][w]
+		if rest := len(s.p.Nodes) - 64*w; rest < 64 {
+			both |= ^uint64(0) << rest // new bins share the last word
+		}
+		open[w] &= both
+	}
+	return open
+}
+
+// extend adds the bins that were opened since the visit began.
+func (v *visit) extend(bins int) {
+	for ; v.bins < bins; v.bins++ {
+		for i := range v.open {
+			v.open[i] = v.open[i].Grow(v.bins)
+			v.open[i].Add(v.bins)
+		}
+	}
+}
+
+// placeAt places one pod on one node, by the first variant that it admits.
+func (s *state) placeAt(ci, bin int) bool {
+	c := &s.p.Classes[ci]
+	for vi := range c.Variants {
+		if !s.visit.open[vi].Has(bin) {
+			continue
+		}
+		if s.try(c, &c.Variants[vi], s.touchesOf(ci, vi), bin).code == 0 {
+			s.commit(ci, vi, bin, 1)
+			return true
+		}
+	}
+	return false
+}
+
+// placeSome places at least one pod by the strictest variant that has room for it, and returns how many it placed.
+func (s *state) placeSome(ci, n int) int {
+	c := &s.p.Classes[ci]
+	for vi := range c.Variants {
+		if c.TooMuch != "" {
+			return 0
+		}
+		if placed := s.placeVariant(ci, vi, n); placed > 0 {
+			return placed
+		}
+	}
+	for vi := range c.Variants {
+		if s.growAny(ci, vi) {
+			return 1
+		}
+	}
+	return 0
+}
+
+func (s *state) placeVariant(ci, vi, n int) int {
+	c := &s.p.Classes[ci]
+	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
+	s.visit.extend(s.bins)
+	open := s.visit.open[vi]
+	for bin := open.Next(0); bin >= 0 && bin < s.bins; bin = open.Next(bin + 1) {
+		if i := bin - len(s.p.Nodes); i >= 0 && s.p.Templates[s.tmpl[i]].Tier > s.tierOf(ci, vi) {
+			continue // a heavier pool can take it
+		}
+		verdict := s.try(c, v, t, bin)
+		if verdict.code == 0 {
+			many := s.most(c, t, bin, n)
+			s.commit(ci, vi, bin, many)
+			return many
+		}
+		if verdict.final {
+			open.Remove(bin)
+			if verdict.code == reason.TooLarge {
+				s.forget(bin, vi)
+			}
+		}
+	}
+	return s.placeNew(ci, vi, n)
+}
+
+// forget keeps the later variants from asking a bin without room.
+func (s *state) forget(bin, vi int) {
+	for i := vi + 1; i < len(s.visit.open); i++ {
+		if w := bin >> 6; w < len(s.visit.open[i]) {
+			s.visit.open[i].Remove(bin)
+		}
+	}
+}
+
+// tierOf returns the heaviest tier that can hold a pod of the variant.
+func (s *state) tierOf(ci, vi int) int {
+	if s.p.Tiers <= 1 {
+		return 0
+	}
+	if s.visit.tier[vi] < 0 {
+		s.visit.tier[vi] = s.heaviest(ci, vi, 0)
+	}
+	return s.visit.tier[vi]
+}
+
+// placeNew opens a node for the variant, in the heaviest tier that accepts it.
+func (s *state) placeNew(ci, vi, n int) int {
+	if s.visit.failed[vi] == s.commits+1 {
+		return 0 // nothing happened since it failed
+	}
+	code := reason.Code(reason.NoShape)
+	for tier := s.tierOf(ci, vi); tier < s.p.Tiers; tier = s.heaviest(ci, vi, tier+1) {
+		bin, bad := s.open(ci, vi, tier)
+		if bad == 0 {
+			s.visit.extend(s.bins)
+			return 1 + s.fillUp(ci, vi, bin, n-1)
+		}
+		code = bad
+		if bad == reason.Limit && s.exhaustedTier(ci, vi, tier) {
+			s.visit.tier[vi] = tier + 1
+		}
+		if !fallsThrough(bad) {
+			break
+		}
+	}
+	s.visit.failed[vi], s.visit.codes[vi] = s.commits+1, code
+	return 0
+}
+
+func (s *state) exhaustedTier(ci, vi, tier int) bool { return s.heaviest(ci, vi, tier) > tier }
+
+// fallsThrough reports whether a lighter pool may be tried after this refusal.
+func fallsThrough(code reason.Code) bool { return code != reason.Reservation }
+
+// fillUp places more pods of the class on the bin that was just opened for it, at most n.
+func (s *state) fillUp(ci, vi, bin, n int) int {
+	c := &s.p.Classes[ci]
+	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
+	if n <= 0 || t.one || len(c.Ports) > 0 {
+		return 0
+	}
+	if s.try(c, v, t, bin).code != 0 {
+		return 0
+	}
+	many := s.most(c, t, bin, n)
+	s.commit(ci, vi, bin, many)
+	return many
+}
+
+// growAny looks for a new node that could become larger, for pods that have no other chance: those that must be on one
+// host with others, and those whose pool may open no further node.
+func (s *state) growAny(ci, vi int) bool {
+	t := s.touchesOf(ci, vi)
+	if !t.glued && s.visit.codes[vi] != reason.Limit {
+		return false
+	}
+	c := &s.p.Classes[ci]
+	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
+		if bad := s.tryHost(t, bin); bad.code == 0 && !c.Need.Fits(s.roomOf(bin)) && s.grow(ci, vi, bin) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,174 @@
+package solve
+
+import (
+	"math/bits"
+
+	corebits "karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// A priceTable remembers, for a template and the choices left, what each shape costs.
+type priceTable struct {
+	rows []priceRow
+}
+
+type priceRow struct {
+	tmpl  int
+	mask  corebits.Set
+	price []int64 // per shape; 0: cannot be bought
+}
+
+// pricesOf returns the price of every shape of template t under mask. The row stays valid until reservations change.
+func (s *state) pricesOf(t int, mask corebits.Set) []int64 {
+	for i := range s.prices.rows {
+		r := &s.prices.rows[i]
+		if r.tmpl == t && r.mask.Equal(mask) {
+			return r.price
+		}
+	}
+	tmpl := &s.p.Templates[t]
+	row := priceRow{tmpl: t, mask: mask.Clone(), price: make([]int64, tmpl.Catalog.Len())}
+	both := corebits.Make(64 * len(tmpl.Mask))
+	for sh := range tmpl.Shapes.All() {
+		copy(both, mask[:len(both)])
+		both.And(tmpl.ShapeMask[sh])
+		if tmpl.open(both) {
+			row.price[sh], _ = s.offer(tmpl, sh, both)
+		}
+	}
+	if len(s.prices.rows) > 256 { // many distinct masks: the table would only grow
+		s.prices.rows = s.prices.rows[:0]
+	}
+	s.prices.rows = append(s.prices.rows, row)
+	return row.price
+}
+
+// offer returns what a node of this shape costs, and the offer that sets the price: the cheapest of the kind that launch
+// prefers. Free things cost 1, so that 0 means none.
+func (s *state) offer(tmpl *Template, sh int, mask corebits.Set) (price int64, offer int) {
+	best, kind, at := int64(0), shape.Kinds, -1
+	cat := tmpl.Catalog
+	for o := mask.Next(0); o >= 0 && o < len(cat.Offers); o = mask.Next(o + 1) {
+		if !cat.Sold[sh].Has(o) {
+			continue
+		}
+		of := &cat.Offers[o]
+		if of.Reservation >= 0 && s.left[of.Reservation] <= 0 {
+			continue
+		}
+		k, p := of.Kind, max(cat.Price[sh][o], 1)
+		if k == shape.Reserved && of.Reservation < 0 {
+			k = shape.OnDemand // nobody counts them: an ordinary offer
+		}
+		switch {
+		case at < 0 || k < kind && (k == shape.Reserved || p <= best || kind != shape.OnDemand), k == kind && p < best:
+			best, kind, at = p, k, o
+		case k > kind && kind == shape.Spot && p < best: // launch drops spot that is dearer than on-demand
+			best, kind, at = p, k, o
+		}
+	}
+	return best, at
+}
+
+// The worth of a unit of each resource is a rational number of nano-dollars; it is kept as an integer with worthBits
+// binary digits after the point, so that comparisons are equal on every processor.
+const worthBits = 20
+
+// ratio compares a/b with c/d for non-negative numbers, exactly. It returns whether a/b is larger.
+func ratioLess(a, b, c, d int64) bool {
+	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
+	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
+	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
+}
+
+// findWorth sets s.worth: prices of resources under which no machine is a bargain, and the demand is worth the most.
+// It is the dual of the volume LP over CPU and memory; what else pods ask for steers nothing here.
+func (s *state) findWorth() {
+	s.worth = make(quantity.Vec, s.p.Resources)
+	type machine struct{ cpu, mem, price float64 }
+	var machines []machine
+	seen := map[*shape.Catalog]bool{}
+	for t := range s.p.Templates {
+		tmpl := &s.p.Templates[t]
+		if seen[tmpl.Catalog] && tmpl.Tier > 0 {
+			continue
+		}
+		seen[tmpl.Catalog] = true
+		prices := s.pricesOf(t, s.wide(tmpl.Mask))
+		for sh := range tmpl.Shapes.All() {
+			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && !s.tooLarge(tmpl, sh) {
+				room := tmpl.Room[sh]
+				machines = append(machines, machine{float64(room[quantity.CPU]), float64(room[quantity.Memory]), float64(p)})
+			}
+		}
+	}
+	if len(machines) == 0 {
+		s.worth[quantity.CPU], s.worth[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
+		return
+	}
+	cpu, mem := float64(max(s.demand[quantity.CPU], 1)), float64(max(s.demand[quantity.Memory], 1))
+	value := func(share float64) (float64, float64, float64) { // share of the demand's worth that is CPU
+		a, b := share/cpu, (1-share)/mem
+		scale := 0.0
+		for i, m := range machines {
+			if w := m.price / (a*m.cpu + b*m.mem); i == 0 || w < scale {
+				scale = w
+			}
+		}
+		return scale, a * scale, b * scale
+	}
+	lo, hi := 0.001, 0.999
+	for range 40 { // the value is concave in the share
+		l, r := lo+(hi-lo)/3, hi-(hi-lo)/3
+		vl, _, _ := value(l)
+		vr, _, _ := value(r)
+		if vl < vr {
+			lo = l
+		} else {
+			hi = r
+		}
+	}
+	_, a, b := value((lo + hi) / 2)
+	s.worth[quantity.CPU] = max(int64(a*(1<<worthBits)), 1)
+	s.worth[quantity.Memory] = max(int64(b*(1<<worthBits)), 1)
+}
+
+// wide returns mask as long as every mask of the state.
+func (s *state) wide(mask corebits.Set) corebits.Set {
+	if len(mask) == s.width {
+		return mask
+	}
+	return append(mask.Clone(), make(corebits.Set, s.width-len(mask))...)
+}
+
+// tooLarge reports whether the size policy avoids a shape.
+func (s *state) tooLarge(tmpl *Template, sh int) bool {
+	return s.p.Settings.Large > 0 && tmpl.Catalog.VCPU[sh] > s.p.Settings.Large
+}
+
+// value returns what a vector is worth, in nano-dollars.
+func (s *state) value(v quantity.Vec) int64 {
+	var sum int64
+	for r, w := range s.worth {
+		if w == 0 {
+			continue
+		}
+		hi, lo := bits.Mul64(uint64(max(v[r], 0)), uint64(w))
+		sum += int64(hi<<(64-worthBits) | lo>>worthBits)
+	}
+	return sum
+}
+
+// valueWithin is the value of the smaller of v and most in each resource.
+func (s *state) valueWithin(v, most quantity.Vec) int64 {
+	var sum int64
+	for r, w := range s.worth {
+		if w == 0 {
+			continue
+		}
+		hi, lo := bits.Mul64(uint64(max(min(v[r], most[r]), 0)), uint64(w))
+		sum += int64(hi<<(64-worthBits) | lo>>worthBits)
+	}
+	return sum
+}

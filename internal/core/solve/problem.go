@@ -1,0 +1,190 @@
+package solve
+
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// A Problem is everything that a placement depends on, as numbers. Run does not change it.
+type Problem struct {
+	Resources    int      // columns of every vector
+	Names        []string // of the columns, for explanations
+	Nodes        []Node
+	Pools        []Pool
+	Templates    []Template // heaviest first, then by name
+	Tiers        int        // templates of equal weight form a tier, counted from the heaviest
+	Classes      []Class
+	Labels       Labels
+	Keys         []Key // topology keys other than the host name
+	Groups       []spread.Group
+	Ports        *ports.Table
+	Drivers      int   // CSI drivers whose attachments are counted
+	Reservations []int // machines left, by reservation
+	Settings     Settings
+}
+
+// Settings are the tunables of Run.
+type Settings struct {
+	MinBestEffort bool // lower minValues that a new node cannot meet
+	Large         int64
+	GainPermille  int64
+	TiePermille   int64
+	Band          shape.Band
+	Trials        int         // budget; 0 = none
+	Stop          func() bool // the caller's deadline; nil = none
+	Quick         func() bool // when improvement has to end; nil = none
+	FirstFit      bool        // no improvement
+}
+
+// A Node is an existing node, or one on its way.
+type Node struct {
+	Name    string
+	Room    quantity.Vec // allocatable less what runs there and what daemons will take; may be negative
+	Closed  bool
+	Ports   []int
+	Volumes []volumes.Use
+	Mounted []int // shared volumes that are attached, sorted
+}
+
+// A Pool is where new nodes come from.
+type Pool struct {
+	Name  string
+	Limit limits.Pool
+}
+
+// A Template is what a pool's new nodes are like.
+type Template struct {
+	Name    string
+	Pool    int
+	Tier    int
+	Catalog *shape.Catalog
+	Shapes  bits.Set // shapes that the pool allows
+	// Mask is the choices that the pool allows: a bit for each offer of the catalogue, then bits for the values of labels
+	// that neither type nor offer decides. Segments are the ranges of bits of which one must stay.
+	Mask      bits.Set
+	Segments  []Segment
+	ShapeMask []bits.Set     // per shape: the choices that it has; nil where the pool does not allow the shape
+	Room      []quantity.Vec // per shape: allocatable less daemons
+	Daemons   []DaemonGroup
+	DaemonOf  []int32 // per shape: index into Daemons
+	Min       []MinValues
+	Soft      bool // has a PreferNoSchedule taint
+	Drivers   [][]int32
+}
+
+// A Segment is a range of mask bits.
+type Segment struct{ From, To int }
+
+// A DaemonGroup is the daemons that run on some shapes of a template.
+type DaemonGroup struct {
+	Overhead quantity.Vec
+	Ports    []int
+}
+
+// MinValues says how many values of a label the types of a claim must have together.
+type MinValues struct {
+	Key string
+	N   int
+}
+
+// Labels are the answers of the requirement algebra.
+type Labels struct {
+	OnNode     []bits.Set // [requirements] nodes
+	OnTemplate [][]Match  // [requirements][template]
+	TolNode    []bits.Set // [tolerations] nodes
+	TolTmpl    []bits.Set // [tolerations] templates
+}
+
+// A Match is what requirements leave of a template.
+type Match struct {
+	OK     bool
+	Shapes bits.Set // nil: all
+	Mask   bits.Set // nil: all
+	Key    string   // the label that does not fit, if not OK
+	Code   reason.Code
+}
+
+// A Key is a topology key.
+type Key struct {
+	Name   string
+	Values []string
+	Node   []int32 // domain of each existing node, −1 without the label
+	Tmpl   []KeyOf
+}
+
+// A KeyOf says how a template's new nodes get their domain.
+type KeyOf struct {
+	Fixed  int32      // the only domain, −1 if none; −2: see below
+	Shape  []int32    // the shape decides: its domain, −1 if none
+	Choice []bits.Set // the mask decides: by domain, the bits that remain; nil where impossible
+}
+
+// A Class is pods that are the same question.
+type Class struct {
+	Name     string
+	Count    int
+	Priority int32
+	Virtual  bool
+	Order    int // ties: earlier first
+	Need     quantity.Vec
+	TooMuch  string // a resource that nobody has; "" for nearly all
+	Variants []Variant
+	Groups   []int // groups whose selector matches it
+	Ports    []int
+	Conflict bits.Set // ports that exclude it
+	Volumes  []volumes.Volume
+	Sticky   []Sticky // where earlier plans put some of its pods
+}
+
+// A Sticky is a wish: so many pods were planned onto that node.
+type Sticky struct{ Node, Count int }
+
+// A Variant is one way to read a pod: a required term, a level of preferences, a volume alternative. Earlier ones are
+// stricter.
+type Variant struct {
+	Level   int
+	Reqs    int // requirements, with preferences and volumes
+	Tol     int // tolerations
+	Owns    []int
+	Allowed []bits.Set // by topology key: domains that the pod itself allows; nil: all. Shorter than Keys: all
+}
+
+// A Result is a plan in numbers.
+type Result struct {
+	Bins    []Bin // new nodes
+	Placed  []Put // pods on existing nodes: Bin is the node's index
+	Left    []int // per class: pods that were not placed
+	Why     []reason.Explanation
+	Price   int64
+	Floor   int64
+	Volume  int64 // lower bounds; 0 when not computed
+	Config  int64
+	Trials  int
+	Partial bool
+	Proof   Proof
+}
+
+// A Put is some pods of a class on a bin, as a variant.
+type Put struct{ Class, Variant, Bin, Count int }
+
+// A Bin is a new node.
+type Bin struct {
+	Template int
+	Target   int
+	Mask     bits.Set // choices that are left
+	Shapes   bits.Set // every shape that can hold the pods
+	Used     quantity.Vec
+	Overhead quantity.Vec // the least that daemons take on any listed shape
+	Puts     []Put
+	Domain   []int32 // by topology key; −1 none, −2 open
+	Launch   shape.Launch
+	Held     int   // reservation, −1 for none
+	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
+	Like     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
+}

@@ -1,0 +1,38 @@
+package solve
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack"
+)
+
+// Run places the pods of p. It does not modify p and gives the same result for the same problem, unless the caller's clock
+// cuts it short.
+func Run(p *Problem) *Result {
+	s := newState(p)
+	s.findWorth()
+	left := s.place()
+	r := &Result{Left: left, Partial: s.over()}
+	r.Bins, r.Placed = s.finish(left), s.placed
+	r.Why = s.explain(left, r.Partial)
+	r.Price, r.Floor = priceOf(r.Bins)
+	if !p.Settings.FirstFit && !r.Partial && !s.dropped && len(r.Bins) > 0 {
+		if better := s.improve(r); better != s {
+			more := make([]int, len(left))
+			bins := better.finish(more)
+			if price, floor := priceOf(bins); price < r.Price && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
+				r.Bins, r.Placed, r.Price, r.Floor = bins, better.placed, price, floor
+			}
+		}
+	}
+	r.Trials = s.trials
+	return r
+}
+
+// A Proof shows that no plan can be cheaper than a bound.
+// It is empty where no bound was proven.
+type Proof struct {
+	Problem     *pack.Problem
+	Size        pack.SizePolicy
+	Certificate pack.Certificate
+}

@@ -1,0 +1,361 @@
+package solve
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/rule/volumes"
+)
+
+// A verdict is the zero value when the pod may join. A final refusal stays true for the rest of the run, in which pods are
+// only ever added.
+type verdict struct {
+	code  reason.Code
+	final bool
+}
+
+// try asks whether one pod of class c, read as variant v, may join bin. It changes nothing but scratch: on
+// success s.choice holds the domain of each key that the pod touches. It allocates nothing.
+func (s *state) try(c *Class, v *Variant, t *touches, bin int) verdict {
+	s.trials++
+	if !c.Need.Fits(s.roomOf(bin)) {
+		return verdict{reason.TooLarge, true}
+	}
+	if bin >= len(s.p.Nodes) {
+		if bad := s.tryTemplate(c, v, bin); bad.code != 0 {
+			return bad
+		}
+	}
+	if len(c.Ports) > 0 && !s.ports.Free(bin, c.Conflict) {
+		return verdict{reason.HostPort, true}
+	}
+	if len(c.Volumes) > 0 && s.volumes.Full(bin, c.Volumes) >= 0 {
+		return verdict{reason.VolumeLimit, true}
+	}
+	if bad := s.tryHost(t, bin); bad.code != 0 {
+		return bad
+	}
+	if len(t.keys) > 0 {
+		if code := s.chooseFor(t, v, bin); code != 0 {
+			return verdict{code, false}
+		}
+	}
+	if bin >= len(s.p.Nodes) {
+		return s.tryMinValues(c, v, t, bin)
+	}
+	return verdict{}
+}
+
+// tryTemplate checks what a new bin's template, target and choices say, and leaves the narrowed choices in masks[0].
+func (s *state) tryTemplate(c *Class, v *Variant, bin int) verdict {
+	i := bin - len(s.p.Nodes)
+	t := int(s.tmpl[i])
+	if !s.p.Labels.TolTmpl[v.Tol].Has(t) {
+		return verdict{reason.Taint, true}
+	}
+	m := &s.p.Labels.OnTemplate[v.Reqs][t]
+	if !m.OK || m.Shapes != nil && !m.Shapes.Has(int(s.target[i])) {
+		return verdict{reason.LabelMismatch, true}
+	}
+	mask := s.masks[0]
+	copy(mask, s.maskOf(bin))
+	if m.Mask != nil {
+		bits.Set(mask).And(m.Mask)
+		if !s.sells(&s.p.Templates[t], int(s.target[i]), mask) {
+			return verdict{reason.LabelMismatch, true}
+		}
+	}
+	return verdict{}
+}
+
+// open reports whether every segment of mask still has a choice.
+func (t *Template) open(mask bits.Set) bool {
+	if len(t.Segments) == 1 {
+		return mask.Any()
+	}
+	for _, g := range t.Segments {
+		if at := mask.Next(g.From); at < 0 || at >= g.To {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *state) tryHost(t *touches, bin int) verdict {
+	for _, g := range t.host.shunned {
+		if s.groups[g].Repels(bin) {
+			return verdict{reason.AntiAffinity, true}
+		}
+	}
+	for i, g := range t.host.owned {
+		group := &s.groups[g]
+		if !group.Admits(bin, t.host.self[i], nil) {
+			return verdict{codeOf(group.Kind), group.Kind != spread.Affinity}
+		}
+	}
+	return verdict{}
+}
+
+func codeOf(k spread.Kind) reason.Code {
+	switch k {
+	case spread.Spread:
+		return reason.Spread
+	case spread.Affinity:
+		return reason.Affinity
+	default:
+		return reason.AntiAffinity
+	}
+}
+
+// chooseFor settles the domain of every touched key, or says which kind of constraint left none.
+func (s *state) chooseFor(t *touches, v *Variant, bin int) reason.Code {
+	return s.chooseFrom(t, v, bin, 0)
+}
+
+// chooseFrom settles the keys from the i-th on. masks[i] holds the choices so far.
+func (s *state) chooseFrom(t *touches, v *Variant, bin, i int) reason.Code {
+	if i == len(t.keys) {
+		if bin >= len(s.p.Nodes) && i > 0 {
+			copy(s.masks[0], s.masks[i])
+		}
+		return 0
+	}
+	to := &t.keys[i]
+	d := s.domainOf(to.key, bin)
+	if d != openDomain {
+		if code := s.admits(to, v, int(d)); code != 0 {
+			return code
+		}
+		s.choice[to.key] = d
+		if bin >= len(s.p.Nodes) {
+			copy(s.masks[i+1], s.masks[i])
+		}
+		return s.chooseFrom(t, v, bin, i+1)
+	}
+	return s.chooseOpen(t, v, bin, i)
+}
+
+func (s *state) chooseOpen(t *touches, v *Variant, bin, i int) reason.Code {
+	to := &t.keys[i]
+	n := bin - len(s.p.Nodes)
+	tmpl := &s.p.Templates[s.tmpl[n]]
+	choices := s.p.Keys[to.key].Tmpl[s.tmpl[n]].Choice
+	code := reason.Code(reason.NoOffering)
+	for _, d := range s.byCount(to, i) {
+		if choices[d] == nil {
+			continue
+		}
+		mask := bits.Set(s.masks[i+1])
+		copy(mask, s.masks[i])
+		mask.And(choices[d])
+		if !s.sells(tmpl, int(s.target[n]), mask) {
+			continue
+		}
+		if bad := s.admits(to, v, int(d)); bad != 0 {
+			code = bad
+			continue
+		}
+		s.choice[to.key] = d
+		bad := s.chooseFrom(t, v, bin, i+1)
+		if bad == 0 {
+			return 0
+		}
+		code = bad
+	}
+	return code
+}
+
+// admits asks all groups of one key about a domain.
+func (s *state) admits(to *touch, v *Variant, d int) reason.Code {
+	for _, g := range to.shunned {
+		if s.groups[g].Repels(d) {
+			return reason.AntiAffinity
+		}
+	}
+	var allowed bits.Set
+	if to.key < len(v.Allowed) {
+		allowed = v.Allowed[to.key]
+	}
+	for i, g := range to.owned {
+		group := &s.groups[g]
+		if s.pinned && group.Kind != spread.Anti {
+			continue
+		}
+		if !group.Admits(d, to.self[i], allowed) {
+			return codeOf(group.Kind)
+		}
+	}
+	return 0
+}
+
+// byCount returns the domains of a key, those with the fewest pods first. The order is kept in the scratch of depth i.
+func (s *state) byCount(to *touch, i int) []int32 {
+	order := s.orders[i][:0]
+	for d := range s.p.Keys[to.key].Values {
+		order = append(order, int32(d))
+	}
+	s.orders[i] = order
+	from := to.owned
+	if len(from) == 0 {
+		from = to.counted
+	}
+	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
+		for b := a; b > 0 && s.populated(from, order[b]) < s.populated(from, order[b-1]); b-- {
+			order[b], order[b-1] = order[b-1], order[b]
+		}
+	}
+	return order
+}
+
+// populated ranks a domain: spread wants few pods, affinity wants many.
+func (s *state) populated(groups []int, d int32) int32 {
+	var sum int32
+	for _, g := range groups {
+		if s.groups[g].Kind == spread.Affinity {
+			sum -= s.groups[g].At(int(d))
+		} else {
+			sum += s.groups[g].At(int(d))
+		}
+	}
+	return sum
+}
+
+// tryMinValues checks that the types that could still hold the bin's pods have enough distinct labels.
+func (s *state) tryMinValues(c *Class, v *Variant, t *touches, bin int) verdict {
+	i := bin - len(s.p.Nodes)
+	tmpl := &s.p.Templates[s.tmpl[i]]
+	if len(tmpl.Min) == 0 {
+		return verdict{}
+	}
+	used := s.used(bin)
+	used.Add(c.Need)
+	s.holding(bin, s.masks[0], used, &s.p.Labels.OnTemplate[v.Reqs][s.tmpl[i]])
+	s.cutByDomain(bin)
+	s.cutByChoice(int(s.tmpl[i]), t)
+	if most := s.reserve[i]; most != nil {
+		for sh := range s.shapes.All() {
+			if !tmpl.Catalog.Capacity[sh].Fits(most) {
+				s.shapes.Remove(sh)
+			}
+		}
+	}
+	for k, m := range tmpl.Min {
+		n := m.N
+		if s.low[i] != nil {
+			n = s.low[i][k]
+		}
+		if tmpl.Catalog.Distinct(m.Key, s.shapes, n) < n {
+			return verdict{reason.MinValues, true}
+		}
+	}
+	return verdict{}
+}
+
+// commit places n pods of class ci as variant vi on bin, with the choices of the last try.
+func (s *state) commit(ci, vi, bin, n int) {
+	c := &s.p.Classes[ci]
+	t := s.touchesOf(ci, vi)
+	room := s.roomOf(bin)
+	for r, x := range c.Need {
+		room[r] -= x * int64(n)
+		s.demand[r] -= x * int64(n)
+	}
+	if !s.least.Fits(room) {
+		s.alive.Remove(bin)
+	}
+	put := Put{Class: ci, Variant: vi, Bin: bin, Count: n}
+	if i := bin - len(s.p.Nodes); i < 0 {
+		s.placed = appendPut(s.placed, put)
+	} else {
+		s.puts[i] = appendPut(s.puts[i], put)
+		copy(s.maskOf(bin), s.masks[0])
+		for k := range t.keys {
+			s.domain[t.keys[k].key][i] = s.choice[t.keys[k].key]
+		}
+	}
+	if len(c.Ports) > 0 {
+		s.ports.Take(bin, c.Ports)
+	}
+	if len(c.Volumes) > 0 {
+		s.volumes.Attach(bin, c.Volumes)
+	}
+	s.record(&t.host, int32(bin), bin, n)
+	for k := range t.keys {
+		s.record(&t.keys[k], s.choice[t.keys[k].key], bin, n)
+	}
+	s.commits++
+}
+
+func appendPut(puts []Put, p Put) []Put {
+	if n := len(puts); n > 0 && puts[n-1].Class == p.Class && puts[n-1].Variant == p.Variant && puts[n-1].Bin == p.Bin {
+		puts[n-1].Count += p.Count
+		return puts
+	}
+	return append(puts, p)
+}
+
+// record tells the groups of one key that n pods came to domain d.
+func (s *state) record(to *touch, d int32, bin, n int) {
+	if d < 0 {
+		return
+	}
+	for _, g := range to.counted {
+		if s.counts(&s.groups[g], bin) {
+			s.groups[g].Add(int(d), int32(n))
+		}
+	}
+	for _, g := range to.repels {
+		s.groups[g].AddOwners(int(d), int32(n))
+	}
+}
+
+// counts reports whether a group counts the pods of a bin: whether the bin passes the node filter.
+func (s *state) counts(g *spread.Group, bin int) bool {
+	if bin < len(s.p.Nodes) {
+		return g.Nodes == nil || g.Nodes.Has(bin)
+	}
+	i := bin - len(s.p.Nodes)
+	t := int(s.tmpl[i])
+	if g.Templates != nil && !g.Templates.Has(t) {
+		return false
+	}
+	if len(g.Filter) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(g.Filter, func(reqs int) bool {
+		m := &s.p.Labels.OnTemplate[reqs][t]
+		return m.OK && (m.Shapes == nil || m.Shapes.Has(int(s.target[i]))) && (m.Mask == nil || m.Mask.Meets(s.maskOf(bin)))
+	})
+}
+
+// most returns how many pods, up to want, may join bin at once after a successful try.
+func (s *state) most(c *Class, t *touches, bin, want int) int {
+	if t.one || len(c.Ports) > 0 || len(c.Volumes) > 0 {
+		return 1
+	}
+	if i := bin - len(s.p.Nodes); i >= 0 && len(s.p.Templates[s.tmpl[i]].Min) > 0 {
+		return 1
+	}
+	n := c.Need.Times(s.roomOf(bin), want)
+	for i, g := range t.host.owned {
+		n = s.groups[g].HostRoom(bin, t.host.self[i], n)
+	}
+	return max(n, 1)
+}
+
+// volumes returns the attach limits of a new node of shape target.
+func (t *Template) volumes(target, drivers int) []volumes.Use {
+	if drivers == 0 {
+		return nil
+	}
+	out := make([]volumes.Use, drivers)
+	for d := range out {
+		out[d].Limit = -1
+		if d < len(t.Drivers) && t.Drivers[d] != nil {
+			out[d].Limit = t.Drivers[d][target]
+		}
+	}
+	return out
+}

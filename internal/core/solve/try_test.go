@@ -1,0 +1,91 @@
+package solve
+
+import (
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// threeZones is a problem of one template with three zones, and pods that are spread over them and kept apart by host.
+func threeZones(pods int) *Problem {
+	types := []shape.Type{{Name: "m", Labels: map[string][]string{"zone": {"a", "b", "c"}}, Alloc: quantity.Vec{4000, 16 << 30, 1 << 40, 20}, Capacity: quantity.Vec{4000, 16 << 30, 1 << 40, 20}, VCPU: 4}}
+	for _, z := range []string{"a", "b", "c"} {
+		types[0].Offers = append(types[0].Offers, shape.TypeOffer{Labels: map[string]string{"zone": z}, Kind: shape.OnDemand, Price: 100})
+	}
+	cat := shape.Build(types, func(string) int { return 0 })
+	p := &Problem{Resources: 4, Names: []string{"cpu", "memory", "disk", "pods"}, Tiers: 1, Ports: &ports.Table{}}
+	p.Pools = []Pool{{Name: "p", Limit: limits.Pool{Nodes: limits.Unlimited}}}
+	p.Templates = []Template{{Name: "p", Catalog: cat, Shapes: bits.Full(1), Mask: bits.Full(3), Segments: []Segment{{0, 3}}, ShapeMask: []bits.Set{bits.Full(3)}, Room: cat.Alloc}}
+	key := Key{Name: "zone", Values: []string{"a", "b", "c"}, Tmpl: []KeyOf{{Fixed: -2, Choice: []bits.Set{{1}, {2}, {4}}}}}
+	p.Keys = []Key{key}
+	p.Groups = []spread.Group{{Kind: spread.Spread, Key: 0, MaxSkew: 1, Universe: bits.Full(3)}, {Kind: spread.Anti, Key: spread.Host, Required: true}}
+	p.Classes = []Class{{Name: "web", Count: pods, Need: quantity.Vec{500, 1 << 30, 0, 1}, Groups: []int{0, 1}, Variants: []Variant{{Owns: []int{0, 1}}}}}
+	p.Labels = Labels{OnNode: []bits.Set{{}}, OnTemplate: [][]Match{{{OK: true}}}, TolNode: []bits.Set{{}}, TolTmpl: []bits.Set{bits.Full(1)}}
+	p.Settings = Settings{Large: 64, Band: shape.DefaultBand}
+	return p
+}
+
+func TestTryAllocatesNothing(t *testing.T) {
+	p := threeZones(30)
+	s := newState(p)
+	s.findWorth()
+	s.place()
+	c := &p.Classes[0]
+	touch := s.touchesOf(0, 0)
+	trial := func() {
+		for bin := range s.bins {
+			s.try(c, &c.Variants[0], touch, bin)
+		}
+	}
+	if n := testing.AllocsPerRun(100, trial); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if s.bins != 30 {
+		t.Errorf("%d bins for 30 pods that keep apart", s.bins)
+	}
+}
+
+func BenchmarkTry(b *testing.B) {
+	p := threeZones(30)
+	s := newState(p)
+	s.findWorth()
+	s.place()
+	c := &p.Classes[0]
+	touch := s.touchesOf(0, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.try(c, &c.Variants[0], touch, 7)
+	}
+}
+
+// TestCheckFindsFaults breaks a good result in several ways.
+func TestCheckFindsFaults(t *testing.T) {
+	for name, spoil := range map[string]func(*Result){
+		"a pod is lost":                    func(r *Result) { r.Bins[0].Puts = nil },
+		"two pods that keep apart share":   func(r *Result) { r.Bins[0].Puts[0].Count++; r.Bins = r.Bins[:len(r.Bins)-1] },
+		"the price is not what was listed": func(r *Result) { r.Price-- },
+		"the bound is above the price":     func(r *Result) { r.Volume = r.Price + 1 },
+		"all go to one zone": func(r *Result) {
+			for i := range r.Bins {
+				r.Bins[i].Domain = []int32{0}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := threeZones(6)
+			r := Run(p)
+			if err := Check(p, r); err != nil {
+				t.Fatal(err)
+			}
+			spoil(r)
+			if Check(p, r) == nil {
+				t.Error("not found")
+			}
+		})
+	}
+}
