@@ -1,0 +1,135 @@
+// Package cloud is the contract between Karpenter and a cloud: what machines can be had, at what price, and how one is
+// launched, looked up and given back. Everything above this package is the same for every cloud.
+//
+// The laws stand in the comments of Provider and are tested once, in cloudtest; every provider runs those tests.
+package cloud
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// A Provider starts and stops machines in one cloud. All methods may be called concurrently, honour their context, and
+// return the typed errors of this package (possibly wrapped) where one fits.
+type Provider interface {
+	// Name is a short constant such as "aws".
+	Name() string
+
+	// NodeClassKinds lists the kinds of node class that this provider serves. Objects whose nodeClassRef names another
+	// kind belong to somebody else and are never passed in.
+	NodeClassKinds() []schema.GroupVersionKind
+
+	// Catalog returns what can be launched for pool. The answer is shared: nobody may change it. While nothing changed,
+	// the same *Catalog pointer is returned, so that a pointer comparison tells whether there is news.
+	// It returns ClassNotReadyError while the pool's node class is missing or not ready.
+	Catalog(ctx context.Context, pool *v1.NodePool) (*Catalog, error)
+
+	// Launch starts one machine that satisfies the claim and returns what was started. Launch is idempotent by
+	// claim UID and launch token: a repeated call for the same claim, also after a crash, returns the machine that the
+	// earlier call started. When it returns an error no machine of this claim is left running, unless the
+	// error is one that says the outcome is unknown (context expiry, lost answer): then a repeated call adopts the machine or List shows it.
+	Launch(ctx context.Context, claim *v1.NodeClaim) (Machine, error)
+
+	// Terminate begins to stop a machine. It is idempotent, and returns ErrNotFound once the machine is gone for good.
+	Terminate(ctx context.Context, providerID string) error
+
+	// Get returns one machine, or ErrNotFound when it is gone. A machine that is shutting down has Deleting set.
+	Get(ctx context.Context, providerID string) (Machine, error)
+
+	// List returns every machine in this cluster that Karpenter launched and that is not gone. One unreadable
+	// machine never hides the others.
+	List(ctx context.Context) ([]Machine, error)
+
+	// Drifted says why the claim's machine no longer is what its node class asks for, "" if it still is.
+	Drifted(ctx context.Context, claim *v1.NodeClaim) (DriftReason, error)
+
+	// RepairPolicies lists the node conditions that mean a broken machine, and how long each may last.
+	RepairPolicies() []RepairPolicy
+}
+
+// A Catalog is every instance type that a pool could be given, before the pool's own requirements are applied.
+type Catalog struct {
+	Types []*InstanceType // sorted by name
+}
+
+// An InstanceType is one kind of machine.
+type InstanceType struct {
+	Name string
+	// Labels maps a label key to the values that a node of this type may have. An empty list means that nodes of
+	// this type never have the label. Zone, capacity type and what else depends on the offering is in Offerings; the union
+	// over all offerings stands here too.
+	Labels map[string][]string
+	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead.
+	Capacity corev1.ResourceList
+	Overhead Overhead
+	// VolumeLimits is the number of volumes that may be attached, by CSI driver. A missing driver is unlimited.
+	VolumeLimits map[string]int
+	// Exotic types (bare metal, accelerators) are sent at launch only when no ordinary type would do.
+	Exotic    bool
+	Offerings []Offering
+}
+
+// Overhead is what system daemons keep of a machine's capacity.
+type Overhead struct {
+	KubeReserved, SystemReserved, EvictionThreshold corev1.ResourceList
+}
+
+// NanoUSD is a price per hour in billionths of a dollar. Integers make plans equal on every processor.
+type NanoUSD int64
+
+// Dollars returns the price as a number for people.
+func (p NanoUSD) Dollars() float64 { return float64(p) / 1e9 }
+
+// FromDollars rounds a price in dollars to the nearest NanoUSD.
+func FromDollars(d float64) NanoUSD { return NanoUSD(d*1e9 + 0.5) }
+
+// An Offering is one way to buy an instance type.
+type Offering struct {
+	// Labels are the node labels that this offering decides: zone, zone id, capacity type, reservation id …
+	Labels map[string]string
+	Price  NanoUSD
+	// Available is false while the cloud is known to be out of it.
+	Available bool
+	// Reserved is the number of machines left in the reservation; meaningful only for capacity type "reserved".
+	Reserved int
+	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.
+	Capacity corev1.ResourceList
+}
+
+// Zone returns the offering's zone.
+func (o *Offering) Zone() string { return o.Labels[corev1.LabelTopologyZone] }
+
+// CapacityType returns "spot", "on-demand" or "reserved".
+func (o *Offering) CapacityType() string { return o.Labels[v1.CapacityTypeLabelKey] }
+
+// A Machine is what a launch produced.
+type Machine struct {
+	ProviderID   string
+	ClaimName    string // the NodeClaim it was launched for, from the machine's tags
+	PoolName     string
+	InstanceType string
+	ImageID      string
+	Zone         string
+	CapacityType string
+	Labels       map[string]string // every label that the choice of type and offering decides
+	Annotations  map[string]string
+	Capacity     corev1.ResourceList
+	Allocatable  corev1.ResourceList
+	Created      time.Time
+	Deleting     bool // shutting down; it is gone once Get returns ErrNotFound
+}
+
+// DriftReason is a short CamelCase word such as "AMIDrift".
+type DriftReason string
+
+// A RepairPolicy says that a node whose condition has stood at Status for longer than Toleration is broken.
+type RepairPolicy struct {
+	ConditionType corev1.NodeConditionType
+	Status        corev1.ConditionStatus
+	Toleration    time.Duration
+}

@@ -1,0 +1,297 @@
+// Package assortment works out the catalogue of each node class and remembers it while nothing changed.
+//
+// Classes that differ only in what does not show in a catalogue share one. When prices or stock change, types whose
+// offerings stay the same keep their pointers, so that who derived something from a type may keep it.
+package assortment
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/hardware"
+	"karpenter.sh/karpenter/internal/aws/inventory"
+	"karpenter.sh/karpenter/internal/aws/offer"
+	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/stock"
+)
+
+// Sources are what catalogues are made of.
+type Sources struct {
+	Region    string
+	Settings  hardware.Settings
+	Inventory interface{ Goods() *inventory.Goods }
+	Prices    interface{ List() *price.List }
+	Stock     *stock.Stock
+	// Reservations counts what is left in capacity reservations; nil while they are not managed.
+	Reservations interface {
+		Left(id string) int
+		Sequence() uint64
+	}
+	// Memory knows the memory that nodes were seen to have.
+	Memory interface {
+		Seen(images, instanceType string) int64
+		Sequence() uint64
+	}
+}
+
+// A Shop has the catalogues. It may be used concurrently.
+type Shop struct {
+	from Sources
+
+	mu      sync.Mutex
+	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
+	shelves map[string]*shelf              // by signature
+	labels  map[string][]map[string][]string
+}
+
+// A shelf is the catalogue of all classes with one signature.
+type shelf struct {
+	signature string
+	class     *hardware.Class
+	images    string
+	wishes    hardware.Wishes
+	subnets   map[string][]string // by zone
+	zoneIDs   map[string]string
+	market    *offer.Market // without prices and stock
+
+	goods    *inventory.Goods
+	memory   uint64
+	base     []*cloud.InstanceType // without offerings
+	types    []*awsdata.InstanceType
+	usable   []bool
+	reserved []awsv1.CapacityReservation
+
+	epoch   epoch
+	catalog *cloud.Catalog
+	used    time.Time
+}
+
+// epoch is what offerings were worked out from.
+type epoch struct {
+	prices       *price.List
+	stock        uint64
+	reservations uint64
+}
+
+// New returns a Shop.
+func New(from Sources) *Shop {
+	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[string][]map[string][]string{}}
+}
+
+// Catalog returns what can be bought for a class. The class must not be changed afterwards.
+func (s *Shop) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
+	goods := s.from.Inventory.Goods()
+	switch {
+	case goods == nil:
+		return nil, fmt.Errorf("EC2's instance types are not known yet")
+	case len(nc.Status.Subnets) == 0:
+		return nil, fmt.Errorf("node class %s has no subnets", nc.Name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shelf := s.byClass[nc]
+	if shelf == nil {
+		var err error
+		if shelf, err = s.shelf(nc); err != nil {
+			return nil, fmt.Errorf("node class %s: %w", nc.Name, err)
+		}
+	}
+	shelf.used = time.Now()
+	if memory := s.from.Memory.Sequence(); shelf.goods != goods || shelf.memory != memory {
+		shelf.memory = memory
+		s.fill(shelf, goods)
+	}
+	s.offer(shelf)
+	return shelf.catalog, nil
+}
+
+const idle = 10 * time.Minute
+
+// shelf finds or makes the shelf of a class that was not seen before. Shelves that nobody asked for in a while go.
+func (s *Shop) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
+	fresh, err := s.describe(nc)
+	if err != nil {
+		return nil, err
+	}
+	for old, sh := range s.byClass {
+		if old.UID == nc.UID && old.Name == nc.Name || time.Since(sh.used) > idle {
+			delete(s.byClass, old)
+		}
+	}
+	for key, sh := range s.shelves {
+		if time.Since(sh.used) > idle {
+			delete(s.shelves, key)
+		}
+	}
+	known := s.shelves[fresh.signature]
+	if known == nil {
+		known = fresh
+		s.shelves[fresh.signature] = known
+	}
+	s.byClass[nc] = known
+	return known, nil
+}
+
+// describe works out all that shows of a class in its catalogue.
+func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
+	class, err := hardware.ClassOf(nc, s.from.Settings)
+	if err != nil {
+		return nil, err
+	}
+	sh := &shelf{class: class, images: Images(nc), subnets: Subnets(nc)}
+	if s.from.Reservations != nil {
+		sh.reserved = nc.Status.CapacityReservations
+	}
+	ids := map[string]string{}
+	for _, sub := range nc.Status.Subnets {
+		ids[sub.Zone] = sub.ZoneID
+	}
+	wishes := hardware.WishesOf(nc)
+	text, err := json.Marshal(struct {
+		Class    *hardware.Class
+		Wishes   hardware.Wishes
+		Subnets  map[string][]string
+		ZoneIDs  map[string]string
+		Images   string
+		Reserved []awsv1.CapacityReservation
+	}{class, wishes, sh.subnets, ids, sh.images, sh.reserved})
+	if err != nil {
+		return nil, err
+	}
+	sh.signature = string(text)
+	sh.wishes, sh.zoneIDs, sh.market = wishes, ids, &offer.Market{}
+	return sh, nil
+}
+
+// Subnets returns a class's subnets by zone, sorted.
+func Subnets(nc *awsv1.EC2NodeClass) map[string][]string {
+	out := map[string][]string{}
+	for _, sub := range nc.Status.Subnets {
+		out[sub.Zone] = append(out[sub.Zone], sub.ID)
+	}
+	for _, ids := range out {
+		slices.Sort(ids)
+	}
+	return out
+}
+
+// Images identifies the set of a class's images.
+func Images(nc *awsv1.EC2NodeClass) string {
+	ids := make([]string, len(nc.Status.AMIs))
+	for i, a := range nc.Status.AMIs {
+		ids[i] = a.ID
+	}
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), ",")
+}
+
+// fill works out everything but the offerings.
+func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
+	sh.goods, sh.catalog, sh.epoch = goods, nil, epoch{}
+	sh.market.Offered, sh.market.Zones = goods.Offered, zones(goods.Zones, sh)
+	sh.market.Reservations = reservations(sh.reserved)
+	sh.market.Prepare()
+	sh.base, sh.types, sh.usable = nil, nil, nil
+	labels := s.labelsFor(sh, goods)
+	for i, t := range goods.Types {
+		if labels[i] == nil {
+			continue
+		}
+		it := hardware.Size(t, sh.class, s.from.Memory.Seen(sh.images, t.Name))
+		it.Labels = labels[i]
+		sh.base = append(sh.base, it)
+		sh.types = append(sh.types, t)
+		sh.usable = append(sh.usable, hardware.Compatible(t, sh.class, sh.wishes) == "")
+	}
+}
+
+// labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
+func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
+	key := fmt.Sprintf("%p %s %v %v", goods, hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)
+	if l, ok := s.labels[key]; ok {
+		return l
+	}
+	out := make([]map[string][]string, len(goods.Types))
+	for i, t := range goods.Types {
+		if hardware.Usable(t) {
+			it := &cloud.InstanceType{Labels: hardware.Labels(t, s.from.Region, sh.class.Family)}
+			sh.market.Place(it, t)
+			out[i] = it.Labels
+		}
+	}
+	if len(s.labels) > 8 {
+		clear(s.labels) // old goods and zones; whoever uses them still holds them
+	}
+	s.labels[key] = out
+	return out
+}
+
+func zones(names []string, sh *shelf) []offer.Zone {
+	out := make([]offer.Zone, len(names))
+	for i, name := range names {
+		out[i] = offer.Zone{Name: name, ID: sh.zoneIDs[name], Subnet: len(sh.subnets[name]) > 0}
+	}
+	return out
+}
+
+func reservations(of []awsv1.CapacityReservation) []offer.Reservation {
+	out := make([]offer.Reservation, len(of))
+	for i, r := range of {
+		out[i] = offer.Reservation{
+			ID: r.ID, Type: string(r.ReservationType), InstanceType: r.InstanceType, Zone: r.AvailabilityZone,
+			Interruptible: r.Interruptible, Expiring: r.State == awsv1.CapacityReservationStateExpiring,
+		}
+	}
+	return out
+}
+
+// offer brings the offerings up to date.
+func (s *Shop) offer(sh *shelf) {
+	now := epoch{prices: s.from.Prices.List(), stock: s.from.Stock.Sequence()}
+	if s.from.Reservations != nil {
+		now.reservations = s.from.Reservations.Sequence()
+	}
+	if sh.catalog != nil && sh.epoch == now {
+		return
+	}
+	m := *sh.market
+	m.Prices, m.Stock = now.prices, s.from.Stock
+	m.Zones = slices.Clone(m.Zones)
+	for i := range m.Zones {
+		m.Zones[i].Full = s.from.Stock.ZoneOut(sh.subnets[m.Zones[i].Name])
+	}
+	m.Reservations = slices.Clone(m.Reservations)
+	for i := range m.Reservations {
+		m.Reservations[i].Remaining = s.from.Reservations.Left(m.Reservations[i].ID)
+	}
+	next := &cloud.Catalog{Types: make([]*cloud.InstanceType, len(sh.base))}
+	same := sh.catalog != nil
+	for i, base := range sh.base {
+		offerings := m.Offerings(sh.types[i], sh.usable[i])
+		if sh.catalog != nil && equal(sh.catalog.Types[i].Offerings, offerings) {
+			next.Types[i] = sh.catalog.Types[i]
+			continue
+		}
+		it := *base
+		it.Offerings = offerings
+		next.Types[i], same = &it, false
+	}
+	sh.epoch = now
+	if !same {
+		sh.catalog = next
+	}
+}
+
+func equal(a, b []cloud.Offering) bool {
+	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
+		return x.Price == y.Price && x.Available == y.Available && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
+	})
+}

@@ -1,0 +1,316 @@
+package awsmodel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// maxOverrides is EC2's limit for the overrides of an instant fleet.
+const maxOverrides = 300
+
+// A choice is one override of a fleet and what becomes of it.
+type choice struct {
+	template  ec2types.FleetLaunchTemplateSpecification
+	override  ec2types.FleetLaunchTemplateOverridesRequest
+	spec      *spec
+	err       error
+	price     float64
+	priority  float64
+	room      int // machines that its pool still holds; endless is negative
+	launched  []*machine
+	lifecycle ec2types.InstanceLifecycle
+}
+
+func (c *call) createFleet(in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
+	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateFleetOutput, error) { return c.fleet(in) })
+}
+
+func (c *call) fleet(in *ec2.CreateFleetInput) (*ec2.CreateFleetOutput, error) {
+	capacityType, want, err := checkFleet(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkTagSpecs(in.TagSpecifications); err != nil {
+		return nil, err
+	}
+	id := c.newID("fleet")
+	choices, err := c.choices(in, capacityType, id)
+	if err != nil {
+		return nil, err
+	}
+	if dryRun(in) {
+		return nil, dryRunSucceeded()
+	}
+	rank(choices, strategy(in, capacityType), want)
+	c.fulfil(choices, want)
+	return &ec2.CreateFleetOutput{FleetId: &id, Instances: instancesOf(choices), Errors: errorsOf(choices)}, nil
+}
+
+// checkFleet refuses what is malformed, and what the model has no answer for.
+func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err error) {
+	if in.Type != ec2types.FleetTypeInstant {
+		return "", 0, refuse("UnsupportedOperation", "The model has only fleets of type instant.")
+	}
+	t := in.TargetCapacitySpecification
+	if t == nil || aws.ToInt32(t.TotalTargetCapacity) < 1 {
+		return "", 0, refuse("InvalidParameterValue", "TotalTargetCapacity must be at least 1.")
+	}
+	if t.OnDemandTargetCapacity != nil || t.SpotTargetCapacity != nil || t.TargetCapacityUnitType != "" {
+		return "", 0, refuse("UnsupportedOperation", "The model knows only a total target capacity, in machines.")
+	}
+	overrides := 0
+	for _, l := range in.LaunchTemplateConfigs {
+		overrides += len(l.Overrides)
+	}
+	if len(in.LaunchTemplateConfigs) == 0 || overrides == 0 {
+		return "", 0, refuse("MissingParameter", "The fleet request needs a launch template and overrides.")
+	}
+	if overrides > maxOverrides {
+		return "", 0, refuse("InvalidParameterValue", "The fleet request has %d overrides, at most %d are allowed.", overrides, maxOverrides)
+	}
+	switch t.DefaultTargetCapacityType {
+	case ec2types.DefaultTargetCapacityTypeSpot:
+		return spot, int(*t.TotalTargetCapacity), nil
+	case ec2types.DefaultTargetCapacityTypeOnDemand:
+		return onDemand, int(*t.TotalTargetCapacity), nil
+	}
+	return "", 0, refuse("UnsupportedOperation", "The model has no target capacity type %q.", t.DefaultTargetCapacityType)
+}
+
+// choices resolves every override. A template that does not exist fails the call; anything else fails only its override.
+func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]*choice, error) {
+	used := c.used()
+	var out []*choice
+	for _, l := range in.LaunchTemplateConfigs {
+		ref := l.LaunchTemplateSpecification
+		if ref == nil {
+			return nil, refuse("MissingParameter", "A launch template config names no launch template.")
+		}
+		t, err := c.findTemplate(ref.LaunchTemplateId, ref.LaunchTemplateName)
+		if err != nil {
+			return nil, err
+		}
+		n, err := t.version(aws.ToString(ref.Version))
+		if err != nil {
+			return nil, err
+		}
+		told := ec2types.FleetLaunchTemplateSpecification{
+			LaunchTemplateId: t.Template.LaunchTemplateId, LaunchTemplateName: t.Template.LaunchTemplateName, Version: aws.String(fmt.Sprint(n)),
+		}
+		for _, o := range l.Overrides {
+			if name := setOutside(o, fleetOverrides); name != "" {
+				return nil, refuse("UnsupportedOperation", "The model does not act on override member %s.", name)
+			}
+			k := &choice{template: told, override: o, priority: aws.ToFloat64(o.Priority), lifecycle: ec2types.InstanceLifecycleOnDemand}
+			if capacityType == spot {
+				k.lifecycle = ec2types.InstanceLifecycleSpot
+			}
+			k.spec, k.err = c.resolve(t.Versions[n-1].Data, override{
+				string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone), aws.ToString(o.ImageId), capacityType,
+			})
+			if k.err == nil {
+				k.spec.tags, k.spec.template, k.spec.version, k.spec.fleet = in.TagSpecifications, t, n, fleet
+				k.spec.token, k.spec.context = fleet, aws.ToString(in.Context)
+				k.price = c.price(k.spec.pool)
+				k.room = c.roomIn(k.spec, used)
+			}
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+var fleetOverrides = []string{"InstanceType", "SubnetId", "AvailabilityZone", "ImageId", "Priority"}
+
+func (c *call) price(p pool) float64 {
+	if p.capacityType == spot {
+		price, _ := c.spotPriceAt(p.instanceType, p.zone, c.now)
+		return price
+	}
+	return c.data.prices[p.instanceType]
+}
+
+// strategy is the allocation strategy that counts for the fleet's capacity type.
+func strategy(in *ec2.CreateFleetInput, capacityType string) string {
+	if capacityType == spot {
+		if o := in.SpotOptions; o != nil && o.AllocationStrategy != "" {
+			return string(o.AllocationStrategy)
+		}
+		return string(ec2types.SpotAllocationStrategyLowestPrice)
+	}
+	if o := in.OnDemandOptions; o != nil && o.AllocationStrategy != "" {
+		return string(o.AllocationStrategy)
+	}
+	return string(ec2types.FleetOnDemandAllocationStrategyLowestPrice)
+}
+
+// rank orders the choices as the allocation strategy tries them. What AWS keeps to itself, how deep pools are, the model
+// knows: strategies by capacity prefer pools that can hold the whole target, and order the rest by depth.
+func rank(choices []*choice, strategy string, want int) {
+	deep := func(k *choice) int { // the deepest first
+		if k.room == endless || k.room >= want {
+			return 0
+		}
+		return want - k.room
+	}
+	name := func(a, b *choice) int {
+		return cmp.Or(cmp.Compare(a.override.InstanceType, b.override.InstanceType), cmp.Compare(aws.ToString(a.override.SubnetId), aws.ToString(b.override.SubnetId)))
+	}
+	slices.SortStableFunc(choices, func(a, b *choice) int {
+		switch strategy {
+		case string(ec2types.SpotAllocationStrategyPriceCapacityOptimized):
+			return cmp.Or(cmp.Compare(deep(a), deep(b)), cmp.Compare(a.price, b.price), name(a, b))
+		case string(ec2types.SpotAllocationStrategyCapacityOptimized):
+			return cmp.Or(cmp.Compare(deep(a), deep(b)), name(a, b))
+		case string(ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized):
+			return cmp.Or(cmp.Compare(deep(a), deep(b)), cmp.Compare(a.priority, b.priority), name(a, b))
+		case string(ec2types.FleetOnDemandAllocationStrategyPrioritized):
+			return cmp.Or(cmp.Compare(a.priority, b.priority), name(a, b))
+		}
+		return cmp.Or(cmp.Compare(a.price, b.price), name(a, b))
+	})
+}
+
+// fulfil launches up to want machines, choice by choice. Choices that are tried and cannot give what is asked get an error.
+func (c *call) fulfil(choices []*choice, want int) {
+	granted := c.admitMachines("ec2:RunInstances", want, c.now)
+	for _, k := range choices {
+		if want == 0 {
+			break
+		}
+		for k.err == nil && want > 0 {
+			if granted == 0 {
+				k.err = throttled("ec2")
+				break
+			}
+			if k.err = c.capacity(k.spec); k.err != nil {
+				break
+			}
+			m, err := c.make(k.spec)
+			if err != nil {
+				k.err = err
+				break
+			}
+			k.launched = append(k.launched, m)
+			want--
+			granted--
+		}
+	}
+}
+
+// capacity says why a pool gives no further machine, nil if it does.
+func (c *call) capacity(s *spec) error {
+	if err := c.quota(s); err != nil {
+		return err
+	}
+	if err := c.crowded(s); err != nil {
+		return err
+	}
+	if s.reservation != nil {
+		if *s.reservation.AvailableInstanceCount <= 0 {
+			return refuse("ReservationCapacityExceeded", "The requested reservation does not have sufficient compatible and available capacity for this request.")
+		}
+		return nil
+	}
+	if c.room(s) == 0 {
+		return insufficient(s)
+	}
+	return nil
+}
+
+func insufficient(s *spec) *fault {
+	if s.pool.capacityType == spot {
+		return refuseWith(500, "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request: %s in %s.", s.pool.instanceType, s.pool.zone)
+	}
+	return refuseWith(500, "InsufficientInstanceCapacity",
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity.", s.pool.instanceType, s.pool.zone)
+}
+
+const plenty = 1 << 30
+
+// room is how many machines the pool of s still gives.
+func (c *call) room(s *spec) int {
+	if n := c.roomIn(s, c.used()); n != endless {
+		return n
+	}
+	return plenty
+}
+
+func (c *call) roomIn(s *spec, used map[pool]int) int {
+	depth := c.faults.depth(s.pool)
+	if depth == endless {
+		return endless
+	}
+	return max(depth-used[s.pool], 0)
+}
+
+// quota keeps the account's limits of processors.
+func (c *call) quota(s *spec) error {
+	limit, code := c.faults.OnDemandVCPUs, "VcpuLimitExceeded"
+	if s.pool.capacityType == spot {
+		limit, code = c.faults.SpotVCPUs, "MaxSpotInstanceCountExceeded"
+	}
+	if limit == 0 {
+		return nil
+	}
+	total := s.facts.VCPU.Default
+	for _, m := range c.st.Machines {
+		if m.alive() && (m.Pool.capacityType == spot) == (s.pool.capacityType == spot) {
+			total += c.data.facts[m.Pool.instanceType].VCPU.Default
+		}
+	}
+	if total <= limit {
+		return nil
+	}
+	if code == "VcpuLimitExceeded" {
+		return refuse(code, "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to.", limit)
+	}
+	return refuse(code, "Max spot instance count exceeded")
+}
+
+func told(k *choice) *ec2types.LaunchTemplateAndOverridesResponse {
+	o := k.override
+	if k.spec != nil && o.AvailabilityZone == nil {
+		o.AvailabilityZone = &k.spec.pool.zone
+	}
+	return &ec2types.LaunchTemplateAndOverridesResponse{
+		LaunchTemplateSpecification: &k.template,
+		Overrides: &ec2types.FleetLaunchTemplateOverrides{
+			InstanceType: o.InstanceType, SubnetId: o.SubnetId, AvailabilityZone: o.AvailabilityZone, ImageId: o.ImageId, Priority: o.Priority,
+		},
+	}
+}
+
+func instancesOf(choices []*choice) []ec2types.CreateFleetInstance {
+	out := []ec2types.CreateFleetInstance{}
+	for _, k := range choices {
+		if len(k.launched) == 0 {
+			continue
+		}
+		i := ec2types.CreateFleetInstance{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle, InstanceType: ec2types.InstanceType(k.spec.facts.Name)}
+		for _, m := range k.launched {
+			i.InstanceIds = append(i.InstanceIds, m.id())
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// errorsOf tells what failed: the choices that were malformed, and those that were tried in vain. When the target is
+// missed, that is every one.
+func errorsOf(choices []*choice) []ec2types.CreateFleetError {
+	out := []ec2types.CreateFleetError{}
+	for _, k := range choices {
+		if k.err == nil {
+			continue
+		}
+		f := asFault(k.err)
+		out = append(out, ec2types.CreateFleetError{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle, ErrorCode: &f.code, ErrorMessage: &f.message})
+	}
+	return out
+}

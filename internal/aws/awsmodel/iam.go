@@ -1,0 +1,264 @@
+package awsmodel
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	ststypes "github.com/aws/aws-sdk-go-v2/service/sts/types"
+)
+
+// A profile is an instance profile and the name of its role, "" if it has none.
+type profile struct {
+	Profile iamtypes.InstanceProfile
+	Role    string
+	Hidden  time.Time // calls may not know it before
+}
+
+var profileName = regexp.MustCompile(`^[\w+=,.@-]{1,128}$`)
+
+func noSuchEntity(kind, name string) *fault {
+	return refuseWith(http.StatusNotFound, "NoSuchEntity", "%s %s cannot be found.", kind, name)
+}
+
+func (c *call) findProfile(name *string) (*profile, error) {
+	p, ok := c.st.Profiles[aws.ToString(name)]
+	if !ok {
+		return nil, noSuchEntity("Instance Profile", aws.ToString(name))
+	}
+	return p, nil
+}
+
+// tell returns a profile as IAM shows it.
+func (c *Cloud) tell(p *profile) iamtypes.InstanceProfile {
+	out := p.Profile
+	out.Roles = []iamtypes.Role{}
+	if r, ok := c.st.Roles[p.Role]; ok {
+		out.Roles = append(out.Roles, *r)
+	}
+	return out
+}
+
+func (c *call) createInstanceProfile(in *iam.CreateInstanceProfileInput) (*iam.CreateInstanceProfileOutput, error) {
+	name, path := aws.ToString(in.InstanceProfileName), aws.ToString(in.Path)
+	if path == "" {
+		path = "/"
+	}
+	if !profileName.MatchString(name) {
+		return nil, refuse("ValidationError", "The specified value for instanceProfileName is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-")
+	}
+	if !strings.HasPrefix(path, "/") || !strings.HasSuffix(path, "/") || len(path) > 512 {
+		return nil, refuse("ValidationError", "The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.")
+	}
+	if _, ok := c.st.Profiles[name]; ok {
+		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Instance Profile %s already exists.", name)
+	}
+	if len(in.Tags) > maxTags {
+		return nil, refuseWith(http.StatusConflict, "LimitExceeded", "The number of tags has reached the maximum limit.")
+	}
+	p := &profile{Hidden: c.now.Add(c.lag()), Profile: iamtypes.InstanceProfile{
+		InstanceProfileName: &name, Path: &path, InstanceProfileId: aws.String("AIPA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))),
+		Arn: aws.String(c.cfg.arn("iam", "instance-profile"+path+name)), CreateDate: aws.Time(c.now.Truncate(time.Second)), Tags: in.Tags,
+	}}
+	c.st.Profiles[name] = p
+	return &iam.CreateInstanceProfileOutput{InstanceProfile: copyOf(c.tell(p))}, nil
+}
+
+func (c *call) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInstanceProfileOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	if !c.sees(p.Hidden, c.now) {
+		return nil, noSuchEntity("Instance Profile", aws.ToString(in.InstanceProfileName))
+	}
+	return &iam.GetInstanceProfileOutput{InstanceProfile: copyOf(c.tell(p))}, nil
+}
+
+func (c *call) listInstanceProfiles(in *iam.ListInstanceProfilesInput) (*iam.ListInstanceProfilesOutput, error) {
+	var all []iamtypes.InstanceProfile
+	for _, p := range c.st.Profiles {
+		if strings.HasPrefix(*p.Profile.Path, aws.ToString(in.PathPrefix)) && c.sees(p.Hidden, c.now) {
+			shown := c.tell(p)
+			shown.Tags = nil // IAM tells tags only of single profiles
+			all = append(all, shown)
+		}
+	}
+	out, next, err := page(all, in.MaxItems, in.Marker, 1, 1000, func(p iamtypes.InstanceProfile) string { return *p.InstanceProfileName })
+	return &iam.ListInstanceProfilesOutput{InstanceProfiles: out, Marker: next, IsTruncated: next != nil}, err
+}
+
+func (c *call) listInstanceProfileTags(in *iam.ListInstanceProfileTagsInput) (*iam.ListInstanceProfileTagsOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	return &iam.ListInstanceProfileTagsOutput{Tags: append([]iamtypes.Tag{}, p.Profile.Tags...)}, nil
+}
+
+func (c *call) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInstanceProfileOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range in.Tags {
+		p.Profile.Tags = slices.DeleteFunc(slices.Clone(p.Profile.Tags), func(o iamtypes.Tag) bool { return *o.Key == *t.Key })
+		p.Profile.Tags = append(p.Profile.Tags, t)
+	}
+	return &iam.TagInstanceProfileOutput{}, nil
+}
+
+func (c *call) addRole(in *iam.AddRoleToInstanceProfileInput) (*iam.AddRoleToInstanceProfileOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.st.Roles[aws.ToString(in.RoleName)]; !ok {
+		return nil, refuseWith(http.StatusNotFound, "NoSuchEntity", "The role with name %s cannot be found.", aws.ToString(in.RoleName))
+	}
+	if p.Role != "" {
+		return nil, refuseWith(http.StatusConflict, "LimitExceeded", "Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1")
+	}
+	p.Role = *in.RoleName
+	return &iam.AddRoleToInstanceProfileOutput{}, nil
+}
+
+func (c *call) removeRole(in *iam.RemoveRoleFromInstanceProfileInput) (*iam.RemoveRoleFromInstanceProfileOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	if p.Role != aws.ToString(in.RoleName) {
+		return nil, refuseWith(http.StatusNotFound, "NoSuchEntity", "The role with name %s cannot be found.", aws.ToString(in.RoleName))
+	}
+	p.Role = ""
+	return &iam.RemoveRoleFromInstanceProfileOutput{}, nil
+}
+
+func (c *call) deleteInstanceProfile(in *iam.DeleteInstanceProfileInput) (*iam.DeleteInstanceProfileOutput, error) {
+	p, err := c.findProfile(in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+	if p.Role != "" {
+		return nil, refuseWith(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
+	}
+	delete(c.st.Profiles, *in.InstanceProfileName)
+	return &iam.DeleteInstanceProfileOutput{}, nil
+}
+
+func (c *call) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
+	r, ok := c.st.Roles[aws.ToString(in.RoleName)]
+	if !ok {
+		return nil, refuseWith(http.StatusNotFound, "NoSuchEntity", "The role with name %s cannot be found.", aws.ToString(in.RoleName))
+	}
+	return &iam.GetRoleOutput{Role: copyOf(*r)}, nil
+}
+
+func (c *call) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error) {
+	name := aws.ToString(in.RoleName)
+	if _, ok := c.st.Roles[name]; ok {
+		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Role with name %s already exists.", name)
+	}
+	c.addRoleNamed(name)
+	return &iam.CreateRoleOutput{Role: copyOf(*c.st.Roles[name])}, nil
+}
+
+func (c *Cloud) addRoleNamed(name string) {
+	c.st.Roles[name] = &iamtypes.Role{
+		RoleName: &name, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))), Path: aws.String("/"),
+		Arn: aws.String(c.cfg.arn("iam", "role/"+name)), CreateDate: aws.Time(time.Now().Truncate(time.Second)), AssumeRolePolicyDocument: aws.String("%7B%7D"),
+	}
+}
+
+// AddRole adds a role; the cluster admits it as a node's only if it is Config.NodeRole or was added here.
+func (c *Cloud) AddRole(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addRoleNamed(name)
+	c.changed()
+}
+
+func (c *call) listRoles(*iam.ListRolesInput) (*iam.ListRolesOutput, error) {
+	out := &iam.ListRolesOutput{Roles: []iamtypes.Role{}}
+	for _, name := range slices.Sorted(maps.Keys(c.st.Roles)) {
+		out.Roles = append(out.Roles, *c.st.Roles[name])
+	}
+	return out, nil
+}
+
+// admitted says whether a machine has a role at the time it boots. Which roles the cluster maps to nodes is not modelled
+// further: every role of the account is.
+func (c *Cloud) admitted(m *machine) bool {
+	if m.Now.IamInstanceProfile == nil {
+		return false
+	}
+	for _, p := range c.st.Profiles {
+		if aws.ToString(p.Profile.Arn) == aws.ToString(m.Now.IamInstanceProfile.Arn) {
+			return p.Role != ""
+		}
+	}
+	return false
+}
+
+// A Profile is an instance profile that exists.
+type Profile struct {
+	Name, Path, Role string
+	Tags             map[string]string
+}
+
+// Profiles returns the instance profiles that exist, by name.
+func (c *Cloud) Profiles() []Profile {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Profile
+	for _, name := range slices.Sorted(maps.Keys(c.st.Profiles)) {
+		p := c.st.Profiles[name]
+		o := Profile{Name: name, Path: *p.Profile.Path, Role: p.Role, Tags: map[string]string{}}
+		for _, t := range p.Profile.Tags {
+			o.Tags[*t.Key] = *t.Value
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func (c *call) getCallerIdentity(*sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+	return &sts.GetCallerIdentityOutput{Account: &c.cfg.Account, Arn: &c.who.arn, UserId: aws.String("AIDA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.who.arn))))}, nil
+}
+
+func (c *call) assumeRole(in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+	cred, user := c.session(aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
+	return &sts.AssumeRoleOutput{Credentials: cred, AssumedRoleUser: user}, nil
+}
+
+func (c *call) assumeRoleWithWebIdentity(in *sts.AssumeRoleWithWebIdentityInput) (*sts.AssumeRoleWithWebIdentityOutput, error) {
+	if aws.ToString(in.WebIdentityToken) == "" {
+		return nil, refuse("InvalidIdentityToken", "The web identity token that was passed is empty.")
+	}
+	cred, user := c.session(aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
+	return &sts.AssumeRoleWithWebIdentityOutput{Credentials: cred, AssumedRoleUser: user, Audience: aws.String("sts.amazonaws.com"), SubjectFromWebIdentityToken: aws.String("system:serviceaccount")}, nil
+}
+
+// session gives credentials whose access key id stands for the role: a caller that Config.Identities lists under the
+// role's ARN gets that identity's rights.
+func (c *call) session(role, name string) (*ststypes.Credentials, *ststypes.AssumedRoleUser) {
+	key := "ASIA" + strings.ToUpper(fmt.Sprintf("%016x", hash(role)))
+	if p := c.withARN(role); p != nil {
+		c.callers[key] = p
+	}
+	short := role[strings.LastIndex(role, "/")+1:]
+	return &ststypes.Credentials{
+			AccessKeyId: &key, SecretAccessKey: aws.String("secret"), SessionToken: aws.String("session"), Expiration: aws.Time(c.now.Add(time.Hour)),
+		}, &ststypes.AssumedRoleUser{
+			Arn: aws.String(c.cfg.arn("sts", "assumed-role/"+short+"/"+name)), AssumedRoleId: aws.String(key + ":" + name),
+		}
+}

@@ -1,0 +1,235 @@
+package awsmodel
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+)
+
+// resolveReservation finds the capacity reservation that a launch uses: the one it targets, or an open one that fits.
+func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData) error {
+	if s.pool.capacityType == spot {
+		return nil
+	}
+	preference, target := ec2types.CapacityReservationPreferenceOpen, ""
+	if r := d.CapacityReservationSpecification; r != nil {
+		if r.CapacityReservationPreference != "" {
+			preference = r.CapacityReservationPreference
+		}
+		if t := r.CapacityReservationTarget; t != nil {
+			target = aws.ToString(t.CapacityReservationId)
+		}
+	}
+	if target != "" {
+		r, ok := c.st.Reservations[target]
+		if !ok || r.State != ec2types.CapacityReservationStateActive {
+			return refuse("InvalidCapacityReservationId.NotFound", "The capacity reservation '%s' does not exist", target)
+		}
+		if !fits(r, s) {
+			return refuse("InvalidParameterValue", "The capacity reservation %s does not match the launch: it is for %s in %s", target, *r.InstanceType, *r.AvailabilityZone)
+		}
+		s.reservation = r
+		s.pool.capacityType = reserved
+		return nil
+	}
+	if preference == ec2types.CapacityReservationPreferenceNone {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.st.Reservations)) {
+		r := c.st.Reservations[id]
+		if r.State == ec2types.CapacityReservationStateActive && r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen && fits(r, s) && *r.AvailableInstanceCount > 0 {
+			s.reservation = r
+			return nil
+		}
+	}
+	if preference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly {
+		return refuse("ReservationCapacityExceeded", "There is no capacity reservation with available capacity for this request.")
+	}
+	return nil
+}
+
+func fits(r *ec2types.CapacityReservation, s *spec) bool {
+	return *r.InstanceType == s.facts.Name && *r.AvailabilityZone == s.pool.zone
+}
+
+// releaseReservation gives back the place of a machine that no longer holds it.
+func (c *Cloud) releaseReservation(m *machine) {
+	if r, ok := c.st.Reservations[aws.ToString(m.Now.CapacityReservationId)]; ok {
+		r.AvailableInstanceCount = aws.Int32(min(*r.AvailableInstanceCount+1, *r.TotalInstanceCount))
+	}
+}
+
+func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput) (*ec2.CreateCapacityReservationOutput, error) {
+	name, zone := aws.ToString(in.InstanceType), aws.ToString(in.AvailabilityZone)
+	if !c.data.offered[zone][name] {
+		return nil, refuse("Unsupported", "The requested configuration is currently not supported: %s in %s", name, zone)
+	}
+	if aws.ToInt32(in.InstanceCount) < 1 {
+		return nil, refuse("InvalidParameterValue", "InstanceCount must be at least 1")
+	}
+	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateCapacityReservationOutput, error) {
+		id := c.newID("cr")
+		r := &ec2types.CapacityReservation{
+			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
+			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), InstancePlatform: in.InstancePlatform,
+			TotalInstanceCount: in.InstanceCount, AvailableInstanceCount: aws.Int32(*in.InstanceCount), State: ec2types.CapacityReservationStateActive,
+			InstanceMatchCriteria: in.InstanceMatchCriteria, EndDate: in.EndDate, EndDateType: in.EndDateType, CreateDate: aws.Time(c.now), StartDate: aws.Time(c.now),
+			Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,
+			Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypeCapacityReservation), EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
+		}
+		if r.InstanceMatchCriteria == "" {
+			r.InstanceMatchCriteria = ec2types.InstanceMatchCriteriaOpen
+		}
+		if r.EndDateType == "" {
+			r.EndDateType = ec2types.EndDateTypeUnlimited
+		}
+		c.st.Reservations[id] = r
+		return &ec2.CreateCapacityReservationOutput{CapacityReservation: copyOf(*r)}, nil
+	})
+}
+
+// cancelCapacityReservation ends a reservation; the machines in it run on, on demand.
+func (c *call) cancelCapacityReservation(in *ec2.CancelCapacityReservationInput) (*ec2.CancelCapacityReservationOutput, error) {
+	id := aws.ToString(in.CapacityReservationId)
+	r, ok := c.st.Reservations[id]
+	if !ok {
+		return nil, missing(id)
+	}
+	r.State, r.AvailableInstanceCount = ec2types.CapacityReservationStateCancelled, aws.Int32(0)
+	for _, m := range c.st.Machines {
+		if aws.ToString(m.Now.CapacityReservationId) == id {
+			m.Pool.capacityType = onDemand
+			c.edit(m, c.now, func(i *ec2types.Instance) { i.CapacityReservationId = nil })
+		}
+	}
+	return &ec2.CancelCapacityReservationOutput{Return: aws.Bool(true)}, nil
+}
+
+func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservationsInput) (*ec2.DescribeCapacityReservationsOutput, error) {
+	if len(in.CapacityReservationIds) > 0 && in.MaxResults != nil {
+		return nil, refuse("InvalidParameterCombination", "The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
+	}
+	var out []ec2types.CapacityReservation
+	for _, id := range in.CapacityReservationIds {
+		if _, ok := c.st.Reservations[id]; !ok {
+			return nil, missing(id)
+		}
+	}
+	for _, r := range c.st.Reservations {
+		if r.EndDate != nil && r.State == ec2types.CapacityReservationStateActive && !r.EndDate.After(c.now) {
+			r.State, r.AvailableInstanceCount = ec2types.CapacityReservationStateExpired, aws.Int32(0)
+		}
+		ok, err := matches(in.Filters, *r, reservationFilters, r.Tags)
+		if err != nil {
+			return nil, err
+		}
+		if ok && known(in.CapacityReservationIds, r.CapacityReservationId) {
+			out = append(out, *r)
+		}
+	}
+	out, next, err := page(out, in.MaxResults, in.NextToken, 1, 1000, func(r ec2types.CapacityReservation) string { return *r.CapacityReservationId })
+	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: out, NextToken: next}, err
+}
+
+var reservationFilters = filters[ec2types.CapacityReservation]{
+	"state":                   func(r ec2types.CapacityReservation) []string { return []string{string(r.State)} },
+	"instance-type":           func(r ec2types.CapacityReservation) []string { return []string{*r.InstanceType} },
+	"owner-id":                func(r ec2types.CapacityReservation) []string { return []string{*r.OwnerId} },
+	"availability-zone":       func(r ec2types.CapacityReservation) []string { return []string{*r.AvailabilityZone} },
+	"instance-match-criteria": func(r ec2types.CapacityReservation) []string { return []string{string(r.InstanceMatchCriteria)} },
+	"tenancy":                 func(r ec2types.CapacityReservation) []string { return []string{string(r.Tenancy)} },
+}
+
+// spreadLimit is how many running machines a spread placement group may have in one zone.
+const spreadLimit = 7
+
+func (c *call) resolvePlacement(s *spec, d *ec2types.RequestLaunchTemplateData) error {
+	p := d.Placement
+	if p == nil || p.GroupId == nil && aws.ToString(p.GroupName) == "" {
+		return nil
+	}
+	for _, g := range c.st.Groups {
+		if p.GroupId != nil && *g.GroupId == *p.GroupId || p.GroupId == nil && *g.GroupName == *p.GroupName {
+			s.placement = g
+		}
+	}
+	if s.placement == nil {
+		return refuse("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", aws.ToString(p.GroupId)+aws.ToString(p.GroupName))
+	}
+	if !slices.Contains(s.facts.Placement.Strategies, string(s.placement.Strategy)) {
+		return refuse("InvalidParameterCombination", "%s placement groups may not be used with instances of type '%s'.", s.placement.Strategy, s.facts.Name)
+	}
+	if n := p.PartitionNumber; n != nil && (*n < 1 || *n > aws.ToInt32(s.placement.PartitionCount)) {
+		return refuse("InvalidParameterValue", "Partition number %d is not between 1 and %d", *n, aws.ToInt32(s.placement.PartitionCount))
+	}
+	return nil
+}
+
+// crowded keeps the limit of spread placement groups.
+func (c *call) crowded(s *spec) error {
+	if s.placement == nil || s.placement.Strategy != ec2types.PlacementStrategySpread || s.placement.SpreadLevel == ec2types.SpreadLevelHost {
+		return nil
+	}
+	n := 0
+	for _, m := range c.st.Machines {
+		if m.alive() && m.zone() == s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
+			n++
+		}
+	}
+	if n >= spreadLimit {
+		return refuse("InsufficientInstanceCapacity", "Spread placement group %s has reached its limit of %d running instances per Availability Zone.", *s.placement.GroupName, spreadLimit)
+	}
+	return nil
+}
+
+func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.CreatePlacementGroupOutput, error) {
+	for _, g := range c.st.Groups {
+		if *g.GroupName == aws.ToString(in.GroupName) {
+			return nil, refuse("InvalidPlacementGroup.Duplicate", "The Placement Group '%s' already exists.", *g.GroupName)
+		}
+	}
+	id := c.newID("pg")
+	g := &ec2types.PlacementGroup{
+		GroupId: &id, GroupName: in.GroupName, GroupArn: aws.String(c.cfg.arn("ec2", "placement-group/"+aws.ToString(in.GroupName))), State: ec2types.PlacementGroupStateAvailable,
+		Strategy: in.Strategy, PartitionCount: in.PartitionCount, SpreadLevel: in.SpreadLevel, Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypePlacementGroup),
+	}
+	if g.Strategy == ec2types.PlacementStrategySpread && g.SpreadLevel == "" {
+		g.SpreadLevel = ec2types.SpreadLevelRack
+	}
+	c.st.Groups[id] = g
+	return &ec2.CreatePlacementGroupOutput{PlacementGroup: copyOf(*g)}, nil
+}
+
+func (c *call) describePlacementGroups(in *ec2.DescribePlacementGroupsInput) (*ec2.DescribePlacementGroupsOutput, error) {
+	out := []ec2types.PlacementGroup{}
+	seen := map[string]bool{}
+	for _, id := range slices.Sorted(maps.Keys(c.st.Groups)) {
+		g := *c.st.Groups[id]
+		seen[id], seen[*g.GroupName] = true, true
+		ok, err := matches(in.Filters, g, placementFilters, g.Tags)
+		if err != nil {
+			return nil, err
+		}
+		if ok && known(in.GroupIds, g.GroupId) && known(in.GroupNames, g.GroupName) {
+			out = append(out, g)
+		}
+	}
+	for _, want := range slices.Concat(in.GroupIds, in.GroupNames) {
+		if !seen[want] {
+			return nil, refuse("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", want)
+		}
+	}
+	return &ec2.DescribePlacementGroupsOutput{PlacementGroups: out}, nil
+}
+
+var placementFilters = filters[ec2types.PlacementGroup]{
+	"group-name": func(g ec2types.PlacementGroup) []string { return []string{*g.GroupName} },
+	"state":      func(g ec2types.PlacementGroup) []string { return []string{strings.ToLower(string(g.State))} },
+	"strategy":   func(g ec2types.PlacementGroup) []string { return []string{string(g.Strategy)} },
+}

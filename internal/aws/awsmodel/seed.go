@@ -1,0 +1,160 @@
+package awsmodel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+)
+
+// discoveryTag is the tag by which clusters conventionally mark what their nodes may use.
+const discoveryTag = v1.Group + "/discovery"
+
+func newState() *state {
+	return &state{
+		Machines: map[string]*machine{}, Templates: map[string]*template{}, Profiles: map[string]*profile{},
+		Roles: map[string]*iamtypes.Role{}, Queues: map[string]*queue{},
+		Reservations: map[string]*ec2types.CapacityReservation{}, Groups: map[string]*ec2types.PlacementGroup{},
+		Tokens: map[string]*token{}, Parameters: map[string]parameter{},
+	}
+}
+
+// seed makes an account as a cluster's owner has it before Karpenter comes: a network, the cluster's firewall, the node
+// role, the interruption queue, and the images that Amazon publishes.
+func (c *Cloud) seed() *state {
+	st := newState()
+	st.Started = c.started
+	name := c.cfg.Cluster.Name
+	vpc := nameID("vpc", name)
+	st.Vpcs = []ec2types.Vpc{{
+		VpcId: &vpc, CidrBlock: aws.String("10.0.0.0/16"), State: ec2types.VpcStateAvailable, OwnerId: &c.cfg.Account,
+		IsDefault: aws.Bool(false), InstanceTenancy: ec2types.TenancyDefault, DhcpOptionsId: aws.String(nameID("dopt", name)),
+		Tags: tagList("Name", name+"/VPC"),
+	}}
+	for i, zone := range awsdata.Zones(c.cfg.Region) {
+		st.Subnets = append(st.Subnets, c.seedSubnet(vpc, zone, i))
+	}
+	group := nameID("sg", name)
+	st.Firewalls = []ec2types.SecurityGroup{
+		{
+			GroupId: &group, GroupName: aws.String("eks-cluster-sg-" + name), Description: aws.String("EKS cluster " + name),
+			OwnerId: &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+group)),
+			IpPermissions:       []ec2types.IpPermission{{IpProtocol: aws.String("-1"), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &group, UserId: &c.cfg.Account}}}},
+			IpPermissionsEgress: []ec2types.IpPermission{{IpProtocol: aws.String("-1"), IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
+			Tags:                tagList("Name", "eks-cluster-sg-"+name, "aws:eks:cluster-name", name, discoveryTag, name, "kubernetes.io/cluster/"+name, "owned"),
+		},
+		{
+			GroupId: aws.String(nameID("sg", "default/"+name)), GroupName: aws.String("default"), Description: aws.String("default VPC security group"),
+			OwnerId: &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+nameID("sg", "default/"+name))),
+		},
+	}
+	st.Roles[c.cfg.NodeRole] = &iamtypes.Role{
+		RoleName: &c.cfg.NodeRole, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.cfg.NodeRole)))),
+		Arn: aws.String(c.cfg.arn("iam", "role/"+c.cfg.NodeRole)), Path: aws.String("/"), CreateDate: &c.started,
+		AssumeRolePolicyDocument: aws.String(url.QueryEscape(ec2Trust)),
+		MaxSessionDuration:       aws.Int32(3600),
+	}
+	st.Queues[c.cfg.Queue] = &queue{Created: c.started}
+	for i, r := range releases {
+		c.publish(st, r, c.started.Add(time.Duration(i-len(releases))*30*24*time.Hour))
+	}
+	return st
+}
+
+// ec2Trust lets machines take the node role.
+const ec2Trust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+
+// The private network of a world is 10.0.0.0/16, cut into one subnet of this size for each zone.
+const subnetBits = 19
+
+func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
+	base := uint32(10<<24) + uint32(i)<<(32-subnetBits)
+	var raw [4]byte
+	binary.BigEndian.PutUint32(raw[:], base)
+	cidr := netip.PrefixFrom(netip.AddrFrom4(raw), subnetBits).String()
+	id := nameID("subnet", c.cfg.Cluster.Name+"/"+zone)
+	return &subnet{Taken: map[uint32]string{}, Next: firstAddress, Subnet: ec2types.Subnet{
+		SubnetId: &id, SubnetArn: aws.String(c.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
+		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), OwnerId: &c.cfg.Account,
+		State: ec2types.SubnetStateAvailable, DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
+		AssignIpv6AddressOnCreation: aws.Bool(false),
+		Tags: tagList("Name", c.cfg.Cluster.Name+"/private/"+zone, discoveryTag, c.cfg.Cluster.Name,
+			"kubernetes.io/role/internal-elb", "1"),
+	}}
+}
+
+// tagList makes tags of keys and values in turn.
+func tagList(keyValues ...string) []ec2types.Tag {
+	var out []ec2types.Tag
+	for i := 0; i+1 < len(keyValues); i += 2 {
+		out = append(out, ec2types.Tag{Key: &keyValues[i], Value: &keyValues[i+1]})
+	}
+	return withTags(nil, out)
+}
+
+// Of every subnet AWS keeps the first four addresses and the last.
+const (
+	firstAddress = 4
+	keptAtEnd    = 1
+)
+
+func (s *subnet) size() uint32 {
+	p := netip.MustParsePrefix(*s.Subnet.CidrBlock)
+	return 1 << (32 - p.Bits())
+}
+
+func (s *subnet) free() int {
+	return int(s.size()) - firstAddress - keptAtEnd - len(s.Taken)
+}
+
+// take gives n addresses to a machine, or none if there are too few. Addresses are used in turn, so that one that was
+// given back is not used again at once.
+func (s *subnet) take(n int, machine string) ([]netip.Addr, bool) {
+	if s.free() < n {
+		return nil, false
+	}
+	base := netip.MustParsePrefix(*s.Subnet.CidrBlock).Addr().As4()
+	start := binary.BigEndian.Uint32(base[:])
+	var out []netip.Addr
+	for len(out) < n {
+		if s.Next >= s.size()-keptAtEnd {
+			s.Next = firstAddress
+		}
+		if _, taken := s.Taken[s.Next]; !taken {
+			s.Taken[s.Next] = machine
+			var raw [4]byte
+			binary.BigEndian.PutUint32(raw[:], start+s.Next)
+			out = append(out, netip.AddrFrom4(raw))
+		}
+		s.Next++
+	}
+	return out, true
+}
+
+func (c *Cloud) releaseAddresses(m *machine) {
+	for _, s := range c.st.Subnets {
+		for at, id := range s.Taken {
+			if id == m.id() {
+				delete(s.Taken, at)
+			}
+		}
+	}
+}
+
+func (c *Cloud) subnet(id string) (*subnet, bool) {
+	for _, s := range c.st.Subnets {
+		if *s.Subnet.SubnetId == id {
+			return s, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,128 @@
+// Package batch joins calls that can be one: callers hand in items, the items that arrive within a short window and share
+// a key go out in one call, and each caller gets the part that is its own.
+//
+// A window belongs to one key, so that calls of one kind never wait for another kind. The joined call has a context
+// of its own: one caller who gives up fails nobody else. A caller's own context ends only its waiting.
+package batch
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Settings are the windows of a Batcher.
+type Settings struct {
+	Idle time.Duration // a batch goes out when nothing joined it for so long
+	Max  time.Duration // and at the latest this long after its first item
+	Size int           // or when it has so many items
+	// Workers is how many batches may be out at the same time; zero means 100.
+	Workers int
+	// Observe is told the size of each batch and how long its window was open; nil to leave it.
+	Observe func(size int, open time.Duration)
+}
+
+// A Result is what one caller gets.
+type Result[Out any] struct {
+	Value Out
+	Err   error
+}
+
+// A Batcher joins calls. Send must answer every item, in order.
+type Batcher[K comparable, In, Out any] struct {
+	base     context.Context // of the joined calls: that of the whole program, not of a caller
+	settings Settings
+	send     func(ctx context.Context, key K, items []In) []Result[Out]
+	slots    chan struct{}
+
+	mu   sync.Mutex
+	open map[K]*window[In, Out]
+	out  sync.WaitGroup
+}
+
+type window[In, Out any] struct {
+	items   []In
+	waiters []chan Result[Out]
+	begun   time.Time
+	idle    *time.Timer
+	last    *time.Timer
+}
+
+// New returns a Batcher that hands batches to send, with a context that ends when base does.
+func New[K comparable, In, Out any](base context.Context, s Settings, send func(context.Context, K, []In) []Result[Out]) *Batcher[K, In, Out] {
+	if s.Workers == 0 {
+		s.Workers = 100
+	}
+	return &Batcher[K, In, Out]{base: base, settings: s, send: send, slots: make(chan struct{}, s.Workers), open: map[K]*window[In, Out]{}}
+}
+
+// Do adds an item to the open batch of its key and waits for its part of the answer. When ctx ends first, the call may
+// still have its effect: the outcome is unknown.
+func (b *Batcher[K, In, Out]) Do(ctx context.Context, key K, item In) (Out, error) {
+	// The buffer lets the batch deliver to callers who left.
+	waiter := make(chan Result[Out], 1)
+	b.join(key, item, waiter)
+	select {
+	case r := <-waiter:
+		return r.Value, r.Err
+	case <-ctx.Done():
+		var none Out
+		return none, context.Cause(ctx)
+	}
+}
+
+// Wait blocks until every batch that went out has been answered.
+func (b *Batcher[K, In, Out]) Wait() { b.out.Wait() }
+
+func (b *Batcher[K, In, Out]) join(key K, item In, waiter chan Result[Out]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.open[key]
+	if w == nil {
+		w = &window[In, Out]{begun: time.Now()}
+		flush := func() { b.flush(key, w) }
+		w.idle = time.AfterFunc(b.settings.Idle, flush)
+		w.last = time.AfterFunc(b.settings.Max, flush)
+		b.open[key] = w
+		b.out.Add(1)
+	} else {
+		w.idle.Reset(b.settings.Idle)
+	}
+	w.items = append(w.items, item)
+	w.waiters = append(w.waiters, waiter)
+	if len(w.items) >= b.settings.Size {
+		b.close(key, w)
+		go b.deliver(key, w)
+	}
+}
+
+func (b *Batcher[K, In, Out]) flush(key K, w *window[In, Out]) {
+	b.mu.Lock()
+	mine := b.open[key] == w
+	if mine {
+		b.close(key, w)
+	}
+	b.mu.Unlock()
+	if mine {
+		b.deliver(key, w)
+	}
+}
+
+// close takes a window out of the way of newcomers. The caller holds the lock.
+func (b *Batcher[K, In, Out]) close(key K, w *window[In, Out]) {
+	delete(b.open, key)
+	w.idle.Stop()
+	w.last.Stop()
+}
+
+func (b *Batcher[K, In, Out]) deliver(key K, w *window[In, Out]) {
+	defer b.out.Done()
+	if b.settings.Observe != nil {
+		b.settings.Observe(len(w.items), time.Since(w.begun))
+	}
+	b.slots <- struct{}{}
+	defer func() { <-b.slots }()
+	for i, r := range b.send(b.base, key, w.items) {
+		w.waiters[i] <- r
+	}
+}

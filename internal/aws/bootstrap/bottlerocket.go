@@ -1,0 +1,134 @@
+package bootstrap
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// table is a TOML table.
+type table = map[string]any
+
+// bottlerocket writes the settings that Bottlerocket reads at boot: the user's, with ours over them.
+func bottlerocket(o Options) (string, error) {
+	document := table{}
+	if err := toml.Unmarshal([]byte(o.UserData), &document); err != nil {
+		return "", fmt.Errorf("user data is not valid TOML: %w", err)
+	}
+	settings, err := subTable(document, "settings")
+	if err != nil {
+		return "", err
+	}
+	kubernetes, err := subTable(settings, "kubernetes")
+	if err != nil {
+		return "", err
+	}
+	if err := kubernetesSettings(kubernetes, o); err != nil {
+		return "", err
+	}
+	if o.RAID0 {
+		commands, err := subTable(settings, "bootstrap-commands")
+		if err != nil {
+			return "", err
+		}
+		commands["000-mount-instance-storage"] = mountInstanceStorage(o.BottlerocketVersion)
+	}
+	text, err := toml.Marshal(document)
+	return string(text), err
+}
+
+// subTable returns a table within a table, which it makes if it is missing.
+func subTable(parent table, key string) (table, error) {
+	value, ok := parent[key]
+	if !ok {
+		value = table{}
+		parent[key] = value
+	}
+	child, ok := value.(table)
+	if !ok {
+		return nil, fmt.Errorf("user data: %q must be a table", key)
+	}
+	return child, nil
+}
+
+func kubernetesSettings(k table, o Options) error {
+	k["cluster-name"] = o.Cluster.Name
+	k["api-server"] = o.Cluster.Endpoint
+	if o.Cluster.CABundle != "" {
+		k["cluster-certificate"] = o.Cluster.CABundle
+	}
+	k["max-pods"] = o.Kubelet.MaxPods
+	if dns := o.Kubelet.ClusterDNS; len(dns) > 0 {
+		k["cluster-dns-ip"] = dns[0]
+	}
+	labels, err := subTable(k, "node-labels")
+	if err != nil {
+		return err
+	}
+	for key, value := range o.Labels {
+		labels[key] = value
+	}
+	taints := table{}
+	for _, t := range o.Taints {
+		list, _ := taints[t.Key].([]string)
+		taints[t.Key] = append(list, t.Value+":"+string(t.Effect))
+	}
+	k["node-taints"] = taints
+	kubeletSettings(k, o.Kubelet)
+	return nil
+}
+
+// kubeletSettings replaces the user's settings by those of the node class, where it has any.
+func kubeletSettings(k table, c Kubelet) {
+	for key, m := range map[string]map[string]string{
+		"system-reserved": c.SystemReserved, "kube-reserved": c.KubeReserved, "eviction-hard": c.EvictionHard,
+		"eviction-soft": c.EvictionSoft, "eviction-soft-grace-period": c.EvictionSoftGracePeriod,
+	} {
+		if len(m) > 0 {
+			k[key] = m
+		}
+	}
+	if c.EvictionMaxPodGracePeriod != nil {
+		k["eviction-max-pod-grace-period"] = *c.EvictionMaxPodGracePeriod
+	}
+	// These two are numbers to the kubelet and text to Bottlerocket.
+	if c.ImageGCHighThresholdPercent != nil {
+		k["image-gc-high-threshold-percent"] = strconv.Itoa(int(*c.ImageGCHighThresholdPercent))
+	}
+	if c.ImageGCLowThresholdPercent != nil {
+		k["image-gc-low-threshold-percent"] = strconv.Itoa(int(*c.ImageGCLowThresholdPercent))
+	}
+	if c.CPUCFSQuota != nil {
+		k["cpu-cfs-quota-enforced"] = *c.CPUCFSQuota
+	}
+}
+
+// mountInstanceStorage is the command that puts local disks together before the kubelet starts. From 1.46 on the system
+// knows which folders belong there.
+func mountInstanceStorage(version string) table {
+	bind := []string{"apiclient", "ephemeral-storage", "bind"}
+	if !atLeast(version, 1, 46) {
+		bind = append(bind, "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
+	}
+	return table{
+		"commands":  [][]string{{"apiclient", "ephemeral-storage", "init"}, bind},
+		"mode":      "always",
+		"essential": true,
+	}
+}
+
+// atLeast compares a version such as "v1.46.2"; "latest" is newer than any, an unreadable one older.
+func atLeast(version string, major, minor int) bool {
+	if version == "latest" {
+		return true
+	}
+	fields := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(fields) < 2 {
+		return false
+	}
+	ma, err1 := strconv.Atoi(fields[0])
+	mi, err2 := strconv.Atoi(fields[1])
+	return err1 == nil && err2 == nil && (ma > major || ma == major && mi >= minor)
+}

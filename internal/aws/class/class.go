@@ -1,0 +1,295 @@
+// Package class keeps the status of EC2NodeClasses: what their selectors find, whether they can be launched, and, when
+// they are deleted, that nothing of theirs is left in AWS.
+//
+// Each part of the status is a step that looks at the world and says what it found. All steps run, also after one
+// failed; a failed step keeps what was there. One patch per turn writes the result.
+package class
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/drift"
+)
+
+// Images finds machine images.
+type images interface {
+	Find(ctx context.Context, nc *awsv1.EC2NodeClass, version string) ([]awsv1.AMI, error)
+}
+
+type networks interface {
+	Subnets(context.Context, *awsv1.EC2NodeClass) ([]awsv1.Subnet, error)
+	SecurityGroups(context.Context, *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error)
+}
+
+type reservations interface {
+	Find(context.Context, *awsv1.EC2NodeClass, time.Time) ([]awsv1.CapacityReservation, error)
+}
+
+type profiles interface {
+	Ensure(context.Context, *awsv1.EC2NodeClass) (string, error)
+	Exists(ctx context.Context, name string) (bool, error)
+	DeleteFor(context.Context, *awsv1.EC2NodeClass) error
+}
+
+type templates interface {
+	DeleteFor(ctx context.Context, class string) error
+}
+
+// claims are the NodeClaims of the cluster.
+type claims interface{ All() []*v1.NodeClaim }
+
+// Settings of a Controller.
+type Settings struct {
+	Cluster      string
+	CABundle     string
+	Reservations bool // the feature gate
+	Isolated     bool // IAM cannot be reached when a class is deleted
+	Version      func() string
+	// Waiting is told when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
+	Waiting func(nc *awsv1.EC2NodeClass, message string)
+	Gone    func(name string)
+	// Wrote is told of each object as it was written.
+	Wrote func(*awsv1.EC2NodeClass)
+}
+
+// A Controller keeps classes. It may be used concurrently for different classes.
+type Controller struct {
+	Settings     Settings
+	Kube         client.Client
+	Images       images
+	Networks     networks
+	Reservations reservations
+	Profiles     profiles
+	Templates    templates
+	Claims       claims
+	Validator    *Validator
+}
+
+// A finding is what a step found.
+type finding struct {
+	status          metav1.ConditionStatus // "" leaves the condition as it was
+	reason, message string
+	again           time.Duration // 0 for never
+	err             error
+}
+
+func found(again time.Duration) finding {
+	return finding{status: metav1.ConditionTrue, again: again}
+}
+
+func missing(reason, message string, again time.Duration) finding {
+	return finding{status: metav1.ConditionFalse, reason: reason, message: message, again: again}
+}
+
+func unsure(err error) finding { return finding{err: err} }
+
+// Reconcile brings one class up to date. It returns when to look again, 0 if only a change matters.
+func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) (time.Duration, error) {
+	if stored.DeletionTimestamp != nil {
+		return c.finalize(ctx, stored)
+	}
+	nc := stored.DeepCopy()
+	if !slices.Contains(nc.Finalizers, awsv1.TerminationFinalizer) {
+		nc.Finalizers = append(nc.Finalizers, awsv1.TerminationFinalizer)
+		if err := c.patch(ctx, stored, nc); err != nil {
+			return c.conflict(err)
+		}
+		stored = nc.DeepCopy()
+	}
+	if err := c.stamp(ctx, stored, nc); err != nil {
+		return c.conflict(err)
+	}
+	stored = nc.DeepCopy()
+	again, err := c.look(ctx, nc)
+	if patchErr := c.patchStatus(ctx, stored, nc); patchErr != nil {
+		wait, patchErr := c.conflict(patchErr)
+		return least(wait, again), errors.Join(err, patchErr)
+	}
+	return again, err
+}
+
+// conflict turns the refusal of an outdated write into another turn soon: the news is on its way.
+func (c *Controller) conflict(err error) (time.Duration, error) {
+	if apierrors.IsConflict(err) {
+		return time.Second, nil
+	}
+	return 0, client.IgnoreNotFound(err)
+}
+
+func least(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// look runs every step on the class's status.
+func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Duration, error) {
+	object := c.judged(nc)
+	condition.Init(object)
+	var again time.Duration
+	var errs []error
+	for _, step := range []struct {
+		condition string
+		run       func(context.Context, *awsv1.EC2NodeClass) finding
+	}{
+		{awsv1.ConditionTypeAMIsReady, c.amis},
+		{awsv1.ConditionTypeCapacityReservationsReady, c.reservations},
+		{awsv1.ConditionTypePlacementGroupReady, c.placementGroup},
+		{awsv1.ConditionTypeSubnetsReady, c.subnets},
+		{awsv1.ConditionTypeSecurityGroupsReady, c.securityGroups},
+		{awsv1.ConditionTypeInstanceProfileReady, c.instanceProfile},
+		{awsv1.ConditionTypeValidationSucceeded, c.validation},
+	} {
+		f := step.run(ctx, nc)
+		if f.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step.condition, f.err))
+		}
+		if f.status != "" {
+			condition.Set(object, metav1.Condition{Type: step.condition, Status: f.status, Reason: f.reason, Message: f.message}, time.Now())
+		}
+		again = least(again, f.again)
+	}
+	return again, errors.Join(errs...)
+}
+
+// judged is the class with the rules for its root condition.
+func (c *Controller) judged(nc *awsv1.EC2NodeClass) condition.Object {
+	if c.Settings.Reservations {
+		return nc
+	}
+	return nc.WithoutCapacityReservations()
+}
+
+// stamp keeps the hash of the class in its annotations. When the version of the hash changes, its claims are rewritten
+// first, so that the change drifts nothing.
+func (c *Controller) stamp(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
+	present, err := drift.ClassStamp(nc, c.Settings.CABundle)
+	if err != nil {
+		return nil // a kubelet configuration that cannot be read is reported by validation
+	}
+	old := drift.StoredClass(nc.Annotations)
+	if old == present {
+		return nil
+	}
+	read := func(claim *v1.NodeClaim) drift.Stamp { return drift.StoredClass(claim.Annotations) }
+	for _, r := range drift.Migrate(old, present, c.claimsOf(nc.Name), read) {
+		next := r.Claim.DeepCopy()
+		annotate(next, r.Stamp)
+		if err := c.Kube.Patch(ctx, next, client.MergeFrom(r.Claim)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("restamp NodeClaim %s: %w", r.Claim.Name, err)
+		}
+	}
+	annotate(nc, present)
+	return c.patch(ctx, stored, nc)
+}
+
+func annotate(o client.Object, s drift.Stamp) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[awsv1.AnnotationNodeClassHash] = s.Hash
+	annotations[awsv1.AnnotationNodeClassHashVersion] = s.Version
+	o.SetAnnotations(annotations)
+}
+
+func (c *Controller) claimsOf(class string) []*v1.NodeClaim {
+	var out []*v1.NodeClaim
+	for _, claim := range c.Claims.All() {
+		if ref := claim.Spec.NodeClassRef; ref != nil && ref.Group == awsv1.Group && ref.Name == class {
+			out = append(out, claim)
+		}
+	}
+	return out
+}
+
+// patch writes metadata; what the answer brings is taken over, with our status.
+func (c *Controller) patch(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
+	next := nc.DeepCopy()
+	if err := c.Kube.Patch(ctx, next, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	next.Status = nc.Status
+	*nc = *next
+	c.wrote(nc)
+	return nil
+}
+
+func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
+	if statusEqual(&stored.Status, &nc.Status) {
+		return nil
+	}
+	if err := c.Kube.Status().Patch(ctx, nc, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	c.wrote(nc)
+	return nil
+}
+
+func (c *Controller) wrote(nc *awsv1.EC2NodeClass) {
+	if c.Settings.Wrote != nil {
+		c.Settings.Wrote(nc)
+	}
+}
+
+const waitForClaims = 10 * time.Minute
+
+// finalize removes what was made for a class, once no claim needs it.
+func (c *Controller) finalize(ctx context.Context, stored *awsv1.EC2NodeClass) (time.Duration, error) {
+	if !slices.Contains(stored.Finalizers, awsv1.TerminationFinalizer) {
+		return 0, nil
+	}
+	if users := c.claimsOf(stored.Name); len(users) > 0 {
+		if c.Settings.Waiting != nil {
+			c.Settings.Waiting(stored, "waiting for NodeClaims to terminate: "+someNames(users))
+		}
+		return waitForClaims, nil
+	}
+	if stored.Spec.InstanceProfile == nil && !c.Settings.Isolated {
+		if err := c.Profiles.DeleteFor(ctx, stored); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.Templates.DeleteFor(ctx, stored.Name); err != nil {
+		return 0, err
+	}
+	nc := stored.DeepCopy()
+	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == awsv1.TerminationFinalizer })
+	err := c.Kube.Patch(ctx, nc, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return c.conflict(err)
+	}
+	c.Validator.Forget(stored.Name)
+	if c.Settings.Gone != nil {
+		c.Settings.Gone(stored.Name)
+	}
+	return 0, nil
+}
+
+// someNames names up to five claims.
+func someNames(users []*v1.NodeClaim) string {
+	const most = 5
+	names := make([]string, 0, most)
+	for _, claim := range users[:min(most, len(users))] {
+		names = append(names, claim.Name)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(users) - most; more > 0 {
+		text += fmt.Sprintf(" and %d other(s)", more)
+	}
+	return text
+}

@@ -1,0 +1,185 @@
+package class
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+)
+
+// signals are the eviction signals of the kubelet.
+var signals = []string{
+	"imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available",
+}
+
+// reservable are the resources that can be kept for daemons.
+var reservable = []string{"cpu", "ephemeral-storage", "memory", "pid"}
+
+// CheckKubelet lists what is wrong with a kubelet configuration whatever the family of images; nil if nothing is.
+func CheckKubelet(k *awsv1.KubeletConfiguration) []string {
+	fields, err := k.Fields()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var bad []string
+	if _, ok := fields["registerWithTaints"]; ok {
+		bad = append(bad, "registerWithTaints is set by Karpenter; use the taints of the NodePool")
+	}
+	bad = append(bad, checkSchema(fields)...)
+	m, err := k.Managed()
+	if err != nil {
+		return append(bad, err.Error())
+	}
+	bad = append(bad, checkEviction(m, fields)...)
+	bad = append(bad, checkReserved("kubeReserved", m.KubeReserved)...)
+	bad = append(bad, checkReserved("systemReserved", m.SystemReserved)...)
+	bad = append(bad, checkImageGC(m)...)
+	bad = append(bad, checkNumbers(m)...)
+	return bad
+}
+
+func checkEviction(m *awsv1.ManagedKubelet, fields map[string]any) []string {
+	var bad []string
+	minimum := map[string]string{}
+	if raw, ok := fields["evictionMinimumReclaim"]; ok {
+		text, _ := json.Marshal(raw)
+		_ = json.Unmarshal(text, &minimum) // a wrong type is reported by the schema
+	}
+	for _, of := range []struct {
+		name       string
+		thresholds map[string]string
+		grace      bool
+	}{
+		{"evictionHard", m.EvictionHard, false}, {"evictionSoft", m.EvictionSoft, false},
+		{"evictionMinimumReclaim", minimum, false}, {"evictionSoftGracePeriod", m.EvictionSoftGracePeriod, true},
+	} {
+		for _, signal := range slices.Sorted(maps.Keys(of.thresholds)) {
+			if !slices.Contains(signals, signal) {
+				bad = append(bad, fmt.Sprintf("%s: %q is no eviction signal; use one of %s", of.name, signal, strings.Join(signals, ", ")))
+			}
+			value := of.thresholds[signal]
+			if of.grace {
+				if d, err := time.ParseDuration(value); err != nil || d < 0 {
+					bad = append(bad, fmt.Sprintf("%s: %s: %q is no duration", of.name, signal, value))
+				}
+			} else if !validThreshold(value) {
+				bad = append(bad, fmt.Sprintf("%s: %s: %q is neither a percentage from 0%% to 100%% nor a quantity", of.name, signal, value))
+			}
+		}
+	}
+	return append(bad, checkPairs(m)...)
+}
+
+// checkPairs: every soft threshold needs a grace period, and the other way round.
+func checkPairs(m *awsv1.ManagedKubelet) []string {
+	var bad []string
+	for _, signal := range slices.Sorted(maps.Keys(m.EvictionSoft)) {
+		if _, ok := m.EvictionSoftGracePeriod[signal]; !ok {
+			bad = append(bad, fmt.Sprintf("evictionSoft: %s has no evictionSoftGracePeriod", signal))
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(m.EvictionSoftGracePeriod)) {
+		if _, ok := m.EvictionSoft[signal]; !ok {
+			bad = append(bad, fmt.Sprintf("evictionSoftGracePeriod: %s has no evictionSoft", signal))
+		}
+	}
+	return bad
+}
+
+func validThreshold(value string) bool {
+	if percent, ok := strings.CutSuffix(value, "%"); ok {
+		p, err := strconv.ParseFloat(percent, 64)
+		return err == nil && p >= 0 && p <= 100
+	}
+	q, err := resource.ParseQuantity(value)
+	return err == nil && q.Sign() >= 0
+}
+
+func checkReserved(name string, amounts map[string]string) []string {
+	var bad []string
+	for _, key := range slices.Sorted(maps.Keys(amounts)) {
+		if !slices.Contains(reservable, key) {
+			bad = append(bad, fmt.Sprintf("%s: %q cannot be reserved; use one of %s", name, key, strings.Join(reservable, ", ")))
+		}
+		if strings.HasPrefix(amounts[key], "-") {
+			bad = append(bad, fmt.Sprintf("%s: %s: %q is negative", name, key, amounts[key]))
+		}
+	}
+	return bad
+}
+
+func checkImageGC(m *awsv1.ManagedKubelet) []string {
+	var bad []string
+	high, low := m.ImageGCHighThresholdPercent, m.ImageGCLowThresholdPercent
+	if high != nil && (*high < 0 || *high > 100) {
+		bad = append(bad, "imageGCHighThresholdPercent must be from 0 to 100")
+	}
+	if low != nil && (*low < 0 || *low > 100) {
+		bad = append(bad, "imageGCLowThresholdPercent must be from 0 to 100")
+	}
+	if high != nil && low != nil && *high <= *low {
+		bad = append(bad, "imageGCHighThresholdPercent must be greater than imageGCLowThresholdPercent")
+	}
+	return bad
+}
+
+func checkNumbers(m *awsv1.ManagedKubelet) []string {
+	var bad []string
+	if m.PodsPerCore != nil && *m.PodsPerCore < 0 {
+		bad = append(bad, "podsPerCore must not be negative")
+	}
+	if m.EvictionMaxPodGracePeriod != nil && *m.EvictionMaxPodGracePeriod < 0 {
+		bad = append(bad, "evictionMaxPodGracePeriod must not be negative")
+	}
+	if m.MaxPods != nil && m.MaxPods.Type == intstr.Int && m.MaxPods.IntVal < 0 {
+		bad = append(bad, "maxPods must not be negative")
+	}
+	return bad
+}
+
+// Expressions lists the fields that hold an expression instead of a value, sorted.
+func Expressions(m *awsv1.ManagedKubelet) []string {
+	var out []string
+	if m.MaxPods != nil && m.MaxPods.Type == intstr.String {
+		out = append(out, "maxPods")
+	}
+	for name, amounts := range map[string]map[string]string{"kubeReserved": m.KubeReserved, "systemReserved": m.SystemReserved} {
+		for key, value := range amounts {
+			if _, err := resource.ParseQuantity(value); err != nil {
+				out = append(out, name+"."+key)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// CheckFamily lists what a family of images cannot do of a kubelet configuration.
+func CheckFamily(family string, k *awsv1.KubeletConfiguration) []string {
+	if family == awsv1.AMIFamilyAL2023 || family == awsv1.AMIFamilyCustom {
+		return nil
+	}
+	var bad []string
+	if extra, err := k.Passthrough(); err == nil && len(extra) > 0 {
+		bad = append(bad, fmt.Sprintf("%s images take no kubelet fields beyond the well-known ones: %s", family, strings.Join(extra, ", ")))
+	}
+	m, err := k.Managed()
+	if err != nil {
+		return bad
+	}
+	if family == awsv1.AMIFamilyBottlerocket && m.PodsPerCore != nil {
+		bad = append(bad, "Bottlerocket does not support podsPerCore")
+	}
+	if len(m.ClusterDNS) > 1 {
+		bad = append(bad, family+" images take one clusterDNS address only")
+	}
+	return bad
+}

@@ -1,0 +1,120 @@
+package class
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+)
+
+// How soon a step looks again.
+const (
+	often  = time.Minute
+	seldom = 5 * time.Minute
+)
+
+func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
+	var unsupported *ami.UnsupportedAliasError
+	switch {
+	case errors.As(err, &unsupported):
+		nc.Status.AMIs = nil
+		return missing(awsv1.ReasonUnsupportedAlias, unsupported.Message, 0)
+	case err != nil:
+		return unsure(err)
+	}
+	nc.Status.AMIs = images
+	if len(images) == 0 {
+		return missing(awsv1.ReasonAMINotFound, "the AMI selector terms match no image", often)
+	}
+	return found(seldom)
+}
+
+func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	if !c.Settings.Reservations {
+		nc.Status.CapacityReservations = nil
+		return found(0)
+	}
+	now := time.Now()
+	list, err := c.Reservations.Find(ctx, nc, now)
+	if err != nil {
+		return unsure(err)
+	}
+	nc.Status.CapacityReservations = list
+	again := often
+	for _, r := range list {
+		if r.EndTime != nil {
+			again = min(again, max(time.Second, r.EndTime.Sub(now)))
+		}
+	}
+	return found(again)
+}
+
+// placementGroup refuses classes that ask for one: nothing behind the field launches into placement groups yet.
+func (c *Controller) placementGroup(_ context.Context, nc *awsv1.EC2NodeClass) finding {
+	if nc.Spec.PlacementGroupSelector != nil {
+		return missing(awsv1.ReasonPlacementGroupResolutionFailed,
+			"spec.placementGroupSelector is not supported by this version of Karpenter; remove it", 0)
+	}
+	return found(0)
+}
+
+func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	list, err := c.Networks.Subnets(ctx, nc)
+	if err != nil {
+		return unsure(err)
+	}
+	nc.Status.Subnets = list
+	if len(list) == 0 {
+		return missing(awsv1.ReasonSubnetsNotFound, "the subnet selector terms match no subnet", often)
+	}
+	return found(often)
+}
+
+func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	list, err := c.Networks.SecurityGroups(ctx, nc)
+	if err != nil {
+		return unsure(err)
+	}
+	nc.Status.SecurityGroups = list
+	if len(list) == 0 {
+		return missing(awsv1.ReasonSecurityGroupsNotFound, "the security group selector terms match no security group", often)
+	}
+	return found(seldom)
+}
+
+// instanceProfile reports a missing permission or role by the condition: nothing else would tell the user why machines
+// do not get the role that the class asks for.
+func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	name, err := c.Profiles.Ensure(ctx, nc)
+	switch {
+	case err == nil:
+		nc.Status.InstanceProfile = name
+		return found(seldom)
+	case ec2api.IsDenied(err):
+		f := missing("Unauthorized", ec2api.Denial(err), 0)
+		f.err = err
+		return f
+	case ec2api.IsNotFound(err):
+		f := missing("RoleNotFound", "role "+nc.Spec.Role+" does not exist", 0)
+		f.err = err
+		return f
+	}
+	return unsure(err)
+}
+
+// validation waits for what it depends on, then asks the validator.
+func (c *Controller) validation(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	return c.Validator.validate(ctx, nc)
+}
+
+// statusEqual compares what is written: lists that are empty and lists that are missing are the same.
+func statusEqual(a, b *awsv1.EC2NodeClassStatus) bool {
+	return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b)
+}

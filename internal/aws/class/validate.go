@@ -1,0 +1,376 @@
+package class
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// dryRunAPI is the part of EC2 that says whether a launch would be allowed.
+type dryRunAPI interface {
+	CreateFleet(context.Context, *ec2.CreateFleetInput, ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error)
+	RunInstances(context.Context, *ec2.RunInstancesInput, ...func(*ec2.Options)) (*ec2.RunInstancesOutput, error)
+}
+
+// A Validator says whether a class can be launched, by trying as much of a launch as costs nothing.
+type Validator struct {
+	EC2      dryRunAPI
+	Profiles profiles
+	// Ensure makes a launch template: creation has no dry run that looks at what the template says.
+	Ensure func(context.Context, *launch.Template) (string, error)
+	// Cluster returns what machines join; it fails while the service range cannot be found.
+	Cluster func(ctx context.Context, family string) (recipe.Cluster, error)
+	Catalog func(*awsv1.EC2NodeClass) (*cloud.Catalog, error)
+	Pools   interface{ All() []*v1.NodePool }
+	// NoDryRun leaves the calls to AWS out.
+	NoDryRun bool
+
+	outcomes *ttl.Map[string, finding]
+}
+
+const (
+	outcomeLife   = 30 * time.Minute
+	validateAgain = 10 * time.Minute
+)
+
+// NewValidator completes a Validator.
+func NewValidator(v Validator) *Validator {
+	v.outcomes = ttl.New[string, finding](outcomeLife)
+	return &v
+}
+
+// Forget drops what is remembered of a class that is gone.
+func (v *Validator) Forget(class string) {
+	for key := range v.outcomes.All() {
+		if strings.HasPrefix(key, class+"\n") {
+			v.outcomes.Delete(key)
+		}
+	}
+}
+
+func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	cluster, err := v.Cluster(ctx, nc.AMIFamily())
+	if err != nil {
+		if ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err) {
+			return unsure(err)
+		}
+		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, explain(err), 0)
+		f.err = err
+		return f
+	}
+	if f := checkStatic(nc); f.status != "" {
+		return f
+	}
+	if f := dependencies(nc); f.status != "" {
+		return f
+	}
+	key := outcomeKey(nc)
+	if f, ok := v.outcomes.Get(key); ok {
+		return f
+	}
+	if v.NoDryRun {
+		return v.remember(key, found(validateAgain))
+	}
+	return v.try(ctx, cluster, nc, key)
+}
+
+func (v *Validator) remember(key string, f finding) finding {
+	v.outcomes.Sweep()
+	v.outcomes.Put(key, f)
+	return f
+}
+
+func explain(err error) string {
+	if ec2api.IsDenied(err) {
+		return ec2api.Denial(err)
+	}
+	return err.Error()
+}
+
+// checkStatic looks at what needs no call.
+func checkStatic(nc *awsv1.EC2NodeClass) finding {
+	if bad := CheckKubelet(nc.Spec.Kubelet); len(bad) > 0 {
+		return missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
+	}
+	managed, err := nc.Spec.Kubelet.Managed()
+	if err != nil {
+		return missing(awsv1.ReasonInvalidKubeletConfiguration, err.Error(), 0)
+	}
+	if fields := Expressions(managed); len(fields) > 0 {
+		return missing(awsv1.ReasonKubeletExpressionsDisabled,
+			"expressions in spec.kubelet need the feature gate NodeClassCEL, which this version does not have: "+strings.Join(fields, ", "), 0)
+	}
+	if bad := CheckFamily(nc.AMIFamily(), nc.Spec.Kubelet); len(bad) > 0 {
+		return missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
+	}
+	if key := restrictedTag(nc.Spec.Tags); key != "" {
+		return missing(awsv1.ReasonTagValidationFailed, fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
+	}
+	return finding{}
+}
+
+var clusterTag = regexp.MustCompile(`^` + regexp.QuoteMeta(awsv1.TagClusterPrefix) + `[0-9A-Za-z][0-9A-Za-z\-_]*$`)
+
+// restrictedTag returns a key that users may not set, "" if there is none.
+func restrictedTag(tags map[string]string) string {
+	own := []string{awsv1.TagClusterName, awsv1.TagNodePool, awsv1.TagNodeClaim, awsv1.TagNodeClass}
+	var bad []string
+	for key := range tags {
+		if slices.Contains(own, key) || clusterTag.MatchString(key) {
+			bad = append(bad, key)
+		}
+	}
+	if len(bad) == 0 {
+		return ""
+	}
+	return slices.Min(bad)
+}
+
+// dependencies passes on what keeps validation from being tried.
+func dependencies(nc *awsv1.EC2NodeClass) finding {
+	var failed, unknown []string
+	for _, t := range []string{
+		awsv1.ConditionTypeAMIsReady, awsv1.ConditionTypeInstanceProfileReady, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ConditionTypeSubnetsReady,
+	} {
+		switch c := condition.Get(nc, t); {
+		case c == nil || c.Status == metav1.ConditionUnknown:
+			unknown = append(unknown, t)
+		case c.Status == metav1.ConditionFalse:
+			failed = append(failed, t)
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return missing(awsv1.ReasonDependenciesNotReady, "not ready: "+strings.Join(failed, ", "), validateAgain)
+	case len(unknown) > 0:
+		f := missing(awsv1.ReasonDependenciesNotReady, "not known yet: "+strings.Join(unknown, ", "), validateAgain)
+		f.status = metav1.ConditionUnknown
+		return f
+	}
+	return finding{}
+}
+
+// outcomeKey is equal while nothing changed that a dry run depends on.
+func outcomeKey(nc *awsv1.EC2NodeClass) string {
+	text, err := json.Marshal(struct {
+		Spec        awsv1.EC2NodeClassSpec
+		Subnets     []string
+		Groups      []awsv1.SecurityGroup
+		AMIs        []awsv1.AMI
+		Profile     string
+		Annotations map[string]string
+	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.AMIs, nc.Status.InstanceProfile, nc.Annotations})
+	if err != nil {
+		return nc.Name + "\n" + err.Error()
+	}
+	return nc.Name + "\n" + string(text)
+}
+
+func subnetIDs(nc *awsv1.EC2NodeClass) []string {
+	out := make([]string, len(nc.Status.Subnets))
+	for i, s := range nc.Status.Subnets {
+		out[i] = s.ID
+	}
+	slices.Sort(out)
+	return out
+}
+
+// try makes a template, and asks EC2 whether a fleet and a machine of it would be allowed.
+func (v *Validator) try(ctx context.Context, cluster recipe.Cluster, nc *awsv1.EC2NodeClass, key string) finding {
+	r, err := v.sample(cluster, nc)
+	if err != nil {
+		return unsure(err)
+	}
+	template := r.Templates[0]
+	_, err = v.Ensure(ctx, template)
+	if f, done := v.judge(err, key, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed); done {
+		return f
+	}
+	in := fleet.Request(r.Order, 1, firstSubnets(nc), "")
+	in.ClientToken, in.DryRun = nil, aws.Bool(true)
+	_, err = v.EC2.CreateFleet(ctx, in, withoutRetries)
+	if f, done := v.judge(err, key, awsv1.ReasonCreateFleetAuthCheckFailed); done {
+		return f
+	}
+	err = v.runInstances(ctx, nc, template, r.Order.Templates[0].Overrides[0].InstanceType)
+	if ec2api.Code(err) == "InvalidParameterValue" && strings.Contains(err.Error(), "iamInstanceProfile.name") {
+		if nc.Spec.InstanceProfile != nil {
+			if exists, lookup := v.Profiles.Exists(ctx, *nc.Spec.InstanceProfile); lookup == nil && !exists {
+				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist", *nc.Spec.InstanceProfile), often)
+			}
+		}
+		return finding{again: 2 * time.Second} // EC2 sees a new profile after some seconds
+	}
+	if f, done := v.judge(err, key, awsv1.ReasonRunInstancesAuthCheckFailed); done {
+		return f
+	}
+	return v.remember(key, found(validateAgain))
+}
+
+func withoutRetries(o *ec2.Options) { o.Retryer = ec2api.Once() }
+
+// judge says what the answer to a dry run means; done is false if the launch would be allowed.
+func (v *Validator) judge(err error, key, reason string) (f finding, done bool) {
+	switch {
+	case err == nil, ec2api.DryRunPassed(err):
+		return finding{}, false
+	case ec2api.Code(err) == "InvalidUserData.Malformed" && strings.Contains(err.Error(), "User data is limited to"):
+		return v.remember(key, missing(awsv1.ReasonUserDataSizeLimitExceeded, ec2api.Message(err), validateAgain)), true
+	case ec2api.IsDenied(err):
+		return v.remember(key, missing(reason, ec2api.Denial(err), validateAgain)), true
+	}
+	return unsure(err), true
+}
+
+// runInstances tries the class's subnets in turn until one is allowed; the first one's answer counts if none is.
+func (v *Validator) runInstances(ctx context.Context, nc *awsv1.EC2NodeClass, t *launch.Template, instanceType string) error {
+	var first error
+	for _, s := range nc.Status.Subnets {
+		_, err := v.EC2.RunInstances(ctx, RunRequest(nc, t, instanceType, s.ID), withoutRetries)
+		if err == nil || ec2api.DryRunPassed(err) {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// RunRequest is the dry run of one machine.
+func RunRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet string) *ec2.RunInstancesInput {
+	groups := make([]string, len(nc.Status.SecurityGroups))
+	for i, g := range nc.Status.SecurityGroups {
+		groups[i] = g.ID
+	}
+	in := &ec2.RunInstancesInput{
+		DryRun: aws.Bool(true), MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		ImageId: aws.String(t.ImageID), InstanceType: ec2types.InstanceType(instanceType),
+		IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: aws.String(nc.Status.InstanceProfile)},
+		Placement:          &ec2types.Placement{Tenancy: ec2types.Tenancy(t.Tenancy)},
+		NetworkInterfaces: []ec2types.InstanceNetworkInterfaceSpecification{{
+			DeviceIndex: aws.Int32(0), SubnetId: aws.String(subnet), Groups: groups,
+		}},
+	}
+	for _, r := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeNetworkInterface} {
+		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: r, Tags: ec2api.Tags(t.Tags)})
+	}
+	return in
+}
+
+func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
+	out := map[string]string{}
+	for _, s := range nc.Status.Subnets {
+		if _, ok := out[s.Zone]; !ok {
+			out[s.Zone] = s.ID
+		}
+	}
+	return out
+}
+
+// sample is a launch that stands for those to come: a type that a pool of the class would get, on demand.
+func (v *Validator) sample(cluster recipe.Cluster, nc *awsv1.EC2NodeClass) (*recipe.Recipe, error) {
+	catalog, err := v.Catalog(nc)
+	if err != nil {
+		return nil, err
+	}
+	pools := slices.DeleteFunc(v.Pools.All(), func(p *v1.NodePool) bool {
+		ref := p.Spec.Template.Spec.NodeClassRef
+		return ref == nil || ref.Group != awsv1.Group || ref.Name != nc.Name
+	})
+	it := sampleType(nc, catalog, pools)
+	if it == nil {
+		return nil, errors.New("no instance type can be launched with the class's images and subnets")
+	}
+	// The pool's name is empty: permissions may only ask that the tag is there.
+	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
+	for _, p := range pools {
+		if dedicated(p) {
+			claim.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{
+				Key: awsv1.LabelInstanceTenancy, Operator: "In", Values: []string{awsv1.TenancyDedicated},
+			}}
+		}
+	}
+	zone := nc.Status.Subnets[0].Zone
+	if zones := it.Labels[corev1.LabelTopologyZone]; len(zones) > 0 {
+		zone = zones[0]
+	}
+	offering := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}}
+	return recipe.Make(cluster, nc, claim, fleet.Choice{
+		CapacityType: v1.CapacityTypeOnDemand,
+		Candidates:   []fleet.Candidate{{Type: it, Offerings: []*cloud.Offering{offering}}},
+	})
+}
+
+// dedicated says whether a pool may ask for hardware of its own.
+func dedicated(p *v1.NodePool) bool {
+	for _, r := range p.Spec.Template.Spec.Requirements {
+		if r.Key == awsv1.LabelInstanceTenancy && r.Operator == "In" && slices.Contains(r.Values, awsv1.TenancyDedicated) {
+			return true
+		}
+	}
+	return false
+}
+
+// sampleType picks a type that the class's pools allow and that has an image, an ordinary one if possible; without such a
+// type, one that every region has.
+func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.NodePool) *cloud.InstanceType {
+	launchable := func(it *cloud.InstanceType) bool {
+		_, ok := ami.For(nc.Status.AMIs, it.Labels)
+		return ok && len(it.Labels[corev1.LabelTopologyZone]) > 0
+	}
+	var exotic *cloud.InstanceType
+	if !strings.HasPrefix(nc.AMIFamily(), "Windows") {
+		for _, p := range pools {
+			needs := need.Of(p.Spec.Template.Spec.Requirements)
+			for _, it := range catalog.Types {
+				switch {
+				case !needs.Allow(it.Labels) || !launchable(it):
+				case !it.Exotic:
+					return it
+				case exotic == nil:
+					exotic = it
+				}
+			}
+		}
+	}
+	if exotic != nil {
+		return exotic
+	}
+	for _, name := range []string{"m5.large", "m6g.large"} {
+		for _, it := range catalog.Types {
+			if it.Name == name && launchable(it) {
+				return it
+			}
+		}
+	}
+	for _, it := range catalog.Types {
+		if launchable(it) {
+			return it
+		}
+	}
+	return nil
+}

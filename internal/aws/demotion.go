@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// demote relabels machines whose reservation has lapsed: they run on, on demand.
+func (p *Provider) demote(ctx context.Context) error {
+	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) {
+		return nil
+	}
+	var reserved []*v1.NodeClaim
+	for claim := range p.claims.Each() {
+		if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved || p.nodeReserved(claim) {
+			reserved = append(reserved, claim)
+		}
+	}
+	if len(reserved) == 0 {
+		return nil
+	}
+	machines, err := p.List(ctx)
+	if err != nil {
+		return err
+	}
+	capacityTypes := make(map[string]string, len(machines))
+	for _, m := range machines {
+		capacityTypes[m.ProviderID] = m.CapacityType
+	}
+	var errs []error
+	for _, claim := range reserved {
+		if claim.DeletionTimestamp == nil && capacityTypes[claim.Status.ProviderID] == v1.CapacityTypeOnDemand {
+			errs = append(errs, p.demoteOne(ctx, claim))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Provider) nodeReserved(claim *v1.NodeClaim) bool {
+	node, ok := p.nodes.Get(claim.Status.NodeName)
+	return ok && claim.Status.NodeName != "" && node.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
+}
+
+func (p *Provider) demoteOne(ctx context.Context, claim *v1.NodeClaim) error {
+	if claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved {
+		next := claim.DeepCopy()
+		next.Labels = demoted(claim.Labels)
+		if err := p.in.Kube.Patch(ctx, next, client.MergeFrom(claim)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	node, ok := p.nodes.Get(claim.Status.NodeName)
+	if !ok || node.Labels[v1.NodeRegisteredLabelKey] != "true" || node.Labels[v1.CapacityTypeLabelKey] != v1.CapacityTypeReserved {
+		return nil
+	}
+	next := &corev1.Node{ObjectMeta: *node.ObjectMeta.DeepCopy()}
+	next.Labels = demoted(node.Labels)
+	base := &corev1.Node{ObjectMeta: node.ObjectMeta}
+	return client.IgnoreNotFound(p.in.Kube.Patch(ctx, next, client.MergeFrom(base)))
+}
+
+// demoted are the labels of a machine outside any reservation.
+func demoted(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	out[v1.CapacityTypeLabelKey] = v1.CapacityTypeOnDemand
+	delete(out, awsv1.LabelCapacityReservationID)
+	delete(out, awsv1.LabelCapacityReservationType)
+	delete(out, awsv1.LabelCapacityReservationInterruptible)
+	return out
+}

@@ -1,0 +1,114 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/core/drift"
+)
+
+// drifted compares a claim with its class; the first difference counts. A claim without pool or class has not drifted.
+func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+	if claim.Spec.NodeClassRef == nil || !p.classes.WaitForSync(ctx) {
+		return "", ctx.Err()
+	}
+	nc, ok := p.classes.Get(claim.Spec.NodeClassRef.Name)
+	if !ok {
+		return "", nil
+	}
+	if drift.Static(drift.StoredClass(nc.Annotations), drift.StoredClass(claim.Annotations)) {
+		return awsv1.DriftReasonNodeClass, nil
+	}
+	if reason, err := p.imageDrift(nc, claim); reason != "" || err != nil {
+		return reason, err
+	}
+	id := instanceID(claim.Status.ProviderID)
+	if id == "" {
+		return "", fmt.Errorf("claim %s has no machine", claim.Name)
+	}
+	i, err := p.fleet.Describe(ctx, id)
+	switch {
+	case errors.Is(err, fleet.ErrGone):
+		return "", cloud.ErrNotFound
+	case errors.Is(err, fleet.ErrUnknown):
+		if _, young := p.launches.machines.Get(id); young {
+			return "", nil // EC2 does not show it yet; it is as new as can be
+		}
+		return "", cloud.ErrNotFound
+	case err != nil:
+		return "", err
+	}
+	return InstanceDrift(nc, i, p.settings.ReservedCapacity)
+}
+
+// imageDrift compares the image that the claim's machine booted with those that its type would boot now.
+func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+	name := claim.Labels[corev1.LabelInstanceTypeStable]
+	switch {
+	case len(nc.Status.AMIs) == 0:
+		return "", fmt.Errorf("EC2NodeClass %s has no images", nc.Name)
+	case claim.Status.ImageID == "" || name == "":
+		return "", fmt.Errorf("claim %s does not say its image and instance type", claim.Name)
+	}
+	catalog, err := p.shop.Catalog(nc)
+	if err != nil {
+		return "", err
+	}
+	for _, it := range catalog.Types {
+		if it.Name != name {
+			continue
+		}
+		if image, ok := ami.For(nc.Status.AMIs, it.Labels); !ok || image.ID != claim.Status.ImageID {
+			return awsv1.DriftReasonAMI, nil
+		}
+		return "", nil
+	}
+	return "", fmt.Errorf("claim %s: EC2 has no instance type %s", claim.Name, name)
+}
+
+// InstanceDrift compares a running instance with its class.
+func InstanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reservations bool) (cloud.DriftReason, error) {
+	if len(nc.Status.SecurityGroups) == 0 || len(nc.Status.Subnets) == 0 {
+		return "", fmt.Errorf("EC2NodeClass %s has no security groups or no subnets", nc.Name)
+	}
+	switch {
+	case !slices.Equal(groupsOf(i), classGroups(nc)):
+		return awsv1.DriftReasonSecurityGroup, nil
+	case !slices.ContainsFunc(nc.Status.Subnets, func(s awsv1.Subnet) bool { return s.ID == aws.ToString(i.SubnetId) }):
+		return awsv1.DriftReasonSubnet, nil
+	}
+	id := aws.ToString(i.CapacityReservationId)
+	if reservations && id != "" && !slices.ContainsFunc(nc.Status.CapacityReservations, func(r awsv1.CapacityReservation) bool { return r.ID == id }) {
+		return awsv1.DriftReasonCapacityReservation, nil
+	}
+	return "", nil
+}
+
+func groupsOf(i ec2types.Instance) []string {
+	var out []string
+	for _, g := range i.SecurityGroups {
+		out = append(out, aws.ToString(g.GroupId))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func classGroups(nc *awsv1.EC2NodeClass) []string {
+	var out []string
+	for _, g := range nc.Status.SecurityGroups {
+		out = append(out, g.ID)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

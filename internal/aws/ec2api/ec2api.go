@@ -1,0 +1,74 @@
+// Package ec2api sets up the AWS clients and translates AWS's errors, once, into what callers act on.
+package ec2api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// RequestTimeout is the longest that one call may take, with all its retries.
+const RequestTimeout = 4 * time.Minute
+
+// Clients are the AWS services that Karpenter calls.
+type Clients struct {
+	EC2     *ec2.Client
+	IAM     *iam.Client
+	SSM     *ssm.Client
+	SQS     *sqs.Client
+	EKS     *eks.Client
+	Pricing *pricing.Client
+}
+
+// New returns clients that share a configuration. version goes into the user agent; observer is told of each call.
+func New(cfg aws.Config, version string, observer Observer) *Clients {
+	cfg = cfg.Copy()
+	cfg.Retryer = Retryer
+	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares)
+	return &Clients{
+		EC2: ec2.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
+		EKS: eks.NewFromConfig(cfg),
+		Pricing: pricing.NewFromConfig(cfg, func(o *pricing.Options) {
+			// The price list is served from a few regions only, whatever region it is about.
+			o.Region = PricingRegion(cfg.Region)
+		}),
+	}
+}
+
+// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
+// by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own.
+func Retryer() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = 12
+		o.MaxBackoff = 8 * time.Second
+		o.RateLimiter = ratelimit.None
+	})
+}
+
+// Once is the retryer of calls whose first answer counts.
+func Once() aws.Retryer { return aws.NopRetryer{} }
+
+// PricingRegion returns the region whose price list service answers for region.
+func PricingRegion(region string) string {
+	switch {
+	case strings.HasPrefix(region, "ap-"):
+		return "ap-south-1"
+	case strings.HasPrefix(region, "cn-"):
+		return "cn-northwest-1"
+	case strings.HasPrefix(region, "eu-"):
+		return "eu-central-1"
+	}
+	return "us-east-1"
+}

@@ -1,0 +1,70 @@
+package ec2api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+func apiError(code, message string) error {
+	return &smithy.OperationError{ServiceID: "EC2", OperationName: "CreateFleet", Err: &smithy.GenericAPIError{Code: code, Message: message}}
+}
+
+func TestErrorsAreToldApart(t *testing.T) {
+	type answers struct{ notFound, exists, denied, throttled, dryRun, unknown, server bool }
+	for name, tc := range map[string]struct {
+		err  error
+		want answers
+	}{
+		"an instance that is gone":   {apiError("InvalidInstanceID.NotFound", ""), answers{notFound: true}},
+		"a placement group":          {apiError("InvalidPlacementGroup.Unknown", ""), answers{notFound: true}},
+		"a profile that exists":      {apiError("EntityAlreadyExists", ""), answers{exists: true}},
+		"a missing permission":       {apiError("UnauthorizedOperation", ""), answers{denied: true}},
+		"a throttled call":           {apiError("RequestLimitExceeded", ""), answers{throttled: true}},
+		"a permitted dry run":        {apiError("DryRunOperation", ""), answers{dryRun: true}},
+		"a caller who gave up":       {fmt.Errorf("call: %w", context.DeadlineExceeded), answers{unknown: true}},
+		"a lost answer":              {errors.New("connection reset"), answers{unknown: true}},
+		"a failure of AWS":           {&smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 503}}, Err: apiError("InternalError", "")}, answers{server: true}},
+		"nothing wrong":              {nil, answers{}},
+		"an invalid parameter value": {apiError("InvalidParameterValue", ""), answers{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := answers{IsNotFound(tc.err), IsAlreadyExists(tc.err), IsDenied(tc.err), IsThrottled(tc.err), DryRunPassed(tc.err), IsUnknownOutcome(tc.err), IsServerFault(tc.err)}
+			if got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDenial(t *testing.T) {
+	for name, tc := range map[string]struct{ message, want string }{
+		"the message names the action": {
+			"You are not authorized to perform this operation. User: arn:x is not authorized to perform: ec2:RunInstances on resource: y because no identity-based policy allows the ec2:RunInstances action",
+			"not authorized to perform ec2:RunInstances (the controller's IAM policy does not allow it)",
+		},
+		"the call names the action": {
+			"You are not authorized to perform this operation.",
+			"not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)",
+		},
+		"an organization's policy": {
+			"User: x is not authorized to perform: ec2:CreateFleet with an explicit deny in a service control policy",
+			"not authorized to perform ec2:CreateFleet (denied by a service control policy of the organization)",
+		},
+		"a permissions boundary": {
+			"User: x is not authorized to perform: ec2:CreateFleet because no permissions boundary allows the ec2:CreateFleet action",
+			"not authorized to perform ec2:CreateFleet (denied by the permissions boundary of the controller's role)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Denial(apiError("UnauthorizedOperation", tc.message)); got != tc.want {
+				t.Errorf("Denial = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

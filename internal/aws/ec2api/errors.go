@@ -1,0 +1,111 @@
+package ec2api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// Code returns AWS's code of an error, "" if it is not AWS's.
+func Code(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+// Message returns AWS's own words for an error, or the error's text.
+func Message(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorMessage()
+	}
+	return err.Error()
+}
+
+// IsNotFound says that what was asked for does not exist.
+func IsNotFound(err error) bool { return slices.Contains(notFound, Code(err)) }
+
+var notFound = []string{
+	"InvalidCapacityReservationId.NotFound", "InvalidInstanceID.NotFound", "InvalidLaunchTemplateName.NotFoundException",
+	"InvalidLaunchTemplateId.NotFound", "InvalidPlacementGroup.Unknown", "NoSuchEntity", "ParameterNotFound",
+	"QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue",
+}
+
+// IsAlreadyExists says that what was to be made is there.
+func IsAlreadyExists(err error) bool {
+	return slices.Contains([]string{"EntityAlreadyExists", "InvalidLaunchTemplateName.AlreadyExistsException"}, Code(err))
+}
+
+// IsDenied says that a permission is missing.
+func IsDenied(err error) bool { return isDeniedCode(Code(err)) }
+
+func isDeniedCode(code string) bool {
+	return slices.Contains([]string{
+		"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure", "AuthorizationError",
+		"AuthorizationErrorException",
+	}, code)
+}
+
+// IsThrottled says that AWS asks to slow down.
+func IsThrottled(err error) bool {
+	return slices.Contains([]string{"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"}, Code(err))
+}
+
+// IsServerFault says that AWS failed, not the request.
+func IsServerFault(err error) bool {
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) && response.HTTPStatusCode() >= 500 {
+		return true
+	}
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorFault() == smithy.FaultServer
+}
+
+// DryRunPassed says that a dry run would have been allowed: AWS answers a permitted dry run with an error.
+func DryRunPassed(err error) bool { return Code(err) == "DryRunOperation" }
+
+// IsUnknownOutcome says that nobody knows whether the call had its effect: it was given up, or its answer was lost.
+func IsUnknownOutcome(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	return err != nil && Code(err) == ""
+}
+
+// Action returns the IAM action that an error is about, such as "ec2:RunInstances": the one that the message names,
+// else that of the call.
+func Action(err error) string {
+	if m := actionPattern.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	var op *smithy.OperationError
+	if errors.As(err, &op) {
+		return strings.ToLower(op.Service()) + ":" + op.Operation()
+	}
+	return ""
+}
+
+var actionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
+
+// Denial says for people what a denied call lacks: the action, and which kind of policy stands in its way.
+func Denial(err error) string {
+	return fmt.Sprintf("not authorized to perform %s %s", Action(err), denialCause(err.Error()))
+}
+
+func denialCause(text string) string {
+	switch {
+	case strings.Contains(text, "explicit deny in a permissions boundary"), strings.Contains(text, "no permissions boundary allows"):
+		return "(denied by the permissions boundary of the controller's role)"
+	case strings.Contains(text, "explicit deny in a service control policy"), strings.Contains(text, "no service control policy allows"):
+		return "(denied by a service control policy of the organization)"
+	}
+	return "(the controller's IAM policy does not allow it)"
+}

@@ -1,0 +1,69 @@
+package ec2api
+
+import (
+	"context"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// A Call is one call of AWS, or one attempt of it, that has ended.
+type Call struct {
+	Service, Operation string
+	Code               string // "" when it succeeded
+	Took               time.Duration
+	Retries            int // of a whole call
+}
+
+// An Observer is told of calls and of their attempts. Nil fields are left out.
+type Observer struct {
+	Call, Attempt func(Call)
+}
+
+type attemptsKey struct{}
+
+// middlewares watch a client's calls.
+func (o Observer) middlewares(stack *middleware.Stack) error {
+	whole := middleware.InitializeMiddlewareFunc("ObserveCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+		middleware.InitializeOutput, middleware.Metadata, error,
+	) {
+		begun, attempts := time.Now(), new(int)
+		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, attempts), in)
+		if o.Call != nil {
+			o.Call(call(ctx, err, begun, max(0, *attempts-1)))
+		}
+		return out, metadata, err
+	})
+	attempt := middleware.FinalizeMiddlewareFunc("ObserveAttempt", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+		middleware.FinalizeOutput, middleware.Metadata, error,
+	) {
+		begun := time.Now()
+		out, metadata, err := next.HandleFinalize(ctx, in)
+		if n, ok := ctx.Value(attemptsKey{}).(*int); ok {
+			*n++
+		}
+		if o.Attempt != nil {
+			o.Attempt(call(ctx, err, begun, 0))
+		}
+		return out, metadata, err
+	})
+	// Outside of everything, but inside of what names the operation.
+	if err := stack.Initialize.Add(whole, middleware.After); err != nil {
+		return err
+	}
+	return stack.Finalize.Insert(attempt, "Retry", middleware.After)
+}
+
+func call(ctx context.Context, err error, begun time.Time, retries int) Call {
+	c := Call{
+		Service: awsmiddleware.GetServiceID(ctx), Operation: awsmiddleware.GetOperationName(ctx),
+		Took: time.Since(begun), Retries: retries,
+	}
+	if err != nil {
+		if c.Code = Code(err); c.Code == "" {
+			c.Code = "RequestError"
+		}
+	}
+	return c
+}

@@ -1,0 +1,168 @@
+// Package facts finds out what nodes must know of the cluster: its endpoint, certificate authority, DNS address, service
+// range and version.
+package facts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// clusterAPI is the part of EKS that facts come from.
+type clusterAPI interface {
+	DescribeCluster(context.Context, *eks.DescribeClusterInput, ...func(*eks.Options)) (*eks.DescribeClusterOutput, error)
+}
+
+// Settings say what is given and where to ask for the rest.
+type Settings struct {
+	Cluster  string
+	Endpoint string // "" to ask EKS
+	CABundle string // base64
+	// ControlPlane says that EKS knows the version; otherwise Version asks the API server.
+	ControlPlane bool
+	Version      func(context.Context) (string, error)
+}
+
+// Facts are what is known of the cluster. They may be read concurrently.
+type Facts struct {
+	settings Settings
+	api      clusterAPI
+
+	Endpoint string
+	DNS      string // address of the cluster's DNS service; "" if there is none
+
+	version atomic.Pointer[string]
+	gate    chan struct{} // held while EKS is asked for the range
+	cidr    atomic.Pointer[string]
+}
+
+// Find asks for the facts that must be known at start. It fails when the endpoint or the version cannot be found.
+func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (*Facts, error) {
+	f := &Facts{settings: s, api: api, Endpoint: s.Endpoint, gate: make(chan struct{}, 1)}
+	if f.Endpoint == "" {
+		c, err := f.describe(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("find the cluster's endpoint (set CLUSTER_ENDPOINT to do without): %w", err)
+		}
+		f.Endpoint = aws.ToString(c.Endpoint)
+	}
+	if err := f.RefreshVersion(ctx); err != nil {
+		return nil, err
+	}
+	dns := &corev1.Service{}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); err != nil {
+		slog.InfoContext(ctx, "no cluster DNS address; nodes use the default of their image", "error", err)
+	}
+	f.DNS = dns.Spec.ClusterIP
+	return f, nil
+}
+
+// CABundle is the certificate authority that nodes trust, in base64.
+func (f *Facts) CABundle() string { return f.settings.CABundle }
+
+// IPv6 says whether pods have IPv6 addresses.
+func (f *Facts) IPv6() bool {
+	ip, err := netip.ParseAddr(f.DNS)
+	return err == nil && ip.Is6()
+}
+
+// Version is the cluster's version, such as "1.36".
+func (f *Facts) Version() string { return *f.version.Load() }
+
+// RefreshVersion asks for the version again. A version that is not supported is an error, and is used all the same.
+func (f *Facts) RefreshVersion(ctx context.Context) error {
+	version, err := f.askVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("find the cluster's version: %w", err)
+	}
+	version, err = Minor(version)
+	if err != nil {
+		return err
+	}
+	f.version.Store(&version)
+	return nil
+}
+
+func (f *Facts) askVersion(ctx context.Context) (string, error) {
+	if !f.settings.ControlPlane {
+		if f.settings.Version == nil {
+			return "", errors.New("nothing tells the API server's version")
+		}
+		return f.settings.Version(ctx)
+	}
+	c, err := f.describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(c.Version), nil
+}
+
+// Minor cuts a version such as "v1.36.3" or "1.36+" down to "1.36".
+func Minor(version string) (string, error) {
+	fields := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(fields) < 2 {
+		return "", fmt.Errorf("version %q is not understood", version)
+	}
+	return fields[0] + "." + strings.TrimRight(fields[1], "+"), nil
+}
+
+// The Kubernetes minors that Karpenter supports.
+const (
+	oldestMinor = 26
+	newestMinor = 36
+)
+
+// Supported says whether a version such as "1.36" is one that Karpenter supports.
+func Supported(version string) bool {
+	minor := 0
+	_, err := fmt.Sscanf(version, "1.%d", &minor)
+	return err == nil && minor >= oldestMinor && minor <= newestMinor
+}
+
+// ServiceCIDR is the range of the cluster's service addresses; once known it is not asked for again.
+func (f *Facts) ServiceCIDR(ctx context.Context) (string, error) {
+	if known := f.cidr.Load(); known != nil {
+		return *known, nil
+	}
+	select {
+	case f.gate <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-f.gate }()
+	if known := f.cidr.Load(); known != nil {
+		return *known, nil
+	}
+	c, err := f.describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	cidr := ""
+	if n := c.KubernetesNetworkConfig; n != nil {
+		cidr = cmp.Or(aws.ToString(n.ServiceIpv4Cidr), aws.ToString(n.ServiceIpv6Cidr))
+	}
+	if cidr == "" {
+		return "", errors.New("EKS gives no service CIDR for the cluster")
+	}
+	f.cidr.Store(&cidr)
+	return cidr, nil
+}
+
+func (f *Facts) describe(ctx context.Context) (*ekstypes.Cluster, error) {
+	out, err := f.api.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(f.settings.Cluster)})
+	if err != nil {
+		return nil, err
+	}
+	return out.Cluster, nil
+}

@@ -1,0 +1,294 @@
+// Package fleet launches, finds and stops machines.
+//
+// What a launch asks for is worked out by pure functions: Choose picks types and offerings for a claim, an Order says
+// all of a launch that does not depend on subnets, Request makes the CreateFleet call of it. Equal orders that arrive
+// together share one call.
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// A Choice is what a launch may buy: one capacity type, and for each instance type the offerings that will do.
+type Choice struct {
+	CapacityType string
+	Candidates   []Candidate // cheapest first
+}
+
+// A Candidate is one type with the offerings of it that will do, cheapest first.
+type Candidate struct {
+	Type      *cloud.InstanceType
+	Offerings []*cloud.Offering
+}
+
+// ErrNothingFits says that no available offering of any type satisfies the claim.
+var ErrNothingFits = errors.New("no instance type with an available offering satisfies the claim")
+
+// Choose picks what to launch for a claim. The filters run in a fixed order, each on what the one before left.
+func Choose(types []*cloud.InstanceType, claim *v1.NodeClaim) (Choice, error) {
+	return choose(types, claim, shape.DefaultBand)
+}
+
+// ChooseWidely is Choose for a claim whose first choice was out of stock: as many types as a launch may name, whatever
+// they cost. The claim's own list still says what is worth having.
+func ChooseWidely(types []*cloud.InstanceType, claim *v1.NodeClaim) (Choice, error) {
+	return choose(types, claim, shape.Band{Types: shape.DefaultBand.Types, Permille: anyPrice})
+}
+
+// anyPrice as the band's permille means that there is no band.
+const anyPrice = -1
+
+func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (Choice, error) {
+	needs := need.Of(claim.Spec.Requirements)
+	strict := needs.HasMinValues() && claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] != "true"
+	list := compatible(types, needs, claim.Spec.Resources.Requests)
+	if needs.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
+		list = reservedFirst(list)
+	}
+	if !needs.HasMinValues() {
+		list = ordinary(list)
+		list = worthwhileSpot(list)
+	}
+	choice := pin(list)
+	if len(choice.Candidates) == 0 {
+		return choice, ErrNothingFits
+	}
+	choice.Candidates = truncate(choice, needs.HasMinValues(), band)
+	if strict {
+		if key, ok := lacksMinValues(choice.Candidates, needs); ok {
+			return choice, fmt.Errorf("the %d cheapest types offer fewer values of %s than minValues asks for", len(choice.Candidates), key)
+		}
+	}
+	return choice, nil
+}
+
+// compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.
+func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.ResourceList) []Candidate {
+	var out []Candidate
+	for _, it := range types {
+		if !needs.Allow(it.Labels) || !holds(it, requests) {
+			continue
+		}
+		var offerings []*cloud.Offering
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Available && needs.AllowLabels(o.Labels) && allowsReservation(needs, o) {
+				offerings = append(offerings, o)
+			}
+		}
+		if len(offerings) == 0 {
+			continue
+		}
+		slices.SortStableFunc(offerings, func(a, b *cloud.Offering) int {
+			return cmp.Or(cmp.Compare(a.Price, b.Price), strings.Compare(a.Zone(), b.Zone()), strings.Compare(a.CapacityType(), b.CapacityType()))
+		})
+		out = append(out, Candidate{it, offerings})
+	}
+	return out
+}
+
+// allowsReservation refuses offerings outside reservations to claims that ask for one.
+func allowsReservation(needs need.Needs, o *cloud.Offering) bool {
+	if o.CapacityType() == v1.CapacityTypeReserved {
+		return true
+	}
+	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType, awsv1.LabelCapacityReservationInterruptible} {
+		if !needs.Allow(map[string][]string{key: nil}) {
+			return false
+		}
+	}
+	return true
+}
+
+func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {
+	for name, want := range requests {
+		have := it.Capacity[name]
+		for _, o := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
+			if q, ok := o[name]; ok {
+				have.Sub(q)
+			}
+		}
+		if name == awsv1.ResourceNitroSandbox {
+			continue // the machine's launch decides it, not its size
+		}
+		if have.Cmp(want) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// reservedFirst keeps, where any reservation has room, only reservations: per type and zone the one with most left.
+func reservedFirst(list []Candidate) []Candidate {
+	var out []Candidate
+	for _, c := range list {
+		best := map[string]*cloud.Offering{}
+		for _, o := range c.Offerings {
+			if o.CapacityType() != v1.CapacityTypeReserved {
+				continue
+			}
+			if old, ok := best[o.Zone()]; !ok || o.Reserved > old.Reserved {
+				best[o.Zone()] = o
+			}
+		}
+		offerings := slices.DeleteFunc(slices.Clone(c.Offerings), func(o *cloud.Offering) bool { return best[o.Zone()] != o })
+		if len(offerings) > 0 {
+			out = append(out, Candidate{c.Type, offerings})
+		}
+	}
+	if len(out) == 0 {
+		return list
+	}
+	return out
+}
+
+// ordinary drops bare metal and accelerators, unless there is nothing else.
+func ordinary(list []Candidate) []Candidate {
+	plain := slices.DeleteFunc(slices.Clone(list), func(c Candidate) bool { return c.Type.Exotic })
+	if len(plain) == 0 {
+		return list
+	}
+	return plain
+}
+
+// worthwhileSpot drops spot offerings that are dearer than the cheapest on-demand one, where both may be bought.
+func worthwhileSpot(list []Candidate) []Candidate {
+	cheapest, spot := cloud.NanoUSD(math.MaxInt64), false
+	for _, c := range list {
+		for _, o := range c.Offerings {
+			switch o.CapacityType() {
+			case v1.CapacityTypeOnDemand:
+				cheapest = min(cheapest, o.Price)
+			case v1.CapacityTypeSpot:
+				spot = true
+			}
+		}
+	}
+	if !spot || cheapest == math.MaxInt64 {
+		return list
+	}
+	return keepOfferings(list, func(o *cloud.Offering) bool {
+		return o.CapacityType() != v1.CapacityTypeSpot || o.Price <= cheapest
+	})
+}
+
+// pin settles on one capacity type: reserved, else spot, else on-demand.
+func pin(list []Candidate) Choice {
+	for _, ct := range []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand} {
+		if left := keepOfferings(list, func(o *cloud.Offering) bool { return o.CapacityType() == ct }); len(left) > 0 {
+			return Choice{CapacityType: ct, Candidates: left}
+		}
+	}
+	return Choice{}
+}
+
+func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidate {
+	var out []Candidate
+	for _, c := range list {
+		var offerings []*cloud.Offering
+		for _, o := range c.Offerings {
+			if keep(o) {
+				offerings = append(offerings, o)
+			}
+		}
+		if len(offerings) > 0 {
+			out = append(out, Candidate{c.Type, offerings})
+		}
+	}
+	return out
+}
+
+// truncate cuts the list to what is sent, by the same rule as the engine prices claims by: offerings in the order of
+// their price, at most band.Types types; of spot, unless values must stay diverse, as many as keep the mean price within
+// the band above the cheapest.
+func truncate(choice Choice, diverse bool, band shape.Band) []Candidate {
+	type sent struct {
+		candidate int
+		offering  *cloud.Offering
+	}
+	list := choice.Candidates
+	var all []sent
+	for i := range list {
+		for _, o := range list[i].Offerings {
+			all = append(all, sent{i, o})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sent) int {
+		return cmp.Or(cmp.Compare(a.offering.Price, b.offering.Price),
+			strings.Compare(list[a.candidate].Type.Name, list[b.candidate].Type.Name), strings.Compare(a.offering.Zone(), b.offering.Zone()))
+	})
+	limited := choice.CapacityType == v1.CapacityTypeSpot && !diverse && band.Permille != anyPrice
+	at := map[int]int{} // candidate → its place in out
+	var out []Candidate
+	sum, n := cloud.NanoUSD(0), cloud.NanoUSD(0)
+	for _, s := range all {
+		place, known := at[s.candidate]
+		if !known && len(out) >= band.Types {
+			continue
+		}
+		if limited && n > 0 && (sum+s.offering.Price)*1000 > all[0].offering.Price*(n+1)*cloud.NanoUSD(1000+band.Permille) {
+			break
+		}
+		if !known {
+			place = len(out)
+			at[s.candidate] = place
+			out = append(out, Candidate{Type: list[s.candidate].Type})
+		}
+		out[place].Offerings = append(out[place].Offerings, s.offering)
+		sum, n = sum+s.offering.Price, n+1
+	}
+	return out
+}
+
+// lacksMinValues returns a key of which the candidates have fewer different values than the claim asks for.
+func lacksMinValues(list []Candidate, needs need.Needs) (string, bool) {
+	keys := make([]string, 0, len(needs))
+	for key := range needs {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		least := needs.MinValues(key)
+		if least == 0 {
+			continue
+		}
+		values := map[string]bool{}
+		for _, c := range list {
+			for _, value := range valuesOf(c, key) {
+				if needs.AllowValue(key, value) {
+					values[value] = true
+				}
+			}
+		}
+		if len(values) < least {
+			return key, true
+		}
+	}
+	return "", false
+}
+
+// valuesOf are a label's values on a candidate, counted only where it can be bought.
+func valuesOf(c Candidate, key string) []string {
+	var out []string
+	for _, o := range c.Offerings {
+		if value, ok := o.Labels[key]; ok {
+			out = append(out, value)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return c.Type.Labels[key]
+}

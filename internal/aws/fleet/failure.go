@@ -1,0 +1,166 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/stock"
+)
+
+// A Failure is one reason that EC2 gives for a machine that was not launched.
+type Failure struct {
+	Code, Message string
+	InstanceType  string
+	Zone, Subnet  string // as far as EC2 says
+	CapacityType  string
+}
+
+const (
+	noAddresses   = "InsufficientFreeAddressesInSubnet"
+	noServiceRole = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+)
+
+// outCodes are what EC2 says when there is no machine to be had.
+var outCodes = []string{
+	"InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnfulfillableCapacity", "Unsupported",
+	"MaxFleetCountExceeded", "ReservationCapacityExceeded", noAddresses,
+}
+
+// failuresOf reads the errors of a fleet. zones tells the zone of each subnet that was asked for.
+func failuresOf(errs []ec2types.CreateFleetError, capacityType string, zones map[string]string) []Failure {
+	out := make([]Failure, 0, len(errs))
+	for _, e := range errs {
+		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: capacityType}
+		if e.LaunchTemplateAndOverrides != nil && e.LaunchTemplateAndOverrides.Overrides != nil {
+			o := e.LaunchTemplateAndOverrides.Overrides
+			f.InstanceType, f.Subnet, f.Zone = string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone)
+			if f.Zone == "" {
+				f.Zone = zones[f.Subnet]
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// Mark remembers what a failure says about what can be had.
+func (f Failure) Mark(s *stock.Stock) {
+	switch {
+	case f.Code == noServiceRole:
+		s.MarkCapacityType(v1.CapacityTypeSpot)
+	case !f.out():
+	default:
+		if f.InstanceType != "" && f.CapacityType != v1.CapacityTypeReserved {
+			s.Mark(stock.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
+		}
+		if f.Code == noAddresses && f.Subnet != "" {
+			s.MarkSubnet(f.Subnet)
+		}
+	}
+}
+
+// out says that the failure means there is no machine, not that something is wrong.
+func (f Failure) out() bool { return slices.Contains(outCodes, f.Code) }
+
+// Reason is a word for conditions and metrics.
+func (f Failure) Reason() string { reason, _ := explain(f.Code + ": " + f.Message); return reason }
+
+func (f Failure) String() string {
+	if f.InstanceType == "" {
+		return fmt.Sprintf("%s: %s", f.Code, f.Message)
+	}
+	return fmt.Sprintf("%s: %s (%s in %s)", f.Code, f.Message, f.InstanceType, f.Zone)
+}
+
+// failed turns the failures of a launch that gave nothing into the error that the caller acts on.
+func failed(failures []Failure) error {
+	texts := make([]string, len(failures))
+	for i, f := range failures {
+		texts[i] = f.String()
+	}
+	slices.Sort(texts)
+	texts = slices.Compact(texts)
+	err := errors.New(strings.Join(texts, "; "))
+	allOut := len(failures) > 0
+	for _, f := range failures {
+		allOut = allOut && (f.out() || f.Code == noServiceRole)
+	}
+	if allOut {
+		return &cloud.NoCapacityError{Err: err}
+	}
+	return launchError(err)
+}
+
+// launchError gives an error its reason and a message for people.
+func launchError(err error) error {
+	reason, message := explain(err.Error())
+	return &cloud.LaunchError{Reason: reason, Message: message, Err: err}
+}
+
+func launchErrorOf(reason string, err error) error {
+	return &cloud.LaunchError{Reason: reason, Message: err.Error(), Err: err}
+}
+
+// CallFailed turns the error of a whole call into the error that the caller acts on. An unknown outcome stays as it is.
+func CallFailed(err error) error {
+	var known *cloud.LaunchError
+	var dry *cloud.NoCapacityError
+	var unready *cloud.ClassNotReadyError
+	if ec2api.IsUnknownOutcome(err) || errors.As(err, &known) || errors.As(err, &dry) || errors.As(err, &unready) {
+		return err
+	}
+	return launchError(err)
+}
+
+// explain finds the reason and the message for an error's text; the first match counts.
+func explain(text string) (reason, message string) {
+	has := func(parts ...string) bool {
+		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+	}
+	switch {
+	case has(noServiceRole):
+		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it"
+	case has("UnauthorizedOperation"), has("AccessDenied"), has("AuthFailure"):
+		if has("Not authorized for images") {
+			return "AMIAuthorizationFailure", "the machine image is not shared with this account"
+		}
+		return "Unauthorized", ec2api.Denial(errors.New(text))
+	case has("InvalidParameter", "belong to different networks"):
+		return "SecurityGroupSubnetVPCMismatch", "security groups and subnets of the node class are in different VPCs"
+	case has("iamInstanceProfile.name is invalid"):
+		return "InstanceProfileNameInvalid", "the instance profile does not exist, or EC2 does not see it yet"
+	case has("InvalidLaunchTemplateId.NotFound"), has("InvalidLaunchTemplateName.NotFoundException"):
+		return "LaunchTemplateNotFound", "the launch template was deleted; it is made again at the next try"
+	case has("User data is limited to"):
+		return "UserDataSizeLimitExceeded", "the user data is larger than the 16 KiB that EC2 takes"
+	case has("InvalidAMIID.Malformed"):
+		return "InvalidAMIID", "the machine image's id is malformed"
+	case has("InvalidAMIID.NotFound"):
+		return "AMINotFound", "the machine image does not exist in this region"
+	case has("RequestLimitExceeded"):
+		return "RequestLimitExceeded", "EC2 throttles this account's requests"
+	case has("InternalError"):
+		return "InternalError", "EC2 failed"
+	case has("not eligible for Free Tier"):
+		return "FreeTierIneligible", "the account is limited to types of the free tier"
+	case has("MaxFleetCountExceeded"):
+		return "FleetQuotaExceeded", "the account's number of fleets is used up"
+	case has("PendingVerification"):
+		return "AccountPendingVerification", "AWS is still verifying the account"
+	case has("MaxSpotInstanceCountExceeded"):
+		return "SpotQuotaExceeded", "the account's quota of spot machines is used up"
+	case has("VcpuLimitExceeded"):
+		return "VCPULimitExceeded", "the account's quota of vCPUs is used up"
+	case has(noAddresses):
+		return noAddresses, "the subnet has no free addresses"
+	}
+	return v1.ReasonLaunchFailed, text
+}

@@ -1,0 +1,354 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"karpenter.sh/karpenter/internal/aws/batch"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/stock"
+)
+
+// api is the part of EC2 that machines need.
+type api interface {
+	CreateFleet(context.Context, *ec2.CreateFleetInput, ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error)
+	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
+	TerminateInstances(context.Context, *ec2.TerminateInstancesInput, ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
+}
+
+// subnets knows which subnets have free addresses.
+type subnets interface {
+	// Pick returns, by zone, the subnet with most free addresses, and takes n times pods of each zone as spoken for until
+	// done is called with the subnets that were really used.
+	Pick(byZone map[string][]string, pods map[string]int, n int) (picked map[string]string, done func(used map[string]int))
+}
+
+// A Launched machine is one that CreateFleet returned.
+type Launched struct {
+	InstanceID   string
+	InstanceType string
+	Zone, Subnet string
+	ImageID      string
+	Template     string
+}
+
+// Settings of a Fleet.
+type Settings struct {
+	Cluster string
+	// Token makes the token by which EC2 knows a repeated call for several claims.
+	Token func() string
+	// Observe is told of each batch; nil to leave it.
+	Observe func(batcher string, size int, open time.Duration)
+	// Failed is told of each failure that EC2 reports, once; nil to leave it.
+	Failed func(Failure)
+}
+
+// A Fleet launches, finds and stops machines. It may be used concurrently.
+type Fleet struct {
+	api      api
+	subnets  subnets
+	stock    *stock.Stock
+	settings Settings
+
+	launches   *batch.Batcher[string, *Order, Launched]
+	lookups    *batch.Batcher[struct{}, string, ec2types.Instance]
+	terminates *batch.Batcher[struct{}, string, struct{}]
+}
+
+// New returns a Fleet whose calls end when base does.
+func New(base context.Context, api api, subnets subnets, s *stock.Stock, settings Settings) *Fleet {
+	f := &Fleet{api: api, subnets: subnets, stock: s, settings: settings}
+	f.launches = batch.New(base, f.window("create_fleet", 35*time.Millisecond, 1000), f.launch)
+	// EC2 takes at most 200 values in one filter.
+	f.lookups = batch.New(base, f.window("describe_instances", 100*time.Millisecond, 200), f.describe)
+	f.terminates = batch.New(base, f.window("terminate_instances", 100*time.Millisecond, 500), f.terminate)
+	return f
+}
+
+func (f *Fleet) window(name string, idle time.Duration, size int) batch.Settings {
+	return batch.Settings{Idle: idle, Max: time.Second, Size: size, Observe: func(n int, open time.Duration) {
+		if f.settings.Observe != nil {
+			f.settings.Observe(name, n, open)
+		}
+	}}
+}
+
+// Launch starts one machine of an order, together with equal orders that arrive at the same time.
+func (f *Fleet) Launch(ctx context.Context, o *Order) (Launched, error) {
+	return f.launches.Do(ctx, o.Key(), o)
+}
+
+// ErrNoSubnet says that no zone of an order has a subnet to launch into.
+var ErrNoSubnet = errors.New("no zone that the launch may use has a subnet")
+
+// launch makes one call for all orders of a batch; they are equal.
+func (f *Fleet) launch(ctx context.Context, _ string, orders []*Order) []batch.Result[Launched] {
+	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
+	defer cancel()
+	out := make([]batch.Result[Launched], len(orders))
+	machines, failures, err := f.call(ctx, orders[0], len(orders))
+	for _, failure := range failures {
+		failure.Mark(f.stock)
+		if f.settings.Failed != nil {
+			f.settings.Failed(failure)
+		}
+	}
+	for i := range out {
+		switch {
+		case i < len(machines):
+			out[i].Value = machines[i]
+		case err != nil:
+			out[i].Err = CallFailed(err)
+		default:
+			out[i].Err = failed(failures)
+		}
+	}
+	if len(machines) > len(orders) {
+		// Nobody asked for these: they would run without a claim until the next collection.
+		f.stop(ctx, machines[len(orders):])
+	}
+	return out
+}
+
+func (f *Fleet) stop(ctx context.Context, machines []Launched) {
+	ids := make([]string, len(machines))
+	for i, m := range machines {
+		ids[i] = m.InstanceID
+	}
+	// A failure leaves them to the collection of machines without a claim.
+	_, _ = f.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+}
+
+func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failure, error) {
+	picked, done := f.subnets.Pick(o.Subnets, o.Pods, n)
+	zones := make(map[string]string, len(picked))
+	for zone, subnet := range picked {
+		zones[subnet] = zone
+	}
+	used := map[string]int{}
+	defer func() { done(used) }()
+	token := f.settings.Token()
+	if n == 1 {
+		// A machine of one claim can be told from others after a crash.
+		token, o = o.Token, o.forOne()
+	}
+	in := Request(o, n, picked, token)
+	if in == nil {
+		return nil, nil, launchErrorOf("SubnetResolutionFailed", ErrNoSubnet)
+	}
+	answer, err := f.api.CreateFleet(ctx, in)
+	if ec2api.Code(err) == "IdempotentParameterMismatch" {
+		// The claim was launched before under other conditions, and that machine was not found: this is a new launch.
+		in.ClientToken = aws.String(f.settings.Token())
+		answer, err = f.api.CreateFleet(ctx, in)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	machines := launchedOf(answer.Instances, o, zones)
+	for _, m := range machines {
+		used[m.Subnet]++
+	}
+	failures := failuresOf(answer.Errors, o.CapacityType, zones)
+	if len(machines) < n && len(failures) == 0 {
+		failures = []Failure{{Code: "UnfulfillableCapacity", CapacityType: o.CapacityType,
+			Message: fmt.Sprintf("EC2 launched %d of %d machines and gave no reason", len(machines), n)}}
+	}
+	return machines, failures, nil
+}
+
+// launchedOf reads the machines of an answer, sorted by id.
+func launchedOf(sets []ec2types.CreateFleetInstance, o *Order, zones map[string]string) []Launched {
+	var out []Launched
+	for _, set := range sets {
+		m := Launched{InstanceType: string(set.InstanceType)}
+		if lt := set.LaunchTemplateAndOverrides; lt != nil {
+			if lt.LaunchTemplateSpecification != nil {
+				m.Template = aws.ToString(lt.LaunchTemplateSpecification.LaunchTemplateName)
+			}
+			if lt.Overrides != nil {
+				m.Zone, m.Subnet = aws.ToString(lt.Overrides.AvailabilityZone), aws.ToString(lt.Overrides.SubnetId)
+				m.ImageID = aws.ToString(lt.Overrides.ImageId)
+				if m.InstanceType == "" {
+					m.InstanceType = string(lt.Overrides.InstanceType)
+				}
+			}
+		}
+		if zone := zones[m.Subnet]; zone != "" {
+			m.Zone = zone
+		}
+		m.complete(o)
+		for _, id := range set.InstanceIds {
+			one := m
+			one.InstanceID = id
+			out = append(out, one)
+		}
+	}
+	slices.SortFunc(out, func(a, b Launched) int { return compareIDs(a.InstanceID, b.InstanceID) })
+	return out
+}
+
+// complete fills in what the answer left out from what was asked for.
+func (m *Launched) complete(o *Order) {
+	for _, t := range o.Templates {
+		for _, ov := range t.Overrides {
+			if ov.InstanceType != m.InstanceType || m.Zone != "" && ov.Zone != m.Zone {
+				continue
+			}
+			if m.ImageID == "" {
+				m.ImageID = ov.ImageID
+			}
+			if m.Template == "" {
+				m.Template = t.Name
+			}
+			if m.Zone == "" && !slices.ContainsFunc(t.Overrides, func(x Override) bool { return x.InstanceType == ov.InstanceType && x.Zone != ov.Zone }) {
+				m.Zone = ov.Zone
+			}
+			return
+		}
+	}
+}
+
+func compareIDs(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// states in which a machine is not gone.
+var present = []string{"pending", "running", "stopping", "stopped", "shutting-down"}
+
+// Errors about machines that are not there. A machine that was just launched may be unknown for a while; one that is
+// gone stays so.
+var (
+	ErrGone    = errors.New("the machine is terminated")
+	ErrUnknown = errors.New("EC2 does not know the machine")
+)
+
+// Describe finds one machine by its id. It returns ErrGone or ErrUnknown for one that is not there.
+func (f *Fleet) Describe(ctx context.Context, id string) (ec2types.Instance, error) {
+	return f.lookups.Do(ctx, struct{}{}, id)
+}
+
+func (f *Fleet) describe(ctx context.Context, _ struct{}, ids []string) []batch.Result[ec2types.Instance] {
+	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
+	defer cancel()
+	wanted := slices.Compact(slices.Sorted(slices.Values(ids)))
+	found := map[string]ec2types.Instance{}
+	err := f.pages(ctx, []ec2types.Filter{ec2api.Filter("instance-id", wanted...)}, func(i ec2types.Instance) {
+		found[aws.ToString(i.InstanceId)] = i
+	})
+	out := make([]batch.Result[ec2types.Instance], len(ids))
+	for n, id := range ids {
+		i, ok := found[id]
+		switch {
+		case ok && i.State != nil && i.State.Name == ec2types.InstanceStateNameTerminated:
+			out[n].Err = ErrGone
+		case ok:
+			out[n].Value = i
+		case err != nil:
+			out[n].Err = err
+		default:
+			out[n].Err = ErrUnknown
+		}
+	}
+	return out
+}
+
+// List returns every machine that satisfies the filters and is not gone.
+func (f *Fleet) List(ctx context.Context, filters ...ec2types.Filter) ([]ec2types.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
+	defer cancel()
+	var out []ec2types.Instance
+	err := f.pages(ctx, append(slices.Clone(filters), ec2api.Filter("instance-state-name", present...)), func(i ec2types.Instance) { out = append(out, i) })
+	return out, err
+}
+
+func (f *Fleet) pages(ctx context.Context, filters []ec2types.Filter, each func(ec2types.Instance)) error {
+	pages := ec2.NewDescribeInstancesPaginator(f.api, &ec2.DescribeInstancesInput{
+		Filters: filters, MaxResults: aws.Int32(1000),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				each(i)
+			}
+		}
+	}
+	return nil
+}
+
+// Terminate begins to stop a machine. It returns ErrUnknown for one that does not exist.
+func (f *Fleet) Terminate(ctx context.Context, id string) error {
+	_, err := f.terminates.Do(ctx, struct{}{}, id)
+	return err
+}
+
+// terminate stops machines together; if that fails, one by one, because one bad id spoils the whole call.
+func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
+	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
+	defer cancel()
+	stopped, err := f.stopIDs(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	out := make([]batch.Result[struct{}], len(ids))
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, 10)
+	for i, id := range ids {
+		switch {
+		case stopped[id]:
+		case len(ids) == 1, err != nil && !ec2api.IsNotFound(err) && !ec2api.IsDenied(err):
+			// What failed for reasons that concern no single machine would fail again for each.
+			out[i].Err = gone(err)
+		default:
+			wg.Go(func() {
+				limit <- struct{}{}
+				defer func() { <-limit }()
+				_, err := f.stopIDs(ctx, []string{id})
+				out[i].Err = gone(err)
+			})
+		}
+	}
+	wg.Wait()
+	return out
+}
+
+func (f *Fleet) stopIDs(ctx context.Context, ids []string) (map[string]bool, error) {
+	answer, err := f.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+	if err != nil {
+		return nil, err
+	}
+	stopped := map[string]bool{}
+	for _, c := range answer.TerminatingInstances {
+		stopped[aws.ToString(c.InstanceId)] = true
+	}
+	return stopped, nil
+}
+
+func gone(err error) error {
+	if ec2api.IsNotFound(err) {
+		return ErrUnknown
+	}
+	return err
+}
+
+// Wait blocks until every call that was begun has been answered.
+func (f *Fleet) Wait() {
+	f.launches.Wait()
+	f.lookups.Wait()
+	f.terminates.Wait()
+}

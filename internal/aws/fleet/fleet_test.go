@@ -1,0 +1,245 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/stock"
+)
+
+// of makes an offering: "spot a 10" is spot in zone a for 10; "-" in front means that it is out; reserved ones have a
+// fourth field, what is left.
+func of(text string) cloud.Offering {
+	o := cloud.Offering{Available: !strings.HasPrefix(text, "-")}
+	var ct, zone string
+	var price int64
+	n, _ := fmt.Sscanf(strings.TrimPrefix(text, "-"), "%s %s %d %d", &ct, &zone, &price, &o.Reserved)
+	if n < 3 {
+		panic(text)
+	}
+	o.Price = cloud.NanoUSD(price)
+	o.Labels = map[string]string{v1.CapacityTypeLabelKey: ct, corev1.LabelTopologyZone: zone}
+	if ct == v1.CapacityTypeReserved {
+		o.Labels[awsv1.LabelCapacityReservationID] = fmt.Sprintf("cr-%s-%d", zone, o.Reserved)
+	}
+	return o
+}
+
+func kind(name string, cpu string, exotic bool, offerings ...string) *cloud.InstanceType {
+	it := &cloud.InstanceType{
+		Name: name, Exotic: exotic, Labels: map[string][]string{corev1.LabelInstanceTypeStable: {name}},
+		Capacity: corev1.ResourceList{"cpu": resource.MustParse(cpu)},
+	}
+	for _, text := range offerings {
+		it.Offerings = append(it.Offerings, of(text))
+	}
+	return it
+}
+
+type reqs = []v1.NodeSelectorRequirementWithMinValues
+
+func in(key string, values ...string) v1.NodeSelectorRequirementWithMinValues {
+	return v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: "In", Values: values}
+}
+
+// text writes a choice as "capacity type: type[zone …] …".
+func (c Choice) text() string {
+	var b strings.Builder
+	b.WriteString(c.CapacityType + ":")
+	for _, candidate := range c.Candidates {
+		var zones []string
+		for _, o := range candidate.Offerings {
+			zones = append(zones, o.Zone())
+		}
+		fmt.Fprintf(&b, " %s%v", candidate.Type.Name, zones)
+	}
+	return b.String()
+}
+
+func TestChoose(t *testing.T) {
+	capacityTypes := func(values ...string) v1.NodeSelectorRequirementWithMinValues {
+		return in(v1.CapacityTypeLabelKey, values...)
+	}
+	small := kind("small", "2", false, "on-demand a 100", "on-demand b 100", "spot a 40", "spot b 41")
+	large := kind("large", "8", false, "on-demand a 400", "spot a 120")
+	metal := kind("metal", "64", true, "on-demand a 50", "spot a 20")
+	both := capacityTypes("spot", "on-demand")
+	three := 3
+	for name, tc := range map[string]struct {
+		types []*cloud.InstanceType
+		needs reqs
+		cpu   string
+		want  string
+	}{
+		"on-demand, cheapest first":                    {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand")}, "1", "on-demand: small[a b] large[a]"},
+		"spot goes before on-demand, within its band":  {[]*cloud.InstanceType{large, small}, reqs{both}, "1", "spot: small[a]"},
+		"spot dearer than on-demand is dropped":        {[]*cloud.InstanceType{kind("x", "2", false, "on-demand a 100", "spot a 101")}, reqs{both}, "1", "on-demand: x[a]"},
+		"what does not hold the requests is dropped":   {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand")}, "4", "on-demand: large[a]"},
+		"a zone that is asked for":                     {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand"), in(corev1.LabelTopologyZone, "b")}, "1", "on-demand: small[b]"},
+		"exotic types wait behind ordinary ones":       {[]*cloud.InstanceType{metal, large}, reqs{capacityTypes("on-demand")}, "1", "on-demand: large[a]"},
+		"exotic types alone are taken":                 {[]*cloud.InstanceType{metal}, reqs{capacityTypes("on-demand")}, "1", "on-demand: metal[a]"},
+		"exotic types that alone are large enough":     {[]*cloud.InstanceType{metal, large}, reqs{capacityTypes("on-demand")}, "9", "on-demand: metal[a]"},
+		"what is out is not sent":                      {[]*cloud.InstanceType{kind("x", "2", false, "-spot a 10", "on-demand a 100")}, reqs{both}, "1", "on-demand: x[a]"},
+		"reserved goes first, the fullest reservation": {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "reserved a 1 5", "reserved b 1 1", "on-demand a 100"), small}, nil, "1", "reserved: x[a b]"},
+		"reserved that is not allowed":                 {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "on-demand a 100")}, reqs{capacityTypes("on-demand")}, "1", "on-demand: x[a]"},
+		"a reservation that is asked for":              {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "reserved b 1 9", "on-demand a 100")}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", "reserved: x[a]"},
+		"nothing outside of a reservation asked for":   {[]*cloud.InstanceType{small}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", ""},
+		"nothing fits":                                   {[]*cloud.InstanceType{small}, nil, "100", ""},
+		"minValues keep exotic and dear types":           {[]*cloud.InstanceType{large, small, metal}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", "spot: metal[a] small[a b] large[a]"},
+		"minValues that cannot be kept refuse the claim": {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.needs}}
+			claim.Spec.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse(tc.cpu)}
+			got, err := Choose(tc.types, claim)
+			if tc.want == "" {
+				if err == nil {
+					t.Errorf("chose %s, want a refusal", got.text())
+				}
+				return
+			}
+			if err != nil || got.text() != tc.want {
+				t.Errorf("chose %s, %v; want %s", got.text(), err, tc.want)
+			}
+		})
+	}
+	t.Run("relaxed minValues launch what there is", func(t *testing.T) {
+		claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: reqs{{Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}}}
+		claim.Annotations = map[string]string{v1.NodeClaimMinValuesRelaxedAnnotationKey: "true"}
+		if _, err := Choose([]*cloud.InstanceType{small}, claim); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a wide choice has no band", func(t *testing.T) {
+		claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: reqs{capacityTypes("spot")}}}
+		if got, err := ChooseWidely([]*cloud.InstanceType{large, small}, claim); err != nil || got.text() != "spot: small[a b] large[a]" {
+			t.Errorf("chose %s, %v", got.text(), err)
+		}
+	})
+	t.Run("at most sixty types are sent", func(t *testing.T) {
+		var many []*cloud.InstanceType
+		for i := range 100 {
+			many = append(many, kind(fmt.Sprintf("t%03d", i), "2", false, fmt.Sprintf("on-demand a %d", 1000-i)))
+		}
+		got, err := Choose(many, &v1.NodeClaim{})
+		if err != nil || len(got.Candidates) != 60 || got.Candidates[0].Type.Name != "t099" {
+			t.Errorf("%d types are sent, first %s; %v", len(got.Candidates), got.Candidates[0].Type.Name, err)
+		}
+	})
+}
+
+func fleetError(code, message, instanceType, subnet string) ec2types.CreateFleetError {
+	return ec2types.CreateFleetError{ErrorCode: aws.String(code), ErrorMessage: aws.String(message),
+		LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
+			Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: ec2types.InstanceType(instanceType), SubnetId: aws.String(subnet)},
+		}}
+}
+
+func TestFailures(t *testing.T) {
+	zones := map[string]string{"subnet-a": "z-a"}
+	dry := fleetError("InsufficientInstanceCapacity", "no", "m5.large", "subnet-a")
+	for name, tc := range map[string]struct {
+		errs       []ec2types.CreateFleetError
+		noCapacity bool
+		reason     string
+		out        []stock.Pool
+		subnetOut  bool
+	}{
+		"out of stock":                    {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a quota":                         {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a full subnet":                   {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
+		"no service role: spot is out":    {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
+		"a missing permission":            {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
+		"a mixture is no lack of stock":   {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
+		"throttling marks nothing":        {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
+		"an image that is gone":           {[]ec2types.CreateFleetError{fleetError("InvalidAMIID.NotFound", "x", "m5.large", "subnet-a")}, false, "AMINotFound", nil, false},
+		"a profile that EC2 does not see": {[]ec2types.CreateFleetError{fleetError("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid", "m5.large", "subnet-a")}, false, "InstanceProfileNameInvalid", nil, false},
+		"something else":                  {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stock.New()
+			failures := failuresOf(tc.errs, "spot", zones)
+			for _, f := range failures {
+				f.Mark(s)
+			}
+			err := failed(failures)
+			var none *cloud.NoCapacityError
+			var refused *cloud.LaunchError
+			if errors.As(err, &none) != tc.noCapacity {
+				t.Errorf("error = %v, want no capacity %v", err, tc.noCapacity)
+			}
+			if errors.As(err, &refused) && refused.Reason != tc.reason {
+				t.Errorf("reason = %s, want %s", refused.Reason, tc.reason)
+			}
+			for _, p := range tc.out {
+				if !s.Out(p.CapacityType, p.InstanceType, p.Zone) {
+					t.Errorf("%v is not out", p)
+				}
+			}
+			if len(tc.out) == 0 && len(tc.errs) == 1 && s.Out("spot", "m5.large", "z-a") {
+				t.Error("the pool is out")
+			}
+			if s.SubnetOut("subnet-a") != tc.subnetOut {
+				t.Errorf("the subnet is out: %v, want %v", !tc.subnetOut, tc.subnetOut)
+			}
+		})
+	}
+}
+
+func TestReservedFailureMarksNoPool(t *testing.T) {
+	s := stock.New()
+	for _, f := range failuresOf([]ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}, "reserved", nil) {
+		f.Mark(s)
+	}
+	if s.Sequence() != 0 {
+		t.Error("a reservation that is used up marks a pool")
+	}
+}
+
+func TestLaunchedOf(t *testing.T) {
+	o := &Order{Templates: []Template{{Name: "lt", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a", ImageID: "ami-1"}}}}}
+	sets := []ec2types.CreateFleetInstance{
+		{InstanceType: "m5.large", InstanceIds: []string{"i-2", "i-1"}, LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
+			Overrides: &ec2types.FleetLaunchTemplateOverrides{SubnetId: aws.String("subnet-a")}}},
+		{InstanceType: "m5.large", InstanceIds: []string{"i-3"}}, // an answer that says next to nothing
+	}
+	want := []Launched{
+		{"i-1", "m5.large", "z-a", "subnet-a", "ami-1", "lt"}, {"i-2", "m5.large", "z-a", "subnet-a", "ami-1", "lt"},
+		{"i-3", "m5.large", "z-a", "", "ami-1", "lt"},
+	}
+	if d := cmp.Diff(want, launchedOf(sets, o, map[string]string{"subnet-a": "z-a"})); d != "" {
+		t.Errorf("machines differ (-want +got):\n%s", d)
+	}
+}
+
+func TestRequestNamesNoZoneWithoutSubnet(t *testing.T) {
+	o := &Order{CapacityType: "on-demand", Prioritized: true, Templates: []Template{
+		{Name: "lt-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}, {InstanceType: "m5.large", Zone: "z-b"}, {InstanceType: "m5.large", Zone: "z-a"}}},
+		{Name: "lt-2", Overrides: []Override{{InstanceType: "c5.large", Zone: "z-b"}}},
+	}}
+	got := Request(o, 7, map[string]string{"z-a": "subnet-a"}, "token")
+	if len(got.LaunchTemplateConfigs) != 1 || len(got.LaunchTemplateConfigs[0].Overrides) != 1 {
+		t.Errorf("configurations = %+v, want one with one override", got.LaunchTemplateConfigs)
+	}
+	if *got.TargetCapacitySpecification.TotalTargetCapacity != 7 || got.OnDemandOptions.AllocationStrategy != "prioritized" {
+		t.Errorf("capacity %d, strategy %s", *got.TargetCapacitySpecification.TotalTargetCapacity, got.OnDemandOptions.AllocationStrategy)
+	}
+	if Request(o, 1, nil, "token") != nil {
+		t.Error("a call without any override is made")
+	}
+	if !slices.Equal(sorted(nil), nil) {
+		t.Error("no overrides become some")
+	}
+}

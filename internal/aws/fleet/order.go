@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+)
+
+// An Order is a launch, but for the subnets and the number of machines. Equal orders can share a call.
+type Order struct {
+	CapacityType string
+	Templates    []Template
+	Tags         map[string]string // of fleet, instances and volumes
+	Context      string
+	// Prioritized orders choose by the priority of overrides instead of by EC2's prices.
+	Prioritized bool
+	// Subnets are the class's subnets by zone.
+	Subnets map[string][]string
+	// Pods is, by zone, the least number of addresses that a machine of this order takes there.
+	Pods map[string]int
+
+	// Claim and Token are whom the order is for; they are told to EC2 when nobody shares the call.
+	Claim string `json:"-"`
+	Token string `json:"-"`
+}
+
+// A Template is a launch template with what may be launched from it.
+type Template struct {
+	Name      string
+	Overrides []Override
+}
+
+// An Override is one type in one zone.
+type Override struct {
+	InstanceType string
+	Zone         string
+	ImageID      string
+	Priority     float64 // the price in dollars
+}
+
+// Key is equal for equal orders.
+func (o *Order) Key() string {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(fmt.Sprintf("order cannot be written as JSON: %v", err)) // plain data; cannot happen
+	}
+	h := fnv.New128a()
+	h.Write(text)
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// forOne is the order as it is sent for one claim alone.
+func (o *Order) forOne() *Order {
+	one := *o
+	one.Tags = maps.Clone(o.Tags)
+	if o.Claim != "" {
+		one.Tags[awsv1.TagNodeClaim] = o.Claim
+	}
+	return &one
+}
+
+// sorted brings overrides into one order, without repetitions.
+func sorted(overrides []Override) []Override {
+	out := slices.Clone(overrides)
+	slices.SortFunc(out, func(a, b Override) int {
+		return cmp.Or(strings.Compare(a.InstanceType, b.InstanceType), strings.Compare(a.Zone, b.Zone), cmp.Compare(a.Priority, b.Priority))
+	})
+	return slices.CompactFunc(out, func(a, b Override) bool { return a.InstanceType == b.InstanceType && a.Zone == b.Zone })
+}
+
+// Request is the CreateFleet call for n machines of an order, each zone in the subnet given for it. Overrides in zones
+// without a subnet are left out; it returns nil when none is left.
+func Request(o *Order, n int, subnets map[string]string, token string) *ec2.CreateFleetInput {
+	in := &ec2.CreateFleetInput{
+		Type:        ec2types.FleetTypeInstant,
+		ClientToken: aws.String(token),
+		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
+			TotalTargetCapacity:       aws.Int32(int32(n)),
+			DefaultTargetCapacityType: ec2types.DefaultTargetCapacityTypeOnDemand,
+		},
+		TagSpecifications: tagged(o.Tags, ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeFleet),
+	}
+	if o.Context != "" {
+		in.Context = aws.String(o.Context)
+	}
+	if o.CapacityType == v1.CapacityTypeSpot {
+		in.TargetCapacitySpecification.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
+		strategy := ec2types.SpotAllocationStrategyPriceCapacityOptimized
+		if o.Prioritized {
+			strategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
+		}
+		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: strategy}
+	} else {
+		strategy := ec2types.FleetOnDemandAllocationStrategyLowestPrice
+		if o.Prioritized {
+			strategy = ec2types.FleetOnDemandAllocationStrategyPrioritized
+		}
+		in.OnDemandOptions = &ec2types.OnDemandOptionsRequest{AllocationStrategy: strategy}
+	}
+	for _, t := range o.Templates {
+		if overrides := requestOverrides(t, subnets); len(overrides) > 0 {
+			in.LaunchTemplateConfigs = append(in.LaunchTemplateConfigs, ec2types.FleetLaunchTemplateConfigRequest{
+				LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
+					LaunchTemplateName: aws.String(t.Name), Version: aws.String("$Latest"),
+				},
+				Overrides: overrides,
+			})
+		}
+	}
+	if len(in.LaunchTemplateConfigs) == 0 {
+		return nil
+	}
+	return in
+}
+
+func requestOverrides(t Template, subnets map[string]string) []ec2types.FleetLaunchTemplateOverridesRequest {
+	var out []ec2types.FleetLaunchTemplateOverridesRequest
+	for _, o := range sorted(t.Overrides) {
+		subnet, ok := subnets[o.Zone]
+		if !ok {
+			continue
+		}
+		out = append(out, ec2types.FleetLaunchTemplateOverridesRequest{
+			InstanceType:     ec2types.InstanceType(o.InstanceType),
+			SubnetId:         aws.String(subnet),
+			ImageId:          aws.String(o.ImageID),
+			AvailabilityZone: aws.String(o.Zone),
+			Priority:         aws.Float64(o.Priority),
+		})
+	}
+	return out
+}
+
+func tagged(tags map[string]string, resources ...ec2types.ResourceType) []ec2types.TagSpecification {
+	out := make([]ec2types.TagSpecification, len(resources))
+	for i, r := range resources {
+		out[i] = ec2types.TagSpecification{ResourceType: r, Tags: ec2api.Tags(tags)}
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+// Package hardware turns what EC2 says about an instance type, and what a node class asks for, into what Karpenter needs to
+// know: labels, capacity, what system daemons keep, volumes that can be attached.
+//
+// It is pure: the same type and the same class give the same answer, with no call to AWS. What depends on place and
+// price (zones, capacity types, reservations) is not here but in package offer.
+package hardware
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+)
+
+// A Class is what of a node class and of the settings decides about the machines of every type.
+type Class struct {
+	Family                  string // resolved AMI family
+	Kubelet                 Kubelet
+	BlockDevices            []BlockDevice // the class's own, not the family's defaults
+	RAID0                   bool          // instance store disks become the node's ephemeral storage
+	Interfaces              []Interface   // configured network interfaces; empty for EC2's default
+	ReservedENIs            int
+	VMMemoryOverheadPercent float64 // 0.075 is 7.5 %
+}
+
+// Kubelet is the part of the kubelet's configuration that decides about capacity.
+type Kubelet struct {
+	MaxPods     *int32
+	PodsPerCore *int32
+	// KubeReserved and SystemReserved hold the keys that the class sets.
+	KubeReserved, SystemReserved corev1.ResourceList
+	// EvictionHard holds thresholds by signal: a quantity, or a percentage such as "5%".
+	EvictionHard map[string]string
+}
+
+// A BlockDevice is one mapping of the class.
+type BlockDevice struct {
+	Name  string
+	Size  *resource.Quantity // nil when the class gives none
+	Root  bool
+	IsEBS bool
+}
+
+// An Interface is one configured network interface.
+type Interface struct {
+	Card, Device int
+	EFAOnly      bool
+}
+
+// WindowsBuild returns the build number of a Windows family, "" for the others.
+func WindowsBuild(family string) string {
+	switch family {
+	case awsv1.AMIFamilyWindows2019:
+		return "10.0.17763"
+	case awsv1.AMIFamilyWindows2022:
+		return "10.0.20348"
+	case awsv1.AMIFamilyWindows2025:
+		return "10.0.26100"
+	}
+	return ""
+}
+
+// Usable says whether Karpenter can launch a type at all: a hardware virtual machine of a known architecture.
+func Usable(t *awsdata.InstanceType) bool {
+	return slices.Contains(t.VirtualizationTypes, "hvm") && Arch(t) != ""
+}
+
+// Arch returns the Kubernetes name of a type's architecture, "" if it is not one that Kubernetes runs on.
+func Arch(t *awsdata.InstanceType) string {
+	for _, a := range t.Processor.Architectures {
+		switch a {
+		case "x86_64":
+			return "amd64"
+		case "arm64":
+			return "arm64"
+		}
+	}
+	return ""
+}
+
+// Describe says what a machine of type t is for class c. Labels that the offering decides are missing, and so are
+// the offerings.
+func Describe(t *awsdata.InstanceType, region string, c *Class) *cloud.InstanceType {
+	it := Size(t, c, 0)
+	it.Labels = Labels(t, region, c.Family)
+	return it
+}
+
+// Size is Describe without labels. memory, when positive, is the memory in bytes that nodes of this type were seen
+// to have.
+func Size(t *awsdata.InstanceType, c *Class, memory int64) *cloud.InstanceType {
+	capacity := Capacity(t, c)
+	// Percentages are of the estimate, so that a node seen once does not change what is reserved.
+	overhead := OverheadOf(t, c, capacity)
+	if memory > 0 {
+		capacity[corev1.ResourceMemory] = *resource.NewQuantity(memory, resource.BinarySI)
+	}
+	return &cloud.InstanceType{
+		Name:         t.Name,
+		Capacity:     capacity,
+		Overhead:     overhead,
+		VolumeLimits: map[string]int{EBSDriver: VolumeLimit(t, c)},
+		Exotic:       Exotic(t),
+	}
+}
+
+// Exotic says whether t is bare metal or carries accelerators: such a machine is launched only where no ordinary one does.
+func Exotic(t *awsdata.InstanceType) bool {
+	_, size, _ := strings.Cut(t.Name, ".")
+	return t.BareMetal || strings.Contains(size, "metal") ||
+		t.GPU != nil || t.Neuron != nil || t.Inference != nil || t.FPGA != nil || t.Media != nil
+}
+
+// Compatible says why no machine of type t can be launched for class c, "" if it can. The rest of the class's wishes
+// (placement group strategy, nested virtualization, connection tracking) are given as facts.
+func Compatible(t *awsdata.InstanceType, c *Class, w Wishes) string {
+	family, _, _ := strings.Cut(t.Name, ".")
+	switch {
+	case family == "a1" && c.Family == awsv1.AMIFamilyAL2023:
+		return "a1 processors lack instructions that AL2023 needs"
+	case w.PlacementStrategy != "" && !slices.Contains(t.Placement.Strategies, w.PlacementStrategy):
+		return "the type supports no " + w.PlacementStrategy + " placement groups"
+	case w.NestedVirtualization && !slices.Contains(t.Processor.Features, "nested-virtualization"):
+		return "the type supports no nested virtualization"
+	case w.ConnectionTracking && t.Hypervisor != "nitro":
+		return "connection tracking can be set on Nitro only"
+	}
+	return interfacesFit(t, c.Interfaces)
+}
+
+// Wishes are features that a class may ask of a machine.
+type Wishes struct {
+	PlacementStrategy    string
+	NestedVirtualization bool
+	ConnectionTracking   bool
+}
+
+func interfacesFit(t *awsdata.InstanceType, wanted []Interface) string {
+	efa := 0
+	for _, n := range wanted {
+		i := slices.IndexFunc(t.Network.Cards, func(card awsdata.Card) bool { return card.Index == n.Card })
+		switch {
+		case i < 0:
+			return "the type has too few network cards"
+		case n.Device >= t.Network.Cards[i].MaxInterfaces:
+			return "the network card has too few interfaces"
+		}
+		if n.EFAOnly {
+			efa++
+		}
+	}
+	switch {
+	case len(wanted) > 0 && t.Network.ENA != "required" && t.Network.ENA != "supported":
+		return "the type has no enhanced networking"
+	case efa > t.Network.EFA.Max:
+		return "the type has too few EFA interfaces"
+	}
+	return ""
+}

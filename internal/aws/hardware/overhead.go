@@ -1,0 +1,94 @@
+package hardware
+
+import (
+	"math"
+	"math/big"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+)
+
+// OverheadOf is what the kubelet keeps of a node's capacity.
+func OverheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList) cloud.Overhead {
+	return cloud.Overhead{
+		KubeReserved:      kubeReserved(t, c),
+		SystemReserved:    c.Kubelet.SystemReserved,
+		EvictionThreshold: evictionThreshold(c.Kubelet.EvictionHard, capacity),
+	}
+}
+
+func kubeReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
+	out := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewMilliQuantity(reservedMilliCPU(t.VCPU.Default), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(int64(11*reservedForPods(t, c)+255)*mib, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(gib, resource.BinarySI),
+	}
+	for name, q := range c.Kubelet.KubeReserved {
+		out[name] = q
+	}
+	return out
+}
+
+// reservedForPods is the number of pods that a family's bootstrap reserves memory for. Amazon Linux asks the
+// machine's interfaces, whatever maxPods says; Bottlerocket and Windows go by the real number of pods.
+func reservedForPods(t *awsdata.InstanceType, c *Class) int {
+	if c.Family == awsv1.AMIFamilyBottlerocket || WindowsBuild(c.Family) != "" {
+		return Pods(t, c)
+	}
+	return interfacePods(t, c, 0)
+}
+
+// reservedMilliCPU keeps 6 % of the first core, 1 % of the second, 0.5 % of the next two and 0.25 % of all others.
+func reservedMilliCPU(cores int) int64 {
+	tiers := []struct{ cores, perMille, per int64 }{{1, 60, 1}, {1, 10, 1}, {2, 5, 1}, {math.MaxInt32, 5, 2}}
+	left, total := int64(cores), int64(0)
+	for _, tier := range tiers {
+		n := min(left, tier.cores)
+		total += n * tier.perMille / tier.per
+		left -= n
+	}
+	return total
+}
+
+// evictionThreshold is the memory and disk that the kubelet defends by evicting. Soft thresholds reserve nothing.
+func evictionThreshold(hard map[string]string, capacity corev1.ResourceList) corev1.ResourceList {
+	memory := *resource.NewQuantity(100*mib, resource.BinarySI)
+	disk := percentOf(capacity[corev1.ResourceEphemeralStorage], "10%")
+	if v, ok := hard["memory.available"]; ok {
+		memory = threshold(v, capacity[corev1.ResourceMemory])
+	}
+	if v, ok := hard["nodefs.available"]; ok {
+		disk = threshold(v, capacity[corev1.ResourceEphemeralStorage])
+	}
+	return corev1.ResourceList{corev1.ResourceMemory: memory, corev1.ResourceEphemeralStorage: disk}
+}
+
+// threshold reads a signal's value: a quantity, or a percentage of what there is. Text that is neither reserves nothing;
+// the class's validation reports it.
+func threshold(value string, of resource.Quantity) resource.Quantity {
+	if strings.HasSuffix(value, "%") {
+		return percentOf(of, value)
+	}
+	q, err := resource.ParseQuantity(value)
+	if err != nil {
+		return resource.Quantity{}
+	}
+	return q
+}
+
+// percentOf rounds up to whole bytes. The kubelet takes 100 % to mean that the signal is off.
+func percentOf(of resource.Quantity, percent string) resource.Quantity {
+	p, ok := new(big.Rat).SetString(strings.TrimSuffix(percent, "%"))
+	if !ok || p.Sign() <= 0 || p.Cmp(big.NewRat(100, 1)) >= 0 {
+		return *resource.NewQuantity(0, resource.BinarySI)
+	}
+	p.Mul(p, big.NewRat(of.Value(), 100))
+	whole := new(big.Int).Add(p.Num(), new(big.Int).Sub(p.Denom(), big.NewInt(1)))
+	whole.Quo(whole, p.Denom())
+	return *resource.NewQuantity(whole.Int64(), resource.BinarySI)
+}

@@ -1,0 +1,689 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// inWorld runs a test in a bubble, in which hours pass at once.
+func inWorld(t *testing.T, cfg awsmodel.Config, edit func(*Settings), test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		if cfg.Timing == (awsmodel.Timing{}) {
+			cfg.Timing = awsmodel.Timing{Pending: 5 * time.Second, Boot: 20 * time.Second, ShuttingDown: 15 * time.Second, Forget: time.Hour, SpotNotice: 2 * time.Minute}
+		}
+		test(t, newWorld(t, cfg, edit))
+	})
+}
+
+// create writes a claim and launches it, as the claim loop would.
+func (w *world) create(t *testing.T, claim *v1.NodeClaim) (*v1.NodeClaim, cloud.Machine) {
+	t.Helper()
+	claim = claim.DeepCopy()
+	claim.Finalizers = []string{v1.TerminationFinalizer}
+	if err := w.kube.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	m, err := w.provider.Launch(t.Context(), claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(claim.Labels, m.Labels)
+	if claim.Annotations == nil {
+		claim.Annotations = map[string]string{}
+	}
+	maps.Copy(claim.Annotations, m.Annotations)
+	if err := w.kube.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	claim.Status.ProviderID, claim.Status.ImageID, claim.Status.NodeName = m.ProviderID, m.ImageID, "node-of-"+claim.Name
+	condition.SetTrue(claim, v1.ConditionTypeLaunched, time.Now())
+	if err := w.kube.Status().Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: claim.Status.NodeName, Labels: map[string]string{v1.NodeRegisteredLabelKey: "true"}}}
+	node.Spec.ProviderID = m.ProviderID
+	if err := w.kube.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait() // the mirrors have seen it
+	return claim, m
+}
+
+func (w *world) claim(t *testing.T, name string) *v1.NodeClaim {
+	t.Helper()
+	claim := &v1.NodeClaim{}
+	if err := w.kube.Get(t.Context(), client.ObjectKey{Name: name}, claim); err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+func spotClaim(name string) *v1.NodeClaim {
+	claim := newClaim(name)
+	claim.Spec.Requirements[2].Values = []string{"spot"}
+	return claim
+}
+
+func TestSpotInterruption(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" }, func(t *testing.T, w *world) {
+		claim, m := w.create(t, spotClaim("a"))
+		other, _ := w.create(t, spotClaim("b"))
+		time.Sleep(time.Minute)
+		if err := w.cloud.Interrupt(instanceID(m.ProviderID)); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.Sleep(2 * time.Second)
+		now := w.claim(t, claim.Name)
+		if now.DeletionTimestamp == nil {
+			t.Fatal("two seconds after the notice the claim is not being deleted")
+		}
+		at, err := time.Parse(time.RFC3339, now.Annotations[v1.EvictAfterAnnotationKey])
+		if err != nil || at.Sub(begun) > 45*time.Second || at.Sub(begun) < 42*time.Second {
+			t.Errorf("evictions may begin %v after the notice, want about 45 s; %v", at.Sub(begun), err)
+		}
+		if w.claim(t, other.Name).DeletionTimestamp != nil {
+			t.Error("a claim that was not interrupted is being deleted")
+		}
+		if !w.provider.stock.Out("spot", m.InstanceType, m.Zone) {
+			t.Error("the pool of the interrupted machine still counts as available")
+		}
+		for _, object := range []string{claim.Name, claim.Status.NodeName} {
+			if !w.events.has(telemetry.SpotInterrupted, object) || !w.events.has(telemetry.TerminatingOnInterruption, object) {
+				t.Errorf("%s has no events about its interruption", object)
+			}
+		}
+	})
+}
+
+func TestOtherMessages(t *testing.T) {
+	for name, tc := range map[string]struct {
+		send    func(*awsmodel.Cloud, string) error
+		deleted bool
+		forced  bool
+		reason  telemetry.Reason
+		within  time.Duration
+	}{
+		"a rebalance recommendation is only told": {
+			func(c *awsmodel.Cloud, id string) error { return c.Rebalance(id) }, false, false, telemetry.SpotRebalanceRecommendation, 5 * time.Second},
+		"a machine that somebody stops is replaced": {
+			func(c *awsmodel.Cloud, id string) error { return c.Kill(id) }, true, false, telemetry.InstanceTerminating, 30 * time.Second},
+		"scheduled maintenance is a graceful end": {
+			func(c *awsmodel.Cloud, id string) error {
+				return c.Schedule(id, "instance-retirement", time.Now().Add(24*time.Hour))
+			}, true, false, telemetry.InstanceUnhealthy, 2 * time.Minute},
+		"a broken host is a forceful end, found without any message": {
+			func(c *awsmodel.Cloud, id string) error { return c.Impair(id) }, true, true, telemetry.InstanceUnhealthy, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" }, func(t *testing.T, w *world) {
+				claim, m := w.create(t, spotClaim("a"))
+				time.Sleep(time.Minute)
+				if err := tc.send(w.cloud, instanceID(m.ProviderID)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(tc.within)
+				now := w.claim(t, claim.Name)
+				if got := now.DeletionTimestamp != nil; got != tc.deleted {
+					t.Errorf("the claim is being deleted: %v, want %v", got, tc.deleted)
+				}
+				if got := now.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] != ""; got != tc.forced {
+					t.Errorf("the end is forceful: %v, want %v", got, tc.forced)
+				}
+				if now.Annotations[v1.EvictAfterAnnotationKey] != "" {
+					t.Error("evictions wait although this is no spot interruption")
+				}
+				if !w.events.has(tc.reason, claim.Name) {
+					t.Errorf("there is no event %s", tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestMessagesThatMeanNothingAreDropped(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" }, func(t *testing.T, w *world) {
+		w.cloud.SendRaw("this is no event")
+		w.cloud.SendRaw(`{"version":"0","source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"i-0000"}}`)
+		time.Sleep(5 * time.Second)
+		if got := w.cloud.Calls()["sqs:DeleteMessage"]; got != 2 {
+			t.Errorf("%d messages were deleted, want 2", got)
+		}
+	})
+}
+
+func TestWithoutAQueueSQSIsNotCalled(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		time.Sleep(10 * time.Minute)
+		for op, n := range w.cloud.Calls() {
+			if strings.HasPrefix(op, "sqs:") && n > 0 {
+				t.Errorf("%s was called %d times", op, n)
+			}
+		}
+		if w.cloud.Calls()["ec2:DescribeInstanceStatus"] == 0 {
+			t.Error("nobody asks for broken machines")
+		}
+	})
+}
+
+func TestTagsAfterRegistration(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		claim, m := w.create(t, newClaim("a"))
+		time.Sleep(5 * time.Second)
+		got := w.machineTags(t, m.ProviderID)
+		want := map[string]string{
+			"Name": claim.Status.NodeName, awsv1.TagNodeClaim: "a", awsv1.TagClusterName: "demo", awsv1.TagNodePool: "default",
+			awsv1.TagNodeClass: "default", awsv1.TagClusterPrefix + "demo": "owned", "team": "x",
+		}
+		for key, value := range want {
+			if got[key] != value {
+				t.Errorf("tag %s = %q, want %q", key, got[key], value)
+			}
+		}
+		if w.claim(t, "a").Annotations[awsv1.AnnotationInstanceTagged] != "true" {
+			t.Error("the claim does not say that its machine is tagged")
+		}
+		before := w.cloud.Calls()["ec2:CreateTags"]
+		time.Sleep(time.Minute)
+		if after := w.cloud.Calls()["ec2:CreateTags"]; after != before {
+			t.Errorf("a tagged machine was tagged %d times more", after-before)
+		}
+	})
+}
+
+func (w *world) machineTags(t *testing.T, providerID string) map[string]string {
+	t.Helper()
+	for _, m := range w.cloud.Machines() {
+		if m.ID == instanceID(providerID) {
+			return m.Tags
+		}
+	}
+	t.Fatalf("AWS has no machine %s", providerID)
+	return nil
+}
+
+func TestDrift(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, w *world)
+		want   cloud.DriftReason
+	}{
+		"nothing changed": {func(*testing.T, *world) {}, ""},
+		"a newer image":   {func(t *testing.T, w *world) { check(t, w.cloud.PublishImages("20260901", "1.47.0")) }, awsv1.DriftReasonAMI},
+		"the class's tags": {func(t *testing.T, w *world) {
+			w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "y"} })
+		}, awsv1.DriftReasonNodeClass},
+		"another security group": {func(t *testing.T, w *world) {
+			w.cloud.AddSecurityGroup("more", map[string]string{v1.Group + "/discovery": "demo"})
+		}, awsv1.DriftReasonSecurityGroup},
+		"another subnet": {func(t *testing.T, w *world) {
+			id := w.cloud.AddSubnet("us-east-1b", "10.9.0.0/24", map[string]string{"other": "yes"})
+			w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: id}} })
+		}, awsv1.DriftReasonSubnet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				// By name, because an alias' parameter is remembered for a day.
+				w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+					s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-al2023-x86_64-standard-1.36-*"}}
+					s.AMIFamily = ptr(awsv1.AMIFamilyAL2023)
+				})
+				time.Sleep(time.Minute)
+				claim, _ := w.create(t, newClaim("a"))
+				time.Sleep(time.Minute)
+				tc.change(t, w)
+				time.Sleep(10 * time.Minute)
+				got, err := w.provider.Drifted(t.Context(), w.claim(t, claim.Name))
+				if err != nil || got != tc.want {
+					t.Errorf("drift = %q, %v; want %q", got, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// editClass changes the class as a user would: the API server counts generations.
+func (w *world) editClass(t *testing.T, edit func(*awsv1.EC2NodeClassSpec)) {
+	t.Helper()
+	nc := &awsv1.EC2NodeClass{}
+	check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+	edit(&nc.Spec)
+	nc.Generation++
+	check(t, w.kube.Update(t.Context(), nc))
+}
+
+func TestDryPoolGivesTheNextChoiceAndIsRemembered(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, first := w.create(t, newClaim("a"))
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Pools = []awsmodel.PoolRule{{Match: "on-demand/" + first.InstanceType + "/*", Depth: 0}}
+		})
+		_, second := w.create(t, newClaim("b"))
+		if second.InstanceType == first.InstanceType {
+			t.Fatalf("%s is out and was launched", second.InstanceType)
+		}
+		c, err := w.provider.Catalog(t.Context(), defaultPool())
+		check(t, err)
+		for _, it := range c.Types {
+			for _, o := range it.Offerings {
+				if it.Name == first.InstanceType && o.CapacityType() == "on-demand" && o.Available {
+					t.Errorf("%s in %s still counts as available", it.Name, o.Zone())
+				}
+			}
+		}
+		time.Sleep(4 * time.Minute)
+		w.faults(t, func(f *awsmodel.Faults) { f.Pools = nil })
+		if _, third := w.create(t, newClaim("c")); third.InstanceType != first.InstanceType {
+			t.Errorf("four minutes later %s was launched, want %s again", third.InstanceType, first.InstanceType)
+		}
+	})
+}
+
+func TestTemplatesAreShortLived(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.create(t, newClaim("a"))
+		if len(w.cloud.Templates()) == 0 {
+			t.Fatal("there is no launch template")
+		}
+		time.Sleep(time.Minute)
+		if left := w.cloud.Templates(); len(left) > 0 {
+			t.Errorf("a minute after the last launch there are %d launch templates", len(left))
+		}
+		w.create(t, newClaim("b"))
+	})
+}
+
+func TestATemplateThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.create(t, newClaim("a"))
+		for _, template := range w.cloud.Templates() {
+			_, err := w.provider.clients.EC2.DeleteLaunchTemplate(t.Context(), deleteTemplate(template.Name))
+			check(t, err)
+		}
+		w.create(t, newClaim("b"))
+	})
+}
+
+func TestDeletedClassLeavesNothing(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		claim, _ := w.create(t, newClaim("a"))
+		nc := w.waitReady(t, "default")
+		check(t, w.kube.Delete(t.Context(), nc))
+		time.Sleep(time.Second)
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		if !w.events.has(telemetry.WaitingOnNodeClaimTermination, "default") {
+			t.Error("nothing says that the class waits for its claims")
+		}
+		if _, err := w.provider.Launch(t.Context(), newClaim("b")); !isType[*cloud.ClassNotReadyError](err) {
+			t.Errorf("launch of a class that is being deleted: %v", err)
+		}
+		fresh := w.claim(t, claim.Name)
+		fresh.Finalizers = nil
+		check(t, w.kube.Update(t.Context(), fresh))
+		check(t, client.IgnoreNotFound(w.kube.Delete(t.Context(), fresh)))
+		time.Sleep(5 * time.Second)
+		if err := w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("the class is still there: %v, finalizers %v", err, nc.Finalizers)
+		}
+		if left := w.cloud.Profiles(); len(left) > 0 {
+			t.Errorf("instance profiles are left: %+v", left)
+		}
+		if left := w.cloud.Templates(); len(left) > 0 {
+			t.Errorf("launch templates are left: %+v", left)
+		}
+	})
+}
+
+func deleteTemplate(name string) *ec2.DeleteLaunchTemplateInput {
+	return &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: &name}
+}
+
+func isType[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+func TestRoleChangeMakesANewProfileAndTheOldIsCollected(t *testing.T) {
+	everything := map[string]awsmodel.Identity{} // the shipped policy lets the controller pass one role only
+	inWorld(t, awsmodel.Config{Identities: everything}, nil, func(t *testing.T, w *world) {
+		before := w.waitReady(t, "default").Status.InstanceProfile
+		w.cloud.AddRole("Other")
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Role = "path/to/Other" })
+		time.Sleep(time.Minute)
+		after := w.waitReady(t, "default").Status.InstanceProfile
+		if after == before || after == "" {
+			t.Fatalf("the profile was %q and is %q", before, after)
+		}
+		time.Sleep(40 * time.Minute)
+		if got := len(w.cloud.Profiles()); got != 2 {
+			t.Errorf("within an hour there are %d profiles, want the new and the old", got)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := w.cloud.Profiles(); len(got) != 1 || got[0].Name != after {
+			t.Errorf("profiles = %+v, want only %s", got, after)
+		}
+	})
+}
+
+func TestMissingThingsAreConditions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit              func(*awsv1.EC2NodeClassSpec)
+		condition, reason string
+	}{
+		"no subnet": {func(s *awsv1.EC2NodeClassSpec) {
+			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0000"}}
+		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound},
+		"no security group": {func(s *awsv1.EC2NodeClassSpec) {
+			s.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "nope"}}
+		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound},
+		"no image": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{ID: "ami-0000"}}, ptr(awsv1.AMIFamilyAL2023)
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound},
+		"an alias that ended": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2@latest"}}
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias},
+		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
+			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
+		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed},
+		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, "Unauthorized"},
+		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
+			s.Role, s.InstanceProfile = "", ptr("nobody")
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound},
+		"an unknown kubelet field": {func(s *awsv1.EC2NodeClassSpec) {
+			s.Kubelet = kubelet(map[string]any{"memorySwap": map[string]any{"swapBehaviour": "x"}})
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInvalidKubeletConfiguration},
+		"an expression": {func(s *awsv1.EC2NodeClassSpec) {
+			s.Kubelet = kubelet(map[string]any{"maxPods": "vcpus * 8"})
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonKubeletExpressionsDisabled},
+		"a restricted tag": {func(s *awsv1.EC2NodeClassSpec) {
+			s.Tags = map[string]string{awsv1.TagNodeClaim: "x"}
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonTagValidationFailed},
+		"user data that is too large": {func(s *awsv1.EC2NodeClassSpec) {
+			s.UserData = ptr("#!/bin/sh\n" + strings.Repeat("# filler\n", 3000))
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonUserDataSizeLimitExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.cloud.AddRole("Other")
+				w.editClass(t, tc.edit)
+				time.Sleep(3 * time.Minute)
+				nc := &awsv1.EC2NodeClass{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				if condition.IsTrue(nc, awsv1.ConditionTypeReady) {
+					t.Errorf("the class is ready")
+				}
+				c := condition.Get(nc, tc.condition)
+				if c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.reason {
+					t.Errorf("condition %s = %+v, want False with reason %s", tc.condition, c, tc.reason)
+				}
+				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) {
+					t.Errorf("Catalog = %v, want ClassNotReadyError", err)
+				}
+			})
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func kubelet(fields map[string]any) *awsv1.KubeletConfiguration {
+	k, err := awsv1.NewKubeletConfiguration(fields)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func TestDeniedActionsAreNamed(t *testing.T) {
+	denied := []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
+	synctest.Test(t, func(t *testing.T) {
+		w := newUnreadyWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{"AKIACONTROLLER": {ARN: "arn:aws:iam::123456789012:role/x", Policies: [][]byte{denied}}}}, nil)
+		time.Sleep(time.Minute)
+		nc := &awsv1.EC2NodeClass{}
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		c := condition.Get(nc, awsv1.ConditionTypeValidationSucceeded)
+		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ec2:RunInstances") {
+			t.Errorf("condition = %+v, want one that names ec2:RunInstances", c)
+		}
+	})
+}
+
+// The bar of the project: 500 claims in 30 distinct requests against EC2's default limits.
+func TestManyClaimsAtOnce(t *testing.T) {
+	inWorld(t, awsmodel.Config{Faults: awsmodel.Faults{Throttle: true}}, nil, func(t *testing.T, w *world) {
+		time.Sleep(5 * time.Minute) // the buckets fill up after the start
+		calls := w.cloud.Calls()
+		begun := time.Now()
+		errs := w.launchAll(t, 500, func(i int, claim *v1.NodeClaim) {
+			zones := []string{"us-east-1a", "us-east-1b", "us-east-1c"}
+			claim.Spec.Requirements = append(claim.Spec.Requirements,
+				v1.NodeSelectorRequirementWithMinValues{Key: corev1.LabelTopologyZone, Operator: "In", Values: zones[i%3 : i%3+1]},
+				v1.NodeSelectorRequirementWithMinValues{Key: awsv1.LabelInstanceCPU, Operator: "Gt", Values: []string{fmt.Sprint(i % 5)}})
+			if i%2 == 0 {
+				claim.Spec.Requirements[2].Values = []string{"spot"}
+			}
+		})
+		took := time.Since(begun)
+		for _, err := range errs {
+			t.Error(err)
+		}
+		after := w.cloud.Calls()
+		for _, op := range []string{"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:DescribeInstances"} {
+			t.Logf("%s: %d calls", op, after[op]-calls[op])
+		}
+		t.Logf("500 claims took %v", took)
+		if n := after["ec2:CreateFleet"] - calls["ec2:CreateFleet"]; n > 60 {
+			t.Errorf("%d CreateFleet calls, want at most 60", n)
+		}
+		if took > time.Minute {
+			t.Errorf("all launched after %v, want one minute", took)
+		}
+		w.wantOnePerClaim(t, 500)
+	})
+}
+
+func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
+	t.Helper()
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	for i := range n {
+		claim := newClaim(fmt.Sprintf("claim-%03d", i))
+		edit(i, claim)
+		wg.Go(func() {
+			if _, err := w.provider.Launch(t.Context(), claim); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func (w *world) wantOnePerClaim(t *testing.T, n int) {
+	t.Helper()
+	if got := len(w.cloud.Alive()); got != n {
+		t.Errorf("%d machines run for %d claims", got, n)
+	}
+	all, err := w.provider.List(t.Context())
+	check(t, err)
+	names := map[string]bool{}
+	for _, m := range all {
+		names[m.ClaimName] = true
+	}
+	if len(names) != n || names[""] {
+		t.Errorf("the machines belong to %d claims, want %d", len(names), n)
+	}
+}
+
+func TestLaunchesSurviveTrouble(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inWorld(t, awsmodel.Config{Seed: seed}, nil, func(t *testing.T, w *world) {
+				w.faults(t, func(f *awsmodel.Faults) {
+					f.LostAnswers, f.LagMillis, f.Throttle, f.LatencyMillis = 0.2, 5000, true, 200
+				})
+				for round := range 5 {
+					var wg sync.WaitGroup
+					for i := range 10 {
+						claim := newClaim(fmt.Sprintf("claim-%d-%d", round, i))
+						wg.Go(func() { w.launchUntilDone(t, claim) })
+					}
+					wg.Wait()
+				}
+				w.faults(t, func(f *awsmodel.Faults) { *f = awsmodel.Faults{} })
+				time.Sleep(10 * time.Second)
+				w.wantOnePerClaim(t, 50)
+			})
+		})
+	}
+}
+
+// launchUntilDone repeats a launch as the claim loop does.
+func (w *world) launchUntilDone(t *testing.T, claim *v1.NodeClaim) {
+	for try := 0; try < 20; try++ {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := w.provider.Launch(ctx, claim)
+		cancel()
+		if err == nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	t.Errorf("claim %s was not launched", claim.Name)
+}
+
+func TestListShowsEveryMachineWhateverItsClass(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, m := w.create(t, newClaim("a"))
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.Kubelet = kubelet(map[string]any{"maxPods": true}) // cannot be decoded
+		})
+		time.Sleep(10 * time.Minute)
+		all, err := w.provider.List(t.Context())
+		check(t, err)
+		if len(all) != 1 || all[0].ProviderID != m.ProviderID || all[0].InstanceType != m.InstanceType {
+			t.Errorf("List = %+v", all)
+		}
+		if _, err := w.provider.Get(t.Context(), m.ProviderID); err != nil {
+			t.Errorf("Get = %v", err)
+		}
+	})
+}
+
+func TestCataloguePointersAreKept(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		before, err := w.provider.Catalog(t.Context(), defaultPool())
+		check(t, err)
+		w.faults(t, func(f *awsmodel.Faults) { f.Pools = []awsmodel.PoolRule{{Match: "*/t3*/*", Depth: 0}} })
+		w.create(t, newClaim("a"))
+		after, err := w.provider.Catalog(t.Context(), defaultPool())
+		check(t, err)
+		if before == after {
+			t.Fatal("the catalogue did not learn what is out")
+		}
+		changed := 0
+		for i := range after.Types {
+			if before.Types[i] != after.Types[i] {
+				changed++
+			}
+		}
+		if changed == 0 || changed > 20 {
+			t.Errorf("%d of %d types are new pointers, want only those of t3", changed, len(after.Types))
+		}
+	})
+}
+
+// allowedActions are all actions of the controller's policies.
+func (w *world) allowedActions(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, doc := range controllerIdentity(t).Policies {
+		var p struct {
+			Statement []struct{ Action []string }
+		}
+		check(t, json.Unmarshal(doc, &p))
+		for _, s := range p.Statement {
+			out = append(out, s.Action...)
+		}
+	}
+	return out
+}
+
+func TestRequestsToAWSWereAllowed(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" }, func(t *testing.T, w *world) {
+		claim, m := w.create(t, spotClaim("a"))
+		time.Sleep(time.Hour)
+		check(t, w.provider.Terminate(t.Context(), m.ProviderID))
+		_ = claim
+		time.Sleep(13 * time.Hour)
+		allowed := w.allowedActions(t)
+		for op := range w.cloud.Calls() {
+			if !slices.Contains(allowed, op) {
+				t.Errorf("%s is called, and no policy allows it", op)
+			}
+		}
+		for _, call := range w.cloud.Log() {
+			if strings.Contains(call.Error, "Unauthorized") || strings.Contains(call.Error, "AccessDenied") {
+				t.Errorf("%s was denied: %s", call.Operation, call.Error)
+			}
+		}
+	})
+}
+
+func TestCallsOfAWSAreCounted(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.create(t, newClaim("a"))
+		m := w.provider.in.Metrics
+		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
+			t.Errorf("%v successful CreateFleet calls are counted, want 1", got)
+		}
+		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "DryRunOperation")); got != 1 {
+			t.Errorf("%v dry runs of CreateFleet are counted, want 1", got)
+		}
+		if got := testutil.ToFloat64(m.AWSAttempts.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
+			t.Errorf("%v attempts of CreateFleet are counted, want 1", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := testutil.ToFloat64(m.OfferingAvailable.WithLabelValues("m5.large", "on-demand", "us-east-1a")); got != 1 {
+			t.Errorf("m5.large counts as available %v, want 1", got)
+		}
+		if got := testutil.ToFloat64(m.OfferingPrice.WithLabelValues("m5.large", "on-demand", "us-east-1a")); got != 0.096 {
+			t.Errorf("m5.large costs %v, want 0.096", got)
+		}
+		if got := testutil.ToFloat64(m.InstanceTypeCPU.WithLabelValues("m5.large")); got != 2 {
+			t.Errorf("m5.large has %v CPUs, want 2", got)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package interrupt
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+func event(source, detailType, detail string) string {
+	return `{"version":"0","id":"1","account":"123456789012","region":"us-east-1","resources":[],"time":"2026-05-01T10:00:00Z",` +
+		`"source":"` + source + `","detail-type":"` + detailType + `","detail":` + detail + `}`
+}
+
+func TestParse(t *testing.T) {
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		text string
+		want Message
+	}{
+		"spot interruption": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1","instance-action":"terminate"}`),
+			Message{SpotInterrupted, []string{"i-1"}, at}},
+		"rebalance recommendation": {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"i-1"}`),
+			Message{Rebalance, []string{"i-1"}, at}},
+		"a machine is stopping": {event("aws.ec2", "EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"stopping"}`),
+			Message{Stopped, []string{"i-1"}, at}},
+		"a machine has stopped, in capitals": {event("aws.ec2", "EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"STOPPED"}`),
+			Message{Stopped, []string{"i-1"}, at}},
+		"a machine is shutting down": {event("aws.ec2", "EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"shutting-down"}`),
+			Message{Terminated, []string{"i-1"}, at}},
+		"a machine has terminated": {event("aws.ec2", "EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"terminated"}`),
+			Message{Terminated, []string{"i-1"}, at}},
+		"a machine starts": {event("aws.ec2", "EC2 Instance State-change Notification", `{"instance-id":"i-1","state":"pending"}`),
+			Message{Kind: NoOp, Time: at}},
+		"a reservation is reclaimed": {event("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"i-1"}`),
+			Message{ReservationReclaimed, []string{"i-1"}, at}},
+		"a scheduled change of several machines": {event("aws.health", "AWS Health Event",
+			`{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"},{"entityValue":"i-2"},{"entityValue":"i-1"},{"entityValue":"vol-3"}]}`),
+			Message{ScheduledChange, []string{"i-1", "i-2"}, at}},
+		"another service's change": {event("aws.health", "AWS Health Event", `{"service":"RDS","eventTypeCategory":"scheduledChange"}`),
+			Message{Kind: NoOp, Time: at}},
+		"an event that is only for information": {event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"issue"}`),
+			Message{Kind: NoOp, Time: at}},
+		"an unknown event":   {event("aws.s3", "Object Created", `{}`), Message{Kind: NoOp, Time: at}},
+		"another version":    {`{"version":"1","source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation"}`, Message{Kind: NoOp}},
+		"no instance at all": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Message{Kind: SpotInterrupted, Time: at}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse(tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("message differs (-want +got):\n%s", d)
+			}
+		})
+	}
+	for _, text := range []string{"", "hello", `{"time":5}`, `[]`} {
+		if m, err := Parse(text); err == nil || m.Kind != NoOp {
+			t.Errorf("Parse(%q) = %v, %v; want an error", text, m, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1"}`))
+	f.Add(event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`))
+	f.Add(`{"detail":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := Parse(text)
+		if err != nil && (m.Kind != NoOp || len(m.Instances) > 0) {
+			t.Errorf("a text that is no event says %v", m)
+		}
+		for _, id := range m.Instances {
+			if len(id) < 2 || id[:2] != "i-" {
+				t.Errorf("%q is taken for an instance", id)
+			}
+		}
+	})
+}
+
+func TestCategories(t *testing.T) {
+	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	check := func(status ec2types.StatusType, since time.Duration) *ec2types.InstanceStatusSummary {
+		return &ec2types.InstanceStatusSummary{Status: ec2types.SummaryStatusImpaired, Details: []ec2types.InstanceStatusDetails{
+			{Status: status, ImpairedSince: aws.Time(now.Add(-since))},
+		}}
+	}
+	events := func(descriptions ...string) []ec2types.InstanceStatusEvent {
+		var out []ec2types.InstanceStatusEvent
+		for _, d := range descriptions {
+			out = append(out, ec2types.InstanceStatusEvent{Code: ec2types.EventCodeInstanceRetirement, Description: aws.String(d)})
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		status ec2types.InstanceStatus
+		want   []Kind
+	}{
+		"a healthy machine":                    {ec2types.InstanceStatus{}, nil},
+		"its check failed for two minutes":     {ec2types.InstanceStatus{InstanceStatus: check("failed", 2*time.Minute)}, []Kind{InstanceStatus}},
+		"its check failed a moment ago":        {ec2types.InstanceStatus{InstanceStatus: check("failed", time.Minute)}, nil},
+		"its check passed":                     {ec2types.InstanceStatus{InstanceStatus: check("passed", time.Hour)}, nil},
+		"its host failed":                      {ec2types.InstanceStatus{SystemStatus: check("failed", time.Hour)}, []Kind{SystemStatus}},
+		"an appointment":                       {ec2types.InstanceStatus{Events: events("retirement")}, []Kind{EventStatus}},
+		"an appointment that is over":          {ec2types.InstanceStatus{Events: events("[Completed] retirement", "[Canceled] reboot")}, nil},
+		"an appointment beside one that ended": {ec2types.InstanceStatus{Events: events("[Completed] reboot", "retirement")}, []Kind{EventStatus}},
+		"a failed check and an appointment: the check goes first": {
+			ec2types.InstanceStatus{SystemStatus: check("failed", time.Hour), Events: events("retirement")}, []Kind{SystemStatus, EventStatus}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Categories(tc.status, now); !slices.Equal(got, tc.want) {
+				t.Errorf("Categories = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

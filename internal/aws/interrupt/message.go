@@ -1,0 +1,107 @@
+// Package interrupt hears from AWS that machines are going away, and has their NodeClaims deleted in time.
+//
+// Messages come from an SQS queue into which EventBridge delivers; broken machines that no message tells about are found
+// by asking EC2 for their status. Reading a message is pure and never fails loudly: what cannot be read is dropped.
+package interrupt
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Kind is what a message says.
+type Kind string
+
+// The kinds of messages.
+const (
+	NoOp                 Kind = "no_op"
+	SpotInterrupted      Kind = "spot_interrupted"
+	Rebalance            Kind = "rebalance_recommendation"
+	Stopped              Kind = "instance_stopped"
+	Terminated           Kind = "instance_terminated"
+	ReservationReclaimed Kind = "capacity_reservation_interrupted"
+	ScheduledChange      Kind = "scheduled_change"
+	InstanceStatus       Kind = "instance_status"
+	SystemStatus         Kind = "system_status"
+	EventStatus          Kind = "event_status"
+)
+
+// A Message is one message, read.
+type Message struct {
+	Kind      Kind
+	Instances []string // ids
+	Time      time.Time
+}
+
+// envelope is what EventBridge wraps around every event.
+type envelope struct {
+	Version    string    `json:"version"`
+	Source     string    `json:"source"`
+	DetailType string    `json:"detail-type"`
+	Time       time.Time `json:"time"`
+	Detail     detail    `json:"detail"`
+}
+
+// detail has the fields of all events that are read.
+type detail struct {
+	InstanceID        string `json:"instance-id"`
+	State             string `json:"state"`
+	Service           string `json:"service"`
+	EventTypeCategory string `json:"eventTypeCategory"`
+	AffectedEntities  []struct {
+		EntityValue string `json:"entityValue"`
+	} `json:"affectedEntities"`
+}
+
+// Parse reads a message. Events that mean nothing to Karpenter are NoOp; an error says that the text is no event.
+func Parse(text string) (Message, error) {
+	var e envelope
+	if err := json.Unmarshal([]byte(text), &e); err != nil {
+		return Message{Kind: NoOp}, err
+	}
+	m := Message{Kind: e.kind(), Time: e.Time}
+	if m.Kind == NoOp {
+		return m, nil
+	}
+	ids := []string{e.Detail.InstanceID}
+	if m.Kind == ScheduledChange {
+		ids = ids[:0]
+		for _, entity := range e.Detail.AffectedEntities {
+			ids = append(ids, entity.EntityValue)
+		}
+	}
+	for _, id := range ids {
+		if strings.HasPrefix(id, "i-") && !slices.Contains(m.Instances, id) {
+			m.Instances = append(m.Instances, id)
+		}
+	}
+	return m, nil
+}
+
+func (e *envelope) kind() Kind {
+	if e.Version != "0" {
+		return NoOp
+	}
+	switch e.Source + "/" + e.DetailType {
+	case "aws.ec2/EC2 Spot Instance Interruption Warning":
+		return SpotInterrupted
+	case "aws.ec2/EC2 Instance Rebalance Recommendation":
+		return Rebalance
+	case "aws.ec2/EC2 Capacity Reservation Instance Interruption Warning":
+		return ReservationReclaimed
+	case "aws.ec2/EC2 Instance State-change Notification":
+		switch strings.ToLower(e.Detail.State) {
+		case "stopping", "stopped":
+			return Stopped
+		case "shutting-down", "terminated":
+			return Terminated
+		}
+	case "aws.health/AWS Health Event":
+		if e.Detail.Service == "EC2" && e.Detail.EventTypeCategory == "scheduledChange" {
+			return ScheduledChange
+		}
+	}
+	return NoOp
+}

@@ -1,0 +1,124 @@
+package interrupt
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// queueAPI is the part of SQS that a queue needs.
+type queueAPI interface {
+	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
+	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	DeleteMessage(context.Context, *sqs.DeleteMessageInput, ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error)
+}
+
+// A Queue is the queue of interruption messages.
+type Queue struct {
+	API  queueAPI
+	Name string
+	// Act carries a message out. A message whose action fails comes again after a while.
+	Act func(context.Context, Message) error
+	// Metrics counts; it may not be nil.
+	Metrics *telemetry.Metrics
+}
+
+const (
+	atOnce     = 10 // messages in one answer, and messages in work
+	visibility = 20 // seconds until a message that was not deleted comes again
+	longPoll   = 20 // seconds that SQS waits for messages
+	slowest    = time.Minute
+)
+
+// Run hears messages until ctx ends. A queue that cannot be reached is tried again, later and later.
+func (q *Queue) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "interruption")
+	url, wait := "", time.Second
+	for ctx.Err() == nil {
+		err := q.turn(ctx, &url)
+		if err == nil {
+			wait = time.Second
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		telemetry.Log(ctx).ErrorContext(ctx, "the interruption queue cannot be read", "queue", q.Name, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		wait = min(2*wait, slowest)
+	}
+	return nil
+}
+
+// turn finds the queue if need be, and deals with one answer.
+func (q *Queue) turn(ctx context.Context, url *string) error {
+	if *url == "" {
+		out, err := q.API.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.Name)})
+		if err != nil {
+			return fmt.Errorf("find the queue: %w", err)
+		}
+		*url = aws.ToString(out.QueueUrl)
+	}
+	out, err := q.API.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: url, MaxNumberOfMessages: atOnce, VisibilityTimeout: visibility, WaitTimeSeconds: longPoll,
+		MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{sqstypes.MessageSystemAttributeNameSentTimestamp},
+		MessageAttributeNames:       []string{"All"},
+	})
+	if err != nil {
+		return fmt.Errorf("receive messages: %w", err)
+	}
+	var working sync.WaitGroup
+	for _, m := range out.Messages {
+		working.Go(func() {
+			if err := q.handle(ctx, *url, m); err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "error", err)
+			}
+		})
+	}
+	working.Wait()
+	return nil
+}
+
+func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {
+	m, err := Parse(aws.ToString(raw.Body))
+	if err != nil {
+		telemetry.Log(ctx).WarnContext(ctx, "a message of the interruption queue is no event and is dropped", "error", err)
+	}
+	q.Metrics.InterruptionReceived.WithLabelValues(string(m.Kind)).Inc()
+	if m.Kind != NoOp {
+		if err := q.Act(ctx, m); err != nil {
+			return err
+		}
+		q.Metrics.InterruptionQueueDuration.Observe(time.Since(begun(m, raw)).Seconds())
+	}
+	if _, err := q.API.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: raw.ReceiptHandle}); err != nil {
+		return fmt.Errorf("delete message: %w", err)
+	}
+	q.Metrics.InterruptionDeleted.Inc()
+	return nil
+}
+
+// begun is when a message was made: by its own account, else when it was sent.
+func begun(m Message, raw sqstypes.Message) time.Time {
+	if !m.Time.IsZero() {
+		return m.Time
+	}
+	ms, err := strconv.ParseInt(raw.Attributes[string(sqstypes.MessageSystemAttributeNameSentTimestamp)], 10, 64)
+	if err != nil {
+		return time.Now()
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,343 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// launches joins repeated launches of one claim, and remembers what came of them.
+type launches struct {
+	base context.Context
+	mu   sync.Mutex
+	now  map[string]*launching // by claim UID and token
+	done *ttl.Map[string, cloud.Machine]
+	// unknown are claims for which a machine may run that nobody knows.
+	unknown *ttl.Map[string, struct{}]
+	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
+	machines *ttl.Map[string, cloud.Machine]
+	// gone are instances that EC2 once said are gone: a later answer about an earlier time does not bring them back.
+	gone *ttl.Map[string, struct{}]
+}
+
+type launching struct {
+	done    chan struct{}
+	machine cloud.Machine
+	err     error
+}
+
+const (
+	// resultLife is how long a repeated launch gets the same answer without asking EC2.
+	resultLife = 10 * time.Minute
+	// invisible is how long EC2 may take to show a machine that it launched.
+	invisible = 2 * time.Minute
+)
+
+func newLaunches(base context.Context) *launches {
+	return &launches{
+		base: base, now: map[string]*launching{},
+		done:     ttl.New[string, cloud.Machine](resultLife),
+		unknown:  ttl.New[string, struct{}](resultLife),
+		machines: ttl.New[string, cloud.Machine](invisible),
+		gone:     ttl.New[string, struct{}](resultLife),
+	}
+}
+
+// do runs one launch for all who ask for it at the same time. It goes on when a caller leaves, so that its machine is
+// known when the claim is tried again.
+func (l *launches) do(ctx context.Context, key string, run func(context.Context) (cloud.Machine, error)) (cloud.Machine, error) {
+	if err := ctx.Err(); err != nil {
+		return cloud.Machine{}, err
+	}
+	l.mu.Lock()
+	if m, ok := l.done.Get(key); ok {
+		l.mu.Unlock()
+		return m, nil
+	}
+	c := l.now[key]
+	if c == nil {
+		c = &launching{done: make(chan struct{})}
+		l.now[key] = c
+		go l.run(key, c, run)
+	}
+	l.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.machine, c.err
+	case <-ctx.Done():
+		return cloud.Machine{}, ctx.Err()
+	}
+}
+
+func (l *launches) run(key string, c *launching, run func(context.Context) (cloud.Machine, error)) {
+	c.machine, c.err = run(l.base)
+	l.mu.Lock()
+	delete(l.now, key)
+	l.mu.Unlock()
+	switch {
+	case c.err == nil:
+		l.done.Sweep()
+		l.done.Put(key, c.machine)
+		l.unknown.Delete(key)
+	case ec2api.IsUnknownOutcome(c.err) && !isTyped(c.err):
+		l.unknown.Put(key, struct{}{})
+	}
+	close(c.done)
+}
+
+// isTyped says whether an error is one of the contract's, which all mean that nothing was launched.
+func isTyped(err error) bool {
+	var dry *cloud.NoCapacityError
+	var refused *cloud.LaunchError
+	var unready *cloud.ClassNotReadyError
+	return errors.As(err, &dry) || errors.As(err, &refused) || errors.As(err, &unready)
+}
+
+// stopped drops what is remembered of a machine that was stopped.
+func (l *launches) stopped(providerID string) {
+	for key, m := range l.done.All() {
+		if m.ProviderID == providerID {
+			l.done.Delete(key)
+		}
+	}
+	l.machines.Delete(instanceID(providerID))
+}
+
+// ended forgets a machine for good.
+func (l *launches) ended(providerID string) {
+	l.stopped(providerID)
+	l.gone.Put(instanceID(providerID), struct{}{})
+}
+
+// Launch starts one machine for a claim.
+func (p *Provider) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
+	key := string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey]
+	return p.launches.do(ctx, key, func(ctx context.Context) (cloud.Machine, error) {
+		return p.launch(ctx, claim, key)
+	})
+}
+
+func (p *Provider) launch(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, error) {
+	if m, ok, err := p.adopt(ctx, claim, key); err != nil || ok {
+		return m, err
+	}
+	nc, err := p.readyClass(ctx, claim.Spec.NodeClassRef.Name)
+	if err != nil {
+		return cloud.Machine{}, err
+	}
+	m, err := p.order(ctx, nc, claim, fleet.Choose)
+	for try := 0; try < rechoices && isDry(err); try++ {
+		// What was out is known now; what is left of the claim's list is tried before the claim is given up.
+		var again error
+		if m, again = p.order(ctx, nc, claim, fleet.ChooseWidely); errors.Is(again, fleet.ErrNothingFits) {
+			break
+		}
+		err = again
+	}
+	return m, err
+}
+
+// rechoices is how often a launch looks for something else after it found nothing.
+const rechoices = 3
+
+func isDry(err error) bool {
+	var dry *cloud.NoCapacityError
+	return errors.As(err, &dry) && !errors.Is(err, fleet.ErrNothingFits)
+}
+
+// order chooses from what is available now and buys it.
+func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
+	choose func([]*cloud.InstanceType, *v1.NodeClaim) (fleet.Choice, error),
+) (cloud.Machine, error) {
+	catalog, err := p.shop.Catalog(nc)
+	if err != nil {
+		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
+	}
+	choice, err := choose(catalog.Types, claim)
+	if err != nil {
+		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
+	}
+	m, err := p.buy(ctx, nc, claim, choice)
+	for wait := firstWait; templateGone(err) && wait <= lastWait && waited(ctx, wait); wait *= 2 {
+		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
+		m, err = p.buy(ctx, nc, claim, choice)
+	}
+	return m, err
+}
+
+// A call about something that EC2 has just made, and does not know yet, is repeated after firstWait, twice that, and so on.
+const (
+	firstWait = 500 * time.Millisecond
+	lastWait  = 8 * firstWait
+)
+
+// waited waits, and tells whether ctx is still alive.
+func waited(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func templateGone(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "InvalidLaunchTemplateName.NotFoundException")
+}
+
+// buy makes the templates, orders the machine and describes what came.
+func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (cloud.Machine, error) {
+	cluster, err := p.cluster(ctx, nc.AMIFamily())
+	if err != nil {
+		return cloud.Machine{}, fleet.CallFailed(err)
+	}
+	r, err := recipe.Make(cluster, nc, claim, choice)
+	if errors.Is(err, bootstrap.ErrNoServiceCIDR) {
+		return cloud.Machine{}, &cloud.ClassNotReadyError{Err: err}
+	}
+	if err != nil {
+		return cloud.Machine{}, &cloud.LaunchError{Reason: "LaunchTemplateResolutionFailed", Message: err.Error(), Err: err}
+	}
+	if err := p.ensure(ctx, r); err != nil {
+		return cloud.Machine{}, fleet.CallFailed(err)
+	}
+	called := time.Now()
+	got, err := p.fleet.Launch(ctx, r.Order)
+	if err != nil {
+		p.learn(choice, r, err)
+		return cloud.Machine{}, err
+	}
+	return p.bought(nc, claim, choice, got, called)
+}
+
+// ensure makes the templates of a recipe, all at the same time.
+func (p *Provider) ensure(ctx context.Context, r *recipe.Recipe) error {
+	errs := make([]error, len(r.Templates))
+	var wg sync.WaitGroup
+	for i, t := range r.Templates {
+		wg.Go(func() { _, errs[i] = p.templates.Ensure(ctx, t) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// learn draws conclusions from a launch that failed.
+func (p *Provider) learn(choice fleet.Choice, r *recipe.Recipe, err error) {
+	if templateGone(err) {
+		for _, t := range r.Order.Templates {
+			p.templates.Forget(t.Name)
+		}
+	}
+	var dry *cloud.NoCapacityError
+	if choice.CapacityType == v1.CapacityTypeReserved && errors.As(err, &dry) {
+		for _, t := range r.Templates {
+			p.reservations.UsedUp(t.ReservationID)
+		}
+	}
+}
+
+// bought describes the machine that a launch gave.
+func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, got fleet.Launched, called time.Time) (cloud.Machine, error) {
+	for _, c := range choice.Candidates {
+		for _, o := range c.Offerings {
+			if c.Type.Name != got.InstanceType || o.Zone() != got.Zone {
+				continue
+			}
+			efa := recipe.EFAInterfaces(nc, claim, c.Type)
+			m := cloud.Machine{
+				ProviderID: providerID(got.Zone, got.InstanceID), ClaimName: claim.Name, PoolName: claim.Labels[v1.NodePoolLabelKey],
+				InstanceType: got.InstanceType, ImageID: got.ImageID, Zone: got.Zone, CapacityType: choice.CapacityType,
+				Labels:      recipe.Labels(c.Type, o, recipe.Tenancy(claim)),
+				Annotations: p.annotations(nc), Created: time.Now(),
+			}
+			m.Labels[awsv1.LabelNodeClass] = nc.Name
+			m.Capacity, m.Allocatable = recipe.Resources(c.Type, efa)
+			if id := o.Labels[awsv1.LabelCapacityReservationID]; id != "" {
+				p.reservations.Launched(id, called)
+			}
+			p.launches.machines.Sweep()
+			p.launches.machines.Put(got.InstanceID, m)
+			return m, nil
+		}
+	}
+	// EC2 launched what nobody asked for; it is collected as a machine without a claim.
+	return cloud.Machine{}, &cloud.LaunchError{Reason: v1.ReasonLaunchFailed, Err: errUnexpected,
+		Message: fmt.Sprintf("EC2 launched %s in %s, which was not asked for", got.InstanceType, got.Zone)}
+}
+
+var errUnexpected = errors.New("the launched machine was not asked for")
+
+// annotations are what a claim keeps of its class as it was at launch.
+func (p *Provider) annotations(nc *awsv1.EC2NodeClass) map[string]string {
+	out := map[string]string{awsv1.AnnotationInstanceProfileName: nc.Status.InstanceProfile}
+	for _, key := range []string{awsv1.AnnotationNodeClassHash, awsv1.AnnotationNodeClassHashVersion} {
+		if value, ok := nc.Annotations[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// adopt finds the machine of an earlier launch of the claim: one whose answer was lost, or that an earlier controller
+// began.
+func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, bool, error) {
+	_, lost := p.launches.unknown.Get(key)
+	if !lost && !claim.CreationTimestamp.Time.Before(p.begun.Truncate(time.Second)) {
+		return cloud.Machine{}, false, nil
+	}
+	found, err := p.fleet.List(ctx,
+		ec2api.Filter("tag:"+awsv1.TagClusterName, p.settings.ClusterName), ec2api.Filter("tag:"+awsv1.TagNodeClaim, claim.Name))
+	if err != nil {
+		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
+	}
+	for _, i := range found {
+		m := p.machine(i)
+		if m.Deleting {
+			continue
+		}
+		m.ClaimName = claim.Name
+		if nc, ok := p.classes.Get(claim.Spec.NodeClassRef.Name); ok {
+			m.Annotations = p.annotations(nc)
+		}
+		return m, true, nil
+	}
+	return cloud.Machine{}, false, nil
+}
+
+// readyClass returns a class that can be launched.
+func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeClass, error) {
+	if !p.classes.WaitForSync(ctx) {
+		return nil, ctx.Err()
+	}
+	nc, ok := p.classes.Get(name)
+	if !ok || nc.DeletionTimestamp != nil {
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s does not exist or is being deleted", name)}
+	}
+	ready := condition.Get(nc, awsv1.ConditionTypeReady)
+	switch {
+	case ready == nil || ready.Status == metav1.ConditionUnknown:
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready", name)}
+	case ready.Status == metav1.ConditionFalse:
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, ready.Message)}
+	case ready.ObservedGeneration != nc.Generation:
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)}
+	}
+	return nc, nil
+}

@@ -1,0 +1,198 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// api is the part of EC2 that keeping templates needs.
+type api interface {
+	CreateLaunchTemplate(context.Context, *ec2.CreateLaunchTemplateInput, ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error)
+	DeleteLaunchTemplate(context.Context, *ec2.DeleteLaunchTemplateInput, ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error)
+	DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error)
+}
+
+const (
+	// life is how long a template stays after its last use: with the sweep it is gone from EC2 within a minute.
+	life       = 45 * time.Second
+	sweepEvery = 5 * time.Second
+)
+
+// A Keeper makes templates when they are needed and deletes them when they no longer are. It may be used concurrently.
+type Keeper struct {
+	api     api
+	cluster string
+	created func(t *Template) // told of each template that is made
+	known   *ttl.Map[string, struct{}]
+
+	mu     sync.Mutex
+	making map[string]*call
+}
+
+// call is a template that is being made; whoever needs the same one waits for it.
+type call struct {
+	done chan struct{}
+	err  error
+}
+
+// NewKeeper returns a Keeper for the templates of a cluster.
+func NewKeeper(api api, cluster string, created func(*Template)) *Keeper {
+	return &Keeper{api: api, cluster: cluster, created: created, known: ttl.New[string, struct{}](life), making: map[string]*call{}}
+}
+
+// Ensure makes the template unless it exists, and returns its name.
+func (k *Keeper) Ensure(ctx context.Context, t *Template) (string, error) {
+	name := t.Name()
+	for {
+		if k.known.Touch(name) {
+			return name, nil
+		}
+		c, mine := k.begin(name)
+		if mine {
+			c.err = k.create(ctx, t)
+			k.end(name, c)
+		} else {
+			select {
+			case <-c.done:
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+		switch {
+		case c.err == nil:
+			return name, nil
+		case !mine && ec2api.IsUnknownOutcome(c.err):
+			continue // the one that we waited for gave up; its end is not ours
+		default:
+			return "", c.err
+		}
+	}
+}
+
+func (k *Keeper) begin(name string) (*call, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c, ok := k.making[name]; ok {
+		return c, false
+	}
+	c := &call{done: make(chan struct{})}
+	k.making[name] = c
+	return c, true
+}
+
+func (k *Keeper) end(name string, c *call) {
+	k.mu.Lock()
+	delete(k.making, name)
+	k.mu.Unlock()
+	close(c.done)
+}
+
+// create does not look first: a template that is not known is hardly ever there, and the answer says if it is.
+func (k *Keeper) create(ctx context.Context, t *Template) error {
+	in := t.Request()
+	if _, err := k.api.CreateLaunchTemplate(ctx, in); err != nil && !ec2api.IsAlreadyExists(err) {
+		return fmt.Errorf("create launch template: %w", err)
+	}
+	k.known.Put(aws.ToString(in.LaunchTemplateName), struct{}{})
+	if k.created != nil {
+		k.created(t)
+	}
+	return nil
+}
+
+// Forget drops a template that EC2 no longer has, so that the next use makes it again.
+func (k *Keeper) Forget(name string) { k.known.Delete(name) }
+
+// Run takes over the templates that an earlier controller left, and deletes templates that are no longer used, until
+// ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		err := k.adopt(ctx)
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(30 * time.Second):
+		}
+	}
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			k.sweep(ctx)
+		}
+	}
+}
+
+func (k *Keeper) adopt(ctx context.Context) error {
+	names, err := k.list(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, k.cluster))
+	for _, name := range names {
+		k.known.Put(name, struct{}{})
+	}
+	return err
+}
+
+// sweep deletes what has not been used; what cannot be deleted now is tried again after another life.
+func (k *Keeper) sweep(ctx context.Context) {
+	for name := range k.known.Sweep() {
+		if err := k.delete(ctx, name); err != nil {
+			k.known.Put(name, struct{}{})
+		}
+	}
+}
+
+func (k *Keeper) delete(ctx context.Context, name string) error {
+	_, err := k.api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateName: aws.String(name)})
+	if ec2api.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// DeleteFor deletes every template of a node class.
+func (k *Keeper) DeleteFor(ctx context.Context, class string) error {
+	names, err := k.list(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, k.cluster), ec2api.Filter("tag:"+awsv1.TagNodeClass, class))
+	if err != nil {
+		return fmt.Errorf("list launch templates: %w", err)
+	}
+	var errs []error
+	for _, name := range names {
+		if err := k.delete(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("delete launch template %s: %w", name, err))
+			continue
+		}
+		k.known.Delete(name)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) list(ctx context.Context, filters ...ec2types.Filter) ([]string, error) {
+	var names []string
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(k.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(200)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return names, err
+		}
+		for _, t := range page.LaunchTemplates {
+			names = append(names, aws.ToString(t.LaunchTemplateName))
+		}
+	}
+	return names, nil
+}

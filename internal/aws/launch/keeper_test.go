@@ -1,0 +1,168 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+)
+
+// templates is an EC2 with launch templates.
+type templates struct {
+	mu      sync.Mutex
+	names   []string
+	creates int
+	slow    time.Duration
+	refuse  error
+}
+
+func (e *templates) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error) {
+	time.Sleep(e.slow)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.creates++
+	name := aws.ToString(in.LaunchTemplateName)
+	if slices.Contains(e.names, name) {
+		return nil, &smithy.GenericAPIError{Code: "InvalidLaunchTemplateName.AlreadyExistsException"}
+	}
+	e.names = append(e.names, name)
+	return &ec2.CreateLaunchTemplateOutput{}, nil
+}
+
+func (e *templates) DeleteLaunchTemplate(_ context.Context, in *ec2.DeleteLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refuse != nil {
+		return nil, e.refuse
+	}
+	e.names = slices.DeleteFunc(e.names, func(n string) bool { return n == aws.ToString(in.LaunchTemplateName) })
+	return &ec2.DeleteLaunchTemplateOutput{}, nil
+}
+
+func (e *templates) DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := &ec2.DescribeLaunchTemplatesOutput{}
+	for _, n := range e.names {
+		out.LaunchTemplates = append(out.LaunchTemplates, ec2types.LaunchTemplate{LaunchTemplateName: aws.String(n)})
+	}
+	return out, nil
+}
+
+func template(image string) *Template {
+	return &Template{Class: &awsv1.EC2NodeClass{}, Family: awsv1.AMIFamilyAL2023, ImageID: image}
+}
+
+func TestOneTemplateIsMadeForAllWhoNeedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &templates{slow: time.Second}
+		k := NewKeeper(e, "demo", nil)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, err := k.Ensure(t.Context(), template("ami-1")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if e.creates != 1 {
+			t.Errorf("ten launches made %d calls, want one", e.creates)
+		}
+		k.Forget(template("ami-1").Name())
+		if _, err := k.Ensure(t.Context(), template("ami-1")); err != nil {
+			t.Errorf("a template that EC2 still has is an error: %v", err)
+		}
+	})
+}
+
+func TestTemplatesLiveWhileTheyAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &templates{names: []string{"left by another controller"}}
+		k := NewKeeper(e, "demo", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		for i := range 4 {
+			if _, err := k.Ensure(ctx, template("ami-1")); err != nil {
+				t.Fatal(err)
+			}
+			if i == 3 {
+				e.refuse = errors.New("throttled")
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if want := []string{template("ami-1").Name()}; !slices.Equal(e.names, want) {
+			t.Errorf("templates = %v, want the one in use", e.names)
+		}
+		time.Sleep(30 * time.Second)
+		e.refuse = nil
+		time.Sleep(time.Minute)
+		if len(e.names) > 0 {
+			t.Errorf("templates = %v are left although nobody uses them", e.names)
+		}
+	})
+}
+
+func TestNameFollowsWhatTheTemplateSays(t *testing.T) {
+	base := template("ami-1").Name()
+	seen := map[string]string{base: "nothing"}
+	for what, edit := range map[string]func(*Template){
+		"the image":       func(t *Template) { t.ImageID = "ami-2" },
+		"user data":       func(t *Template) { t.UserData = "x" },
+		"tenancy":         func(t *Template) { t.Tenancy = "dedicated" },
+		"capacity type":   func(t *Template) { t.CapacityType = "spot" },
+		"tags":            func(t *Template) { t.Tags = map[string]string{"a": "b"} },
+		"EFA":             func(t *Template) { t.EFA = 2 },
+		"enclave":         func(t *Template) { t.Enclave = true },
+		"reservation":     func(t *Template) { t.Reservations, t.ReservationID = true, "cr-1" },
+		"no reservations": func(t *Template) { t.Reservations = true },
+		"profile":         func(t *Template) { t.Class.Status.InstanceProfile = "p" },
+	} {
+		one := template("ami-1")
+		edit(one)
+		if other, ok := seen[one.Name()]; ok {
+			t.Errorf("changing %s gives the name of %s", what, other)
+		}
+		seen[one.Name()] = what
+	}
+	if template("ami-1").Name() != base {
+		t.Error("equal templates have different names")
+	}
+}
+
+func TestMetadataIPv6IsLeftOutWhereItIsUnknown(t *testing.T) {
+	one := template("ami-1")
+	one.Class.Spec.MetadataOptions = &awsv1.MetadataOptions{HTTPProtocolIPv6: aws.String("disabled")}
+	for region, want := range map[string]string{"us-east-1": "disabled", "us-iso-east-1": ""} {
+		one.Region = region
+		if got := one.Request().LaunchTemplateData.MetadataOptions.HttpProtocolIpv6; string(got) != want {
+			t.Errorf("%s: protocol %q, want %q", region, got, want)
+		}
+	}
+	if aws.ToString(one.Class.Spec.MetadataOptions.HTTPProtocolIPv6) != "disabled" {
+		t.Error("the class was changed")
+	}
+}
+
+func TestIPv6Interfaces(t *testing.T) {
+	one := template("ami-1")
+	one.IPv6 = true
+	n := int32(0)
+	one.Class.Spec.IPPrefixCount = &n
+	nic := one.Request().LaunchTemplateData.NetworkInterfaces[0]
+	if fmt.Sprint(aws.ToInt32(nic.Ipv6PrefixCount), aws.ToBool(nic.PrimaryIpv6), aws.ToInt32(nic.Ipv6AddressCount), nic.Ipv4PrefixCount == nil) != "0 true 1 true" {
+		t.Errorf("interface = %+v", nic)
+	}
+}

@@ -1,0 +1,172 @@
+package aws
+
+import (
+	"context"
+	"time"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/facts"
+	"karpenter.sh/karpenter/internal/aws/interrupt"
+	"karpenter.sh/karpenter/internal/aws/turns"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// How often loops look.
+const (
+	discoverEvery = 12 * time.Hour
+	versionEvery  = 5 * time.Minute
+	collectEvery  = 30 * time.Minute
+	minute        = time.Minute
+)
+
+// Always returns the loops that run on every replica: they only look, and keep a standby warm.
+func (p *Provider) Always() []func(context.Context) error {
+	return []func(context.Context) error{
+		p.classes.Run, p.claims.Run, p.pools.Run, p.nodes.Run,
+		p.every("providers.instancetype", discoverEvery, discoverEvery, p.discover),
+		p.every("providers.pricing", 0, discoverEvery, p.prices.Refresh),
+		p.every("providers.version", versionEvery, versionEvery, p.refreshVersion),
+		p.every("providers.instancetype.capacity", 0, minute, p.measureMemory),
+	}
+}
+
+// Leader returns the loops that only the leading replica runs.
+func (p *Provider) Leader() []func(context.Context) error {
+	loops := []func(context.Context) error{
+		p.classLoop, p.templates.Run,
+		p.every("providers.ssm.invalidation", collectEvery, collectEvery, p.images.Forget),
+		p.tagLoop,
+		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
+		p.every("capacityreservation.capacitytype", minute, minute, p.demote),
+		p.every("cloudprovider.metrics", minute, minute, p.showCatalog),
+	}
+	if p.settings.InterruptionQueue != "" {
+		queue := &interrupt.Queue{API: p.clients.SQS, Name: p.settings.InterruptionQueue, Act: p.interrupted, Metrics: p.in.Metrics}
+		loops = append(loops, queue.Run)
+	}
+	if !p.settings.IsolatedVPC {
+		loops = append(loops, p.every("instanceprofile.garbagecollection", time.Minute, collectEvery, p.collectProfiles))
+	}
+	return loops
+}
+
+func (p *Provider) poller() *interrupt.Poller {
+	return &interrupt.Poller{API: p.clients.EC2, Act: p.interrupted, Metrics: p.in.Metrics}
+}
+
+// every runs a task after first and then every period. A task that fails is repeated sooner, later and later.
+func (p *Provider) every(name string, first, period time.Duration, task func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx = telemetry.WithController(ctx, name)
+		wait, failures := first, 0
+		for {
+			timer := time.NewTimer(wait)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			case <-timer.C:
+			}
+			wait = period
+			if err := task(ctx); err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).WarnContext(ctx, "a periodic task failed and is tried again", "error", err)
+				wait = min(period, time.Second<<min(failures, 9))
+				failures++
+			} else {
+				failures = 0
+			}
+		}
+	}
+}
+
+func (p *Provider) discover(ctx context.Context) error {
+	_, err := p.inventory.Refresh(ctx)
+	return err
+}
+
+func (p *Provider) refreshVersion(ctx context.Context) error {
+	old := p.facts.Version()
+	if err := p.facts.RefreshVersion(ctx); err != nil {
+		return err
+	}
+	if now := p.facts.Version(); now != old {
+		telemetry.Log(ctx).InfoContext(ctx, "the cluster's version changed", "from", old, "to", now)
+		if !facts.Supported(now) {
+			telemetry.Log(ctx).ErrorContext(ctx, "this version of Kubernetes is not supported", "version", now)
+		}
+	}
+	return nil
+}
+
+// classLoop keeps the status of every EC2NodeClass.
+func (p *Provider) classLoop(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "nodeclass")
+	queue := &turns.Turns{}
+	p.classes.Subscribe(ctx, queue.Call)
+	p.claims.Subscribe(ctx, func(name string) {
+		if _, ok := p.claims.Get(name); ok {
+			return
+		}
+		for _, nc := range p.classes.All() {
+			if nc.DeletionTimestamp != nil {
+				queue.Call(nc.Name)
+			}
+		}
+	})
+	if !p.classes.WaitForSync(ctx) || !p.claims.WaitForSync(ctx) || !p.pools.WaitForSync(ctx) {
+		return nil
+	}
+	for _, nc := range p.classes.All() {
+		queue.Call(nc.Name)
+	}
+	return queue.Run(ctx, func(ctx context.Context, name string) (time.Duration, error) {
+		nc, ok := p.classes.Get(name)
+		if !ok {
+			return 0, nil
+		}
+		again, err := p.class.Reconcile(ctx, nc)
+		if err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).ErrorContext(ctx, "an EC2NodeClass could not be brought up to date", "EC2NodeClass", name, "error", err)
+		}
+		return again, err
+	})
+}
+
+// collectProfiles removes instance profiles that no class and no claim uses.
+func (p *Provider) collectProfiles(ctx context.Context) error {
+	if !p.classes.WaitForSync(ctx) || !p.claims.WaitForSync(ctx) {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, nc := range p.classes.All() {
+		used[nc.Status.InstanceProfile] = true
+	}
+	for _, claim := range p.claims.All() {
+		used[claim.Annotations[awsv1.AnnotationInstanceProfileName]] = true
+	}
+	return p.profiles.Collect(ctx, used)
+}
+
+// measureMemory takes note of how much memory registered nodes have, by their type and the images of their class.
+func (p *Provider) measureMemory(ctx context.Context) error {
+	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+		return nil
+	}
+	for _, claim := range p.claims.All() {
+		p.measure(claim)
+	}
+	return nil
+}
+
+func (p *Provider) measure(claim *v1.NodeClaim) {
+	if claim.Status.NodeName == "" || claim.Spec.NodeClassRef == nil {
+		return
+	}
+	node, ok := p.nodes.Get(claim.Status.NodeName)
+	nc, known := p.classes.Get(claim.Spec.NodeClassRef.Name)
+	if !ok || !known || node.Labels[v1.NodeRegisteredLabelKey] != "true" {
+		return
+	}
+	p.see(nc, claim, node)
+}

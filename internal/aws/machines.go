@@ -1,0 +1,236 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/recipe"
+)
+
+func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s", zone, instance) }
+
+var providerIDPattern = regexp.MustCompile(`^aws:///([^/]+)/(i-[0-9a-z]+)$`)
+
+// instanceID returns the instance that a provider id names, "" if it is not one of ours.
+func instanceID(providerID string) string {
+	m := providerIDPattern.FindStringSubmatch(providerID)
+	if m == nil {
+		return ""
+	}
+	return m[2]
+}
+
+// Terminate begins to stop a machine.
+func (p *Provider) Terminate(ctx context.Context, providerID string) error {
+	id := instanceID(providerID)
+	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+		return cloud.ErrNotFound
+	}
+	i, err := p.fleet.Describe(ctx, id)
+	switch {
+	case errors.Is(err, fleet.ErrGone):
+		p.launches.ended(providerID)
+		p.returned(providerID)
+		return cloud.ErrNotFound
+	case errors.Is(err, fleet.ErrUnknown):
+		if _, young := p.launches.machines.Get(id); !young {
+			return cloud.ErrNotFound
+		}
+		// EC2 does not show it yet.
+	case err != nil:
+		return err
+	case stopping(i):
+		return nil
+	}
+	_, young := p.launches.machines.Get(id)
+	err = p.fleet.Terminate(ctx, id)
+	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && waited(ctx, wait); wait *= 2 {
+		err = p.fleet.Terminate(ctx, id)
+	}
+	switch {
+	case errors.Is(err, fleet.ErrUnknown) && young:
+		return fmt.Errorf("terminate %s: EC2 does not know the machine yet", id)
+	case errors.Is(err, fleet.ErrUnknown):
+		return cloud.ErrNotFound
+	}
+	if err != nil {
+		p.terminationFailed(providerID)
+		return err
+	}
+	p.launches.stopped(providerID)
+	return nil
+}
+
+// returned gives the place of a machine that is gone back to its reservation. The claim goes with this answer, so it is
+// counted once.
+func (p *Provider) returned(providerID string) {
+	for claim := range p.claims.Each() {
+		if id := claim.Labels[awsv1.LabelCapacityReservationID]; id != "" && claim.Status.ProviderID == providerID {
+			p.reservations.Terminated(id)
+		}
+	}
+}
+
+func stopping(i ec2types.Instance) bool {
+	return i.State != nil && (i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated)
+}
+
+// Get returns one machine.
+func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, error) {
+	id := instanceID(providerID)
+	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+		return cloud.Machine{}, cloud.ErrNotFound
+	}
+	i, err := p.fleet.Describe(ctx, id)
+	switch {
+	case errors.Is(err, fleet.ErrGone):
+		p.launches.ended(providerID)
+		return cloud.Machine{}, cloud.ErrNotFound
+	case errors.Is(err, fleet.ErrUnknown):
+		// EC2 may not show a machine that it has just launched.
+		if m, ok := p.launches.machines.Get(id); ok {
+			return m, nil
+		}
+		return cloud.Machine{}, cloud.ErrNotFound
+	case err != nil:
+		return cloud.Machine{}, err
+	}
+	return p.machine(i), nil
+}
+
+// List returns every machine of the cluster.
+func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	young := p.launches.machines.All()
+	found, err := p.fleet.List(ctx,
+		ec2api.Filter("tag-key", awsv1.TagNodePool), ec2api.Filter("tag-key", awsv1.TagNodeClass),
+		ec2api.Filter("tag:"+awsv1.TagClusterName, p.settings.ClusterName))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]cloud.Machine, 0, len(found)+len(young))
+	for _, i := range found {
+		delete(young, aws.ToString(i.InstanceId))
+		out = append(out, p.machine(i))
+	}
+	for id, m := range young {
+		if _, still := p.launches.machines.Get(id); still { // not stopped meanwhile
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// machine describes an instance. What its class or type would add is left out when they are not known any more: one
+// odd machine must not hide the others.
+func (p *Provider) machine(i ec2types.Instance) cloud.Machine {
+	tags := ec2api.TagMap(i.Tags)
+	m := cloud.Machine{
+		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool],
+		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: p.capacityType(i),
+		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i),
+	}
+	if i.Placement != nil {
+		m.Zone = aws.ToString(i.Placement.AvailabilityZone)
+	}
+	m.ProviderID = providerID(m.Zone, aws.ToString(i.InstanceId))
+	if m.ClaimName == "" {
+		m.ClaimName = p.claimOf(m.ProviderID)
+	}
+	m.Labels[v1.CapacityTypeLabelKey] = m.CapacityType
+	if m.PoolName != "" {
+		m.Labels[v1.NodePoolLabelKey] = m.PoolName
+	}
+	if m.CapacityType == v1.CapacityTypeReserved {
+		m.Labels[awsv1.LabelCapacityReservationID] = aws.ToString(i.CapacityReservationId)
+	}
+	p.describeBySort(&m, i, tags[awsv1.TagNodeClass])
+	return m
+}
+
+// describeBySort adds what the machine's type decides, if its class is still there to ask.
+func (p *Provider) describeBySort(m *cloud.Machine, i ec2types.Instance, className string) {
+	if className == "" {
+		return
+	}
+	m.Labels[awsv1.LabelNodeClass] = className
+	nc, ok := p.classes.Get(className)
+	if !ok {
+		return
+	}
+	catalog, err := p.shop.Catalog(nc)
+	if err != nil {
+		return
+	}
+	tenancy := awsv1.TenancyDefault
+	if i.Placement != nil && i.Placement.Tenancy == ec2types.TenancyDedicated {
+		tenancy = awsv1.TenancyDedicated
+	}
+	for _, it := range catalog.Types {
+		if it.Name != m.InstanceType {
+			continue
+		}
+		o := &cloud.Offering{Labels: m.Labels}
+		for n := range it.Offerings {
+			if of := &it.Offerings[n]; of.Zone() == m.Zone && of.CapacityType() == m.CapacityType &&
+				of.Labels[awsv1.LabelCapacityReservationID] == m.Labels[awsv1.LabelCapacityReservationID] {
+				o = of
+			}
+		}
+		labels := recipe.Labels(it, o, tenancy)
+		for key, value := range m.Labels {
+			labels[key] = value
+		}
+		m.Labels = labels
+		m.Capacity, m.Allocatable = recipe.Resources(it, efaInterfaces(i))
+	}
+}
+
+func efaInterfaces(i ec2types.Instance) int {
+	n := 0
+	for _, nic := range i.NetworkInterfaces {
+		if t := aws.ToString(nic.InterfaceType); t == "efa" || t == "efa-only" {
+			n++
+		}
+	}
+	return n
+}
+
+// capacityType is how a machine was bought. One that fell into an open reservation by chance stays on-demand.
+func (p *Provider) capacityType(i ec2types.Instance) string {
+	switch {
+	case aws.ToString(i.SpotInstanceRequestId) != "":
+		return v1.CapacityTypeSpot
+	case p.settings.ReservedCapacity && aws.ToString(i.CapacityReservationId) != "" && i.CapacityReservationSpecification != nil &&
+		i.CapacityReservationSpecification.CapacityReservationPreference == ec2types.CapacityReservationPreferenceCapacityReservationsOnly:
+		return v1.CapacityTypeReserved
+	}
+	return v1.CapacityTypeOnDemand
+}
+
+// claimOf returns the claim that has a machine. The tag comes only after registration where a launch was shared.
+func (p *Provider) claimOf(providerID string) string {
+	for _, m := range p.launches.done.All() {
+		if m.ProviderID == providerID {
+			return m.ClaimName
+		}
+	}
+	for claim := range p.claims.Each() {
+		if claim.Status.ProviderID == providerID {
+			return claim.Name
+		}
+	}
+	return ""
+}

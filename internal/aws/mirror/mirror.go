@@ -1,0 +1,246 @@
+// Package mirror keeps copies of the cluster's objects of one kind, for a provider that must not see the rest.
+//
+// A mirror lists and then watches. Its rows are versions: an event replaces a row and never edits one, so a pointer
+// comparison tells whether an object changed.
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A Mirror holds the objects of one cluster-scoped kind. It may be read concurrently.
+type Mirror[T client.Object] struct {
+	kube client.WithWatch
+	list func() client.ObjectList
+	trim func(T) T // cuts a fresh object down to what is needed; nil to keep all
+
+	mu     sync.RWMutex
+	rows   map[string]T
+	synced chan struct{}
+	once   sync.Once
+	tell   map[*func(string)]struct{}
+}
+
+// New returns a mirror that is empty until Run.
+func New[T client.Object](kube client.WithWatch, list func() client.ObjectList, trim func(T) T) *Mirror[T] {
+	return &Mirror[T]{kube: kube, list: list, trim: trim, rows: map[string]T{}, synced: make(chan struct{}), tell: map[*func(string)]struct{}{}}
+}
+
+// Subscribe has f called with the name of each object that comes, changes or goes, until ctx ends. f must not block.
+func (m *Mirror[T]) Subscribe(ctx context.Context, f func(name string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tell[&f] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.tell, &f)
+	})
+}
+
+// Get returns one object.
+func (m *Mirror[T]) Get(name string) (T, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	row, ok := m.rows[name]
+	return row, ok
+}
+
+// All returns every object, sorted by name.
+func (m *Mirror[T]) All() []T {
+	m.mu.RLock()
+	out := slices.Collect(maps.Values(m.rows))
+	m.mu.RUnlock()
+	slices.SortFunc(out, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+// Each yields every object, in no order.
+func (m *Mirror[T]) Each() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		m.mu.RLock()
+		rows := slices.Collect(maps.Values(m.rows))
+		m.mu.RUnlock()
+		for _, row := range rows {
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// WaitForSync blocks until the first list is here. It returns false if ctx ends first.
+func (m *Mirror[T]) WaitForSync(ctx context.Context) bool {
+	select {
+	case <-m.synced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Synced says whether the first list is here.
+func (m *Mirror[T]) Synced() bool {
+	select {
+	case <-m.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run follows the cluster until ctx ends.
+func (m *Mirror[T]) Run(ctx context.Context) error {
+	wait := time.Second
+	for ctx.Err() == nil {
+		begun := time.Now()
+		if err := m.follow(ctx); err != nil && ctx.Err() == nil {
+			slog.WarnContext(ctx, "watching failed and begins anew", "kind", fmt.Sprintf("%T", m.list()), "error", err)
+		}
+		if time.Since(begun) > time.Minute {
+			wait = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+	return nil
+}
+
+// follow lists once and watches until the watch ends.
+func (m *Mirror[T]) follow(ctx context.Context) error {
+	list := m.list()
+	if err := m.kube.List(ctx, list); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	next := make(map[string]T, len(items))
+	for _, item := range items {
+		if row, ok := item.(T); ok {
+			next[row.GetName()] = m.trimmed(row)
+		}
+	}
+	m.replace(next)
+	m.once.Do(func() { close(m.synced) })
+	for version := list.GetResourceVersion(); ; {
+		w, err := m.kube.Watch(ctx, m.list(), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}})
+		if err != nil {
+			return err
+		}
+		latest, err := m.apply(ctx, w)
+		if err != nil || latest == "" {
+			return err
+		}
+		version = latest
+	}
+}
+
+// apply takes over events until the watch ends, and returns the version up to which it has seen everything.
+func (m *Mirror[T]) apply(ctx context.Context, w watch.Interface) (string, error) {
+	defer w.Stop()
+	version := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return "", nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return version, nil
+			}
+			row, is := e.Object.(T)
+			switch {
+			case e.Type == watch.Error:
+				return "", fmt.Errorf("watch: %v", e.Object)
+			case !is:
+				continue
+			case e.Type == watch.Deleted:
+				m.put(row.GetName(), nil)
+			case e.Type != watch.Bookmark:
+				row = m.trimmed(row)
+				m.put(row.GetName(), &row)
+			}
+			version = row.GetResourceVersion()
+		}
+	}
+}
+
+func (m *Mirror[T]) trimmed(row T) T {
+	row.SetManagedFields(nil)
+	if m.trim != nil {
+		row = m.trim(row)
+	}
+	return row
+}
+
+// replace takes over a whole list, and tells only of what differs.
+func (m *Mirror[T]) replace(next map[string]T) {
+	m.mu.Lock()
+	var changed []string
+	for name, old := range m.rows {
+		row, ok := next[name]
+		switch {
+		case !ok:
+			changed = append(changed, name)
+		case row.GetResourceVersion() == old.GetResourceVersion() && row.GetUID() == old.GetUID():
+			next[name] = old
+		}
+	}
+	for name, row := range next {
+		if old, ok := m.rows[name]; !ok || any(old) != any(row) {
+			changed = append(changed, name)
+		}
+	}
+	m.rows = next
+	m.mu.Unlock()
+	slices.Sort(changed)
+	for _, name := range slices.Compact(changed) {
+		m.notify(name)
+	}
+}
+
+func (m *Mirror[T]) put(name string, row *T) {
+	m.mu.Lock()
+	if row == nil {
+		delete(m.rows, name)
+	} else {
+		m.rows[name] = *row
+	}
+	m.mu.Unlock()
+	m.notify(name)
+}
+
+// Note takes over an object that we just wrote, so that we read our own writes.
+func (m *Mirror[T]) Note(row T) {
+	if old, ok := m.Get(row.GetName()); ok && old.GetUID() != row.GetUID() {
+		return
+	}
+	row = m.trimmed(row.DeepCopyObject().(T))
+	m.put(row.GetName(), &row)
+}
+
+func (m *Mirror[T]) notify(name string) {
+	m.mu.RLock()
+	tell := slices.Collect(maps.Keys(m.tell))
+	m.mu.RUnlock()
+	for _, f := range tell {
+		(*f)(name)
+	}
+}

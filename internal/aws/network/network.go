@@ -1,0 +1,243 @@
+// Package network finds the subnets and security groups that a node class selects, and keeps count of free addresses.
+package network
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// api is the part of EC2 that finding networks needs.
+type api interface {
+	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
+	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
+}
+
+// full knows subnets that were found to have no free addresses.
+type full interface{ SubnetOut(id string) bool }
+
+const groupsLife = time.Minute
+
+// A Finder finds networks. It may be used concurrently.
+type Finder struct {
+	api     api
+	full    full
+	subnets *ttl.Map[string, []ec2types.Subnet]
+	groups  *ttl.Map[string, []ec2types.SecurityGroup]
+
+	mu   sync.Mutex
+	free map[string]addresses // by subnet
+}
+
+// addresses is what is known of a subnet's room.
+type addresses struct {
+	available int // when EC2 was asked
+	spoken    int // taken by launches since
+	asked     time.Time
+}
+
+// NewFinder returns a Finder that asks EC2 for subnets again after refresh.
+func NewFinder(api api, full full, refresh time.Duration) *Finder {
+	return &Finder{
+		api: api, full: full, free: map[string]addresses{},
+		subnets: ttl.New[string, []ec2types.Subnet](refresh),
+		groups:  ttl.New[string, []ec2types.SecurityGroup](groupsLife),
+	}
+}
+
+// Subnets returns the subnets that a class selects, those with most free addresses first.
+func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) ([]awsv1.Subnet, error) {
+	key := classKey(nc)
+	found, ok := f.subnets.Get(key)
+	if !ok {
+		var err error
+		if found, err = f.askSubnets(ctx, SubnetQueries(nc.Spec.SubnetSelectorTerms)); err != nil {
+			return nil, fmt.Errorf("describe subnets: %w", err)
+		}
+		f.subnets.Sweep()
+		f.subnets.Put(key, found)
+		f.count(found)
+	}
+	slices.SortFunc(found, func(a, b ec2types.Subnet) int {
+		return cmp.Or(cmp.Compare(aws.ToInt32(b.AvailableIpAddressCount), aws.ToInt32(a.AvailableIpAddressCount)),
+			strings.Compare(aws.ToString(a.SubnetId), aws.ToString(b.SubnetId)))
+	})
+	out := make([]awsv1.Subnet, len(found))
+	for i, s := range found {
+		out[i] = awsv1.Subnet{ID: aws.ToString(s.SubnetId), Zone: aws.ToString(s.AvailabilityZone), ZoneID: aws.ToString(s.AvailabilityZoneId)}
+	}
+	return out, nil
+}
+
+// SecurityGroups returns the groups that a class selects, by id.
+func (f *Finder) SecurityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error) {
+	key := classKey(nc)
+	found, ok := f.groups.Get(key)
+	if !ok {
+		var err error
+		if found, err = f.askGroups(ctx, GroupQueries(nc.Spec.SecurityGroupSelectorTerms)); err != nil {
+			return nil, fmt.Errorf("describe security groups: %w", err)
+		}
+		f.groups.Sweep()
+		f.groups.Put(key, found)
+	}
+	out := make([]awsv1.SecurityGroup, len(found))
+	for i, g := range found {
+		out[i] = awsv1.SecurityGroup{ID: aws.ToString(g.GroupId), Name: aws.ToString(g.GroupName)}
+	}
+	slices.SortFunc(out, func(a, b awsv1.SecurityGroup) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+func classKey(nc *awsv1.EC2NodeClass) string {
+	return fmt.Sprintf("%s/%s/%d", nc.UID, nc.Name, nc.Generation)
+}
+
+// SubnetQueries turns selector terms into filters: the ids together, each other term alone.
+func SubnetQueries(terms []awsv1.SubnetSelectorTerm) [][]ec2types.Filter {
+	var ids []string
+	var out [][]ec2types.Filter
+	for _, t := range terms {
+		switch {
+		case t.ID != "":
+			ids = append(ids, t.ID)
+		case len(t.Tags) > 0:
+			out = append(out, ec2api.TagFilters(t.Tags))
+		}
+	}
+	if len(ids) > 0 {
+		out = append([][]ec2types.Filter{{ec2api.Filter("subnet-id", ids...)}}, out...)
+	}
+	return out
+}
+
+// GroupQueries turns selector terms into filters: the ids together, the names together, each other term alone.
+func GroupQueries(terms []awsv1.SecurityGroupSelectorTerm) [][]ec2types.Filter {
+	var ids, names []string
+	var out [][]ec2types.Filter
+	for _, t := range terms {
+		switch {
+		case t.ID != "":
+			ids = append(ids, t.ID)
+		case t.Name != "":
+			names = append(names, t.Name)
+		case len(t.Tags) > 0:
+			out = append(out, ec2api.TagFilters(t.Tags))
+		}
+	}
+	if len(names) > 0 {
+		out = append([][]ec2types.Filter{{ec2api.Filter("group-name", names...)}}, out...)
+	}
+	if len(ids) > 0 {
+		out = append([][]ec2types.Filter{{ec2api.Filter("group-id", ids...)}}, out...)
+	}
+	return out
+}
+
+func (f *Finder) askSubnets(ctx context.Context, queries [][]ec2types.Filter) ([]ec2types.Subnet, error) {
+	var out []ec2types.Subnet
+	seen := map[string]bool{}
+	for _, q := range queries {
+		pages := ec2.NewDescribeSubnetsPaginator(f.api, &ec2.DescribeSubnetsInput{Filters: q, MaxResults: aws.Int32(500)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range page.Subnets {
+				if id := aws.ToString(s.SubnetId); !seen[id] {
+					seen[id] = true
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func (f *Finder) askGroups(ctx context.Context, queries [][]ec2types.Filter) ([]ec2types.SecurityGroup, error) {
+	var out []ec2types.SecurityGroup
+	seen := map[string]bool{}
+	for _, q := range queries {
+		pages := ec2.NewDescribeSecurityGroupsPaginator(f.api, &ec2.DescribeSecurityGroupsInput{Filters: q, MaxResults: aws.Int32(500)})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, g := range page.SecurityGroups {
+				if id := aws.ToString(g.GroupId); !seen[id] {
+					seen[id] = true
+					out = append(out, g)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// count takes over what EC2 says now; what launches had spoken for is in it.
+func (f *Finder) count(found []ec2types.Subnet) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, s := range found {
+		f.free[aws.ToString(s.SubnetId)] = addresses{available: int(aws.ToInt32(s.AvailableIpAddressCount)), asked: now}
+	}
+}
+
+// Pick returns for each zone the subnet with most free addresses, and counts n times the zone's pods as spoken for in each
+// until done says how many machines each subnet really got.
+func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (map[string]string, func(used map[string]int)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	picked := make(map[string]string, len(byZone))
+	asked := make(map[string]time.Time, len(byZone))
+	for zone, ids := range byZone {
+		best, room := "", 0
+		for _, id := range ids {
+			a := f.free[id]
+			left := a.available - a.spoken
+			if f.full.SubnetOut(id) {
+				left = -1 << 30
+			}
+			if best == "" || left > room || left == room && id < best {
+				best, room = id, left
+			}
+		}
+		if best == "" {
+			continue
+		}
+		picked[zone] = best
+		asked[best] = f.free[best].asked
+		f.speak(best, pods[zone]*n)
+	}
+	return picked, func(used map[string]int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for zone, id := range picked {
+			// A refresh in between knows better than our guess.
+			if f.free[id].asked.Equal(asked[id]) {
+				f.speak(id, -pods[zone]*(n-used[id]))
+			}
+		}
+	}
+}
+
+func (f *Finder) speak(id string, n int) {
+	a := f.free[id]
+	a.spoken = max(0, a.spoken+n)
+	f.free[id] = a
+}

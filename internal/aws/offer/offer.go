@@ -1,0 +1,218 @@
+// Package offer works out where and how each instance type can be bought: zones × capacity types × reservations, with
+// the price and whether it can be had now.
+//
+// Offerings of all types share their label maps, one per zone and capacity type, and none of them ever changes.
+package offer
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/price"
+)
+
+// A Zone is one zone of the region.
+type Zone struct {
+	Name, ID string
+	// Subnet says that the node class has a subnet here; without one nothing is offered.
+	Subnet bool
+	// Full says that no subnet here has free addresses now.
+	Full bool
+}
+
+// A Reservation is one capacity reservation that the node class may use.
+type Reservation struct {
+	ID, Type      string // Type is "default" or "capacity-block"
+	InstanceType  string
+	Zone          string
+	Interruptible bool
+	Expiring      bool
+	Remaining     int
+}
+
+// stock knows what was found to be out.
+type stock interface {
+	Out(capacityType, instanceType, zone string) bool
+}
+
+// A Market is everything that offerings depend on beside the type itself.
+type Market struct {
+	Zones        []Zone                     // every zone of the region, sorted by name
+	Offered      map[string]map[string]bool // type → zones that offer it
+	Prices       *price.List
+	Stock        stock // nil when nothing is known to be out
+	Reservations []Reservation
+
+	labels map[labelKey]map[string]string
+}
+
+type labelKey struct{ zone, capacityType string }
+
+// Add gives a type its offerings and the labels that they decide. usable is false where the node class cannot use the
+// type anywhere; its offerings are then listed, and none is available.
+func (m *Market) Add(it *cloud.InstanceType, t *awsdata.InstanceType, usable bool) {
+	m.Place(it, t)
+	it.Offerings = m.Offerings(t, usable)
+}
+
+// Offerings lists the ways to buy t.
+func (m *Market) Offerings(t *awsdata.InstanceType, usable bool) []cloud.Offering {
+	reserved := m.reservedFor(t.Name)
+	capacityTypes := capacityTypes(t)
+	out := make([]cloud.Offering, 0, len(m.Zones)*len(capacityTypes)+len(reserved))
+	for _, z := range m.Zones {
+		for _, ct := range capacityTypes {
+			if o, ok := m.offering(t.Name, z, ct); ok {
+				o.Available = o.Available && usable
+				out = append(out, o)
+			}
+		}
+	}
+	for _, r := range reserved {
+		if o, ok := m.reserved(r, usable); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// capacityTypes are the ways to buy t without a reservation.
+func capacityTypes(t *awsdata.InstanceType) []string {
+	var out []string
+	for _, ct := range []string{v1.CapacityTypeOnDemand, v1.CapacityTypeSpot} {
+		if slices.Contains(t.UsageClasses, ct) {
+			out = append(out, ct)
+		}
+	}
+	return out
+}
+
+// offering prices one way to buy; false where the type is not sold, the class has no subnet or the price is not known.
+func (m *Market) offering(instanceType string, z Zone, capacityType string) (cloud.Offering, bool) {
+	if !z.Subnet || !m.Offered[instanceType][z.Name] {
+		return cloud.Offering{}, false
+	}
+	var p cloud.NanoUSD
+	var known bool
+	if capacityType == v1.CapacityTypeSpot {
+		p, known = m.Prices.Spot(price.Pool{Type: instanceType, Zone: z.Name})
+	} else {
+		p, known = m.Prices.OnDemand(instanceType)
+	}
+	if !known {
+		return cloud.Offering{}, false
+	}
+	out := z.Full || m.Stock != nil && m.Stock.Out(capacityType, instanceType, z.Name)
+	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: !out}, true
+}
+
+func (m *Market) labelsOf(z Zone, capacityType string) map[string]string {
+	key := labelKey{z.Name, capacityType}
+	if l, ok := m.labels[key]; ok {
+		return l
+	}
+	l := map[string]string{corev1.LabelTopologyZone: z.Name, v1.CapacityTypeLabelKey: capacityType}
+	if z.ID != "" {
+		l[awsv1.LabelTopologyZoneID] = z.ID
+	}
+	if m.labels == nil {
+		m.labels = map[labelKey]map[string]string{}
+	}
+	m.labels[key] = l
+	return l
+}
+
+// Prepare makes the label maps that offerings share, so that copies of the market share them too.
+func (m *Market) Prepare() {
+	m.labels = map[labelKey]map[string]string{}
+	for _, z := range m.Zones {
+		m.labelsOf(z, v1.CapacityTypeOnDemand)
+		m.labelsOf(z, v1.CapacityTypeSpot)
+	}
+}
+
+func (m *Market) reservedFor(instanceType string) []Reservation {
+	var out []Reservation
+	for _, r := range m.Reservations {
+		if r.InstanceType == instanceType {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// reservedShare makes reserved machines cheaper than any other, in the order of their on-demand prices.
+const reservedShare = 10_000_000
+
+func (m *Market) reserved(r Reservation, usable bool) (cloud.Offering, bool) {
+	i := slices.IndexFunc(m.Zones, func(z Zone) bool { return z.Name == r.Zone })
+	if i < 0 || !m.Zones[i].Subnet || !m.Offered[r.InstanceType][r.Zone] {
+		return cloud.Offering{}, false
+	}
+	p, _ := m.Prices.OnDemand(r.InstanceType)
+	z := m.Zones[i]
+	labels := map[string]string{
+		corev1.LabelTopologyZone:                    r.Zone,
+		v1.CapacityTypeLabelKey:                     v1.CapacityTypeReserved,
+		awsv1.LabelCapacityReservationID:            r.ID,
+		awsv1.LabelCapacityReservationType:          r.Type,
+		awsv1.LabelCapacityReservationInterruptible: boolText(r.Interruptible),
+	}
+	if z.ID != "" {
+		labels[awsv1.LabelTopologyZoneID] = z.ID
+	}
+	return cloud.Offering{
+		Labels:    labels,
+		Price:     p / reservedShare,
+		Reserved:  r.Remaining,
+		Available: usable && !z.Full && r.Remaining > 0 && !r.Expiring,
+	}, true
+}
+
+// Place writes the labels that offerings decide onto the type: the union over the places where it can be. It does not
+// depend on prices and stock.
+func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
+	name, reserved, capacityTypes := t.Name, m.reservedFor(t.Name), capacityTypes(t)
+	var zones, ids []string
+	for _, z := range m.Zones {
+		if z.Subnet && m.Offered[name][z.Name] {
+			zones = append(zones, z.Name)
+			if z.ID != "" {
+				ids = append(ids, z.ID)
+			}
+		}
+	}
+	it.Labels[corev1.LabelTopologyZone] = zones
+	if len(ids) > 0 || len(zones) == 0 {
+		it.Labels[awsv1.LabelTopologyZoneID] = ids
+	} // else the ids are not known yet, and nothing is said about them
+	it.Labels[awsv1.LabelCapacityReservationID] = union(reserved, func(r Reservation) string { return r.ID })
+	it.Labels[awsv1.LabelCapacityReservationType] = union(reserved, func(r Reservation) string { return r.Type })
+	it.Labels[awsv1.LabelCapacityReservationInterruptible] = union(reserved, func(r Reservation) string { return boolText(r.Interruptible) })
+	if len(reserved) > 0 {
+		capacityTypes = append(capacityTypes, v1.CapacityTypeReserved)
+	}
+	it.Labels[v1.CapacityTypeLabelKey] = capacityTypes
+}
+
+func union(rs []Reservation, value func(Reservation) string) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, value(r))
+	}
+	slices.SortFunc(out, strings.Compare)
+	return slices.Compact(out)
+}
+
+func boolText(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}

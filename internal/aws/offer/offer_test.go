@@ -1,0 +1,144 @@
+package offer
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/price"
+)
+
+type dry map[string]bool
+
+func (d dry) Out(capacityType, instanceType, zone string) bool {
+	return d[capacityType+" "+instanceType+" "+zone]
+}
+
+// market sells m5.large in zones a and b; the class has subnets in a and c.
+func market(edit func(*Market)) *Market {
+	m := &Market{
+		Zones:   []Zone{{Name: "z-a", ID: "id-a", Subnet: true}, {Name: "z-b", ID: "id-b"}, {Name: "z-c", ID: "id-c", Subnet: true}},
+		Offered: map[string]map[string]bool{"m5.large": {"z-a": true, "z-b": true}},
+		Prices:  price.Static("us-east-1"),
+	}
+	edit(m)
+	return m
+}
+
+func add(m *Market, usable bool) *cloud.InstanceType {
+	types := awsdata.Types()
+	i := slices.IndexFunc(types, func(t *awsdata.InstanceType) bool { return t.Name == "m5.large" })
+	it := &cloud.InstanceType{Name: "m5.large", Labels: map[string][]string{}}
+	m.Add(it, types[i], usable)
+	return it
+}
+
+// available lists what can be bought, as "capacity type/zone".
+func available(it *cloud.InstanceType) []string {
+	var out []string
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; o.Available {
+			out = append(out, o.CapacityType()+"/"+o.Zone())
+		}
+	}
+	return out
+}
+
+func TestAvailability(t *testing.T) {
+	reservation := Reservation{ID: "cr-1", Type: "default", InstanceType: "m5.large", Zone: "z-a", Remaining: 2}
+	for name, tc := range map[string]struct {
+		edit   func(*Market)
+		usable bool
+		want   []string
+	}{
+		"only where the zone offers it and the class has a subnet": {func(*Market) {}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"nowhere if the class cannot use the type":                 {func(*Market) {}, false, nil},
+		"not what is out of stock": {func(m *Market) {
+			m.Stock = dry{"spot m5.large z-a": true}
+		}, true, []string{"on-demand/z-a"}},
+		"not spot without a quote": {func(m *Market) {
+			m.Prices = m.Prices.WithSpot(map[price.Pool]cloud.NanoUSD{{Type: "m5.large", Zone: "z-b"}: 1})
+		}, true, []string{"on-demand/z-a"}},
+		"a reservation with machines left": {func(m *Market) { m.Reservations = []Reservation{reservation} }, true,
+			[]string{"on-demand/z-a", "spot/z-a", "reserved/z-a"}},
+		"not a reservation that is used up": {func(m *Market) {
+			used := reservation
+			used.Remaining = 0
+			m.Reservations = []Reservation{used}
+		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"not a reservation that is about to end": {func(m *Market) {
+			ending := reservation
+			ending.Expiring = true
+			m.Reservations = []Reservation{ending}
+		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"not a reservation where the class has no subnet": {func(m *Market) {
+			elsewhere := reservation
+			elsewhere.Zone = "z-b"
+			m.Reservations = []Reservation{elsewhere}
+		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"not a reservation of another type": {func(m *Market) {
+			other := reservation
+			other.InstanceType = "m5.xlarge"
+			m.Reservations = []Reservation{other}
+		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(tc.want, available(add(market(tc.edit), tc.usable))); d != "" {
+				t.Errorf("available offerings differ (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeHadNowKeepsItsPrice(t *testing.T) {
+	for name, it := range map[string]*cloud.InstanceType{
+		"a type that the class cannot use": add(market(func(*Market) {}), false),
+		"a zone without free addresses":    add(market(func(m *Market) { m.Zones[0].Full = true }), true),
+	} {
+		if len(it.Offerings) != 2 {
+			t.Fatalf("%s: there are %d offerings, want two capacity types in the zone that sells it and has a subnet", name, len(it.Offerings))
+		}
+		for _, o := range it.Offerings {
+			if o.Price != 96_000_000 || o.Available {
+				t.Errorf("%s: offering %+v", name, o)
+			}
+		}
+	}
+}
+
+func TestReservedOffering(t *testing.T) {
+	it := add(market(func(m *Market) {
+		m.Reservations = []Reservation{{ID: "cr-1", Type: "default", InstanceType: "m5.large", Zone: "z-a", Remaining: 2}}
+	}), true)
+	got := it.Offerings[len(it.Offerings)-1]
+	want := cloud.Offering{
+		Labels: map[string]string{
+			corev1.LabelTopologyZone: "z-a", awsv1.LabelTopologyZoneID: "id-a", v1.CapacityTypeLabelKey: "reserved",
+			awsv1.LabelCapacityReservationID: "cr-1", awsv1.LabelCapacityReservationType: "default",
+			awsv1.LabelCapacityReservationInterruptible: "false",
+		},
+		Price: 9, Available: true, Reserved: 2,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("reserved offering differs (-want +got):\n%s", d)
+	}
+}
+
+func TestTypeLabelsThatOfferingsDecide(t *testing.T) {
+	it := add(market(func(*Market) {}), true)
+	want := map[string][]string{
+		corev1.LabelTopologyZone: {"z-a"}, awsv1.LabelTopologyZoneID: {"id-a"},
+		v1.CapacityTypeLabelKey:          {"on-demand", "spot"},
+		awsv1.LabelCapacityReservationID: nil, awsv1.LabelCapacityReservationType: nil,
+		awsv1.LabelCapacityReservationInterruptible: nil,
+	}
+	if d := cmp.Diff(want, it.Labels); d != "" {
+		t.Errorf("labels differ (-want +got):\n%s", d)
+	}
+}

@@ -1,0 +1,190 @@
+// Package offline is EC2's catalogue without an account: every instance type with labels, capacity, offerings and prices,
+// from the data that ships with Karpenter.
+//
+// It is what the CLI plans with, what benches measure and what the in-memory cloud of tests sells. It is exactly the
+// catalogue that the AWS provider would make of the same facts. Catalogues are cached; nobody may change one.
+package offline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/hardware"
+	"karpenter.sh/karpenter/internal/aws/offer"
+	"karpenter.sh/karpenter/internal/aws/price"
+)
+
+// A Spot says where spot prices come from.
+type Spot int
+
+const (
+	// SpotModel computes them with price.ModelSpot.
+	SpotModel Spot = iota
+	// SpotNone offers no spot machines.
+	SpotNone
+	// SpotTable takes them from Options.SpotPrices; pools without a price are not offered.
+	SpotTable
+)
+
+// Options choose a catalogue. The zero value is us-east-1 with all zones, modelled spot prices and AL2023 nodes.
+type Options struct {
+	Region string
+	// Zones are the zones with a subnet; nil for all of the region.
+	Zones      []string
+	Spot       Spot
+	SpotPrices map[price.Pool]float64
+	// Class decides about kubelet, disks and image family; nil for AL2023 with defaults.
+	Class *awsv1.EC2NodeClass
+	// Settings of the controller that show in capacity. A zero VMMemoryOverheadPercent means the default.
+	hardware.Settings
+}
+
+var cache struct {
+	sync.Mutex
+	catalogs map[string]*cloud.Catalog
+}
+
+// Catalog returns what can be bought. It fails for a region or zone that is not in the data, and for a node class
+// whose kubelet configuration cannot be read.
+func Catalog(o Options) (*cloud.Catalog, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Spot == SpotTable {
+		return build(o)
+	}
+	key, err := o.key()
+	if err != nil {
+		return nil, err
+	}
+	cache.Lock()
+	defer cache.Unlock()
+	if c, ok := cache.catalogs[key]; ok {
+		return c, nil
+	}
+	c, err := build(o)
+	if err != nil {
+		return nil, err
+	}
+	if cache.catalogs == nil {
+		cache.catalogs = map[string]*cloud.Catalog{}
+	}
+	cache.catalogs[key] = c
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Region == "" {
+		o.Region = "us-east-1"
+	}
+	if o.Zones == nil {
+		o.Zones = awsdata.Zones(o.Region)
+	}
+	if o.VMMemoryOverheadPercent == 0 {
+		o.VMMemoryOverheadPercent = hardware.DefaultVMMemoryOverheadPercent
+	}
+	return o
+}
+
+func (o Options) check() error {
+	known := awsdata.Zones(o.Region)
+	if known == nil {
+		return fmt.Errorf("no EC2 data for region %q; there is some for %s", o.Region, strings.Join(awsdata.Regions(), ", "))
+	}
+	for _, z := range o.Zones {
+		if !slices.Contains(known, z) {
+			return fmt.Errorf("region %s has no zone %q; it has %s", o.Region, z, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// key tells apart what differs in the catalogue. A class shows only in its hardware, so that classes that differ in
+// tags or roles share one.
+func (o Options) key() (string, error) {
+	class, err := hardware.ClassOf(o.Class, o.Settings)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(struct {
+		Region string
+		Zones  []string
+		Spot   Spot
+		Class  hardware.Class
+		Wishes hardware.Wishes
+	}{o.Region, o.Zones, o.Spot, *class, hardware.WishesOf(o.Class)})
+	return string(text), err
+}
+
+func build(o Options) (*cloud.Catalog, error) {
+	class, err := hardware.ClassOf(o.Class, o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	wishes := hardware.WishesOf(o.Class)
+	m := market(o)
+	out := &cloud.Catalog{}
+	for _, t := range awsdata.Types() {
+		if !hardware.Usable(t) || len(m.Offered[t.Name]) == 0 {
+			continue
+		}
+		it := hardware.Describe(t, o.Region, class)
+		m.Add(it, t, hardware.Compatible(t, class, wishes) == "")
+		it.Offerings = slices.DeleteFunc(it.Offerings, func(of cloud.Offering) bool { return !of.Available })
+		if len(it.Offerings) > 0 {
+			out.Types = append(out.Types, it)
+		}
+	}
+	return out, nil
+}
+
+func market(o Options) *offer.Market {
+	m := &offer.Market{Prices: Prices(o.Region, o.Spot, o.SpotPrices), Offered: map[string]map[string]bool{}}
+	for _, z := range awsdata.Zones(o.Region) {
+		if !slices.Contains(o.Zones, z) {
+			continue
+		}
+		m.Zones = append(m.Zones, offer.Zone{Name: z, ID: awsdata.ZoneID(o.Region, z), Subnet: true})
+		for _, name := range awsdata.Offered(o.Region, z) {
+			if m.Offered[name] == nil {
+				m.Offered[name] = map[string]bool{}
+			}
+			m.Offered[name][z] = true
+		}
+	}
+	return m
+}
+
+// Prices returns the price list of a region: on-demand prices that ship with Karpenter, and spot prices as chosen.
+func Prices(region string, spot Spot, table map[price.Pool]float64) *price.List {
+	l := price.Static(region)
+	quotes := map[price.Pool]cloud.NanoUSD{}
+	switch spot {
+	case SpotModel:
+		dollars := awsdata.Prices(region)
+		arm64 := map[string]bool{}
+		for _, t := range awsdata.Types() {
+			arm64[t.Name] = hardware.Arch(t) == "arm64"
+		}
+		for _, zone := range awsdata.Zones(region) {
+			for _, name := range awsdata.Offered(region, zone) {
+				if d, ok := dollars[name]; ok {
+					pool := price.Pool{Type: name, Zone: zone}
+					quotes[pool] = cloud.FromDollars(price.ModelSpot(pool, d, arm64[name]))
+				}
+			}
+		}
+	case SpotTable:
+		for pool, dollars := range table {
+			quotes[pool] = cloud.FromDollars(dollars)
+		}
+	}
+	return l.WithSpot(quotes)
+}

@@ -1,0 +1,59 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Surroundings are what a program has at hand that runs the provider.
+type Surroundings struct {
+	REST    *rest.Config
+	Client  client.WithWatch // uncached; knows our kinds
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+	Version string // of Karpenter
+}
+
+// Open is New with AWS's default chain of configuration: environment, shared files, web identity, pod identity, the
+// instance's own role. Endpoints from the environment are honoured.
+func Open(ctx context.Context, s Settings, in Surroundings) (*Provider, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	if cfg.Region == "" {
+		out, err := imds.NewFromConfig(cfg).GetRegion(ctx, &imds.GetRegionInput{})
+		if err != nil {
+			return nil, errors.Join(errors.New("the region is not known: set AWS_REGION"), err)
+		}
+		cfg.Region = out.Region
+	}
+	if s.ClusterCABundle == "" {
+		if s.ClusterCABundle, err = CABundle(in.REST); err != nil {
+			return nil, err
+		}
+	}
+	server, err := discovery.NewDiscoveryClientForConfig(in.REST)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API server: %w", err)
+	}
+	return New(ctx, s, Input{
+		Config: cfg, Kube: in.Client, Metrics: in.Metrics, Events: in.Events, Version: in.Version,
+		KubernetesVersion: func(context.Context) (string, error) {
+			v, err := server.ServerVersion()
+			if err != nil {
+				return "", err
+			}
+			return v.Major + "." + v.Minor, nil
+		},
+	})
+}

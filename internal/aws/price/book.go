@@ -1,0 +1,202 @@
+package price
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
+
+	"karpenter.sh/karpenter/cloud"
+)
+
+// spotAPI is the part of EC2 that spot prices come from.
+type spotAPI interface {
+	DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error)
+}
+
+// productsAPI is the part of the price list service that on-demand prices come from.
+type productsAPI interface {
+	GetProducts(context.Context, *pricing.GetProductsInput, ...func(*pricing.Options)) (*pricing.GetProductsOutput, error)
+}
+
+// A Book holds the current prices and refreshes them. Reading never waits for a refresh.
+type Book struct {
+	region   string
+	isolated bool
+	spot     spotAPI
+	products productsAPI
+
+	mu   sync.Mutex // one refresh writes at a time
+	list atomic.Pointer[List]
+}
+
+// NewBook returns a Book with the prices that ship with Karpenter. isolated says that the price list service cannot be
+// reached.
+func NewBook(region string, isolated bool, spot spotAPI, products productsAPI) *Book {
+	b := &Book{region: region, isolated: isolated, spot: spot, products: products}
+	b.list.Store(Static(region))
+	return b
+}
+
+// List returns the current prices. While nothing changes it is the same pointer.
+func (b *Book) List() *List { return b.list.Load() }
+
+// Refresh asks for on-demand and spot prices at the same time. What fails or comes empty keeps its old prices.
+func (b *Book) Refresh(ctx context.Context) error {
+	var wg sync.WaitGroup
+	var onDemandErr, spotErr error
+	wg.Go(func() { onDemandErr = b.refreshOnDemand(ctx) })
+	wg.Go(func() { spotErr = b.refreshSpot(ctx) })
+	wg.Wait()
+	return errors.Join(onDemandErr, spotErr)
+}
+
+func (b *Book) replace(edit func(*List) *List) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.list.Load()
+	if next := edit(old); !next.Equal(old) {
+		b.list.Store(next)
+	}
+}
+
+func (b *Book) refreshOnDemand(ctx context.Context) error {
+	if b.isolated || strings.HasPrefix(b.region, "us-gov-") {
+		return nil // no price list service there: the shipped table stands
+	}
+	prices := map[string]cloud.NanoUSD{}
+	var errs []error
+	for _, q := range []struct{ tenancy, family string }{{"Shared", "Compute Instance"}, {"Dedicated", "Compute Instance (bare metal)"}} {
+		n, err := b.query(ctx, q.tenancy, q.family, prices)
+		if err == nil && n == 0 {
+			err = errors.New("the answer is empty")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("on-demand prices of %q: %w", q.family, err))
+		}
+	}
+	b.replace(func(l *List) *List { return l.WithOnDemand(prices) })
+	return errors.Join(errs...)
+}
+
+func (b *Book) query(ctx context.Context, tenancy, family string, into map[string]cloud.NanoUSD) (int, error) {
+	n := 0
+	pages := pricing.NewGetProductsPaginator(b.products, ProductsQuery(b.region, tenancy, family))
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return n, err
+		}
+		for _, text := range page.PriceList {
+			if name, p, ok := ReadProduct(text, currency(b.region)); ok {
+				into[name] = p
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// ProductsQuery asks for the on-demand prices of Linux machines in a region.
+func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
+	match := func(field, value string) pricingtypes.Filter {
+		return pricingtypes.Filter{Type: pricingtypes.FilterTypeTermMatch, Field: aws.String(field), Value: aws.String(value)}
+	}
+	return &pricing.GetProductsInput{
+		ServiceCode: aws.String("AmazonEC2"), MaxResults: aws.Int32(100),
+		Filters: []pricingtypes.Filter{
+			match("regionCode", region), match("serviceCode", "AmazonEC2"), match("preInstalledSw", "NA"),
+			match("operatingSystem", "Linux"), match("capacitystatus", "Used"), match("marketoption", "OnDemand"),
+			match("tenancy", tenancy), match("productFamily", family),
+		},
+	}
+}
+
+func currency(region string) string {
+	if strings.HasPrefix(region, "cn-") {
+		return "CNY"
+	}
+	return "USD"
+}
+
+// ReadProduct reads one entry of the price list; false for one without type or a price above zero.
+func ReadProduct(text, currency string) (string, cloud.NanoUSD, bool) {
+	var p struct {
+		Product struct {
+			Attributes struct {
+				InstanceType string `json:"instanceType"`
+			} `json:"attributes"`
+		} `json:"product"`
+		Terms struct {
+			OnDemand map[string]struct {
+				PriceDimensions map[string]struct {
+					PricePerUnit map[string]string `json:"pricePerUnit"`
+				} `json:"priceDimensions"`
+			}
+		} `json:"terms"`
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil || p.Product.Attributes.InstanceType == "" {
+		return "", 0, false
+	}
+	for _, term := range p.Terms.OnDemand {
+		for _, dimension := range term.PriceDimensions {
+			dollars, err := strconv.ParseFloat(dimension.PricePerUnit[currency], 64)
+			if err == nil && dollars > 0 && dollars < maxDollars {
+				return p.Product.Attributes.InstanceType, cloud.FromDollars(dollars), true
+			}
+		}
+	}
+	return "", 0, false
+}
+
+// maxDollars is above any hourly price; what is dearer is a mistake that would overflow.
+const maxDollars = 1e6
+
+func (b *Book) refreshSpot(ctx context.Context) error {
+	prices := map[Pool]cloud.NanoUSD{}
+	seen := map[Pool]time.Time{}
+	pages := ec2.NewDescribeSpotPriceHistoryPaginator(b.spot, &ec2.DescribeSpotPriceHistoryInput{
+		ProductDescriptions: []string{"Linux/UNIX", "Linux/UNIX (Amazon VPC)"},
+		StartTime:           aws.Time(time.Now()),
+		MaxResults:          aws.Int32(1000),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("spot prices: %w", err)
+		}
+		for _, s := range page.SpotPriceHistory {
+			readSpot(s, prices, seen)
+		}
+	}
+	if len(prices) == 0 {
+		return errors.New("spot prices: the answer is empty")
+	}
+	b.replace(func(l *List) *List { return l.WithSpot(prices) })
+	return nil
+}
+
+// readSpot takes over a quote; the youngest of a pool counts.
+func readSpot(s ec2types.SpotPrice, prices map[Pool]cloud.NanoUSD, seen map[Pool]time.Time) {
+	dollars, err := strconv.ParseFloat(aws.ToString(s.SpotPrice), 64)
+	if err != nil || s.Timestamp == nil || dollars < 0 || dollars >= maxDollars {
+		return
+	}
+	pool := Pool{string(s.InstanceType), aws.ToString(s.AvailabilityZone)}
+	if at, ok := seen[pool]; ok && !s.Timestamp.After(at) {
+		return
+	}
+	seen[pool] = *s.Timestamp
+	prices[pool] = cloud.FromDollars(dollars)
+}

@@ -1,0 +1,119 @@
+package price
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
+
+	"karpenter.sh/karpenter/cloud"
+)
+
+func product(name, dollars string) string {
+	return `{"product":{"attributes":{"instanceType":"` + name + `"}},"terms":{"OnDemand":{"t":{"priceDimensions":{"d":{"pricePerUnit":{"USD":"` + dollars + `"}}}}}}}`
+}
+
+func TestReadProduct(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text, currency string
+		want           cloud.NanoUSD
+	}{
+		"a price":                {product("m5.large", "0.0960000000"), "USD", 96_000_000},
+		"another currency":       {product("m5.large", "0.0960000000"), "CNY", 0},
+		"a price of zero":        {product("m5.large", "0.0"), "USD", 0},
+		"a price that is none":   {product("m5.large", "much"), "USD", 0},
+		"a price beyond reason":  {product("m5.large", "1e300"), "USD", 0},
+		"no type":                {product("", "1"), "USD", 0},
+		"no JSON":                {"hello", "USD", 0},
+		"a product without term": {`{"product":{"attributes":{"instanceType":"x"}}}`, "USD", 0},
+	} {
+		_, got, ok := ReadProduct(tc.text, tc.currency)
+		if got != tc.want || ok != (tc.want > 0) {
+			t.Errorf("%s: %v, %v; want %v", name, got, ok, tc.want)
+		}
+	}
+}
+
+func FuzzReadProduct(f *testing.F) {
+	f.Add(product("m5.large", "0.096"))
+	f.Fuzz(func(t *testing.T, text string) {
+		if name, p, ok := ReadProduct(text, "USD"); ok && (name == "" || p < 0) {
+			t.Errorf("read %q at %v", name, p)
+		}
+	})
+}
+
+// market is AWS' two sources of prices.
+type market struct {
+	products map[string][]string // by product family
+	spot     []ec2types.SpotPrice
+	err      error
+}
+
+func (m *market) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+	for _, f := range in.Filters {
+		if aws.ToString(f.Field) == "productFamily" {
+			return &pricing.GetProductsOutput{PriceList: m.products[aws.ToString(f.Value)]}, m.err
+		}
+	}
+	return nil, errors.New("no product family")
+}
+
+func (m *market) DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+	return &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: m.spot}, m.err
+}
+
+func quote(at time.Time, price string) ec2types.SpotPrice {
+	return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("z-a"), SpotPrice: &price, Timestamp: &at}
+}
+
+func TestBook(t *testing.T) {
+	pool := Pool{"m5.large", "z-a"}
+	now := time.Now()
+	full := func() *market {
+		return &market{
+			products: map[string][]string{"Compute Instance": {product("m5.large", "0.1")}, "Compute Instance (bare metal)": {product("m5.metal", "5")}},
+			spot:     []ec2types.SpotPrice{quote(now.Add(-time.Hour), "0.05"), quote(now, "0.04"), quote(now.Add(-2*time.Hour), "0.06"), quote(now.Add(time.Hour), "odd")},
+		}
+	}
+	for name, tc := range map[string]struct {
+		region   string
+		isolated bool
+		edit     func(*market)
+		failed   bool
+		onDemand cloud.NanoUSD
+		spot     cloud.NanoUSD
+	}{
+		"both are asked for, the youngest quote counts": {"us-east-1", false, func(*market) {}, false, 100_000_000, 40_000_000},
+		"a failure keeps what was known":                {"us-east-1", false, func(m *market) { m.err = errors.New("no") }, true, 96_000_000, 96_000_000},
+		"an empty answer keeps what was known":          {"us-east-1", false, func(m *market) { m.products, m.spot = nil, nil }, true, 96_000_000, 96_000_000},
+		"one empty family is told, the other is taken":  {"us-east-1", false, func(m *market) { delete(m.products, "Compute Instance (bare metal)") }, true, 100_000_000, 40_000_000},
+		"an isolated VPC asks for spot prices only":     {"us-east-1", true, func(*market) {}, false, 96_000_000, 40_000_000},
+		"GovCloud has prices of its own":                {"us-gov-west-1", false, func(*market) {}, false, 121_000_000, 40_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := full()
+			tc.edit(m)
+			b := NewBook(tc.region, tc.isolated, m, m)
+			if err := b.Refresh(t.Context()); (err != nil) != tc.failed {
+				t.Errorf("Refresh = %v", err)
+			}
+			if got, _ := b.List().OnDemand("m5.large"); got != tc.onDemand {
+				t.Errorf("on demand it costs %v, want %v", got, tc.onDemand)
+			}
+			if got, _ := b.List().Spot(pool); got != tc.spot {
+				t.Errorf("spot costs %v, want %v", got, tc.spot)
+			}
+			before := b.List()
+			_ = b.Refresh(t.Context())
+			if b.List() != before {
+				t.Error("equal prices are another list")
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+// Package price holds what machines cost: on demand by type, spot by type and zone.
+//
+// A List never changes; a refresh makes a new one. Prices that a refresh did not bring keep their old value.
+package price
+
+import (
+	"hash/fnv"
+	"maps"
+	"math"
+	"strings"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
+)
+
+// A Pool is a type in a zone: what spot prices are quoted for.
+type Pool struct{ Type, Zone string }
+
+// A List is one state of the prices.
+type List struct {
+	onDemand map[string]cloud.NanoUSD
+	spot     map[Pool]cloud.NanoUSD
+	// quoted is false until spot prices are known; before that a spot machine is taken to cost what it costs on demand.
+	quoted bool
+}
+
+// Static returns the on-demand prices that ship with Karpenter for a region, and no spot prices.
+func Static(region string) *List {
+	table := awsdata.Prices(region)
+	l := &List{onDemand: make(map[string]cloud.NanoUSD, len(table))}
+	for name, dollars := range table {
+		l.onDemand[name] = cloud.FromDollars(dollars)
+	}
+	return l
+}
+
+// OnDemand returns the price of a type, false if it is not known.
+func (l *List) OnDemand(instanceType string) (cloud.NanoUSD, bool) {
+	p, ok := l.onDemand[instanceType]
+	return p, ok
+}
+
+// Spot returns the price of a type in a zone, false if it is not known.
+func (l *List) Spot(p Pool) (cloud.NanoUSD, bool) {
+	if !l.quoted {
+		return l.OnDemand(p.Type)
+	}
+	price, ok := l.spot[p]
+	return price, ok
+}
+
+// WithOnDemand returns l with the given on-demand prices added or replaced.
+func (l *List) WithOnDemand(prices map[string]cloud.NanoUSD) *List {
+	next := *l
+	next.onDemand = merged(l.onDemand, prices)
+	return &next
+}
+
+// WithSpot returns l with the given spot prices added or replaced. From now on a pool without a quote has no price.
+func (l *List) WithSpot(prices map[Pool]cloud.NanoUSD) *List {
+	next := *l
+	next.spot, next.quoted = merged(l.spot, prices), true
+	return &next
+}
+
+// Equal says whether two lists quote the same prices.
+func (l *List) Equal(other *List) bool {
+	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.spot, other.spot)
+}
+
+func merged[K comparable](old, add map[K]cloud.NanoUSD) map[K]cloud.NanoUSD {
+	out := make(map[K]cloud.NanoUSD, max(len(old), len(add)))
+	maps.Copy(out, old)
+	maps.Copy(out, add)
+	return out
+}
+
+// ModelSpot is the spot price, in dollars, that models and tests take for a pool: a fixed share of the on-demand price
+// between 25 % and 75 % that depends on the family, the pool, and the architecture.
+func ModelSpot(p Pool, onDemand float64, arm64 bool) float64 {
+	family, _, _ := strings.Cut(p.Type, ".")
+	ratio := 0.25 + 0.30*unit(family) + 0.15*unit(p.Type+"/"+p.Zone)
+	if !arm64 {
+		ratio += 0.05
+	}
+	return math.Round(onDemand*ratio*1e6) / 1e6
+}
+
+// unit maps a text to a number in [0, 1), evenly.
+func unit(s string) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	x := h.Sum64()
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}

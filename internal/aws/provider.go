@@ -1,0 +1,229 @@
+// Package aws is the cloud provider for Amazon EC2.
+//
+// This file is its table of contents: Provider has the methods of the contract, and New says which parts they are
+// made of. The parts are packages of their own, most of them pure; the loops that keep them up to date are returned by
+// Always and Leader and started by who runs the program.
+package aws
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/assortment"
+	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/class"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/facts"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/inventory"
+	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/aws/memory"
+	"karpenter.sh/karpenter/internal/aws/mirror"
+	"karpenter.sh/karpenter/internal/aws/network"
+	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/profile"
+	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/reservation"
+	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Input is what the provider works with.
+type Input struct {
+	Config  aws.Config       // region, credentials, endpoints
+	Kube    client.WithWatch // uncached; knows our kinds
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+	// KubernetesVersion asks the API server; not needed with EKSControlPlane.
+	KubernetesVersion func(context.Context) (string, error)
+	Version           string // of Karpenter
+}
+
+// Provider is the cloud.Provider for EC2.
+type Provider struct {
+	settings Settings
+	in       Input
+	begun    time.Time
+	clients  *ec2api.Clients
+	facts    *facts.Facts
+
+	classes *mirror.Mirror[*awsv1.EC2NodeClass]
+	claims  *mirror.Mirror[*v1.NodeClaim]
+	pools   *mirror.Mirror[*v1.NodePool]
+	nodes   *mirror.Mirror[*corev1.Node]
+
+	inventory    *inventory.Inventory
+	prices       *price.Book
+	stock        *stock.Stock
+	memory       *memory.Memory
+	reservations *reservation.Book
+	shop         *assortment.Shop
+	network      *network.Finder
+	images       *ami.Finder
+	profiles     *profile.Keeper
+	templates    *launch.Keeper
+	fleet        *fleet.Fleet
+	class        *class.Controller
+
+	launches *launches
+}
+
+// New finds out what must be known of the cluster and puts the provider together. It fails when the settings are wrong
+// or AWS cannot be reached. ctx ends every call that the provider makes on its own account.
+func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Provider{settings: s, in: in, begun: time.Now()}
+	p.clients = ec2api.New(in.Config, in.Version, p.observer())
+	p.mirrors()
+	p.inventory = inventory.New(p.clients.EC2)
+	if err := p.inventory.Check(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.facts, err = facts.Find(ctx, facts.Settings{
+		Cluster: s.ClusterName, Endpoint: s.ClusterEndpoint, CABundle: s.ClusterCABundle,
+		ControlPlane: s.EKSControlPlane, Version: in.KubernetesVersion,
+	}, p.clients.EKS, in.Kube); err != nil {
+		return nil, err
+	}
+	if _, err := p.inventory.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	p.assemble(ctx)
+	return p, nil
+}
+
+// CABundle returns the certificate authority of an API client in base64, as nodes want it.
+func CABundle(c *rest.Config) (string, error) {
+	c = rest.CopyConfig(c)
+	if err := rest.LoadTLSFiles(c); err != nil {
+		return "", fmt.Errorf("read the API server's certificate authority: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(c.CAData), nil
+}
+
+func (p *Provider) mirrors() {
+	p.classes = mirror.New[*awsv1.EC2NodeClass](p.in.Kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} }, nil)
+	p.claims = mirror.New[*v1.NodeClaim](p.in.Kube, func() client.ObjectList { return &v1.NodeClaimList{} }, nil)
+	p.pools = mirror.New[*v1.NodePool](p.in.Kube, func() client.ObjectList { return &v1.NodePoolList{} }, nil)
+	p.nodes = mirror.New(p.in.Kube, func() client.ObjectList { return &corev1.NodeList{} }, trimNode)
+}
+
+// trimNode keeps what the provider reads of a node.
+func trimNode(n *corev1.Node) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: n.ObjectMeta}
+	out.Annotations = nil
+	out.Spec.ProviderID = n.Spec.ProviderID
+	out.Status.Capacity = corev1.ResourceList{corev1.ResourceMemory: n.Status.Capacity[corev1.ResourceMemory]}
+	return out
+}
+
+func (p *Provider) assemble(ctx context.Context) {
+	s, c := p.settings, p.clients
+	region := p.in.Config.Region
+	p.prices = price.NewBook(region, s.IsolatedVPC, c.EC2, c.Pricing)
+	p.stock = stock.New()
+	p.memory = memory.New()
+	p.reservations = reservation.NewBook(c.EC2)
+	sources := assortment.Sources{
+		Region: region, Settings: s.Settings, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
+	}
+	if s.ReservedCapacity {
+		sources.Reservations = p.reservations
+	}
+	p.shop = assortment.New(sources)
+	p.network = network.NewFinder(c.EC2, p.stock, s.SubnetRefreshInterval)
+	p.images = ami.NewFinder(c.EC2, c.SSM, s.AMIRefreshInterval)
+	p.profiles = profile.NewKeeper(c.IAM, region, s.ClusterName, rand.Text)
+	p.templates = launch.NewKeeper(c.EC2, s.ClusterName, p.templateMade)
+	p.fleet = fleet.New(ctx, c.EC2, p.network, p.stock, fleet.Settings{
+		Cluster: s.ClusterName, Token: rand.Text, Observe: p.batchSent, Failed: p.launchFailed,
+	})
+	p.launches = newLaunches(ctx)
+	p.class = p.classController()
+}
+
+func (p *Provider) classController() *class.Controller {
+	validator := class.NewValidator(class.Validator{
+		EC2: p.clients.EC2, Profiles: p.profiles, Ensure: p.templates.Ensure, Cluster: p.cluster,
+		Catalog: p.shop.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun,
+	})
+	return &class.Controller{
+		Settings: class.Settings{
+			Cluster: p.settings.ClusterName, CABundle: p.settings.ClusterCABundle, Reservations: p.settings.ReservedCapacity,
+			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone, Wrote: p.classes.Note,
+		},
+		Kube: p.in.Kube, Images: p.images, Networks: p.network, Reservations: p.reservations, Profiles: p.profiles,
+		Templates: p.templates, Claims: p.claims, Validator: validator,
+	}
+}
+
+// cluster is what machines of a family join. AL2023 needs the service range, which EKS may have to be asked for.
+func (p *Provider) cluster(ctx context.Context, family string) (recipe.Cluster, error) {
+	c := recipe.Cluster{
+		Cluster: bootstrap.Cluster{Name: p.settings.ClusterName, Endpoint: p.facts.Endpoint, CABundle: p.facts.CABundle()},
+		Region:  p.in.Config.Region, DNS: p.facts.DNS, IPv6: p.facts.IPv6(), Reservations: p.settings.ReservedCapacity,
+	}
+	if family != awsv1.AMIFamilyAL2023 {
+		return c, nil
+	}
+	var err error
+	c.ServiceCIDR, err = p.facts.ServiceCIDR(ctx)
+	return c, err
+}
+
+// Name is "aws".
+func (p *Provider) Name() string { return "aws" }
+
+// NodeClassKinds is EC2NodeClass.
+func (p *Provider) NodeClassKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{awsv1.GroupVersion.WithKind("EC2NodeClass")}
+}
+
+// Catalog returns what can be launched for a pool.
+func (p *Provider) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalog, error) {
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	if ref == nil {
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("pool %s names no node class", pool.Name)}
+	}
+	nc, err := p.readyClass(ctx, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	return p.shop.Catalog(nc)
+}
+
+// Drifted says why a claim's machine is not what its class asks for.
+func (p *Provider) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+	return p.drifted(ctx, claim)
+}
+
+// RepairPolicies are the conditions of broken machines. Those beyond Ready come from EKS' node monitoring agent.
+func (p *Provider) RepairPolicies() []cloud.RepairPolicy {
+	policies := []cloud.RepairPolicy{
+		{ConditionType: corev1.NodeReady, Status: corev1.ConditionFalse, Toleration: 30 * time.Minute},
+		{ConditionType: corev1.NodeReady, Status: corev1.ConditionUnknown, Toleration: 30 * time.Minute},
+		{ConditionType: "AcceleratedHardwareReady", Status: corev1.ConditionFalse, Toleration: 10 * time.Minute},
+	}
+	for _, t := range []corev1.NodeConditionType{"StorageReady", "NetworkingReady", "KernelReady", "ContainerRuntimeReady"} {
+		policies = append(policies, cloud.RepairPolicy{ConditionType: t, Status: corev1.ConditionFalse, Toleration: 30 * time.Minute})
+	}
+	return policies
+}
+
+var _ cloud.Provider = (*Provider)(nil)

@@ -1,0 +1,256 @@
+// Package recipe works out everything that a launch needs for a claim: the launch templates with their user data, and the
+// order that names them. It is pure.
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/assortment"
+	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/aws/need"
+)
+
+// A Cluster is what machines join.
+type Cluster struct {
+	bootstrap.Cluster
+	Region string
+	DNS    string // address of the cluster's DNS service
+	IPv6   bool
+	// Reservations says whether capacity reservations are managed.
+	Reservations bool
+}
+
+// A Recipe is a launch, ready to be carried out once its templates exist.
+type Recipe struct {
+	Templates []*launch.Template
+	Order     *fleet.Order
+}
+
+// Errors of classes and claims that cannot be launched.
+var (
+	ErrNoProfile = errors.New("the node class has no instance profile yet")
+	ErrNoGroups  = errors.New("the node class has no security groups")
+	ErrNoImages  = errors.New("the node class has no machine images")
+	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
+)
+
+// Make works out the recipe of a claim from the class and what was chosen for it. It changes neither.
+func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (*Recipe, error) {
+	switch {
+	case nc.Status.InstanceProfile == "":
+		return nil, ErrNoProfile
+	case len(nc.Status.SecurityGroups) == 0:
+		return nil, ErrNoGroups
+	case len(nc.Status.AMIs) == 0:
+		return nil, ErrNoImages
+	}
+	groups := group(nc, claim, choice)
+	if len(groups) == 0 {
+		return nil, ErrNoImage
+	}
+	pool := claim.Labels[v1.NodePoolLabelKey]
+	r := &Recipe{Order: &fleet.Order{
+		CapacityType: choice.CapacityType,
+		Tags:         launch.Tags(c.Name, pool, nc),
+		Prioritized:  claim.Annotations[v1.PriceOverlayAppliedAnnotationKey] != "",
+		Subnets:      assortment.Subnets(nc),
+		Pods:         podsByZone(choice),
+		Claim:        claim.Name,
+		Token:        string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey],
+	}}
+	if nc.Spec.Context != nil && claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] != "true" {
+		r.Order.Context = *nc.Spec.Context
+	}
+	for _, g := range groups {
+		t, err := template(c, nc, claim, choice, g)
+		if err != nil {
+			return nil, err
+		}
+		t.Tags = r.Order.Tags
+		r.Templates = append(r.Templates, t)
+		r.Order.Templates = append(r.Order.Templates, fleet.Template{Name: t.Name(), Overrides: g.overrides})
+	}
+	return r, nil
+}
+
+// kind is what machines share that boot from one launch template.
+type kind struct {
+	image       string
+	efa, pods   int
+	reservation string
+}
+
+type templateGroup struct {
+	kind
+	overrides []fleet.Override
+}
+
+// group sorts the offerings of a choice by the launch template that they need.
+func group(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) []templateGroup {
+	wantsEFA := !quantity(claim.Spec.Resources.Requests, awsv1.ResourceEFA).IsZero()
+	byKind := map[kind][]fleet.Override{}
+	for _, candidate := range choice.Candidates {
+		image, ok := ami.For(nc.Status.AMIs, candidate.Type.Labels)
+		if !ok {
+			continue
+		}
+		k := kind{image: image.ID, pods: int(candidate.Type.Capacity.Pods().Value())}
+		if wantsEFA {
+			k.efa = int(quantity(candidate.Type.Capacity, awsv1.ResourceEFA).Value())
+		}
+		for _, o := range candidate.Offerings {
+			k.reservation = o.Labels[awsv1.LabelCapacityReservationID]
+			byKind[k] = append(byKind[k], fleet.Override{
+				InstanceType: candidate.Type.Name, Zone: o.Zone(), ImageID: image.ID, Priority: o.Price.Dollars(),
+			})
+		}
+	}
+	out := make([]templateGroup, 0, len(byKind))
+	for k, overrides := range byKind {
+		out = append(out, templateGroup{k, overrides})
+	}
+	slices.SortFunc(out, func(a, b templateGroup) int { return strings.Compare(a.key(), b.key()) })
+	return out
+}
+
+func (k kind) key() string {
+	return fmt.Sprintf("%s %04d %06d %s", k.image, k.efa, k.pods, k.reservation)
+}
+
+func quantity(list corev1.ResourceList, name corev1.ResourceName) interface {
+	IsZero() bool
+	Value() int64
+} {
+	q := list[name]
+	return &q
+}
+
+// podsByZone is the least number of addresses that any machine of the choice takes in each zone.
+func podsByZone(choice fleet.Choice) map[string]int {
+	out := map[string]int{}
+	for _, c := range choice.Candidates {
+		pods := int(c.Type.Capacity.Pods().Value())
+		for _, o := range c.Offerings {
+			if old, ok := out[o.Zone()]; !ok || pods < old {
+				out[o.Zone()] = pods
+			}
+		}
+	}
+	return out
+}
+
+func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, g templateGroup) (*launch.Template, error) {
+	family := nc.AMIFamily()
+	userData, err := UserData(c, nc, claim, choice.CapacityType, g.pods)
+	if err != nil {
+		return nil, err
+	}
+	return &launch.Template{
+		Class: nc, Family: family, Region: c.Region,
+		ImageID: g.image, UserData: userData, IPv6: c.IPv6,
+		CapacityType: choice.CapacityType, Tenancy: Tenancy(claim), EFA: g.efa,
+		Enclave:       !quantity(claim.Spec.Resources.Requests, awsv1.ResourceNitroSandbox).IsZero(),
+		ReservationID: g.reservation, Reservations: c.Reservations,
+	}, nil
+}
+
+// UserData writes the user data of a claim's machines that hold so many pods.
+func UserData(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, pods int) (string, error) {
+	family := nc.AMIFamily()
+	managed, err := nc.Spec.Kubelet.Managed()
+	if err != nil {
+		return "", err
+	}
+	fields, err := nc.Spec.Kubelet.Fields()
+	if err != nil {
+		return "", err
+	}
+	if len(managed.ClusterDNS) == 0 && c.DNS != "" && c.DNS != corev1.ClusterIPNone {
+		managed.ClusterDNS = []string{c.DNS}
+	}
+	o := bootstrap.Options{
+		Cluster: c.Cluster,
+		Kubelet: bootstrap.Kubelet{ManagedKubelet: *managed, MaxPods: pods, Fields: fields},
+		Taints:  bootstrap.Taints(claim),
+		Labels:  bootstrap.Labels(family, claim.Labels, capacityType),
+		RAID0:   nc.Spec.InstanceStorePolicy != nil && *nc.Spec.InstanceStorePolicy == awsv1.InstanceStorePolicyRAID0,
+	}
+	if nc.Spec.UserData != nil {
+		o.UserData = *nc.Spec.UserData
+	}
+	if family == awsv1.AMIFamilyBottlerocket {
+		o.BottlerocketVersion = ami.BottlerocketVersion(nc)
+	}
+	return bootstrap.Render(family, o)
+}
+
+// Tenancy is where a claim's machines run: on shared hardware, unless the claim excludes that.
+func Tenancy(claim *v1.NodeClaim) string {
+	if need.Of(claim.Spec.Requirements).AllowValue(awsv1.LabelInstanceTenancy, awsv1.TenancyDefault) {
+		return awsv1.TenancyDefault
+	}
+	return awsv1.TenancyDedicated
+}
+
+// Labels are the node labels that type, offering and launch decide.
+func Labels(it *cloud.InstanceType, o *cloud.Offering, tenancy string) map[string]string {
+	out := map[string]string{}
+	for key, values := range it.Labels {
+		if len(values) == 1 && !strings.HasPrefix(key, reservationPrefix) {
+			out[key] = values[0]
+		}
+	}
+	for key, value := range o.Labels {
+		out[key] = value
+	}
+	out[awsv1.LabelInstanceTenancy] = tenancy
+	return out
+}
+
+// reservationPrefix begins the labels that only machines in a reservation have, whatever else their type could be.
+const reservationPrefix = awsv1.Group + "/capacity-reservation-"
+
+// EFAInterfaces is the number of EFA interfaces that a claim's machine of a type is launched with.
+func EFAInterfaces(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, it *cloud.InstanceType) int {
+	for _, n := range nc.Spec.NetworkInterfaces {
+		if n != nil && n.InterfaceType == awsv1.InterfaceTypeEFAOnly {
+			return int(quantity(it.Capacity, awsv1.ResourceEFA).Value())
+		}
+	}
+	if len(nc.Spec.NetworkInterfaces) == 0 && !quantity(claim.Spec.Resources.Requests, awsv1.ResourceEFA).IsZero() {
+		return int(quantity(it.Capacity, awsv1.ResourceEFA).Value())
+	}
+	return 0
+}
+
+// Resources are what a machine of a type has and what of it is left for pods, without what it was not launched with.
+func Resources(it *cloud.InstanceType, efa int) (capacity, allocatable corev1.ResourceList) {
+	capacity, allocatable = corev1.ResourceList{}, corev1.ResourceList{}
+	for name, q := range it.Capacity {
+		if q.IsZero() || name == awsv1.ResourceEFA && efa == 0 {
+			continue
+		}
+		left := q.DeepCopy()
+		for _, o := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
+			if kept, ok := o[name]; ok {
+				left.Sub(kept)
+			}
+		}
+		capacity[name] = q.DeepCopy()
+		if left.Sign() > 0 {
+			allocatable[name] = left
+		}
+	}
+	return capacity, allocatable
+}

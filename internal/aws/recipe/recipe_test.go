@@ -1,0 +1,303 @@
+package recipe
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/offline"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func ptr[T any](v T) *T { return &v }
+
+func demo() Cluster {
+	return Cluster{
+		Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://demo.example", CABundle: "Q0E=", ServiceCIDR: "172.20.0.0/16"},
+		Region:  "us-east-1", DNS: "172.20.0.10", Reservations: true,
+	}
+}
+
+func class(edit func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
+	nc := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class-1"}}
+	nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
+	nc.Spec.MetadataOptions = &awsv1.MetadataOptions{
+		HTTPEndpoint: ptr("enabled"), HTTPProtocolIPv6: ptr("disabled"), HTTPPutResponseHopLimit: ptr(int64(1)), HTTPTokens: ptr("required"),
+	}
+	nc.Spec.Tags = map[string]string{"team": "x"}
+	for _, zone := range []string{"a", "b"} {
+		nc.Status.Subnets = append(nc.Status.Subnets, awsv1.Subnet{ID: "subnet-" + zone, Zone: "us-east-1" + zone, ZoneID: "id-" + zone})
+	}
+	nc.Status.SecurityGroups = []awsv1.SecurityGroup{{ID: "sg-2"}, {ID: "sg-1"}}
+	nc.Status.InstanceProfile = "profile"
+	nc.Status.AMIs = []awsv1.AMI{image("ami-amd", "amd64"), image("ami-arm", "arm64")}
+	edit(nc)
+	return nc
+}
+
+func image(id, arch string) awsv1.AMI {
+	return awsv1.AMI{ID: id, Requirements: []corev1.NodeSelectorRequirement{{Key: corev1.LabelArchStable, Operator: "In", Values: []string{arch}}}}
+}
+
+func claim(edit func(*v1.NodeClaim)) *v1.NodeClaim {
+	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "default-abc", UID: "claim-1", Labels: map[string]string{
+		v1.NodePoolLabelKey: "default", awsv1.LabelNodeClass: "default", "tier": "web", corev1.LabelArchStable: "amd64",
+	}}}
+	c.Spec.Taints = []corev1.Taint{{Key: "team", Value: "x", Effect: "NoSchedule"}}
+	c.Spec.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+	require(c, corev1.LabelInstanceTypeStable, "m5.large", "m5.xlarge", "m6g.large")
+	edit(c)
+	return c
+}
+
+func require(c *v1.NodeClaim, key string, values ...string) {
+	c.Spec.Requirements = append(c.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: "In", Values: values})
+}
+
+// TestLaunches shows every launch template and CreateFleet call whole.
+func TestLaunches(t *testing.T) {
+	spot := func(c *v1.NodeClaim) { require(c, v1.CapacityTypeLabelKey, "spot") }
+	onDemand := func(c *v1.NodeClaim) { require(c, v1.CapacityTypeLabelKey, "on-demand") }
+	none := func(*awsv1.EC2NodeClass) {}
+	for file, tc := range map[string]struct {
+		class *awsv1.EC2NodeClass
+		claim *v1.NodeClaim
+	}{
+		"al2023-spot.txt":      {class(none), claim(spot)},
+		"al2023-on-demand.txt": {class(none), claim(onDemand)},
+		"bottlerocket.txt": {class(func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@v1.46.0"
+			nc.Spec.InstanceStorePolicy = ptr(awsv1.InstanceStorePolicyRAID0)
+		}), claim(onDemand)},
+		"windows2022.txt": {class(func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.AMISelectorTerms[0].Alias = "windows2022@latest"
+		}), claim(onDemand)},
+		"custom-everything.txt": {class(func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.AMISelectorTerms, nc.Spec.AMIFamily = []awsv1.AMISelectorTerm{{ID: "ami-amd"}}, ptr(awsv1.AMIFamilyCustom)
+			nc.Spec.UserData = ptr("#!/bin/sh\njoin\n")
+			nc.Spec.AssociatePublicIPAddress, nc.Spec.IPPrefixCount, nc.Spec.DetailedMonitoring = ptr(false), ptr(int32(2)), ptr(true)
+			nc.Spec.BlockDeviceMappings = []*awsv1.BlockDeviceMapping{
+				{DeviceName: ptr("/dev/xvda"), EBS: &awsv1.BlockDevice{
+					VolumeSize: ptr(resource.MustParse("21G")), VolumeType: ptr("gp3"), IOPS: ptr(int64(4000)), Throughput: ptr(int64(0)),
+					Encrypted: ptr(true), KMSKeyID: ptr("key"), SnapshotID: ptr("snap-1"), VolumeInitializationRate: ptr(int32(200)), DeleteOnTermination: ptr(true),
+				}},
+				{DeviceName: ptr("/dev/xvdz")},
+			}
+			nc.Spec.ConnectionTracking = &awsv1.ConnectionTracking{TCPEstablishedTimeout: ptr(int32(300))}
+			nc.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: ptr("disabled")}
+			nc.Spec.Context = ptr("context-1")
+			nc.Spec.Kubelet = kubelet(map[string]any{"maxPods": 20})
+		}), claim(func(c *v1.NodeClaim) {
+			onDemand(c)
+			require(c, awsv1.LabelInstanceTenancy, "dedicated")
+			c.Spec.Resources.Requests[awsv1.ResourceNitroSandbox] = resource.MustParse("1")
+		})},
+		"efa.txt": {class(none), claim(func(c *v1.NodeClaim) {
+			c.Spec.Requirements = nil
+			require(c, corev1.LabelInstanceTypeStable, "p4d.24xlarge")
+			onDemand(c)
+			c.Spec.Resources.Requests[awsv1.ResourceEFA] = resource.MustParse("4")
+		})},
+		"interfaces.txt": {class(func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.NetworkInterfaces = []*awsv1.NetworkInterface{
+				{NetworkCardIndex: 0, DeviceIndex: 0, InterfaceType: "interface"}, {NetworkCardIndex: 1, DeviceIndex: 1, InterfaceType: "efa-only"},
+			}
+			nc.Spec.IPPrefixCount = ptr(int32(1))
+		}), claim(func(c *v1.NodeClaim) {
+			c.Spec.Requirements = nil
+			require(c, corev1.LabelInstanceTypeStable, "p4d.24xlarge")
+			onDemand(c)
+		})},
+	} {
+		t.Run(file, func(t *testing.T) { golden(t, file, show(t, tc.class, tc.claim)) })
+	}
+}
+
+func kubelet(fields map[string]any) *awsv1.KubeletConfiguration {
+	k, err := awsv1.NewKubeletConfiguration(fields)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+func chosen(t *testing.T, nc *awsv1.EC2NodeClass, c *v1.NodeClaim) fleet.Choice {
+	t.Helper()
+	catalog, err := offline.Catalog(offline.Options{Zones: []string{"us-east-1a", "us-east-1b"}, Class: nc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice, err := fleet.Choose(catalog.Types, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return choice
+}
+
+// show writes a launch for people: the call, then each template with its user data in plain text.
+func show(t *testing.T, nc *awsv1.EC2NodeClass, c *v1.NodeClaim) string {
+	t.Helper()
+	r, err := Make(demo(), nc, c, chosen(t, nc, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	request := fleet.Request(r.Order, 1, map[string]string{"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}, "token")
+	fmt.Fprintf(&b, "== CreateFleet ==\n%s\n", pretty(t, request))
+	for _, template := range r.Templates {
+		in := template.Request()
+		data, err := base64.StdEncoding.DecodeString(*in.LaunchTemplateData.UserData)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.LaunchTemplateData.UserData = ptr("see below")
+		fmt.Fprintf(&b, "== CreateLaunchTemplate ==\n%s\n== its user data ==\n%s\n", pretty(t, in), data)
+	}
+	return b.String()
+}
+
+// pretty writes a request as JSON without what is not set.
+func pretty(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.MarshalIndent(clean(plain), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func clean(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if value == nil || value == "" {
+				delete(v, key)
+			} else {
+				v[key] = clean(value)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = clean(v[i])
+		}
+	}
+	return v
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s differs (-want +got); run with -update if it is meant to:\n%s", path, d)
+	}
+}
+
+func TestEqualClaimsShareAnOrder(t *testing.T) {
+	nc := class(func(*awsv1.EC2NodeClass) {})
+	key := func(edit func(*v1.NodeClaim)) string {
+		c := claim(edit)
+		r, err := Make(demo(), nc, c, chosen(t, nc, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Order.Key()
+	}
+	first := key(func(*v1.NodeClaim) {})
+	for name, tc := range map[string]struct {
+		edit func(*v1.NodeClaim)
+		same bool
+	}{
+		"another name and UID":      {func(c *v1.NodeClaim) { c.Name, c.UID = "default-xyz", "claim-2" }, true},
+		"requests that fit as well": {func(c *v1.NodeClaim) { c.Spec.Resources.Requests["cpu"] = resource.MustParse("1100m") }, true},
+		"another pool":              {func(c *v1.NodeClaim) { c.Labels[v1.NodePoolLabelKey] = "other" }, false},
+		"another label":             {func(c *v1.NodeClaim) { c.Labels["tier"] = "db" }, false},
+		"another taint":             {func(c *v1.NodeClaim) { c.Spec.Taints = nil }, false},
+		"fewer types":               {func(c *v1.NodeClaim) { c.Spec.Requirements[0].Values = []string{"m5.large"} }, false},
+	} {
+		if got := key(tc.edit) == first; got != tc.same {
+			t.Errorf("%s: shares the order: %v, want %v", name, got, tc.same)
+		}
+	}
+}
+
+func TestClassesThatCannotBeLaunched(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*awsv1.EC2NodeClass)
+		want error
+	}{
+		"no profile":       {func(nc *awsv1.EC2NodeClass) { nc.Status.InstanceProfile = "" }, ErrNoProfile},
+		"no groups":        {func(nc *awsv1.EC2NodeClass) { nc.Status.SecurityGroups = nil }, ErrNoGroups},
+		"no images":        {func(nc *awsv1.EC2NodeClass) { nc.Status.AMIs = nil }, ErrNoImages},
+		"no image that is": {func(nc *awsv1.EC2NodeClass) { nc.Status.AMIs = []awsv1.AMI{image("ami-1", "riscv")} }, ErrNoImage},
+	} {
+		nc, c := class(tc.edit), claim(func(*v1.NodeClaim) {})
+		if _, err := Make(demo(), nc, c, chosen(t, nc, c)); !errors.Is(err, tc.want) {
+			t.Errorf("%s: error = %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+func TestMakeChangesNothing(t *testing.T) {
+	nc, c := class(func(nc *awsv1.EC2NodeClass) {
+		nc.Spec.Kubelet = kubelet(map[string]any{"clusterDNS": []string{"10.0.0.10"}})
+	}), claim(func(*v1.NodeClaim) {})
+	before, beforeClaim := nc.DeepCopy(), c.DeepCopy()
+	if _, err := Make(demo(), nc, c, chosen(t, nc, c)); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before, nc) + cmp.Diff(beforeClaim, c); d != "" {
+		t.Errorf("Make changed its input:\n%s", d)
+	}
+}
+
+func TestResourcesLeaveOutEFAThatIsNotThere(t *testing.T) {
+	catalog, err := offline.Catalog(offline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(catalog.Types, func(it *cloud.InstanceType) bool { return it.Name == "p4d.24xlarge" })
+	for efa, want := range map[int]bool{0: false, 4: true} {
+		capacity, allocatable := Resources(catalog.Types[i], efa)
+		_, has := capacity[awsv1.ResourceEFA]
+		_, free := allocatable[awsv1.ResourceEFA]
+		if has != want || free != want {
+			t.Errorf("with %d EFA interfaces: capacity lists EFA %v, allocatable %v, want %v", efa, has, free, want)
+		}
+	}
+}

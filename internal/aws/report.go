@@ -1,0 +1,75 @@
+package aws
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// templateMade records the size of the user data of a class.
+func (p *Provider) templateMade(t *launch.Template) {
+	p.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(len(t.UserData)))
+}
+
+// observer counts calls of AWS.
+func (p *Provider) observer() ec2api.Observer {
+	m := p.in.Metrics
+	code := func(c ec2api.Call) string { return cmp.Or(c.Code, "200") }
+	return ec2api.Observer{
+		Call: func(c ec2api.Call) {
+			m.AWSRequests.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
+			m.AWSRequestDuration.WithLabelValues(c.Service, c.Operation, code(c)).Observe(c.Took.Seconds())
+			m.AWSRetries.WithLabelValues(c.Service, c.Operation, code(c)).Observe(float64(c.Retries))
+		},
+		Attempt: func(c ec2api.Call) {
+			m.AWSAttempts.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
+			m.AWSAttemptDuration.WithLabelValues(c.Service, c.Operation, code(c)).Observe(c.Took.Seconds())
+		},
+	}
+}
+
+func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
+	p.in.Metrics.BatcherSize.WithLabelValues(batcher).Observe(float64(size))
+	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
+}
+
+func (p *Provider) launchFailed(f fleet.Failure) {
+	p.in.Metrics.InstanceLaunchFailures.WithLabelValues(f.Zone, p.zoneID(f.Zone), f.CapacityType, f.Reason()).Inc()
+}
+
+func (p *Provider) terminationFailed(providerID string) {
+	zone := strings.Split(strings.TrimPrefix(providerID, "aws:///"), "/")[0]
+	p.in.Metrics.InstanceTerminationFailures.WithLabelValues(zone, p.zoneID(zone)).Inc()
+}
+
+// zoneID is the id of a zone, "" if no class has a subnet there.
+func (p *Provider) zoneID(zone string) string {
+	for _, nc := range p.classes.All() {
+		for _, s := range nc.Status.Subnets {
+			if s.Zone == zone {
+				return s.ZoneID
+			}
+		}
+	}
+	return ""
+}
+
+func (p *Provider) classWaits(nc *awsv1.EC2NodeClass, message string) {
+	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination, Message: message, Key: []string{nc.Name}})
+}
+
+func (p *Provider) classGone(name string) {
+	p.in.Metrics.NodeClassUserData.DeleteLabelValues(name)
+}
+
+func classRef(nc *awsv1.EC2NodeClass) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: awsv1.GroupVersion.String(), Kind: "EC2NodeClass", Name: nc.Name, UID: nc.UID}
+}

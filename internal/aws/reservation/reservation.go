@@ -1,0 +1,212 @@
+// Package reservation finds the capacity reservations that a node class may use, and keeps count of what is left in them.
+//
+// Between two listings the count follows our own launches and terminations, and errs on the high side: a launch
+// into a reservation that is used up fails and corrects it, one that is never tried would leave it unused.
+package reservation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// api is the part of EC2 that reservations need.
+type api interface {
+	DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error)
+}
+
+const listLife = time.Minute
+
+// A Book knows reservations and what is left in them. It may be used concurrently.
+type Book struct {
+	api   api
+	lists *ttl.Map[string, []ec2types.CapacityReservation]
+
+	mu       sync.Mutex
+	left     map[string]remaining
+	sequence uint64
+}
+
+type remaining struct {
+	count  int
+	synced time.Time
+}
+
+// NewBook returns a Book that knows of no reservation.
+func NewBook(api api) *Book {
+	return &Book{api: api, lists: ttl.New[string, []ec2types.CapacityReservation](listLife), left: map[string]remaining{}}
+}
+
+// Find returns the reservations that a class selects and that can be used, by id.
+func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) ([]awsv1.CapacityReservation, error) {
+	if len(nc.Spec.CapacityReservationSelectorTerms) == 0 {
+		return nil, nil
+	}
+	seen := map[string]bool{}
+	var out []awsv1.CapacityReservation
+	for _, q := range Queries(nc.Spec.CapacityReservationSelectorTerms) {
+		found, err := b.ask(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("describe capacity reservations: %w", err)
+		}
+		for _, r := range found {
+			if cr, ok := Read(r, now); ok && !seen[cr.ID] {
+				seen[cr.ID] = true
+				out = append(out, cr)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b awsv1.CapacityReservation) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// Queries turns selector terms into calls: the ids together, each other term alone.
+func Queries(terms []awsv1.CapacityReservationSelectorTerm) []*ec2.DescribeCapacityReservationsInput {
+	active := ec2api.Filter("state", "active")
+	var ids []string
+	var out []*ec2.DescribeCapacityReservationsInput
+	for _, t := range terms {
+		if t.ID != "" {
+			ids = append(ids, t.ID)
+			continue
+		}
+		var filters []ec2types.Filter
+		if t.OwnerID != "" {
+			filters = append(filters, ec2api.Filter("owner-id", t.OwnerID))
+		}
+		if t.InstanceMatchCriteria != "" {
+			filters = append(filters, ec2api.Filter("instance-match-criteria", t.InstanceMatchCriteria))
+		}
+		filters = append(filters, ec2api.TagFilters(t.Tags)...)
+		if len(filters) > 0 {
+			out = append(out, &ec2.DescribeCapacityReservationsInput{Filters: append(filters, active), MaxResults: aws.Int32(1000)})
+		}
+	}
+	// One id that does not exist would spoil a call by ids for all others.
+	for _, id := range ids {
+		out = append(out, &ec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{id}, Filters: []ec2types.Filter{active}})
+	}
+	return out
+}
+
+func (b *Book) ask(ctx context.Context, q *ec2.DescribeCapacityReservationsInput) ([]ec2types.CapacityReservation, error) {
+	key := queryKey(q)
+	if found, ok := b.lists.Get(key); ok {
+		return found, nil
+	}
+	var out []ec2types.CapacityReservation
+	pages := ec2.NewDescribeCapacityReservationsPaginator(b.api, q)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if ec2api.IsNotFound(err) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page.CapacityReservations...)
+	}
+	b.lists.Sweep()
+	b.lists.Put(key, out)
+	b.sync(out)
+	return out, nil
+}
+
+func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
+	var s strings.Builder
+	s.WriteString(strings.Join(q.CapacityReservationIds, ","))
+	for _, f := range q.Filters {
+		fmt.Fprintf(&s, ";%s=%s", aws.ToString(f.Name), strings.Join(f.Values, ","))
+	}
+	return s.String()
+}
+
+// Read takes over a reservation that Karpenter can launch into: active, not over, of the ordinary kind. Capacity blocks
+// and interruptible reservations are left alone.
+func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
+	ordinary := r.ReservationType == "" || r.ReservationType == ec2types.CapacityReservationTypeDefault
+	ended := r.EndDate != nil && !r.EndDate.After(now)
+	if r.State != ec2types.CapacityReservationStateActive || !ordinary || aws.ToBool(r.Interruptible) || ended {
+		return awsv1.CapacityReservation{}, false
+	}
+	out := awsv1.CapacityReservation{
+		ID: aws.ToString(r.CapacityReservationId), InstanceType: aws.ToString(r.InstanceType),
+		AvailabilityZone: aws.ToString(r.AvailabilityZone), OwnerID: aws.ToString(r.OwnerId),
+		InstanceMatchCriteria: string(r.InstanceMatchCriteria),
+		ReservationType:       awsv1.CapacityReservationTypeDefault, State: awsv1.CapacityReservationStateActive,
+	}
+	if r.EndDate != nil {
+		out.EndTime = &metav1.Time{Time: *r.EndDate}
+	}
+	return out, true
+}
+
+func (b *Book) sync(found []ec2types.CapacityReservation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for _, r := range found {
+		id, n := aws.ToString(r.CapacityReservationId), int(aws.ToInt32(r.AvailableInstanceCount))
+		if b.left[id].count != n {
+			b.sequence++
+		}
+		b.left[id] = remaining{n, now}
+	}
+}
+
+// Left returns how many machines are left in a reservation; an unknown one has none.
+func (b *Book) Left(id string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left[id].count
+}
+
+// Launched counts a machine that was launched into a reservation by a call made at the given time. A listing since then
+// may have counted it already.
+func (b *Book) Launched(id string, called time.Time) {
+	b.change(id, func(r remaining) int {
+		if r.synced.After(called) {
+			return r.count
+		}
+		return max(0, r.count-1)
+	})
+}
+
+// Terminated counts a machine of a reservation that is gone.
+func (b *Book) Terminated(id string) { b.change(id, func(r remaining) int { return r.count + 1 }) }
+
+// UsedUp says that a reservation turned out to have nothing left.
+func (b *Book) UsedUp(id string) { b.change(id, func(remaining) int { return 0 }) }
+
+func (b *Book) change(id string, next func(remaining) int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, ok := b.left[id]
+	if !ok {
+		return
+	}
+	if n := next(r); n != r.count {
+		r.count = n
+		b.left[id] = r
+		b.sequence++
+	}
+}
+
+// Sequence is a number that changes whenever Left may give another answer.
+func (b *Book) Sequence() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sequence
+}

@@ -1,0 +1,106 @@
+package reservation
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/google/go-cmp/cmp"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+)
+
+type store struct{ left int32 }
+
+func (s *store) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
+	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
+		CapacityReservationId: aws.String("cr-1"), InstanceType: aws.String("m5.large"), AvailabilityZone: aws.String("z-a"),
+		State: "active", AvailableInstanceCount: &s.left,
+	}}}, nil
+}
+
+func TestQueries(t *testing.T) {
+	var got []string
+	for _, q := range Queries([]awsv1.CapacityReservationSelectorTerm{
+		{ID: "cr-1"}, {Tags: map[string]string{"a": "1"}, OwnerID: "123456789012"}, {InstanceMatchCriteria: "open"}, {ID: "cr-2"},
+	}) {
+		got = append(got, queryKey(q))
+	}
+	want := []string{";owner-id=123456789012;tag:a=1;state=active", ";instance-match-criteria=open;state=active", "cr-1;state=active", "cr-2;state=active"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("queries differ (-want +got):\n%s", d)
+	}
+}
+
+func TestRead(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		edit func(*ec2types.CapacityReservation)
+		ok   bool
+	}{
+		"an active one":         {func(*ec2types.CapacityReservation) {}, true},
+		"one that ends later":   {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
+		"one that is over":      {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
+		"one that was given up": {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
+		"a capacity block":      {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
+		"an interruptible one":  {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
+	} {
+		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active"}
+		tc.edit(&r)
+		if _, ok := Read(r, now); ok != tc.ok {
+			t.Errorf("%s: usable %v, want %v", name, ok, tc.ok)
+		}
+	}
+}
+
+func TestWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{left: 2}
+		b := NewBook(s)
+		nc := &awsv1.EC2NodeClass{}
+		nc.Spec.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{ID: "cr-1"}}
+		find := func() {
+			t.Helper()
+			if got, err := b.Find(t.Context(), nc, time.Now()); err != nil || len(got) != 1 {
+				t.Fatalf("Find = %v, %v", got, err)
+			}
+		}
+		want := func(n int, when string) {
+			t.Helper()
+			if got := b.Left("cr-1"); got != n {
+				t.Errorf("%s: %d are left, want %d", when, got, n)
+			}
+		}
+		called := time.Now()
+		find()
+		want(2, "after a listing")
+		b.Launched("cr-1", called)
+		time.Sleep(time.Second)
+		want(1, "after a launch that was called at the moment of the listing")
+		b.Launched("cr-1", called.Add(-time.Minute))
+		want(1, "after a launch that the listing has counted already")
+		b.Launched("cr-1", time.Now())
+		b.Launched("cr-1", time.Now())
+		want(0, "after more launches than there is room")
+		b.Terminated("cr-1")
+		want(1, "after a machine is gone")
+		b.UsedUp("cr-1")
+		want(0, "after EC2 said that it is used up")
+		b.Terminated("cr-9")
+		if b.Left("cr-9") != 0 {
+			t.Error("an unknown reservation has machines left")
+		}
+		s.left = 5
+		time.Sleep(time.Minute)
+		before := b.Sequence()
+		find()
+		want(5, "after another listing")
+		if b.Sequence() == before {
+			t.Error("a listing with other counts does not move the sequence")
+		}
+	})
+}

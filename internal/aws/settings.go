@@ -1,0 +1,89 @@
+package aws
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"karpenter.sh/karpenter/internal/aws/hardware"
+	"karpenter.sh/karpenter/internal/setting"
+)
+
+// Settings of the provider.
+type Settings struct {
+	ClusterName     string
+	ClusterEndpoint string // "" to ask EKS
+	ClusterCABundle string // base64; "" for that of the API client
+	EKSControlPlane bool   // EKS tells the cluster's version
+	IsolatedVPC     bool   // neither price list nor IAM's clean-up can be reached
+
+	hardware.Settings // ReservedENIs, VMMemoryOverheadPercent
+
+	InterruptionQueue     string // "" for none
+	DisableDryRun         bool
+	EnableZonalShift      bool
+	AMIRefreshInterval    time.Duration
+	SubnetRefreshInterval time.Duration
+	// ReservedCapacity is the core's feature gate.
+	ReservedCapacity bool
+}
+
+// DefaultSettings are what applies unless something else is set.
+func DefaultSettings() Settings {
+	return Settings{
+		Settings:           hardware.Settings{VMMemoryOverheadPercent: hardware.DefaultVMMemoryOverheadPercent},
+		AMIRefreshInterval: time.Minute, SubnetRefreshInterval: time.Minute, ReservedCapacity: true,
+	}
+}
+
+// List describes the settings for flags and environment.
+func (s *Settings) List() []setting.Setting {
+	return []setting.Setting{
+		setting.String(&s.ClusterName, "cluster-name", "Name of the cluster that machines join; required."),
+		setting.String(&s.ClusterEndpoint, "cluster-endpoint", "URL of the API server for nodes; asked of EKS if empty."),
+		setting.String(&s.ClusterCABundle, "cluster-ca-bundle", "Certificate authority of the API server in base64; that of the controller's own client if empty."),
+		setting.Bool(&s.EKSControlPlane, "eks-control-plane", "Ask EKS, not the API server, for the cluster's version."),
+		setting.Bool(&s.IsolatedVPC, "isolated-vpc", "The VPC reaches no public endpoints: prices are not refreshed and instance profiles not cleaned up."),
+		setting.Float(&s.VMMemoryOverheadPercent, "vm-memory-overhead-percent", "Share of a machine's memory that its node does not see; 0.075 is 7.5 %."),
+		setting.String(&s.InterruptionQueue, "interruption-queue", "Name of the SQS queue with interruption messages; none if empty."),
+		setting.Int(&s.ReservedENIs, "reserved-enis", "Network interfaces of each machine that are not for pods."),
+		setting.Bool(&s.DisableDryRun, "disable-dry-run", "Do not try permissions when an EC2NodeClass is validated."),
+		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift", "Follow ARC zonal shifts; not supported by this version."),
+		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
+		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
+	}
+}
+
+// Validate says what is wrong with the settings.
+func (s *Settings) Validate() error {
+	var errs []error
+	if s.ClusterName == "" {
+		errs = append(errs, errors.New("cluster-name is required"))
+	}
+	if s.ClusterEndpoint != "" {
+		if u, err := url.Parse(s.ClusterEndpoint); err != nil || !u.IsAbs() || u.Host == "" {
+			errs = append(errs, fmt.Errorf("cluster-endpoint %q is no absolute URL", s.ClusterEndpoint))
+		}
+	}
+	if _, err := base64.StdEncoding.DecodeString(s.ClusterCABundle); err != nil {
+		errs = append(errs, errors.New("cluster-ca-bundle is not base64"))
+	}
+	if s.VMMemoryOverheadPercent < 0 {
+		errs = append(errs, errors.New("vm-memory-overhead-percent must not be negative"))
+	}
+	if s.ReservedENIs < 0 {
+		errs = append(errs, errors.New("reserved-enis must not be negative"))
+	}
+	if s.EnableZonalShift {
+		errs = append(errs, errors.New("enable-zonal-shift is not supported by this version"))
+	}
+	if s.AMIRefreshInterval < time.Minute {
+		errs = append(errs, errors.New("ami-refresh-interval must be at least 1m"))
+	}
+	if s.SubnetRefreshInterval < time.Minute {
+		errs = append(errs, errors.New("subnet-refresh-interval must be at least 1m"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,38 @@
+package aws
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSettings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*Settings)
+		want string // part of the error, "" for none
+	}{
+		"the defaults with a name":        {func(*Settings) {}, ""},
+		"no name":                         {func(s *Settings) { s.ClusterName = "" }, "cluster-name"},
+		"an endpoint without scheme":      {func(s *Settings) { s.ClusterEndpoint = "k8s.example" }, "cluster-endpoint"},
+		"a bundle that is not base64":     {func(s *Settings) { s.ClusterCABundle = "%%" }, "cluster-ca-bundle"},
+		"negative memory overhead":        {func(s *Settings) { s.VMMemoryOverheadPercent = -0.1 }, "vm-memory-overhead-percent"},
+		"no memory overhead":              {func(s *Settings) { s.VMMemoryOverheadPercent = 0 }, ""},
+		"negative interfaces":             {func(s *Settings) { s.ReservedENIs = -1 }, "reserved-enis"},
+		"zonal shift":                     {func(s *Settings) { s.EnableZonalShift = true }, "enable-zonal-shift"},
+		"images too often":                {func(s *Settings) { s.AMIRefreshInterval = time.Second }, "ami-refresh-interval"},
+		"subnets too often":               {func(s *Settings) { s.SubnetRefreshInterval = time.Second }, "subnet-refresh-interval"},
+		"an endpoint with scheme and all": {func(s *Settings) { s.ClusterEndpoint = "https://k8s.example" }, ""},
+	} {
+		s := DefaultSettings()
+		s.ClusterName = "demo"
+		tc.edit(&s)
+		err := s.Validate()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error = %v, want one about %q", name, err, tc.want)
+		}
+	}
+	s := DefaultSettings()
+	if got := len(s.List()); got != 12 {
+		t.Errorf("there are %d settings, want the twelve of AWS", got)
+	}
+}

@@ -1,0 +1,79 @@
+package stock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWhatIsOut(t *testing.T) {
+	m5a := Pool{"spot", "m5.large", "z-a"}
+	for name, tc := range map[string]struct {
+		mark func(*Stock)
+		pool Pool
+		want bool
+	}{
+		"nothing at first":                   {func(*Stock) {}, m5a, false},
+		"a marked pool":                      {func(s *Stock) { s.Mark(m5a) }, m5a, true},
+		"not the pool in another zone":       {func(s *Stock) { s.Mark(m5a) }, Pool{"spot", "m5.large", "z-b"}, false},
+		"not another type":                   {func(s *Stock) { s.Mark(m5a) }, Pool{"spot", "m5.xlarge", "z-a"}, false},
+		"not the other capacity type":        {func(s *Stock) { s.Mark(m5a) }, Pool{"on-demand", "m5.large", "z-a"}, false},
+		"every pool of a capacity type":      {func(s *Stock) { s.MarkCapacityType("spot") }, m5a, true},
+		"no pool of the other capacity type": {func(s *Stock) { s.MarkCapacityType("spot") }, Pool{"on-demand", "m5.large", "z-a"}, false},
+		"a subnet is not a pool":             {func(s *Stock) { s.MarkSubnet("subnet-1") }, m5a, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New()
+			tc.mark(s)
+			if got := s.Out(tc.pool.CapacityType, tc.pool.InstanceType, tc.pool.Zone); got != tc.want {
+				t.Errorf("Out = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEntriesRunOutAndMoveTheSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		before := s.Sequence()
+		s.Mark(Pool{"spot", "m5.large", "z-a"})
+		marked := s.Sequence()
+		if marked == before {
+			t.Error("a mark did not move the sequence")
+		}
+		time.Sleep(2 * time.Minute)
+		s.Mark(Pool{"spot", "m5.large", "z-a"}) // lives on from here
+		again := s.Sequence()
+		time.Sleep(2 * time.Minute)
+		if !s.Out("spot", "m5.large", "z-a") {
+			t.Error("marking again did not prolong the entry")
+		}
+		if s.Sequence() != again {
+			t.Error("the sequence moved although nothing changed")
+		}
+		time.Sleep(time.Minute)
+		if s.Out("spot", "m5.large", "z-a") {
+			t.Error("an entry outlived three minutes")
+		}
+		if s.Sequence() == again {
+			t.Error("an entry that ran out did not move the sequence")
+		}
+	})
+}
+
+func TestAZoneIsOutWhenAllItsSubnetsAre(t *testing.T) {
+	s := New()
+	s.MarkSubnet("subnet-1")
+	for name, tc := range map[string]struct {
+		subnets []string
+		want    bool
+	}{
+		"the only subnet is full":  {[]string{"subnet-1"}, true},
+		"one of two is full":       {[]string{"subnet-1", "subnet-2"}, false},
+		"no subnets block nothing": {nil, false},
+	} {
+		if got := s.ZoneOut(tc.subnets); got != tc.want {
+			t.Errorf("%s: ZoneOut = %v, want %v", name, got, tc.want)
+		}
+	}
+}

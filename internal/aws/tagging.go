@@ -1,0 +1,114 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// tagPause is between two calls: they draw on the same allowance as launches.
+const tagPause = time.Second
+
+// tagLoop tags machines whenever claims changed, and repeats what failed.
+func (p *Provider) tagLoop(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "nodeclaim.tagging")
+	changed := make(chan struct{}, 1)
+	p.claims.Subscribe(ctx, func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-retry.C:
+		}
+		if err := p.tagMachines(ctx); err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).WarnContext(ctx, "machines could not be tagged and are tried again", "error", err)
+			retry.Reset(10 * tagPause)
+		}
+	}
+}
+
+// tagMachines gives registered machines the tags that were not known at launch.
+func (p *Provider) tagMachines(ctx context.Context) error {
+	if !p.claims.WaitForSync(ctx) {
+		return nil
+	}
+	var errs []error
+	for _, claim := range p.claims.All() {
+		if !needsTags(claim) || ctx.Err() != nil {
+			continue
+		}
+		called, err := p.tag(ctx, claim)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if called {
+			timer := time.NewTimer(tagPause)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func needsTags(claim *v1.NodeClaim) bool {
+	return claim.DeletionTimestamp == nil && claim.Status.NodeName != "" && instanceID(claim.Status.ProviderID) != "" &&
+		condition.IsTrue(claim, v1.ConditionTypeLaunched) &&
+		(claim.Annotations[awsv1.AnnotationInstanceTagged] != "true" || claim.Annotations[awsv1.AnnotationClusterNameTagged] != "true")
+}
+
+// tag adds the tags that the machine lacks; one that somebody gave it already stays.
+func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
+	id := instanceID(claim.Status.ProviderID)
+	i, err := p.fleet.Describe(ctx, id)
+	if errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if missing := MissingTags(ec2api.TagMap(i.Tags), claim, p.settings.ClusterName); len(missing) > 0 {
+		called = true
+		if _, err := p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(missing)}); err != nil {
+			if ec2api.IsDenied(err) {
+				telemetry.Log(ctx).ErrorContext(ctx, "a machine cannot be tagged", "NodeClaim", claim.Name, "error", ec2api.Denial(err))
+			}
+			return called, err
+		}
+	}
+	return called, p.annotate(ctx, claim, map[string]string{
+		awsv1.AnnotationInstanceTagged: "true", awsv1.AnnotationClusterNameTagged: "true",
+	})
+}
+
+// MissingTags are the tags that a registered machine should have and lacks.
+func MissingTags(has map[string]string, claim *v1.NodeClaim, cluster string) map[string]string {
+	out := map[string]string{}
+	for key, value := range map[string]string{
+		awsv1.TagName: claim.Status.NodeName, awsv1.TagNodeClaim: claim.Name, awsv1.TagClusterName: cluster,
+	} {
+		if _, ok := has[key]; !ok {
+			out[key] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+// Package turns runs a step for each of many named things, when one changed or when its time has come.
+//
+// Steps of different names run at the same time, steps of one name never do. A step that fails is repeated, later and
+// later, until it succeeds or the thing changes.
+package turns
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	firstWait = time.Second
+	longest   = time.Minute
+	workers   = 10
+)
+
+// Turns knows whose turn it is. The zero value is ready to use.
+type Turns struct {
+	mu   sync.Mutex
+	all  map[string]*turn
+	wake chan struct{}
+}
+
+type turn struct {
+	due      time.Time // zero for never
+	running  bool
+	again    bool // called while it ran
+	failures int
+}
+
+// Call gives a name its turn now. It never blocks.
+func (t *Turns) Call(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.named(name)
+	one.failures = 0
+	if one.running {
+		one.again = true
+	} else {
+		one.due = time.Now()
+	}
+	t.signal()
+}
+
+func (t *Turns) named(name string) *turn {
+	if t.all == nil {
+		t.all = map[string]*turn{}
+	}
+	if t.all[name] == nil {
+		t.all[name] = &turn{}
+	}
+	return t.all[name]
+}
+
+// signal wakes the loop. The caller holds the lock.
+func (t *Turns) signal() {
+	select {
+	case t.waker() <- struct{}{}:
+	default:
+	}
+}
+
+func (t *Turns) waker() chan struct{} {
+	if t.wake == nil {
+		t.wake = make(chan struct{}, 1)
+	}
+	return t.wake
+}
+
+// Run takes turns until ctx ends, and returns when the last step has. step says when to look again, 0 for never, and is
+// told of no name that was not called.
+func (t *Turns) Run(ctx context.Context, step func(ctx context.Context, name string) (time.Duration, error)) error {
+	t.mu.Lock()
+	wake := t.waker()
+	t.mu.Unlock()
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, workers)
+	for {
+		names, wait := t.ready()
+		for _, name := range names {
+			slots <- struct{}{}
+			running.Go(func() {
+				again, err := step(ctx, name)
+				t.finish(name, again, err)
+				<-slots
+			})
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// ready marks the names that are due as running, and says how long until the next is due.
+func (t *Turns) ready() (names []string, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	wait = time.Hour
+	for name, one := range t.all {
+		switch {
+		case one.running || one.due.IsZero():
+		case !one.due.After(now):
+			one.running, one.due = true, time.Time{}
+			names = append(names, name)
+		default:
+			wait = min(wait, one.due.Sub(now))
+		}
+	}
+	return names, wait
+}
+
+func (t *Turns) finish(name string, again time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.named(name)
+	one.running = false
+	switch {
+	case one.again:
+		one.again, one.due = false, time.Now()
+	case err != nil:
+		wait := min(longest, firstWait<<min(one.failures, 10))
+		one.failures++
+		if again > 0 {
+			wait = min(wait, again)
+		}
+		one.due = time.Now().Add(wait)
+	case again > 0:
+		one.failures = 0
+		one.due = time.Now().Add(again)
+	default:
+		delete(t.all, name)
+	}
+	t.signal()
+}
