@@ -1,0 +1,28 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	for name, tc := range map[string]struct{ args, want string }{
+		"an unknown flag":             {"--no-such-flag", "no-such-flag"},
+		"a bad log level":             {"--cluster-name=c --log-level=loud", "loud"},
+		"a gate without code":         {"--cluster-name=c --feature-gates=NodeOverlay=true", "NodeOverlay"},
+		"a setting of the provider":   {"", "cluster-name"},
+		"all of it at once":           {"--log-level=loud", "cluster-name"},
+		"no way to the API server":    {"--cluster-name=c", "not in a cluster"},
+		"a kubeconfig that is not":    {"--cluster-name=c --kubeconfig=/no/such/file", "/no/such/file"},
+		"devices are not supported":   {"--ignore-dra-requests=false", "dynamic resource allocation"},
+		"an argument that is no flag": {"extra", "extra"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := controller(t.Context(), strings.Fields(tc.args))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error = %v, want one that names %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws"
+	"karpenter.sh/karpenter/internal/operator"
+	"karpenter.sh/karpenter/internal/setting"
+)
+
+// provider is one cloud: its settings, and how to reach it once they are read.
+type provider struct {
+	nodeClassLabel string
+	settings       func() []setting.Setting
+	validate       func() error
+	open           func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error)
+}
+
+// providers lists the clouds that this program knows. The first one is used.
+var providers = []func() provider{awsProvider}
+
+func awsProvider() provider {
+	s := aws.DefaultSettings()
+	return provider{
+		nodeClassLabel: awsv1.LabelNodeClass,
+		settings:       s.List,
+		validate:       s.Validate,
+		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
+			s.ReservedCapacity = core.Gates.ReservedCapacity
+			p, err := aws.Open(ctx, s, aws.Surroundings{
+				REST: in.REST, Client: in.Client, Metrics: in.Metrics, Events: in.Events, Version: version,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader()}, nil
+		},
+	}
+}

@@ -1,0 +1,369 @@
+// Package arch holds no code, only tests that keep the shape of the repository: who may import whom, one comment for each
+// package, one home for the strings that others read, no clock and no chance in the core. Every ban says why, because the
+// reader of a failure needs it.
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "karpenter.sh/karpenter"
+
+// A ban forbids an import. Patterns are paths; "/..." also covers everything below. Our own packages are written without
+// the module's name.
+type ban struct {
+	in, no string
+	except []string
+	why    string
+}
+
+var bans = []ban{
+	{in: "api/...", no: "cloud/...", why: "everybody imports the API; it imports nobody"},
+	{in: "api/...", no: "internal/...", why: "everybody imports the API; it imports nobody"},
+	{in: "api/...", no: "k8s.io/client-go/...", why: "types do no calls"},
+	{in: "api/...", no: "sigs.k8s.io/controller-runtime/...", why: "types do no calls"},
+	{in: "cloud/...", no: "internal/...", why: "the contract is public; what is internal cannot stand in it"},
+	{in: "cloud/...", no: "api/aws/...", why: "the contract is the same for every cloud"},
+
+	{in: "internal/core/...", no: "k8s.io/client-go/...", why: "the core decides, it does not call"},
+	{in: "internal/core/...", no: "sigs.k8s.io/controller-runtime/...", why: "the core decides, it does not call"},
+	{in: "internal/core/...", no: "github.com/aws/...", why: "the core knows machines and prices, not EC2"},
+	{in: "internal/core/...", no: "internal/aws/...", why: "the core knows machines and prices, not EC2"},
+	{in: "internal/core/...", no: "internal/control/...", why: "the shell calls the core, never the other way"},
+	{in: "internal/core/...", no: "internal/telemetry", why: "the core returns what it found; the shell tells it to people"},
+	{in: "internal/core/...", no: "net/...", except: []string{"net/netip", "net/url"}, why: "the core does no I/O"},
+	{in: "internal/core/...", no: "os/...", why: "the core does no I/O"},
+	{in: "internal/core/...", no: "syscall", why: "the core does no I/O"},
+	{in: "internal/core/...", no: "log/...", why: "the core returns what it found; the shell tells it to people"},
+	{in: "internal/core/...", no: "github.com/go-logr/...", why: "the core returns what it found; the shell tells it to people"},
+	{in: "internal/core/...", no: "math/rand/...", why: "the same problem gives the same plan"},
+	{in: "internal/core/...", no: "crypto/rand", why: "the same problem gives the same plan"},
+	{in: "internal/core/...", no: "sync/...", why: "values that never change need no lock; who runs parts of the core at once hands each its own"},
+
+	{in: "internal/cluster/...", no: "internal/control/...", why: "the Store holds state; it does not act"},
+	{in: "internal/cluster/...", no: "internal/core/solve/...", why: "the Store is what is solved, not what solves"},
+	{in: "internal/cluster/...", no: "internal/core/disrupt/...", why: "the Store is what is decided about, not what decides"},
+	{in: "internal/cluster/...", no: "cloud/...", why: "what can be bought is no state of the cluster"},
+	{in: "internal/cluster/...", no: "k8s.io/client-go/...", why: "the Store is told, it does not ask"},
+	{in: "internal/cluster/...", no: "sigs.k8s.io/controller-runtime/...", why: "the Store is told, it does not ask"},
+
+	{in: "internal/control/...", no: "internal/aws/...", why: "loops know cloud.Provider only"},
+	{in: "internal/control/...", no: "internal/fakecloud", why: "loops know cloud.Provider only"},
+	{in: "internal/control/...", no: "api/aws/...", why: "loops know cloud.Provider only"},
+	{in: "internal/control/...", no: "internal/cli", why: "loops do not know who else reads the snapshots"},
+
+	{in: "internal/aws/...", no: "internal/cluster", why: "a provider sells machines; what the cluster does with them is not its business"},
+	{in: "internal/aws/...", no: "internal/core/solve/...", why: "a provider sells machines; what the cluster does with them is not its business"},
+	{in: "internal/aws/...", no: "internal/core/lower", why: "a provider sells machines; what the cluster does with them is not its business"},
+	{in: "internal/aws/...", no: "internal/control/...", why: "a provider sells machines; what the cluster does with them is not its business"},
+	{in: "internal/aws/awsmodel", no: "internal/aws/...", except: []string{"internal/aws/awsmodel/...", "internal/aws/awsdata", "internal/aws/price"}, why: "the model of AWS shares facts about AWS with the provider, but no code: else both could be wrong together"},
+
+	{in: "internal/cli", no: "internal/control/...", why: "commands read; they do not act"},
+	{in: "internal/operator", no: "internal/fakecloud", why: "only tests and the local cluster run on a cloud that is not there"},
+	{in: "cmd/...", no: "internal/fakecloud", why: "only tests and the local cluster run on a cloud that is not there"},
+}
+
+// The numeric packages see numbers only: lowering is done before they run.
+var numeric = []string{"bits", "quantity", "label", "reason", "shape", "pack", "rule/...", "solve/..."}
+
+func allBans() []ban {
+	all := slices.Clone(bans)
+	for _, name := range numeric {
+		in := "internal/core/" + name
+		all = append(all,
+			ban{in: in, no: "k8s.io/...", why: "the solver sees numbers; lowering is done before it runs"},
+			ban{in: in, no: "sigs.k8s.io/...", why: "the solver sees numbers; lowering is done before it runs"},
+			ban{in: in, no: "api/...", why: "the solver sees numbers; lowering is done before it runs"},
+			ban{in: in, no: "cloud/...", why: "the solver sees numbers; lowering is done before it runs"},
+			ban{in: in, no: "internal/cluster", why: "the solver sees numbers; lowering is done before it runs"},
+		)
+	}
+	return all
+}
+
+// covers says whether a pattern names the path.
+func covers(pattern, path string) bool {
+	if root, below := strings.CutSuffix(pattern, "/..."); below {
+		return path == root || strings.HasPrefix(path, root+"/")
+	}
+	return path == pattern
+}
+
+// breaks says whether the import is banned. Both paths are as in a ban.
+func (b ban) breaks(importer, imported string) bool {
+	free := func(pattern string) bool { return covers(pattern, imported) }
+	return covers(b.in, importer) && covers(b.no, imported) && !slices.ContainsFunc(b.except, free)
+}
+
+func TestBan(t *testing.T) {
+	b := ban{in: "internal/core/...", no: "net/...", except: []string{"net/netip"}}
+	for name, tc := range map[string]struct {
+		importer, imported string
+		want               bool
+	}{
+		"the package itself is banned":                {"internal/core/solve", "net", true},
+		"what is below it is banned":                  {"internal/core/solve", "net/http", true},
+		"the root of the pattern is covered":          {"internal/core", "net", true},
+		"an exception is not":                         {"internal/core/solve", "net/netip", false},
+		"a name that only begins alike is not banned": {"internal/core/solve", "netrc", false},
+		"another folder is free":                      {"internal/control/gc", "net", false},
+		"a folder that only begins alike is free":     {"internal/corelike", "net", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := b.breaks(tc.importer, tc.imported); got != tc.want {
+				t.Errorf("breaks(%s, %s) = %t, want %t", tc.importer, tc.imported, got, tc.want)
+			}
+		})
+	}
+}
+
+// A source is one Go file, without tests.
+type source struct {
+	folder string // below the module's root
+	path   string
+	file   *ast.File
+	fset   *token.FileSet
+}
+
+func (s source) imports() []string {
+	var all []string
+	for _, i := range s.file.Imports {
+		path, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			panic(err) // the parser has accepted it
+		}
+		all = append(all, strings.TrimPrefix(path, module+"/"))
+	}
+	return all
+}
+
+// sources parses every file below the repository's root, except tests.
+func sources(t *testing.T) []source {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var all []source
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		all = append(all, source{folder: filepath.ToSlash(folder), path: path, file: file, fset: fset})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("found %d files; the test looks in the wrong place", len(all))
+	}
+	return all
+}
+
+func TestImports(t *testing.T) {
+	all := allBans()
+	for _, s := range sources(t) {
+		for _, imported := range s.imports() {
+			for _, b := range all {
+				if b.breaks(s.folder, imported) {
+					t.Errorf("%s imports %s: %s", s.path, imported, b.why)
+				}
+			}
+		}
+	}
+}
+
+// Folders below control that several loops are given by main. They are services, not loops.
+var services = []string{"internal/control/catalog", "internal/control/open", "internal/control/hint"}
+
+func TestLoopsDoNotImportEachOther(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/control/...", s.folder) || slices.Contains(services, s.folder) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			if covers("internal/control/...", imported) && !covers(imported+"/...", s.folder) && !covers(s.folder+"/...", imported) {
+				t.Errorf("%s imports %s: loops meet in cluster.Store and the API server, not in each other", s.path, imported)
+			}
+		}
+	}
+}
+
+func TestRulesDoNotImportEachOther(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/core/rule/...", s.folder) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			if strings.HasPrefix(imported, "internal/core/rule/") && imported != s.folder {
+				t.Errorf("%s imports %s: each kind of constraint is understood by itself", s.path, imported)
+			}
+		}
+	}
+}
+
+func TestOnlyTheLocalModuleEmbedsAControlPlane(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, heavy := range []string{"k8s.io/kubernetes", "helm.sh/helm", "go.etcd.io/etcd/server", "sigs.k8s.io/kwok", module + "/local"} {
+		if strings.Contains(string(text), heavy) {
+			t.Errorf("go.mod names %s: the controller must not link it", heavy)
+		}
+	}
+}
+
+// packageComments counts the files of each package that carry a package comment.
+func packageComments(all []source) map[string]int {
+	count := map[string]int{}
+	for _, s := range all {
+		count[s.folder] += 0
+		if s.file.Doc != nil && strings.TrimSpace(s.file.Doc.Text()) != "" {
+			count[s.folder]++
+		}
+	}
+	return count
+}
+
+func TestOnePackageCommentEach(t *testing.T) {
+	for folder, n := range packageComments(sources(t)) {
+		if n != 1 {
+			t.Errorf("%s has %d package comments, want one that says what it holds, promises and refuses to do", folder, n)
+		}
+	}
+}
+
+func TestNoPackageForThisAndThat(t *testing.T) {
+	for _, s := range sources(t) {
+		if name := s.file.Name.Name; slices.Contains([]string{"util", "utils", "common", "helpers", "misc", "types", "manager"}, name) {
+			t.Errorf("%s: a package is named after what it holds, and %q holds nothing in particular", s.path, name)
+		}
+	}
+}
+
+// homes are where strings that users see may stand.
+var homes = []string{"api/...", "internal/telemetry/..."}
+
+// foreignStrings lists the string literals of a file that belong into a home.
+func foreignStrings(s source) []string {
+	var found []string
+	imports := map[*ast.BasicLit]bool{}
+	for _, i := range s.file.Imports {
+		imports[i.Path] = true
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING || imports[literal] {
+			return true
+		}
+		if text, err := strconv.Unquote(literal.Value); err == nil && strings.HasPrefix(text, "karpenter.") {
+			found = append(found, s.fset.Position(literal.Pos()).String()+" "+literal.Value)
+		}
+		return true
+	})
+	return found
+}
+
+func TestStringsThatOthersReadHaveOneHome(t *testing.T) {
+	for _, s := range sources(t) {
+		if slices.ContainsFunc(homes, func(home string) bool { return covers(home, s.folder) }) {
+			continue
+		}
+		for _, where := range foreignStrings(s) {
+			t.Errorf("%s: labels, annotations and the like are named in api/, events and metrics in internal/telemetry", where)
+		}
+	}
+}
+
+// clock names what package time has that is not a value.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+
+// clockReads lists where a file asks or waits for the time.
+func clockReads(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, selector.Sel.Name) {
+			found = append(found, s.fset.Position(selector.Pos()).String())
+		}
+		return true
+	})
+	return found
+}
+
+func TestTheCoreHasNoClock(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/core/...", s.folder) {
+			continue
+		}
+		for _, where := range clockReads(s) {
+			t.Errorf("%s: time is an argument of the core, so that every decision can be repeated", where)
+		}
+	}
+}
+
+// parse makes a source of a text.
+func parse(t *testing.T, text string) source {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "x.go", text, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source{folder: "x", path: "x.go", file: file, fset: fset}
+}
+
+func TestTheTestsFindWhatTheyLookFor(t *testing.T) {
+	s := parse(t, `package x
+
+import (
+	"time"
+	"karpenter.sh/karpenter/api"
+)
+
+const label = "karpenter.sh/nodepool" // found
+const text = "about karpenter.sh"     // free text
+
+var now = time.Now()          // found
+var later = time.Unix(0, 0)   // a value
+`)
+	if got := foreignStrings(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:8:") {
+		t.Errorf("strings = %v, want the one in line 8", got)
+	}
+	if got := clockReads(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:11:") {
+		t.Errorf("clock reads = %v, want the one in line 11", got)
+	}
+	if got := packageComments([]source{s})["x"]; got != 0 {
+		t.Errorf("package comments = %d, want none", got)
+	}
+	if got := s.imports(); !slices.Contains(got, "api") || !slices.Contains(got, "time") {
+		t.Errorf("imports = %v, want our own without the module's name", got)
+	}
+}

@@ -1,0 +1,77 @@
+// Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
+// none of them changes anything.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// Exit codes of every command.
+const (
+	exitFine          = 0
+	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
+	exitBadInput      = 2
+)
+
+// An Env is what a command gets from outside.
+type Env struct {
+	Out, Err io.Writer
+	// Catalog returns what can be bought in a region under a node class; spot is "model", "none" or the name of a file
+	// with spot prices. A nil class means the defaults.
+	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
+}
+
+// A command is one word after "karpenter".
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, env Env, args []string) (int, error)
+}
+
+// commands lists them in the order in which help shows them.
+var commands = []command{
+	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
+}
+
+// Has tells whether name is one of the commands.
+func Has(name string) bool {
+	for _, c := range commands {
+		if c.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Run executes args[0] with the rest and returns the exit code.
+func Run(ctx context.Context, env Env, args []string) int {
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		code, err := c.run(ctx, env, args[1:])
+		if errors.Is(err, flag.ErrHelp) {
+			return exitFine
+		}
+		if err != nil {
+			fmt.Fprintf(env.Err, "karpenter %s: %v\n", c.name, err)
+			return exitBadInput
+		}
+		return code
+	}
+	Usage(env.Err)
+	return exitBadInput
+}
+
+// Usage lists the commands.
+func Usage(w io.Writer) {
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+	}
+}

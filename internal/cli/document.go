@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// A document is one object of a file, with the place it came from.
+type document struct {
+	file string
+	line int // of its first line
+	text []byte
+	obj  *unstructured.Unstructured
+}
+
+// at makes an error that names the place, as compilers do.
+func (d *document) at(line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", d.file, line, fmt.Sprintf(format, args...))
+}
+
+// lineOf finds the line on which the last part of a field path stands, or the document's first line. It is a search for text: good
+// enough to lead a person to the place.
+func (d *document) lineOf(path string) int {
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' || r == '"' })
+	for i := len(parts) - 1; i >= 0; i-- {
+		if _, err := strconv.Atoi(parts[i]); err == nil || parts[i] == "" {
+			continue
+		}
+		for n, line := range bytes.Split(d.text, []byte("\n")) {
+			trimmed := bytes.TrimLeft(line, " -\t\"")
+			if bytes.HasPrefix(trimmed, []byte(parts[i]+":")) || bytes.HasPrefix(trimmed, []byte(parts[i]+"\":")) {
+				return d.line + n
+			}
+		}
+	}
+	return d.line
+}
+
+// readAll reads every document of files and folders, in order. All errors are returned together.
+func readAll(paths []string) ([]*document, error) {
+	var docs []*document
+	var errs []error
+	for _, path := range paths {
+		files, err := filesIn(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			got, err := parse(file, text)
+			docs = append(docs, got...)
+			errs = append(errs, err)
+		}
+	}
+	return docs, errors.Join(errs...)
+}
+
+// filesIn lists the manifests of a folder by name, or the one file that path is.
+func filesIn(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s: no .yaml, .yml or .json file in this folder", path)
+	}
+	return files, err
+}
+
+// parse splits a file into documents; lists become their items.
+func parse(file string, text []byte) ([]*document, error) {
+	var docs []*document
+	var errs []error
+	line := 1
+	for _, part := range splitDocuments(text) {
+		d := &document{file: file, line: line, text: part}
+		line += bytes.Count(part, []byte("\n"))
+		got, err := d.decode()
+		docs = append(docs, got...)
+		errs = append(errs, err)
+	}
+	return docs, errors.Join(errs...)
+}
+
+// splitDocuments cuts at lines that start with three dashes, each part beginning with its own such line.
+func splitDocuments(text []byte) [][]byte {
+	var parts [][]byte
+	start := 0
+	for i := 0; i < len(text); {
+		if i > start && bytes.HasPrefix(text[i:], []byte("---")) {
+			parts = append(parts, text[start:i])
+			start = i
+		}
+		next := bytes.IndexByte(text[i:], '\n')
+		if next < 0 {
+			break
+		}
+		i += next + 1
+	}
+	return append(parts, text[start:])
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): ?(.*)`)
+
+func (d *document) decode() ([]*document, error) {
+	var content map[string]any
+	if err := yaml.Unmarshal(d.text, &content); err != nil {
+		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			return nil, d.at(d.line+n-1, "not valid YAML: %s", m[2])
+		}
+		return nil, d.at(d.line, "not a YAML object: %v", err)
+	}
+	if len(content) == 0 {
+		return nil, nil
+	}
+	d.obj = &unstructured.Unstructured{Object: content}
+	if d.obj.GetKind() == "" || d.obj.GetAPIVersion() == "" {
+		return nil, d.at(d.line, "the object has no apiVersion or no kind; add both")
+	}
+	if !d.obj.IsList() {
+		return []*document{d}, nil
+	}
+	var docs []*document
+	err := d.obj.EachListItem(func(item runtimeObject) error {
+		docs = append(docs, &document{file: d.file, line: d.line, text: d.text, obj: item.(*unstructured.Unstructured)})
+		return nil
+	})
+	if err != nil {
+		return nil, d.at(d.line, "%v", err)
+	}
+	return docs, nil
+}

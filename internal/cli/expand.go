@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files and
+// belong to a workload count towards its replicas.
+func (o *objects) expand() {
+	o.complete()
+	for _, d := range o.deployments {
+		o.replicas(workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template}, count(d.Spec.Replicas))
+	}
+	for _, r := range o.replicaSets {
+		if metav1.GetControllerOf(r) == nil { // one of a Deployment is the Deployment's affair
+			o.replicas(workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template}, count(r.Spec.Replicas))
+		}
+	}
+	for _, s := range o.statefulSets {
+		o.ordinals(s)
+	}
+	for _, j := range o.jobs {
+		if j.Spec.Suspend != nil && *j.Spec.Suspend {
+			continue
+		}
+		n := count(j.Spec.Parallelism)
+		if j.Spec.Completions != nil {
+			n = min(n, int(*j.Spec.Completions))
+		}
+		o.replicas(workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, n)
+	}
+}
+
+// count reads a number of replicas, whose default is one.
+func count(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+// complete does what the API server does to new objects, as far as it decides about placement.
+func (o *objects) complete() {
+	namespaced := func(m *metav1.ObjectMeta, kind string) {
+		if m.Namespace == "" {
+			m.Namespace = metav1.NamespaceDefault
+		}
+		identify(m, kind)
+	}
+	for _, p := range o.pods {
+		namespaced(&p.ObjectMeta, "Pod")
+	}
+	for _, d := range o.deployments {
+		namespaced(&d.ObjectMeta, "Deployment")
+	}
+	for _, r := range o.replicaSets {
+		namespaced(&r.ObjectMeta, "ReplicaSet")
+	}
+	for _, s := range o.statefulSets {
+		namespaced(&s.ObjectMeta, "StatefulSet")
+	}
+	for _, j := range o.jobs {
+		namespaced(&j.ObjectMeta, "Job")
+	}
+	for _, d := range o.daemonSets {
+		namespaced(&d.ObjectMeta, "DaemonSet")
+	}
+	for _, b := range o.pdbs {
+		namespaced(&b.ObjectMeta, "PodDisruptionBudget")
+	}
+	for _, c := range o.pvcs {
+		namespaced(&c.ObjectMeta, "PersistentVolumeClaim")
+	}
+	for _, s := range o.services {
+		namespaced(&s.ObjectMeta, "Service")
+	}
+	for _, p := range o.pools {
+		identify(&p.ObjectMeta, "NodePool")
+	}
+	for _, n := range o.nodes {
+		identify(&n.ObjectMeta, "Node")
+	}
+	for _, c := range o.claims {
+		identify(&c.ObjectMeta, "NodeClaim")
+	}
+}
+
+// identify gives an object from a file the UID that it lacks.
+func identify(m *metav1.ObjectMeta, kind string) {
+	if m.UID == "" {
+		m.UID = types.UID(kind + "/" + m.Namespace + "/" + m.Name)
+	}
+}
+
+// A workload is something that owns pods made from a template.
+type workload struct {
+	apiVersion, kind string
+	meta             *metav1.ObjectMeta
+	template         *corev1.PodTemplateSpec
+}
+
+// owned counts the pods in the files that belong to the workload, directly or through a ReplicaSet.
+func (o *objects) owned(w workload) map[string]bool {
+	owners := map[types.UID]bool{w.meta.UID: true}
+	for _, r := range o.replicaSets {
+		if ref := metav1.GetControllerOf(r); ref != nil && ref.UID == w.meta.UID {
+			owners[r.UID] = true
+		}
+	}
+	names := map[string]bool{}
+	for _, p := range o.pods {
+		ref := metav1.GetControllerOf(p)
+		if ref != nil && p.Namespace == w.meta.Namespace && (owners[ref.UID] || ref.Kind == w.kind && ref.Name == w.meta.Name) && !ended(p) {
+			names[p.Name] = true
+		}
+	}
+	return names
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil
+}
+
+// replicas adds the pods that a workload still lacks.
+func (o *objects) replicas(w workload, want int) {
+	have := o.owned(w)
+	for i := 0; len(have) < want; i++ {
+		if name := fmt.Sprintf("%s-%d", w.meta.Name, i); !have[name] {
+			have[name] = true
+			o.pods = append(o.pods, w.pod(name))
+		}
+	}
+}
+
+// pod makes one pod of the template.
+func (w workload) pod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: *w.template.ObjectMeta.DeepCopy(), Spec: *w.template.Spec.DeepCopy()}
+	p.Name, p.Namespace, p.UID = name, w.meta.Namespace, types.UID("Pod/"+w.meta.Namespace+"/"+name)
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.apiVersion, Kind: w.kind, Name: w.meta.Name, UID: w.meta.UID, Controller: new(true)}}
+	return p
+}
+
+// ordinals adds the pods of a StatefulSet, whose names are theirs for good, with the volume claims that come with them.
+func (o *objects) ordinals(s *appsv1.StatefulSet) {
+	w := workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}
+	have := o.owned(w)
+	claims := map[string]bool{}
+	for _, c := range o.pvcs {
+		claims[c.Namespace+"/"+c.Name] = true
+	}
+	first := 0
+	if s.Spec.Ordinals != nil {
+		first = int(s.Spec.Ordinals.Start)
+	}
+	for i := first; i < first+count(s.Spec.Replicas); i++ {
+		name := fmt.Sprintf("%s-%d", s.Name, i)
+		if have[name] {
+			continue
+		}
+		p := w.pod(name)
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel] = name, fmt.Sprint(i)
+		for _, template := range s.Spec.VolumeClaimTemplates {
+			claim := template.DeepCopy()
+			claim.Name, claim.Namespace = template.Name+"-"+name, s.Namespace
+			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
+			if !claims[claim.Namespace+"/"+claim.Name] {
+				o.pvcs = append(o.pvcs, claim)
+			}
+			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template.Name }), corev1.Volume{
+				Name: template.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+		}
+		o.pods = append(o.pods, p)
+	}
+}
+
+// priorities fills in the priority that a class name stands for.
+func (o *objects) priorities() error {
+	values := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+	standard := int32(0)
+	for _, c := range o.priorityClasses {
+		values[c.Name] = c.Value
+		if c.GlobalDefault {
+			standard = c.Value
+		}
+	}
+	for _, p := range o.pods {
+		if p.Spec.Priority != nil {
+			continue
+		}
+		value, ok := values[p.Spec.PriorityClassName]
+		if p.Spec.PriorityClassName == "" {
+			value, ok = standard, true
+		}
+		if !ok {
+			return fmt.Errorf("pod %s/%s names PriorityClass %q, which is in no file; add it, known are %v",
+				p.Namespace, p.Name, p.Spec.PriorityClassName, slices.Sorted(maps.Keys(values)))
+		}
+		p.Spec.Priority = &value
+	}
+	return nil
+}
+
+// storage gives claims without a class the default one.
+func (o *objects) storage() {
+	standard := ""
+	for _, c := range o.storageClasses {
+		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			standard = c.Name
+		}
+	}
+	for _, c := range o.pvcs {
+		if c.Spec.StorageClassName == nil && standard != "" {
+			c.Spec.StorageClassName = &standard
+		}
+	}
+}
+
+// wait marks the pods that have no node as the scheduler would, so that the engine looks for a place for them. It returns
+// those that wait for something else.
+func (o *objects) wait() (gated []string) {
+	for _, p := range o.pods {
+		switch {
+		case p.Spec.NodeName != "" || ended(p):
+		case len(p.Spec.SchedulingGates) > 0:
+			gated = append(gated, p.Namespace+"/"+p.Name)
+		default:
+			p.Status.Phase = corev1.PodPending
+			p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }),
+				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
+		}
+	}
+	return gated
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// readTimeout bounds one list call.
+const readTimeout = time.Minute
+
+// readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist.
+func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	config.Timeout = readTimeout
+	scheme, err := planScheme()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	for _, list := range []client.ObjectList{
+		&v1.NodePoolList{}, &v1.NodeClaimList{}, &awsv1.EC2NodeClassList{}, &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{},
+		&policyv1.PodDisruptionBudgetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &storagev1.StorageClassList{},
+		&storagev1.CSINodeList{}, &corev1.NamespaceList{}, &schedulingv1.PriorityClassList{}, &corev1.ServiceList{},
+	} {
+		if err := o.list(ctx, c, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads all objects of one kind, in pages.
+func (o *objects) list(ctx context.Context, c client.Client, list client.ObjectList) error {
+	next := ""
+	for {
+		err := c.List(ctx, list, client.Limit(1000), client.Continue(next))
+		if meta.IsNoMatchError(err) {
+			return fmt.Errorf("the cluster does not know %T; are Karpenter's CRDs installed?", list)
+		}
+		if err != nil {
+			return fmt.Errorf("read the cluster: %w", err)
+		}
+		err = meta.EachListItem(list, func(item runtime.Object) error {
+			if !o.take(item) {
+				return errors.New("unexpected kind in a list")
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+)
+
+// objects is everything a plan is made from.
+type objects struct {
+	pools           []*v1.NodePool
+	classes         []*awsv1.EC2NodeClass
+	claims          []*v1.NodeClaim
+	nodes           []*corev1.Node
+	pods            []*corev1.Pod
+	deployments     []*appsv1.Deployment
+	replicaSets     []*appsv1.ReplicaSet
+	statefulSets    []*appsv1.StatefulSet
+	jobs            []*batchv1.Job
+	daemonSets      []*appsv1.DaemonSet
+	pdbs            []*policyv1.PodDisruptionBudget
+	pvcs            []*corev1.PersistentVolumeClaim
+	pvs             []*corev1.PersistentVolume
+	storageClasses  []*storagev1.StorageClass
+	csiNodes        []*storagev1.CSINode
+	namespaces      []*corev1.Namespace
+	priorityClasses []*schedulingv1.PriorityClass
+	services        []*corev1.Service
+	ignored         map[string]int // kinds that do not matter to a plan
+}
+
+// take sorts an object in. It returns false for kinds that a plan does not depend on.
+func (o *objects) take(obj runtime.Object) bool {
+	switch x := obj.(type) {
+	case *v1.NodePool:
+		o.pools = append(o.pools, x)
+	case *awsv1.EC2NodeClass:
+		o.classes = append(o.classes, x)
+	case *v1.NodeClaim:
+		o.claims = append(o.claims, x)
+	case *corev1.Node:
+		o.nodes = append(o.nodes, x)
+	case *corev1.Pod:
+		o.pods = append(o.pods, x)
+	case *appsv1.Deployment:
+		o.deployments = append(o.deployments, x)
+	case *appsv1.ReplicaSet:
+		o.replicaSets = append(o.replicaSets, x)
+	case *appsv1.StatefulSet:
+		o.statefulSets = append(o.statefulSets, x)
+	case *batchv1.Job:
+		o.jobs = append(o.jobs, x)
+	case *appsv1.DaemonSet:
+		o.daemonSets = append(o.daemonSets, x)
+	case *policyv1.PodDisruptionBudget:
+		o.pdbs = append(o.pdbs, x)
+	case *corev1.PersistentVolumeClaim:
+		o.pvcs = append(o.pvcs, x)
+	case *corev1.PersistentVolume:
+		o.pvs = append(o.pvs, x)
+	case *storagev1.StorageClass:
+		o.storageClasses = append(o.storageClasses, x)
+	case *storagev1.CSINode:
+		o.csiNodes = append(o.csiNodes, x)
+	case *corev1.Namespace:
+		o.namespaces = append(o.namespaces, x)
+	case *schedulingv1.PriorityClass:
+		o.priorityClasses = append(o.priorityClasses, x)
+	case *corev1.Service:
+		o.services = append(o.services, x)
+	default:
+		return false
+	}
+	return true
+}
+
+// planScheme knows every kind that a plan may read.
+func planScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s), awsv1.AddToScheme(s))
+}
+
+// typed turns documents into objects, refusing what the API server would refuse.
+func typed(ctx context.Context, docs []*document) (*objects, error) {
+	scheme, err := planScheme()
+	if err != nil {
+		return nil, err
+	}
+	custom, err := customSchemas()
+	if err != nil {
+		return nil, err
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	out := &objects{ignored: map[string]int{}}
+	seen := map[string]*document{}
+	var errs []error
+	for _, d := range docs {
+		gvk := d.obj.GroupVersionKind()
+		if s := custom[gvk]; s != nil {
+			if err := s.check(ctx, d); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		} else if ours(gvk.Group) {
+			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk.Kind)))
+			continue
+		}
+		key := fmt.Sprintf("%s %s/%s", gvk.GroupKind(), d.obj.GetNamespace(), d.obj.GetName())
+		if first := seen[key]; first != nil && d.obj.GetName() != "" {
+			errs = append(errs, d.at(d.line, "%s %q stands at %s:%d already; remove one of them", gvk.Kind, d.obj.GetName(), first.file, first.line))
+			continue
+		}
+		seen[key] = d
+		if !scheme.Recognizes(gvk) {
+			out.ignored[gvk.Kind]++
+			continue
+		}
+		obj, err := d.typed(decoder)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !out.take(obj) {
+			out.ignored[gvk.Kind]++
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func ours(group string) bool {
+	return group == v1.GroupVersion.Group || group == awsv1.GroupVersion.Group
+}
+
+func served(kind string) string {
+	switch kind {
+	case "Provisioner":
+		return "use karpenter.sh/v1 NodePool"
+	case "AWSNodeTemplate":
+		return "use karpenter.k8s.aws/v1 EC2NodeClass"
+	}
+	return "use apiVersion karpenter.sh/v1 for NodePool and NodeClaim, karpenter.k8s.aws/v1 for EC2NodeClass"
+}
+
+// typed decodes strictly, so that a misspelled field is an error and not a surprise.
+func (d *document) typed(decoder runtime.Decoder) (runtime.Object, error) {
+	text, err := yaml.Marshal(d.obj.Object)
+	if err != nil {
+		return nil, d.at(d.line, "%v", err)
+	}
+	obj, _, err := decoder.Decode(text, nil, nil)
+	if err == nil {
+		return obj, nil
+	}
+	message := err.Error()
+	line := d.line
+	if _, rest, ok := strings.Cut(message, `unknown field "`); ok {
+		path, _, _ := strings.Cut(rest, `"`)
+		line = d.lineOf(path)
+		message = fmt.Sprintf("unknown field %s; check its spelling and indentation", path)
+	}
+	return nil, d.at(line, "%s %q: %s", d.obj.GetKind(), d.obj.GetName(), message)
+}
+
+// ignoredKinds lists the kinds that were read and not used.
+func (o *objects) ignoredKinds() []string {
+	var kinds []string
+	for kind := range o.ignored {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// planFlags are what plan is asked.
+type planFlags struct {
+	files             []string
+	output            string
+	region, spot      string
+	kubeconfig        string
+	ignorePreferences bool
+	bestEffort        bool
+	budget            time.Duration
+}
+
+const planHelp = `usage: karpenter plan -f FILE_OR_DIR… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
+       karpenter plan --kubeconfig FILE [-f FILE_OR_DIR…]
+
+Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. Files may hold Pods,
+Deployments, ReplicaSets, StatefulSets, Jobs, DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
+and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, Namespaces and Services. With --kubeconfig the objects of a
+cluster are read as well.
+
+Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
+
+`
+
+func parsePlan(env Env, args []string) (planFlags, error) {
+	p := planFlags{}
+	fs := flag.NewFlagSet("plan", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, planHelp); fs.PrintDefaults() }
+	add := func(path string) error { p.files = append(p.files, path); return nil }
+	fs.Func("f", "file or folder with manifests; may be given several times", add)
+	fs.Func("filename", "the same as -f", add)
+	fs.StringVar(&p.output, "o", "table", "table, json or yaml")
+	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
+	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
+	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
+	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
+	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
+	fs.DurationVar(&p.budget, "time", 0, "how long to look for a cheaper fleet; 0: the controller's default")
+	if err := fs.Parse(args); err != nil {
+		return p, err
+	}
+	p.files = append(p.files, fs.Args()...) // so that "-f a b c", as a shell expands it, works
+	switch {
+	case !slices.Contains([]string{"table", "json", "yaml"}, p.output):
+		return p, fmt.Errorf("-o %s: use table, json or yaml", p.output)
+	case len(p.files) == 0 && p.kubeconfig == "":
+		return p, errors.New("nothing to plan; give files with -f, or a cluster with --kubeconfig")
+	}
+	return p, nil
+}
+
+func plan(ctx context.Context, env Env, args []string) (int, error) {
+	p, err := parsePlan(env, args)
+	if err != nil {
+		return exitBadInput, err
+	}
+	world, err := p.read(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	input, err := p.input(env, world)
+	if err != nil {
+		return exitBadInput, err
+	}
+	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
+	began := time.Now()
+	answer := lower.New().Plan(ctx, input)
+	r := newReport(answer, time.Since(began).Seconds())
+	if err := r.write(env.Out, p.output); err != nil {
+		return exitBadInput, err
+	}
+	if len(r.Unschedulable) > 0 {
+		return exitUnschedulable, nil
+	}
+	return exitFine, nil
+}
+
+// read collects the objects of files and cluster.
+func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
+	docs, err := readAll(p.files)
+	if err != nil {
+		return nil, err
+	}
+	o, err := typed(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	if p.kubeconfig != "" {
+		fmt.Fprintf(env.Err, "reading the cluster …\n")
+		if err := o.readCluster(ctx, p.kubeconfig); err != nil {
+			return nil, err
+		}
+	}
+	if kinds := o.ignoredKinds(); len(kinds) > 0 {
+		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
+	}
+	o.expand()
+	o.storage()
+	if err := o.priorities(); err != nil {
+		return nil, err
+	}
+	if gated := o.wait(); len(gated) > 0 {
+		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
+	}
+	if len(o.pools) == 0 {
+		return nil, errors.New("there is no NodePool; add one, Karpenter launches nothing without")
+	}
+	return o, nil
+}
+
+// input makes the engine's question. Pools that cannot be used are reported and left out, so that they never stop the others.
+func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
+	snap := o.store().Snapshot()
+	in := lower.Input{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
+	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.ImproveBudget = p.ignorePreferences, p.bestEffort, p.budget
+	in.Settings.ReservedCapacity = true
+	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
+	classes := map[string]*awsv1.EC2NodeClass{}
+	for _, c := range o.classes {
+		classes[c.Name] = c
+	}
+	for _, pool := range o.pools {
+		if err := pool.Validate(known); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: %v\n", pool.Name, err)
+			continue
+		}
+		if pool.Spec.Replicas != nil {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes\n", pool.Name)
+			continue
+		}
+		ref := pool.Spec.Template.Spec.NodeClassRef
+		class := classes[ref.Name]
+		if class == nil {
+			fmt.Fprintf(env.Err, "NodePool %q: its %s %q is in no file; planning with the defaults\n", pool.Name, ref.Kind, ref.Name)
+		}
+		catalog, err := env.Catalog(p.region, p.spot, class)
+		if err != nil {
+			return in, err
+		}
+		in.Pools = append(in.Pools, lower.PoolInput{Pool: pool, Catalog: catalog})
+	}
+	if len(in.Pools) == 0 {
+		return in, errors.New("no NodePool is left to plan with; see above")
+	}
+	return in, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// store fills a store with the objects.
+func (o *objects) store() *cluster.Store {
+	store := cluster.NewStore()
+	store.Update(func(d *cluster.Draft) {
+		putAll(o.namespaces, d.PutNamespace)
+		putAll(o.priorityClasses, d.PutPriorityClass)
+		putAll(o.pools, d.PutPool)
+		putAll(o.storageClasses, d.PutStorageClass)
+		putAll(o.pvs, d.PutPV)
+		putAll(o.pvcs, d.PutPVC)
+		putAll(o.pdbs, d.PutPDB)
+		putAll(o.daemonSets, d.PutDaemonSet)
+		putAll(o.services, d.PutService)
+		putAll(o.csiNodes, d.PutCSINode)
+		putAll(o.nodes, d.PutNode)
+		putAll(o.claims, d.PutClaim)
+		putAll(o.pods, d.PutPod)
+		d.Synced(true)
+	})
+	return store
+}
+
+func putAll[T any](objects []T, put func(T)) {
+	for _, o := range objects {
+		put(o)
+	}
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/api/crds"
+)
+
+// runtimeObject is spelled out so that list items can be walked.
+type runtimeObject = runtime.Object
+
+// A crdSchema checks and completes objects of one custom resource as the API server would.
+type crdSchema struct {
+	structural *structuralschema.Structural
+	props      validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// customSchemas reads the embedded CRDs.
+func customSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
+	out := map[schema.GroupVersionKind]*crdSchema{}
+	definitions, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range definitions {
+		for i := range crd.Spec.Versions {
+			v := &crd.Spec.Versions[i]
+			s, err := newSchema(v)
+			if err != nil {
+				return nil, fmt.Errorf("CRD %s: %w", crd.Name, err)
+			}
+			out[schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}] = s
+		}
+	}
+	return out, nil
+}
+
+// definitions parses the embedded files.
+func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	entries, err := crds.Files.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	var out []*apiextensionsv1.CustomResourceDefinition
+	for _, entry := range entries {
+		text, err := crds.Files.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, crd); err != nil {
+			return nil, fmt.Errorf("embedded CRD %s: %w", entry.Name(), err)
+		}
+		out = append(out, crd)
+	}
+	return out, nil
+}
+
+func newSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*crdSchema, error) {
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &internal, nil); err != nil {
+		return nil, err
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		return nil, err
+	}
+	props, _, err := validation.NewSchemaValidator(&internal)
+	if err != nil {
+		return nil, err
+	}
+	return &crdSchema{structural: structural, props: props, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+}
+
+// check fills in the defaults of d and refuses what the API server would refuse.
+func (s *crdSchema) check(ctx context.Context, d *document) error {
+	content := d.obj.Object
+	var errs []error
+	for _, path := range pruning.PruneWithOptions(content, s.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		errs = append(errs, d.at(d.lineOf(path), "%s %q: unknown field %s; check its spelling and indentation", d.obj.GetKind(), d.obj.GetName(), path))
+	}
+	defaulting.Default(content, s.structural)
+	violations := validation.ValidateCustomResource(nil, content, s.props)
+	if len(violations) == 0 {
+		violations, _ = s.rules.Validate(ctx, nil, s.structural, content, nil, celconfig.RuntimeCELCostBudget)
+	}
+	for _, v := range violations {
+		errs = append(errs, d.violation(v))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *document) violation(v *field.Error) error {
+	path := strings.TrimPrefix(v.Field, "<nil>.")
+	return d.at(d.lineOf(path), "%s %q: %s: %s", d.obj.GetKind(), d.obj.GetName(), path, v.ErrorBody())
+}

@@ -1,0 +1,295 @@
+package cluster
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
+type Draft struct {
+	synced bool
+
+	intern     *podclass.Interner
+	owners     map[types.UID]*ownerRef
+	pods       table[PodKey, *Pod]
+	unbound    table[PodKey, *Pod]
+	repelling  table[PodKey, *Pod]
+	labels     table[countKey, LabelCount]
+	daemons    map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
+	daemonPods table[types.UID, daemonPod]
+	planned    table[PodKey, plannedRow]
+	plannedTo  map[string]map[PodKey]struct{} // by target
+
+	machines   machines
+	nodes      table[rowKey, *Node]
+	byProvider table[string, providerRow]
+	byClaim    table[string, claimRow]
+
+	pools           table[string, *v1.NodePool]
+	classes         table[v1.NodeClassReference, *NodeClass]
+	daemonSets      table[objectKey, *appsv1.DaemonSet]
+	pdbs            table[objectKey, *policyv1.PodDisruptionBudget]
+	pvcs            table[objectKey, *corev1.PersistentVolumeClaim]
+	pvs             table[objectKey, *corev1.PersistentVolume]
+	storageClasses  table[objectKey, *storagev1.StorageClass]
+	namespaces      table[objectKey, *corev1.Namespace]
+	priorityClasses table[objectKey, *schedulingv1.PriorityClass]
+	services        table[objectKey, *corev1.Service]
+	attachments     table[objectKey, *storagev1.VolumeAttachment]
+	selectors       table[types.UID, ownerSelector]
+	broken          table[brokenKey, Broken]
+}
+
+// objectKey names an object within a scope: its namespace, or the node for volume attachments.
+type objectKey struct{ scope, name string }
+
+func compareObjects(a, b objectKey) int {
+	return cmp.Or(strings.Compare(a.scope, b.scope), strings.Compare(a.name, b.name))
+}
+
+func comparePods(a, b PodKey) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+type plannedRow struct {
+	PodKey
+	Planned
+}
+
+type daemonPod struct {
+	owner types.UID
+	pod   *Pod
+}
+
+type ownerSelector struct {
+	owner    types.UID
+	selector *metav1.LabelSelector
+}
+
+type brokenKey struct{ kind, namespace, name string }
+
+type countKey struct {
+	namespace string
+	labels    uint32
+	node      string
+}
+
+func compareCounts(a, b countKey) int {
+	return cmp.Or(strings.Compare(a.namespace, b.namespace), cmp.Compare(a.labels, b.labels), strings.Compare(a.node, b.node))
+}
+
+// objectTable is a table of API objects by namespace and name.
+func objectTable[V metav1.Object]() table[objectKey, V] {
+	return newTable(func(o V) objectKey { return objectKey{o.GetNamespace(), o.GetName()} }, compareObjects)
+}
+
+func podTable() table[PodKey, *Pod] { return newTable((*Pod).Key, comparePods) }
+
+func newDraft() *Draft {
+	return &Draft{
+		intern:     podclass.NewInterner(),
+		owners:     map[types.UID]*ownerRef{},
+		pods:       podTable(),
+		unbound:    podTable(),
+		repelling:  podTable(),
+		labels:     newTable(func(c LabelCount) countKey { return countKey{c.Namespace, c.Labels.ID, c.Node} }, compareCounts),
+		daemons:    map[types.UID]map[PodKey]*Pod{},
+		daemonPods: newTable(func(d daemonPod) types.UID { return d.owner }, cmp.Compare[types.UID]),
+		planned:    newTable(func(r plannedRow) PodKey { return r.PodKey }, comparePods),
+		plannedTo:  map[string]map[PodKey]struct{}{},
+
+		machines:   newMachines(),
+		nodes:      newTable((*Node).key, compareRows),
+		byProvider: newTable(func(r providerRow) string { return r.id }, strings.Compare),
+		byClaim:    newTable(func(r claimRow) string { return r.claim }, strings.Compare),
+
+		pools:           newTable(func(p *v1.NodePool) string { return p.Name }, strings.Compare),
+		classes:         newTable((*NodeClass).ref, compareRefs),
+		daemonSets:      objectTable[*appsv1.DaemonSet](),
+		pdbs:            objectTable[*policyv1.PodDisruptionBudget](),
+		pvcs:            objectTable[*corev1.PersistentVolumeClaim](),
+		pvs:             objectTable[*corev1.PersistentVolume](),
+		storageClasses:  objectTable[*storagev1.StorageClass](),
+		namespaces:      objectTable[*corev1.Namespace](),
+		priorityClasses: objectTable[*schedulingv1.PriorityClass](),
+		services:        objectTable[*corev1.Service](),
+		attachments:     newTable(attachmentKey, compareObjects),
+		selectors:       newTable(func(o ownerSelector) types.UID { return o.owner }, cmp.Compare[types.UID]),
+		broken:          newTable(func(b Broken) brokenKey { return brokenKey{b.Kind, b.Namespace, b.Name} }, compareBroken),
+	}
+}
+
+func compareBroken(a, b brokenKey) int {
+	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+}
+
+func attachmentKey(a *storagev1.VolumeAttachment) objectKey {
+	return objectKey{a.Spec.NodeName, a.Name}
+}
+
+func (c *NodeClass) ref() v1.NodeClassReference {
+	return v1.NodeClassReference{Group: c.Group, Kind: c.Kind, Name: c.Name}
+}
+
+func compareRefs(a, b v1.NodeClassReference) int {
+	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+}
+
+func (d *Draft) publish() *Snapshot {
+	return &Snapshot{
+		synced:     d.synced,
+		pods:       d.pods.publish(),
+		unbound:    d.unbound.publish(),
+		repelling:  d.repelling.publish(),
+		labels:     d.labels.publish(),
+		daemonPods: d.daemonPods.publish(),
+		nodes:      d.nodes.publish(),
+		byProvider: d.byProvider.publish(),
+		byClaim:    d.byClaim.publish(),
+		planned:    d.planned.publish(),
+
+		pools:           d.pools.publish(),
+		classes:         d.classes.publish(),
+		daemonSets:      d.daemonSets.publish(),
+		pdbs:            d.pdbs.publish(),
+		pvcs:            d.pvcs.publish(),
+		pvs:             d.pvs.publish(),
+		storageClasses:  d.storageClasses.publish(),
+		namespaces:      d.namespaces.publish(),
+		priorityClasses: d.priorityClasses.publish(),
+		services:        d.services.publish(),
+		attachments:     d.attachments.publish(),
+		selectors:       d.selectors.publish(),
+		broken:          d.broken.publish(),
+	}
+}
+
+// Synced says whether the first list of every kind has arrived.
+func (d *Draft) Synced(yes bool) { d.synced = yes }
+
+// Plan notes where a pod is meant to go; for a pod on a node that is to be removed, where it will go then. The note ends
+// when the pod binds (elsewhere) or vanishes, when the target vanishes, and with Unplan.
+func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
+	d.Unplan(pod)
+	d.planned.put(plannedRow{pod, Planned{Target: target, At: at}})
+	if d.plannedTo[target] == nil {
+		d.plannedTo[target] = map[PodKey]struct{}{}
+	}
+	d.plannedTo[target][pod] = struct{}{}
+}
+
+// Unplan forgets where a pod was meant to go.
+func (d *Draft) Unplan(pod PodKey) {
+	if r, ok := d.planned.delete(pod); ok {
+		delete(d.plannedTo[r.Target], pod)
+		if len(d.plannedTo[r.Target]) == 0 {
+			delete(d.plannedTo, r.Target)
+		}
+	}
+}
+
+// unplanAll forgets every plan for a target that is gone.
+func (d *Draft) unplanAll(target string) {
+	for pod := range d.plannedTo[target] {
+		d.planned.delete(pod)
+	}
+	delete(d.plannedTo, target)
+}
+
+// PutPool adds or replaces a NodePool.
+func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(p) }
+
+// DeletePool removes a NodePool.
+func (d *Draft) DeletePool(name string) { d.pools.delete(name) }
+
+// PutNodeClass adds or replaces a node class.
+func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }
+
+// DeleteNodeClass removes a node class.
+func (d *Draft) DeleteNodeClass(ref v1.NodeClassReference) { d.classes.delete(ref) }
+
+// PutDaemonSet adds or replaces a DaemonSet.
+func (d *Draft) PutDaemonSet(o *appsv1.DaemonSet) { d.daemonSets.put(o) }
+
+// DeleteDaemonSet removes a DaemonSet.
+func (d *Draft) DeleteDaemonSet(namespace, name string) {
+	d.daemonSets.delete(objectKey{namespace, name})
+}
+
+// PutPDB adds or replaces a PodDisruptionBudget.
+func (d *Draft) PutPDB(o *policyv1.PodDisruptionBudget) { d.pdbs.put(o) }
+
+// DeletePDB removes a PodDisruptionBudget.
+func (d *Draft) DeletePDB(namespace, name string) { d.pdbs.delete(objectKey{namespace, name}) }
+
+// PutPVC adds or replaces a PersistentVolumeClaim.
+func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) { d.pvcs.put(o) }
+
+// DeletePVC removes a PersistentVolumeClaim.
+func (d *Draft) DeletePVC(namespace, name string) { d.pvcs.delete(objectKey{namespace, name}) }
+
+// PutPV adds or replaces a PersistentVolume.
+func (d *Draft) PutPV(o *corev1.PersistentVolume) { d.pvs.put(o) }
+
+// DeletePV removes a PersistentVolume.
+func (d *Draft) DeletePV(name string) { d.pvs.delete(objectKey{"", name}) }
+
+// PutStorageClass adds or replaces a StorageClass.
+func (d *Draft) PutStorageClass(o *storagev1.StorageClass) { d.storageClasses.put(o) }
+
+// DeleteStorageClass removes a StorageClass.
+func (d *Draft) DeleteStorageClass(name string) { d.storageClasses.delete(objectKey{"", name}) }
+
+// PutNamespace adds or replaces a Namespace.
+func (d *Draft) PutNamespace(o *corev1.Namespace) { d.namespaces.put(o) }
+
+// DeleteNamespace removes a Namespace.
+func (d *Draft) DeleteNamespace(name string) { d.namespaces.delete(objectKey{"", name}) }
+
+// PutPriorityClass adds or replaces a PriorityClass.
+func (d *Draft) PutPriorityClass(o *schedulingv1.PriorityClass) { d.priorityClasses.put(o) }
+
+// DeletePriorityClass removes a PriorityClass.
+func (d *Draft) DeletePriorityClass(name string) { d.priorityClasses.delete(objectKey{"", name}) }
+
+// PutService adds or replaces a Service.
+func (d *Draft) PutService(o *corev1.Service) { d.services.put(o) }
+
+// DeleteService removes a Service.
+func (d *Draft) DeleteService(namespace, name string) { d.services.delete(objectKey{namespace, name}) }
+
+// PutVolumeAttachment adds or replaces a VolumeAttachment.
+func (d *Draft) PutVolumeAttachment(o *storagev1.VolumeAttachment) { d.attachments.put(o) }
+
+// DeleteVolumeAttachment removes a VolumeAttachment.
+func (d *Draft) DeleteVolumeAttachment(node, name string) {
+	d.attachments.delete(objectKey{node, name})
+}
+
+// PutOwnerSelector notes the pod selector of a ReplicaSet, StatefulSet or ReplicationController.
+func (d *Draft) PutOwnerSelector(owner types.UID, selector *metav1.LabelSelector) {
+	d.selectors.put(ownerSelector{owner, selector})
+}
+
+// DeleteOwnerSelector forgets the pod selector of an owner.
+func (d *Draft) DeleteOwnerSelector(owner types.UID) { d.selectors.delete(owner) }
+
+// PutBroken names an object that could not be read.
+func (d *Draft) PutBroken(b Broken) { d.broken.put(b) }
+
+// DeleteBroken says that an object can be read again, or is gone.
+func (d *Draft) DeleteBroken(kind, namespace, name string) {
+	d.broken.delete(brokenKey{kind, namespace, name})
+}

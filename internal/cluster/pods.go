@@ -1,0 +1,318 @@
+package cluster
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// HintManager is the field manager under which Karpenter writes status.nominatedNodeName. It tells our hints from
+// kube-scheduler's preemptions.
+const HintManager = "karpenter-hint"
+
+// PutPod adds or replaces a pod. Nothing of the object is kept that its row does not need.
+func (d *Draft) PutPod(pod *corev1.Pod) {
+	row := d.newPod(pod)
+	old, replaced := d.pods.put(row)
+	switch {
+	case replaced && sameSeat(old, row):
+		d.swap(row)
+	case replaced:
+		d.leave(old)
+		d.enter(row)
+	default:
+		d.enter(row)
+	}
+	if replaced {
+		d.release(old)
+	}
+	if row.Terminal() || replaced && row.NodeName != "" && row.NodeName != old.NodeName {
+		d.Unplan(row.PodKey)
+	}
+}
+
+// DeletePod removes a pod.
+func (d *Draft) DeletePod(key PodKey) {
+	old, ok := d.pods.delete(key)
+	if !ok {
+		return
+	}
+	d.leave(old)
+	d.release(old)
+	d.Unplan(key)
+}
+
+func (d *Draft) newPod(pod *corev1.Pod) *Pod {
+	class := d.intern.Class(pod)
+	row := &Pod{
+		PodKey:       PodKey{class.Namespace, pod.Name},
+		UID:          pod.UID,
+		Class:        class,
+		Labels:       d.intern.Labels(pod.Labels),
+		NodeName:     d.nodeName(pod.Spec.NodeName),
+		Created:      pod.CreationTimestamp.Time,
+		Phase:        pod.Status.Phase,
+		Owner:        d.owner(pod),
+		DoNotDisrupt: pod.Annotations[v1.DoNotDisruptAnnotationKey],
+		DaemonSet:    podclass.OwnedBy(pod, "DaemonSet"),
+		StatefulSet:  podclass.OwnedBy(pod, "StatefulSet"),
+		Mirror:       isMirror(pod),
+	}
+	if pod.Spec.Priority != nil {
+		row.Priority = *pod.Spec.Priority
+	}
+	if cost, err := strconv.ParseFloat(pod.Annotations[corev1.PodDeletionCost], 64); err == nil {
+		row.DeletionCost = cost
+	}
+	if pod.Status.StartTime != nil {
+		row.Started = pod.Status.StartTime.Time
+	}
+	row.setDeletion(pod)
+	row.setConditions(pod.Status.Conditions)
+	row.setNomination(pod)
+	return row
+}
+
+func (row *Pod) setDeletion(pod *corev1.Pod) {
+	grace := pod.Spec.TerminationGracePeriodSeconds
+	if pod.DeletionTimestamp != nil {
+		row.Deleted = pod.DeletionTimestamp.Time
+		if pod.DeletionGracePeriodSeconds != nil {
+			grace = pod.DeletionGracePeriodSeconds
+		}
+	}
+	if grace != nil {
+		row.Grace = time.Duration(*grace) * time.Second
+	}
+}
+
+func (row *Pod) setConditions(conditions []corev1.PodCondition) {
+	for i := range conditions {
+		switch c := &conditions[i]; c.Type {
+		case corev1.PodScheduled:
+			row.Unschedulable = c.Reason == corev1.PodReasonUnschedulable
+			if c.Status == corev1.ConditionTrue {
+				row.Scheduled = c.LastTransitionTime.Time
+			}
+		case corev1.PodReady:
+			row.Ready, row.NotReady = c.Status == corev1.ConditionTrue, c.Status == corev1.ConditionFalse
+			if row.Ready {
+				row.ReadySince = c.LastTransitionTime.Time
+			}
+		}
+	}
+}
+
+func (row *Pod) setNomination(pod *corev1.Pod) {
+	switch name := pod.Status.NominatedNodeName; {
+	case name == "":
+	case isOurHint(pod.ManagedFields):
+		row.OurHint = name
+	default:
+		row.NominatedNode = name
+	}
+}
+
+// isOurHint tells whether status.nominatedNodeName was last written by us. Managed fields are looked at here, and kept nowhere.
+func isOurHint(fields []metav1.ManagedFieldsEntry) bool {
+	for i := range fields {
+		f := &fields[i]
+		if f.Manager == HintManager && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:nominatedNodeName"`)) {
+			return true
+		}
+	}
+	return false
+}
+
+func isMirror(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.APIVersion == "v1" && r.Kind == "Node"
+	})
+}
+
+// nodeName returns the one copy of a node's name that its pods share.
+func (d *Draft) nodeName(name string) string {
+	if n := d.machines.nodes[name]; n != nil {
+		return n.Name
+	}
+	return name
+}
+
+// ownerRef is an interned owner and how many pods have it.
+type ownerRef struct {
+	Owner
+	pods int
+}
+
+func (d *Draft) owner(pod *corev1.Pod) *Owner {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return nil
+	}
+	o := d.owners[ref.UID]
+	if o == nil {
+		o = &ownerRef{Owner: Owner{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}}
+		d.owners[ref.UID] = o
+	}
+	o.pods++
+	return &o.Owner
+}
+
+// release gives back what a row that is gone had interned.
+func (d *Draft) release(row *Pod) {
+	d.intern.Release(row.Class, row.Labels)
+	if row.Owner == nil {
+		return
+	}
+	if o := d.owners[row.Owner.UID]; o != nil {
+		if o.pods--; o.pods == 0 {
+			delete(d.owners, row.Owner.UID)
+		}
+	}
+}
+
+// sameSeat tells whether a bound pod stays where it is and counts as it did, which is what most events are like.
+func sameSeat(old, row *Pod) bool {
+	return row.NodeName != "" && row.NodeName == old.NodeName && !row.Terminal() && !old.Terminal() &&
+		row.Labels == old.Labels && row.Owner == old.Owner && row.DaemonSet == old.DaemonSet &&
+		row.Deleted.IsZero() == old.Deleted.IsZero() && repels(row) == repels(old)
+}
+
+// swap replaces a row whose seat is the same.
+func (d *Draft) swap(row *Pod) {
+	pods := slices.Clone(d.machines.bound[row.NodeName])
+	if at, found := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey); found {
+		pods[at] = row
+	}
+	d.setBound(row.NodeName, pods)
+	if repels(row) {
+		d.repelling.put(row)
+	}
+	if row.DaemonSet && row.Owner != nil && row.Deleted.IsZero() {
+		d.daemons[row.Owner.UID][row.PodKey] = row
+		if best, _ := d.daemonPods.get(row.Owner.UID); best.pod.PodKey == row.PodKey {
+			d.daemonPods.put(daemonPod{row.Owner.UID, row})
+		}
+	}
+}
+
+// enter adds a row to everything that is derived from pods.
+func (d *Draft) enter(row *Pod) {
+	if row.NodeName == "" {
+		d.unbound.put(row)
+		return
+	}
+	if row.Terminal() {
+		return
+	}
+	pods := d.machines.bound[row.NodeName]
+	at, _ := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey)
+	grown := make([]*Pod, 0, len(pods)+1)
+	d.setBound(row.NodeName, append(append(append(grown, pods[:at]...), row), pods[at:]...))
+	d.count(row, 1)
+	if repels(row) {
+		d.repelling.put(row)
+	}
+	d.enterDaemon(row)
+}
+
+// leave undoes enter.
+func (d *Draft) leave(row *Pod) {
+	if row.NodeName == "" {
+		if now, ok := d.unbound.get(row.PodKey); ok && now == row {
+			d.unbound.delete(row.PodKey)
+		}
+		return
+	}
+	if row.Terminal() {
+		return
+	}
+	pods := d.machines.bound[row.NodeName]
+	if at, found := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey); found {
+		shrunk := make([]*Pod, 0, len(pods)-1)
+		d.setBound(row.NodeName, append(append(shrunk, pods[:at]...), pods[at+1:]...))
+	}
+	d.count(row, -1)
+	if repels(row) {
+		d.repelling.delete(row.PodKey)
+	}
+	d.leaveDaemon(row)
+}
+
+func comparePodKey(p *Pod, key PodKey) int { return comparePods(p.PodKey, key) }
+
+// count keeps the number of pods by label set and node.
+func (d *Draft) count(row *Pod, by int) {
+	if !row.Deleted.IsZero() {
+		return
+	}
+	key := countKey{row.Namespace, row.Labels.ID, row.NodeName}
+	c, ok := d.labels.get(key)
+	if !ok {
+		c = LabelCount{Namespace: row.Namespace, Labels: row.Labels, Node: row.NodeName}
+	}
+	if c.Count += by; c.Count == 0 {
+		d.labels.delete(key)
+		return
+	}
+	d.labels.put(c)
+}
+
+// repels tells whether a pod keeps others away from where it is.
+func repels(p *Pod) bool {
+	a := p.Class.Spec.Affinity
+	return a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+}
+
+// enterDaemon keeps the newest live pod of each DaemonSet.
+func (d *Draft) enterDaemon(row *Pod) {
+	if !row.DaemonSet || row.Owner == nil || !row.Deleted.IsZero() {
+		return
+	}
+	owner := row.Owner.UID
+	if d.daemons[owner] == nil {
+		d.daemons[owner] = map[PodKey]*Pod{}
+	}
+	d.daemons[owner][row.PodKey] = row
+	if best, ok := d.daemonPods.get(owner); !ok || newer(row, best.pod) {
+		d.daemonPods.put(daemonPod{owner, row})
+	}
+}
+
+func (d *Draft) leaveDaemon(row *Pod) {
+	if !row.DaemonSet || row.Owner == nil || !row.Deleted.IsZero() {
+		return
+	}
+	owner := row.Owner.UID
+	delete(d.daemons[owner], row.PodKey)
+	if len(d.daemons[owner]) == 0 {
+		delete(d.daemons, owner)
+		d.daemonPods.delete(owner)
+		return
+	}
+	if best, _ := d.daemonPods.get(owner); best.pod != row {
+		return
+	}
+	var best *Pod
+	for _, p := range d.daemons[owner] {
+		if best == nil || newer(p, best) {
+			best = p
+		}
+	}
+	d.daemonPods.put(daemonPod{owner, best})
+}
+
+// newer orders pods by age; among equals the one whose name sorts later counts as newer.
+func newer(a, b *Pod) bool {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c > 0
+	}
+	return comparePods(a.PodKey, b.PodKey) > 0
+}

@@ -1,0 +1,113 @@
+// Package cluster holds the picture of the cluster: one writer, immutable numbered snapshots.
+//
+// Rows (Pod, Node, Pool, …) are immutable: an event replaces a row, it never edits one. So a row's pointer is its
+// version, a snapshot is a table of pointers, and whoever derives something costly from a row may remember it by pointer.
+package cluster
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// PodKey names a pod.
+type PodKey struct{ Namespace, Name string }
+
+// A Pod is what decisions need of one pod.
+type Pod struct {
+	PodKey
+	UID           types.UID
+	Class         *podclass.Class
+	Labels        *podclass.Labels
+	NodeName      string // "" until bound
+	Priority      int32
+	Created       time.Time
+	Deleted       time.Time     // deletion timestamp, zero while it is not terminating
+	Grace         time.Duration // deletion grace period of a terminating pod, else the one that its spec asks for
+	Scheduled     time.Time     // transition time of PodScheduled=True, zero if unbound
+	ReadySince    time.Time     // transition time of Ready=True, zero while it is not ready
+	Started       time.Time     // status.startTime
+	Phase         corev1.PodPhase
+	Owner         *Owner  // the controlling owner, interned, nil for bare pods
+	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent
+	DeletionCost  float64 // controller.kubernetes.io/pod-deletion-cost
+	NominatedNode string  // status.nominatedNodeName, if it was not written by us
+	OurHint       string  // status.nominatedNodeName, if we wrote it
+
+	Unschedulable bool // PodScheduled has reason Unschedulable
+	Ready         bool
+	NotReady      bool // Ready condition is present and False
+	DaemonSet     bool // some owner is an apps/v1 DaemonSet
+	Mirror        bool // some owner is a Node
+	StatefulSet   bool // some owner is an apps/v1 StatefulSet
+}
+
+// Key returns the pod's name.
+func (p *Pod) Key() PodKey { return p.PodKey }
+
+// Terminal pods have run to their end.
+func (p *Pod) Terminal() bool {
+	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
+}
+
+// An Owner is an interned controller reference.
+type Owner struct {
+	APIVersion, Kind, Name string
+	UID                    types.UID
+}
+
+// A Node is one machine of the cluster: a Node object, a NodeClaim, or both joined by provider id.
+type Node struct {
+	// Name is the Node's name; for a claim whose Node has not come, the claim's name.
+	Name       string
+	ProviderID string
+	Node       *corev1.Node   // nil until it registers; trimmed of images and managed fields
+	Claim      *v1.NodeClaim  // nil for machines of others
+	CSINode    map[string]int // attach limits by driver; nil until the CSINode exists
+	Pods       []*Pod         // bound, not terminal; sorted by key
+	// Incomplete Nodes carry the label of a pool but cannot be told apart from a claim that is still to come, because they lack
+	// a provider ID or every sign of registration. They are no capacity: their claim already is.
+	Incomplete bool
+	// MarkedForRemoval is set while we are removing it (a disruption in progress), or when claim or node is being deleted.
+	MarkedForRemoval bool
+	// NominatedUntil is when the last pod nomination of this node runs out.
+	NominatedUntil time.Time
+}
+
+// A NodeClass is what the core needs of a provider's node class, whatever its kind.
+type NodeClass struct {
+	Group, Kind, Name string
+	UID               types.UID
+	Generation        int64
+	Deleting          bool
+	Deleted           time.Time // when it was deleted, zero if it was not
+	// Ready is the condition of that type, nil while there is none. Conditions are all of them.
+	Ready      *metav1.Condition
+	Conditions []metav1.Condition
+	Finalizers []string
+}
+
+// A LabelCount says how many pods of one label set run on one node. Pods that are terminal or terminating do not count.
+type LabelCount struct {
+	Namespace string
+	Labels    *podclass.Labels
+	Node      string
+	Count     int
+}
+
+// A Broken object could not be read. It is left out, and what was known of it before stays.
+type Broken struct {
+	Kind, Namespace, Name string
+	Err                   string
+}
+
+// Planned says where a pending pod is meant to go, until it binds or the plan changes.
+type Planned struct {
+	Target string // claim or node name
+	At     time.Time
+}

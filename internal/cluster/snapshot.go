@@ -1,0 +1,275 @@
+package cluster
+
+import (
+	"iter"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// A Snapshot is the cluster at one moment. It never changes, and nothing in it may be changed.
+type Snapshot struct {
+	revision uint64
+	stale    chan struct{}
+	synced   bool
+
+	pods       view[PodKey, *Pod]
+	unbound    view[PodKey, *Pod]
+	repelling  view[PodKey, *Pod]
+	labels     view[countKey, LabelCount]
+	daemonPods view[types.UID, daemonPod]
+	nodes      view[rowKey, *Node]
+	byProvider view[string, providerRow]
+	byClaim    view[string, claimRow]
+	planned    view[PodKey, plannedRow]
+
+	pools           view[string, *v1.NodePool]
+	classes         view[v1.NodeClassReference, *NodeClass]
+	daemonSets      view[objectKey, *appsv1.DaemonSet]
+	pdbs            view[objectKey, *policyv1.PodDisruptionBudget]
+	pvcs            view[objectKey, *corev1.PersistentVolumeClaim]
+	pvs             view[objectKey, *corev1.PersistentVolume]
+	storageClasses  view[objectKey, *storagev1.StorageClass]
+	namespaces      view[objectKey, *corev1.Namespace]
+	priorityClasses view[objectKey, *schedulingv1.PriorityClass]
+	services        view[objectKey, *corev1.Service]
+	attachments     view[objectKey, *storagev1.VolumeAttachment]
+	selectors       view[types.UID, ownerSelector]
+	broken          view[brokenKey, Broken]
+}
+
+// Revision grows with every change of the store.
+func (s *Snapshot) Revision() uint64 { return s.revision }
+
+// Stale is closed when a newer snapshot can be had. It wakes at most every 20 ms.
+func (s *Snapshot) Stale() <-chan struct{} { return s.stale }
+
+// Synced tells whether the first list of every kind is in the picture. Nothing may act on one that is not.
+func (s *Snapshot) Synced() bool { return s.synced }
+
+// Node returns the row of this name, or nil. A Node goes before a claim of the same name whose Node has not come.
+func (s *Snapshot) Node(name string) *Node {
+	if n, ok := s.nodes.get(rowKey{name: name}); ok {
+		return n
+	}
+	n, _ := s.nodes.get(rowKey{name: name, claim: true})
+	return n
+}
+
+// NodeByProviderID returns the row of a machine, or nil.
+func (s *Snapshot) NodeByProviderID(id string) *Node {
+	r, _ := s.byProvider.get(id)
+	return s.row(r.row)
+}
+
+// NodesWithProviderID returns every Node that carries a provider ID, by name: more than one is a mistake that somebody
+// has to report.
+func (s *Snapshot) NodesWithProviderID(id string) []*corev1.Node {
+	r, _ := s.byProvider.get(id)
+	var out []*corev1.Node
+	for _, name := range r.nodes {
+		out = append(out, s.row(rowKey{name: name}).Node)
+	}
+	return out
+}
+
+// ClaimNode returns the row that a NodeClaim is part of, or nil if there is no such claim.
+func (s *Snapshot) ClaimNode(claim string) *Node {
+	r, _ := s.byClaim.get(claim)
+	return s.row(r.row)
+}
+
+func (s *Snapshot) row(key rowKey) *Node {
+	n, _ := s.nodes.get(key)
+	return n
+}
+
+// Target returns the row that a plan means: the claim of this name, or else the node.
+func (s *Snapshot) Target(name string) *Node {
+	if n := s.ClaimNode(name); n != nil {
+		return n
+	}
+	return s.Node(name)
+}
+
+// Nodes yields all rows by name.
+func (s *Snapshot) Nodes() iter.Seq[*Node] { return s.nodes.all() }
+
+// NodeCount returns the number of rows.
+func (s *Snapshot) NodeCount() int { return s.nodes.len }
+
+// Pod returns a pod, or nil.
+func (s *Snapshot) Pod(key PodKey) *Pod {
+	p, _ := s.pods.get(key)
+	return p
+}
+
+// Pods yields all pods by namespace and name.
+func (s *Snapshot) Pods() iter.Seq[*Pod] { return s.pods.all() }
+
+// PodCount returns the number of pods.
+func (s *Snapshot) PodCount() int { return s.pods.len }
+
+// Unbound yields the pods that are on no node, by namespace and name.
+func (s *Snapshot) Unbound() iter.Seq[*Pod] { return s.unbound.all() }
+
+// Provisionable returns the pods that wait for a node and could be given one, by namespace and name.
+func (s *Snapshot) Provisionable() []*Pod {
+	var out []*Pod
+	for p := range s.unbound.all() {
+		if s.IsProvisionable(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// IsProvisionable tells whether kube-scheduler found no place for a pod and Karpenter may look for one. A pod that is to
+// run on a nominated node is left alone as long as that node can take it; where the nomination is our own hint, it
+// changes nothing.
+func (s *Snapshot) IsProvisionable(p *Pod) bool {
+	if !p.Unschedulable || p.NodeName != "" || p.DaemonSet || p.Mirror || !p.Deleted.IsZero() || p.Terminal() {
+		return false
+	}
+	if p.NominatedNode == "" {
+		return true
+	}
+	n, ok := s.nodes.get(rowKey{name: p.NominatedNode})
+	return !ok || !n.Node.DeletionTimestamp.IsZero() || n.MarkedForRemoval
+}
+
+// Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel nobody.
+func (s *Snapshot) Repelling() iter.Seq[*Pod] { return s.repelling.all() }
+
+// LabelCounts yields, for one namespace, how many pods of each label set run on each node: label set by label set, the
+// nodes of each by name. A selector need be evaluated only once for each label set.
+func (s *Snapshot) LabelCounts(namespace string) iter.Seq[LabelCount] {
+	return func(yield func(LabelCount) bool) {
+		for c := range s.labels.from(countKey{namespace: namespace}) {
+			if c.Namespace != namespace || !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Planned says where a pod is meant to go.
+func (s *Snapshot) Planned(key PodKey) (Planned, bool) {
+	r, ok := s.planned.get(key)
+	return r.Planned, ok
+}
+
+// Plans yields every pod that is meant to go somewhere, by namespace and name.
+func (s *Snapshot) Plans() iter.Seq2[PodKey, Planned] {
+	return func(yield func(PodKey, Planned) bool) {
+		for r := range s.planned.all() {
+			if !yield(r.PodKey, r.Planned) {
+				return
+			}
+		}
+	}
+}
+
+// Pools yields the NodePools by name.
+func (s *Snapshot) Pools() iter.Seq[*v1.NodePool] { return s.pools.all() }
+
+// Pool returns a NodePool, or nil.
+func (s *Snapshot) Pool(name string) *v1.NodePool {
+	p, _ := s.pools.get(name)
+	return p
+}
+
+// NodeClass returns the node class that a reference names, or nil.
+func (s *Snapshot) NodeClass(ref *v1.NodeClassReference) *NodeClass {
+	if ref == nil {
+		return nil
+	}
+	c, _ := s.classes.get(*ref)
+	return c
+}
+
+// NodeClasses yields the node classes by group, kind and name.
+func (s *Snapshot) NodeClasses() iter.Seq[*NodeClass] { return s.classes.all() }
+
+// DaemonSets yields the DaemonSets by namespace and name.
+func (s *Snapshot) DaemonSets() iter.Seq[*appsv1.DaemonSet] { return s.daemonSets.all() }
+
+// DaemonPod returns the newest live pod of a DaemonSet, or nil if it has none.
+func (s *Snapshot) DaemonPod(ds *appsv1.DaemonSet) *Pod {
+	d, _ := s.daemonPods.get(ds.UID)
+	return d.pod
+}
+
+// PDBs yields all PodDisruptionBudgets by namespace and name.
+func (s *Snapshot) PDBs() iter.Seq[*policyv1.PodDisruptionBudget] { return s.pdbs.all() }
+
+// PDBsIn yields the PodDisruptionBudgets of one namespace by name.
+func (s *Snapshot) PDBsIn(namespace string) iter.Seq[*policyv1.PodDisruptionBudget] {
+	return within(&s.pdbs, namespace)
+}
+
+// PVC returns a PersistentVolumeClaim, or nil.
+func (s *Snapshot) PVC(namespace, name string) *corev1.PersistentVolumeClaim {
+	return lookup(&s.pvcs, namespace, name)
+}
+
+// PV returns a PersistentVolume, or nil.
+func (s *Snapshot) PV(name string) *corev1.PersistentVolume { return lookup(&s.pvs, "", name) }
+
+// StorageClass returns a StorageClass, or nil.
+func (s *Snapshot) StorageClass(name string) *storagev1.StorageClass {
+	return lookup(&s.storageClasses, "", name)
+}
+
+// Namespace returns a Namespace, or nil.
+func (s *Snapshot) Namespace(name string) *corev1.Namespace { return lookup(&s.namespaces, "", name) }
+
+// Namespaces yields the Namespaces by name.
+func (s *Snapshot) Namespaces() iter.Seq[*corev1.Namespace] { return s.namespaces.all() }
+
+// PriorityClass returns a PriorityClass, or nil.
+func (s *Snapshot) PriorityClass(name string) *schedulingv1.PriorityClass {
+	return lookup(&s.priorityClasses, "", name)
+}
+
+// Services yields the Services of one namespace by name.
+func (s *Snapshot) Services(namespace string) iter.Seq[*corev1.Service] {
+	return within(&s.services, namespace)
+}
+
+// VolumeAttachments yields the volumes that are attached to a node, by name.
+func (s *Snapshot) VolumeAttachments(node string) iter.Seq[*storagev1.VolumeAttachment] {
+	return within(&s.attachments, node)
+}
+
+// OwnerSelector returns the pod selector of a ReplicaSet, StatefulSet or ReplicationController. These are known only
+// when the settings name default spread constraints, which need them.
+func (s *Snapshot) OwnerSelector(owner types.UID) *metav1.LabelSelector {
+	o, _ := s.selectors.get(owner)
+	return o.selector
+}
+
+// Broken yields the objects that could not be read, by kind, namespace and name.
+func (s *Snapshot) Broken() iter.Seq[Broken] { return s.broken.all() }
+
+func lookup[V any](v *view[objectKey, V], scope, name string) V {
+	row, _ := v.get(objectKey{scope, name})
+	return row
+}
+
+func within[V any](v *view[objectKey, V], scope string) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for row := range v.from(objectKey{scope, ""}) {
+			if v.order.key(row).scope != scope || !yield(row) {
+				return
+			}
+		}
+	}
+}

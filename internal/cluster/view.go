@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// Managed machines have a NodeClaim.
+func (n *Node) Managed() bool { return n.Claim != nil }
+
+// Registered machines have a Node that carries all labels and taints it is to have. Machines of others always do.
+func (n *Node) Registered() bool {
+	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeRegisteredLabelKey] == "true"
+}
+
+// Initialized machines have been ready for pods once. Machines of others always count as such.
+func (n *Node) Initialized() bool {
+	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeInitializedLabelKey] == "true"
+}
+
+// Deleting machines are on their way out: their claim is being deleted or the machine is already being stopped. For a
+// machine with a claim the deletion of its Node alone does not count, because the claim follows at once.
+func (n *Node) Deleting() bool {
+	if n.Claim == nil {
+		return n.Node != nil && n.Node.DeletionTimestamp != nil
+	}
+	return n.Claim.DeletionTimestamp != nil ||
+		meta.IsStatusConditionTrue(n.Claim.Status.Conditions, v1.ConditionTypeInstanceTerminating)
+}
+
+// Labels returns the labels of the claim until the Node is registered, then the Node's.
+func (n *Node) Labels() map[string]string {
+	if n.Claim != nil && !n.Registered() {
+		return n.Claim.Labels
+	}
+	return n.Node.Labels
+}
+
+// Annotations returns the annotations of the claim until the Node is registered, then the Node's.
+func (n *Node) Annotations() map[string]string {
+	if n.Claim != nil && !n.Registered() {
+		return n.Claim.Annotations
+	}
+	return n.Node.Annotations
+}
+
+// Pool returns the name of the machine's pool, "" if it has none.
+func (n *Node) Pool() string { return n.Labels()[v1.NodePoolLabelKey] }
+
+// Hostname returns what the node's hostname label says, or will say as far as anyone can tell.
+func (n *Node) Hostname() string {
+	if h := n.Labels()[corev1.LabelHostname]; h != "" {
+		return h
+	}
+	return n.Name
+}
+
+// Taints returns the taints that count for scheduling: those of the claim until the Node is registered, then the Node's.
+// Until a machine of ours is initialized, taints that it is expected to lose do not count; afterwards every taint does.
+func (n *Node) Taints() []corev1.Taint {
+	if n.Claim == nil {
+		return n.Node.Spec.Taints
+	}
+	taints := n.Claim.Spec.Taints
+	if n.Registered() {
+		taints = n.Node.Spec.Taints
+	}
+	if n.Initialized() {
+		return taints
+	}
+	var out []corev1.Taint
+	for i := range taints {
+		if !v1.KnownEphemeralTaint(&taints[i]) && !n.startup(&taints[i]) {
+			out = append(out, taints[i])
+		}
+	}
+	return out
+}
+
+func (n *Node) startup(t *corev1.Taint) bool {
+	for i := range n.Claim.Spec.StartupTaints {
+		if n.Claim.Spec.StartupTaints[i].MatchTaint(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// Capacity returns what the machine has: what the Node reports, completed from the claim until the machine is
+// initialized, and one of "nodes". The caller owns the result.
+func (n *Node) Capacity() corev1.ResourceList {
+	var node, claim corev1.ResourceList
+	if n.Node != nil {
+		node = n.Node.Status.Capacity
+	}
+	if n.Claim != nil {
+		claim = n.Claim.Status.Capacity
+	}
+	out := n.merge(node, claim)
+	out[v1.ResourceNodes] = *resource.NewQuantity(1, resource.DecimalSI)
+	return out
+}
+
+// Allocatable returns what the machine has for pods, in the manner of Capacity. The caller owns the result.
+func (n *Node) Allocatable() corev1.ResourceList {
+	var node, claim corev1.ResourceList
+	if n.Node != nil {
+		node = n.Node.Status.Allocatable
+	}
+	if n.Claim != nil {
+		claim = n.Claim.Status.Allocatable
+	}
+	return n.merge(node, claim)
+}
+
+// merge completes what the Node reports with what the claim expects. A kubelet that has just started reports zero for
+// what its device plugins have not announced yet.
+func (n *Node) merge(node, claim corev1.ResourceList) corev1.ResourceList {
+	out := make(corev1.ResourceList, max(len(node), len(claim))+1)
+	for name, q := range node {
+		out[name] = q
+	}
+	if n.Initialized() {
+		return out
+	}
+	for name, q := range claim {
+		if have := out[name]; have.IsZero() {
+			out[name] = q
+		}
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+// Package catalog knows which pools our provider serves and what each of them can launch.
+//
+// The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out the pools
+// that are not ours or cannot be served, and says so once.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// provider is the part of the cloud that this service needs.
+type provider interface {
+	NodeClassKinds() []schema.GroupVersionKind
+	Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalog, error)
+}
+
+// Service answers for all loops. It may be used concurrently.
+type Service struct {
+	provider provider
+	kinds    []schema.GroupKind
+
+	mu   sync.Mutex
+	said map[string]string // the last trouble with each pool, so that it is said once
+}
+
+// New returns a service for one provider.
+func New(p provider) *Service {
+	s := &Service{provider: p, said: map[string]string{}}
+	for _, gvk := range p.NodeClassKinds() {
+		s.kinds = append(s.kinds, gvk.GroupKind())
+	}
+	return s
+}
+
+// Serves tells whether a reference names a node class of our provider.
+func (s *Service) Serves(ref *v1.NodeClassReference) bool {
+	return ref != nil && slices.Contains(s.kinds, ref.GroupKind())
+}
+
+// Pools returns the pools of our provider whose instance types are known, by name. Those that may not get new nodes now,
+// because they are not ready or being deleted, are named in notReady as well.
+func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool) {
+	pools, notReady = map[string]lower.PoolInput{}, map[string]bool{}
+	for p := range snap.Pools() {
+		if !s.Serves(p.Spec.Template.Spec.NodeClassRef) {
+			continue
+		}
+		if p.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady) {
+			notReady[p.Name] = true
+		}
+		c, err := s.provider.Catalog(ctx, p)
+		switch {
+		case err != nil:
+			s.say(ctx, p.Name, err)
+		case len(c.Types) == 0:
+			s.say(ctx, p.Name, errors.New("there are no instance types"))
+		default:
+			s.say(ctx, p.Name, nil)
+			pools[p.Name] = lower.PoolInput{Pool: p, Catalog: c}
+		}
+	}
+	s.forget(snap)
+	return pools, notReady
+}
+
+// say logs trouble with a pool when it is new.
+func (s *Service) say(ctx context.Context, pool string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	s.mu.Lock()
+	known := s.said[pool]
+	s.said[pool] = text
+	s.mu.Unlock()
+	if text == known || text == "" || ctx.Err() != nil {
+		return
+	}
+	var notReady *cloud.ClassNotReadyError
+	if errors.As(err, &notReady) {
+		telemetry.Log(ctx).Info("pool is left out, its node class is not ready", "NodePool", pool, "error", err)
+		return
+	}
+	telemetry.Log(ctx).Error("pool is left out, its instance types are unknown", "NodePool", pool, "error", err)
+}
+
+// forget drops what was said about pools that are gone.
+func (s *Service) forget(snap *cluster.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pool := range s.said {
+		if snap.Pool(pool) == nil {
+			delete(s.said, pool)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+)
+
+// staleWait is how long the newer picture may take to arrive after an API call showed that ours is old.
+const staleWait = time.Second
+
+// retryStale makes of a conflict, which only says that our picture was old, another look.
+func retryStale(again time.Time, err error) (time.Time, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return time.Now().Add(staleWait), nil
+	}
+	return again, err
+}
+
+// write does what a step says: the node first, so that a claim never says more than what is true.
+func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step) error {
+	if step.Node != nil {
+		if l.Hint != nil && has(step.Reached, lifecycle.Opened) {
+			l.Hint(ctx, step.Node.Name)
+		}
+		if err := l.writeNode(ctx, v.Nodes[0], step.Node); err != nil {
+			return fmt.Errorf("write node %s: %w", step.Node.Name, err)
+		}
+	}
+	claim := v.Claim
+	if step.Claim != nil {
+		if err := l.writeStatus(ctx, v.Claim, step.Claim); err != nil {
+			return err
+		}
+		claim = step.Claim
+	}
+	node := step.Node
+	if node == nil && len(v.Nodes) > 0 { // a crash came between node and claim
+		node = v.Nodes[0]
+	}
+	for _, m := range step.Reached {
+		l.reached(ctx, m, claim, node)
+	}
+	return nil
+}
+
+func has(all []lifecycle.Milestone, m lifecycle.Milestone) bool {
+	for _, have := range all {
+		if have == m {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.NodeClaim, node *corev1.Node) {
+	switch m {
+	case lifecycle.RegisteredWithoutTaint:
+		l.reportTaintMissing(ctx, claim, node)
+	case lifecycle.Registered:
+		l.reportRegistered(ctx, claim, node)
+		l.Health.Registered(claim)
+	case lifecycle.Initialized:
+		l.reportInitialized(ctx, claim, node)
+	}
+}
+
+func (l *Loop) writeNode(ctx context.Context, old, node *corev1.Node) error {
+	return l.Client.Patch(ctx, node.DeepCopy(), locked(old))
+}
+
+// writeMeta writes labels, annotations and finalizers, and tells the store.
+func (l *Loop) writeMeta(ctx context.Context, old, claim *v1.NodeClaim) error {
+	if equality.Semantic.DeepEqual(old.ObjectMeta, claim.ObjectMeta) {
+		return nil
+	}
+	written := old.DeepCopy()
+	written.ObjectMeta = *claim.ObjectMeta.DeepCopy()
+	if err := l.Client.Patch(ctx, written, locked(old)); err != nil {
+		return fmt.Errorf("write claim %s: %w", claim.Name, err)
+	}
+	l.remember(written)
+	claim.ObjectMeta = *written.ObjectMeta.DeepCopy()
+	return nil
+}
+
+// writeStatus writes the status, and tells the store.
+func (l *Loop) writeStatus(ctx context.Context, old, claim *v1.NodeClaim) error {
+	if equality.Semantic.DeepEqual(old.Status, claim.Status) {
+		return nil
+	}
+	written := old.DeepCopy()
+	written.Status = *claim.Status.DeepCopy()
+	if err := l.Client.Status().Patch(ctx, written, locked(old)); err != nil {
+		return fmt.Errorf("write status of claim %s: %w", claim.Name, err)
+	}
+	l.remember(written)
+	return nil
+}
+
+// locked is a patch that fails if the object is no longer what it was.
+func locked(old client.Object) client.Patch {
+	return client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+}
+
+// remember puts what we wrote into the store, so that the next step looks at it.
+func (l *Loop) remember(claim *v1.NodeClaim) {
+	l.Store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
+}
+
+// remove deletes a claim, once.
+func (l *Loop) remove(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) error {
+	err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	if err != nil {
+		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
+	}
+	l.reportDeleted(ctx, claim, reason, pods)
+	return nil
+}

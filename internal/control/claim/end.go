@@ -1,0 +1,85 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+)
+
+// stopPoll is how often the cloud is asked whether a machine is gone.
+const stopPoll = 5 * time.Second
+
+// end takes one step towards the end of a deleted claim.
+func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
+	claim := v.Claim
+	switch lifecycle.End(v) {
+	case lifecycle.Stamp:
+		stamped := lifecycle.Stamped(claim)
+		if err := l.writeMeta(ctx, claim, stamped); err != nil {
+			return time.Time{}, err
+		}
+		deadline, err := lifecycle.Deadline(stamped)
+		if err == nil {
+			l.reportDeadline(ctx, claim, deadline)
+		}
+		return time.Time{}, err
+	case lifecycle.DeleteNodes:
+		return time.Time{}, l.deleteNodes(ctx, v)
+	case lifecycle.StopMachine:
+		return l.stopMachine(ctx, claim)
+	case lifecycle.Finish:
+		return time.Time{}, l.finish(ctx, claim)
+	}
+	return time.Time{}, nil
+}
+
+func (l *Loop) deleteNodes(ctx context.Context, v lifecycle.View) error {
+	var errs []error
+	for _, n := range v.Nodes {
+		if n.DeletionTimestamp != nil {
+			continue
+		}
+		if err := l.Client.Delete(ctx, n.DeepCopy(), client.Preconditions{UID: &n.UID}); err != nil {
+			errs = append(errs, fmt.Errorf("delete node %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopMachine asks the cloud to stop the machine, says so on the claim, and goes on once the machine is gone.
+func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time, error) {
+	err := l.Cloud.Terminate(ctx, claim.Status.ProviderID)
+	if errors.Is(err, cloud.ErrNotFound) {
+		return time.Time{}, l.finish(ctx, claim)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("terminate machine %s: %w", claim.Status.ProviderID, err)
+	}
+	now := time.Now()
+	stopping := claim.DeepCopy()
+	condition.SetTrue(stopping, v1.ConditionTypeInstanceTerminating, now)
+	return now.Add(stopPoll), l.writeStatus(ctx, claim, stopping)
+}
+
+// finish lets the claim go.
+func (l *Loop) finish(ctx context.Context, claim *v1.NodeClaim) error {
+	if claim.Status.ProviderID == "" {
+		l.suspect()
+	}
+	free := claim.DeepCopy()
+	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })
+	if err := l.Client.Patch(ctx, free, locked(claim)); err != nil {
+		return fmt.Errorf("take the finalizer off claim %s: %w", claim.Name, err)
+	}
+	l.reportEnded(ctx, claim)
+	return nil
+}

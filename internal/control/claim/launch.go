@@ -1,0 +1,117 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+)
+
+// Times of a launch: how long one call may take, and how long to wait between calls that fail.
+const (
+	launchCall    = 2 * time.Minute
+	firstLaunchIn = time.Second
+	lastLaunchIn  = time.Minute
+)
+
+// launches remembers launches that were begun. A crash forgets them, and the same calls are made again with the same tokens.
+type launches struct {
+	mu      sync.Mutex
+	byClaim map[string]*launch
+}
+
+// launch is one claim's. Steps of one claim never run at the same time, so it needs no lock of its own.
+type launch struct {
+	uid      types.UID
+	machine  *cloud.Machine // started, but perhaps not yet written down
+	failures int
+	next     time.Time // not to be tried before
+}
+
+func (l *launches) of(claim *v1.NodeClaim) *launch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got := l.byClaim[claim.Name]; got != nil && got.uid == claim.UID {
+		return got
+	}
+	fresh := &launch{uid: claim.UID}
+	l.byClaim[claim.Name] = fresh
+	return fresh
+}
+
+func (l *launches) forget(claim string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byClaim, claim)
+}
+
+// launch asks the cloud for the claim's machine and writes down what came of it.
+func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, error) {
+	claim, mine := step.Claim, l.launches.of(step.Claim)
+	if now := time.Now(); now.Before(mine.next) {
+		return earlier(mine.next, step.Until), nil
+	}
+	if mine.machine == nil {
+		begun := time.Now().Truncate(time.Second) // clouds do not count finer
+		call, cancel := context.WithTimeout(ctx, launchCall)
+		m, err := l.Cloud.Launch(call, claim.DeepCopy())
+		cancel()
+		if err != nil {
+			return l.launchFailed(ctx, step, mine, err)
+		}
+		mine.machine = &m
+		l.reportLaunched(ctx, claim, m)
+		if m.Created.Before(begun) { // an earlier call started it, whose answer we never got
+			l.Metrics.MachinesOrphaned.WithLabelValues("adopted").Inc()
+		}
+	}
+	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now()))
+}
+
+func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *launch, err error) (time.Time, error) {
+	claim := step.Claim
+	if ctx.Err() != nil { // we are being stopped; that is not the cloud's failure
+		return time.Time{}, nil
+	}
+	l.reportLaunchFailed(ctx, claim, err)
+	failure := lifecycle.Failed(claim, err, time.Now())
+	if failure.GiveUp != "" {
+		return time.Time{}, l.remove(ctx, claim, failure.GiveUp, 0)
+	}
+	if _, refused := errors.AsType[*cloud.LaunchError](err); !refused {
+		l.suspect()
+	}
+	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))
+	mine.failures++
+	return earlier(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
+}
+
+// suspect makes garbage collection look for a machine that we do not know of.
+func (l *Loop) suspect() {
+	if l.Suspect != nil {
+		l.Suspect()
+	}
+}
+
+// writeBoth writes metadata and then status of a claim.
+func (l *Loop) writeBoth(ctx context.Context, old, claim *v1.NodeClaim) error {
+	if err := l.writeMeta(ctx, old, claim); err != nil {
+		return err
+	}
+	old = old.DeepCopy()
+	old.ObjectMeta = *claim.ObjectMeta.DeepCopy()
+	return l.writeStatus(ctx, old, claim)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,384 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/sim"
+)
+
+func TestLaunchTrouble(t *testing.T) {
+	t.Run("without capacity the claim is deleted, and an event says why", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			w.Cloud.SetStock(fakecloud.Where{}, 0)
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(5 * time.Second)
+			sim.WantNothing(t, w)
+			sim.WantEvent(t, k, "InsufficientCapacityError", "c")
+		})
+	})
+	t.Run("a node class that is not there deletes the claim", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) {
+				c.Spec.NodeClassRef = &v1.NodeClassReference{Group: fakecloud.NodeClass.Group, Kind: fakecloud.NodeClass.Kind, Name: "missing"}
+			}))
+			time.Sleep(5 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a claim of somebody else's node class is never touched", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) {
+				c.Spec.NodeClassRef = &v1.NodeClassReference{Group: "other", Kind: "Class", Name: "default"}
+				c.Spec.ExpireAfter = v1.After(time.Minute)
+			}))
+			time.Sleep(time.Hour)
+			if c := sim.Get[*v1.NodeClaim](t, w, "c"); len(c.Finalizers) > 0 || len(c.Status.Conditions) > 0 || c.ResourceVersion == "" || len(w.Cloud.Machines()) > 0 {
+				t.Errorf("the claim was touched: %+v", c)
+			}
+		})
+	})
+	t.Run("a refused launch is tried again, with its reason on the claim", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			failing := true
+			calls := 0
+			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+				if c.Method == fakecloud.Launch && failing {
+					calls++
+					return fakecloud.Fault{Err: &cloud.LaunchError{Reason: "Denied", Message: "allow it", Err: errors.New("403")}}
+				}
+				return fakecloud.Fault{}
+			})
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Minute)
+			launched := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeLaunched)
+			if launched.Status != "Unknown" || launched.Reason != "Denied" || launched.Message != "allow it" {
+				t.Errorf("Launched = %+v", launched)
+			}
+			if calls < 4 || calls > 8 {
+				t.Errorf("%d launches in a minute, want a few, further and further apart", calls)
+			}
+			failing = false
+			time.Sleep(90 * time.Second)
+			if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
+				t.Error("the claim did not become ready")
+			}
+		})
+	})
+	t.Run("a claim that cannot be launched for five minutes is deleted", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Err: errors.New("boom")} })
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(4*time.Minute + 55*time.Second)
+			sim.Get[*v1.NodeClaim](t, w, "c")
+			time.Sleep(10 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a lost answer starts one machine", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			lost := 0
+			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+				if c.Method != fakecloud.Launch || lost == 2 {
+					return fakecloud.Fault{}
+				}
+				lost++
+				return fakecloud.Fault{Lost: true}
+			})
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Minute)
+			if n := len(w.Cloud.Machines()); n != 1 || !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
+				t.Errorf("%d machines, claim %v", n, sim.Get[*v1.NodeClaim](t, w, "c").Status.Conditions)
+			}
+			if got := testutil.ToFloat64(k.Metrics.MachinesOrphaned.WithLabelValues("adopted")); got != 1 {
+				t.Errorf("%v machines were adopted, want one", got)
+			}
+		})
+	})
+	t.Run("a machine whose claim is deleted while the answer is lost is found and stopped", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			time.Sleep(20 * time.Minute) // garbage collection has become slow
+			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Lost: c.Method == fakecloud.Launch} })
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(500 * time.Millisecond)
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
+}
+
+func TestRegistrationTrouble(t *testing.T) {
+	t.Run("a machine that never joins is given back after fifteen minutes", func(t *testing.T) {
+		never := sim.Options{Joins: func(cloud.Machine) bool { return false }}
+		inWorld(t, never, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(14 * time.Minute)
+			if len(w.Cloud.Machines()) != 1 {
+				t.Error("the machine went too early")
+			}
+			time.Sleep(2 * time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a node that joins without the taint is reported", func(t *testing.T) {
+		inWorld(t, sim.Options{NoTaint: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Minute)
+			sim.WantEvent(t, k, "UnregisteredTaintMissing", "c")
+			if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
+				t.Error("the claim is not ready")
+			}
+		})
+	})
+	t.Run("two nodes of one provider id stop the registration", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Second)
+			c := sim.Get[*v1.NodeClaim](t, w, "c")
+			twin := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-twin"}}
+			twin.Spec.ProviderID = c.Status.ProviderID
+			twin2 := twin.DeepCopy()
+			twin2.Name = "b-twin"
+			w.API.Put(twin)
+			w.API.Put(twin2)
+			time.Sleep(10 * time.Second)
+			if got := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeRegistered); got.Status != "False" && got.Status != "True" {
+				t.Errorf("Registered = %+v", got)
+			}
+		})
+	})
+	t.Run("two failures make the pool's registration unhealthy, and successes heal it", func(t *testing.T) {
+		joins := false
+		o := sim.Options{Joins: func(cloud.Machine) bool { return joins }}
+		inWorld(t, o, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			healthy := func() string {
+				return string(condition.Get(sim.Get[*v1.NodePool](t, w, "default"), v1.ConditionTypeNodeRegistrationHealthy).Status)
+			}
+			sim.Create(t, w, sim.Claim("c1"))
+			time.Sleep(16 * time.Minute)
+			first := healthy()
+			sim.Create(t, w, sim.Claim("c2"))
+			time.Sleep(16 * time.Minute)
+			second := healthy()
+			joins = true
+			var after []string
+			for _, name := range []string{"c3", "c4", "c5"} {
+				sim.Create(t, w, sim.Claim(name))
+				time.Sleep(time.Minute)
+				after = append(after, healthy())
+			}
+			if got, want := strings.Join(append([]string{first, second}, after...), " "), "Unknown False False False True"; got != want {
+				t.Errorf("health = %s, want %s", got, want)
+			}
+		})
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("old", func(c *v1.NodeClaim) { c.Spec.ExpireAfter = v1.After(time.Hour) }))
+		sim.Create(t, w, sim.Claim("never", func(c *v1.NodeClaim) { c.Spec.ExpireAfter = v1.MustParseNillableDuration("Never") }))
+		time.Sleep(59 * time.Minute)
+		sim.Get[*v1.NodeClaim](t, w, "old")
+		time.Sleep(2 * time.Minute)
+		if n := len(memapi.All[*v1.NodeClaim](w.API)); n != 1 || len(w.Cloud.Machines()) != 1 {
+			t.Errorf("%d claims and %d machines after an hour, want one of each", n, len(w.Cloud.Machines()))
+		}
+		sim.Get[*v1.NodeClaim](t, w, "never")
+	})
+}
+
+func TestConsolidatable(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.After(time.Minute) })
+		sim.Create(t, w, sim.Claim("c"))
+		is := func() bool {
+			return condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeConsolidatable)
+		}
+		time.Sleep(50 * time.Second)
+		early := is()
+		time.Sleep(30 * time.Second)
+		quiet := is()
+		w.API.Put(sim.Pod("p", "1"))
+		time.Sleep(5 * time.Second)
+		bound := is()
+		time.Sleep(70 * time.Second)
+		later := is()
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never") })
+		time.Sleep(time.Second)
+		never := is()
+		if early || !quiet || bound || !later || never {
+			t.Errorf("consolidatable: early %v, quiet %v, just bound %v, quiet again %v, never %v", early, quiet, bound, later, never)
+		}
+		if sim.Get[*v1.NodeClaim](t, w, "c").Status.LastPodEventTime.IsZero() {
+			t.Error("the pod's binding was not written down")
+		}
+	})
+}
+
+func TestDrift(t *testing.T) {
+	reason := func(t *testing.T, w *sim.World) string {
+		c := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeDrifted)
+		if c == nil {
+			return ""
+		}
+		return c.Reason
+	}
+	// start makes a claim that carries the pool's hash, as the provisioner would.
+	start := func(t *testing.T, w *sim.World) {
+		stamp := drift.PoolStamp(sim.Get[*v1.NodePool](t, w, "default"))
+		sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) {
+			c.Annotations = map[string]string{v1.NodePoolHashAnnotationKey: stamp.Hash, v1.NodePoolHashVersionAnnotationKey: stamp.Version}
+		}))
+		time.Sleep(10 * time.Second)
+		if got := reason(t, w); got != "" {
+			t.Fatalf("a fresh claim has drifted: %s", got)
+		}
+	}
+	edit := func(w *sim.World, change func(*v1.NodePool)) {
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Generation++; change(p) })
+	}
+	for name, tc := range map[string]struct {
+		change func(*sim.World)
+		wait   time.Duration
+		want   string
+	}{
+		"a new label of the template is static drift": {func(w *sim.World) {
+			edit(w, func(p *v1.NodePool) { p.Spec.Template.Labels = map[string]string{"team": "b"} })
+		}, time.Second, "NodePoolDrifted"},
+		"a requirement that the labels no longer satisfy is drift": {func(w *sim.World) {
+			edit(w, func(p *v1.NodePool) {
+				p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: []string{"large"}}}
+			})
+		}, time.Second, "RequirementsDrifted"},
+		"a requirement that they do satisfy is none": {func(w *sim.World) {
+			edit(w, func(p *v1.NodePool) {
+				p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: []string{"large", "small"}}}
+			})
+		}, time.Second, ""},
+		"behaviour of the pool is none": {func(w *sim.World) {
+			edit(w, func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.After(time.Hour) })
+		}, time.Second, ""},
+		"what the provider says is drift, within five minutes": {func(w *sim.World) {
+			w.Cloud.SetDrift("c", "AMIDrift")
+		}, 5*time.Minute + time.Second, "AMIDrift"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+				start(t, w)
+				tc.change(w)
+				time.Sleep(tc.wait)
+				if got := reason(t, w); got != tc.want {
+					t.Errorf("drift = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+	t.Run("drift ends when what caused it does", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			start(t, w)
+			edit(w, func(p *v1.NodePool) { p.Spec.Template.Labels = map[string]string{"team": "b"} })
+			time.Sleep(time.Second)
+			edit(w, func(p *v1.NodePool) { p.Spec.Template.Labels = nil })
+			time.Sleep(time.Second)
+			if got := reason(t, w); got != "" {
+				t.Errorf("drift = %q after the pool was changed back", got)
+			}
+		})
+	})
+}
+
+func TestConsistency(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(11 * time.Minute)
+		c := sim.Get[*v1.NodeClaim](t, w, "c")
+		if !condition.IsTrue(c, v1.ConditionTypeConsistentStateFound) {
+			t.Errorf("conditions = %v, want ConsistentStateFound True", c.Status.Conditions)
+		}
+		memapi.Edit(w.API, "", c.Status.NodeName, func(n *corev1.Node) {
+			n.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("1")
+		})
+		time.Sleep(10 * time.Minute)
+		if !condition.IsFalse(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeConsistentStateFound) {
+			t.Error("a node with half of its CPUs is consistent")
+		}
+		sim.WantEvent(t, k, "FailedConsistencyCheck", "c")
+	})
+}
+
+func TestGarbage(t *testing.T) {
+	t.Run("a claim whose machine is gone goes, unless its node is ready", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(time.Minute)
+			w.Cloud.Vanish(sim.Get[*v1.NodeClaim](t, w, "c").Status.ProviderID)
+			time.Sleep(3 * time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("old objects get the label of their node class", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) { c.Labels = map[string]string{v1.NodePoolLabelKey: "default"} }))
+			time.Sleep(time.Minute)
+			c := sim.Get[*v1.NodeClaim](t, w, "c")
+			key := v1.NodeClassLabelKey(fakecloud.NodeClass.GroupKind())
+			if n := sim.Get[*corev1.Node](t, w, c.Status.NodeName); c.Labels[key] != "default" || n.Labels[key] != "default" {
+				t.Errorf("claim %v, node %v", c.Labels, n.Labels)
+			}
+		})
+	})
+}
+
+func TestHintComesJustBeforePodsMayBind(t *testing.T) {
+	tainted := func(w *sim.World) bool {
+		nodes := memapi.All[*corev1.Node](w.API)
+		return len(nodes) == 1 && len(nodes[0].Spec.Taints) == 1 && nodes[0].Spec.Taints[0].Key == v1.UnregisteredTaintKey
+	}
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		var hints []bool
+		o := sim.KarpenterOptions{Hint: func(context.Context, string) { hints = append(hints, tainted(w)) }}
+		o.Claim.HoldTaint = time.Minute
+		w.With(t, o, func(*sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(20 * time.Second)
+		})
+		if len(hints) != 1 || !hints[0] {
+			t.Errorf("hints %v, want one, while ours is the only taint left", hints)
+		}
+		if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
+			t.Error("the claim is not ready")
+		}
+	})
+}
+
+func TestAClaimWrittenByHandIsLaunchedAndEnded(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
+		c.Spec.NodeClassRef = sim.Ref("default")
+		sim.Create(t, w, c)
+		time.Sleep(20 * time.Second)
+		got := sim.Get[*v1.NodeClaim](t, w, "mine")
+		if !condition.IsTrue(got, condition.Ready) || condition.Get(got, v1.ConditionTypeDrifted) != nil || condition.Get(got, v1.ConditionTypeConsolidatable) != nil {
+			t.Errorf("conditions = %v, want Ready, and none about a pool that it has not got", got.Status.Conditions)
+		}
+		sim.Delete(t, w, got)
+		time.Sleep(30 * time.Second)
+		sim.WantNothing(t, w)
+	})
+}

@@ -1,0 +1,41 @@
+package claim_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/sim"
+)
+
+func TestClaimBecomesANodeAndGoesAgain(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(30 * time.Second)
+		c := sim.Get[*v1.NodeClaim](t, w, "c")
+		for _, want := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized, condition.Ready, v1.ConditionTypeConsolidatable} {
+			if !condition.IsTrue(c, want) {
+				t.Errorf("condition %s is not True: %v", want, c.Status.Conditions)
+			}
+		}
+		node := sim.Get[*corev1.Node](t, w, c.Status.NodeName)
+		if node.Labels[v1.NodeRegisteredLabelKey] != "true" || node.Labels[v1.NodeInitializedLabelKey] != "true" || len(node.Spec.Taints) > 0 {
+			t.Errorf("the node is not ready for pods: labels %v, taints %v", node.Labels, node.Spec.Taints)
+		}
+		if c.Labels[corev1.LabelInstanceTypeStable] != "small" || c.Labels["team"] != "a" || node.Labels["team"] != "a" {
+			t.Errorf("labels are missing: claim %v, node %v", c.Labels, node.Labels)
+		}
+		sim.Delete(t, w, c)
+		time.Sleep(30 * time.Second)
+		sim.WantNothing(t, w)
+	})
+}
+
+// inWorld runs a test in a bubble with a cluster and a Karpenter.
+func inWorld(t *testing.T, o sim.Options, test func(*testing.T, *sim.World, *sim.Karpenter)) {
+	t.Helper()
+	sim.Bubble(t, o, sim.KarpenterOptions{}, test)
+}

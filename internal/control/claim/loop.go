@@ -1,0 +1,162 @@
+// Package claim carries a NodeClaim through its life: it launches the machine, joins it with its Node, keeps the conditions
+// that disruption reads, and ends it when the claim is deleted.
+//
+// What a claim needs is decided in core/lifecycle and core/drift; this package does it. Claims of node classes that our
+// provider does not serve are never touched.
+package claim
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store   *cluster.Store
+	Client  client.Client
+	Cloud   cloud.Provider
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+	// Known is what the core and the provider know about labels.
+	Known *label.Vocabulary
+	// Health is told whether claims of a pool came to be nodes.
+	Health Health
+	// Hint is called just before a node loses the last taint that keeps pods from it. It may be nil.
+	Hint func(ctx context.Context, node string)
+	// Suspect is called when a machine may have been launched that no claim will know of. It may be nil.
+	Suspect func()
+}
+
+// Settings of the loop. The zero value is the documented behaviour.
+type Settings struct {
+	lifecycle.Settings
+	Workers int // steps at the same time; default 1000
+}
+
+// Health counts registrations by pool.
+type Health interface {
+	Registered(claim *v1.NodeClaim)
+	NotRegistered(claim *v1.NodeClaim)
+}
+
+// Loop looks after all claims.
+type Loop struct {
+	Deps
+	settings Settings
+	launches launches
+	upkeep   upkeep
+}
+
+// New returns a loop that has not started.
+func New(d Deps, s Settings) *Loop {
+	if s.Workers <= 0 {
+		s.Workers = 1000
+	}
+	return &Loop{Deps: d, settings: s, launches: launches{byClaim: map[string]*launch{}}, upkeep: upkeep{byClaim: map[string]*kept{}}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	var errs [2]error
+	wait.Go(func() {
+		errs[0] = keyed.Work[version]{
+			Workers: l.settings.Workers, Rows: l.rows, Step: l.live, Forget: l.launches.forget, Name: "nodeclaim.lifecycle", Metrics: l.Metrics,
+		}.Run(ctx, l.Store)
+	})
+	wait.Go(func() {
+		errs[1] = keyed.Work[upkeepVersion]{
+			Workers: min(l.settings.Workers, 100), Rows: l.upkeepRows, Step: l.keep, Forget: l.upkeep.forget, Name: "nodeclaim.disruption", Metrics: l.Metrics,
+		}.Run(ctx, l.Store)
+	})
+	wait.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// version is what decides about the life of a claim.
+type version struct {
+	claim *v1.NodeClaim
+	node  *corev1.Node
+	nodes int // with the claim's provider id; more than one is a mistake
+}
+
+func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
+	return func(yield func(string, version) bool) {
+		if !snap.Synced() {
+			return
+		}
+		for row := range snap.Nodes() {
+			if !l.managed(row) {
+				continue
+			}
+			v := version{row.Claim, row.Node, 0}
+			if row.Node != nil {
+				v.nodes = len(snap.NodesWithProviderID(row.ProviderID))
+			}
+			if !yield(row.Claim.Name, v) {
+				return
+			}
+		}
+	}
+}
+
+// managed rows have a claim of a node class that our provider serves.
+func (l *Loop) managed(row *cluster.Node) bool {
+	if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil {
+		return false
+	}
+	gk := row.Claim.Spec.NodeClassRef.GroupKind()
+	for _, served := range l.Cloud.NodeClassKinds() {
+		if served.GroupKind() == gk {
+			return true
+		}
+	}
+	return false
+}
+
+// live takes one step in the life of a claim.
+func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	row := snap.ClaimNode(name)
+	if row == nil || row.Claim == nil {
+		return time.Time{}, nil
+	}
+	v := lifecycle.View{Claim: row.Claim}
+	if id := row.Claim.Status.ProviderID; id != "" {
+		v.Nodes = snap.NodesWithProviderID(id)
+	}
+	if row.Claim.DeletionTimestamp != nil {
+		return retryStale(l.end(ctx, v))
+	}
+	return retryStale(l.next(ctx, v))
+}
+
+func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
+	now := time.Now()
+	step := lifecycle.Next(v, now, l.settings.Settings)
+	switch step.Kind {
+	case lifecycle.Prepare:
+		return time.Time{}, l.writeMeta(ctx, v.Claim, step.Claim)
+	case lifecycle.Launch:
+		return l.launch(ctx, step)
+	case lifecycle.Write:
+		return step.Until, l.write(ctx, v, step)
+	case lifecycle.GiveUp:
+		l.Health.NotRegistered(step.Claim)
+		return time.Time{}, l.remove(ctx, v.Claim, step.Reason, 0)
+	}
+	return step.Until, nil
+}

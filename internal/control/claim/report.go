@@ -1,0 +1,82 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// What happens to claims is told in log lines that operators search for, in events and in counters.
+
+func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) {
+	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,
+		"zone", m.Zone, "capacity-type", m.CapacityType, "allocatable", m.Allocatable)
+}
+
+func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err error) {
+	telemetry.Log(ctx).Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", err)
+	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
+		l.event(claim, telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
+	}
+}
+
+func (l *Loop) reportRegistered(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {
+	telemetry.Log(ctx).Info("registered nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", node.Name)
+	l.Metrics.NodesCreated.WithLabelValues(claim.Labels[v1.NodePoolLabelKey], node.Labels[corev1.LabelTopologyZone]).Inc()
+}
+
+func (l *Loop) reportTaintMissing(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {
+	telemetry.Log(ctx).Error("node joined without the unregistered taint", "NodeClaim", claim.Name, "Node", node.Name)
+	l.event(claim, telemetry.UnregisteredTaintMissing, fmt.Sprintf(
+		"Node %s joined without the taint %s. Pods may have started before it was labelled; make its kubelet register with the taint.",
+		node.Name, v1.UnregisteredTaintKey))
+}
+
+func (l *Loop) reportInitialized(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {
+	telemetry.Log(ctx).Info("initialized nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", node.Name,
+		"allocatable", node.Status.Allocatable)
+}
+
+// reportDeleted tells about a claim that we deleted. pods is how many pods must find another home because of it.
+func (l *Loop) reportDeleted(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) {
+	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "reason", string(reason), "pods", pods)
+	l.Metrics.Disrupted(claim, string(reason), "", pods)
+}
+
+func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline time.Time) {
+	telemetry.Log(ctx).Info("annotated nodeclaim", "NodeClaim", claim.Name, v1.NodeClaimTerminationTimestampAnnotationKey, deadline.Format(time.RFC3339))
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.ClaimRef(claim), Reason: telemetry.TerminationGracePeriodEnding, Key: []string{claim.Name},
+		Message: fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)),
+	})
+}
+
+func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
+	pool := claim.Labels[v1.NodePoolLabelKey]
+	telemetry.Log(ctx).Info("ended nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", claim.Status.NodeName)
+	l.Metrics.NodeClaimsTerminated.WithLabelValues(pool, claim.Labels[v1.CapacityTypeLabelKey], claim.Labels[corev1.LabelTopologyZone]).Inc()
+	l.Metrics.NodeClaimTermination.WithLabelValues(pool).Observe(time.Since(claim.DeletionTimestamp.Time).Seconds())
+	if stopping := condition.Get(claim, v1.ConditionTypeInstanceTerminating); stopping != nil {
+		l.Metrics.NodeClaimInstanceTermination.WithLabelValues(pool).Observe(time.Since(stopping.LastTransitionTime.Time).Seconds())
+	}
+}
+
+func (l *Loop) reportInconsistent(ctx context.Context, claim *v1.NodeClaim, issue string) {
+	telemetry.Log(ctx).Error("nodeclaim and node are inconsistent", "NodeClaim", claim.Name, "issue", issue)
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.ClaimRef(claim), Reason: telemetry.FailedConsistencyCheck, Key: []string{string(claim.UID), issue}, Message: issue,
+	})
+}
+
+func (l *Loop) event(claim *v1.NodeClaim, reason telemetry.Reason, message string) {
+	l.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(claim), Reason: reason, Key: []string{string(claim.UID)}, Message: message})
+}

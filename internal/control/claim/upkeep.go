@@ -1,0 +1,261 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+// How often what cannot be seen in the cluster is looked at again.
+const (
+	driftEvery       = 5 * time.Minute
+	consistencyEvery = 10 * time.Minute
+)
+
+// upkeep remembers, for each claim, what was last looked at.
+type upkeep struct {
+	mu      sync.Mutex
+	byClaim map[string]*kept
+}
+
+type kept struct {
+	uid        types.UID
+	row        *cluster.Node // at the last look
+	drift      driftInput    // of the last answer
+	drifted    time.Time     // when it was given
+	consistent time.Time     // when consistency was last checked
+	typeKnown  time.Time     // when the instance type was last seen in the catalogue
+}
+
+func (u *upkeep) of(claim *v1.NodeClaim) *kept {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if got := u.byClaim[claim.Name]; got != nil && got.uid == claim.UID {
+		return got
+	}
+	fresh := &kept{uid: claim.UID}
+	u.byClaim[claim.Name] = fresh
+	return fresh
+}
+
+func (u *upkeep) forget(claim string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.byClaim, claim)
+}
+
+// upkeepVersion is what decides about the conditions that disruption reads, and about expiry.
+type upkeepVersion struct {
+	row   *cluster.Node
+	pool  *v1.NodePool
+	class *cluster.NodeClass
+}
+
+func (l *Loop) upkeepRows(snap *cluster.Snapshot) iter.Seq2[string, upkeepVersion] {
+	return func(yield func(string, upkeepVersion) bool) {
+		if !snap.Synced() {
+			return
+		}
+		for row := range snap.Nodes() {
+			if !l.managed(row) || row.Claim.DeletionTimestamp != nil {
+				continue
+			}
+			v := upkeepVersion{row, snap.Pool(row.Claim.Labels[v1.NodePoolLabelKey]), snap.NodeClass(row.Claim.Spec.NodeClassRef)}
+			if !yield(row.Claim.Name, v) {
+				return
+			}
+		}
+	}
+}
+
+// keep looks at one claim: has it reached its greatest age, drifted, been quiet for long enough, and is its node what was launched?
+func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	row := snap.ClaimNode(name)
+	if row == nil || row.Claim == nil || row.Claim.DeletionTimestamp != nil {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	expiry, expires := lifecycle.Expiry(row.Claim)
+	if expires && !now.Before(expiry) {
+		return retryStale(time.Time{}, l.remove(ctx, row.Claim, lifecycle.Expired, reschedulable(row)))
+	}
+	if err := l.hydrate(ctx, row); err != nil {
+		return retryStale(time.Time{}, err)
+	}
+	again := expiry
+	mine := l.upkeep.of(row.Claim)
+	if err := l.stampPodEvent(ctx, mine, row, now); err != nil {
+		return retryStale(time.Time{}, err)
+	}
+	row = mine.row
+	claim := row.Claim.DeepCopy()
+	var errs []error
+	again = sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
+	if pool := snap.Pool(claim.Labels[v1.NodePoolLabelKey]); pool != nil {
+		again = sooner(again, lifecycle.Consolidatable(claim, pool, now))
+		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap), claim, pool, now)
+		again, errs = sooner(again, at), append(errs, err)
+	}
+	errs = append(errs, l.writeStatus(ctx, row.Claim, claim))
+	return retryStale(again, errors.Join(errs...))
+}
+
+// hydrate gives claims and nodes of older releases the label that names their node class.
+func (l *Loop) hydrate(ctx context.Context, row *cluster.Node) error {
+	ref := row.Claim.Spec.NodeClassRef
+	key := v1.NodeClassLabelKey(ref.GroupKind())
+	if row.Claim.Labels[key] == "" {
+		claim := row.Claim.DeepCopy()
+		metav1.SetMetaDataLabel(&claim.ObjectMeta, key, ref.Name)
+		if err := l.Client.Patch(ctx, claim, client.MergeFrom(row.Claim)); err != nil {
+			return fmt.Errorf("label claim %s: %w", row.Claim.Name, err)
+		}
+	}
+	if row.Registered() && row.Node != nil && row.Node.Labels[key] == "" {
+		node := row.Node.DeepCopy()
+		metav1.SetMetaDataLabel(&node.ObjectMeta, key, ref.Name)
+		if err := l.Client.Patch(ctx, node, client.MergeFrom(row.Node)); err != nil {
+			return fmt.Errorf("label node %s: %w", row.Name, err)
+		}
+	}
+	return nil
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func reschedulable(row *cluster.Node) (n int) {
+	for _, p := range row.Pods {
+		if movable.Reschedulable(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// stampPodEvent writes when a pod last came or went.
+func (l *Loop) stampPodEvent(ctx context.Context, mine *kept, row *cluster.Node, now time.Time) error {
+	at := lifecycle.PodEvent(mine.row, row, now)
+	if !at.IsZero() {
+		stamped := row.Claim.DeepCopy()
+		stamped.Status.LastPodEventTime = metav1.NewTime(at.Truncate(time.Second))
+		if err := l.Client.Status().Patch(ctx, stamped, client.MergeFrom(row.Claim)); err != nil {
+			return fmt.Errorf("write pod event of claim %s: %w", row.Claim.Name, err)
+		}
+		l.remember(stamped)
+		again := *row
+		again.Claim = stamped
+		row = &again
+	}
+	mine.row = row
+	return nil
+}
+
+// checkConsistency compares node and claim, now and then.
+func (l *Loop) checkConsistency(ctx context.Context, mine *kept, row *cluster.Node, claim *v1.NodeClaim, now time.Time) time.Time {
+	if mine.consistent.IsZero() {
+		mine.consistent = now // the first look comes when the node has had time to start
+	}
+	next := mine.consistent.Add(consistencyEvery)
+	if now.Before(next) {
+		return next
+	}
+	if claim.Status.ProviderID == "" || row.Node == nil {
+		return now.Add(consistencyEvery)
+	}
+	mine.consistent = now
+	issues := lifecycle.Inconsistencies(claim, row.Node)
+	for _, issue := range issues {
+		l.reportInconsistent(ctx, claim, issue)
+	}
+	if len(issues) > 0 {
+		condition.SetFalse(claim, v1.ConditionTypeConsistentStateFound, v1.ReasonConsistencyCheckFailed, strings.Join(issues, "; "), now)
+	} else {
+		condition.SetTrue(claim, v1.ConditionTypeConsistentStateFound, now)
+	}
+	return now.Add(consistencyEvery)
+}
+
+// driftInput is what the cluster knows of what drift depends on. The rest is the cloud's and is asked for now and then.
+type driftInput struct {
+	launched        metav1.ConditionStatus
+	claim           string // its hash
+	pool            types.UID
+	poolGeneration  int64
+	poolHash        string
+	class           types.UID
+	classGeneration int64
+}
+
+func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot) driftInput {
+	in := driftInput{
+		claim: hashes(claim.Annotations), pool: pool.UID, poolGeneration: pool.Generation, poolHash: hashes(pool.Annotations),
+	}
+	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil {
+		in.launched = c.Status
+	}
+	if class := snap.NodeClass(claim.Spec.NodeClassRef); class != nil {
+		in.class, in.classGeneration = class.UID, class.Generation
+	}
+	return in
+}
+
+// hashes are the values of the annotations that are not ours alone: providers keep their own hashes beside the pool's.
+func hashes(annotations map[string]string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.Contains(k, "hash") {
+			fmt.Fprintf(&b, "%s=%s,", k, annotations[k])
+		}
+	}
+	return b.String()
+}
+
+// checkDrift sets or clears the Drifted condition.
+func (l *Loop) checkDrift(ctx context.Context, mine *kept, in driftInput, claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (time.Time, error) {
+	if next := mine.drifted.Add(driftEvery); mine.drift == in && now.Before(next) {
+		return next, nil
+	}
+	if drift.Stored(pool.Annotations).Version != drift.PoolHashVersion {
+		// The hashes are being restamped, claim by claim and then the pool. What has drifted must stay so meanwhile; the
+		// pool's new stamp brings the next look.
+		return time.Time{}, nil
+	}
+	var reason string
+	if in.launched == metav1.ConditionTrue {
+		var err error
+		if reason, err = l.driftReason(ctx, mine, claim, pool, now); err != nil {
+			return time.Time{}, err
+		}
+	}
+	mine.drift, mine.drifted = in, now
+	if reason == "" {
+		condition.Clear(claim, v1.ConditionTypeDrifted, now)
+	} else {
+		condition.Set(claim, metav1.Condition{
+			Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: reason, Message: reason,
+		}, now)
+	}
+	return now.Add(driftEvery), nil
+}

@@ -1,0 +1,198 @@
+// Package disruption carries out what core/disrupt proposes: it waits the validation delay, confirms, taints, opens the
+// replacements, waits for them, deletes what they replace, and takes everything back when that fails.
+//
+// A command in progress stands as an annotation on every claim that takes part, so a restart at any line resumes it or
+// rolls it back. All waiting is asynchronous: a step that waits never keeps another one from being found or carried out.
+package disruption
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+const (
+	validationDelay = 15 * time.Second
+	idlePoll        = 10 * time.Second
+	busyPoll        = time.Second
+	unsyncedPoll    = time.Second
+)
+
+// Settings are the tunables of the loop.
+type Settings struct {
+	Planner disrupt.Settings
+	Engine  lower.Settings
+	// Nomination is how long a node that pods were promised is kept from being removed.
+	Nomination time.Duration
+}
+
+// catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes now is named in notReady.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+}
+
+// opener creates claims, exactly once for each seed, and records them and the pods that they are for in the store.
+type opener interface {
+	Names(seed string, openings []lower.Opening) []string
+	Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error)
+}
+
+// A Loop finds and carries out disruption.
+type Loop struct {
+	store    *cluster.Store
+	client   client.Client
+	catalogs catalogs
+	opener   opener
+	planner  *disrupt.Planner
+	tell     *teller
+	settings Settings
+
+	pending  map[string]*proposal
+	commands map[string]*command
+}
+
+// A proposal waits for its second look.
+type proposal struct {
+	step *disrupt.Step
+	due  time.Time
+}
+
+// New returns a loop that does nothing until Run is called.
+func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
+	return &Loop{
+		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
+		planner:  disrupt.NewPlanner(lower.New()),
+		tell:     newTeller(tell),
+		pending:  map[string]*proposal{},
+		commands: map[string]*command{},
+	}
+}
+
+// Run works until ctx ends. Only the leader may run it.
+func (l *Loop) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		snap := l.store.Snapshot()
+		began := time.Now()
+		next := l.turn(ctx, snap)
+		// A pass over a large fleet takes its time: the rest of the process gets at least as much.
+		rest := max(busyPoll, time.Since(began))
+		if !sleep(ctx, rest) {
+			break
+		}
+		timer := time.NewTimer(max(0, next-rest))
+		select {
+		case <-ctx.Done():
+		case <-snap.Stale():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// turn looks at the cluster once, acts, and says when to look again at the latest.
+func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) time.Duration {
+	if !snap.Synced() {
+		return unsyncedPoll
+	}
+	l.adopt(ctx, snap)
+	l.sweep(ctx, snap)
+	for _, c := range l.ordered() {
+		l.advance(ctx, snap, c)
+	}
+	now := time.Now()
+	w := l.world(ctx, l.store.Snapshot(), now)
+	if l.confirm(ctx, w) {
+		w = l.world(ctx, l.store.Snapshot(), now)
+	}
+	out := l.planner.Propose(ctx, w)
+	l.tell.proposal(w, out, time.Since(now))
+	for _, step := range out.Steps {
+		if step.Method.Waits() {
+			l.pending[step.ID()] = &proposal{step: step, due: now.Add(validationDelay)}
+		} else {
+			l.start(ctx, step)
+		}
+	}
+	return l.next(now, out)
+}
+
+// next is the earliest moment at which something is due.
+func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
+	wait := idlePoll
+	for _, p := range l.pending {
+		wait = min(wait, p.due.Sub(now))
+	}
+	if len(l.commands) > 0 {
+		wait = min(wait, busyPoll)
+	}
+	if !out.Next.IsZero() {
+		wait = min(wait, out.Next.Sub(now))
+	}
+	return max(0, wait)
+}
+
+// world is what the planner is shown: nodes of commands and of steps that wait are not looked at again.
+func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time) *disrupt.World {
+	pools, notReady := l.catalogs.Pools(ctx, snap)
+	w := &disrupt.World{
+		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
+		Busy: map[types.UID]bool{}, Promised: map[string]int{},
+		Settings: l.settings.Planner, Engine: l.settings.Engine,
+	}
+	for _, p := range l.pending {
+		for _, c := range p.step.Remove {
+			w.Busy[c.Node.Claim.UID] = true
+			w.Promised[c.Pool.Name]++
+		}
+	}
+	for _, c := range l.commands {
+		for _, name := range c.Candidates {
+			if n := snap.ClaimNode(name); n != nil {
+				w.Busy[n.Claim.UID] = true
+			}
+		}
+	}
+	return w
+}
+
+// confirm looks again at the proposals whose delay is over and starts those that still hold. It tells whether any did.
+func (l *Loop) confirm(ctx context.Context, w *disrupt.World) bool {
+	started := false
+	for _, id := range sortedKeys(l.pending) {
+		p := l.pending[id]
+		if w.Now.Before(p.due) {
+			continue
+		}
+		delete(l.pending, id)
+		view := l.world(ctx, l.store.Snapshot(), w.Now)
+		step, refusal := l.planner.Confirm(ctx, view, p.step)
+		if refusal != "" {
+			l.tell.rejected(p.step, refusal)
+			if refusal == disrupt.Scheduling {
+				l.planner.Failed(p.step, w.Now)
+			}
+			continue
+		}
+		started = l.start(ctx, step) || started
+	}
+	return started
+}

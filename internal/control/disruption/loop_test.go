@@ -1,0 +1,293 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// A stage is an API in memory, a store that watches it, and a fleet of one node that is far too large for its pods.
+type stage struct {
+	api   *memapi.Server
+	store *cluster.Store
+	pools map[string]lower.PoolInput
+}
+
+var classRef = v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
+
+func newStage(ctx context.Context) *stage {
+	s := &stage{api: memapi.New(memapi.Scheme()), store: cluster.NewStore(), pools: map[string]lower.PoolInput{}}
+	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+	pool.Spec.Template.Spec.NodeClassRef = &classRef
+	pool.Spec.Disruption.ConsolidateAfter = v1.After(0)
+	pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
+	s.api.Put(pool)
+	s.pools["p"] = lower.PoolInput{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, 0.2)}}}
+	s.node("a", "big", true)
+	for i := range 3 {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprintf("web-%d", i))}}
+		p.Spec.NodeName = "a"
+		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}}}}
+		p.Status.Phase = corev1.PodRunning
+		s.api.Put(p)
+	}
+	go s.api.Feed(ctx, s.store, time.Millisecond)
+	return s
+}
+
+func instance(name string, cpu int64, price float64) *cloud.InstanceType {
+	return &cloud.InstanceType{
+		Name: name,
+		Labels: map[string][]string{corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"},
+			corev1.LabelTopologyZone: {"z"}, v1.CapacityTypeLabelKey: {v1.CapacityTypeOnDemand}},
+		Capacity: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpu*4<<30, resource.BinarySI), corev1.ResourcePods: resource.MustParse("110")},
+		Offerings: []cloud.Offering{{Labels: map[string]string{corev1.LabelTopologyZone: "z", v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand},
+			Price: cloud.FromDollars(price), Available: true}},
+	}
+}
+
+// node puts a claim and, when ready, its Node.
+func (s *stage) node(name, instanceType string, ready bool) {
+	labels := map[string]string{v1.NodePoolLabelKey: "p", corev1.LabelInstanceTypeStable: instanceType, v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "z",
+		v1.NodeInitializedLabelKey: "true", v1.NodeRegisteredLabelKey: "true", corev1.LabelHostname: name}
+	var capacity corev1.ResourceList
+	for _, it := range s.pools["p"].Catalog.Types {
+		if it.Name == instanceType {
+			capacity = it.Capacity
+		}
+	}
+	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name), Labels: labels, Finalizers: []string{v1.TerminationFinalizer}}}
+	claim.Spec.NodeClassRef = &classRef
+	claim.Status.ProviderID, claim.Status.NodeName, claim.Status.Capacity, claim.Status.Allocatable = "test:///"+name, name, capacity, capacity
+	for _, c := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable} {
+		condition.SetTrue(claim, c, time.Now())
+	}
+	s.api.Put(claim)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: labels}}
+	node.Spec.ProviderID = claim.Status.ProviderID
+	node.Status.Capacity, node.Status.Allocatable = capacity, capacity
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	s.api.Put(node)
+}
+
+func (s *stage) Pools(context.Context, *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+	return s.pools, nil
+}
+
+func (s *stage) Names(seed string, openings []lower.Opening) []string {
+	names := make([]string, len(openings))
+	for i, o := range openings {
+		names[i] = fmt.Sprintf("%s-new%d", o.Pool, i)
+	}
+	return names
+}
+
+func (s *stage) Open(ctx context.Context, seed, _ string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error) {
+	var out []*v1.NodeClaim
+	for i, name := range s.Names(seed, openings) {
+		claim := openings[i].Claim.DeepCopy()
+		claim.Name, claim.GenerateName, claim.Annotations = name, "", annotations
+		if err := s.api.Client("open").Create(ctx, claim); err != nil {
+			return nil, err
+		}
+		s.store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
+		out = append(out, claim)
+	}
+	return out, nil
+}
+
+// run starts a loop of its own, as a process would, and returns how to stop it.
+func (s *stage) run(t *testing.T) (stop func()) {
+	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
+	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = l.Run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func (s *stage) claim(name string) *v1.NodeClaim {
+	for _, c := range memapi.All[*v1.NodeClaim](s.api) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s *stage) tainted(name string) bool {
+	for _, n := range memapi.All[*corev1.Node](s.api) {
+		if n.Name == name {
+			return slices.ContainsFunc(n.Spec.Taints, isDisrupted)
+		}
+	}
+	return false
+}
+
+// initialise makes the replacement usable.
+func (s *stage) initialise(name string) {
+	memapi.Edit(s.api, "", name, func(c *v1.NodeClaim) {
+		for _, t := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized} {
+			condition.SetTrue(c, t, time.Now())
+		}
+	})
+}
+
+const replacementName = "p-new0"
+
+func TestAReplacementIsReadyBeforeItsNodeGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		defer s.run(t)()
+		time.Sleep(validationDelay - time.Second)
+		if s.tainted("a") || s.claim(replacementName) != nil {
+			t.Fatal("something was done before the validation delay was over")
+		}
+		time.Sleep(5 * time.Second)
+		if !s.tainted("a") || s.claim(replacementName) == nil {
+			t.Fatalf("tainted %v, replacement %v; want both", s.tainted("a"), s.claim(replacementName) != nil)
+		}
+		if got := condition.Get(s.claim("claim-a"), v1.ConditionTypeDisruptionReason); got == nil || got.Reason != "Underutilized" {
+			t.Errorf("condition DisruptionReason = %v, want Underutilized", got)
+		}
+		time.Sleep(time.Minute)
+		if s.claim("claim-a").DeletionTimestamp != nil {
+			t.Fatal("the node went before its replacement was ready")
+		}
+		s.initialise(replacementName)
+		time.Sleep(5 * time.Second)
+		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
+			t.Error("the node stays although its replacement is ready")
+		}
+		if _, ok := s.claim(replacementName).Annotations[v1.DisruptionCommandAnnotationKey]; ok {
+			t.Error("the replacement still carries the record of the command that is done")
+		}
+	})
+}
+
+func TestACommandIsTakenBack(t *testing.T) {
+	for name, spoil := range map[string]func(*stage){
+		"when the replacement is gone": func(s *stage) {
+			memapi.Edit(s.api, "", replacementName, func(c *v1.NodeClaim) { c.Finalizers = nil })
+			s.api.Remove(s.claim(replacementName))
+		},
+		"when the replacement is not ready in time": func(*stage) { time.Sleep(leastTimeout) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				defer s.run(t)()
+				time.Sleep(validationDelay + 5*time.Second)
+				if !s.tainted("a") {
+					t.Fatal("the command did not start")
+				}
+				spoil(s)
+				time.Sleep(5 * time.Second)
+				c := s.claim("claim-a")
+				_, recorded := c.Annotations[v1.DisruptionCommandAnnotationKey]
+				if s.tainted("a") || recorded || condition.Get(c, v1.ConditionTypeDisruptionReason) != nil {
+					t.Errorf("left behind: taint %v, record %v, condition %v", s.tainted("a"), recorded, condition.Get(c, v1.ConditionTypeDisruptionReason))
+				}
+				if n := s.store.Snapshot().Node("a"); n.MarkedForRemoval {
+					t.Error("the node is still marked for removal")
+				}
+				if r := s.claim(replacementName); r != nil && r.DeletionTimestamp == nil {
+					t.Error("the replacement that nobody needs stays")
+				}
+			})
+		})
+	}
+}
+
+func TestARestartResumesACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		stop := s.run(t)
+		time.Sleep(validationDelay + 5*time.Second)
+		stop()
+		s.store = cluster.NewStore()
+		go s.api.Feed(t.Context(), s.store, time.Millisecond)
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		if !s.tainted("a") || !s.store.Snapshot().Node("a").MarkedForRemoval {
+			t.Fatal("the restart gave the command up")
+		}
+		s.initialise(replacementName)
+		time.Sleep(5 * time.Second)
+		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
+			t.Error("the command was not finished after the restart")
+		}
+		if got := len(memapi.All[*v1.NodeClaim](s.api)); got > 2 {
+			t.Errorf("%d claims, want no second replacement", got)
+		}
+	})
+}
+
+func TestARestartBeforeTheReplacementWasCreatedRollsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		r := record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Candidates: []string{"claim-a"}, Replacements: []string{"p-never"}, Created: time.Now(), Deadline: time.Now().Add(time.Hour)}
+		memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) {
+			c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: r.as(candidate)}
+			condition.Set(c, reasonCondition(v1.DisruptionReasonUnderutilized), time.Now())
+		})
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { addTaint(n) })
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		if s.tainted("a") || s.claim("claim-a").Annotations[v1.DisruptionCommandAnnotationKey] != "" {
+			t.Error("the half-started command was not taken back")
+		}
+	})
+}
+
+func TestLeftoversAreSweptAndForeignTaintsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration(v1.Never)
+		s.node("b", "small", true)
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { addTaint(n) })
+		memapi.Edit(s.api, "", "b", func(n *corev1.Node) { addTaint(n) })
+		memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) { condition.Set(c, reasonCondition(v1.DisruptionReasonEmpty), time.Now()) })
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		if s.tainted("a") || condition.Get(s.claim("claim-a"), v1.ConditionTypeDisruptionReason) != nil {
+			t.Error("a leftover of a lost command stays")
+		}
+		if !s.tainted("b") {
+			t.Error("a taint that somebody else set was removed")
+		}
+	})
+}
+
+func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		for i := range 3 {
+			s.api.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}})
+		}
+		defer s.run(t)()
+		time.Sleep(3 * time.Second)
+		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
+			t.Error("the empty node is still there after three seconds")
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Telling is where the loop reports what it finds and does.
+type Telling struct {
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+}
+
+// A teller turns findings into events and metrics. It knows which series it has set, so that pools that are gone
+// leave none behind.
+type teller struct {
+	Telling
+	pools map[string]bool
+}
+
+func newTeller(t Telling) *teller { return &teller{Telling: t, pools: map[string]bool{}} }
+
+// both publishes an event on a node and on its claim. An equal one is held back for a while; what makes it equal, beside
+// the object, is key.
+func (t *teller) both(n *cluster.Node, reason telemetry.Reason, message string, key ...string) {
+	if n.Node != nil {
+		t.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(n.Node), Reason: reason, Message: message, Key: append(key, n.Node.Name)})
+	}
+	if n.Claim != nil {
+		t.claim(n.Claim, reason, message, key...)
+	}
+}
+
+func (t *teller) claim(c *v1.NodeClaim, reason telemetry.Reason, message string, key ...string) {
+	t.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(c), Reason: reason, Message: message, Key: append(key, c.Name)})
+}
+
+// methods pairs each method with the reason of its steps.
+var methods = []struct {
+	method disrupt.Method
+	reason v1.DisruptionReason
+}{
+	{disrupt.Emptiness, v1.DisruptionReasonEmpty},
+	{disrupt.Drift, v1.DisruptionReasonDrifted},
+	{disrupt.MultiNode, v1.DisruptionReasonUnderutilized},
+	{disrupt.SingleNode, v1.DisruptionReasonUnderutilized},
+}
+
+// proposal reports one pass of the planner.
+func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Duration) {
+	if out.Idle {
+		return
+	}
+	for _, m := range methods {
+		t.Metrics.DisruptionEvaluation.WithLabelValues(metricReason(m.reason), string(m.method)).Observe(took.Seconds())
+		t.Metrics.DisruptionEligibleNodes.WithLabelValues(metricReason(m.reason)).Set(float64(out.Eligible[m.method]))
+	}
+	for i := range out.Blocks {
+		t.blocked(w, &out.Blocks[i])
+	}
+	for _, note := range out.Notes {
+		t.both(note.Candidate.Node, telemetry.Unconsolidatable, note.Text)
+	}
+	t.budgets(w, out)
+	for _, step := range out.Steps {
+		t.proposed(step)
+	}
+}
+
+func metricReason(r v1.DisruptionReason) string { return strings.ToLower(string(r)) }
+
+// blocked tells node, claim and, where one is to blame, the pod.
+func (t *teller) blocked(w *disrupt.World, b *disrupt.Block) {
+	n := w.Snap.ClaimNode(b.Claim)
+	if n == nil {
+		return
+	}
+	t.both(n, telemetry.DisruptionBlocked, b.Text, string(b.Code))
+	if b.Pod == nil {
+		return
+	}
+	if p := w.Snap.Pod(*b.Pod); p != nil {
+		t.protection(p, w.Now)
+	}
+}
+
+// protection explains a do-not-disrupt annotation to the owner of the pod.
+func (t *teller) protection(p *cluster.Pod, now time.Time) {
+	reason, message := telemetry.Reason(""), ""
+	switch held := movable.Protected(p, now); {
+	case held.Invalid:
+		reason, message = telemetry.InvalidDoNotDisruptAnnotation, fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
+	case held.Elapsed:
+		reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
+	case held.Held && !held.Until.IsZero():
+		reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
+	default:
+		return
+	}
+	t.Events.Publish(telemetry.Event{Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Message: message, Key: []string{string(p.UID), message}})
+}
+
+// budgets reports what budgets allow and hold back.
+func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
+	for pool := range t.pools {
+		if out.Counts[pool] == nil {
+			labels := map[string]string{"nodepool": pool}
+			t.Metrics.PoolAllowedDisruptions.DeletePartialMatch(labels)
+			t.Metrics.PoolNodesConsumingBudgets.DeletePartialMatch(labels)
+			t.Metrics.DisruptionHeldBackSavings.DeletePartialMatch(labels)
+			delete(t.pools, pool)
+		}
+	}
+	for pool, count := range out.Counts {
+		t.pools[pool] = true
+		for reason, allowed := range count.Raw {
+			t.Metrics.PoolAllowedDisruptions.WithLabelValues(pool, string(reason)).Set(float64(allowed))
+			t.Metrics.PoolNodesConsumingBudgets.WithLabelValues(pool, string(reason)).Set(float64(count.Consuming))
+		}
+		t.Metrics.DisruptionHeldBackSavings.WithLabelValues(pool).Set(out.HeldBack[pool].Dollars())
+		if count.Err != nil {
+			message := fmt.Sprintf("no node is disrupted, because a budget cannot be read: %v", count.Err)
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, message}})
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(out.Budgets)) {
+		for _, reason := range out.Budgets[pool] {
+			message := fmt.Sprintf("no more disruptions are allowed for reason %s by the pool's budgets now", reason)
+			if held := out.HeldBack[pool]; held > 0 {
+				message += fmt.Sprintf("; they hold back savings of $%.4f an hour", held.Dollars())
+			}
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(w.Pools[pool].Pool), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{pool, string(reason)}})
+		}
+	}
+}
+
+// proposed reports a step that waits for its second look.
+func (t *teller) proposed(step *disrupt.Step) {
+	if step.Reason != v1.DisruptionReasonUnderutilized {
+		return
+	}
+	for _, c := range step.Remove {
+		t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", step, step.Saves().Dollars()), step.ID())
+	}
+	pools := map[string]*v1.NodePool{}
+	for _, c := range step.Remove {
+		pools[c.Pool.Name] = c.Pool
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		t.Metrics.ConsolidationMoves.WithLabelValues(step.Decision(), name, string(pools[name].Spec.Disruption.ConsolidationPolicy)).Inc()
+	}
+	for _, s := range step.Score {
+		policy := string(pools[s.Pool].Spec.Disruption.ConsolidationPolicy)
+		t.Metrics.ConsolidationScore.WithLabelValues(step.Decision(), s.Pool, policy).Observe(s.Score)
+		message := fmt.Sprintf("score %.2f, threshold 0.50 (k=2): saves %.1f%% of the pool's price for %.1f%% of its disruption", s.Score, 100*s.Savings, 100*s.Disruption)
+		if len(step.Remove) == 1 {
+			t.both(step.Remove[0].Node, telemetry.ConsolidationApproved, message)
+		} else {
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pools[s.Pool]), Reason: telemetry.ConsolidationApproved, Message: message, Key: []string{s.Pool, message}})
+		}
+	}
+}
+
+// rejected reports a step that no longer holds.
+func (t *teller) rejected(step *disrupt.Step, cause disrupt.Refusal) {
+	if cause != disrupt.Scheduling {
+		t.Metrics.DisruptionFailedValidations.WithLabelValues(string(step.Method)).Add(float64(len(step.Remove)))
+	}
+	if step.Method == disrupt.Emptiness {
+		return
+	}
+	for _, c := range step.Remove {
+		t.both(c.Node, telemetry.ConsolidationRejected, fmt.Sprintf("%s, did not hold after the validation delay: %s", step, cause), step.ID())
+	}
+}
+
+// starting logs a decision, in one line.
+func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
+	telemetry.Log(ctx).Info("disrupting node(s)", "command", step.String(), "reason", metricReason(step.Reason), "decision", step.Decision(),
+		"disrupted-node-count", len(step.Remove), "replacement-node-count", len(step.Open), "pod-count", step.Pods(),
+		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))
+}
+
+// started counts a step that is under way.
+func (t *teller) started(step *disrupt.Step) {
+	labels := []string{step.Decision(), metricReason(step.Reason), string(step.Method)}
+	t.Metrics.DisruptionDecisions.WithLabelValues(labels...).Inc()
+	pools := map[string]bool{}
+	for _, c := range step.Remove {
+		pools[c.Pool.Name] = true
+	}
+	for pool := range pools {
+		t.Metrics.DisruptionDecisionsByPool.WithLabelValues(append([]string{pool}, labels...)...).Inc()
+	}
+}
+
+// waiting tells what a replacement still lacks.
+func (t *teller) waiting(claim *v1.NodeClaim) {
+	t.claim(claim, telemetry.DisruptionLaunching, "launching as a replacement of disrupted nodes")
+	t.claim(claim, telemetry.DisruptionWaitingReadiness, "the nodes it replaces wait until it is initialized")
+}
+
+// removed counts a candidate whose claim was deleted.
+func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.NodePool, pods int) {
+	t.both(n, telemetry.DisruptionTerminating, "disrupting the node: "+string(reason))
+	policy := v1.ConsolidationPolicy("")
+	if pool != nil && reason != v1.DisruptionReasonDrifted {
+		policy = pool.Spec.Disruption.ConsolidationPolicy
+	}
+	t.Metrics.Disrupted(n.Claim, metricReason(reason), policy, pods)
+}
+
+// failed counts the replacements that a failed command leaves unready.
+func (t *teller) failed(c *command) {
+	decision := "delete"
+	if len(c.Replacements) > 0 {
+		decision = "replace"
+	}
+	missing := len(c.Replacements) - len(c.initialized)
+	t.Metrics.DisruptionQueueFailures.WithLabelValues(decision, metricReason(c.Reason), string(c.Method)).Add(float64(missing))
+}
+
+// reasonCondition marks a claim as being disrupted.
+func reasonCondition(reason v1.DisruptionReason) metav1.Condition {
+	return metav1.Condition{Type: v1.ConditionTypeDisruptionReason, Status: metav1.ConditionTrue, Reason: string(reason), Message: string(reason)}
+}

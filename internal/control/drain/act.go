@@ -1,0 +1,70 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+type gvk = schema.GroupVersionKind
+
+func locked(old client.Object) client.Patch {
+	return client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+}
+
+// close keeps new pods and load balancers away from the node.
+func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
+	node := old.DeepCopy()
+	taint := v1.DisruptedTaint()
+	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	if node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, v1.NodeExcludedFromLoadBalancersLabelValue)
+	}
+	if equality.Semantic.DeepEqual(node.Spec.Taints, old.Spec.Taints) && equality.Semantic.DeepEqual(node.Labels, old.Labels) {
+		return nil
+	}
+	if err := l.Client.Patch(ctx, node, locked(old)); err != nil {
+		return fmt.Errorf("taint node %s: %w", old.Name, err)
+	}
+	telemetry.Log(ctx).Info("tainted node", "Node", old.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
+	return nil
+}
+
+// write writes the conditions of the claim.
+func (w *work) write(ctx context.Context) error {
+	if w.claim == nil || equality.Semantic.DeepEqual(w.claim.Status, w.row.Claim.Status) {
+		return nil
+	}
+	written := w.claim.DeepCopy()
+	if err := w.Client.Status().Patch(ctx, written, locked(w.row.Claim)); err != nil {
+		return fmt.Errorf("write status of claim %s: %w", w.claim.Name, err)
+	}
+	w.Store.Update(func(d *cluster.Draft) { d.PutClaim(written) })
+	if w.drained {
+		w.reportDrained(w.row.Node)
+	}
+	return nil
+}
+
+// release lets the node go.
+func (l *Loop) release(ctx context.Context, row *cluster.Node) error {
+	node := row.Node.DeepCopy()
+	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })
+	if err := l.Client.Patch(ctx, node, locked(row.Node)); err != nil {
+		return fmt.Errorf("take the finalizer off node %s: %w", row.Name, err)
+	}
+	l.reportReleased(ctx, row.Node)
+	return nil
+}

@@ -1,0 +1,308 @@
+package drain_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/sim"
+)
+
+// inWorld runs a test with one large machine that is ready for pods.
+func inWorld(t *testing.T, test func(*testing.T, *sim.World, *sim.Karpenter), edits ...func(*v1.NodeClaim)) {
+	t.Helper()
+	sim.Bubble(t, sim.Options{PodStop: 2 * time.Second}, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		large := func(c *v1.NodeClaim) {
+			c.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: []string{"large"}}}
+		}
+		sim.Create(t, w, sim.Claim("c", append(edits, large)...))
+		time.Sleep(20 * time.Second)
+		test(t, w, k)
+	})
+}
+
+func nodeOf(t *testing.T, w *sim.World) *corev1.Node {
+	t.Helper()
+	nodes := memapi.All[*corev1.Node](w.API)
+	if len(nodes) != 1 {
+		t.Fatalf("%d nodes, want one", len(nodes))
+	}
+	return nodes[0]
+}
+
+// run starts pods on the node.
+func run(w *sim.World, pods ...*corev1.Pod) {
+	for _, p := range pods {
+		w.API.Put(p)
+	}
+	time.Sleep(5 * time.Second)
+}
+
+func pods(w *sim.World) string {
+	var out []string
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		text := p.Name
+		if p.DeletionTimestamp != nil {
+			text += " ending"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestDeletingNodeOrClaimEndsBoth(t *testing.T) {
+	for name, remove := range map[string]func(*testing.T, *sim.World){
+		"a deleted node takes its claim and its machine along": func(t *testing.T, w *sim.World) { sim.Delete(t, w, nodeOf(t, w)) },
+		"a deleted claim takes its node and its machine along": func(t *testing.T, w *sim.World) { sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+				run(w, sim.Pod("p", "1"))
+				remove(t, w)
+				time.Sleep(time.Second)
+				node := nodeOf(t, w)
+				if !strings.Contains(fmt.Sprint(node.Spec.Taints), v1.DisruptedTaintKey) || node.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" {
+					t.Errorf("taints %v, labels %v", node.Spec.Taints, node.Labels)
+				}
+				time.Sleep(30 * time.Second)
+				sim.WantNothing(t, w)
+				sim.WantEvent(t, k, "Evicted", "p")
+			})
+		})
+	}
+}
+
+func TestAnEmptyNodeIsDrainedForFiveSeconds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		sim.Delete(t, w, nodeOf(t, w))
+		time.Sleep(4 * time.Second)
+		if len(w.Cloud.Machines()) != 1 || w.Cloud.Machines()[0].Deleting {
+			t.Error("the machine stops before five seconds have passed")
+		}
+		time.Sleep(2 * time.Second)
+		if c := sim.Get[*v1.NodeClaim](t, w, "c"); !condition.IsTrue(c, v1.ConditionTypeDrained) || !condition.IsTrue(c, v1.ConditionTypeInstanceTerminating) {
+			t.Errorf("conditions = %v", c.Status.Conditions)
+		}
+		time.Sleep(10 * time.Second)
+		sim.WantNothing(t, w)
+	})
+}
+
+func TestPodsLeaveInWaves(t *testing.T) {
+	daemon := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ds", UID: "ds", Controller: new(true)}}
+	}
+	critical := func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		run(w, sim.Pod("d-critical-daemon", "100m", daemon, critical), sim.Pod("c-critical", "100m", critical),
+			sim.Pod("b-daemon", "100m", daemon), sim.Pod("a-web", "100m"), sim.Pod("a-web2", "100m"))
+		sim.Delete(t, w, nodeOf(t, w))
+		var seen []string
+		for range 150 {
+			time.Sleep(100 * time.Millisecond)
+			if now := pods(w); len(seen) == 0 || seen[len(seen)-1] != now {
+				seen = append(seen, now)
+			}
+		}
+		for _, p := range [][2]string{{"a-web", "b-daemon"}, {"a-web2", "b-daemon"}, {"b-daemon", "c-critical"}, {"c-critical", "d-critical-daemon"}} {
+			for _, s := range seen {
+				if strings.Contains(s, p[1]+" ending") && strings.Contains(s+",", p[0]+",") || strings.Contains(s, p[1]+" ending") && strings.Contains(s, p[0]+" ending") {
+					t.Errorf("%s was told to end before %s was gone: %s", p[1], p[0], s)
+				}
+			}
+		}
+		time.Sleep(15 * time.Second)
+		sim.WantNothing(t, w)
+	})
+}
+
+func TestBudgets(t *testing.T) {
+	budget := func(name string, allowed int32) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "p"}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	t.Run("a budget holds the pod and the node until it allows the eviction", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			w.API.Put(budget("b", 0))
+			run(w, sim.Pod("p", "1"))
+			node := nodeOf(t, w)
+			sim.Delete(t, w, node)
+			time.Sleep(10 * time.Minute)
+			if pods(w) != "p" {
+				t.Fatalf("pods = %s, want p untouched", pods(w))
+			}
+			sim.WantEvent(t, k, "FailedDraining", node.Name)
+			w.API.Put(budget("b", 1))
+			time.Sleep(30 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a pod under two budgets cannot be evicted", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			w.API.Put(budget("b1", 1))
+			w.API.Put(budget("b2", 1))
+			run(w, sim.Pod("p", "1"))
+			sim.Delete(t, w, nodeOf(t, w))
+			time.Sleep(time.Minute)
+			if pods(w) != "p" {
+				t.Errorf("pods = %s, want p untouched", pods(w))
+			}
+		})
+	})
+	t.Run("the deadline ends pods that a budget holds, with the grace that is left", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			w.API.Put(budget("b", 0))
+			run(w, sim.Pod("p", "1", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }))
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(3*time.Minute + 50*time.Second)
+			early := pods(w)
+			time.Sleep(15 * time.Second)
+			if early != "p" || len(memapi.All[*corev1.Pod](w.API)) != 0 {
+				t.Errorf("ten seconds before its time: %q, five seconds after: %q", early, pods(w))
+			}
+			sim.WantEvent(t, k, "Disrupted", "p")
+			sim.WantEvent(t, k, "TerminationGracePeriodExpiring", "c")
+			time.Sleep(time.Minute)
+			sim.WantNothing(t, w)
+		}, func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: 5 * time.Minute} })
+	})
+}
+
+func TestPodsThatAreNotEvicted(t *testing.T) {
+	t.Run("a pod that asks not to be disrupted is waited for", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "10m"} }))
+			sim.Delete(t, w, nodeOf(t, w))
+			time.Sleep(9 * time.Minute)
+			held := pods(w)
+			time.Sleep(2 * time.Minute)
+			if held != "p" {
+				t.Errorf("pods = %q while protected", held)
+			}
+			sim.WantEvent(t, k, "DoNotDisruptUntil", "p")
+			sim.WantEvent(t, k, "DoNotDisruptGracePeriodElapsed", "p")
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a pod that tolerates the taint stays until the machine stops", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }))
+			sim.Delete(t, w, nodeOf(t, w))
+			time.Sleep(7 * time.Second)
+			if pods(w) != "p" {
+				t.Errorf("pods = %q, want p running", pods(w))
+			}
+			time.Sleep(10 * time.Second)
+			sim.WantNothing(t, w)
+			for _, e := range k.Events() {
+				if e.Reason == "Evicted" {
+					t.Error("it was evicted")
+				}
+			}
+		})
+	})
+}
+
+func TestVolumesLeaveBeforeTheMachine(t *testing.T) {
+	attach := func(t *testing.T, w *sim.World) *storagev1.VolumeAttachment {
+		a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}}
+		a.Spec.NodeName = nodeOf(t, w).Name
+		a.Spec.Source.PersistentVolumeName = new("pv-1")
+		w.API.Put(a)
+		time.Sleep(time.Second)
+		return a
+	}
+	t.Run("an attached volume keeps the machine", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			a := attach(t, w)
+			node := nodeOf(t, w)
+			sim.Delete(t, w, node)
+			time.Sleep(time.Minute)
+			if len(w.Cloud.Machines()) != 1 {
+				t.Fatal("the machine went with the volume attached")
+			}
+			sim.WantEvent(t, k, "AwaitingVolumeDetachment", node.Name)
+			w.API.Remove(a)
+			time.Sleep(15 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("but not beyond the deadline", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			attach(t, w)
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(80 * time.Second)
+			sim.WantNothing(t, w)
+		}, func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Minute} })
+	})
+}
+
+func TestMachinesThatAreGone(t *testing.T) {
+	t.Run("a node that is not ready and has no machine is not drained", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} }))
+			w.Cloud.Vanish(sim.Get[*v1.NodeClaim](t, w, "c").Status.ProviderID)
+			time.Sleep(20 * time.Second)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("a machine that does not stop keeps node and claim", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			failing := true
+			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+				if c.Method == fakecloud.Terminate && failing {
+					return fakecloud.Fault{Err: fmt.Errorf("throttled")}
+				}
+				return fakecloud.Fault{}
+			})
+			sim.Delete(t, w, nodeOf(t, w))
+			time.Sleep(10 * time.Minute)
+			nodeOf(t, w)
+			sim.Get[*v1.NodeClaim](t, w, "c")
+			failing = false
+			time.Sleep(time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
+	t.Run("nodes of others are not touched", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Finalizers: []string{v1.TerminationFinalizer}}}
+			other.Spec.ProviderID = "other:///1"
+			w.API.Put(other)
+			sim.Delete(t, w, other)
+			time.Sleep(time.Minute)
+			if n := sim.Get[*corev1.Node](t, w, "other"); len(n.Finalizers) != 1 || len(n.Spec.Taints) > 0 {
+				t.Errorf("node = %+v", n)
+			}
+		})
+	})
+}
+
+func TestEvictAfter(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		run(w, sim.Pod("p", "1"))
+		memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
+			c.Annotations = map[string]string{v1.EvictAfterAnnotationKey: time.Now().Add(45 * time.Second).UTC().Format(time.RFC3339)}
+		})
+		sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+		time.Sleep(40 * time.Second)
+		if pods(w) != "p" || !strings.Contains(fmt.Sprint(nodeOf(t, w).Spec.Taints), v1.DisruptedTaintKey) {
+			t.Errorf("pods = %q, taints %v: want the node tainted and the pod running", pods(w), nodeOf(t, w).Spec.Taints)
+		}
+		time.Sleep(30 * time.Second)
+		sim.WantNothing(t, w)
+	})
+}

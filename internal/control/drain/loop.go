@@ -1,0 +1,281 @@
+// Package drain empties Nodes that are being deleted and then lets them go: taint, pods, volumes, machine, finalizer, in this
+// order.
+//
+// Which pods leave next is decided in core/evict. Deleting a Node and deleting its NodeClaim come to the same: each brings about the
+// other, and the Node goes before the claim.
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/evict"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Times of a drain.
+const (
+	staleWait  = time.Second     // how long a newer picture may take to arrive
+	volumePoll = time.Second     // how often attached volumes are looked at
+	placePoll  = time.Second     // how often the new places of pods are looked at
+	stopPoll   = 5 * time.Second // how often the cloud is asked whether a machine is gone
+	// dwell is how long a node is drained at least, so that pods which were bound a moment ago are seen.
+	dwell = 5 * time.Second
+)
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store  *cluster.Store
+	Client client.Client // for claims and nodes
+	// Evictions is a client of its own for pods, so that evictions do not hold up everything else.
+	Evictions client.Client
+	Cloud     cloud.Provider
+	Metrics   *telemetry.Metrics
+	Events    *telemetry.Events
+}
+
+// Settings of the loop. The zero value is the documented behaviour.
+type Settings struct {
+	Workers int // nodes at the same time; default 100
+}
+
+// Loop drains nodes.
+type Loop struct {
+	Deps
+	settings Settings
+
+	mu    sync.Mutex
+	nodes map[string]*queue // evictions under way, by node
+}
+
+// New returns a loop that has not started.
+func New(d Deps, s Settings) *Loop {
+	if s.Workers <= 0 {
+		s.Workers = 100
+	}
+	return &Loop{Deps: d, settings: s, nodes: map[string]*queue{}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	return keyed.Work[*cluster.Node]{
+		Name: "node.termination", Metrics: l.Metrics, Workers: l.settings.Workers,
+		Rows: l.rows, Step: l.step, Forget: l.forget,
+		MinWait: 100 * time.Millisecond, MaxWait: 10 * time.Second,
+	}.Run(ctx, l.Store)
+}
+
+// rows are the nodes of ours that are being deleted.
+func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, *cluster.Node] {
+	return func(yield func(string, *cluster.Node) bool) {
+		if !snap.Synced() {
+			return
+		}
+		for row := range snap.Nodes() {
+			if l.leaving(row) && !yield(row.Name, row) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Loop) leaving(row *cluster.Node) bool {
+	n := row.Node
+	if n == nil || n.DeletionTimestamp == nil || !slices.Contains(n.Finalizers, v1.TerminationFinalizer) {
+		return false
+	}
+	for _, kind := range l.Cloud.NodeClassKinds() {
+		if _, ok := n.Labels[v1.NodeClassLabelKey(kind.GroupKind())]; ok {
+			return true
+		}
+	}
+	return row.Claim != nil && row.Claim.Spec.NodeClassRef != nil && slices.ContainsFunc(l.Cloud.NodeClassKinds(), serves(row.Claim))
+}
+
+func (l *Loop) queue(node string) *queue {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.nodes[node]
+	if q == nil {
+		q = &queue{pods: map[podID]*try{}}
+		l.nodes[node] = q
+	}
+	return q
+}
+
+func (l *Loop) forget(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, node)
+}
+
+// step brings one node closer to its end. A conflict only says that our picture was old.
+func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	row := snap.Node(name)
+	if row == nil || !l.leaving(row) {
+		return time.Time{}, nil
+	}
+	again, err := l.drain(ctx, snap, row)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return time.Now().Add(staleWait), nil
+	}
+	return again, err
+}
+
+func (l *Loop) drain(ctx context.Context, snap *cluster.Snapshot, row *cluster.Node) (time.Time, error) {
+	claim := row.Claim
+	if claim != nil && claim.DeletionTimestamp == nil {
+		if err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID}); err != nil {
+			return time.Time{}, fmt.Errorf("delete claim %s: %w", claim.Name, err)
+		}
+	}
+	if lifecycle.ReadyStatus(row.Node) != corev1.ConditionTrue && row.ProviderID != "" {
+		_, err := l.Cloud.Get(ctx, row.ProviderID)
+		if errors.Is(err, cloud.ErrNotFound) { // no kubelet is left to end any pod
+			return time.Time{}, l.release(ctx, row)
+		}
+		if err != nil {
+			return time.Time{}, fmt.Errorf("get machine %s: %w", row.ProviderID, err)
+		}
+	}
+	deadline, err := deadlineOf(claim)
+	if err != nil {
+		return time.Time{}, err
+	}
+	l.reportDeadline(row.Node, deadline)
+	if err := l.close(ctx, row.Node); err != nil {
+		return time.Time{}, err
+	}
+	return l.stages(ctx, snap, row, deadline)
+}
+
+// stages takes the drained node through its conditions. The first stage that has to wait ends the step; what changed of the
+// claim is written once.
+func (l *Loop) stages(ctx context.Context, snap *cluster.Snapshot, row *cluster.Node, deadline time.Time) (time.Time, error) {
+	now := time.Now()
+	w := work{Loop: l, row: row, deadline: deadline, now: now}
+	if row.Claim != nil {
+		w.claim = row.Claim.DeepCopy()
+	}
+	again, waiting, err := w.pods(ctx, snap)
+	if !waiting && err == nil {
+		again, waiting = w.volumes(snap)
+	}
+	if !waiting && err == nil {
+		again, waiting, err = w.machine(ctx)
+	}
+	if err := errors.Join(err, w.write(ctx)); err != nil || waiting {
+		return again, err
+	}
+	return time.Time{}, l.release(ctx, row)
+}
+
+func deadlineOf(claim *v1.NodeClaim) (time.Time, error) {
+	if claim == nil {
+		return time.Time{}, nil
+	}
+	return lifecycle.Deadline(claim)
+}
+
+// work is one node while a step is being worked out.
+type work struct {
+	*Loop
+	row      *cluster.Node
+	claim    *v1.NodeClaim // our copy; nil for a node without claim
+	deadline time.Time
+	now      time.Time
+	drained  bool // it became so in this step
+}
+
+// pods makes the pods leave. It says when to look again while some are left.
+func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Time, waiting bool, err error) {
+	if until := evict.HeldUntil(snap, w.row, w.now); !until.IsZero() {
+		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "pods stay until their new nodes are ready, at the latest until "+until.Format(time.RFC3339))
+		return soonest(until, w.now.Add(placePoll)), true, nil
+	}
+	plan := evict.Next(w.row.Pods, w.deadline, w.now)
+	if len(plan.Waiting) > 0 {
+		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, fmt.Sprintf("%d pods are left", len(plan.Waiting)))
+		w.reportDraining(w.row.Node, plan)
+		w.reportProtections(plan.Waiting, w.now)
+		return w.queue(w.row.Name).run(ctx, w.Loop, job{row: w.row, claim: w.claim, plan: plan, deadline: w.deadline}), true, nil
+	}
+	if w.claim == nil || condition.IsTrue(w.claim, v1.ConditionTypeDrained) {
+		return time.Time{}, false, nil
+	}
+	w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "the node is empty; pods that were bound a moment ago may still appear")
+	begun := condition.Get(w.claim, v1.ConditionTypeDrained).LastTransitionTime
+	if at := begun.Add(dwell); w.now.Before(at) {
+		return at, true, nil
+	}
+	w.drained = condition.SetTrue(w.claim, v1.ConditionTypeDrained, w.now)
+	return time.Time{}, false, nil
+}
+
+// condition sets a condition of the claim to Unknown, unless it is True already.
+func (w *work) condition(conditionType, reason, message string) {
+	if w.claim != nil && !condition.IsTrue(w.claim, conditionType) {
+		condition.SetUnknown(w.claim, conditionType, reason, message, w.now)
+	}
+}
+
+// volumes waits for the volumes to leave the machine, until the deadline.
+func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
+	left := evict.Attached(snap, w.row, w.now)
+	overdue := !w.deadline.IsZero() && !w.now.Before(w.deadline)
+	switch {
+	case len(left) > 0 && !overdue:
+		w.condition(v1.ConditionTypeVolumesDetached, v1.ReasonAwaitingVolumeDetachment, fmt.Sprintf("%d volumes are attached", len(left)))
+		w.reportVolumes(w.row.Node, left)
+		return w.now.Add(volumePoll), true
+	case w.claim == nil:
+	case len(left) > 0:
+		condition.SetFalse(w.claim, v1.ConditionTypeVolumesDetached, v1.ReasonTerminationGracePeriodElapsed,
+			fmt.Sprintf("%d volumes are still attached at the deadline", len(left)), w.now)
+	default:
+		condition.SetTrue(w.claim, v1.ConditionTypeVolumesDetached, w.now)
+	}
+	return time.Time{}, false
+}
+
+// machine stops the machine and waits until it is gone. The machine of a node without claim is left to garbage collection.
+func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err error) {
+	if w.claim == nil || w.claim.Status.ProviderID == "" {
+		return time.Time{}, false, nil
+	}
+	err = w.Cloud.Terminate(ctx, w.claim.Status.ProviderID)
+	if errors.Is(err, cloud.ErrNotFound) {
+		return time.Time{}, false, nil
+	}
+	if err != nil {
+		return time.Time{}, true, fmt.Errorf("terminate machine %s: %w", w.claim.Status.ProviderID, err)
+	}
+	condition.SetTrue(w.claim, v1.ConditionTypeInstanceTerminating, w.now)
+	return w.now.Add(stopPoll), true, nil
+}
+
+func soonest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func serves(claim *v1.NodeClaim) func(gvk) bool {
+	return func(kind gvk) bool { return kind.GroupKind() == claim.Spec.NodeClassRef.GroupKind() }
+}

@@ -1,0 +1,113 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/evict"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// forceful is the reason of evictions that no disruption command stands behind.
+const forceful = "Forceful Termination"
+
+// maxNamed is how many volumes an event names.
+const maxNamed = 5
+
+func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
+	if deadline.IsZero() {
+		return
+	}
+	l.nodeEvent(node, telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
+}
+
+func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan) {
+	l.nodeEvent(node, telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s",
+		len(plan.Waiting), plan.Waiting[0].Namespace, plan.Waiting[0].Name))
+}
+
+// reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.
+func (l *Loop) reportProtections(waiting []*cluster.Pod, now time.Time) {
+	for _, p := range waiting {
+		reason, message := telemetry.Reason(""), ""
+		switch held := movable.Protected(p, now); {
+		case held.Invalid:
+			reason, message = telemetry.InvalidDoNotDisruptAnnotation, fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
+		case held.Elapsed:
+			reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
+		case held.Held && !held.Until.IsZero():
+			reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
+		default:
+			continue
+		}
+		l.Events.Publish(telemetry.Event{
+			Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Key: []string{string(p.UID), message}, Message: message,
+		})
+	}
+}
+
+func (l *Loop) reportRefused(node *corev1.Node, p *cluster.Pod, why string) {
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.NodeRef(node), Reason: telemetry.FailedDraining, Key: []string{node.Name, p.Namespace, p.Name},
+		Message: fmt.Sprintf("Pod %s/%s cannot be evicted: %s", p.Namespace, p.Name, why),
+	})
+}
+
+func (l *Loop) reportVolumes(node *corev1.Node, names []string) {
+	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	l.nodeEvent(node, telemetry.AwaitingVolumeDetachment, "Waiting for volumes to be detached: "+text)
+}
+
+func (l *Loop) nodeEvent(node *corev1.Node, reason telemetry.Reason, message string) {
+	l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(node), Reason: reason, Key: []string{node.Name}, Message: message})
+}
+
+func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
+	reason := reasonOf(j.claim)
+	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Evicted, Key: []string{p.Name}, Message: "Evicted pod: " + reason,
+	})
+}
+
+func (l *Loop) reportForced(j job, d evict.Deletion) {
+	p := d.Pod
+	l.Metrics.PodsDrained.WithLabelValues(reasonOf(j.claim)).Inc()
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Disrupted, Key: []string{p.Name},
+		Message: fmt.Sprintf("Deleting the pod with %s of grace, because its node must be gone by %s", d.Grace, j.deadline.Format(time.RFC3339)),
+	})
+}
+
+// reasonOf says why the node of a claim goes.
+func reasonOf(claim *v1.NodeClaim) string {
+	if claim != nil {
+		if c := condition.Get(claim, v1.ConditionTypeDisruptionReason); c != nil && c.Reason != "" {
+			return c.Reason
+		}
+	}
+	return forceful
+}
+
+func (l *Loop) reportDrained(node *corev1.Node) {
+	l.Metrics.NodesDrained.WithLabelValues(node.Labels[v1.NodePoolLabelKey]).Inc()
+}
+
+func (l *Loop) reportReleased(ctx context.Context, node *corev1.Node) {
+	pool := node.Labels[v1.NodePoolLabelKey]
+	telemetry.Log(ctx).Info("deleted node", "Node", node.Name)
+	l.Metrics.NodesTerminated.WithLabelValues(pool, node.Labels[corev1.LabelTopologyZone]).Inc()
+	l.Metrics.NodeTermination.WithLabelValues(pool).Observe(time.Since(node.DeletionTimestamp.Time).Seconds())
+	l.Metrics.NodeLifetime.WithLabelValues(pool).Observe(time.Since(node.CreationTimestamp.Time).Seconds())
+}

@@ -1,0 +1,151 @@
+// Package gated tells the owners of objects that what they ask for needs a feature gate which is off. Without it such an object
+// would be accepted and ignored, and nobody would know why nothing happens.
+//
+// CapacityBuffers are shared with other autoscalers. One that anybody else has written a condition on, or that is too
+// young for that to be known, is left alone.
+package gated
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+	"karpenter.sh/karpenter/api/condition"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// every is how often objects are looked for. They are few, and whoever made one can wait a minute to be told.
+	every = time.Minute
+	// patience is how long another autoscaler has to say that a buffer is its own.
+	patience = 2 * time.Minute
+	pageSize = 200
+)
+
+// Gates are the feature gates that objects may need.
+type Gates struct{ NodeOverlay, CapacityBuffer bool }
+
+// Loop writes conditions on objects whose gate is off.
+type Loop struct {
+	client client.Client
+	gates  Gates
+}
+
+// New returns a loop that has not started. The client must ask the API server, not a cache.
+func New(c client.Client, g Gates) *Loop { return &Loop{client: c, gates: g} }
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "gated")
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		l.turn(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// turn tells everyone who has not been told. What fails is tried again in the next turn.
+func (l *Loop) turn(ctx context.Context, now time.Time) {
+	if !l.gates.NodeOverlay {
+		l.report(ctx, l.overlays(ctx, now))
+	}
+	if !l.gates.CapacityBuffer {
+		l.report(ctx, l.buffers(ctx, now))
+	}
+}
+
+// report logs an error. A kind that is not installed has no objects to tell about, and a controller that stops has failed nobody.
+func (l *Loop) report(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return
+	}
+	telemetry.Log(ctx).Error("telling about feature gates that are off failed", "error", err)
+}
+
+func (l *Loop) overlays(ctx context.Context, now time.Time) error {
+	for next, more := "", true; more; more = next != "" {
+		list := &v1alpha1.NodeOverlayList{}
+		if err := l.client.List(ctx, list, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return fmt.Errorf("list node overlays: %w", err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			told := o.DeepCopy()
+			condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonFeatureGateDisabled,
+				"the feature gate NodeOverlay is off: this overlay changes no prices and no capacities", now)
+			if err := l.write(ctx, o, told); err != nil {
+				return err
+			}
+		}
+		next = list.Continue
+	}
+	return nil
+}
+
+func (l *Loop) buffers(ctx context.Context, now time.Time) error {
+	for next, more := "", true; more; more = next != "" {
+		list := &bufferv1beta1.CapacityBufferList{}
+		if err := l.client.List(ctx, list, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return fmt.Errorf("list capacity buffers: %w", err)
+		}
+		for i := range list.Items {
+			b := &list.Items[i]
+			if !unclaimed(b, now) {
+				continue
+			}
+			told := b.DeepCopy()
+			condition.SetFalse(told, bufferv1beta1.ConditionTypeReadyForProvisioning, bufferv1beta1.ReasonFeatureGateDisabled,
+				"the feature gate CapacityBuffer is off: Karpenter keeps no room for this buffer", now)
+			if err := l.write(ctx, b, told); err != nil {
+				return err
+			}
+		}
+		next = list.Continue
+	}
+	return nil
+}
+
+// unclaimed says that nobody but us has written a condition on a buffer that asks for what Karpenter provides, for long enough.
+func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
+	if s := b.Spec.ProvisioningStrategy; s != nil && *s != bufferv1beta1.ActiveCapacityStrategy {
+		return false
+	}
+	for _, c := range b.Status.Conditions {
+		if c.Reason != bufferv1beta1.ReasonFeatureGateDisabled {
+			return false
+		}
+	}
+	return now.Sub(b.CreationTimestamp.Time) >= patience
+}
+
+// write patches the status if it changed. Whoever was faster is right: a conflict, or an object that is gone, is no error.
+func (l *Loop) write(ctx context.Context, old, told conditioned) error {
+	if equality.Semantic.DeepEqual(old.GetConditions(), told.GetConditions()) {
+		return nil
+	}
+	err := l.client.Status().Patch(ctx, told, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of %s: %w", old.GetName(), err)
+	}
+	return nil
+}
+
+type conditioned interface {
+	client.Object
+	condition.Object
+}

@@ -1,0 +1,277 @@
+// Package gc finds what a crash, a lost answer or somebody's hand has left over: machines without a claim, Nodes without a machine,
+// claims whose machine is gone.
+//
+// Machines are compared with the API server itself, not with our picture of it, because a picture that lags behind would
+// cost a healthy machine.
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// How often machines are looked for. After a start, and whenever a launch ended in doubt, it is often enough to find an
+// orphan within a minute.
+const (
+	quick      = 10 * time.Second
+	quickRuns  = 20
+	slow       = 2 * time.Minute
+	claimsTurn = 2 * time.Minute
+	atOnce     = 20
+)
+
+// Deps are what the loop works with. Client must ask the API server, not a cache.
+type Deps struct {
+	Store   *cluster.Store
+	Client  client.Client
+	Cloud   cloud.Provider
+	Metrics *telemetry.Metrics
+}
+
+// Loop collects garbage.
+type Loop struct {
+	Deps
+	suspect chan struct{}
+}
+
+// New returns a loop that has not started.
+func New(d Deps) *Loop { return &Loop{Deps: d, suspect: make(chan struct{}, 1)} }
+
+// Suspect says that a machine may have been launched that no claim knows of. It never waits.
+func (l *Loop) Suspect() {
+	select {
+	case l.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "nodeclaim.garbagecollection")
+	if !l.synced(ctx) {
+		return nil
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() { l.watchMachines(ctx) })
+	wait.Go(func() { l.watchClaims(ctx) })
+	wait.Wait()
+	return nil
+}
+
+// synced waits until the store knows the cluster.
+func (l *Loop) synced(ctx context.Context) bool {
+	for {
+		snap := l.Store.Snapshot()
+		if snap.Synced() {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-snap.Stale():
+		}
+	}
+}
+
+func (l *Loop) watchMachines(ctx context.Context) {
+	left := quickRuns
+	for {
+		wait := slow
+		if left > 0 {
+			wait = quick
+			left--
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.suspect:
+			if left < quickRuns/2 {
+				left = quickRuns / 2
+			}
+		case <-time.After(wait):
+			l.turn(ctx, "looking for machines without claim", l.machines)
+		}
+	}
+}
+
+func (l *Loop) watchClaims(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(claimsTurn):
+			l.turn(ctx, "looking for claims without machine", l.claims)
+		}
+	}
+}
+
+// turn does one round. A panic costs the round and nothing else.
+func (l *Loop) turn(ctx context.Context, what string, round func(context.Context) error) {
+	defer func() {
+		if p := recover(); p != nil {
+			bug.Reportf("%s panicked: %v", what, p)
+		}
+	}()
+	if err := round(ctx); err != nil && ctx.Err() == nil {
+		telemetry.Log(ctx).Error(what+" failed", "error", err)
+	}
+}
+
+// machines stops machines that nobody answers for. The machines are listed first: a claim that is created afterwards has none of
+// them.
+func (l *Loop) machines(ctx context.Context) error {
+	machines, err := l.Cloud.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	if len(machines) == 0 {
+		return nil
+	}
+	var list v1.NodeClaimList
+	if err := l.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list claims: %w", err)
+	}
+	byID, byName := map[string]*v1.NodeClaim{}, map[string]*v1.NodeClaim{}
+	for i := range list.Items {
+		c := &list.Items[i]
+		byName[c.Name] = c
+		if c.Status.ProviderID != "" {
+			byID[c.Status.ProviderID] = c
+		}
+	}
+	var orphans []cloud.Machine
+	for _, m := range machines {
+		if lifecycle.Orphaned(m, byID[m.ProviderID], byName[m.ClaimName], time.Now()) {
+			orphans = append(orphans, m)
+		}
+	}
+	return l.each(len(orphans), func(i int) error { return l.stopOrphan(ctx, orphans[i]) })
+}
+
+// stopOrphan stops a machine without claim, and removes its Node, which nobody else will.
+func (l *Loop) stopOrphan(ctx context.Context, m cloud.Machine) error {
+	if err := l.Cloud.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
+		return fmt.Errorf("terminate machine %s: %w", m.ProviderID, err)
+	}
+	telemetry.Log(ctx).Info("garbage collected a machine without nodeclaim", "provider-id", m.ProviderID, "NodeClaim", m.ClaimName)
+	l.Metrics.MachinesOrphaned.WithLabelValues("terminated").Inc()
+	var errs []error
+	for _, n := range l.Store.Snapshot().NodesWithProviderID(m.ProviderID) {
+		if n.DeletionTimestamp == nil {
+			errs = append(errs, ignoreGone(l.Client.Delete(ctx, n.DeepCopy(), client.Preconditions{UID: &n.UID})))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// claims deletes claims whose machine is gone. A claim whose Node is ready is never one of them, whatever the cloud says; and one
+// that is not registered is left to its own deadlines, because a new machine may not be listed yet.
+func (l *Loop) claims(ctx context.Context) error {
+	var candidates []*cluster.Node
+	for row := range l.Store.Snapshot().Nodes() {
+		if l.live(row) {
+			candidates = append(candidates, row)
+		}
+	}
+	if len(candidates) == 0 {
+		return nil
+	}
+	machines, err := l.Cloud.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list machines: %w", err)
+	}
+	running := map[string]bool{}
+	for _, m := range machines {
+		running[m.ProviderID] = !m.Deleting
+	}
+	var lost []*cluster.Node
+	for _, row := range candidates {
+		if !running[row.Claim.Status.ProviderID] && !l.nodeReady(row) {
+			lost = append(lost, row)
+		}
+	}
+	return l.each(len(lost), func(i int) error { return l.deleteLost(ctx, lost[i]) })
+}
+
+// live claims have had a Node, are of our provider, and are not being deleted.
+func (l *Loop) live(row *cluster.Node) bool {
+	c := row.Claim
+	if c == nil || c.DeletionTimestamp != nil || c.Status.ProviderID == "" || c.Spec.NodeClassRef == nil {
+		return false
+	}
+	for _, kind := range l.Cloud.NodeClassKinds() {
+		if kind.GroupKind() == c.Spec.NodeClassRef.GroupKind() {
+			return condition.IsTrue(c, v1.ConditionTypeRegistered)
+		}
+	}
+	return false
+}
+
+// nodeReady says whether the claim has one Node and that is ready.
+func (l *Loop) nodeReady(row *cluster.Node) bool {
+	nodes := l.Store.Snapshot().NodesWithProviderID(row.Claim.Status.ProviderID)
+	return len(nodes) == 1 && lifecycle.ReadyStatus(nodes[0]) == corev1.ConditionTrue
+}
+
+// deleteLost deletes a claim after the cloud has been asked for this very machine: a list may be incomplete.
+func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
+	c := row.Claim
+	m, err := l.Cloud.Get(ctx, c.Status.ProviderID)
+	if err == nil && !m.Deleting {
+		return nil
+	}
+	if err != nil && !errors.Is(err, cloud.ErrNotFound) {
+		return fmt.Errorf("get machine %s: %w", c.Status.ProviderID, err)
+	}
+	if err := l.Client.Delete(ctx, c.DeepCopy(), client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}); err != nil {
+		return ignoreGone(err) // if the claim has changed, the next round looks again
+	}
+	pods := 0
+	for _, p := range row.Pods {
+		if movable.Reschedulable(p) {
+			pods++
+		}
+	}
+	telemetry.Log(ctx).Info("garbage collected a nodeclaim without machine", "NodeClaim", c.Name, "provider-id", c.Status.ProviderID, "Node", row.Name)
+	l.Metrics.Disrupted(c, string(lifecycle.GarbageCollected), "", pods)
+	return nil
+}
+
+// each runs do for every index, several at the same time.
+func (l *Loop) each(n int, do func(int) error) error {
+	errs := make([]error, n)
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(i)
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,324 @@
+// Package hint tells kube-scheduler where pods are meant to go, and counts whether they went there.
+//
+// A hint is status.nominatedNodeName of a pod that waits. Written early it is wiped in kube-scheduler's next failed
+// attempt; so it is written when the node is about to lose the last taint that keeps pods away, or has just lost it. It is
+// best effort: nothing depends on it, it is given up where it is forbidden or not understood, and under load it goes
+// first. A nomination of somebody else is never touched, one of ours is taken back when the plan changes.
+package hint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// parallel is how many hints are written at the same time; as many again may wait, the rest is dropped.
+	parallel = 64
+	waiting  = 512
+	// patience is how long Before may hold up a node.
+	patience = time.Second
+	// tries is how often a hint that kube-scheduler wiped is written again.
+	tries = 3
+)
+
+// Outcomes of the metric about hints.
+const (
+	written = "written"
+	cleared = "cleared"
+	dropped = "dropped"
+	failed  = "failed"
+)
+
+// Loop writes hints.
+type Loop struct {
+	store   *cluster.Store
+	client  client.Client
+	metrics *telemetry.Metrics
+	// understood tells whether the API server's kube-scheduler knows what to do with a hint.
+	understood func() (bool, error)
+
+	off   atomic.Bool
+	slots chan struct{}
+	queue atomic.Int64
+
+	mu    sync.Mutex
+	given map[types.UID]*gift
+	plans map[cluster.PodKey]plan // as of the last look, to see where planned pods bound
+}
+
+// gift is what a pod was told.
+type gift struct {
+	node    string
+	taints  int // that the node had when it was written
+	times   int
+	current bool // the pod still waits
+}
+
+type plan struct {
+	uid  types.UID
+	node string // "" while the node is not there
+}
+
+// New returns a loop that has not started. understood is asked once, when it starts.
+func New(store *cluster.Store, c client.Client, m *telemetry.Metrics, understood func() (bool, error)) *Loop {
+	return &Loop{
+		store: store, client: c, metrics: m, understood: understood,
+		slots: make(chan struct{}, parallel), given: map[types.UID]*gift{}, plans: map[cluster.PodKey]plan{},
+	}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "pod.hint")
+	switch ok, err := l.understood(); {
+	case err != nil:
+		telemetry.Log(ctx).Error("no hints for kube-scheduler, its version is unknown", "error", err)
+		l.off.Store(true)
+	case !ok:
+		telemetry.Log(ctx).Info("no hints for kube-scheduler, it is too old for them")
+		l.off.Store(true)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		snap := l.store.Snapshot()
+		if snap.Synced() {
+			l.turn(ctx, snap, &wg)
+		}
+		if !pause(ctx) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-snap.Stale():
+		}
+	}
+}
+
+// breath is the least time between two looks.
+const breath = 50 * time.Millisecond
+
+func pause(ctx context.Context) bool {
+	t := time.NewTimer(breath)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Before is called just before a node loses the last taint that keeps pods away. It returns when the hints of the node's
+// planned pods are written, or soon.
+func (l *Loop) Before(ctx context.Context, node string) {
+	if l.off.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	snap := l.store.Snapshot()
+	n := snap.Node(node)
+	if n == nil || n.Node == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	for key, p := range snap.Plans() {
+		if snap.Target(p.Target) == n {
+			if pod := snap.Pod(key); pod != nil && l.wants(pod, n) {
+				l.start(ctx, &wg, pod, node)
+			}
+		}
+	}
+	wg.Wait()
+}
+
+// turn looks once: where did planned pods go, which hints are due, which are no longer true.
+func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
+	l.count(snap)
+	if l.off.Load() {
+		return
+	}
+	ready := map[string]bool{} // by target
+	for key, planned := range snap.Plans() {
+		open, known := ready[planned.Target]
+		n := snap.Target(planned.Target)
+		if !known {
+			open = n != nil && n.Node != nil && n.Claim != nil && usable(n)
+			ready[planned.Target] = open
+		}
+		if pod := snap.Pod(key); open && pod != nil && l.wants(pod, n) {
+			l.start(ctx, wg, pod, n.Node.Name)
+		}
+	}
+	for pod := range snap.Unbound() {
+		if pod.OurHint == "" {
+			continue
+		}
+		planned, _ := snap.Planned(pod.PodKey)
+		if !l.stands(snap, pod, snap.Target(planned.Target)) {
+			l.start(ctx, wg, pod, "")
+		}
+	}
+	l.tidy(snap)
+}
+
+// stands tells whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
+// can take it: a restart has forgotten the plan, not the reason.
+func (l *Loop) stands(snap *cluster.Snapshot, pod *cluster.Pod, target *cluster.Node) bool {
+	if target != nil && target.Node != nil {
+		return target.Node.Name == pod.OurHint
+	}
+	n := snap.Node(pod.OurHint)
+	return n != nil && n.Node != nil && !n.MarkedForRemoval
+}
+
+// usable tells whether the next thing that happens to a node is that pods are bound to it: it is ready, and has no
+// taint but those that go by themselves once it is.
+func usable(n *cluster.Node) bool {
+	ready := false
+	for i := range n.Node.Status.Conditions {
+		if c := &n.Node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	return ready && n.Registered() && !slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key != corev1.TaintNodeNotReady && slices.ContainsFunc(n.Claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
+	})
+}
+
+// wants tells whether a pod should be given the hint for a node now, and notes it if so.
+func (l *Loop) wants(pod *cluster.Pod, n *cluster.Node) bool {
+	if pod.NodeName != "" || pod.NominatedNode != "" || pod.OurHint == n.Node.Name || n.Claim == nil || n.MarkedForRemoval {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.given[pod.UID]
+	if g == nil || g.node != n.Node.Name {
+		l.given[pod.UID] = &gift{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
+		return true
+	}
+	// It was written and wiped. Without a change of the node it would be wiped again.
+	if g.taints == len(n.Node.Spec.Taints) || g.times >= tries {
+		return false
+	}
+	g.taints, g.times = len(n.Node.Spec.Taints), g.times+1
+	return true
+}
+
+// tidy forgets pods that no longer wait.
+func (l *Loop) tidy(snap *cluster.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.given) == 0 {
+		return
+	}
+	for pod := range snap.Unbound() {
+		if g := l.given[pod.UID]; g != nil {
+			g.current = true
+		}
+	}
+	for uid, g := range l.given {
+		if !g.current {
+			delete(l.given, uid)
+		}
+		g.current = false
+	}
+}
+
+// start writes a hint in the background, or drops it when too many wait.
+func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, node string) {
+	if l.queue.Add(1) > waiting {
+		l.queue.Add(-1)
+		l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
+		return
+	}
+	wg.Go(func() {
+		defer l.queue.Add(-1)
+		select {
+		case l.slots <- struct{}{}:
+			defer func() { <-l.slots }()
+		case <-ctx.Done():
+			l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
+			return
+		}
+		l.metrics.HintsWritten.WithLabelValues(l.write(ctx, pod, node)).Inc()
+	})
+}
+
+// write sets or, with an empty node, clears the hint of a pod. It returns the outcome.
+func (l *Loop) write(ctx context.Context, pod *cluster.Pod, node string) string {
+	var value any
+	outcome := cleared
+	if node != "" {
+		value, outcome = node, written
+	}
+	// The UID keeps the hint from a new pod of the same name.
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"nominatedNodeName": value},
+	})
+	if err != nil {
+		telemetry.Log(ctx).Error("could not make a hint", "error", err)
+		return failed
+	}
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = l.client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cluster.HintManager))
+	switch {
+	case err == nil:
+		return outcome
+	case apierrors.IsForbidden(err):
+		if !l.off.Swap(true) {
+			telemetry.Log(ctx).Info("no hints for kube-scheduler, pods/status may not be patched", "error", err)
+		}
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	default:
+		telemetry.Log(ctx).Debug("could not write a hint", "Pod", fmt.Sprintf("%s/%s", pod.Namespace, pod.Name), "error", err)
+	}
+	return failed
+}
+
+// count compares with the last look where planned pods are now.
+func (l *Loop) count(snap *cluster.Snapshot) {
+	for key, was := range l.plans {
+		pod := snap.Pod(key)
+		switch {
+		case pod == nil || pod.UID != was.uid:
+		case pod.NodeName == "":
+			continue // it still waits; a plan that changed is looked up below
+		case was.node == pod.NodeName:
+			l.metrics.PodsBound.WithLabelValues("as_planned").Inc()
+		default:
+			l.metrics.PodsBound.WithLabelValues("elsewhere").Inc()
+		}
+		delete(l.plans, key)
+	}
+	for key, p := range snap.Plans() {
+		pod := snap.Pod(key)
+		if pod == nil || pod.NodeName != "" {
+			continue
+		}
+		now := plan{uid: pod.UID}
+		if n := snap.Target(p.Target); n != nil && n.Node != nil {
+			now.node = n.Node.Name
+		}
+		l.plans[key] = now
+	}
+}

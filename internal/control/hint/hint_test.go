@@ -1,0 +1,318 @@
+package hint_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/hint"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// api is the part of the API server that takes hints. It writes them into the store, as the watch would.
+type api struct {
+	client.Client
+	store *cluster.Store
+	mu    sync.Mutex
+	got   []string
+	fail  error
+	wipe  bool // kube-scheduler wipes every hint
+}
+
+func (a *api) Status() client.SubResourceWriter { return status{a} }
+
+type status struct{ *api }
+
+func (s status) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return fmt.Errorf("not used")
+}
+
+func (s status) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return fmt.Errorf("not used")
+}
+
+func (s status) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return fmt.Errorf("not used")
+}
+
+func (s status) Patch(_ context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var patch struct {
+		Metadata struct{ UID types.UID }
+		Status   struct{ NominatedNodeName string }
+	}
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return err
+	}
+	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got = append(s.got, fmt.Sprintf("%s=%s", o.GetName(), patch.Status.NominatedNodeName))
+	if s.fail != nil {
+		return s.fail
+	}
+	if options.FieldManager != cluster.HintManager || patch.Metadata.UID != uid(o.GetName()) {
+		return fmt.Errorf("manager %q, uid %q", options.FieldManager, patch.Metadata.UID)
+	}
+	name := patch.Status.NominatedNodeName
+	if s.wipe {
+		name = ""
+	}
+	s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
+	return nil
+}
+
+func (a *api) written() []string {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := slices.Clone(a.got)
+	slices.Sort(out)
+	return out
+}
+
+func uid(name string) types.UID { return types.UID("uid-" + name) }
+
+func hinted(name, node, manager string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid(name)}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Reason: corev1.PodReasonUnschedulable}}
+	p.Status.NominatedNodeName = node
+	if node != "" {
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:nominatedNodeName":{}}}`)}}
+	}
+	return p
+}
+
+func waiting(name string) *corev1.Pod { return hinted(name, "", "") }
+
+func bound(name, node string) *corev1.Pod {
+	p := waiting(name)
+	p.Spec.NodeName = node
+	return p
+}
+
+func key(name string) cluster.PodKey { return cluster.PodKey{Namespace: "default", Name: name} }
+
+// machine puts a claim and, unless it has not come, its Node with some taints.
+func machine(d *cluster.Draft, name string, ready bool, taints ...string) {
+	d.PutClaim(&v1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: uid("claim-" + name)},
+		Spec:       v1.NodeClaimSpec{StartupTaints: []corev1.Taint{{Key: "startup", Effect: corev1.TaintEffectNoSchedule}}},
+		Status:     v1.NodeClaimStatus{ProviderID: "id-" + name},
+	})
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(name), Labels: map[string]string{v1.NodeRegisteredLabelKey: "true"}},
+		Spec:       corev1.NodeSpec{ProviderID: "id-" + name},
+	}
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+	for _, key := range taints {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+	d.PutNode(n)
+}
+
+type world struct {
+	*api
+	loop    *hint.Loop
+	metrics *telemetry.Metrics
+}
+
+func run(t *testing.T, understood bool) *world {
+	store := cluster.NewStore()
+	store.Update(func(d *cluster.Draft) { d.Synced(true) })
+	w := &world{api: &api{store: store}, metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
+	w.loop = hint.New(store, w.api, w.metrics, func() (bool, error) { return understood, nil })
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.loop.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	synctest.Wait()
+	return w
+}
+
+func TestHints(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		story func(w *world)
+		want  []string
+	}{
+		"a pod is told its node once that is ready": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(waiting("a"))
+					machine(d, "n", false, corev1.TaintNodeNotReady)
+					d.Plan(key("a"), "claim-n", now)
+				})
+				time.Sleep(time.Second)
+				if got := w.written(); len(got) != 0 {
+					panic(fmt.Sprint("too early: ", got))
+				}
+				w.store.Update(func(d *cluster.Draft) { machine(d, "n", true, corev1.TaintNodeNotReady) })
+			},
+			[]string{"a=n"},
+		},
+		"a node with a startup taint is not ready": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(waiting("a"))
+					machine(d, "n", true, "startup")
+					d.Plan(key("a"), "claim-n", now)
+				})
+			}, nil,
+		},
+		"a nomination of somebody else is left alone": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(hinted("a", "m", "kube-scheduler"))
+					machine(d, "n", true)
+					d.Plan(key("a"), "claim-n", now)
+				})
+			}, nil,
+		},
+		"a pod without plan is told nothing": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(waiting("a")); machine(d, "n", true) })
+			}, nil,
+		},
+		"a hint that was wiped is written again only when the node has changed": {
+			func(w *world) {
+				w.wipe = true
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(waiting("a"))
+					machine(d, "n", true, corev1.TaintNodeNotReady)
+					d.Plan(key("a"), "claim-n", now)
+				})
+				time.Sleep(10 * time.Second)
+				w.store.Update(func(d *cluster.Draft) { machine(d, "n", true) })
+			},
+			[]string{"a=n", "a=n"},
+		},
+		"a hint is taken back when the plan changes": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(hinted("a", "n", cluster.HintManager))
+					machine(d, "n", true)
+					machine(d, "m", false)
+					d.Plan(key("a"), "claim-m", now)
+				})
+			},
+			[]string{"a="},
+		},
+		"a hint is taken back when its node goes": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(hinted("a", "n", cluster.HintManager)) })
+			},
+			[]string{"a="},
+		},
+		"a hint without plan stays while its node is there, as after a restart": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(hinted("a", "n", cluster.HintManager)); machine(d, "n", true) })
+			}, nil,
+		},
+		"just before the last taint goes every planned pod is told": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", false, v1.UnregisteredTaintKey)
+					for _, p := range []string{"a", "b"} {
+						d.PutPod(waiting(p))
+						d.Plan(key(p), "claim-n", now)
+					}
+					d.PutPod(waiting("c"))
+				})
+				w.loop.Before(context.Background(), "n")
+			},
+			[]string{"a=n", "b=n"},
+		},
+		"nobody is told anything where hints are forbidden": {
+			func(w *world) {
+				w.fail = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", nil)
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(waiting("a"))
+					machine(d, "n", true)
+					d.Plan(key("a"), "claim-n", now)
+				})
+				time.Sleep(time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(waiting("b")); d.Plan(key("b"), "claim-n", now) })
+			},
+			[]string{"a=n"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := run(t, true)
+				tc.story(w)
+				time.Sleep(time.Second)
+				if got := w.written(); !slices.Equal(got, tc.want) {
+					t.Errorf("hints = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestOldSchedulersAreToldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, false)
+		w.store.Update(func(d *cluster.Draft) {
+			d.PutPod(waiting("a"))
+			machine(d, "n", true)
+			d.Plan(key("a"), "claim-n", time.Now())
+		})
+		w.loop.Before(t.Context(), "n")
+		time.Sleep(time.Second)
+		if got := w.written(); len(got) != 0 {
+			t.Errorf("hints = %q, want none", got)
+		}
+	})
+}
+
+func TestPlannedPodsAreCountedWhereTheyBind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, false)
+		w.store.Update(func(d *cluster.Draft) {
+			machine(d, "n", true)
+			machine(d, "m", true)
+			for _, p := range []string{"a", "b", "c", "gone"} {
+				d.PutPod(waiting(p))
+				d.Plan(key(p), "claim-n", time.Now())
+			}
+		})
+		time.Sleep(time.Second)
+		w.store.Update(func(d *cluster.Draft) {
+			d.PutPod(bound("a", "n"))
+			d.PutPod(bound("b", "n"))
+			d.PutPod(bound("c", "m"))
+			d.DeletePod(key("gone"))
+		})
+		time.Sleep(time.Second)
+		for place, want := range map[string]float64{"as_planned": 2, "elsewhere": 1} {
+			if got := testutil.ToFloat64(w.metrics.PodsBound.WithLabelValues(place)); got != want {
+				t.Errorf("%s = %v, want %v", place, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,275 @@
+// Package open creates the NodeClaims of a plan, each exactly once, and records them in the store.
+//
+// The name of a claim is derived from what it is for, so that repeating a create whose answer was lost finds the claim that the
+// first attempt made. Before a claim is created, its pool's limits are confirmed against the newest snapshot together
+// with everything that is being created at this moment; what would exceed them is not created. A created claim
+// and the pods that it is for are in the store before anybody else plans again.
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// parallel is how many claims are created at the same time.
+	parallel = 100
+	// attempts is how often a create is tried whose outcome is not known, pausing in between.
+	attempts = 4
+	pause    = 250 * time.Millisecond
+	// callTime bounds one create. A call that takes longer may or may not have worked, and is repeated.
+	callTime = 10 * time.Second
+	// names is how many names are tried for one claim when others have taken the first.
+	names = 8
+)
+
+// catalogs gives the instance types of pools.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+}
+
+// Service creates claims for all loops. It may be used concurrently.
+type Service struct {
+	store      *cluster.Store
+	client     client.Client
+	catalogs   catalogs
+	metrics    *telemetry.Metrics
+	events     *telemetry.Events
+	nomination time.Duration
+
+	mu       sync.Mutex
+	reserved map[string]reservation // claims that are being created
+}
+
+// New returns a service. Machines that claims are for count as nominated for the given time.
+func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.Metrics, e *telemetry.Events, nomination time.Duration) *Service {
+	return &Service{
+		store: store, client: c, catalogs: catalogs, metrics: m, events: e, nomination: nomination,
+		reserved: map[string]reservation{},
+	}
+}
+
+// A LimitError says that a claim was not created because its pool may have no more.
+type LimitError struct {
+	Pool     string
+	Resource corev1.ResourceName
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("pool %s would exceed its limit of %s", e.Pool, e.Resource)
+}
+
+// A PoolError says that a claim was not created because its pool may not get nodes now.
+type PoolError struct{ Pool, Why string }
+
+func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
+
+// Open creates one claim for each opening. The seed names the decision: the same seed and openings give the same names,
+// and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
+// entry for each opening, nil where no claim was created; the error joins what went wrong.
+func (s *Service) Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error) {
+	if len(openings) == 0 {
+		return nil, nil
+	}
+	tasks := make([]task, len(openings))
+	for i, name := range s.Names(seed, openings) {
+		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason, claim: prepare(&openings[i], name, annotations)}
+	}
+	s.admit(ctx, tasks)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range tasks {
+		t := &tasks[i]
+		if t.err != nil {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			t.created, t.err = s.create(ctx, t)
+			s.settle(t)
+		})
+	}
+	wg.Wait()
+	claims := make([]*v1.NodeClaim, len(tasks))
+	var errs []error
+	for i := range tasks {
+		claims[i] = tasks[i].created
+		errs = append(errs, tasks[i].err)
+		s.report(ctx, &tasks[i])
+	}
+	return claims, errors.Join(errs...)
+}
+
+// task is one claim on its way.
+type task struct {
+	key     string // of its reservation
+	opening *lower.Opening
+	seed    string
+	reason  string
+	claim   *v1.NodeClaim // as it is to be created
+	created *v1.NodeClaim
+	found   bool // created by an earlier attempt
+	err     error
+}
+
+// prepare completes the claim of an opening.
+func prepare(o *lower.Opening, name string, annotations map[string]string) *v1.NodeClaim {
+	c := o.Claim.DeepCopy()
+	c.Name, c.GenerateName = name, ""
+	if !slices.Contains(c.Finalizers, v1.TerminationFinalizer) {
+		c.Finalizers = append(c.Finalizers, v1.TerminationFinalizer)
+	}
+	for k, v := range annotations {
+		if c.Annotations == nil {
+			c.Annotations = map[string]string{}
+		}
+		c.Annotations[k] = v
+	}
+	return c
+}
+
+// create makes the claim, or finds the one that an earlier attempt made.
+func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
+	for n := range names {
+		if n > 0 {
+			t.claim.Name = name(t.seed, t.opening, n)
+		}
+		claim, taken, err := s.createNamed(ctx, t)
+		if !taken {
+			return claim, err
+		}
+	}
+	return nil, fmt.Errorf("create claim for pool %s: all names are taken", t.opening.Pool)
+}
+
+// createNamed tries one name. taken says that it belongs to a claim that is none of this task.
+func (s *Service) createNamed(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
+	for n := range attempts {
+		if n > 0 && !sleep(ctx, pause<<n) {
+			break
+		}
+		claim = t.claim.DeepCopy()
+		call, cancel := context.WithTimeout(ctx, callTime)
+		err = s.client.Create(call, claim)
+		cancel()
+		switch {
+		case err == nil:
+			return claim, false, nil
+		case apierrors.IsAlreadyExists(err):
+			return s.adopt(ctx, t)
+		case final(err):
+			return nil, false, fmt.Errorf("create claim %s: %w", t.claim.Name, err)
+		}
+	}
+	return nil, false, fmt.Errorf("create claim %s: %w", t.claim.Name, err)
+}
+
+// final tells whether the API server has refused for good, so that nothing was created and asking again is of no use.
+func final(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// adopt looks at the claim that has the name already. One that asks for the same is what an earlier attempt made.
+func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
+	claim = &v1.NodeClaim{}
+	err = s.client.Get(ctx, client.ObjectKey{Name: t.claim.Name}, claim)
+	if apierrors.IsNotFound(err) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read claim %s: %w", t.claim.Name, err)
+	}
+	if claim.DeletionTimestamp != nil || !sameRequest(claim, t.claim) {
+		return nil, true, nil
+	}
+	t.found = true
+	return claim, false, nil
+}
+
+// sameRequest tells whether two claims ask for the same. The API server may have filled in what was left out.
+func sameRequest(have, want *v1.NodeClaim) bool {
+	return equality.Semantic.DeepEqual(have.Spec.Requirements, want.Spec.Requirements) &&
+		equality.Semantic.DeepEqual(have.Spec.Resources, want.Spec.Resources) &&
+		equality.Semantic.DeepEqual(have.Spec.NodeClassRef, want.Spec.NodeClassRef) &&
+		equality.Semantic.DeepEqual(have.Spec.Taints, want.Spec.Taints)
+}
+
+// settle records a created claim and the pods that it is for, and gives back its reservation.
+func (s *Service) settle(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reserved, t.key)
+	if t.created == nil {
+		return
+	}
+	now := time.Now()
+	s.store.Update(func(d *cluster.Draft) {
+		d.PutClaim(t.created.DeepCopy())
+		for _, p := range t.opening.Pods {
+			d.Plan(p.PodKey, t.created.Name, now)
+		}
+		d.Nominate(t.created.Name, now.Add(s.nomination))
+	})
+}
+
+// report tells the world about a claim that was, or was not, created.
+func (s *Service) report(ctx context.Context, t *task) {
+	pool := t.opening.Pool
+	if t.created == nil {
+		telemetry.Log(ctx).Error("could not create nodeclaim", "NodePool", pool, "error", t.err)
+		return
+	}
+	if t.found {
+		return
+	}
+	relaxed := t.created.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey]
+	if relaxed != "true" {
+		relaxed = "false"
+	}
+	s.metrics.NodeClaimsCreated.WithLabelValues(t.reason, pool, relaxed).Inc()
+	telemetry.Log(ctx).Info("created nodeclaim", "NodePool", pool, "NodeClaim", t.created.Name,
+		"requests", t.created.Spec.Resources.Requests, "instance-types", firstFew(t.opening.Types), "pods", len(t.opening.Pods),
+		"price", t.opening.Price.Dollars())
+	for _, p := range t.opening.Pods {
+		s.events.Publish(telemetry.Event{
+			Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Nominated, Key: []string{string(p.UID)},
+			Message: "Pod should schedule on: nodeclaim/" + t.created.Name,
+		})
+	}
+}
+
+// firstFew renders a list of types, of which there may be hundreds.
+func firstFew(types []string) string {
+	const few = 5
+	if len(types) <= few {
+		return fmt.Sprint(types)
+	}
+	return fmt.Sprintf("%v and %d other(s)", types[:few], len(types)-few)
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

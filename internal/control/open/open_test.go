@@ -1,0 +1,337 @@
+package open_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/open"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// world is a service on an API in memory.
+type world struct {
+	api     *memapi.Server
+	store   *cluster.Store
+	service *open.Service
+	pool    *v1.NodePool
+}
+
+func cpus(n int64) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(n, resource.DecimalSI)}
+}
+
+func catalog() *cloud.Catalog {
+	return &cloud.Catalog{Types: []*cloud.InstanceType{{Name: "large", Capacity: cpus(8)}, {Name: "small", Capacity: cpus(2)}}}
+}
+
+type catalogs struct{ store *cluster.Store }
+
+func (c catalogs) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+	pools, notReady := map[string]lower.PoolInput{}, map[string]bool{}
+	for p := range snap.Pools() {
+		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: catalog()}
+		notReady[p.Name] = p.DeletionTimestamp != nil
+	}
+	return pools, notReady
+}
+
+func newWorld(t *testing.T, limits corev1.ResourceList) *world {
+	t.Helper()
+	w := &world{api: memapi.New(memapi.Scheme()), store: cluster.NewStore()}
+	w.pool = &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}, Spec: v1.NodePoolSpec{Limits: v1.Limits(limits)}}
+	w.store.Update(func(d *cluster.Draft) { d.Synced(true); d.PutPool(w.pool) })
+	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
+	w.service = open.New(w.store, w.api.Client("main"), catalogs{w.store}, m, events, 20*time.Second)
+	return w
+}
+
+// opening is a new node of some types for some pods.
+func (w *world) opening(types []string, pods ...string) lower.Opening {
+	o := lower.Opening{Pool: "default", Types: types, Claim: &v1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodePoolLabelKey: "default"}},
+		Spec: v1.NodeClaimSpec{
+			NodeClassRef: &v1.NodeClassReference{Group: "g", Kind: "K", Name: "n"},
+			Requirements: []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: types}},
+		},
+	}}
+	for _, name := range pods {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid(name)}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Reason: corev1.PodReasonUnschedulable}}
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+		o.Pods = append(o.Pods, w.store.Snapshot().Pod(cluster.PodKey{Namespace: "default", Name: name}))
+	}
+	return o
+}
+
+func uid(name string) types.UID { return types.UID("uid-" + name) }
+
+func (w *world) claims(t *testing.T) []string {
+	t.Helper()
+	var list v1.NodeClaimList
+	if err := w.api.Client("test").List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestOpenRecordsWhatItCreates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		o := w.opening([]string{"small"}, "a", "b")
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{o}, map[string]string{"note": "x"})
+		if err != nil || claims[0] == nil {
+			t.Fatalf("Open = %v, %v", claims, err)
+		}
+		c := claims[0]
+		if c.Annotations["note"] != "x" || !slices.Contains(c.Finalizers, v1.TerminationFinalizer) {
+			t.Errorf("claim has annotations %v, finalizers %v", c.Annotations, c.Finalizers)
+		}
+		snap := w.store.Snapshot()
+		n := snap.ClaimNode(c.Name)
+		if n == nil || !n.NominatedUntil.Equal(time.Now().Add(20*time.Second)) {
+			t.Fatalf("row of the claim = %+v, want it nominated for 20 s", n)
+		}
+		for _, p := range o.Pods {
+			if got, _ := snap.Planned(p.PodKey); got.Target != c.Name {
+				t.Errorf("pod %s is planned for %q, want %q", p.Name, got.Target, c.Name)
+			}
+		}
+	})
+}
+
+func TestNamesFollowFromWhatAClaimIsFor(t *testing.T) {
+	w := newWorld(t, nil)
+	a, b := w.opening(nil, "a", "b"), w.opening(nil, "c")
+	names := w.service.Names("seed", []lower.Opening{a, b})
+	again := w.service.Names("seed", []lower.Opening{b, a})
+	if names[0] != again[1] || names[1] != again[0] {
+		t.Errorf("names %q depend on the order: %q", names, again)
+	}
+	if other := w.service.Names("other", []lower.Opening{a}); other[0] == names[0] {
+		t.Errorf("another decision has the same name %q", other[0])
+	}
+	if twins := w.service.Names("seed", []lower.Opening{a, a}); twins[0] == twins[1] {
+		t.Errorf("two claims of one plan share the name %q", twins[0])
+	}
+	if len(names[0]) != len("default-")+5 {
+		t.Errorf("name %q, want the pool and five characters", names[0])
+	}
+}
+
+// A create whose answer is lost is repeated under the same name and finds the claim.
+func TestLostAnswersCreateNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cpus(4))
+		o := []lower.Opening{w.opening([]string{"small"}, "a")}
+		lost := &loseAnswers{Client: w.api.Client("main"), left: 2}
+		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
+		s := open.New(w.store, lost, catalogs{w.store}, m, events, time.Second)
+		claims, err := s.Open(t.Context(), "seed", "provisioned", o, nil)
+		if err != nil || claims[0] == nil {
+			t.Fatalf("Open = %v, %v", claims, err)
+		}
+		if got := w.claims(t); len(got) != 1 || got[0] != claims[0].Name {
+			t.Errorf("claims = %q, want only %s", got, claims[0].Name)
+		}
+		// And so does a whole decision that is taken again.
+		claims, err = s.Open(t.Context(), "seed", "provisioned", o, nil)
+		if err != nil || claims[0] == nil || len(w.claims(t)) != 1 {
+			t.Errorf("the second Open = %v, %v; claims = %q", claims, err, w.claims(t))
+		}
+	})
+}
+
+// loseAnswers carries out creates and then says that they timed out.
+type loseAnswers struct {
+	client.Client
+	mu   sync.Mutex
+	left int
+}
+
+func (c *loseAnswers) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	err := c.Client.Create(ctx, o.DeepCopyObject().(client.Object), opts...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 {
+		c.left--
+		return context.DeadlineExceeded
+	}
+	if err != nil {
+		return err
+	}
+	return c.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+}
+
+func TestNamesOfOthersAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		o := []lower.Opening{w.opening([]string{"small"}, "a")}
+		taken := w.service.Names("seed", o)[0]
+		foreign := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: taken}}
+		if err := w.api.Client("test").Create(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", o, nil)
+		if err != nil || claims[0] == nil || claims[0].Name == taken {
+			t.Fatalf("Open = %v, %v; want a claim of another name than %s", claims, err, taken)
+		}
+		if got := w.claims(t); len(got) != 2 {
+			t.Errorf("claims = %q, want two", got)
+		}
+	})
+}
+
+func TestRefusedCreatesAreNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		calls := 0
+		w.api.SetFault(func(r memapi.Request) error {
+			if r.Verb != "create" {
+				return nil
+			}
+			calls++
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "NodeClaim"}, "x", nil)
+		})
+		began := time.Now()
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")}, nil)
+		if err == nil || claims[0] != nil || calls != 1 || time.Since(began) > 0 {
+			t.Errorf("Open = %v, %v after %d calls and %v; want one refused call", claims, err, calls, time.Since(began))
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	small, large, either := []string{"small"}, []string{"large"}, []string{"large", "small"}
+	for name, tc := range map[string]struct {
+		limits corev1.ResourceList
+		before func(*cluster.Draft)
+		types  [][]string
+		want   int // how many are created
+	}{
+		"no limits":                              {nil, nil, [][]string{large, large, large}, 3},
+		"exactly at the limit is allowed":        {cpus(4), nil, [][]string{small, small}, 2},
+		"what would exceed it is not created":    {cpus(4), nil, [][]string{small, small, small}, 2},
+		"a claim counts as the largest it lists": {cpus(4), nil, [][]string{either}, 0},
+		"a smaller one may still fit":            {cpus(4), nil, [][]string{large, small}, 1},
+		"nodes are counted too":                  {corev1.ResourceList{v1.ResourceNodes: resource.MustParse("1")}, nil, [][]string{small, small}, 1},
+		"machines that run count with what they have": {cpus(4), func(d *cluster.Draft) {
+			d.PutClaim(running("c", 3))
+		}, [][]string{small}, 0},
+		"machines on their way out do not": {cpus(4), func(d *cluster.Draft) {
+			d.PutClaim(running("c", 3))
+			d.MarkForRemoval("c")
+		}, [][]string{small}, 1},
+		"machines of other pools do not": {cpus(4), func(d *cluster.Draft) {
+			c := running("c", 3)
+			c.Labels[v1.NodePoolLabelKey] = "other"
+			d.PutClaim(c)
+		}, [][]string{small}, 1},
+		"a claim that is not launched counts as the largest it lists": {cpus(8), func(d *cluster.Draft) {
+			c := running("c", 0)
+			c.Status.Capacity = nil
+			c.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: either}}
+			d.PutClaim(c)
+		}, [][]string{small}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tc.limits)
+				if tc.before != nil {
+					w.store.Update(tc.before)
+				}
+				var openings []lower.Opening
+				for i, types := range tc.types {
+					openings = append(openings, w.opening(types, fmt.Sprint("pod", i)))
+				}
+				claims, err := w.service.Open(t.Context(), "seed", "provisioned", openings, nil)
+				created := len(slices.DeleteFunc(claims, func(c *v1.NodeClaim) bool { return c == nil }))
+				if created != tc.want {
+					t.Errorf("%d claims were created, want %d (%v)", created, tc.want, err)
+				}
+				if _, limited := errors.AsType[*open.LimitError](err); limited != (created < len(tc.types)) {
+					t.Errorf("error = %v", err)
+				}
+			})
+		})
+	}
+}
+
+func running(name string, cpu int64) *v1.NodeClaim {
+	return &v1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(name), Labels: map[string]string{v1.NodePoolLabelKey: "default"}},
+		Status:     v1.NodeClaimStatus{ProviderID: "id-" + name, Capacity: cpus(cpu)},
+	}
+}
+
+// Two loops that open at the same time share what the limit leaves.
+func TestLimitsHoldForConcurrentOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cpus(10))
+		slow := w.api.Client("main")
+		slow.Delay = 100 * time.Millisecond
+		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
+		s := open.New(w.store, slow, catalogs{w.store}, m, events, time.Second)
+		var plans [4][]lower.Opening
+		for i := range plans {
+			for j := range 3 {
+				plans[i] = append(plans[i], w.opening([]string{"small"}, fmt.Sprintf("pod%d%d", i, j)))
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range plans {
+			wg.Go(func() { s.Open(t.Context(), fmt.Sprint("seed", i), "provisioned", plans[i], nil) })
+		}
+		wg.Wait()
+		if got := w.claims(t); len(got) != 5 {
+			t.Errorf("%d claims of 2 CPUs under a limit of 10, want 5", len(got))
+		}
+	})
+}
+
+func TestPoolsThatMayNotGetNodes(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Draft, *v1.NodePool){
+		"gone": func(d *cluster.Draft, p *v1.NodePool) { d.DeletePool(p.Name) },
+		"deleting": func(d *cluster.Draft, p *v1.NodePool) {
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			d.PutPool(p)
+		},
+		"static": func(d *cluster.Draft, p *v1.NodePool) { three := int64(3); p.Spec.Replicas = &three; d.PutPool(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.store.Update(func(d *cluster.Draft) { change(d, w.pool.DeepCopy()) })
+			claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")}, nil)
+			if _, refused := errors.AsType[*open.PoolError](err); !refused || claims[0] != nil {
+				t.Errorf("Open = %v, %v; want a PoolError", claims, err)
+			}
+		})
+	}
+}

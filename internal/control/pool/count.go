@@ -1,0 +1,109 @@
+package pool
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// countEvery is how often the pools are counted while the cluster changes.
+const countEvery = 5 * time.Second
+
+// count keeps the counts in the status of pools. A cluster that does not change is not counted again.
+func (l *Loop) count(ctx context.Context) error {
+	for {
+		snap := l.Store.Snapshot()
+		if snap.Synced() {
+			l.countAll(ctx, snap)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(countEvery):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-snap.Stale():
+		}
+	}
+}
+
+func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) {
+	l.forgetGone(snap)
+	held := Held(snap)
+	for pool := range snap.Pools() {
+		if !l.managed(pool) {
+			continue
+		}
+		if err := l.writeCount(ctx, pool, held[pool.Name]); err != nil && client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).Error("writing the counts of a pool failed", "NodePool", pool.Name, "error", err)
+		}
+	}
+}
+
+// A Holding is what the nodes of a pool are together.
+type Holding struct {
+	Nodes     int64
+	Resources corev1.ResourceList
+}
+
+// Held sums up the machines of each pool. Those that are on their way out no longer count, so that limits leave room for
+// their replacements.
+func Held(snap *cluster.Snapshot) map[string]Holding {
+	out := map[string]Holding{}
+	for row := range snap.Nodes() {
+		if row.Claim == nil || row.MarkedForRemoval {
+			continue
+		}
+		pool := row.Claim.Labels[v1.NodePoolLabelKey]
+		h, ok := out[pool]
+		if !ok {
+			h.Resources = corev1.ResourceList{}
+		}
+		h.Nodes++
+		for name, q := range row.Capacity() {
+			sum := h.Resources[name]
+			sum.Add(q)
+			h.Resources[name] = sum
+		}
+		out[pool] = h
+	}
+	return out
+}
+
+// none is what a pool without nodes holds.
+func none() corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, v1.ResourceNodes,
+	} {
+		out[name] = *resource.NewQuantity(0, resource.DecimalSI)
+	}
+	return out
+}
+
+// writeCount writes what changed. Nobody else writes these fields, so there is nothing to lock.
+func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h Holding) error {
+	counted := pool.DeepCopy()
+	counted.Status.Nodes = h.Nodes
+	counted.Status.Resources = none()
+	maps.Copy(counted.Status.Resources, h.Resources)
+	if equality.Semantic.DeepEqual(counted.Status, pool.Status) {
+		return nil
+	}
+	if err := l.Client.Status().Patch(ctx, counted, client.MergeFrom(pool)); err != nil {
+		return err
+	}
+	l.Store.Update(func(d *cluster.Draft) { d.PutPool(counted) })
+	return nil
+}

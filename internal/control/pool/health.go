@@ -1,0 +1,189 @@
+package pool
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// awaiting is what the condition says while too little is known.
+const awaiting = "no node has registered or failed to since pool and node class are what they are"
+
+// checkHealth forgets what is known of a pool's registrations when pool or class have changed since.
+func (l *Loop) checkHealth(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
+	if class == nil {
+		return
+	}
+	c := condition.Get(pool, v1.ConditionTypeNodeRegistrationHealthy)
+	if c != nil && c.ObservedGeneration == pool.Generation && pool.Status.NodeClassObservedGeneration == class.Generation {
+		return
+	}
+	l.remember(pool, lifecycle.Health{})
+	condition.SetUnknown(pool, v1.ConditionTypeNodeRegistrationHealthy, v1.ReasonAwaitingReconciliation, awaiting, now)
+	pool.Status.NodeClassObservedGeneration = class.Generation
+}
+
+// known returns what is known of a pool. After a restart that is what its condition says.
+func (l *Loop) known(pool *v1.NodePool) lifecycle.Health {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h, ok := l.health[pool.UID]; ok {
+		return h
+	}
+	return lifecycle.HealthOf(verdictOf(pool))
+}
+
+func (l *Loop) remember(pool *v1.NodePool, h lifecycle.Health) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.health[pool.UID] = h
+}
+
+// forgetGone drops what is remembered of pools that no longer exist.
+func (l *Loop) forgetGone(snap *cluster.Snapshot) {
+	there := map[types.UID]bool{}
+	for p := range snap.Pools() {
+		there[p.UID] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.health, func(uid types.UID, _ lifecycle.Health) bool { return !there[uid] })
+}
+
+func verdictOf(pool *v1.NodePool) lifecycle.Verdict {
+	switch {
+	case condition.IsTrue(pool, v1.ConditionTypeNodeRegistrationHealthy):
+		return lifecycle.Healthy
+	case condition.IsFalse(pool, v1.ConditionTypeNodeRegistrationHealthy):
+		return lifecycle.Unhealthy
+	}
+	return lifecycle.NothingKnown
+}
+
+// An outcome is one claim that became a node, or did not in time.
+type outcome struct {
+	claim     *v1.NodeClaim
+	succeeded bool
+}
+
+// outcomes are those that have not been counted yet.
+type outcomes struct {
+	mu    sync.Mutex
+	queue []outcome
+	news  chan struct{} // holds a token while there may be something in queue
+}
+
+// Registered counts a claim that became a node. It never waits.
+func (l *Loop) Registered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim, true}) }
+
+// NotRegistered counts a claim that did not in time. It never waits.
+func (l *Loop) NotRegistered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim, false}) }
+
+func (o *outcomes) add(one outcome) {
+	o.mu.Lock()
+	o.queue = append(o.queue, one)
+	o.mu.Unlock()
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outcomes) take() []outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	queue := o.queue
+	o.queue = nil
+	return queue
+}
+
+// countOutcomes keeps the registration health of the pools.
+func (l *Loop) countOutcomes(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.outcomes.news:
+		}
+		for _, o := range l.outcomes.take() {
+			l.countOutcome(ctx, o)
+		}
+	}
+}
+
+// countOutcome writes what the pool's condition becomes with one more outcome, and then remembers the outcome. Claims of a pool
+// that is gone, or was made anew under the same name, do not count.
+func (l *Loop) countOutcome(ctx context.Context, o outcome) {
+	pool := l.Store.Snapshot().Pool(o.claim.Labels[v1.NodePoolLabelKey])
+	if pool == nil || !owns(pool.UID, o.claim) {
+		return
+	}
+	next := l.known(pool).With(o.succeeded)
+	verdict := next.Verdict()
+	if verdict == lifecycle.Healthy && !o.succeeded { // one failure among few says nothing new
+		verdict = lifecycle.NothingKnown
+	}
+	if err := l.publish(ctx, pool.Name, verdict, o.claim); err != nil && ctx.Err() == nil {
+		telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool", pool.Name, "error", err)
+	}
+	l.remember(pool, next)
+}
+
+func owns(pool types.UID, claim *v1.NodeClaim) bool {
+	for _, o := range claim.OwnerReferences {
+		if o.UID == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// publish writes the verdict into the condition. Conditions are written by others too, so a conflict is tried again on what
+// the store knows by then.
+func (l *Loop) publish(ctx context.Context, name string, v lifecycle.Verdict, claim *v1.NodeClaim) error {
+	for try := 0; ; try++ {
+		pool := l.Store.Snapshot().Pool(name)
+		if pool == nil {
+			return nil
+		}
+		judged := pool.DeepCopy()
+		if !setHealth(judged, v, claim, time.Now()) {
+			return nil
+		}
+		err := l.writeStatus(ctx, pool, judged)
+		if !apierrors.IsConflict(err) || try == 5 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond << try):
+		}
+	}
+}
+
+// setHealth sets the condition and says whether it changed. It stays as it is while the verdict does.
+func setHealth(pool *v1.NodePool, v lifecycle.Verdict, claim *v1.NodeClaim, now time.Time) bool {
+	switch {
+	case v == lifecycle.Healthy && !condition.IsTrue(pool, v1.ConditionTypeNodeRegistrationHealthy):
+		return condition.SetTrue(pool, v1.ConditionTypeNodeRegistrationHealthy, now)
+	case v == lifecycle.Unhealthy && !condition.IsFalse(pool, v1.ConditionTypeNodeRegistrationHealthy):
+		reason, message := v1.ReasonRegistrationFailed, "machines were launched, but their nodes did not join the cluster in time"
+		if launched := condition.Get(claim, v1.ConditionTypeLaunched); launched != nil && launched.Status != metav1.ConditionTrue {
+			reason, message = launched.Reason, launched.Message
+		}
+		return condition.SetFalse(pool, v1.ConditionTypeNodeRegistrationHealthy, reason, message, now)
+	}
+	return false
+}

@@ -1,0 +1,224 @@
+// Package pool keeps the status of NodePools: what they hold, whether they are valid and have a usable node class, whether
+// their nodes register, and the hash by which drift of their template is known.
+//
+// Pools of node classes that our provider does not serve are never touched.
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// staleWait is how long a newer picture may take to arrive after an API call showed that ours is old.
+const staleWait = time.Second
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store   *cluster.Store
+	Client  client.Client
+	Cloud   cloud.Provider
+	Known   *label.Vocabulary // what the core and the provider know about labels
+	Metrics *telemetry.Metrics
+	Gates   Gates
+}
+
+// Gates are the feature gates that decide whether a pool may do what it asks for.
+type Gates struct{ StaticCapacity bool }
+
+// Loop looks after all pools.
+type Loop struct {
+	Deps
+	outcomes outcomes
+
+	mu     sync.Mutex
+	health map[types.UID]lifecycle.Health
+}
+
+// New returns a loop that has not started.
+func New(d Deps) *Loop {
+	return &Loop{Deps: d, outcomes: outcomes{news: make(chan struct{}, 1)}, health: map[types.UID]lifecycle.Health{}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	var errs [2]error
+	wait.Go(func() {
+		errs[0] = keyed.Work[version]{
+			Name: "nodepool.readiness", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step,
+		}.Run(ctx, l.Store)
+	})
+	wait.Go(func() { errs[1] = l.count(telemetry.WithController(ctx, "nodepool.counter")) })
+	wait.Go(func() { l.countOutcomes(telemetry.WithController(ctx, "nodepool.registrationhealth")) })
+	wait.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// version is what decides about a pool's conditions and hash.
+type version struct {
+	pool  *v1.NodePool
+	class *cluster.NodeClass
+}
+
+func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
+	return func(yield func(string, version) bool) {
+		if !snap.Synced() {
+			return
+		}
+		for p := range snap.Pools() {
+			if l.managed(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef)}) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Loop) managed(p *v1.NodePool) bool {
+	ref := p.Spec.Template.Spec.NodeClassRef
+	if ref == nil {
+		return false
+	}
+	for _, kind := range l.Cloud.NodeClassKinds() {
+		if kind.GroupKind() == ref.GroupKind() {
+			return true
+		}
+	}
+	return false
+}
+
+// step brings hash and conditions of one pool up to date.
+func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	pool := snap.Pool(name)
+	if pool == nil || !l.managed(pool) {
+		return time.Time{}, nil
+	}
+	pool, err := l.stamp(ctx, snap, pool)
+	if err == nil {
+		err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef))
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return time.Now().Add(staleWait), nil
+	}
+	return time.Time{}, err
+}
+
+// stamp writes the hash of the pool's template. When the hash is of another version, the claims are restamped first: a crash
+// in between only repeats it.
+func (l *Loop) stamp(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool) (*v1.NodePool, error) {
+	present := drift.PoolStamp(pool)
+	if drift.Stored(pool.Annotations) == present {
+		return pool, nil
+	}
+	read := func(c *v1.NodeClaim) drift.Stamp { return drift.Stored(c.Annotations) }
+	for _, r := range drift.Migrate(drift.Stored(pool.Annotations), present, claimsOf(snap, pool.Name), read) {
+		if err := l.annotate(ctx, r.Claim, r.Stamp); err != nil {
+			return nil, fmt.Errorf("restamp claim %s: %w", r.Claim.Name, err)
+		}
+	}
+	stamped := pool.DeepCopy()
+	if err := l.annotate(ctx, stamped, present); err != nil {
+		return nil, fmt.Errorf("stamp pool %s: %w", pool.Name, err)
+	}
+	l.Store.Update(func(d *cluster.Draft) { d.PutPool(stamped) })
+	return stamped, nil
+}
+
+func claimsOf(snap *cluster.Snapshot, pool string) []*v1.NodeClaim {
+	var out []*v1.NodeClaim
+	for row := range snap.Nodes() {
+		if row.Claim != nil && row.Claim.Labels[v1.NodePoolLabelKey] == pool {
+			out = append(out, row.Claim)
+		}
+	}
+	return out
+}
+
+// annotate writes a stamp. Nobody else writes these two annotations, so there is nothing to lock.
+func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) error {
+	old := o.DeepCopyObject().(client.Object)
+	next := o
+	if _, isClaim := o.(*v1.NodeClaim); isClaim { // a row of the store, which must not change
+		next = o.DeepCopyObject().(client.Object)
+	}
+	annotations := map[string]string{}
+	for k, v := range next.GetAnnotations() {
+		annotations[k] = v
+	}
+	annotations[v1.NodePoolHashAnnotationKey], annotations[v1.NodePoolHashVersionAnnotationKey] = s.Hash, s.Version
+	next.SetAnnotations(annotations)
+	return l.Client.Patch(ctx, next, client.MergeFrom(old))
+}
+
+// judge writes the conditions.
+func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass) error {
+	judged := pool.DeepCopy()
+	now := time.Now()
+	condition.Init(judged)
+	l.validate(judged, now)
+	checkClass(judged, class, now)
+	l.checkHealth(judged, class, now)
+	if equality.Semantic.DeepEqual(judged.Status, pool.Status) {
+		return nil
+	}
+	return l.writeStatus(ctx, pool, judged)
+}
+
+func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
+	if err := l.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
+	}
+	l.Store.Update(func(d *cluster.Draft) { d.PutPool(pool) })
+	return nil
+}
+
+// validate says whether the pool can mean what it says. A gate that is off is said here, because nothing else would tell.
+func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
+	err := pool.Validate(l.Known)
+	switch {
+	case err != nil:
+		condition.SetFalse(pool, v1.ConditionTypeValidationSucceeded, v1.ReasonNodePoolValidationFailed, err.Error(), now)
+	case pool.IsStatic() && !l.Gates.StaticCapacity:
+		condition.SetFalse(pool, v1.ConditionTypeValidationSucceeded, v1.ReasonFeatureGateDisabled,
+			"spec.replicas is set, but the feature gate StaticCapacity is off: nothing is launched for this pool", now)
+	default:
+		condition.SetTrue(pool, v1.ConditionTypeValidationSucceeded, now)
+	}
+}
+
+func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	refuse := func(reason, message string) {
+		condition.SetFalse(pool, v1.ConditionTypeNodeClassReady, reason, message, now)
+	}
+	switch {
+	case class == nil:
+		refuse(v1.ReasonNodeClassNotFound, fmt.Sprintf("there is no %s named %q", ref.Kind, ref.Name))
+	case class.Deleting:
+		refuse(v1.ReasonNodeClassTerminating, fmt.Sprintf("%s %q is being deleted", ref.Kind, ref.Name))
+	case class.Ready == nil || class.Ready.Status == "Unknown":
+		refuse(v1.ReasonNodeClassReadinessUnknown, fmt.Sprintf("%s %q does not say yet whether it is ready", ref.Kind, ref.Name))
+	case class.Ready.Status == "False":
+		refuse(class.Ready.Reason, class.Ready.Message)
+	default:
+		condition.SetTrue(pool, v1.ConditionTypeNodeClassReady, now)
+	}
+}

@@ -1,0 +1,156 @@
+package provision
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+const (
+	// again is how often a pod that waits is looked at without news.
+	again = 10 * time.Second
+	// settle is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at.
+	settle = 3 * time.Second
+)
+
+// memory is what the loop knows of the pods it has looked at.
+type memory struct {
+	pods  map[types.UID]look
+	pools string // what the pools were like at the last turn
+}
+
+// look is the last look at one pod.
+type look struct {
+	at      time.Time
+	planned bool   // there was a place for it
+	refusal string // what was said about it, so that it is said once
+}
+
+// waiting returns the pods that need a plan: those that kube-scheduler gave up on, and those on nodes that are to go.
+func waiting(snap *cluster.Snapshot, now time.Time) (unbound, leaving []*cluster.Pod) {
+	unbound = snap.Provisionable()
+	var pdbs *movable.PDBs
+	for n := range snap.Nodes() {
+		if !n.MarkedForRemoval {
+			continue
+		}
+		for _, p := range n.Pods {
+			if pdbs == nil {
+				pdbs = budgets(snap)
+			}
+			if pdbs.CurrentlyReschedulable(p, now) {
+				leaving = append(leaving, p)
+			}
+		}
+	}
+	return unbound, leaving
+}
+
+func budgets(snap *cluster.Snapshot) *movable.PDBs {
+	var all []movable.PDB
+	for b := range snap.PDBs() {
+		all = append(all, movable.Compile(b))
+	}
+	return movable.NewPDBs(all)
+}
+
+// due returns those of pods that ask for a plan now, and when the next one will.
+func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
+	news := m.pools != describePools(snap)
+	for _, p := range pods {
+		at := m.dueAt(snap, p, news)
+		switch {
+		case !at.After(now):
+			due = append(due, p)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	return due, next
+}
+
+// never is later than anything.
+var never = time.Unix(1<<40, 0)
+
+// dueAt returns when a pod asks for a plan.
+func (m *memory) dueAt(snap *cluster.Snapshot, p *cluster.Pod, news bool) time.Time {
+	last, known := m.pods[p.UID]
+	planned, ok := snap.Planned(p.PodKey)
+	target := snap.Target(planned.Target)
+	switch {
+	case !ok || target == nil || target.MarkedForRemoval:
+		if !known || last.planned || news {
+			return time.Time{}
+		}
+		return last.at.Add(again)
+	case p.NodeName != "", !target.Initialized():
+		return never // its place is being made ready, or waits for it
+	}
+	usable := later(planned.At, initialized(target)).Add(settle)
+	if last.at.Before(usable) {
+		return usable
+	}
+	return last.at.Add(again)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// initialized returns when a machine of ours became usable, zero for machines of others.
+func initialized(n *cluster.Node) time.Time {
+	if n.Claim == nil {
+		return time.Time{}
+	}
+	if c := meta.FindStatusCondition(n.Claim.Status.Conditions, v1.ConditionTypeInitialized); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// describePools says what of the pools can change the answer for a pod that was refused.
+func describePools(snap *cluster.Snapshot) string {
+	var b strings.Builder
+	for p := range snap.Pools() {
+		ready := meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady)
+		fmt.Fprintf(&b, "%s/%d/%v ", p.UID, p.Generation, ready)
+	}
+	return b.String()
+}
+
+// looked notes that a turn has dealt with these pods, and forgets those that no longer wait.
+func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome outcome, now time.Time) {
+	m.pools = describePools(snap)
+	fresh := make(map[types.UID]look, len(pods))
+	for _, p := range pods {
+		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID]}
+	}
+	m.pods = fresh
+}
+
+// outcome is what became of the pods of a turn.
+type outcome struct {
+	planned map[types.UID]bool
+	refused map[types.UID]string // why
+}
+
+func newOutcome() outcome {
+	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}}
+}
+
+// hurry makes pods due soon again, although they have just been looked at.
+func (m *memory) hurry(pods []*cluster.Pod, now time.Time, wait time.Duration) {
+	for _, p := range pods {
+		m.pods[p.UID] = look{at: now.Add(wait - again)}
+	}
+}

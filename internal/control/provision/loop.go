@@ -1,0 +1,120 @@
+package provision
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// name is this loop's name in logs and metrics.
+const name = "provisioner"
+
+// engine answers where pods go.
+type engine interface {
+	Plan(ctx context.Context, in lower.Input) *lower.Plan
+}
+
+// catalogs gives the pools that our provider serves, with their instance types.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+}
+
+// opener creates claims and records them and their pods in the store.
+type opener interface {
+	Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error)
+}
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store    *cluster.Store
+	Engine   engine
+	Catalogs catalogs
+	Opener   opener
+	Metrics  *telemetry.Metrics
+	Events   *telemetry.Events
+	Times    *telemetry.PodTimes
+}
+
+// Settings of the loop.
+type Settings struct {
+	Idle, Max  time.Duration // of the batch
+	Nomination time.Duration // how long a node that pods are sent to is kept from disruption
+	Engine     lower.Settings
+}
+
+// Loop plans for pods that wait.
+type Loop struct {
+	Deps
+	settings Settings
+	memory   memory
+	failures int // turns in a row in which claims could not be created
+}
+
+// New returns a loop that has not started.
+func New(d Deps, s Settings) *Loop {
+	return &Loop{Deps: d, settings: s, memory: memory{pods: map[types.UID]look{}}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, name)
+	for {
+		opened, last, ok := l.gather(ctx)
+		if !ok {
+			return nil
+		}
+		l.Metrics.BatchDuration.Observe(time.Since(opened).Seconds())
+		l.turn(ctx, last)
+	}
+}
+
+// gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
+func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
+	w := newWindow(l.settings.Idle, l.settings.Max)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		snap := l.Store.Snapshot()
+		now := time.Now()
+		next := never
+		if snap.Synced() {
+			unbound, leaving := waiting(snap, now)
+			l.acknowledge(unbound, now)
+			due, soonest := l.memory.due(snap, append(unbound, leaving...), now)
+			for _, p := range due {
+				w.add(string(p.UID), now)
+			}
+			if !soonest.IsZero() {
+				next = soonest
+			}
+		}
+		if closes := w.closes(); !closes.IsZero() {
+			if !now.Before(closes) {
+				return w.first, w.last, true
+			}
+			next = closes
+		}
+		timer.Reset(min(next.Sub(now), time.Hour))
+		select {
+		case <-ctx.Done():
+			return first, last, false
+		case <-snap.Stale():
+		case <-timer.C:
+		}
+	}
+}
+
+// acknowledge notes the first sight of pods.
+func (l *Loop) acknowledge(pods []*cluster.Pod, now time.Time) {
+	for _, p := range pods {
+		if _, known := l.memory.pods[p.UID]; !known {
+			l.Times.Seen(p.UID, now)
+		}
+	}
+}

@@ -1,0 +1,534 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+func TestWindow(t *testing.T) {
+	const s = time.Second
+	type element struct {
+		name string
+		at   time.Duration
+	}
+	for name, tc := range map[string]struct {
+		elements []element
+		want     time.Duration // after the first element's time zero
+	}{
+		"one pod is planned for after the idle time":    {[]element{{"a", 0}}, 1 * s},
+		"the same pod again does not extend the window": {[]element{{"a", 0}, {"a", s / 2}}, 1 * s},
+		"another pod does":                                  {[]element{{"a", 0}, {"b", s / 2}}, s + s/2},
+		"but not beyond the maximum":                        {[]element{{"a", 0}, {"b", 9 * s}, {"c", 9*s + s/2}}, 10 * s},
+		"the maximum counts from the first pod, not a late": {[]element{{"a", 0}, {"b", s}, {"c", 2 * s}}, 3 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zero := time.Unix(1000, 0)
+			w := newWindow(s, 10*s)
+			if !w.closes().IsZero() {
+				t.Error("an empty window closes")
+			}
+			for _, e := range tc.elements {
+				w.add(e.name, zero.Add(e.at))
+			}
+			if got := w.closes().Sub(zero); got != tc.want {
+				t.Errorf("closes after %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// world is a loop on a store that the test fills, with an engine and an opener that the test can watch.
+type world struct {
+	t       *testing.T
+	store   *cluster.Store
+	loop    *Loop
+	metrics *telemetry.Metrics
+
+	mu     sync.Mutex
+	events []string
+	turns  []turnSeen // the last few
+	answer func(lower.Input) *lower.Plan
+	fail   bool
+}
+
+type turnSeen struct {
+	at   time.Time
+	pods []string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, store: cluster.NewStore()}
+	w.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	events := telemetry.NewEvents(func(_ context.Context, e *corev1.Event) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, e.Reason+" "+e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name+": "+e.Message)
+		return nil
+	}, w.metrics)
+	w.answer = open1
+	w.loop = New(Deps{
+		Store: w.store, Engine: w, Catalogs: w, Opener: w, Metrics: w.metrics, Events: events, Times: telemetry.NewPodTimes(),
+	}, Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: 20 * time.Second})
+	w.store.Update(func(d *cluster.Draft) {
+		d.Synced(true)
+		d.PutPool(readyPool("default"))
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { w.loop.Run(ctx) })
+	wg.Go(func() { events.Run(ctx) })
+	t.Cleanup(func() { stop(); wg.Wait() })
+	return w
+}
+
+func readyPool(name string) *v1.NodePool {
+	return &v1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Status:     v1.NodePoolStatus{Conditions: []metav1.Condition{{Type: v1.ConditionTypeReady, Status: metav1.ConditionTrue}}},
+	}
+}
+
+// Plan is the engine.
+func (w *world) Plan(_ context.Context, in lower.Input) *lower.Plan {
+	var names []string
+	for _, p := range in.Pods {
+		names = append(names, p.Name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns = append(w.turns, turnSeen{in.Now, names})
+	return w.answer(in)
+}
+
+// open1 opens one node for all pods that have no place yet, and leaves the others where they are planned.
+func open1(in lower.Input) *lower.Plan {
+	plan := &lower.Plan{}
+	var open []*cluster.Pod
+	for _, p := range in.Pods {
+		if at, ok := in.Snap.Planned(p.PodKey); ok {
+			if n := in.Snap.Target(at.Target); n != nil && !n.MarkedForRemoval {
+				plan.Place = append(plan.Place, lower.Placement{Pod: p, Node: n.Name})
+				continue
+			}
+		}
+		open = append(open, p)
+	}
+	if len(open) > 0 {
+		plan.Open = []lower.Opening{{Pool: "default", Pods: open, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(1)}}
+	}
+	return plan
+}
+
+func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+	pools := map[string]lower.PoolInput{}
+	for p := range snap.Pools() {
+		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{}}
+	}
+	return pools, nil
+}
+
+// Open is the opener: one claim for each opening, recorded like the real one does.
+func (w *world) Open(_ context.Context, _, _ string, openings []lower.Opening, _ map[string]string) ([]*v1.NodeClaim, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fail {
+		return make([]*v1.NodeClaim, len(openings)), fmt.Errorf("the API server says no")
+	}
+	out := make([]*v1.NodeClaim, len(openings))
+	for i := range openings {
+		name := fmt.Sprintf("claim-%s", openings[i].Pods[0].Name)
+		out[i] = &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + fmt.Sprint(len(w.turns)))}}
+		w.store.Update(func(d *cluster.Draft) {
+			d.PutClaim(out[i])
+			for _, p := range openings[i].Pods {
+				d.Plan(p.PodKey, name, time.Now())
+			}
+		})
+	}
+	return out, nil
+}
+
+func (w *world) put(pods ...*corev1.Pod) {
+	for _, p := range pods {
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+	}
+}
+
+// seen returns the turns so far as "seconds: pods".
+func (w *world) seen(since time.Time) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, turn := range w.turns {
+		out = append(out, fmt.Sprintf("%v: %s", turn.at.Sub(since).Round(100*time.Millisecond), strings.Join(turn.pods, " ")))
+	}
+	return out
+}
+
+func (w *world) published(reason telemetry.Reason) []string {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []string
+	for _, e := range w.events {
+		if strings.HasPrefix(e, string(reason)+" ") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
+		}},
+	}
+}
+
+func bound(name, node string) *corev1.Pod {
+	p := pod(name)
+	p.Spec.NodeName = node
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = nil
+	return p
+}
+
+func key(name string) cluster.PodKey { return cluster.PodKey{Namespace: "default", Name: name} }
+
+func TestTurns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		story func(w *world)
+		want  []string
+	}{
+		"pods that come together are planned together": {
+			func(w *world) {
+				w.put(pod("a"))
+				time.Sleep(900 * time.Millisecond)
+				w.put(pod("b"))
+				time.Sleep(30 * time.Second)
+			},
+			[]string{"1.9s: a b"},
+		},
+		"a pod whose node is on its way is not planned for again": {
+			func(w *world) { w.put(pod("a")); time.Sleep(5 * time.Minute) },
+			[]string{"1s: a"},
+		},
+		"a steady stream is cut at the maximum and nothing is lost": {
+			func(w *world) {
+				for i := range 24 {
+					w.put(pod(string(rune('a' + i))))
+					time.Sleep(510 * time.Millisecond)
+				}
+				time.Sleep(3 * time.Second)
+			},
+			[]string{"10s: a b c d e f g h i j k l m n o p q r s t", "12.7s: a b c d e f g h i j k l m n o p q r s t u v w x"},
+		},
+		"a pod that has no place is looked at every ten seconds": {
+			func(w *world) { w.answer = refuse(reason.TooLarge); w.put(pod("a")); time.Sleep(25 * time.Second) },
+			[]string{"1s: a", "12s: a", "23s: a"},
+		},
+		"a pod that has no place is looked at once a pool changes": {
+			func(w *world) {
+				w.answer = refuse(reason.TooLarge)
+				w.put(pod("a"))
+				time.Sleep(5 * time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.PutPool(readyPool("another")) })
+				time.Sleep(3 * time.Second)
+			},
+			[]string{"1s: a", "6s: a"},
+		},
+		"a pod whose claim is gone is planned for at once": {
+			func(w *world) {
+				w.put(pod("a"))
+				time.Sleep(3 * time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.DeleteClaim("claim-a") })
+				time.Sleep(3 * time.Second)
+			},
+			[]string{"1s: a", "4s: a"},
+		},
+		"a claim that cannot be created is tried again, later and later": {
+			func(w *world) { w.fail = true; w.put(pod("a")); time.Sleep(18 * time.Second) },
+			[]string{"1s: a", "3s: a", "6s: a", "11s: a"},
+		},
+		"nothing is done before everything has been read": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) { d.Synced(false) })
+				w.put(pod("a"))
+				time.Sleep(20 * time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.Synced(true) })
+				time.Sleep(2 * time.Second)
+			},
+			[]string{"21s: a"},
+		},
+		"pods of a node that is to go are planned for before they are evicted": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
+					d.PutPod(bound("a", "old"))
+					d.MarkForRemoval("old")
+				})
+				time.Sleep(30 * time.Second)
+			},
+			[]string{"1s: a"},
+		},
+		"a planned pod that does not bind to its ready node is looked at again": {
+			func(w *world) {
+				w.put(pod("a"))
+				time.Sleep(2 * time.Second)
+				c := w.store.Snapshot().ClaimNode("claim-a").Claim.DeepCopy()
+				w.store.Update(func(d *cluster.Draft) {
+					c.Status.ProviderID = "id"
+					c.Status.Conditions = []metav1.Condition{{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+					d.PutClaim(c)
+					d.PutNode(&corev1.Node{
+						ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{v1.NodeInitializedLabelKey: "true", v1.NodeRegisteredLabelKey: "true"}},
+						Spec:       corev1.NodeSpec{ProviderID: "id"},
+					})
+				})
+				time.Sleep(8 * time.Second)
+			},
+			[]string{"1s: a", "6s: a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				began := time.Now()
+				tc.story(w)
+				if got := w.seen(began); !slices.Equal(got, tc.want) {
+					t.Errorf("turns = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// refuse is an engine that has no place for anything.
+func refuse(codes ...reason.Code) func(lower.Input) *lower.Plan {
+	return func(in lower.Input) *lower.Plan {
+		plan := &lower.Plan{}
+		for _, p := range in.Pods {
+			r := lower.Refused{Pod: p, Text: "no place for " + p.Name}
+			for _, c := range codes {
+				r.Reasons = append(r.Reasons, reason.Count{Code: c, Key: "cpu", Pool: "default"})
+			}
+			plan.Refused = append(plan.Refused, r)
+		}
+		return plan
+	}
+}
+
+func TestEveryPodWithoutPlaceHearsWhyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answer = refuse(reason.TooLarge)
+		const pods = 200
+		for i := range pods {
+			w.put(pod(fmt.Sprintf("p%03d", i)))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		if got := w.published(telemetry.PodsUnschedulable); len(got) != 1 || !strings.Contains(got[0], "NodePool/default: 200 pod(s) cannot run") {
+			t.Errorf("events of the pool at once = %q, want one that counts 200 pods", got)
+		}
+		time.Sleep(time.Second)
+		if got := len(w.published(telemetry.FailedScheduling)); got < 19 || got > 25 {
+			t.Errorf("%d events a second later, want about 20", got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.published(telemetry.FailedScheduling); len(got) != pods {
+			t.Errorf("%d events in the end, want one for each of %d pods", len(got), pods)
+		}
+		if got := testutil.ToFloat64(w.metrics.SchedulingUnschedulablePods.WithLabelValues(name)); got != pods {
+			t.Errorf("unschedulable pods = %v, want %d", got, pods)
+		}
+	})
+}
+
+func TestAPodThatGetsAPlaceMeanwhileHearsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answer = refuse(reason.TooLarge)
+		for i := range 200 {
+			w.put(pod(fmt.Sprintf("p%03d", i)))
+		}
+		time.Sleep(2 * time.Second)
+		w.store.Update(func(d *cluster.Draft) {
+			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+			for i := range 200 {
+				d.Plan(key(fmt.Sprintf("p%03d", i)), "n", time.Now())
+			}
+		})
+		time.Sleep(10 * time.Second)
+		if got := len(w.published(telemetry.FailedScheduling)); got > 25 {
+			t.Errorf("%d pods were told that they have no place, want only the first 20 or so", got)
+		}
+	})
+}
+
+func TestRefusalsAreToldApart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code           reason.Code
+		events         int
+		ignored, stuck float64
+	}{
+		"a pod that nothing can hold":         {reason.TooLarge, 1, 0, 1},
+		"a pod that asks for a wrong label":   {reason.RestrictedLabel, 1, 1, 0},
+		"a pod whose volume is broken":        {reason.VolumeInvalid, 1, 1, 0},
+		"a pod that avoids our nodes":         {reason.AvoidsManaged, 0, 1, 0},
+		"a pod that waits for a reservation":  {reason.Reservation, 0, 0, 0},
+		"a pod that nobody has looked at yet": {reason.NotReached, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.answer = refuse(tc.code)
+				w.put(pod("a"))
+				time.Sleep(2 * time.Second)
+				if got := w.published(telemetry.FailedScheduling); len(got) != tc.events {
+					t.Errorf("events = %q, want %d", got, tc.events)
+				}
+				if got := testutil.ToFloat64(w.metrics.SchedulingIgnoredPods); got != tc.ignored {
+					t.Errorf("ignored pods = %v, want %v", got, tc.ignored)
+				}
+				if got := testutil.ToFloat64(w.metrics.SchedulingUnschedulablePods.WithLabelValues("provisioner")); got != tc.stuck {
+					t.Errorf("unschedulable pods = %v, want %v", got, tc.stuck)
+				}
+			})
+		})
+	}
+}
+
+// A machine that is bought because other pods took a planned place is counted, and what it costs.
+func TestDisplacedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(pod("a"))
+		w.store.Update(func(d *cluster.Draft) {
+			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+			d.Plan(key("a"), "n", time.Now())
+		})
+		w.answer = func(in lower.Input) *lower.Plan {
+			return &lower.Plan{Open: []lower.Opening{{Pool: "default", Pods: in.Pods, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(2)}}}
+		}
+		time.Sleep(10 * time.Second)
+		if got := testutil.ToFloat64(w.metrics.MachinesForStraysCost.WithLabelValues("default")); got != 2 {
+			t.Errorf("cost of machines for displaced pods = %v, want 2", got)
+		}
+	})
+}
+
+// A day of bursts, 30 s apart on average: from the last pod of a burst to the call that creates its claim. Bursts that come within
+// the idle time of each other are one, as the settings say.
+func TestBatchingOverADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		opened := map[string]time.Time{} // by name of the last pod of a burst
+		w.answer = func(in lower.Input) *lower.Plan {
+			for _, p := range in.Pods {
+				if _, last := opened[p.Name]; last {
+					opened[p.Name] = in.Now
+				}
+			}
+			return open1(in)
+		}
+		type burst struct {
+			last     string
+			from, to time.Time
+		}
+		var bursts []burst
+		rng := rand.New(rand.NewPCG(5, 5))
+		began := time.Now()
+		pods := 0
+		for time.Since(began) < 24*time.Hour {
+			time.Sleep(time.Duration(rng.ExpFloat64() * float64(30*time.Second)))
+			size := 1 + rng.IntN(200)
+			b := burst{from: time.Now(), last: fmt.Sprintf("p%07d", pods+size-1)}
+			w.mu.Lock()
+			opened[b.last] = time.Time{}
+			w.mu.Unlock()
+			for range size {
+				w.put(pod(fmt.Sprintf("p%07d", pods)))
+				pods++
+				time.Sleep(300 * time.Millisecond / time.Duration(size))
+			}
+			b.to = time.Now()
+			bursts = append(bursts, b)
+			w.bindPlanned()
+		}
+		time.Sleep(20 * time.Second)
+		var gaps []time.Duration
+		for i, b := range bursts {
+			if i+1 < len(bursts) && bursts[i+1].from.Before(b.to.Add(time.Second)) {
+				continue
+			}
+			gaps = append(gaps, opened[b.last].Sub(b.to))
+		}
+		slices.Sort(gaps)
+		p99 := gaps[len(gaps)*99/100]
+		t.Logf("%d bursts, %d pods: median %v, p99 %v, longest %v", len(gaps), pods, gaps[len(gaps)/2], p99, gaps[len(gaps)-1])
+		if p99 > 1500*time.Millisecond || gaps[0] < 0 {
+			t.Errorf("from the last pod of a burst to its claim: p99 %v, least %v; want at most 1.5 s, and none forgotten", p99, gaps[0])
+		}
+	})
+}
+
+// Pods that never stop coming wait for the longest batch at most.
+func TestContinuousArrivals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var worst time.Duration
+		since := map[cluster.PodKey]time.Time{}
+		for i := range 600 {
+			w.put(pod(fmt.Sprintf("p%04d", i)))
+			since[key(fmt.Sprintf("p%04d", i))] = time.Now()
+			time.Sleep(500 * time.Millisecond)
+			for k, at := range since {
+				if !w.unplanned(k) {
+					worst = max(worst, time.Since(at))
+					delete(since, k)
+				}
+			}
+		}
+		if worst > 10500*time.Millisecond || worst < 9*time.Second {
+			t.Errorf("the longest wait = %v, want the batch maximum of 10 s and at most half a second more", worst)
+		}
+	})
+}
+
+func (w *world) unplanned(k cluster.PodKey) bool {
+	_, ok := w.store.Snapshot().Planned(k)
+	return !ok
+}
+
+// bindPlanned removes the pods that have a place, and their claims, as if they had run and ended.
+func (w *world) bindPlanned() {
+	snap := w.store.Snapshot()
+	w.store.Update(func(d *cluster.Draft) {
+		for k, p := range snap.Plans() {
+			d.DeletePod(k)
+			d.DeleteClaim(p.Target)
+		}
+	})
+}

@@ -1,0 +1,362 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// seedOf names the decisions of this loop, for the names of claims: what a claim is for tells the decisions of one picture apart.
+// A decision that is made again on the same picture, because nobody knows what came of it, gives the same names. Once the
+// picture shows a claim, pods that still wait are not what it is for any more, and need another name.
+func seedOf(snap *cluster.Snapshot) string {
+	h := fnv.New64a()
+	for n := range snap.Nodes() {
+		if n.Claim != nil {
+			fmt.Fprintf(h, "%s ", n.Claim.UID)
+		}
+	}
+	return fmt.Sprintf("provisioning %x", h.Sum64())
+}
+
+// turn looks, thinks and acts once. last is when the newest pod of the batch was seen.
+func (l *Loop) turn(ctx context.Context, last time.Time) {
+	snap := l.Store.Snapshot()
+	now := time.Now()
+	unbound, leaving := waiting(snap, now)
+	pods := append(unbound, leaving...)
+	if len(pods) == 0 {
+		l.memory.looked(snap, nil, outcome{}, now)
+		return
+	}
+	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", firstFew(pods), "duration", now.Sub(last))
+	pools := l.pools(ctx, snap)
+	if len(pools) == 0 {
+		telemetry.Log(ctx).Info("no nodepools found that can get nodes")
+		l.undecidable(snap, pods, now)
+		return
+	}
+	l.countZones(snap, unbound)
+	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now})
+	if ctx.Err() != nil {
+		return
+	}
+	l.carryOut(ctx, snap, pods, plan, last)
+}
+
+// pools returns the pools that may get nodes now, by name. The engine ranks them.
+func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot) []lower.PoolInput {
+	known, notReady := l.Catalogs.Pools(ctx, snap)
+	var out []lower.PoolInput
+	for p := range snap.Pools() {
+		in, ok := known[p.Name]
+		if ok && !notReady[p.Name] && !p.IsStatic() {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// undecidable notes that these pods have been looked at and that there is no pool to give them nodes.
+func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) {
+	for _, p := range pods {
+		l.decided(p, now, false)
+	}
+	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(len(pods)))
+	l.memory.looked(snap, pods, outcome{}, now)
+}
+
+// plan asks the engine and measures how long it thinks.
+func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
+	id := strconv.FormatUint(in.Snap.Revision(), 10)
+	l.Metrics.SchedulingUnschedulablePods.DeleteLabelValues(name)
+	depth := l.Metrics.SchedulingQueueDepth.WithLabelValues(name, id)
+	depth.Set(float64(len(in.Pods)))
+	age := l.Metrics.SchedulingUnfinishedWork.WithLabelValues(name, id)
+	began := time.Now()
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				age.Set(time.Since(began).Seconds())
+			}
+		}
+	}()
+	plan := l.Engine.Plan(ctx, in)
+	close(stop)
+	<-done
+	l.Metrics.SchedulingQueueDepth.DeleteLabelValues(name, id)
+	l.Metrics.SchedulingUnfinishedWork.DeleteLabelValues(name, id)
+	l.Metrics.SchedulingDuration.WithLabelValues(name).Observe(time.Since(began).Seconds())
+	l.Metrics.PlanPrice.WithLabelValues(name).Set(plan.Price.Dollars())
+	l.Metrics.PlanBound.WithLabelValues(name, "volume").Set(plan.VolumeBound.Dollars())
+	l.Metrics.PlanBound.WithLabelValues(name, "configuration").Set(plan.ConfigBound.Dollars())
+	if plan.Partial {
+		l.Metrics.PlanPartial.WithLabelValues(name).Inc()
+	}
+	return plan
+}
+
+// carryOut records where pods go and has opened what is missing.
+func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *lower.Plan, last time.Time) {
+	now := time.Now()
+	became := newOutcome()
+	l.place(ctx, snap, plan.Place, became, now)
+	l.refuse(ctx, snap, plan, became, now)
+	for i := range plan.Open {
+		for _, p := range plan.Open[i].Pods {
+			became.planned[p.UID] = true
+			l.decided(p, now, true)
+		}
+	}
+	l.memory.looked(snap, pods, became, now)
+	if len(plan.Open) == 0 {
+		return
+	}
+	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
+		"price", plan.Price.Dollars(), "gap", plan.Gap(), "trials", plan.Trials)
+	displaced := displaced(snap, plan.Open)
+	claims, err := l.Opener.Open(ctx, seedOf(snap), "provisioned", plan.Open, nil)
+	l.Metrics.UnschedulableToClaim.Observe(time.Since(last).Seconds())
+	var failed []*cluster.Pod
+	for i, c := range claims {
+		o := &plan.Open[i]
+		if c == nil {
+			failed = append(failed, o.Pods...)
+			continue
+		}
+		if displaced[i] > 0 {
+			l.Metrics.MachinesForStrays.WithLabelValues(o.Pool).Inc()
+			l.Metrics.MachinesForStraysCost.WithLabelValues(o.Pool).Add(o.Price.Dollars() * float64(displaced[i]) / float64(len(o.Pods)))
+		}
+	}
+	if err == nil {
+		l.failures = 0
+		return
+	}
+	l.failures = min(l.failures+1, 4)
+	l.memory.hurry(failed, time.Now(), time.Second<<(l.failures-1))
+}
+
+// place records the pods that go to nodes that exist or are on their way.
+func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []lower.Placement, became outcome, now time.Time) {
+	if len(placements) == 0 {
+		return
+	}
+	l.Store.Update(func(d *cluster.Draft) {
+		for _, p := range placements {
+			target := p.Node
+			if n := snap.Node(p.Node); n != nil && n.Claim != nil {
+				target = n.Claim.Name // stays the same when its Node comes
+			}
+			if have, ok := snap.Planned(p.Pod.PodKey); !ok || have.Target != target {
+				d.Plan(p.Pod.PodKey, target, now)
+			}
+			d.Nominate(target, now.Add(l.settings.Nomination))
+		}
+	})
+	unready := map[string]bool{}
+	for _, p := range placements {
+		became.planned[p.Pod.UID] = true
+		l.decided(p.Pod, now, true)
+		n := snap.Node(p.Node)
+		if n != nil && !n.Initialized() {
+			unready[p.Node] = true
+		}
+		l.Events.Publish(telemetry.Event{
+			Object: telemetry.PodRef(p.Pod.Namespace, p.Pod.Name, p.Pod.UID), Reason: telemetry.Nominated, Key: []string{string(p.Pod.UID)},
+			Message: "Pod should schedule on: " + describe(n, p.Node),
+		})
+	}
+	if len(unready) > 0 {
+		telemetry.Log(ctx).Info("computed unready node(s) will fit pod(s)", "nodes", len(unready), "pods", len(placements))
+	}
+}
+
+// describe names the claim and the node of a row, as far as there are any.
+func describe(n *cluster.Node, row string) string {
+	switch {
+	case n == nil:
+		return "node/" + row
+	case n.Claim == nil:
+		return "node/" + n.Name
+	case n.Node == nil:
+		return "nodeclaim/" + n.Claim.Name
+	}
+	return "nodeclaim/" + n.Claim.Name + ", node/" + n.Name
+}
+
+// refuse tells about pods that have no place.
+func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *lower.Plan, became outcome, now time.Time) {
+	ignored, unschedulable := 0, 0
+	var stale []cluster.PodKey
+	for i := range plan.Refused {
+		r := &plan.Refused[i]
+		what := judge(r)
+		if what == notReached {
+			continue
+		}
+		l.decided(r.Pod, now, false)
+		if _, ok := snap.Planned(r.Pod.PodKey); ok {
+			stale = append(stale, r.Pod.PodKey)
+		}
+		switch what {
+		case deferred:
+			telemetry.Log(ctx).Debug("pod waits for reserved capacity", "Pod", podName(r.Pod))
+			continue
+		case avoids:
+			ignored++
+			continue
+		case invalid:
+			ignored++
+		case unplaced:
+			unschedulable++
+		}
+		if r.Pod.NodeName != "" {
+			continue // it runs; there is nothing that its owner would have to do now
+		}
+		if became.refused[r.Pod.UID] = r.Text; l.memory.pods[r.Pod.UID].refusal != r.Text {
+			telemetry.Log(ctx).Error("could not schedule pod", "Pod", podName(r.Pod), "error", r.Text)
+		}
+		l.Events.Publish(telemetry.Event{
+			Object: telemetry.PodRef(r.Pod.Namespace, r.Pod.Name, r.Pod.UID), Reason: telemetry.FailedScheduling,
+			Key: []string{string(r.Pod.UID)}, Message: r.Text, Still: l.stillWaits(r.Pod),
+		})
+	}
+	l.Metrics.SchedulingIgnoredPods.Set(float64(ignored))
+	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(unschedulable))
+	if len(stale) > 0 {
+		l.Store.Update(func(d *cluster.Draft) {
+			for _, key := range stale {
+				d.Unplan(key)
+			}
+		})
+	}
+	l.summarise(snap, plan.Refused)
+}
+
+// stillWaits returns a check whether the pod still waits without a place.
+func (l *Loop) stillWaits(p *cluster.Pod) func() bool {
+	key, uid := p.PodKey, p.UID
+	return func() bool {
+		snap := l.Store.Snapshot()
+		now := snap.Pod(key)
+		if now == nil || now.UID != uid || !snap.IsProvisionable(now) {
+			return false
+		}
+		_, placed := snap.Planned(key)
+		return !placed
+	}
+}
+
+// judgement says what a refusal means for the pod.
+type judgement int
+
+const (
+	unplaced   judgement = iota // nothing can hold it
+	invalid                     // it asks for what can never be given
+	avoids                      // it does not want a node of ours
+	deferred                    // it waits for a reservation
+	notReached                  // nobody looked at it yet
+)
+
+func judge(r *lower.Refused) judgement {
+	has := func(codes ...reason.Code) bool {
+		return slices.ContainsFunc(r.Reasons, func(c reason.Count) bool { return slices.Contains(codes, c.Code) })
+	}
+	switch {
+	case has(reason.NotReached):
+		return notReached
+	case has(reason.AvoidsManaged):
+		return avoids
+	case has(reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid):
+		return invalid
+	case has(reason.Reservation):
+		return deferred
+	}
+	return unplaced
+}
+
+// decided notes a decision about a pod that waits.
+func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
+	if p.NodeName != "" {
+		return
+	}
+	if waited, first := l.Times.Decided(p.UID, now, placed); first {
+		l.Metrics.PodSchedulingDecision.Observe(waited.Seconds())
+	}
+}
+
+// summarise tells each pool at once how many pods it could not hold, and why.
+func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
+	for _, s := range summaries(refused) {
+		p := snap.Pool(s.pool)
+		if p == nil {
+			continue
+		}
+		if s.noTypes {
+			l.Events.Publish(telemetry.Event{
+				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)},
+				Message: "The pool's requirements leave no instance type that can be launched",
+			})
+		}
+		l.Events.Publish(telemetry.Event{
+			Object: telemetry.PoolRef(p), Reason: telemetry.PodsUnschedulable, Key: []string{string(p.UID)}, Message: s.text,
+		})
+	}
+}
+
+// displaced counts, for each opening, the pods that had a place on a node that is ready and lost it to other pods.
+func displaced(snap *cluster.Snapshot, openings []lower.Opening) []int {
+	out := make([]int, len(openings))
+	for i := range openings {
+		for _, p := range openings[i].Pods {
+			had, ok := snap.Planned(p.PodKey)
+			if n := snap.Target(had.Target); ok && n != nil && n.Initialized() && !n.MarkedForRemoval {
+				out[i]++
+			}
+		}
+	}
+	return out
+}
+
+func podsOf(openings []lower.Opening) int {
+	n := 0
+	for i := range openings {
+		n += len(openings[i].Pods)
+	}
+	return n
+}
+
+func podName(p *cluster.Pod) string { return p.Namespace + "/" + p.Name }
+
+// firstFew names the first pods of a long list.
+func firstFew(pods []*cluster.Pod) string {
+	const few = 5
+	text := ""
+	for i, p := range pods[:min(few, len(pods))] {
+		if i > 0 {
+			text += ", "
+		}
+		text += podName(p)
+	}
+	if len(pods) > few {
+		text += fmt.Sprintf(" and %d other(s)", len(pods)-few)
+	}
+	return text
+}

@@ -1,0 +1,39 @@
+package provision
+
+import "time"
+
+// A window decides when a batch is complete: a quiet while after the last new element, or at the latest some time after the
+// first. The same element does not count twice.
+type window struct {
+	idle, max   time.Duration
+	first, last time.Time
+	seen        map[string]struct{}
+}
+
+func newWindow(idle, most time.Duration) *window {
+	return &window{idle: idle, max: most, seen: map[string]struct{}{}}
+}
+
+// add notes an element that asks for a plan.
+func (w *window) add(element string, now time.Time) {
+	if _, known := w.seen[element]; known {
+		return
+	}
+	if len(w.seen) == 0 {
+		w.first = now
+	}
+	w.seen[element] = struct{}{}
+	w.last = now
+}
+
+// closes returns when the batch is complete if nothing else comes, zero while it is empty.
+func (w *window) closes() time.Time {
+	if len(w.seen) == 0 {
+		return time.Time{}
+	}
+	quiet, latest := w.last.Add(w.idle), w.first.Add(w.max)
+	if latest.Before(quiet) {
+		return latest
+	}
+	return quiet
+}

@@ -1,0 +1,322 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	pageSize = 500
+	// together is how many events of one watch are put into the store at once, if so many wait.
+	together = 256
+
+	leastWait = 800 * time.Millisecond
+	mostWait  = 30 * time.Second
+	// absentWait is how long a kind that the API server does not know is left alone.
+	absentWait = time.Minute
+)
+
+// source is where a feed gets its objects.
+type source interface {
+	List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error)
+}
+
+// kind is what a feed does with one kind of object.
+type kind struct {
+	name string
+	// read makes of an object what put wants. nil: the object is taken as it is.
+	read func(runtime.Object) (client.Object, error)
+	put  func(*cluster.Draft, client.Object)
+	// remove undoes put. Of the object only the name and what tag said are left.
+	remove func(*cluster.Draft, removed)
+	// tag is what remove needs besides the name. nil: nothing.
+	tag func(client.Object) string
+	// optional kinds may be unknown to the API server, or closed to us. They count as empty then.
+	optional bool
+}
+
+// removed names an object that is gone.
+type removed struct {
+	types.NamespacedName
+	tag string
+}
+
+// feed brings one kind into the store.
+type feed struct {
+	kind
+	source source
+	store  *cluster.Store
+	listed func() // called after each complete list, and when the kind is optional and unknown
+
+	have   map[types.NamespacedName]*string // the tag, nil without one: there may be many pods
+	broken map[types.NamespacedName]bool
+}
+
+// run lists and watches until ctx ends. A watch that fails is taken up where it was; only when the API server no longer
+// knows that place is everything listed again.
+func (f *feed) run(ctx context.Context) error {
+	f.have, f.broken = map[types.NamespacedName]*string{}, map[types.NamespacedName]bool{}
+	version, wait := "", leastWait
+	for {
+		next, err := f.once(ctx, version)
+		if ctx.Err() != nil {
+			return nil
+		}
+		version = next
+		if err == nil {
+			wait = leastWait
+			continue
+		}
+		pause := wait/2 + rand.N(wait/2)
+		switch {
+		case errors.Is(err, errStartOver):
+			version = ""
+		case f.optional && absent(err):
+			telemetry.Log(ctx).Debug("a kind cannot be read and counts as empty", "kind", f.name, "error", err)
+			f.forgetAllBut(nil)
+			f.listed()
+			version, pause = "", absentWait
+		default:
+			telemetry.Log(ctx).Error("could not read from the API server", "kind", f.name, "error", err)
+			wait = min(2*wait, mostWait)
+		}
+		if !sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// once lists if there is no version to watch from, else watches until the watch ends. It returns the version reached.
+func (f *feed) once(ctx context.Context, version string) (string, error) {
+	if version == "" {
+		return f.list(ctx)
+	}
+	return f.watch(ctx, version)
+}
+
+// absent tells whether the API server does not know a kind, or keeps it from us.
+func absent(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+}
+
+// errStartOver says that the API server no longer knows the version from which we would go on.
+var errStartOver = errors.New("watch has to start over")
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// list reads everything, page by page, and returns the version from which to watch.
+func (f *feed) list(ctx context.Context) (version string, err error) {
+	seen := map[types.NamespacedName]bool{}
+	for token := ""; ; {
+		page, err := f.source.List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+		if apierrors.IsResourceExpired(err) && token != "" {
+			return "", errStartOver
+		}
+		if err != nil {
+			return "", err
+		}
+		items, err := meta.ExtractList(page)
+		if err != nil {
+			return "", err
+		}
+		f.store.Update(func(d *cluster.Draft) {
+			for _, o := range items {
+				if name, ok := f.apply(ctx, d, o); ok {
+					seen[name] = true
+				}
+			}
+		})
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return "", err
+		}
+		version, token = list.GetResourceVersion(), list.GetContinue()
+		if token == "" {
+			break
+		}
+	}
+	f.forgetAllBut(seen)
+	f.listed()
+	return version, nil
+}
+
+// forgetAllBut removes what a complete list did not hold.
+func (f *feed) forgetAllBut(seen map[types.NamespacedName]bool) {
+	f.store.Update(func(d *cluster.Draft) {
+		for name := range f.have {
+			if !seen[name] {
+				f.drop(d, name)
+			}
+		}
+		for name := range f.broken {
+			if !seen[name] {
+				f.drop(d, name)
+			}
+		}
+	})
+}
+
+// watch follows changes until the watch ends and returns the version that was reached.
+func (f *feed) watch(ctx context.Context, version string) (string, error) {
+	timeout := int64(300 + rand.N(300))
+	w, err := f.source.Watch(ctx, metav1.ListOptions{
+		ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+	})
+	if err != nil {
+		return version, forgotten(err)
+	}
+	defer w.Stop()
+	began := time.Now()
+	for got := false; ; got = true {
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case e, ok := <-w.ResultChan():
+			if !ok && !got && time.Since(began) < time.Second {
+				return version, errors.New("the watch ended at once")
+			}
+			if !ok {
+				return version, nil
+			}
+			if version, err = f.follow(ctx, version, e, w.ResultChan()); err != nil {
+				return version, err
+			}
+		}
+	}
+}
+
+// forgotten turns the answer of a server that no longer knows our version into errStartOver.
+func forgotten(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return errStartOver
+	}
+	return err
+}
+
+// follow applies an event and those that wait behind it, and returns the version reached.
+func (f *feed) follow(ctx context.Context, version string, first apiwatch.Event, more <-chan apiwatch.Event) (string, error) {
+	var err error
+	f.store.Update(func(d *cluster.Draft) {
+		e := first
+		for range together {
+			if version, err = f.event(ctx, d, version, e); err != nil {
+				return
+			}
+			var ok bool
+			select {
+			case e, ok = <-more:
+				if !ok {
+					return
+				}
+			default:
+				return
+			}
+		}
+		version, err = f.event(ctx, d, version, e)
+	})
+	return version, err
+}
+
+func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e apiwatch.Event) (string, error) {
+	if e.Type == apiwatch.Error {
+		return version, forgotten(apierrors.FromObject(e.Object))
+	}
+	o, err := meta.Accessor(e.Object)
+	if err != nil {
+		return version, err
+	}
+	switch e.Type {
+	case apiwatch.Added, apiwatch.Modified:
+		f.apply(ctx, d, e.Object)
+	case apiwatch.Deleted:
+		f.drop(d, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+	}
+	return o.GetResourceVersion(), nil
+}
+
+// apply puts an object into the store. One that cannot be read is named there instead, and what was known of it stays.
+func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) (types.NamespacedName, bool) {
+	acc, err := meta.Accessor(raw)
+	if err != nil {
+		telemetry.Log(ctx).Error("an object has no name", "kind", f.name, "error", err)
+		return types.NamespacedName{}, false
+	}
+	name := types.NamespacedName{Namespace: acc.GetNamespace(), Name: acc.GetName()}
+	tag, err := f.try(d, raw)
+	if err != nil {
+		if !f.broken[name] {
+			telemetry.Log(ctx).Error("an object cannot be read and is left out", "kind", f.name, "namespace", name.Namespace, "name", name.Name, "error", err)
+		}
+		f.broken[name] = true
+		d.PutBroken(cluster.Broken{Kind: f.name, Namespace: name.Namespace, Name: name.Name, Err: err.Error()})
+		return name, true
+	}
+	if f.broken[name] {
+		delete(f.broken, name)
+		d.DeleteBroken(f.name, name.Namespace, name.Name)
+	}
+	f.have[name] = tag
+	return name, true
+}
+
+// try reads an object and puts it. A panic of either is an error of that object.
+func (f *feed) try(d *cluster.Draft, raw runtime.Object) (tag *string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	o, ok := raw.(client.Object)
+	if f.read != nil {
+		if o, err = f.read(raw); err != nil {
+			return nil, err
+		}
+	} else if !ok {
+		return nil, fmt.Errorf("%T is no object", raw)
+	}
+	if f.tag != nil {
+		t := f.tag(o)
+		tag = &t
+	}
+	f.put(d, o)
+	return tag, nil
+}
+
+func (f *feed) drop(d *cluster.Draft, name types.NamespacedName) {
+	if tag, ok := f.have[name]; ok {
+		gone := removed{NamespacedName: name}
+		if tag != nil {
+			gone.tag = *tag
+		}
+		f.remove(d, gone)
+		delete(f.have, name)
+	}
+	if f.broken[name] {
+		delete(f.broken, name)
+		d.DeleteBroken(f.name, name.Namespace, name.Name)
+	}
+}

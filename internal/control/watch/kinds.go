@@ -1,0 +1,229 @@
+package watch
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// listed is a kind and an empty list of it.
+type listed struct {
+	kind
+	list func() client.ObjectList
+}
+
+// builtin are the kinds of Kubernetes itself. Pods come last: by then the nodes are there, and names can be shared.
+func builtin() []listed {
+	return []listed{
+		object("Node", func() client.ObjectList { return &corev1.NodeList{} },
+			func(d *cluster.Draft, o *corev1.Node) { d.PutNode(trimNode(o)) },
+			func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) }),
+		object("CSINode", func() client.ObjectList { return &storagev1.CSINodeList{} },
+			(*cluster.Draft).PutCSINode,
+			func(d *cluster.Draft, r removed) { d.DeleteCSINode(r.Name) }),
+		object("DaemonSet", func() client.ObjectList { return &appsv1.DaemonSetList{} },
+			(*cluster.Draft).PutDaemonSet,
+			func(d *cluster.Draft, r removed) { d.DeleteDaemonSet(r.Namespace, r.Name) }),
+		object("PodDisruptionBudget", func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
+			(*cluster.Draft).PutPDB,
+			func(d *cluster.Draft, r removed) { d.DeletePDB(r.Namespace, r.Name) }),
+		object("PersistentVolumeClaim", func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
+			(*cluster.Draft).PutPVC,
+			func(d *cluster.Draft, r removed) { d.DeletePVC(r.Namespace, r.Name) }),
+		object("PersistentVolume", func() client.ObjectList { return &corev1.PersistentVolumeList{} },
+			(*cluster.Draft).PutPV,
+			func(d *cluster.Draft, r removed) { d.DeletePV(r.Name) }),
+		object("StorageClass", func() client.ObjectList { return &storagev1.StorageClassList{} },
+			(*cluster.Draft).PutStorageClass,
+			func(d *cluster.Draft, r removed) { d.DeleteStorageClass(r.Name) }),
+		object("Namespace", func() client.ObjectList { return &corev1.NamespaceList{} },
+			(*cluster.Draft).PutNamespace,
+			func(d *cluster.Draft, r removed) { d.DeleteNamespace(r.Name) }),
+		// The chart does not grant these: a pod says its priority itself.
+		optional(object("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+			(*cluster.Draft).PutPriorityClass,
+			func(d *cluster.Draft, r removed) { d.DeletePriorityClass(r.Name) })),
+		object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
+			(*cluster.Draft).PutService,
+			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) }),
+		attachments(),
+		pods(),
+	}
+}
+
+func optional(l listed) listed {
+	l.optional = true
+	return l
+}
+
+// object is a kind of which the store keeps the objects themselves.
+func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O), remove func(*cluster.Draft, removed)) listed {
+	return listed{kind{
+		name: name,
+		// A page of a list is one array. Copies let go of it.
+		read: func(o runtime.Object) (client.Object, error) {
+			c, ok := o.DeepCopyObject().(O)
+			if !ok {
+				return nil, fmt.Errorf("%T is no %s", o, name)
+			}
+			c.SetManagedFields(nil)
+			return c, nil
+		},
+		put:    func(d *cluster.Draft, o client.Object) { put(d, o.(O)) },
+		remove: remove,
+	}, list}
+}
+
+// trimNode drops what no decision reads and what makes up most of a Node.
+func trimNode(n *corev1.Node) *corev1.Node {
+	n.Status.Images = nil
+	return n
+}
+
+func pods() listed {
+	return listed{kind{
+		name:   "Pod",
+		put:    func(d *cluster.Draft, o client.Object) { d.PutPod(o.(*corev1.Pod)) },
+		remove: func(d *cluster.Draft, r removed) { d.DeletePod(cluster.PodKey(r.NamespacedName)) },
+	}, func() client.ObjectList { return &corev1.PodList{} }}
+}
+
+func attachments() listed {
+	l := object("VolumeAttachment", func() client.ObjectList { return &storagev1.VolumeAttachmentList{} },
+		(*cluster.Draft).PutVolumeAttachment,
+		func(d *cluster.Draft, r removed) { d.DeleteVolumeAttachment(r.tag, r.Name) })
+	l.tag = func(o client.Object) string { return o.(*storagev1.VolumeAttachment).Spec.NodeName }
+	return l
+}
+
+// owners are the kinds whose pod selectors default spread constraints need.
+func owners() []listed {
+	return []listed{
+		owner("ReplicaSet", func() client.ObjectList { return &appsv1.ReplicaSetList{} },
+			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector }),
+		owner("StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} },
+			func(o *appsv1.StatefulSet) *metav1.LabelSelector { return o.Spec.Selector }),
+		owner("ReplicationController", func() client.ObjectList { return &corev1.ReplicationControllerList{} },
+			func(o *corev1.ReplicationController) *metav1.LabelSelector {
+				return &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
+			}),
+	}
+}
+
+func owner[O client.Object](name string, list func() client.ObjectList, selector func(O) *metav1.LabelSelector) listed {
+	return listed{kind{
+		name:   name,
+		put:    func(d *cluster.Draft, o client.Object) { d.PutOwnerSelector(o.GetUID(), selector(o.(O)).DeepCopy()) },
+		tag:    func(o client.Object) string { return string(o.GetUID()) },
+		remove: func(d *cluster.Draft, r removed) { d.DeleteOwnerSelector(types.UID(r.tag)) },
+	}, list}
+}
+
+// own are Karpenter's kinds. They are read one by one from untyped lists, so that one bad object cannot hide the others.
+func own() []listed {
+	return []listed{
+		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), (*cluster.Draft).PutPool,
+			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
+		custom("NodeClaim", v1.GroupVersion.WithKind("NodeClaim"), (*cluster.Draft).PutClaim,
+			func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) }),
+	}
+}
+
+func untyped(gvk schema.GroupVersionKind) func() client.ObjectList {
+	return func() client.ObjectList {
+		l := &unstructured.UnstructuredList{}
+		l.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		return l
+	}
+}
+
+func custom[T any, P interface {
+	*T
+	client.Object
+}](name string, gvk schema.GroupVersionKind, put func(*cluster.Draft, P), remove func(*cluster.Draft, removed)) listed {
+	return listed{kind{
+		name: name,
+		read: func(raw runtime.Object) (client.Object, error) {
+			o := P(new(T))
+			if err := convert(raw, o); err != nil {
+				return nil, err
+			}
+			o.SetManagedFields(nil)
+			return o, nil
+		},
+		put:    func(d *cluster.Draft, o client.Object) { put(d, o.(P)) },
+		remove: remove,
+	}, untyped(gvk)}
+}
+
+func convert(raw runtime.Object, o client.Object) error {
+	u, ok := raw.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%T is not untyped", raw)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o)
+}
+
+// nodeClass is a provider's kind of node class.
+func nodeClass(gvk schema.GroupVersionKind) listed {
+	ref := func(name string) v1.NodeClassReference {
+		return v1.NodeClassReference{Group: gvk.Group, Kind: gvk.Kind, Name: name}
+	}
+	return listed{kind{
+		name: gvk.Kind,
+		read: func(raw runtime.Object) (client.Object, error) {
+			o := &classObject{}
+			return o, convert(raw, o)
+		},
+		put: func(d *cluster.Draft, o client.Object) {
+			d.PutNodeClass(o.(*classObject).class(gvk.GroupKind()))
+		},
+		remove:   func(d *cluster.Draft, r removed) { d.DeleteNodeClass(ref(r.Name)) },
+		optional: true,
+	}, untyped(gvk)}
+}
+
+// classObject is what every node class has.
+type classObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Status            struct {
+		Conditions []metav1.Condition `json:"conditions,omitempty"`
+	} `json:"status,omitempty"`
+}
+
+// DeepCopyObject makes a classObject an object; it is never copied.
+func (o *classObject) DeepCopyObject() runtime.Object {
+	c := *o
+	return &c
+}
+
+func (o *classObject) class(kind schema.GroupKind) *cluster.NodeClass {
+	c := &cluster.NodeClass{
+		Group: kind.Group, Kind: kind.Kind, Name: o.Name, UID: o.UID,
+		Generation: o.Generation, Deleting: o.DeletionTimestamp != nil,
+		Conditions: o.Status.Conditions, Finalizers: o.Finalizers,
+	}
+	if c.Deleting {
+		c.Deleted = o.DeletionTimestamp.Time
+	}
+	for i := range o.Status.Conditions {
+		if o.Status.Conditions[i].Type == v1.ConditionTypeReady {
+			c.Ready = &o.Status.Conditions[i]
+		}
+	}
+	return c
+}

@@ -1,0 +1,118 @@
+package memapi
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// Scheme knows the kinds that loops work with.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, awsv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+// Feed keeps a store in step with the server, lag behind it, until ctx ends.
+func (s *Server) Feed(ctx context.Context, store *cluster.Store, lag time.Duration) {
+	s.Watch(ctx, lag,
+		func(e Event) { store.Update(func(d *cluster.Draft) { Apply(d, e) }) },
+		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
+}
+
+// Apply makes one change in a draft. Kinds that a store does not hold are ignored.
+func Apply(d *cluster.Draft, e Event) {
+	if e.Deleted {
+		remove(d, e)
+		return
+	}
+	switch o := copyOf(e.Object).(type) {
+	case *corev1.Pod:
+		d.PutPod(o)
+	case *corev1.Node:
+		d.PutNode(o)
+	case *v1.NodeClaim:
+		d.PutClaim(o)
+	case *v1.NodePool:
+		d.PutPool(o)
+	case *awsv1.EC2NodeClass:
+		d.PutNodeClass(nodeClass(o))
+	case *appsv1.DaemonSet:
+		d.PutDaemonSet(o)
+	case *policyv1.PodDisruptionBudget:
+		d.PutPDB(o)
+	case *corev1.PersistentVolumeClaim:
+		d.PutPVC(o)
+	case *corev1.PersistentVolume:
+		d.PutPV(o)
+	case *storagev1.StorageClass:
+		d.PutStorageClass(o)
+	case *storagev1.VolumeAttachment:
+		d.PutVolumeAttachment(o)
+	case *storagev1.CSINode:
+		d.PutCSINode(o)
+	case *corev1.Namespace:
+		d.PutNamespace(o)
+	case *schedulingv1.PriorityClass:
+		d.PutPriorityClass(o)
+	}
+}
+
+func remove(d *cluster.Draft, e Event) {
+	switch o := e.Object.(type) {
+	case *corev1.Pod:
+		d.DeletePod(cluster.PodKey{Namespace: o.Namespace, Name: o.Name})
+	case *corev1.Node:
+		d.DeleteNode(o.Name)
+	case *v1.NodeClaim:
+		d.DeleteClaim(o.Name)
+	case *v1.NodePool:
+		d.DeletePool(o.Name)
+	case *awsv1.EC2NodeClass:
+		class := nodeClass(o)
+		d.DeleteNodeClass(v1.NodeClassReference{Group: class.Group, Kind: class.Kind, Name: class.Name})
+	case *appsv1.DaemonSet:
+		d.DeleteDaemonSet(o.Namespace, o.Name)
+	case *policyv1.PodDisruptionBudget:
+		d.DeletePDB(o.Namespace, o.Name)
+	case *corev1.PersistentVolumeClaim:
+		d.DeletePVC(o.Namespace, o.Name)
+	case *corev1.PersistentVolume:
+		d.DeletePV(o.Name)
+	case *storagev1.StorageClass:
+		d.DeleteStorageClass(o.Name)
+	case *storagev1.VolumeAttachment:
+		d.DeleteVolumeAttachment(o.Spec.NodeName, o.Name)
+	case *storagev1.CSINode:
+		d.DeleteCSINode(o.Name)
+	case *corev1.Namespace:
+		d.DeleteNamespace(o.Name)
+	case *schedulingv1.PriorityClass:
+		d.DeletePriorityClass(o.Name)
+	}
+}
+
+func nodeClass(o *awsv1.EC2NodeClass) *cluster.NodeClass {
+	gvk := schema.GroupVersionKind{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass"}
+	return &cluster.NodeClass{
+		Group: gvk.Group, Kind: gvk.Kind, Name: o.Name, UID: o.UID, Generation: o.Generation,
+		Deleting: o.DeletionTimestamp != nil, Ready: condition.Get(o, condition.Ready),
+	}
+}

@@ -1,0 +1,258 @@
+package observe
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// object is what this file needs of an object with conditions.
+type object struct {
+	ref        corev1.ObjectReference
+	deleted    time.Time
+	finalizers []string
+	conditions []condition
+	extra      []string // values of the extra labels of its kind
+	version    any      // differs when the object does
+}
+
+func (o *object) kind() string { return strings.ToLower(o.ref.Kind) }
+
+// group is the API group, the part of the API version before the slash.
+func (o *object) group() string {
+	group, _, ok := strings.Cut(o.ref.APIVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
+}
+
+// old tells whether the older names are reported for the kind too.
+func (o *object) old() bool { return o.ref.Kind == "NodeClaim" || o.ref.Kind == "NodePool" }
+
+type condition struct {
+	kind, status, reason, message string
+	since                         time.Time
+}
+
+// objects are the objects as they were last seen.
+type objects map[types.UID]*object
+
+// each yields everything whose conditions are reported on.
+func each(snap *cluster.Snapshot) iter.Seq[*object] {
+	return func(yield func(*object) bool) {
+		for p := range snap.Pools() {
+			o := &object{ref: telemetry.PoolRef(p), conditions: readConditions(p.Status.Conditions), version: p}
+			if !yield(o.meta(p)) {
+				return
+			}
+		}
+		for n := range snap.Nodes() {
+			if n.Claim != nil {
+				o := &object{ref: telemetry.ClaimRef(n.Claim), conditions: readConditions(n.Claim.Status.Conditions), version: n.Claim}
+				o.extra = append([]string{n.Claim.Labels[v1.NodePoolLabelKey]}, classLabel(n.Claim)...)
+				if !yield(o.meta(n.Claim)) {
+					return
+				}
+			}
+			if n.Node != nil {
+				o := &object{ref: telemetry.NodeRef(n.Node), conditions: readNode(n.Node.Status.Conditions), version: n.Node}
+				o.extra = []string{n.Node.Labels[v1.NodePoolLabelKey], n.Node.Labels[v1.NodeInitializedLabelKey]}
+				if n.Claim != nil {
+					o.extra = append(o.extra, classLabel(n.Claim)...)
+				} else {
+					o.extra = append(o.extra, "")
+				}
+				if !yield(o.meta(n.Node)) {
+					return
+				}
+			}
+		}
+		for c := range snap.NodeClasses() {
+			o := &object{
+				ref:     corev1.ObjectReference{APIVersion: c.Group + "/v1", Kind: c.Kind, Name: c.Name, UID: c.UID},
+				deleted: c.Deleted, finalizers: c.Finalizers, conditions: readConditions(c.Conditions), version: c,
+			}
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// classLabel is the value of the label that names the claim's node class.
+func classLabel(c *v1.NodeClaim) []string {
+	if c.Spec.NodeClassRef == nil {
+		return []string{""}
+	}
+	return []string{c.Labels[v1.NodeClassLabelKey(c.Spec.NodeClassRef.GroupKind())]}
+}
+
+func (o *object) meta(m metav1.Object) *object {
+	if t := m.GetDeletionTimestamp(); t != nil {
+		o.deleted = t.Time
+	}
+	o.finalizers = m.GetFinalizers()
+	return o
+}
+
+func readConditions(in []metav1.Condition) []condition {
+	out := make([]condition, 0, len(in))
+	for i := range in {
+		c := &in[i]
+		out = append(out, condition{c.Type, string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time})
+	}
+	return out
+}
+
+func readNode(in []corev1.NodeCondition) []condition {
+	out := make([]condition, 0, len(in))
+	for i := range in {
+		c := &in[i]
+		out = append(out, condition{string(c.Type), string(c.Status), c.Reason, c.Message, c.LastTransitionTime.Time})
+	}
+	return out
+}
+
+// extra fits the values of the extra labels to what the metrics of the kind have. Without a provider's label the metrics
+// have none for the node class.
+func (o *Observer) extra(x *object) ([]string, bool) {
+	want, ok := o.Kinds[x.kind()]
+	if !ok {
+		return nil, false
+	}
+	out := slices.Clone(x.extra)
+	for len(out) < len(want) {
+		out = append(out, "")
+	}
+	return out[:len(want)], true
+}
+
+func (o *Observer) collectConditions(out sink, snap *cluster.Snapshot, now time.Time) {
+	for x := range each(snap) {
+		extra, ok := o.extra(x)
+		if !ok {
+			continue
+		}
+		g := o.gauges[x.kind()]
+		name := []string{x.ref.Namespace, x.ref.Name}
+		for _, c := range x.conditions {
+			labels := append(append(name[:2:2], c.kind, c.status, c.reason), extra...)
+			out.gauge(g.Count, 1, labels...)
+			out.gauge(g.Seconds, now.Sub(c.since).Seconds(), labels...)
+			if x.old() {
+				labels := append(name[:2:2], x.group(), x.ref.Kind, c.kind, c.status, c.reason)
+				out.gauge(oldConditions.Count, 1, labels...)
+				out.gauge(oldConditions.Seconds, now.Sub(c.since).Seconds(), labels...)
+			}
+		}
+		if !x.deleted.IsZero() {
+			out.gauge(g.Terminating, now.Sub(x.deleted).Seconds(), append(name[:2:2], extra...)...)
+			if x.old() {
+				out.gauge(oldConditions.Terminating, now.Sub(x.deleted).Seconds(), append(name[:2:2], x.group(), x.ref.Kind)...)
+			}
+		}
+	}
+}
+
+var oldConditions = telemetry.OldConditionGauges()
+
+// conditions tells what changed since the last look.
+func (o *Observer) conditions(snap *cluster.Snapshot) {
+	now := objects{}
+	for x := range each(snap) {
+		was := o.seen[x.ref.UID]
+		now[x.ref.UID] = x
+		if was != nil && was.version == x.version {
+			continue
+		}
+		o.changed(was, x)
+	}
+	for uid, was := range o.seen {
+		if now[uid] == nil {
+			o.vanished(was)
+		}
+	}
+	o.seen = now
+}
+
+// changed tells how an object differs from what it was; was is nil for a new one.
+func (o *Observer) changed(was, is *object) {
+	extra, ok := o.extra(is)
+	if !ok {
+		return
+	}
+	for _, c := range is.conditions {
+		var old *condition
+		if was != nil {
+			if i := slices.IndexFunc(was.conditions, func(b condition) bool { return b.kind == c.kind }); i >= 0 {
+				old = &was.conditions[i]
+			}
+		}
+		if old != nil && old.status == c.status {
+			continue
+		}
+		o.Metrics.ConditionTransitions[is.kind()].WithLabelValues(append([]string{c.kind, c.status, c.reason}, extra...)...).Inc()
+		if is.old() {
+			o.Metrics.ConditionTransitionsOld.WithLabelValues(c.kind, c.status, c.reason, is.group(), is.ref.Kind).Inc()
+		}
+		if old == nil {
+			continue
+		}
+		stood := c.since.Sub(old.since).Seconds()
+		o.Metrics.ConditionTransition[is.kind()].WithLabelValues(append([]string{c.kind, old.status}, extra...)...).Observe(stood)
+		if is.old() {
+			o.Metrics.ConditionTransitionOld.WithLabelValues(c.kind, old.status, is.group(), is.ref.Kind).Observe(stood)
+		}
+		o.Events.Publish(telemetry.Event{
+			Object: is.ref, Reason: telemetry.Reason(c.kind),
+			Message: fmt.Sprintf("Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s%s", c.kind, old.status, c.status, c.reason, tail(c.message)),
+		})
+	}
+	if was != nil {
+		o.finalized(was, is.finalizers)
+	}
+}
+
+func tail(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ", Message: " + message
+}
+
+// finalized tells which finalizers are gone.
+func (o *Observer) finalized(was *object, remaining []string) {
+	for _, f := range was.finalizers {
+		if !slices.Contains(remaining, f) {
+			o.Events.Publish(telemetry.Event{Object: was.ref, Reason: telemetry.Finalized, Message: "Finalized " + f})
+		}
+	}
+}
+
+// vanished tells of an object that is no longer there.
+func (o *Observer) vanished(was *object) {
+	extra, ok := o.extra(was)
+	if !ok {
+		return
+	}
+	o.finalized(was, nil)
+	if was.deleted.IsZero() {
+		return
+	}
+	took := time.Since(was.deleted).Seconds()
+	o.Metrics.ObjectTermination[was.kind()].WithLabelValues(extra...).Observe(took)
+	if was.old() {
+		o.Metrics.ObjectTerminationOld.WithLabelValues(was.group(), was.ref.Kind).Observe(took)
+	}
+}

@@ -1,0 +1,158 @@
+// Package observe tells what the cluster is like: gauges that are read from the newest snapshot when somebody scrapes them,
+// and what can only be told when it happens, durations and changes of conditions, by comparing snapshots.
+//
+// It reads and never acts. Only the replica that leads reports on the cluster; a standby reports on itself.
+package observe
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// catalogs gives the instance types of pools, for what nodes cost.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+}
+
+// Deps are what an Observer reads and reports to.
+type Deps struct {
+	Store    *cluster.Store
+	Metrics  *telemetry.Metrics
+	Events   *telemetry.Events
+	Times    *telemetry.PodTimes
+	Catalogs catalogs
+	// NodeLabels are the label keys that series about nodes carry.
+	NodeLabels []string
+	// Kinds are the kinds whose conditions are reported on, by lower-case name, with the extra labels of their series.
+	Kinds map[string][]string
+	// Leading tells whether this replica acts.
+	Leading func() bool
+	// Missing names what the store still waits for, and since when.
+	Missing func() ([]string, time.Duration)
+	// Detailed is off where single nodes, pods, pools and conditions are not to be reported on.
+	Detailed bool
+}
+
+// Observer is a collector of metrics.
+type Observer struct {
+	Deps
+	nodeLabels []nodeLabel
+	pending    map[types.UID]bool // pods that this process saw waiting to start
+	seen       objects
+	gauges     map[string]telemetry.ConditionGauges
+}
+
+// New returns an observer that has seen nothing.
+func New(d Deps) *Observer {
+	o := &Observer{
+		Deps: d, nodeLabels: nodeLabels(d.NodeLabels), pending: map[types.UID]bool{}, seen: objects{},
+		gauges: map[string]telemetry.ConditionGauges{},
+	}
+	for kind, extra := range d.Kinds {
+		o.gauges[kind] = telemetry.NewConditionGauges(kind, extra)
+	}
+	return o
+}
+
+// pace is how often snapshots are compared at most, and calm how often at least.
+const (
+	pace = time.Second
+	calm = 10 * time.Second
+)
+
+// Run compares snapshots until ctx ends.
+func (o *Observer) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "observer")
+	var last *cluster.Snapshot
+	for {
+		snap := o.Store.Snapshot()
+		if snap.Synced() {
+			o.pods(last, snap)
+			o.broken(snap)
+			if o.Detailed {
+				o.conditions(snap)
+				o.costErrors(ctx, last, snap)
+			}
+			last = snap
+		}
+		if !wait(ctx, snap) {
+			return nil
+		}
+	}
+}
+
+// broken tells about objects that could not be read. Equal events are held back, so each is told once in a while.
+func (o *Observer) broken(snap *cluster.Snapshot) {
+	for b := range snap.Broken() {
+		o.Events.Publish(telemetry.Event{
+			Object: corev1.ObjectReference{Kind: b.Kind, Namespace: b.Namespace, Name: b.Name},
+			Reason: telemetry.UnreadableObject, Key: []string{b.Kind, b.Namespace, b.Name},
+			Message: "The object cannot be read and is left out: " + b.Err,
+		})
+	}
+}
+
+// wait returns when there is news, but not too soon, and false when ctx ended.
+func wait(ctx context.Context, snap *cluster.Snapshot) bool {
+	timer := time.NewTimer(pace)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	}
+	timer.Reset(calm)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-snap.Stale():
+	case <-timer.C:
+	}
+	return true
+}
+
+// Describe implements prometheus.Collector. What is collected depends on the cluster, so nothing is promised.
+func (o *Observer) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (o *Observer) Collect(ch chan<- prometheus.Metric) {
+	snap, now := o.Store.Snapshot(), time.Now()
+	out := sink{ch}
+	o.collectSync(out, snap)
+	if !o.Leading() || !snap.Synced() {
+		return
+	}
+	out.gauge(clusterNodeCount, float64(snap.NodeCount()))
+	if !o.Detailed {
+		return
+	}
+	o.collectNodes(out, snap, now)
+	o.collectPools(out, snap)
+	o.collectPods(out, snap, now)
+	o.collectConditions(out, snap, now)
+}
+
+func (o *Observer) collectSync(out sink, snap *cluster.Snapshot) {
+	_, unsynced := o.Missing()
+	synced := 0.0
+	if snap.Synced() {
+		synced = 1
+	}
+	out.gauge(clusterSynced, synced)
+	out.gauge(clusterUnsyncedTime, unsynced.Seconds())
+}
+
+// sink takes metrics as they are collected.
+type sink struct{ ch chan<- prometheus.Metric }
+
+func (s sink) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}

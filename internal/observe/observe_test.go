@@ -1,0 +1,357 @@
+package observe_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/observe"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const classKey = "karpenter.k8s.aws/ec2nodeclass"
+
+type world struct {
+	store    *cluster.Store
+	observer *observe.Observer
+	metrics  *telemetry.Metrics
+	times    *telemetry.PodTimes
+	registry *prometheus.Registry
+	leading  bool
+
+	mu     sync.Mutex
+	events []string
+}
+
+// Pools is the catalogue: one type, one offering.
+func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+	pools := map[string]lower.PoolInput{}
+	for p := range snap.Pools() {
+		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{{
+			Name: "m5.large",
+			Offerings: []cloud.Offering{{
+				Labels: map[string]string{corev1.LabelTopologyZone: "z", v1.CapacityTypeLabelKey: "spot"}, Price: cloud.FromDollars(0.25),
+			}},
+		}}}}
+	}
+	return pools, nil
+}
+
+func newWorld(t *testing.T, detailed bool) *world {
+	w := &world{store: cluster.NewStore(), times: telemetry.NewPodTimes(), registry: prometheus.NewRegistry(), leading: true}
+	kinds := telemetry.ConditionKinds(classKey)
+	w.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), kinds)
+	events := telemetry.NewEvents(func(_ context.Context, e *corev1.Event) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name+" "+e.Reason)
+		return nil
+	}, w.metrics)
+	w.observer = observe.New(observe.Deps{
+		Store: w.store, Metrics: w.metrics, Events: events, Times: w.times, Catalogs: w, Kinds: kinds, Detailed: detailed,
+		NodeLabels: []string{corev1.LabelTopologyZone, corev1.LabelInstanceTypeStable, v1.CapacityTypeLabelKey, v1.NodePoolLabelKey, corev1.LabelHostname},
+		Leading:    func() bool { return w.leading },
+		Missing:    func() ([]string, time.Duration) { return nil, 0 },
+	})
+	w.registry.MustRegister(w.observer)
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { w.observer.Run(ctx) })
+	wg.Go(func() { events.Run(ctx) })
+	t.Cleanup(func() { stop(); wg.Wait() })
+	w.store.Update(func(d *cluster.Draft) { d.Synced(true) })
+	return w
+}
+
+// check compares what a scrape says with want, metric by metric.
+func (w *world) check(t *testing.T, names []string, want string) {
+	t.Helper()
+	var got []string
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !slices.Contains(names, f.GetName()) {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			got = append(got, strings.TrimPrefix(f.GetName(), "karpenter_")+"{"+strings.Join(labels, " ")+"} "+
+				strings.TrimRight(strings.TrimRight(resource.NewMilliQuantity(int64(m.GetGauge().GetValue()*1000+.5), resource.DecimalSI).AsDec().String(), "0"), "."))
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(want), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	if text, wanted := strings.Join(got, "\n"), strings.Join(lines, "\n"); text != wanted {
+		t.Errorf("scrape:\n%s\nwant:\n%s", text, wanted)
+	}
+}
+
+func list(kv ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(kv); i += 2 {
+		out[corev1.ResourceName(kv[i])] = resource.MustParse(kv[i+1])
+	}
+	return out
+}
+
+// fill puts one pool with one node that runs a pod and a daemon.
+func fill(d *cluster.Draft, now time.Time) {
+	labels := map[string]string{
+		v1.NodePoolLabelKey: "default", corev1.LabelTopologyZone: "z", corev1.LabelInstanceTypeStable: "m5.large",
+		v1.CapacityTypeLabelKey: "spot", v1.NodeRegisteredLabelKey: "true", v1.NodeInitializedLabelKey: "true", classKey: "default",
+	}
+	d.PutPool(&v1.NodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}, Spec: v1.NodePoolSpec{Limits: v1.Limits(list("cpu", "10"))},
+		Status: v1.NodePoolStatus{Resources: list("cpu", "2")},
+	})
+	d.PutClaim(&v1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "claim", Labels: labels},
+		Spec:       v1.NodeClaimSpec{NodeClassRef: &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}},
+		Status:     v1.NodeClaimStatus{ProviderID: "id"},
+	})
+	d.PutNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node", Labels: labels, CreationTimestamp: metav1.NewTime(now)},
+		Spec:       corev1.NodeSpec{ProviderID: "id"},
+		Status:     corev1.NodeStatus{Capacity: list("cpu", "2"), Allocatable: list("cpu", "1900m")},
+	})
+	d.PutPod(pod("web", "n", "500m", "1", ""))
+	d.PutPod(pod("agent", "n", "100m", "200m", "DaemonSet"))
+	d.PutPod(pod("waits", "", "1", "1", ""))
+}
+
+func pod(name, node, request, limit, owner string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now()},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: list("cpu", request), Limits: list("cpu", limit),
+		}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if owner != "" {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "o", UID: "o", Controller: &yes}}
+	}
+	return p
+}
+
+func TestGauges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.store.Update(func(d *cluster.Draft) { fill(d, time.Now()) })
+		time.Sleep(10 * time.Second)
+		const node = "capacity_type=spot instance_type=m5.large managed=true node_name=n nodepool=default phase= "
+		w.check(t, []string{
+			"karpenter_nodes_allocatable", "karpenter_nodes_total_pod_requests", "karpenter_nodes_total_pod_limits",
+			"karpenter_nodes_total_daemon_requests", "karpenter_nodes_total_daemon_limits", "karpenter_nodes_system_overhead",
+			"karpenter_nodes_current_lifetime_seconds", "karpenter_cluster_utilization_percent", "karpenter_cluster_state_node_count",
+		}, `
+			cluster_state_node_count{} 1
+			cluster_utilization_percent{resource_type=cpu} 31.579
+			nodes_allocatable{`+node+`resource_type=cpu zone=z} 1.9
+			nodes_current_lifetime_seconds{`+node+`zone=z} 10
+			nodes_system_overhead{`+node+`resource_type=cpu zone=z} 0.1
+			nodes_total_daemon_limits{`+node+`resource_type=cpu zone=z} 0.2
+			nodes_total_daemon_requests{`+node+`resource_type=cpu zone=z} 0.1
+			nodes_total_daemon_requests{`+node+`resource_type=pods zone=z} 1
+			nodes_total_pod_limits{`+node+`resource_type=cpu zone=z} 1.2
+			nodes_total_pod_requests{`+node+`resource_type=cpu zone=z} 0.6
+			nodes_total_pod_requests{`+node+`resource_type=pods zone=z} 2`)
+		w.check(t, []string{"karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodepools_cost_total"}, `
+			nodepools_cost_total{nodepool=default} 0.25
+			nodepools_limit{nodepool=default resource_type=cpu} 10
+			nodepools_usage{nodepool=default resource_type=cpu} 2`)
+		w.check(t, []string{"karpenter_pods_state", "karpenter_pods_unbound_time_seconds"}, `
+			pods_state{arch= capacity_type= instance_type= managed=false name=waits namespace=default node= nodepool= owner= phase=Pending ready=false scheduled=false zone=} 1
+			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=agent namespace=default node=n nodepool=default owner=/apis/apps/v1/namespaces/default/daemonsets/o phase=Pending ready=false scheduled=true zone=z} 1
+			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=web namespace=default node=n nodepool=default owner= phase=Pending ready=false scheduled=true zone=z} 1
+			pods_unbound_time_seconds{name=waits namespace=default} 10`)
+	})
+}
+
+func TestStandbysAndQuietOnesReportLess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		detailed, leading bool
+		want              string
+	}{
+		"a standby reports on itself only":      {true, false, "cluster_state_synced{} 1"},
+		"without details only the sum is given": {false, true, "cluster_state_node_count{} 1\ncluster_state_synced{} 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tc.detailed)
+				w.leading = tc.leading
+				w.store.Update(func(d *cluster.Draft) { fill(d, time.Now()) })
+				w.check(t, []string{
+					"karpenter_cluster_state_node_count", "karpenter_cluster_state_synced", "karpenter_nodes_allocatable", "karpenter_pods_state",
+					"karpenter_nodepools_limit", "operator_node_status_condition_count",
+				}, tc.want)
+			})
+		})
+	}
+}
+
+func TestPodDurations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		p := pod("a", "", "1", "1", "")
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+		time.Sleep(2 * time.Second)
+		w.times.Seen(p.UID, time.Now())
+		w.times.Decided(p.UID, time.Now(), true)
+		time.Sleep(10 * time.Second)
+		running := p.DeepCopy()
+		running.Spec.NodeName, running.Status.Phase = "n", corev1.PodRunning
+		running.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(running) })
+		time.Sleep(5 * time.Second)
+		ready := running.DeepCopy()
+		ready.Status.Conditions = append(ready.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(ready) })
+		// A pod that ran already when this process started is not measured.
+		other := ready.DeepCopy()
+		other.Name, other.UID = "b", "uid-b"
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(other) })
+		time.Sleep(15 * time.Second)
+		for name, tc := range map[string]struct {
+			c    prometheus.Collector
+			want float64
+		}{
+			"bound":                {w.metrics.PodBound, 12},
+			"provisioning bound":   {w.metrics.PodProvisioningBound, 10},
+			"startup":              {w.metrics.PodStartup, 17},
+			"provisioning startup": {w.metrics.PodProvisioningStartup, 15},
+		} {
+			if count, sum := sample(t, tc.c); count != 1 || sum != tc.want {
+				t.Errorf("%s: %d samples of together %v, want one of %v", name, count, sum, tc.want)
+			}
+		}
+		if _, known := w.times.Get(p.UID); known {
+			t.Error("the times of a pod that runs are still remembered")
+		}
+	})
+}
+
+// sample returns count and sum of a histogram or summary.
+func sample(t *testing.T, c prometheus.Collector) (uint64, float64) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) == 0 {
+		return 0, 0
+	}
+	m := families[0].GetMetric()[0]
+	if h := m.GetHistogram(); h != nil {
+		return h.GetSampleCount(), h.GetSampleSum()
+	}
+	return m.GetSummary().GetSampleCount(), m.GetSummary().GetSampleSum()
+}
+
+func TestConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		claim := func(status metav1.ConditionStatus, finalizers ...string) *v1.NodeClaim {
+			return &v1.NodeClaim{
+				ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "claim", Finalizers: finalizers, Labels: map[string]string{v1.NodePoolLabelKey: "default", classKey: "nc"}},
+				Spec:       v1.NodeClaimSpec{NodeClassRef: &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "nc"}},
+				Status:     v1.NodeClaimStatus{Conditions: []metav1.Condition{{Type: "Launched", Status: status, Reason: string("R" + status), LastTransitionTime: metav1.Now()}}},
+			}
+		}
+		w.store.Update(func(d *cluster.Draft) { d.PutClaim(claim(metav1.ConditionUnknown, "f")) })
+		time.Sleep(20 * time.Second)
+		w.store.Update(func(d *cluster.Draft) { d.PutClaim(claim(metav1.ConditionTrue, "f")) })
+		time.Sleep(20 * time.Second)
+		w.check(t, []string{"operator_nodeclaim_status_condition_count", "operator_nodeclaim_status_condition_current_status_seconds"}, `
+			operator_nodeclaim_status_condition_count{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace= reason=RTrue status=True type=Launched} 1
+			operator_nodeclaim_status_condition_current_status_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace= reason=RTrue status=True type=Launched} 20`)
+		transitions := w.metrics.ConditionTransitions["nodeclaim"]
+		for _, status := range []string{"Unknown", "True"} { // the first appearance counts too
+			if got := testutil.ToFloat64(transitions.WithLabelValues("Launched", status, "R"+status, "default", "nc")); got != 1 {
+				t.Errorf("transitions to %s = %v, want 1", status, got)
+			}
+		}
+		if count, sum := sample(t, w.metrics.ConditionTransition["nodeclaim"]); count != 1 || sum != 20 {
+			t.Errorf("%d transitions took %v, want one of 20 s", count, sum)
+		}
+		gone := claim(metav1.ConditionTrue, "f")
+		gone.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		w.store.Update(func(d *cluster.Draft) { d.PutClaim(gone) })
+		time.Sleep(30 * time.Second)
+		w.check(t, []string{"operator_nodeclaim_termination_current_time_seconds"},
+			"operator_nodeclaim_termination_current_time_seconds{karpenter_k8s_aws_ec2nodeclass=nc karpenter_sh_nodepool=default name=c namespace=} 30")
+		w.store.Update(func(d *cluster.Draft) { d.DeleteClaim("c") })
+		time.Sleep(20 * time.Second)
+		if count, sum := sample(t, w.metrics.ObjectTermination["nodeclaim"]); count != 1 || sum < 30 || sum > 41 {
+			t.Errorf("%d terminations took %v, want one of 30 s and the time until it was noticed", count, sum)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := []string{"NodeClaim/c Launched", "NodeClaim/c Finalized"}; !slices.Equal(w.events, want) {
+			t.Errorf("events = %q, want %q", w.events, want)
+		}
+	})
+}
+
+func TestBrokenObjectsAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.store.Update(func(d *cluster.Draft) { d.PutBroken(cluster.Broken{Kind: "NodePool", Name: "bad", Err: "no number"}) })
+		for range 5 {
+			time.Sleep(time.Minute)
+			w.store.Update(func(*cluster.Draft) {})
+		}
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := []string{"NodePool/bad UnreadableObject"}; !slices.Equal(w.events, want) {
+			t.Errorf("events = %q, want %q", w.events, want)
+		}
+	})
+}
+
+// Without details nothing about single pods is measured, and nothing is remembered of them for ever either.
+func TestQuietOnesForgetPodsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false)
+		p := pod("a", "", "1", "1", "")
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+		w.times.Seen(p.UID, time.Now())
+		time.Sleep(5 * time.Second)
+		ready := p.DeepCopy()
+		ready.Spec.NodeName, ready.Status.Phase = "n", corev1.PodRunning
+		ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		w.store.Update(func(d *cluster.Draft) { d.PutPod(ready) })
+		time.Sleep(20 * time.Second)
+		if _, known := w.times.Get(p.UID); known {
+			t.Error("the times of a pod that runs are still remembered")
+		}
+		if count, _ := sample(t, w.metrics.PodStartup); count != 0 {
+			t.Errorf("%d pods were measured, want none", count)
+		}
+	})
+}

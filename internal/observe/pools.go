@@ -1,0 +1,90 @@
+package observe
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+var (
+	poolLimit = telemetry.Gauge("karpenter_nodepools_limit")
+	poolUsage = telemetry.Gauge("karpenter_nodepools_usage")
+	poolCost  = telemetry.Gauge("karpenter_nodepools_cost_total")
+)
+
+func (o *Observer) collectPools(out sink, snap *cluster.Snapshot) {
+	pools, _ := o.Catalogs.Pools(context.Background(), snap)
+	cost := map[string]cloud.NanoUSD{}
+	for n := range snap.Nodes() {
+		if n.Claim == nil {
+			continue
+		}
+		labels := n.Claim.Labels
+		if in, ok := pools[labels[v1.NodePoolLabelKey]]; ok {
+			cost[in.Pool.Name] += price(in.Catalog, labels)
+		}
+	}
+	for p := range snap.Pools() {
+		if _, ours := pools[p.Name]; !ours {
+			continue
+		}
+		for name, q := range p.Spec.Limits {
+			out.gauge(poolLimit, number(name, q), resourceType(name), p.Name)
+		}
+		for name, q := range p.Status.Resources {
+			out.gauge(poolUsage, number(name, q), resourceType(name), p.Name)
+		}
+		out.gauge(poolCost, cost[p.Name].Dollars(), p.Name)
+	}
+}
+
+// price returns what a machine with these labels costs, 0 if it cannot be told.
+func price(c *cloud.Catalog, labels map[string]string) cloud.NanoUSD {
+	at, found := slices.BinarySearchFunc(c.Types, labels[corev1.LabelInstanceTypeStable], func(it *cloud.InstanceType, name string) int {
+		switch {
+		case it.Name < name:
+			return -1
+		case it.Name > name:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return 0
+	}
+	for i := range c.Types[at].Offerings {
+		o := &c.Types[at].Offerings[i]
+		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
+			return o.Price
+		}
+	}
+	return 0
+}
+
+// costErrors counts claims that came and whose pool or instance types cannot be found.
+func (o *Observer) costErrors(ctx context.Context, last, snap *cluster.Snapshot) {
+	var news []string
+	for was, is := range snap.NodeChanges(last) {
+		if is == nil || is.Claim == nil || was != nil && was.Claim != nil || is.Node != nil {
+			continue
+		}
+		if pool := is.Claim.Labels[v1.NodePoolLabelKey]; pool != "" && is.Claim.Labels[corev1.LabelInstanceTypeStable] != "" {
+			news = append(news, pool)
+		}
+	}
+	if len(news) == 0 {
+		return
+	}
+	pools, _ := o.Catalogs.Pools(ctx, snap)
+	for _, pool := range news {
+		if _, known := pools[pool]; !known {
+			o.Metrics.PoolCostTrackerErrors.WithLabelValues(pool).Inc()
+		}
+	}
+}

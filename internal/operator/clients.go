@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// clients are three ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
+// hold up the others.
+type clients struct {
+	rest      *rest.Config
+	main      client.WithWatch // claims, nodes, and everything that is read
+	evictions client.Client
+	hints     client.Client // hints and events: what may be late
+}
+
+const (
+	evictionQPS, evictionBurst = 100, 200
+	hintQPS, hintBurst         = 100, 200
+)
+
+// scheme knows every kind that Karpenter reads or writes.
+func scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, awsv1.AddToScheme, bufferv1beta1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*clients, error) {
+	kinds, err := scheme()
+	if err != nil {
+		return nil, err
+	}
+	make := func(qps, burst int) (client.WithWatch, *rest.Config, error) {
+		c := rest.CopyConfig(base)
+		c.QPS, c.Burst, c.RateLimiter = float32(qps), burst, nil
+		if c.UserAgent == "" {
+			c.UserAgent = "karpenter"
+		}
+		c.Wrap(countRequests(m))
+		w, err := client.NewWithWatch(c, client.Options{Scheme: kinds})
+		if err != nil {
+			return nil, nil, fmt.Errorf("API client: %w", err)
+		}
+		return w, c, nil
+	}
+	out := &clients{}
+	if out.main, out.rest, err = make(s.QPS, s.Burst); err != nil {
+		return nil, err
+	}
+	if out.evictions, _, err = make(evictionQPS, evictionBurst); err != nil {
+		return nil, err
+	}
+	if out.hints, _, err = make(hintQPS, hintBurst); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clients) writeEvent(ctx context.Context, e *corev1.Event) error {
+	return c.hints.Create(ctx, e)
+}
+
+// understandsHints tells whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.
+func (c *clients) understandsHints() (bool, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(c.rest)
+	if err != nil {
+		return false, fmt.Errorf("read the server's version: %w", err)
+	}
+	info, err := d.ServerVersion()
+	if err != nil {
+		return false, fmt.Errorf("read the server's version: %w", err)
+	}
+	have, err := version.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return false, fmt.Errorf("read the server's version: %w", err)
+	}
+	return have.AtLeast(version.MajorMinor(1, 35)), nil
+}

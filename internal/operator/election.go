@@ -1,0 +1,129 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// errLostLease ends a program that no longer leads. It comes back as a standby.
+var errLostLease = errors.New("lost the lease")
+
+// elected returns a function that runs lead for as long as this replica holds the lease. When ctx ends, lead has returned
+// before the lease is given back, so that two replicas never act at the same time.
+func (p *parts) elected(base *rest.Config, lead func(context.Context) error) func(context.Context) error {
+	s := p.settings.LeaderElection
+	if s.Disabled {
+		return lead
+	}
+	return func(ctx context.Context) error {
+		lock, err := newLock(base, s)
+		if err != nil {
+			return err
+		}
+		return p.elect(ctx, lock, lead)
+	}
+}
+
+// elect runs lead for as long as the lock is held.
+func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead func(context.Context) error) error {
+	s := p.settings.LeaderElection
+	lease, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	began, ended := make(chan struct{}), make(chan error, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, Name: s.Name, ReleaseOnCancel: true,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				close(began)
+				both, stop := context.WithCancel(ctx)
+				defer stop()
+				defer context.AfterFunc(held, stop)()
+				err := lead(both)
+				if held.Err() != nil && ctx.Err() == nil {
+					err = errors.Join(err, errLostLease)
+				}
+				ended <- err
+				release()
+			},
+			OnStoppedLeading: func() { p.metrics.LeaderStatus.WithLabelValues(s.Name).Set(0) },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	// A standby that is stopped has nothing to finish.
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-began:
+		default:
+			release()
+		}
+	})()
+	elector.Run(lease)
+	select {
+	case <-began:
+		return <-ended
+	default:
+		return nil
+	}
+}
+
+// newLock returns the lease, reached by a client of its own, so that no load can keep it from being renewed.
+func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interface, error) {
+	c := rest.CopyConfig(base)
+	c.QPS, c.Burst, c.RateLimiter = 0, 0, nil
+	c.Timeout = renewDeadline / 2
+	set, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("leader election client: %w", err)
+	}
+	namespace, err := leaseNamespace(s)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: s.Name},
+		Client:     set.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}, nil
+}
+
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// leaseNamespace returns where the lease is: as set, or where this program runs.
+func leaseNamespace(s LeaderElectionSettings) (string, error) {
+	if s.Namespace != "" {
+		return s.Namespace, nil
+	}
+	if ns := os.Getenv("SYSTEM_NAMESPACE"); ns != "" {
+		return ns, nil
+	}
+	data, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "", errors.New("leader election: not in a cluster; set leader-election-namespace, or disable-leader-election")
+	}
+	return strings.TrimSpace(string(data)), nil
+}

@@ -1,0 +1,149 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// replicas are several programs that share one lease.
+type replicas struct {
+	api     *fake.Clientset
+	cut     map[string]*atomic.Bool // replicas that cannot reach the API server
+	acting  atomic.Int32
+	overlap atomic.Bool
+	terms   atomic.Int32
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	results map[string]error
+}
+
+func newReplicas() *replicas {
+	return &replicas{api: fake.NewClientset(), cut: map[string]*atomic.Bool{}, results: map[string]error{}}
+}
+
+// start runs one replica, whose loops take a while to end. What it returns stops it.
+func (r *replicas) start(t *testing.T, name string, wind time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cut := &atomic.Bool{}
+	r.cut[name] = cut
+	api := fake.NewClientset()
+	for _, verb := range []string{"get", "create", "update"} {
+		api.PrependReactor(verb, "leases", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			if cut.Load() {
+				return true, nil, errors.New("unreachable")
+			}
+			o, err := r.api.Invokes(a, nil)
+			return true, o, err
+		})
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lease"}, Client: api.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+	}
+	p := &parts{settings: DefaultSettings(), metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
+	r.wg.Go(func() {
+		err := p.elect(ctx, lock, func(ctx context.Context) error {
+			if r.acting.Add(1) > 1 {
+				r.overlap.Store(true)
+			}
+			r.terms.Add(1)
+			<-ctx.Done()
+			time.Sleep(wind)
+			r.acting.Add(-1)
+			return nil
+		})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.results[name] = err
+	})
+	return cancel
+}
+
+func (r *replicas) result(name string) (error, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err, ended := r.results[name]
+	return err, ended
+}
+
+func TestOneReplicaActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		stopA := r.start(t, "a", 3*time.Second)
+		time.Sleep(time.Second)
+		stopB := r.start(t, "b", 0)
+		time.Sleep(time.Minute)
+		if got := r.terms.Load(); got != 1 || r.acting.Load() != 1 {
+			t.Fatalf("%d terms, %d act; want one replica that acts and one that waits", got, r.acting.Load())
+		}
+		// A replica that is stopped hands over at once, but not before its loops have ended.
+		stopA()
+		time.Sleep(2 * time.Second)
+		if r.terms.Load() != 1 {
+			t.Error("the second replica acts before the loops of the first have ended")
+		}
+		time.Sleep(5 * time.Second)
+		if err, ended := r.result("a"); !ended || err != nil {
+			t.Errorf("the first replica: %v, ended %v; want a quiet end", err, ended)
+		}
+		if r.terms.Load() != 2 || r.acting.Load() != 1 {
+			t.Errorf("%d terms, %d act; want the second replica to act within seconds", r.terms.Load(), r.acting.Load())
+		}
+		stopB()
+		r.wg.Wait()
+		if r.overlap.Load() {
+			t.Error("two replicas acted at the same time")
+		}
+	})
+}
+
+func TestALeaderThatIsCutOffStopsBeforeAnotherActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		r.start(t, "a", 0)
+		time.Sleep(time.Second)
+		stopB := r.start(t, "b", 0)
+		time.Sleep(30 * time.Second)
+		r.cut["a"].Store(true)
+		time.Sleep(time.Minute)
+		if err, ended := r.result("a"); !ended || !errors.Is(err, errLostLease) {
+			t.Errorf("the replica that was cut off: %v, ended %v; want that it lost the lease", err, ended)
+		}
+		if r.terms.Load() != 2 || r.acting.Load() != 1 || r.overlap.Load() {
+			t.Errorf("%d terms, %d act, overlap %v; want the other replica to act, after the first had stopped", r.terms.Load(), r.acting.Load(), r.overlap.Load())
+		}
+		stopB()
+		r.wg.Wait()
+	})
+}
+
+func TestAStandbyThatIsStoppedEndsQuietly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplicas()
+		stopA := r.start(t, "a", 0)
+		time.Sleep(time.Second)
+		stopB := r.start(t, "b", 0)
+		time.Sleep(10 * time.Second)
+		stopB()
+		time.Sleep(5 * time.Second)
+		if err, ended := r.result("b"); !ended || err != nil || r.terms.Load() != 1 {
+			t.Errorf("the standby: %v, ended %v, %d terms; want a quiet end", err, ended, r.terms.Load())
+		}
+		stopA()
+		r.wg.Wait()
+	})
+}

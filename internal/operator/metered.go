@@ -1,0 +1,81 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// metered is a provider whose calls are timed and whose errors are counted, by the loop that made them.
+type metered struct {
+	cloud.Provider
+	metrics *telemetry.Metrics
+}
+
+func meter(p cloud.Provider, m *telemetry.Metrics) cloud.Provider { return &metered{p, m} }
+
+// call begins to measure a call. What it returns ends it.
+func (p *metered) call(ctx context.Context, method string) func(error) {
+	controller, provider, began := telemetry.Controller(ctx), p.Name(), time.Now()
+	return func(err error) {
+		p.metrics.CloudCalls.WithLabelValues(controller, method, provider).Observe(time.Since(began).Seconds())
+		if err != nil {
+			p.metrics.CloudErrors.WithLabelValues(controller, method, provider, errorName(err)).Inc()
+		}
+	}
+}
+
+// errorName returns the name under which dashboards know an error, "" if they know none.
+func errorName(err error) string {
+	var dry *cloud.NoCapacityError
+	var class *cloud.ClassNotReadyError
+	switch {
+	case errors.Is(err, cloud.ErrNotFound):
+		return "NodeClaimNotFoundError"
+	case errors.As(err, &dry):
+		return "InsufficientCapacityError"
+	case errors.As(err, &class):
+		return "NodeClassNotReadyError"
+	}
+	return ""
+}
+
+func (p *metered) Catalog(ctx context.Context, pool *v1.NodePool) (c *cloud.Catalog, err error) {
+	end := p.call(ctx, "GetInstanceTypes")
+	defer func() { end(err) }()
+	return p.Provider.Catalog(ctx, pool)
+}
+
+func (p *metered) Launch(ctx context.Context, claim *v1.NodeClaim) (m cloud.Machine, err error) {
+	end := p.call(ctx, "Create")
+	defer func() { end(err) }()
+	return p.Provider.Launch(ctx, claim)
+}
+
+func (p *metered) Terminate(ctx context.Context, providerID string) (err error) {
+	end := p.call(ctx, "Delete")
+	defer func() { end(err) }()
+	return p.Provider.Terminate(ctx, providerID)
+}
+
+func (p *metered) Get(ctx context.Context, providerID string) (m cloud.Machine, err error) {
+	end := p.call(ctx, "Get")
+	defer func() { end(err) }()
+	return p.Provider.Get(ctx, providerID)
+}
+
+func (p *metered) List(ctx context.Context) (m []cloud.Machine, err error) {
+	end := p.call(ctx, "List")
+	defer func() { end(err) }()
+	return p.Provider.List(ctx)
+}
+
+func (p *metered) Drifted(ctx context.Context, claim *v1.NodeClaim) (r cloud.DriftReason, err error) {
+	end := p.call(ctx, "IsDrifted")
+	defer func() { end(err) }()
+	return p.Provider.Drifted(ctx, claim)
+}

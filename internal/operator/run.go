@@ -1,0 +1,270 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/catalog"
+	"karpenter.sh/karpenter/internal/control/claim"
+	"karpenter.sh/karpenter/internal/control/disruption"
+	"karpenter.sh/karpenter/internal/control/drain"
+	"karpenter.sh/karpenter/internal/control/gated"
+	"karpenter.sh/karpenter/internal/control/gc"
+	"karpenter.sh/karpenter/internal/control/hint"
+	"karpenter.sh/karpenter/internal/control/open"
+	"karpenter.sh/karpenter/internal/control/pool"
+	"karpenter.sh/karpenter/internal/control/provision"
+	"karpenter.sh/karpenter/internal/control/watch"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/observe"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Options are what Run needs.
+type Options struct {
+	REST     *rest.Config // how to reach the API server; rates are set from the settings
+	Settings Settings
+	// Cloud makes the provider. It is called once the API clients exist and before anything runs.
+	Cloud func(ctx context.Context, in CloudInput) (*Cloud, error)
+	// NodeClassLabels are the labels by which claims name their node class, such as karpenter.k8s.aws/ec2nodeclass.
+	NodeClassLabels []string
+	Version, Commit string
+	// Started, if set, is told where metrics and probes are served.
+	Started func(Addresses)
+}
+
+// CloudInput is what a provider may use.
+type CloudInput struct {
+	REST     *rest.Config
+	Client   client.WithWatch // not cached
+	Metrics  *telemetry.Metrics
+	Events   *telemetry.Events
+	Snapshot func() *cluster.Snapshot
+}
+
+// A Cloud is what a provider consists of.
+type Cloud struct {
+	Provider cloud.Provider
+	Labels   label.Table // what the provider knows about labels
+	// Always runs on every replica, Leader only on the one that acts. Both block until their context ends.
+	Always, Leader []func(context.Context) error
+}
+
+// Run runs Karpenter until ctx ends or the lease is lost.
+func Run(ctx context.Context, o Options) error {
+	s := o.Settings
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	ctx, closeLog, err := withLog(ctx, s.Log, o.Commit)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if s.MemoryLimit > 0 {
+		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9)
+	}
+	telemetry.Log(ctx).Info("starting", "version", o.Version, "service", s.Service)
+
+	registry := prometheus.NewRegistry()
+	metrics := newMetrics(registry, o)
+	clients, err := newClients(o.REST, s.Client, metrics)
+	if err != nil {
+		return err
+	}
+	events := telemetry.NewEvents(clients.writeEvent, metrics)
+	store := cluster.NewStore()
+	provider, err := o.Cloud(ctx, CloudInput{
+		REST: clients.rest, Client: clients.main, Metrics: metrics, Events: events, Snapshot: store.Snapshot,
+	})
+	if err != nil {
+		return fmt.Errorf("cloud provider: %w", err)
+	}
+	metered := meter(provider.Provider, metrics)
+	feeds := watch.New(clients.main, store, watch.Settings{
+		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
+	})
+
+	catalogs := catalog.New(metered)
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, settings: s}
+	loops, times := p.loops()
+	loops = append(loops, provider.Leader...)
+
+	var leading atomic.Bool
+	observer := observe.New(observe.Deps{
+		Store: store, Metrics: metrics, Events: events, Times: times, Catalogs: catalogs, Leading: leading.Load,
+		Missing: feeds.Missing, Detailed: !s.DisableObservability,
+		Kinds: telemetry.ConditionKinds(o.NodeClassLabels...), NodeLabels: wellKnown(provider.Labels),
+	})
+	registry.MustRegister(observer)
+
+	stopServers, err := serve(ctx, s, registry, ready(clients, feeds, &leading, s.DisableWarmup), o.Started)
+	if err != nil {
+		return err
+	}
+	defer stopServers()
+
+	always := append([]func(context.Context) error{events.Run}, provider.Always...)
+	lead := func(ctx context.Context) error {
+		leading.Store(true)
+		defer leading.Store(false)
+		metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(1)
+		telemetry.Log(ctx).Info("leading")
+		return together(ctx, append(loops, observer.Run)...)
+	}
+	if s.DisableWarmup {
+		return together(ctx, append(always, p.elected(o.REST, func(ctx context.Context) error { return together(ctx, feeds.Run, lead) }))...)
+	}
+	return together(ctx, append(always, feeds.Run, p.elected(o.REST, lead))...)
+}
+
+// parts is what loops are made of.
+type parts struct {
+	store    *cluster.Store
+	clients  *clients
+	cloud    cloud.Provider
+	catalogs *catalog.Service
+	labels   label.Table
+	metrics  *telemetry.Metrics
+	events   *telemetry.Events
+	settings Settings
+}
+
+// nomination is how long a node that pods are sent to is kept from disruption.
+func (s *Settings) nomination() time.Duration { return max(2*s.Batch.Max, 10*time.Second) }
+
+// engine is what the engine is told in every loop.
+func (s *Settings) engine() lower.Settings {
+	return lower.Settings{
+		IgnorePreferences:   s.Scheduling.IgnorePreferences,
+		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
+		ReservedCapacity:    s.Gates.ReservedCapacity,
+		DefaultSpread:       s.Scheduling.DefaultSpread,
+		TimeBudget:          s.Scheduling.TimeBudget,
+	}
+}
+
+// loops makes everything that acts on the cluster.
+func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
+	s := &p.settings
+	known := label.NewVocabulary(v1.Labels(), p.labels)
+	times := telemetry.NewPodTimes()
+
+	catalogs := p.catalogs
+	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events, s.nomination())
+	provisioning := provision.New(provision.Deps{
+		Store: p.store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
+	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Nomination: s.nomination(), Engine: s.engine()})
+
+	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
+	pools := pool.New(pool.Deps{
+		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Known: known, Metrics: p.metrics,
+		Gates: pool.Gates{StaticCapacity: s.Gates.StaticCapacity},
+	})
+	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics})
+	claimDeps := claim.Deps{
+		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Known: known,
+		Health: pools, Suspect: garbage.Suspect,
+	}
+	life := lifecycle.Settings{}
+	if s.Hints.Enabled {
+		claimDeps.Hint = hints.Before
+		if s.Hints.HoldTaint {
+			life.HoldTaint = time.Minute
+		}
+	}
+	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000)})
+	drains := drain.New(drain.Deps{
+		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events,
+	}, drain.Settings{Workers: s.Workers(100, 5000)})
+	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
+		disruption.Telling{Metrics: p.metrics, Events: p.events},
+		disruption.Settings{Planner: p.planner(), Engine: s.engine(), Nomination: s.nomination()})
+
+	loops := []func(context.Context) error{
+		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,
+		gated.New(p.clients.main, gated.Gates{NodeOverlay: s.Gates.NodeOverlay, CapacityBuffer: s.Gates.CapacityBuffer}).Run,
+	}
+	if s.Hints.Enabled {
+		loops = append(loops, hints.Run)
+	}
+	return loops, times
+}
+
+func (p *parts) planner() disrupt.Settings {
+	s := disrupt.DefaultSettings
+	s.SpotToSpot = p.settings.Gates.SpotToSpotConsolidation
+	return s
+}
+
+// withLog returns a context with a logger: the one that it carries, or one that the settings describe.
+func withLog(ctx context.Context, s telemetry.LogSettings, commit string) (context.Context, func(), error) {
+	if telemetry.HasLog(ctx) {
+		return ctx, func() {}, nil
+	}
+	log, closeLog, err := telemetry.NewLog(s, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	slog.SetDefault(log) // for packages that have no context, such as bug
+	routeClientLogs(log)
+	return telemetry.WithLog(ctx, log), closeLog, nil
+}
+
+// routeClientLogs makes the Kubernetes client libraries log through l.
+func routeClientLogs(l *slog.Logger) {
+	to := logr.FromSlogHandler(l.Handler())
+	klog.SetLogger(to)
+	ctrllog.SetLogger(to)
+}
+
+// wellKnown returns the label keys that series about nodes carry.
+func wellKnown(provider label.Table) []string {
+	var out []string
+	for _, l := range label.NewVocabulary(v1.Labels(), provider).Labels() {
+		if l.WellKnown {
+			out = append(out, l.Key)
+		}
+	}
+	return out
+}
+
+// together runs functions side by side until ctx ends or one of them returns, then stops the others and waits for them.
+func together(ctx context.Context, run ...func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	results := make(chan error, len(run))
+	for _, f := range run {
+		go func() { results <- f(ctx) }()
+	}
+	var errs []error
+	for range run {
+		err := <-results
+		if err == nil && ctx.Err() == nil {
+			err = errors.New("a loop ended by itself")
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+		stop()
+	}
+	return errors.Join(errs...)
+}

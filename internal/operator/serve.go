@@ -1,0 +1,119 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/control/watch"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Addresses are where metrics and probes are served, "" where they are not.
+type Addresses struct{ Metrics, Health string }
+
+// newMetrics registers everything that this program counts.
+func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := telemetry.NewMetrics(r, telemetry.ConditionKinds(o.NodeClassLabels...))
+	m.BuildInfo.WithLabelValues(o.Version, runtime.Version(), runtime.GOARCH, o.Commit).Set(1)
+	return m
+}
+
+// serve starts the listeners. What it returns stops them.
+func serve(ctx context.Context, s Settings, r *prometheus.Registry, ready func() error, started func(Addresses)) (func(), error) {
+	var at Addresses
+	var servers []*http.Server
+	stop := func() {
+		for _, server := range servers {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			if err := server.Shutdown(ctx); err != nil {
+				server.Close() // the program ends; whoever still reads has had a second
+			}
+			cancel()
+		}
+	}
+	for _, l := range []struct {
+		port    int
+		handler http.Handler
+		at      *string
+	}{
+		{s.MetricsPort, metricsHandler(r, s.EnableProfiling), &at.Metrics},
+		{s.HealthProbePort, healthHandler(ready), &at.Health},
+	} {
+		if l.port == 0 {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", l.port))
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		*l.at = listener.Addr().String()
+		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: 10 * time.Second}
+		servers = append(servers, server)
+		go func() {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				telemetry.Log(ctx).Error("a listener failed", "address", listener.Addr().String(), "error", err)
+			}
+		}()
+	}
+	if started != nil {
+		started(at)
+	}
+	return stop, nil
+}
+
+func metricsHandler(r *prometheus.Registry, profiling bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r}))
+	if profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func healthHandler(ready func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// ready returns the readiness check: our own kinds are known, and what is watched is in the store. A standby that does
+// not watch needs only the first.
+func ready(c *clients, feeds *watch.Watch, leading *atomic.Bool, cold bool) func() error {
+	return func() error {
+		for _, kind := range []string{"NodePool", "NodeClaim"} {
+			if _, err := c.main.RESTMapper().RESTMapping(v1.GroupVersion.WithKind(kind).GroupKind(), v1.GroupVersion.Version); err != nil {
+				return fmt.Errorf("kind %s is unknown to the API server: %w", kind, err)
+			}
+		}
+		if missing, _ := feeds.Missing(); len(missing) > 0 && (!cold || leading.Load()) {
+			return fmt.Errorf("not synced: %s", strings.Join(missing, ", "))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,282 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Settings is everything about Karpenter itself that can be set. DefaultSettings returns what holds without anybody saying
+// anything; the zero value is not usable.
+type Settings struct {
+	Service string // name of the Kubernetes service; said in the first log line, nothing depends on it
+
+	MetricsPort, HealthProbePort int // 0: no listener
+	EnableProfiling              bool
+	DisableObservability         bool // no metrics about single nodes, pods and pools, and none about conditions
+	Log                          telemetry.LogSettings
+
+	Client         ClientSettings
+	LeaderElection LeaderElectionSettings
+	DisableWarmup  bool  // a standby starts to watch only when it is elected
+	MemoryLimit    int64 // bytes; what is not positive is no limit
+	CPURequests    int   // millicores, scales the number of workers
+
+	Batch      BatchSettings
+	Scheduling SchedulingSettings
+	Gates      Gates
+	Hints      HintSettings
+}
+
+// ClientSettings limit how much is asked of the API server.
+type ClientSettings struct {
+	QPS, Burst int
+}
+
+// LeaderElectionSettings say how replicas agree on who acts.
+type LeaderElectionSettings struct {
+	Disabled        bool
+	Name, Namespace string // without namespace, the one that the program runs in
+}
+
+// BatchSettings say how long pods are collected before they are planned for.
+type BatchSettings struct {
+	Idle, Max time.Duration
+}
+
+// SchedulingSettings change what the engine does.
+type SchedulingSettings struct {
+	IgnorePreferences   bool
+	MinValuesBestEffort bool
+	DefaultSpread       []corev1.TopologySpreadConstraint
+	TimeBudget          time.Duration
+}
+
+// Gates are the feature gates.
+type Gates struct {
+	NodeRepair, ReservedCapacity, SpotToSpotConsolidation, NodeOverlay, StaticCapacity, CapacityBuffer bool
+}
+
+// HintSettings say whether kube-scheduler is told where pods are meant to go.
+type HintSettings struct {
+	Enabled bool
+	// HoldTaint keeps the taint of unregistered nodes until they are ready, so that the hint comes at the right moment. Not for
+	// clusters in which something that a node needs to become ready does not tolerate that taint.
+	HoldTaint bool
+}
+
+// DefaultSettings returns the settings of a Karpenter to which nobody said anything.
+func DefaultSettings() Settings {
+	return Settings{
+		MetricsPort:     8080,
+		HealthProbePort: 8081,
+		Log:             telemetry.LogSettings{Level: "info", Paths: []string{"stdout"}, ErrorPaths: []string{"stderr"}},
+		Client:          ClientSettings{QPS: 200, Burst: 300},
+		LeaderElection:  LeaderElectionSettings{Name: "karpenter-leader-election"},
+		MemoryLimit:     -1,
+		CPURequests:     1000,
+		Batch:           BatchSettings{Idle: time.Second, Max: 10 * time.Second},
+		Scheduling:      SchedulingSettings{TimeBudget: time.Minute},
+		Gates:           Gates{ReservedCapacity: true},
+		Hints:           HintSettings{Enabled: true},
+	}
+}
+
+// List returns every setting, bound to s.
+func (s *Settings) List() []setting.Setting {
+	return []setting.Setting{
+		setting.String(&s.Service, "karpenter-service", "name of Karpenter's Kubernetes service"),
+		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics; 0 for none"),
+		setting.Int(&s.HealthProbePort, "health-probe-port", "port of /healthz and /readyz; 0 for none"),
+		setting.Int(&s.Client.QPS, "kube-client-qps", "requests per second to the API server"),
+		setting.Int(&s.Client.Burst, "kube-client-burst", "requests to the API server that may come at once"),
+		setting.Bool(&s.EnableProfiling, "enable-profiling", "serve /debug/pprof/ on the metrics port"),
+		setting.Bool(&s.DisableWarmup, "disable-controller-warmup", "a standby replica reads the cluster only once it is elected"),
+		setting.Bool(&s.LeaderElection.Disabled, "disable-leader-election", "act without a lease; only for a single replica"),
+		setting.String(&s.LeaderElection.Name, "leader-election-name", "name of the lease"),
+		setting.String(&s.LeaderElection.Namespace, "leader-election-namespace", "namespace of the lease; the program's own if empty"),
+		setting.Bool(&s.DisableObservability, "disable-cluster-state-observability", "no metrics about single nodes, pods and pools, nor about conditions"),
+		setting.Int64(&s.MemoryLimit, "memory-limit", "bytes of memory of the container; the garbage collector aims at 90 % of it"),
+		setting.Int(&s.CPURequests, "cpu-requests", "millicores of CPU of the container; scales the number of workers"),
+		setting.String(&s.Log.Level, "log-level", "debug, info or error"),
+		setting.List(&s.Log.Paths, "log-output-paths", "files, stdout or stderr, with commas between them"),
+		setting.List(&s.Log.ErrorPaths, "log-error-output-paths", "where trouble with the log itself is reported"),
+		setting.Duration(&s.Batch.Max, "batch-max-duration", "longest time for which pods are collected before they are planned for"),
+		setting.Duration(&s.Batch.Idle, "batch-idle-duration", "time without a new pod after which those collected are planned for"),
+		choice(&s.Scheduling.IgnorePreferences, "preference-policy", "Respect", "Ignore", "whether soft constraints of pods count"),
+		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort", "whether minValues may be lowered when they cannot be met"),
+		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
+		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
+		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
+		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
+		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, so that hints come in time"),
+	}
+}
+
+// choice is a setting of two words, of which the second sets p.
+func choice(p *bool, name, off, on, usage string) setting.Setting {
+	return setting.Func(name, off, usage+": "+off+" or "+on, func(text string) error {
+		if text != off && text != on {
+			return fmt.Errorf("%q is neither %s nor %s", text, off, on)
+		}
+		*p = text == on
+		return nil
+	})
+}
+
+func draOnlyIgnored(text string) error {
+	if ignore, err := strconv.ParseBool(text); err == nil && !ignore {
+		return errors.New("devices of dynamic resource allocation are not supported by this version; leave ignore-dra-requests at true")
+	}
+	return nil
+}
+
+// Validate tells everything that is wrong with the settings.
+func (s *Settings) Validate() error {
+	var errs []error
+	add := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	errs = append(errs, s.Log.Validate())
+	add(s.MetricsPort >= 0 && s.MetricsPort <= 65535, "metrics-port: %d is not a port", s.MetricsPort)
+	add(s.HealthProbePort >= 0 && s.HealthProbePort <= 65535, "health-probe-port: %d is not a port", s.HealthProbePort)
+	add(s.MetricsPort == 0 || s.MetricsPort != s.HealthProbePort, "metrics-port and health-probe-port are both %d", s.MetricsPort)
+	add(s.Client.QPS > 0, "kube-client-qps: %d is not positive", s.Client.QPS)
+	add(s.Client.Burst > 0, "kube-client-burst: %d is not positive", s.Client.Burst)
+	add(s.Batch.Idle > 0, "batch-idle-duration: %v is not positive", s.Batch.Idle)
+	add(s.Batch.Max >= s.Batch.Idle, "batch-max-duration: %v is less than batch-idle-duration %v", s.Batch.Max, s.Batch.Idle)
+	add(s.LeaderElection.Disabled || s.LeaderElection.Name != "", "leader-election-name is empty")
+	errs = append(errs, s.Gates.validate())
+	return errors.Join(errs...)
+}
+
+// Workers scales a number of workers with the CPU of the container: least at one core, most at sixty.
+func (s *Settings) Workers(least, most int) int {
+	milli := s.CPURequests
+	if milli <= 0 {
+		milli = 1000
+	}
+	cores := (milli + 999) / 1000
+	return least + (most-least)*(min(cores, 60)-1)/59
+}
+
+// named returns the gates by name, in the order in which they are written.
+func (g *Gates) named() []struct {
+	name string
+	on   *bool
+} {
+	return []struct {
+		name string
+		on   *bool
+	}{
+		{"ReservedCapacity", &g.ReservedCapacity},
+		{"SpotToSpotConsolidation", &g.SpotToSpotConsolidation},
+		{"NodeRepair", &g.NodeRepair},
+		{"NodeOverlay", &g.NodeOverlay},
+		{"StaticCapacity", &g.StaticCapacity},
+		{"CapacityBuffer", &g.CapacityBuffer},
+	}
+}
+
+// String writes the gates as they are parsed.
+func (g *Gates) String() string {
+	var parts []string
+	for _, gate := range g.named() {
+		parts = append(parts, fmt.Sprintf("%s=%v", gate.name, *gate.on))
+	}
+	return strings.Join(parts, ",")
+}
+
+// parse reads Name=bool pairs. Unknown names are ignored, gates that are not named stay as they are.
+func (g *Gates) parse(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return fmt.Errorf("%q is not of the form Name=true or Name=false", part)
+		}
+		for _, gate := range g.named() {
+			if gate.name == strings.TrimSpace(name) {
+				*gate.on = on
+			}
+		}
+	}
+	return nil
+}
+
+// validate refuses gates that have nothing behind them.
+func (g *Gates) validate() error {
+	var errs []error
+	for _, gate := range g.named() {
+		if *gate.on && gate.on != &g.ReservedCapacity && gate.on != &g.SpotToSpotConsolidation {
+			errs = append(errs, fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", gate.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseConfig reads the part of kube-scheduler's configuration that matters here. Nothing else may stand in it.
+func (s *SchedulingSettings) parseConfig(text string) error {
+	s.DefaultSpread = nil
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	var config struct {
+		PodTopologySpread struct {
+			DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints"`
+		} `json:"podTopologySpread"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(text), &config); err != nil {
+		return fmt.Errorf("scheduler config: %w", err)
+	}
+	type identity struct {
+		key  string
+		when corev1.UnsatisfiableConstraintAction
+	}
+	seen := map[identity]bool{}
+	for i := range config.PodTopologySpread.DefaultConstraints {
+		c := &config.PodTopologySpread.DefaultConstraints[i]
+		if err := validSpread(c); err != nil {
+			return fmt.Errorf("scheduler config: default constraint %d: %w", i+1, err)
+		}
+		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
+		if seen[id] {
+			return fmt.Errorf("scheduler config: two default constraints for %s, %s", id.key, id.when)
+		}
+		seen[id] = true
+	}
+	s.DefaultSpread = config.PodTopologySpread.DefaultConstraints
+	return nil
+}
+
+func validSpread(c *corev1.TopologySpreadConstraint) error {
+	switch {
+	case c.MaxSkew <= 0:
+		return fmt.Errorf("maxSkew: %d is not positive", c.MaxSkew)
+	case c.TopologyKey == "":
+		return errors.New("topologyKey is missing")
+	case len(validation.IsQualifiedName(c.TopologyKey)) > 0:
+		return fmt.Errorf("topologyKey: %q is not a label key", c.TopologyKey)
+	case c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway:
+		return fmt.Errorf("whenUnsatisfiable: %q is neither DoNotSchedule nor ScheduleAnyway", c.WhenUnsatisfiable)
+	case c.LabelSelector != nil:
+		return errors.New("labelSelector may not be set; each pod gets the one of its service and owner")
+	case len(c.MatchLabelKeys) > 0:
+		return errors.New("matchLabelKeys may not be set")
+	}
+	return nil
+}

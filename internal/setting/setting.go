@@ -1,0 +1,148 @@
+// Package setting reads settings from flags and the environment: a flag goes before its environment variable, that before
+// the default.
+//
+// The variable of a flag has the same name in upper case with underscores. A number, duration or boolean in the environment
+// that does not parse counts as not given, as users of Karpenter are used to; on the command line it is an error. Everything
+// else is checked wherever it comes from.
+package setting
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Setting is one thing that can be set.
+type Setting struct {
+	Flag  string // lower-case, with dashes
+	Usage string
+	// Default is the value as text, for the usage.
+	Default string
+
+	set     func(string) error
+	lenient bool // the environment's value counts as not given if it does not parse
+	boolean bool
+}
+
+// Env returns the name of the setting's environment variable.
+func (s *Setting) Env() string {
+	return strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_"))
+}
+
+// Int is a whole number.
+func Int(p *int, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: strconv.Itoa(*p), lenient: true, set: parse(p, strconv.Atoi)}
+}
+
+// Int64 is a whole number.
+func Int64(p *int64, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatInt(*p, 10), lenient: true, set: parse(p, func(s string) (int64, error) {
+		return strconv.ParseInt(s, 10, 64)
+	})}
+}
+
+// Float is a number.
+func Float(p *float64, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatFloat(*p, 'g', -1, 64), lenient: true, set: parse(p, func(s string) (float64, error) {
+		return strconv.ParseFloat(s, 64)
+	})}
+}
+
+// Duration is a length of time such as 10s.
+func Duration(p *time.Duration, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: p.String(), lenient: true, set: parse(p, time.ParseDuration)}
+}
+
+// String is any text.
+func String(p *string, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: *p, set: parse(p, func(s string) (string, error) { return s, nil })}
+}
+
+// List is a list of texts with commas between them.
+func List(p *[]string, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: strings.Join(*p, ","), set: parse(p, func(s string) ([]string, error) {
+		return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }), nil
+	})}
+}
+
+// Bool is true or false. The environment takes other spellings too.
+func Bool(p *bool, name, usage string) Setting {
+	return Setting{Flag: name, Usage: usage, Default: strconv.FormatBool(*p), lenient: true, boolean: true, set: parse(p, strconv.ParseBool)}
+}
+
+// Func is a text that set understands.
+func Func(name, value, usage string, set func(string) error) Setting {
+	return Setting{Flag: name, Usage: usage, Default: value, set: set}
+}
+
+func parse[T any](p *T, read func(string) (T, error)) func(string) error {
+	return func(s string) error {
+		v, err := read(s)
+		if err == nil {
+			*p = v
+		}
+		return err
+	}
+}
+
+// Read sets settings from the command line and, through lookup, the environment. Help goes to usage; it then returns flag.ErrHelp.
+func Read(name string, settings []Setting, args []string, lookup func(string) (string, bool), usage io.Writer) error {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(usage)
+	fs.Usage = func() { Usage(usage, name, settings) }
+	given := map[string]bool{}
+	for i := range settings {
+		s := &settings[i]
+		fs.Var(&value{s, given}, s.Flag, s.Usage)
+	}
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	var errs []error
+	for i := range settings {
+		s := &settings[i]
+		text, ok := lookup(s.Env())
+		if given[s.Flag] || !ok {
+			continue
+		}
+		if err := s.set(text); err != nil && !s.lenient {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", s.Env(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Usage prints what can be set.
+func Usage(w io.Writer, name string, settings []Setting) {
+	fmt.Fprintf(w, "Usage of %s (each flag has an environment variable of the same name in upper case, with underscores):\n", name)
+	for _, s := range slices.SortedFunc(slices.Values(settings), func(a, b Setting) int { return strings.Compare(a.Flag, b.Flag) }) {
+		fmt.Fprintf(w, "  --%s\n        %s (default %q)\n", s.Flag, s.Usage, s.Default)
+	}
+}
+
+// value makes a Setting a flag.
+type value struct {
+	*Setting
+	given map[string]bool
+}
+
+func (v *value) String() string { return "" }
+
+func (v *value) IsBoolFlag() bool { return v.boolean }
+
+// Set is called for each time the flag is given. On the command line booleans are written in one way only.
+func (v *value) Set(text string) error {
+	if v.boolean && text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither true nor false", text)
+	}
+	v.given[v.Flag] = true
+	return v.set(text)
+}

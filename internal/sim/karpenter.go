@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/catalog"
+	"karpenter.sh/karpenter/internal/control/claim"
+	"karpenter.sh/karpenter/internal/control/disruption"
+	"karpenter.sh/karpenter/internal/control/drain"
+	"karpenter.sh/karpenter/internal/control/gc"
+	"karpenter.sh/karpenter/internal/control/open"
+	"karpenter.sh/karpenter/internal/control/pool"
+	"karpenter.sh/karpenter/internal/control/provision"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// A Karpenter is one process: a store of its own and the loops that look after claims, nodes and pools.
+type Karpenter struct {
+	Store   *cluster.Store
+	Metrics *telemetry.Metrics
+	Client  *memapi.Client
+
+	mu     sync.Mutex
+	events []*corev1.Event
+
+	sink *telemetry.Events
+	runs []func(context.Context) error
+}
+
+// KarpenterOptions change what the process does.
+type KarpenterOptions struct {
+	Name  string        // of its clients, for faults
+	Lag   time.Duration // of its watches
+	Claim claim.Settings
+	Gates pool.Gates
+	Cloud cloud.Provider // the world's by default
+	// Hint is called before a node loses the taint that keeps pods away; nil for no hints.
+	Hint func(ctx context.Context, node string)
+	// Delay is how long a call to the API server takes.
+	Delay time.Duration
+	// Provision adds the loops that plan for pods.
+	Provision bool
+	// Disrupt adds the loop that removes nodes; it needs Provision.
+	Disrupt bool
+	// Trials limits the engine's search. Simulated time stands still while it searches, so no clock does.
+	Trials int
+	// Planner are the settings of disruption; zero for the default.
+	Planner disrupt.Settings
+}
+
+// Known is what the core and AWS know about labels.
+func Known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), awsv1.Labels()) }
+
+// Karpenter makes a process for the world. More loops may be added before it runs.
+func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
+	k := &Karpenter{Store: cluster.NewStore(), Client: w.API.Client(o.Name)}
+	k.Client.Delay = o.Delay
+	k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	k.sink = telemetry.NewEvents(k.keep, k.Metrics)
+	provider := o.Cloud
+	if provider == nil {
+		provider = w.Cloud
+	}
+	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Gates: o.Gates})
+	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics})
+	claims := claim.New(claim.Deps{
+		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Known: Known(), Health: pools, Suspect: garbage.Suspect,
+		Hint: o.Hint,
+	}, o.Claim)
+	drains := drain.New(drain.Deps{
+		Store: k.Store, Client: k.Client, Evictions: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink,
+	}, drain.Settings{})
+	k.runs = []func(context.Context) error{
+		func(ctx context.Context) error { w.API.Feed(ctx, k.Store, o.Lag); return nil },
+		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
+	}
+	if o.Provision {
+		k.provision(provider, o)
+	}
+	return k
+}
+
+// nomination is how long a node that pods are sent to is kept from disruption.
+const nomination = 20 * time.Second
+
+// provision adds the loops that decide what to launch and what to remove.
+func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
+	settings := lower.Settings{ReservedCapacity: true, TrialBudget: o.Trials}
+	catalogs := catalog.New(provider)
+	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink, nomination)
+	planning := provision.New(provision.Deps{
+		Store: k.Store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
+	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: nomination, Engine: settings})
+	k.Add(planning.Run)
+	if o.Planner == (disrupt.Settings{}) {
+		o.Planner = disrupt.DefaultSettings
+	}
+	if o.Disrupt {
+		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink},
+			disruption.Settings{Planner: o.Planner, Engine: settings, Nomination: nomination}).Run)
+	}
+}
+
+// Add adds a loop.
+func (k *Karpenter) Add(run func(context.Context) error) { k.runs = append(k.runs, run) }
+
+// Sink is where loops publish events.
+func (k *Karpenter) Sink() *telemetry.Events { return k.sink }
+
+// Run works until ctx ends and every loop has returned.
+func (k *Karpenter) Run(ctx context.Context) {
+	var wait sync.WaitGroup
+	for _, run := range k.runs {
+		wait.Go(func() { _ = run(ctx) })
+	}
+	wait.Wait()
+}
+
+func (k *Karpenter) keep(_ context.Context, e *corev1.Event) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.events = append(k.events, e)
+	return nil
+}
+
+// Events returns what was published.
+func (k *Karpenter) Events() []*corev1.Event {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]*corev1.Event(nil), k.events...)
+}
+
+// ReadyClass is a node class that can be used.
+func ReadyClass(name string) *awsv1.EC2NodeClass {
+	class := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, dependent := range class.ConditionRules().Dependents {
+		condition.SetTrue(class, dependent, time.Now())
+	}
+	return class
+}

@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/memapi"
+)
+
+// An action is a change that a turn makes, after it has looked at everything.
+type action func()
+
+// turn lets every pod take its next step, and returns when the next is due without anything happening.
+func (w *World) turn(now time.Time) time.Time {
+	w.mu.Lock()
+	actions, next := w.decide(now)
+	w.mu.Unlock()
+	for _, act := range actions {
+		act()
+	}
+	return next
+}
+
+func (w *World) decide(now time.Time) (actions []action, next time.Time) {
+	room := w.room()
+	for _, key := range w.podsInOrder() {
+		act, at := w.step(w.pods[key], room, now)
+		if act != nil {
+			actions = append(actions, act)
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return actions, next
+}
+
+// podsInOrder are the oldest first, as a queue would have them.
+func (w *World) podsInOrder() []types.NamespacedName {
+	keys := make([]types.NamespacedName, 0, len(w.pods))
+	for k := range w.pods {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+		return cmp.Or(w.pods[a].CreationTimestamp.Compare(w.pods[b].CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
+}
+
+// step is what one pod does next.
+func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (action, time.Time) {
+	switch {
+	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
+		return w.end(p), time.Time{}
+	case p.Spec.NodeName == "":
+		return w.bind(p, room, now), time.Time{}
+	case w.nodes[p.Spec.NodeName] == nil:
+		return w.end(p), time.Time{}
+	case p.DeletionTimestamp != nil:
+		return w.after(p, "stop", w.options.PodStop, now, w.end(p))
+	case p.Status.Phase == corev1.PodPending || p.Status.Phase == "":
+		return w.after(p, "start", w.options.PodStart, now, w.run(p))
+	}
+	return nil, time.Time{}
+}
+
+// after does something a while after it was first asked for.
+func (w *World) after(p *corev1.Pod, what string, wait time.Duration, now time.Time, do action) (action, time.Time) {
+	key := types.NamespacedName{Namespace: p.Namespace + "/" + what, Name: p.Name}
+	at, ok := w.due[key]
+	if !ok {
+		at = now.Add(wait)
+		w.due[key] = at
+	}
+	if now.Before(at) {
+		return nil, at
+	}
+	delete(w.due, key)
+	return do, time.Time{}
+}
+
+func (w *World) end(p *corev1.Pod) action { return func() { w.API.Remove(p) } }
+
+func (w *World) run(p *corev1.Pod) action {
+	return func() {
+		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
+			now := metav1.NewTime(time.Now())
+			p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &now
+			setPodCondition(p, corev1.PodReady, corev1.ConditionTrue, "")
+		})
+	}
+}
+
+func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: t, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now()),
+	})
+}
+
+// bind puts a pod on the fullest node that has room for it, or says that there is none.
+func (w *World) bind(p *corev1.Pod, room map[string]*free, now time.Time) action {
+	need := needs(p)
+	best := ""
+	for _, name := range sortedNodes(room) {
+		r := room[name]
+		if r.open(p) && r.holds(need) && (best == "" || r.cpu < room[best].cpu) {
+			best = name
+		}
+	}
+	if best == "" {
+		return w.refuse(p)
+	}
+	room[best].take(need)
+	return func() {
+		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
+			p.Spec.NodeName = best
+			setPodCondition(p, corev1.PodScheduled, corev1.ConditionTrue, "")
+		})
+	}
+}
+
+func (w *World) refuse(p *corev1.Pod) action {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+			return nil
+		}
+	}
+	return func() {
+		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
+			setPodCondition(p, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)
+		})
+	}
+}
+
+// free is what is left of a node.
+type free struct {
+	node              *corev1.Node
+	cpu, memory, pods int64
+}
+
+// room is what is left of every node that takes pods.
+func (w *World) room() map[string]*free {
+	out := map[string]*free{}
+	for name, n := range w.nodes {
+		if n.DeletionTimestamp != nil || n.Spec.Unschedulable {
+			continue
+		}
+		have := n.Status.Allocatable
+		pods := int64(110)
+		if q, ok := have[corev1.ResourcePods]; ok {
+			pods = q.Value()
+		}
+		out[name] = &free{n, have.Cpu().MilliValue(), have.Memory().Value(), pods}
+	}
+	for _, p := range w.pods {
+		if r := out[p.Spec.NodeName]; r != nil {
+			r.take(needs(p))
+		}
+	}
+	return out
+}
+
+type need struct{ cpu, memory int64 }
+
+func needs(p *corev1.Pod) (out need) {
+	for i := range p.Spec.Containers {
+		r := p.Spec.Containers[i].Resources.Requests
+		out.cpu += r.Cpu().MilliValue()
+		out.memory += r.Memory().Value()
+	}
+	return out
+}
+
+func (f *free) holds(n need) bool { return f.cpu >= n.cpu && f.memory >= n.memory && f.pods >= 1 }
+
+func (f *free) take(n need) {
+	f.cpu, f.memory, f.pods = f.cpu-n.cpu, f.memory-n.memory, f.pods-1
+}
+
+// open says whether the node's taints and labels let the pod in.
+func (f *free) open(p *corev1.Pod) bool {
+	for i := range f.node.Spec.Taints {
+		t := &f.node.Spec.Taints[i]
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(p, t) {
+			return false
+		}
+	}
+	for k, v := range p.Spec.NodeSelector {
+		if f.node.Labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func tolerated(p *corev1.Pod, t *corev1.Taint) bool {
+	for i := range p.Spec.Tolerations {
+		o := &p.Spec.Tolerations[i]
+		if (o.Effect == "" || o.Effect == t.Effect) && (o.Key == "" && o.Operator == corev1.TolerationOpExists || o.Key == t.Key &&
+			(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)) {
+			return true
+		}
+	}
+	return false
+}
+
+func sortedNodes(m map[string]*free) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,39 @@
+package telemetry
+
+import (
+	"strings"
+	"unicode"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// Disrupted counts a claim that Karpenter deleted of its own accord, with the pods that had to move because of it.
+// policy is the pool's consolidation policy for consolidation, empty for everything else.
+func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.ConsolidationPolicy, pods int) {
+	labels := []string{reason, claim.Labels[v1.NodePoolLabelKey], claim.Labels[v1.CapacityTypeLabelKey], snake(string(policy)), terminationMode(claim)}
+	m.NodeClaimsDisrupted.WithLabelValues(labels...).Inc()
+	m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
+}
+
+// terminationMode says how hard the end of a claim will be.
+func terminationMode(claim *v1.NodeClaim) string {
+	switch grace := claim.Spec.TerminationGracePeriod; {
+	case grace == nil:
+		return "graceful"
+	case grace.Duration > 0:
+		return "eventual"
+	}
+	return "forceful"
+}
+
+// snake turns WhenEmpty into when_empty.
+func snake(camel string) string {
+	var b strings.Builder
+	for i, r := range camel {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

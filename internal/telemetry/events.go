@@ -1,0 +1,266 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// An Event is something that happened to an object, for the people who look after it.
+type Event struct {
+	Object  corev1.ObjectReference
+	Reason  Reason
+	Message string
+	// Key tells events apart that are held back for a while after the first, see EventRow.Again. Without a key
+	// nothing is held back.
+	Key []string
+	// Still, if set, is asked just before a paced event is sent: one that is no longer true is dropped.
+	Still func() bool
+}
+
+// Writer sends one event to the API server.
+type Writer func(ctx context.Context, e *corev1.Event) error
+
+const (
+	// waiting is how many events may wait to be sent; later ones are dropped and counted.
+	waiting = 2000
+	// pace is the rate of paced events, per second.
+	pace = 20
+	// pacedMax is how many objects may have a paced event waiting.
+	pacedMax = 50_000
+)
+
+// Events sends events. Publish never waits; Run does the sending.
+type Events struct {
+	write   Writer
+	metrics *Metrics
+	queue   chan *corev1.Event
+
+	mu       sync.Mutex
+	sent     map[string]time.Time // until when events of this key are held back
+	swept    time.Time
+	limiters map[Reason]*rate.Limiter
+	paced    pacedQueue
+	serial   uint64
+}
+
+// NewEvents returns Events that are sent with write once Run runs.
+func NewEvents(write Writer, metrics *Metrics) *Events {
+	return &Events{
+		write:    write,
+		metrics:  metrics,
+		queue:    make(chan *corev1.Event, waiting),
+		sent:     map[string]time.Time{},
+		limiters: map[Reason]*rate.Limiter{},
+		paced:    pacedQueue{waiting: map[types.UID]Event{}, news: make(chan struct{}, 1)},
+	}
+}
+
+// Publish queues an event, unless an equal one was published a moment ago.
+func (s *Events) Publish(e Event) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := row(e.Reason)
+	if s.heldBack(&e, r, now) {
+		return
+	}
+	if r.Paced {
+		if !s.paced.add(e) {
+			s.drop(e.Reason)
+		}
+		return
+	}
+	if r.Rate > 0 {
+		limiter := s.limiters[e.Reason]
+		if limiter == nil {
+			limiter = rate.NewLimiter(rate.Limit(r.Rate), r.Burst)
+			s.limiters[e.Reason] = limiter
+		}
+		if !limiter.AllowN(now, 1) {
+			s.drop(e.Reason)
+			return
+		}
+	}
+	select {
+	case s.queue <- s.object(&e, now):
+	default:
+		s.drop(e.Reason)
+	}
+}
+
+func (s *Events) drop(r Reason) {
+	s.metrics.EventsDropped.WithLabelValues(string(r)).Inc()
+}
+
+// heldBack tells whether an equal event was published not long ago, and remembers this one if not.
+func (s *Events) heldBack(e *Event, r EventRow, now time.Time) bool {
+	if len(e.Key) == 0 || r.Again == 0 {
+		return false
+	}
+	key := strings.ToLower(string(e.Reason)) + "\x00" + strings.Join(e.Key, "\x00")
+	if now.Before(s.sent[key]) {
+		return true
+	}
+	if now.Sub(s.swept) > time.Minute {
+		for k, until := range s.sent {
+			if !now.Before(until) {
+				delete(s.sent, k)
+			}
+		}
+		s.swept = now
+	}
+	s.sent[key] = now.Add(r.Again)
+	return false
+}
+
+// object makes the API object of an event.
+func (s *Events) object(e *Event, now time.Time) *corev1.Event {
+	s.serial++
+	namespace := e.Object.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	at := metav1.NewTime(now)
+	return &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x%04x", e.Object.Name, now.UnixNano(), s.serial&0xffff)},
+		InvolvedObject:      e.Object,
+		Reason:              string(e.Reason),
+		Message:             short(e.Message),
+		Type:                row(e.Reason).Type,
+		Source:              corev1.EventSource{Component: component},
+		ReportingController: component,
+		FirstTimestamp:      at,
+		LastTimestamp:       at,
+		Count:               1,
+	}
+}
+
+const component = "karpenter"
+
+// short cuts a message to what the API server takes.
+func short(s string) string {
+	const most = 1024
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-3], "") + "..."
+}
+
+// Run sends what is published until ctx ends.
+func (s *Events) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.runPaced(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-s.queue:
+			s.send(ctx, e)
+		}
+	}
+}
+
+// runPaced sends paced events one by one.
+func (s *Events) runPaced(ctx context.Context) {
+	tick := time.NewTicker(time.Second / pace)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		e, ok := s.paced.take()
+		s.mu.Unlock()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.paced.news:
+			}
+			continue
+		}
+		if e.Still != nil && !e.Still() {
+			continue
+		}
+		s.mu.Lock()
+		o := s.object(&e, time.Now())
+		s.mu.Unlock()
+		s.send(ctx, o)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Events) send(ctx context.Context, e *corev1.Event) {
+	// An event that cannot be written is lost on purpose: nothing depends on it, and trying again would only add to the load.
+	if err := s.write(ctx, e); err != nil && ctx.Err() == nil {
+		s.drop(Reason(e.Reason))
+		Log(ctx).Debug("could not write event", "reason", e.Reason, "object", e.InvolvedObject.Name, "error", err)
+	}
+}
+
+// pacedQueue holds the newest paced event of each object, in the order in which the objects came.
+type pacedQueue struct {
+	order   []types.UID
+	waiting map[types.UID]Event
+	news    chan struct{}
+}
+
+func (q *pacedQueue) add(e Event) bool {
+	uid := e.Object.UID
+	if _, known := q.waiting[uid]; !known {
+		if len(q.order) >= pacedMax {
+			return false
+		}
+		q.order = append(q.order, uid)
+	}
+	q.waiting[uid] = e
+	select {
+	case q.news <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (q *pacedQueue) take() (Event, bool) {
+	if len(q.order) == 0 {
+		q.order = nil // let go of the memory of a long queue
+		return Event{}, false
+	}
+	uid := q.order[0]
+	q.order = q.order[1:]
+	e := q.waiting[uid]
+	delete(q.waiting, uid)
+	return e, true
+}
+
+// PodRef names a pod as the object of an event.
+func PodRef(namespace, name string, uid types.UID) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: uid}
+}
+
+// NodeRef names a Node as the object of an event.
+func NodeRef(n *corev1.Node) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}
+}
+
+// ClaimRef names a NodeClaim as the object of an event.
+func ClaimRef(c *v1.NodeClaim) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: v1.GroupVersion.String(), Kind: "NodeClaim", Name: c.Name, UID: c.UID}
+}
+
+// PoolRef names a NodePool as the object of an event.
+func PoolRef(p *v1.NodePool) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: p.Name, UID: p.UID}
+}

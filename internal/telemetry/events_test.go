@@ -1,0 +1,209 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// written collects events.
+type written struct {
+	*Events
+	mu   sync.Mutex
+	list []*corev1.Event
+	fail error
+}
+
+func newWritten(t *testing.T) *written {
+	w := &written{}
+	w.Events = NewEvents(func(_ context.Context, e *corev1.Event) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.list = append(w.list, e)
+		return w.fail
+	}, NewMetrics(prometheus.NewRegistry(), ConditionKinds()))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return w
+}
+
+func (w *written) count() int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list)
+}
+
+func event(r Reason, pod string, key ...string) Event {
+	return Event{Object: PodRef("default", pod, types.UID(pod)), Reason: r, Message: "text", Key: key}
+}
+
+func TestEventsAreHeldBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second Event
+		after         time.Duration
+		want          int
+	}{
+		"an equal event at once":                   {event(FailedDraining, "a", "n"), event(FailedDraining, "a", "n"), time.Second, 1},
+		"an equal event after two minutes":         {event(FailedDraining, "a", "n"), event(FailedDraining, "a", "n"), 2 * time.Minute, 2},
+		"an equal event within its longer window":  {event(Unconsolidatable, "a", "n"), event(Unconsolidatable, "a", "n"), 14 * time.Minute, 1},
+		"an equal event within its shorter window": {event(NoCompatibleInstanceTypes, "a", "n"), event(NoCompatibleInstanceTypes, "a", "n"), 61 * time.Second, 2},
+		"another key":                                 {event(FailedDraining, "a", "n"), event(FailedDraining, "a", "m"), 0, 2},
+		"another reason":                              {event(FailedDraining, "a", "n"), event(AwaitingVolumeDetachment, "a", "n"), 0, 2},
+		"another object of the same key":              {event(FailedDraining, "a", "n"), event(FailedDraining, "b", "n"), 0, 1},
+		"events without key are never held back":      {event(FailedDraining, "a"), event(FailedDraining, "a"), 0, 2},
+		"changes of conditions are never held back":   {event("Ready", "a", "n"), event("Ready", "a", "n"), 0, 2},
+		"keys of several values are not run together": {event(FailedDraining, "a", "x", "y"), event(FailedDraining, "a", "xy"), 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWritten(t)
+				w.Publish(tc.first)
+				time.Sleep(tc.after)
+				w.Publish(tc.second)
+				if got := w.count(); got != tc.want {
+					t.Errorf("%d events, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestNominationsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten(t)
+		for i := range 100 {
+			w.Publish(event(Nominated, fmt.Sprint(i), fmt.Sprint(i)))
+		}
+		if got := w.count(); got != 10 {
+			t.Errorf("%d events at once, want a burst of 10", got)
+		}
+		time.Sleep(2 * time.Second)
+		for i := range 100 {
+			w.Publish(event(Nominated, fmt.Sprint(i), "again", fmt.Sprint(i)))
+		}
+		if got := w.count(); got != 20 {
+			t.Errorf("%d events two seconds later, want 5 more for each second", got)
+		}
+		if got := testutil.ToFloat64(w.metrics.EventsDropped.WithLabelValues("Nominated")); got != 180 {
+			t.Errorf("%v events counted as dropped, want 180", got)
+		}
+	})
+}
+
+// A flood of paced events is sent at its own rate, and others are not held up by it.
+func TestPacedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten(t)
+		for i := range 1000 {
+			w.Publish(event(FailedScheduling, fmt.Sprint(i), fmt.Sprint(i)))
+		}
+		w.Publish(event(FailedDraining, "node", "n"))
+		synctest.Wait()
+		if got := w.count(); got > 4 {
+			t.Errorf("%d events at once, want the other one and at most a few of the flood", got)
+		}
+		found := false
+		for _, e := range w.list {
+			found = found || e.Reason == string(FailedDraining)
+		}
+		if !found {
+			t.Error("the other event waits behind the flood")
+		}
+		time.Sleep(10 * time.Second)
+		if got := w.count(); got < 195 || got > 210 {
+			t.Errorf("%d events after ten seconds, want about 200", got)
+		}
+		time.Sleep(45 * time.Second)
+		if got := w.count(); got != 1001 {
+			t.Errorf("%d events in the end, want all 1001", got)
+		}
+	})
+}
+
+func TestPacedEventsThatAreNoLongerTrueAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten(t)
+		still := true
+		for i := range 100 {
+			e := event(FailedScheduling, fmt.Sprint(i), fmt.Sprint(i))
+			e.Still = func() bool { return still }
+			w.Publish(e)
+		}
+		time.Sleep(time.Second)
+		still = false
+		before := w.count()
+		time.Sleep(time.Minute)
+		if got := w.count(); got != before {
+			t.Errorf("%d events were sent after they had become untrue", got-before)
+		}
+	})
+}
+
+func TestEventObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten(t)
+		e := event(FailedDraining, "a")
+		e.Message = strings.Repeat("ü", 1000)
+		w.Publish(e)
+		w.Publish(Event{Object: corev1.ObjectReference{Kind: "Node", Name: "n"}, Reason: "Ready"})
+		w.count()
+		pod, node := w.list[0], w.list[1]
+		if pod.Namespace != "default" || pod.Type != corev1.EventTypeWarning || pod.Source.Component != "karpenter" || len(pod.Message) > 1024 {
+			t.Errorf("event of a pod = %+v", pod)
+		}
+		if node.Namespace != "default" || node.Type != corev1.EventTypeNormal || node.Name == pod.Name {
+			t.Errorf("event of a node = %+v", node)
+		}
+	})
+}
+
+// Every reason stands in the table once.
+func TestReasons(t *testing.T) {
+	seen := map[Reason]bool{}
+	for _, r := range EventRows() {
+		if seen[r.Reason] || r.When == "" || r.Type != normal && r.Type != warning {
+			t.Errorf("row of %s: %+v", r.Reason, r)
+		}
+		seen[r.Reason] = true
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry(), ConditionKinds("karpenter.k8s.aws/ec2nodeclass"))
+	rows := map[string]Row{}
+	for _, r := range append(m.Rows(), GaugeRows()...) {
+		if _, twice := rows[r.Name]; twice || r.Help == "" {
+			t.Errorf("row of %s: %+v", r.Name, r)
+		}
+		rows[r.Name] = r
+	}
+	for name, labels := range map[string]string{
+		"karpenter_nodeclaims_created_total":                         "reason nodepool min_values_relaxed",
+		"karpenter_nodeclaims_disrupted_total":                       "reason nodepool capacity_type consolidation_policy termination_mode",
+		"karpenter_scheduler_scheduling_duration_seconds":            "controller",
+		"karpenter_cloudprovider_errors_total":                       "controller method provider error",
+		"karpenter_cloudprovider_duration_seconds":                   "controller method provider",
+		"karpenter_voluntary_disruption_decisions_by_nodepool_total": "nodepool decision reason consolidation_type",
+		"operator_nodeclaim_status_condition_transitions_total":      "type status reason karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass",
+		"operator_node_status_condition_transition_seconds":          "type status karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass",
+		"operator_ec2nodeclass_termination_duration_seconds":         "",
+		"karpenter_pods_unbound_time_seconds":                        "name namespace",
+	} {
+		r, ok := rows[name]
+		if got := strings.Join(r.Labels, " "); !ok || got != labels {
+			t.Errorf("%s has labels %q, want %q", name, got, labels)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Gauges about the cluster are read from the newest snapshot when they are scraped. Their names and labels stand here.
+var gauges = []Row{
+	{"karpenter_cluster_state_node_count", "gauge", Stable, "Nodes and NodeClaims without Node that Karpenter knows of.", nil},
+	{"karpenter_cluster_state_synced", "gauge", Stable, "1 once everything that is watched has been read.", nil},
+	{"karpenter_cluster_state_unsynced_time_seconds", "gauge", Stable, "How long that has been waited for.", nil},
+
+	{"karpenter_nodes_current_lifetime_seconds", "gauge", Alpha, "Age of a node.", nodeSet},
+	{"karpenter_nodes_allocatable", "gauge", Beta, "What a node has for pods.", nodeSetByResource},
+	{"karpenter_nodes_total_pod_requests", "gauge", Beta, "Requests of all pods of a node.", nodeSetByResource},
+	{"karpenter_nodes_total_pod_limits", "gauge", Beta, "Limits of all pods of a node.", nodeSetByResource},
+	{"karpenter_nodes_total_daemon_requests", "gauge", Beta, "Requests of the DaemonSet pods of a node.", nodeSetByResource},
+	{"karpenter_nodes_total_daemon_limits", "gauge", Beta, "Limits of the DaemonSet pods of a node.", nodeSetByResource},
+	{"karpenter_nodes_system_overhead", "gauge", Beta, "What a node keeps from pods.", nodeSetByResource},
+	{"karpenter_cluster_utilization_percent", "gauge", Alpha, "Requests of all pods as a part of what all nodes have.", []string{"resource_type"}},
+
+	{"karpenter_nodepools_limit", "gauge", Alpha, "Limits of a pool.", []string{"resource_type", "nodepool"}},
+	{"karpenter_nodepools_usage", "gauge", Alpha, "What the nodes of a pool have together.", []string{"resource_type", "nodepool"}},
+	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
+
+	{"karpenter_pods_state", "gauge", Beta, "1 for each pod.", []string{
+		"name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type", "instance_type", "phase", "ready", "managed",
+	}},
+	{"karpenter_pods_unstarted_time_seconds", "gauge", Alpha, "Age of a pod that is not ready yet.", podName},
+	{"karpenter_pods_unbound_time_seconds", "gauge", Alpha, "Age of a pod that is on no node yet.", podName},
+	{"karpenter_pods_provisioning_unbound_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is on no node yet.", podName},
+	{"karpenter_pods_provisioning_unstarted_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is not ready yet.", podName},
+	{"karpenter_pods_provisioning_scheduling_undecided_time_seconds", "gauge", Alpha, "Time since a pod about which nothing was decided was first seen waiting.", podName},
+}
+
+var (
+	nodeSet           = []string{"node_name", "nodepool", "phase", "managed", "<well-known labels>"}
+	nodeSetByResource = append(nodeSet[:len(nodeSet):len(nodeSet)], "resource_type")
+	podName           = []string{"name", "namespace"}
+)
+
+// GaugeRows describes the gauges that are read from snapshots.
+func GaugeRows() []Row { return append([]Row(nil), gauges...) }
+
+// Gauge returns the description of such a gauge for a collector. nodeLabels stand in for the labels that depend on
+// what is known about node labels.
+func Gauge(name string, nodeLabels ...string) *prometheus.Desc {
+	for _, r := range gauges {
+		if r.Name != name {
+			continue
+		}
+		var labels []string
+		for _, l := range r.Labels {
+			if l == "<well-known labels>" {
+				labels = append(labels, nodeLabels...)
+			} else {
+				labels = append(labels, l)
+			}
+		}
+		return prometheus.NewDesc(r.Name, r.Help, labels, nil)
+	}
+	panic("no gauge " + name)
+}
+
+// ConditionGauges are the gauges about the conditions and the deletion of one kind of object.
+type ConditionGauges struct{ Count, Seconds, Terminating *prometheus.Desc }
+
+// NewConditionGauges describes the gauges of one kind whose series carry some extra labels.
+func NewConditionGauges(kind string, extra []string) ConditionGauges {
+	object := []string{"namespace", "name"}
+	condition := append(append(object[:2:2], "type", "status", "reason"), extra...)
+	return ConditionGauges{
+		Count:       prometheus.NewDesc("operator_"+kind+"_status_condition_count", "1 for each condition of an object.", condition, nil),
+		Seconds:     prometheus.NewDesc("operator_"+kind+"_status_condition_current_status_seconds", "How long a condition has been what it is.", condition, nil),
+		Terminating: prometheus.NewDesc("operator_"+kind+"_termination_current_time_seconds", "How long ago an object was deleted that is still there.", append(object[:2:2], extra...), nil),
+	}
+}
+
+// OldConditionGauges describes the same for all kinds together, under older names.
+func OldConditionGauges() ConditionGauges {
+	object := []string{"namespace", "name", "group", "kind"}
+	condition := append(object[:4:4], "type", "status", "reason")
+	return ConditionGauges{
+		Count:       prometheus.NewDesc("operator_status_condition_count", "1 for each condition of an object.", condition, nil),
+		Seconds:     prometheus.NewDesc("operator_status_condition_current_status_seconds", "How long a condition has been what it is.", condition, nil),
+		Terminating: prometheus.NewDesc("operator_termination_current_time_seconds", "How long ago an object was deleted that is still there.", object, nil),
+	}
+}

@@ -1,0 +1,219 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+type logKey struct{}
+
+// WithLog returns a context that carries a logger.
+func WithLog(ctx context.Context, l *slog.Logger) context.Context {
+	return context.WithValue(ctx, logKey{}, l)
+}
+
+// With returns a context whose logger says these pairs with each line.
+func With(ctx context.Context, pairs ...any) context.Context {
+	return WithLog(ctx, Log(ctx).With(pairs...))
+}
+
+// Log returns the logger of a context, one that says nothing if it has none.
+func Log(ctx context.Context) *slog.Logger {
+	if l, ok := ctx.Value(logKey{}).(*slog.Logger); ok {
+		return l
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+type controllerKey struct{}
+
+// WithController returns a context in which calls are counted for the loop of this name, and whose log lines name it.
+func WithController(ctx context.Context, name string) context.Context {
+	return With(context.WithValue(ctx, controllerKey{}, name), "controller", name)
+}
+
+// Controller returns the name of the loop that a context belongs to, "" if none.
+func Controller(ctx context.Context) string {
+	name, _ := ctx.Value(controllerKey{}).(string)
+	return name
+}
+
+// LogSettings say what is logged, and where.
+type LogSettings struct {
+	Level      string   // debug, info, error, or empty for info
+	Paths      []string // files, stdout or stderr
+	ErrorPaths []string // where trouble with logging itself is reported
+}
+
+// Validate tells what is wrong with the settings.
+func (s LogSettings) Validate() error {
+	switch s.Level {
+	case "", "debug", "info", "error":
+		return nil
+	}
+	return fmt.Errorf("log level %q is none of debug, info, error", s.Level)
+}
+
+// NewLog opens the log. What it returns besides closes the files.
+func NewLog(s LogSettings, commit string) (*slog.Logger, func(), error) {
+	if err := s.Validate(); err != nil {
+		return nil, nil, err
+	}
+	out, closeOut, err := open(s.Paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	trouble, closeTrouble, err := open(s.ErrorPaths)
+	if err != nil {
+		closeOut()
+		return nil, nil, err
+	}
+	level := slog.LevelInfo
+	switch s.Level {
+	case "debug":
+		level = slog.LevelDebug
+	case "error":
+		level = slog.LevelError
+	}
+	h := NewHandler(reporting{out, trouble}, level)
+	return slog.New(h).With("logger", "controller", "commit", commit), func() { closeOut(); closeTrouble() }, nil
+}
+
+// reporting writes to one place and reports failures at another.
+type reporting struct{ out, trouble io.Writer }
+
+func (w reporting) Write(b []byte) (int, error) {
+	n, err := w.out.Write(b)
+	if err != nil {
+		fmt.Fprintf(w.trouble, "cannot write the log: %v\n", err)
+	}
+	return n, err
+}
+
+// open returns one writer for several paths.
+func open(paths []string) (io.Writer, func(), error) {
+	var out []io.Writer
+	var files []*os.File
+	closeAll := func() {
+		for _, f := range files {
+			f.Close() // the file was only appended to, and each line has been written already
+		}
+	}
+	for _, p := range paths {
+		switch p {
+		case "stdout":
+			out = append(out, os.Stdout)
+		case "stderr":
+			out = append(out, os.Stderr)
+		default:
+			f, err := os.OpenFile(p, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+			if err != nil {
+				closeAll()
+				return nil, nil, fmt.Errorf("open log: %w", err)
+			}
+			files, out = append(files, f), append(out, f)
+		}
+	}
+	return io.MultiWriter(out...), closeAll, nil
+}
+
+// NewHandler returns the handler that gives log lines their shape: JSON with level, time and message under the names
+// that people search for, durations as text, the caller only at debug level, and no more than the first hundred lines
+// of one message each second, then every hundredth.
+func NewHandler(w io.Writer, level slog.Level) slog.Handler {
+	h := slog.NewJSONHandler(w, &slog.HandlerOptions{
+		Level:       level,
+		AddSource:   level <= slog.LevelDebug,
+		ReplaceAttr: rename,
+	})
+	return &sampler{next: h, state: &sampleState{}}
+}
+
+func rename(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 {
+		switch a.Key {
+		case slog.TimeKey:
+			return slog.String("time", a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+		case slog.MessageKey:
+			return slog.Attr{Key: "message", Value: a.Value}
+		case slog.SourceKey:
+			if src, ok := a.Value.Any().(*slog.Source); ok {
+				return slog.String("caller", fmt.Sprintf("%s:%d", shortFile(src.File), src.Line))
+			}
+		}
+	}
+	switch v := a.Value.Resolve(); v.Kind() {
+	case slog.KindDuration:
+		return slog.String(a.Key, v.Duration().String())
+	case slog.KindAny:
+		if d, ok := v.Any().(error); ok {
+			return slog.String(a.Key, d.Error())
+		}
+	}
+	return a
+}
+
+// shortFile keeps the last two elements of a path.
+func shortFile(path string) string {
+	parts := strings.Split(path, "/")
+	return strings.Join(parts[max(0, len(parts)-2):], "/")
+}
+
+// sampler drops most of what is said too often.
+type sampler struct {
+	next  slog.Handler
+	state *sampleState
+}
+
+// sampleState is shared by all loggers that were made from one.
+type sampleState struct {
+	mu     sync.Mutex
+	second int64
+	seen   map[string]int
+}
+
+const (
+	sampleFirst = 100
+	sampleEvery = 100
+)
+
+func (s *sampleState) take(message string, level slog.Level, at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := at.Unix(); now != s.second || s.seen == nil {
+		s.second, s.seen = now, map[string]int{}
+	}
+	key := level.String() + message
+	s.seen[key]++
+	n := s.seen[key]
+	return n <= sampleFirst || (n-sampleFirst)%sampleEvery == 0
+}
+
+func (s *sampler) Enabled(ctx context.Context, l slog.Level) bool { return s.next.Enabled(ctx, l) }
+
+func (s *sampler) Handle(ctx context.Context, r slog.Record) error {
+	if !s.state.take(r.Message, r.Level, r.Time) {
+		return nil
+	}
+	return s.next.Handle(ctx, r)
+}
+
+func (s *sampler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &sampler{s.next.WithAttrs(attrs), s.state}
+}
+
+func (s *sampler) WithGroup(name string) slog.Handler {
+	return &sampler{s.next.WithGroup(name), s.state}
+}
+
+// HasLog tells whether a context carries a logger.
+func HasLog(ctx context.Context) bool {
+	_, ok := ctx.Value(logKey{}).(*slog.Logger)
+	return ok
+}

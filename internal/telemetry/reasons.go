@@ -1,0 +1,126 @@
+package telemetry
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Reason is the reason of an event.
+type Reason string
+
+// The reasons of events. What each means stands in reasons.
+const (
+	Nominated                      Reason = "Nominated"
+	FailedScheduling               Reason = "FailedScheduling"
+	Evicted                        Reason = "Evicted"
+	Disrupted                      Reason = "Disrupted"
+	InvalidDoNotDisruptAnnotation  Reason = "InvalidDoNotDisruptAnnotation"
+	DoNotDisruptUntil              Reason = "DoNotDisruptUntil"
+	DoNotDisruptGracePeriodElapsed Reason = "DoNotDisruptGracePeriodElapsed"
+
+	DisruptionLaunching          Reason = "DisruptionLaunching"
+	DisruptionWaitingReadiness   Reason = "DisruptionWaitingReadiness"
+	DisruptionTerminating        Reason = "DisruptionTerminating"
+	DisruptionBlocked            Reason = "DisruptionBlocked"
+	Unconsolidatable             Reason = "Unconsolidatable"
+	ConsolidationCandidate       Reason = "ConsolidationCandidate"
+	ConsolidationRejected        Reason = "ConsolidationRejected"
+	ConsolidationApproved        Reason = "ConsolidationApproved"
+	FailedDraining               Reason = "FailedDraining"
+	AwaitingVolumeDetachment     Reason = "AwaitingVolumeDetachment"
+	TerminationGracePeriodEnding Reason = "TerminationGracePeriodExpiring"
+	FailedConsistencyCheck       Reason = "FailedConsistencyCheck"
+	InsufficientCapacity         Reason = "InsufficientCapacityError"
+	UnregisteredTaintMissing     Reason = "UnregisteredTaintMissing"
+	Finalized                    Reason = "Finalized"
+
+	NoCompatibleInstanceTypes Reason = "NoCompatibleInstanceTypes"
+	PodsUnschedulable         Reason = "PodsUnschedulable"
+	UnreadableObject          Reason = "UnreadableObject"
+
+	SpotInterrupted                Reason = "SpotInterrupted"
+	SpotRebalanceRecommendation    Reason = "SpotRebalanceRecommendation"
+	InstanceStopping               Reason = "InstanceStopping"
+	InstanceTerminating            Reason = "InstanceTerminating"
+	InstanceUnhealthy              Reason = "InstanceUnhealthy"
+	CapacityReservationInterrupted Reason = "CapacityReservationInstanceInterrupted"
+	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
+	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
+)
+
+// EventRow is one line of the table of events.
+type EventRow struct {
+	Reason Reason
+	Type   string
+	When   string // for the reference
+	// Again is how long an equal event is held back. Equal are events of one reason and key; without a key none are.
+	Again time.Duration
+	// Rate and Burst limit how many events of this reason are sent; what exceeds them is dropped. Zero is no limit.
+	Rate  float64
+	Burst int
+	// Paced events are not dropped but sent at a steady rate behind all others, the newest for each object.
+	Paced bool
+}
+
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+
+	// again is how long equal events are held back unless a row says otherwise.
+	again = 2 * time.Minute
+)
+
+// reasons is the table of events.
+var reasons = []EventRow{
+	{Nominated, normal, "A pod is meant for a node or a new NodeClaim.", again, 5, 10, false},
+	{FailedScheduling, warning, "No pool can hold a pod; the message says what kept it from each.", 5 * time.Minute, 0, 0, true},
+	{Evicted, normal, "The eviction of a pod was accepted; the message says why.", again, 0, 0, false},
+	{Disrupted, normal, "A pod was deleted because its node had to go at a deadline.", again, 0, 0, false},
+	{InvalidDoNotDisruptAnnotation, warning, "A do-not-disrupt annotation means nothing and is ignored.", again, 0, 0, false},
+	{DoNotDisruptUntil, normal, "A pod is protected until some time.", again, 0, 0, false},
+	{DoNotDisruptGracePeriodElapsed, normal, "The protection of a pod has ended.", again, 0, 0, false},
+
+	{DisruptionLaunching, normal, "A replacement is being launched.", again, 0, 0, false},
+	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", again, 0, 0, false},
+	{DisruptionTerminating, normal, "A node is being removed by disruption.", again, 0, 0, false},
+	{DisruptionBlocked, normal, "A node or pool cannot be disrupted now; the message says why.", again, 0, 0, false},
+	{Unconsolidatable, normal, "A node cannot be consolidated; the message says why.", 15 * time.Minute, 0, 0, false},
+	{ConsolidationCandidate, normal, "A node could be replaced; the message gives the savings.", again, 0, 0, false},
+	{ConsolidationRejected, normal, "A move did not pass validation.", again, 0, 0, false},
+	{ConsolidationApproved, normal, "A move is worth its disruption.", again, 0, 0, false},
+	{FailedDraining, warning, "Pods are left on a draining node, or an eviction was refused.", again, 0, 0, false},
+	{AwaitingVolumeDetachment, normal, "Volumes are still attached to a drained node.", again, 0, 0, false},
+	{TerminationGracePeriodEnding, warning, "The time by which a node must be gone is known.", again, 0, 0, false},
+	{FailedConsistencyCheck, warning, "A node is not what its NodeClaim promised.", again, 0, 0, false},
+	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows.", again, 0, 0, false},
+	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is registered.", again, 0, 0, false},
+	{Finalized, normal, "A finalizer was removed.", 0, 0, 0, false},
+
+	{NoCompatibleInstanceTypes, warning, "The requirements of a pool leave no instance type.", time.Minute, 0, 0, false},
+	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
+	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
+
+	{SpotInterrupted, warning, "The cloud takes a spot machine back.", again, 0, 0, false},
+	{SpotRebalanceRecommendation, normal, "A spot machine is likely to be taken back.", again, 0, 0, false},
+	{InstanceStopping, warning, "A machine was told to stop.", again, 0, 0, false},
+	{InstanceTerminating, warning, "A machine was told to terminate.", again, 0, 0, false},
+	{InstanceUnhealthy, warning, "The cloud found a machine broken.", again, 0, 0, false},
+	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", again, 0, 0, false},
+	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
+	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},
+}
+
+// EventRows describes every reason of events, in the order of the table.
+func EventRows() []EventRow { return append([]EventRow(nil), reasons...) }
+
+// row returns the line of a reason. Reasons that are not in the table are condition types: their events say that a condition
+// changed, and are never held back.
+func row(r Reason) EventRow {
+	for i := range reasons {
+		if reasons[i].Reason == r {
+			return reasons[i]
+		}
+	}
+	return EventRow{Reason: r, Type: normal}
+}
