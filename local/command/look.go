@@ -1,0 +1,201 @@
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/part"
+	"karpenter.sh/karpenter/local/plane"
+)
+
+// kubectl becomes kubectl with the administrator's kubeconfig.
+func kubectl(args []string) error {
+	dir, found, err := existing()
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("there is no cluster here; `karpenter-local up` starts one")
+	}
+	if pid, err := dir.Holder(); err != nil {
+		return err
+	} else if pid == 0 {
+		return errors.New("the cluster does not run; `karpenter-local up` starts it")
+	}
+	if err := os.Setenv("KUBECONFIG", dir.Kubeconfig()); err != nil {
+		return err
+	}
+	os.Args = append([]string{part.Kubectl}, args...)
+	part.Run(part.Kubectl)
+	return errors.New("this binary has no kubectl")
+}
+
+// env prints what a shell needs to reach the cluster and its AWS.
+func env(args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	dir, found, err := existing()
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("there is no cluster here")
+	}
+	run, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	p := plane.Plane{Dir: dir, Ports: run.Ports}
+	for _, variable := range append([]string{"KUBECONFIG=" + dir.Kubeconfig()}, p.AWSEnv(plane.PeopleKey)...) {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Printf("export %s='%s'\n", name, value)
+	}
+	return nil
+}
+
+// assets makes the folder that controller-runtime's envtest and others want.
+func assets(args []string) error {
+	if len(args) != 1 {
+		return errors.New("name one folder")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(args[0], 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", part.Kubectl} {
+		link := filepath.Join(args[0], name)
+		if err := replaceLink(self, link); err != nil {
+			return err
+		}
+	}
+	absolute, err := filepath.Abs(args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println(absolute)
+	return nil
+}
+
+// replaceLink makes a link while others may be using the old one.
+func replaceLink(target, link string) error {
+	if old, err := os.Readlink(link); err == nil && old == target {
+		return nil
+	}
+	temporary := fmt.Sprintf("%s.%d", link, os.Getpid())
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, link)
+}
+
+// logs prints what programs said.
+func logs(args []string) error {
+	flags := flag.NewFlagSet("karpenter-local logs", flag.ContinueOnError)
+	keepOn := flags.Bool("f", false, "keep on printing until Ctrl-C")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dir, found, err := existing()
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("there is no cluster here")
+	}
+	files, err := logFiles(dir, flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	out := make([]*tail, len(files))
+	for i, path := range files {
+		out[i] = &tail{path: path}
+		if len(files) > 1 {
+			out[i].prefix = strings.TrimSuffix(filepath.Base(path), ".log") + ": "
+		}
+	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	for {
+		for _, t := range out {
+			if err := t.print(os.Stdout); err != nil {
+				return err
+			}
+		}
+		if !*keepOn {
+			return nil
+		}
+		select {
+		case <-interrupted:
+			return nil
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func logFiles(dir home.Dir, program string) ([]string, error) {
+	files, err := filepath.Glob(dir.Log("*"))
+	if err != nil {
+		return nil, err
+	}
+	if program == "" {
+		return files, nil
+	}
+	if path := dir.Log(program); slices.Contains(files, path) {
+		return []string{path}, nil
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), ".log"))
+	}
+	return nil, fmt.Errorf("there is no log of %q; there are: %s", program, strings.Join(names, ", "))
+}
+
+// A tail prints what was added to a file since it was last asked.
+type tail struct {
+	path, prefix string
+	offset       int64
+	open         bool // the last line printed was not complete
+}
+
+func (t *tail) print(w io.Writer) error {
+	file, err := os.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() < t.offset {
+		t.offset, t.open = 0, false // a new run began
+	}
+	if _, err := file.Seek(t.offset, io.SeekStart); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	t.offset += int64(len(text))
+	for line := range strings.Lines(string(text)) {
+		if !t.open {
+			line = t.prefix + line
+		}
+		t.open = !strings.HasSuffix(line, "\n")
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

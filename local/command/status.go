@@ -1,0 +1,225 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
+)
+
+func status(args []string) error {
+	if err := noArguments(args); err != nil {
+		return err
+	}
+	dir, found, err := existing()
+	if err != nil {
+		return err
+	}
+	if !found {
+		fmt.Println("There is no cluster here; `karpenter-local up` starts one.")
+		return quietError{}
+	}
+	pid, err := dir.Holder()
+	if err != nil {
+		return err
+	}
+	run, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		fmt.Printf("The cluster does not run; its state is in %s.\n", dir)
+		return quietError{}
+	}
+	state := "ready"
+	if !run.Ready {
+		state = "starting"
+	}
+	fmt.Printf("%s, since %s (%s)\nAPI server  %s\nkubeconfig  %s\n\n",
+		state, run.Started.Format(time.TimeOnly), time.Since(run.Started).Round(time.Second), run.Server, dir.Kubeconfig())
+	printPrograms(run)
+	return printNodes(dir)
+}
+
+func table() *tabwriter.Writer { return tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0) }
+
+// printPrograms lists the processes. Memory that they share, that of the binary itself, counts once, spread over them all.
+func printPrograms(run home.Run) {
+	w := table()
+	fmt.Fprintln(w, "PROGRAM\tPID\tUP\tRESTARTS\tPORTS\tMEMORY")
+	var total int
+	programs := append([]home.Program{{Name: superviseName, PID: run.PID, Started: run.Started}}, run.Programs...)
+	for _, p := range programs {
+		if p.PID == 0 {
+			fmt.Fprintf(w, "%s\t-\t-\t%d\t-\t-\n", p.Name, p.Restarts)
+			continue
+		}
+		memory := resident(p.PID)
+		total += memory
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%d MB\n", p.Name, p.PID,
+			time.Since(p.Started).Round(time.Second), p.Restarts, portsOf(p.Name, run.Ports), memory>>10)
+	}
+	fmt.Fprintf(w, "\t\t\t\t\t%d MB\n", total>>10)
+	w.Flush()
+}
+
+// resident asks how many kilobytes of a process are in memory. Where the system tells, shared ones are spread over those
+// who share them.
+func resident(pid int) int {
+	if rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)); err == nil {
+		for line := range strings.Lines(string(rollup)) {
+			if value, found := strings.CutPrefix(line, "Pss:"); found {
+				kilobytes, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+				return kilobytes
+			}
+		}
+	}
+	out, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return 0
+	}
+	kilobytes, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+	return kilobytes
+}
+
+func portsOf(program string, ports map[string]int) string {
+	names := map[string][]string{
+		plane.Etcd:              {plane.EtcdPort, plane.EtcdPeerPort},
+		plane.APIServer:         {plane.APIPort},
+		plane.Scheduler:         {plane.SchedulerPort},
+		plane.ControllerManager: {plane.ControllerManagerPort},
+		plane.AWS:               {plane.AWSPort},
+		plane.Controller:        {plane.MetricsPort, plane.HealthPort},
+	}[program]
+	var numbers []string
+	for _, name := range names {
+		numbers = append(numbers, strconv.Itoa(ports[name]))
+	}
+	if len(numbers) == 0 {
+		return "-"
+	}
+	return strings.Join(numbers, ",")
+}
+
+func printNodes(dir home.Dir) error {
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	config.Timeout = 5 * time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		fmt.Printf("\nThe API server does not answer: %v\n", err)
+		return quietError{}
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(nodes.Items) > 0 {
+		if err := nodeTable(nodes.Items, pods.Items); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("\n%d nodes, %s\n", len(nodes.Items), countPods(pods.Items))
+	return nil
+}
+
+func nodeTable(nodes []corev1.Node, pods []corev1.Pod) error {
+	prices, err := prices(nodes)
+	if err != nil {
+		return err
+	}
+	bound := map[string]int{}
+	for _, p := range pods {
+		bound[p.Spec.NodeName]++
+	}
+	fmt.Println()
+	w := table()
+	fmt.Fprintln(w, "NODE\tTYPE\tZONE\tCAPACITY\tSTATE\tPODS\tAGE\t$/H")
+	var total cloud.NanoUSD
+	for _, n := range nodes {
+		price := prices[n.Name]
+		total += price
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.4f\n", n.Name, n.Labels[corev1.LabelInstanceTypeStable],
+			n.Labels[corev1.LabelTopologyZone], n.Labels[v1.CapacityTypeLabelKey], nodeState(&n), bound[n.Name],
+			time.Since(n.CreationTimestamp.Time).Round(time.Second), price.Dollars())
+	}
+	fmt.Fprintf(w, "\t\t\t\t\t\t\t%.4f\n", total.Dollars())
+	return w.Flush()
+}
+
+// prices looks up what each node costs an hour, by name.
+func prices(nodes []corev1.Node) (map[string]cloud.NanoUSD, error) {
+	found := map[string]cloud.NanoUSD{}
+	for _, n := range nodes {
+		catalog, err := offline.Catalog(offline.Options{Region: n.Labels[corev1.LabelTopologyRegion]})
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(catalog.Types, func(t *cloud.InstanceType) bool {
+			return t.Name == n.Labels[corev1.LabelInstanceTypeStable]
+		})
+		if i < 0 {
+			continue
+		}
+		for _, o := range catalog.Types[i].Offerings {
+			if o.Zone() == n.Labels[corev1.LabelTopologyZone] && o.CapacityType() == n.Labels[v1.CapacityTypeLabelKey] {
+				found[n.Name] = o.Price
+			}
+		}
+	}
+	return found, nil
+}
+
+func nodeState(n *corev1.Node) string {
+	var words []string
+	if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
+		words = append(words, "ready")
+	} else {
+		words = append(words, "not ready")
+	}
+	if n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.DisruptedTaintKey }) {
+		words = append(words, "draining")
+	}
+	if n.DeletionTimestamp != nil {
+		words = append(words, "deleting")
+	}
+	return strings.Join(words, ", ")
+}
+
+func countPods(pods []corev1.Pod) string {
+	var running, waiting int
+	for _, p := range pods {
+		switch {
+		case p.Status.Phase == corev1.PodRunning:
+			running++
+		case p.Spec.NodeName == "":
+			waiting++
+		}
+	}
+	return fmt.Sprintf("%d pods running, %d waiting for a node", running, waiting)
+}

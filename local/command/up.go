@@ -1,0 +1,213 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/release"
+	"karpenter.sh/karpenter/local/supervise"
+)
+
+const superviseName = "supervise"
+
+// progressFD is where a detached supervisor reports its progress.
+const progressFD = 3
+
+// A report is one line of progress, or the end of it.
+type report struct {
+	Text string `json:",omitempty"`
+	Err  string `json:",omitempty"`
+	// Damaged says that only forgetting the state would help.
+	Damaged bool `json:",omitempty"`
+	Ready   bool `json:",omitempty"`
+}
+
+func settingsFlags(name string) (*flag.FlagSet, *home.Settings) {
+	flags := flag.NewFlagSet("karpenter-local "+name, flag.ContinueOnError)
+	s := &home.Settings{}
+	flags.IntVar(&s.Port, "port", 0, "port of the API server; 0 takes the last one or any that is free")
+	flags.DurationVar(&s.BootDelay, "boot-delay", 2*time.Second, "time from a machine's start until its node joins")
+	flags.DurationVar(&s.BootSpread, "boot-spread", time.Second, "by how much the boot delay differs at most from machine to machine")
+	return flags, s
+}
+
+func up(args []string) error {
+	flags, settings := settingsFlags("up")
+	foreground := flags.Bool("foreground", false, "stay until Ctrl-C, and stop the cluster then")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := settings.Validate(); err != nil {
+		return err
+	}
+	dir, err := home.Open(statePath())
+	if err != nil {
+		return err
+	}
+	if pid, err := dir.Holder(); err != nil {
+		return err
+	} else if pid != 0 {
+		return sayRunning(dir)
+	}
+	if *foreground {
+		return stay(dir, *settings)
+	}
+	return detach(dir, args)
+}
+
+func sayRunning(dir home.Dir) error {
+	run, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("The cluster runs already, since %s, on %s.\n", run.Started.Format(time.TimeOnly), run.Server)
+	printNext(dir)
+	return nil
+}
+
+// printer prints progress with the time that passed.
+func printer() func(format string, args ...any) {
+	begin := time.Now()
+	return func(format string, args ...any) {
+		fmt.Printf("%5.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// stay runs the cluster in this process.
+func stay(dir home.Dir, settings home.Settings) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	say := printer()
+	return supervise.Run(ctx, dir, settings, say, func() {
+		printNext(dir)
+		fmt.Println("\nCtrl-C stops the cluster.")
+	})
+}
+
+// detach starts a supervisor of its own session and shows its progress until the cluster is ready. Ctrl-C stops it.
+func detach(dir home.Dir, args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(dir.Log(superviseName), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	cmd := exec.Command(self, append([]string{superviseName}, args...)...)
+	cmd.Env = append(os.Environ(), DirEnv+"="+string(dir))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	theirs.Close()
+	go func() {
+		<-interrupted
+		fmt.Println("\nstopping …")
+		cmd.Process.Signal(syscall.SIGTERM)
+	}()
+	return follow(dir, cmd, ours)
+}
+
+// follow prints the supervisor's reports until it is ready or has ended.
+func follow(dir home.Dir, cmd *exec.Cmd, reports io.Reader) error {
+	say := printer()
+	lines := bufio.NewScanner(reports)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r report
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return fmt.Errorf("understand the supervisor: %w", err)
+		}
+		switch {
+		case r.Ready:
+			printNext(dir)
+			return nil
+		case r.Err != "":
+			cmd.Wait() // it has stopped everything when it returns
+			if r.Damaged {
+				return &home.DamagedError{Path: string(dir), Err: errors.New(r.Err)}
+			}
+			return errors.New(r.Err)
+		default:
+			say("%s", r.Text)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the supervisor ended (%w); its log is %s", err, dir.Log(superviseName))
+	}
+	return quietError{} // it was stopped
+}
+
+func printNext(dir home.Dir) {
+	fmt.Printf(`
+  export KUBECONFIG=%s
+  alias kubectl='karpenter-local kubectl'        # or a kubectl of your own
+  kubectl scale deployment inflate --replicas=10
+  kubectl get nodeclaims,nodes,pods --watch
+  karpenter-local status
+`, dir.Kubeconfig())
+}
+
+// superviseMain is the detached supervisor.
+func superviseMain(args []string) error {
+	flags, settings := settingsFlags(superviseName)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	syscall.CloseOnExec(progressFD)
+	progress := os.NewFile(progressFD, "progress")
+	out := json.NewEncoder(progress)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := home.Open(statePath())
+	if err == nil {
+		err = supervise.Run(ctx, dir, *settings,
+			func(format string, args ...any) { out.Encode(report{Text: fmt.Sprintf(format, args...)}) },
+			func() {
+				out.Encode(report{Ready: true})
+				progress.Close()
+			})
+	}
+	if err != nil && ctx.Err() == nil {
+		out.Encode(report{Err: err.Error(), Damaged: errors.As(err, new(*home.DamagedError))})
+		return err
+	}
+	return nil
+}
+
+// install puts charts and first objects into the cluster.
+func install(args []string) error {
+	flags := flag.NewFlagSet(supervise.Installer, flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := release.Install(context.Background(), *kubeconfig, log); err != nil {
+		return err
+	}
+	return release.Objects(context.Background(), *kubeconfig, log)
+}

@@ -1,0 +1,89 @@
+// Package controller is Karpenter as the local cluster runs it: the same operator and the same AWS provider as in
+// cmd/karpenter, linked into the one binary of the local cluster.
+//
+// Nothing here knows that AWS is a model: that is a matter of the endpoint in the environment.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws"
+	"karpenter.sh/karpenter/internal/operator"
+	"karpenter.sh/karpenter/internal/setting"
+)
+
+// version is what the log and the user agent say.
+const version = "local"
+
+// Main is the program.
+func Main(args []string) error {
+	kubeconfig := ""
+	core, provider := operator.DefaultSettings(), aws.DefaultSettings()
+	all := append(core.List(), provider.List()...)
+	all = append(all, setting.String(&kubeconfig, "kubeconfig", "how to reach the API server"))
+	if err := setting.Read("karpenter-local controller", all, args, os.LookupEnv, os.Stderr); err != nil {
+		return err
+	}
+	provider.ReservedCapacity = core.Gates.ReservedCapacity
+	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return operator.Run(ctx, operator.Options{
+		REST:     kube,
+		Settings: core,
+		Cloud: func(ctx context.Context, in operator.CloudInput) (*operator.Cloud, error) {
+			return open(ctx, in, provider)
+		},
+		NodeClassLabels: []string{awsv1.LabelNodeClass},
+		Version:         version,
+	})
+}
+
+// open makes the AWS provider.
+func open(ctx context.Context, in operator.CloudInput, s aws.Settings) (*operator.Cloud, error) {
+	if s.ClusterCABundle == "" {
+		bundle, err := aws.CABundle(in.REST)
+		if err != nil {
+			return nil, err
+		}
+		s.ClusterCABundle = bundle
+	}
+	account, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find out how to reach AWS: %w", err)
+	}
+	p, err := aws.New(ctx, s, aws.Input{
+		Config: account, Kube: in.Client, Metrics: in.Metrics, Events: in.Events,
+		KubernetesVersion: func(context.Context) (string, error) { return serverVersion(in.REST) },
+		Version:           version,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader()}, nil
+}
+
+func serverVersion(kube *rest.Config) (string, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(kube)
+	if err != nil {
+		return "", err
+	}
+	v, err := client.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask for the cluster's version: %w", err)
+	}
+	return v.Major + "." + v.Minor, nil
+}

@@ -1,0 +1,223 @@
+// Package e2e tests the whole of it: the local cluster as people start it, and Karpenter in it. All tests share one cluster,
+// except those that are about starting and stopping.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/local/home"
+)
+
+// binary is what `make build` leaves.
+var binary = filepath.Join("..", "..", "bin", "karpenter-local")
+
+// A cluster is one state folder.
+type cluster struct {
+	dir  string
+	path string // of the binary
+	client.Client
+}
+
+// shared is the cluster of most tests.
+var shared *cluster
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	path, err := filepath.Abs(binary)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, "there is no "+path+": make build makes it, and make test does that first")
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "karpenter-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	shared = &cluster{dir: filepath.Join(dir, "state"), path: path}
+	if out, err := shared.command("up").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "start the cluster: %v\n%s", err, out)
+		return 1
+	}
+	defer func() {
+		if out, err := shared.command("down").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "stop the cluster: %v\n%s", err, out)
+		}
+	}()
+	if err := shared.connect(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// fresh is a cluster of the test's own, not started. It is stopped with the test.
+func fresh(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{dir: filepath.Join(t.TempDir(), "state"), path: shared.path}
+	t.Cleanup(func() { c.command("down").Run() })
+	return c
+}
+
+func (c *cluster) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.path, args...)
+	cmd.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir)
+	return cmd
+}
+
+// do runs a command that must succeed and returns what it printed.
+func (c *cluster) do(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.command(args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("karpenter-local %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// refuse runs a command that must fail, and returns what it said: one line.
+func (c *cluster) refuse(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := c.command(args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	err := cmd.Run()
+	if err == nil {
+		t.Fatalf("karpenter-local %s succeeded", strings.Join(args, " "))
+	}
+	text := strings.TrimSpace(said.String())
+	if strings.Contains(text, "\n") || text == "" {
+		t.Errorf("karpenter-local %s said, want one line:\n%s", strings.Join(args, " "), text)
+	}
+	return text
+}
+
+func (c *cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // no limit
+	scheme := clientgoscheme.Scheme
+	if err := v1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	c.Client, err = client.New(config, client.Options{Scheme: scheme})
+	return err
+}
+
+func (c *cluster) run(t *testing.T) home.Run {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "run.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r home.Run
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// checkGone fails if a process of the run lives or one of its ports is held.
+func checkGone(t *testing.T, r home.Run) {
+	t.Helper()
+	pids := map[string]int{"supervisor": r.PID}
+	for _, p := range r.Programs {
+		pids[p.Name] = p.PID
+	}
+	for name, pid := range pids {
+		if pid != 0 && alive(pid) {
+			t.Errorf("%s, process %d, lives", name, pid)
+		}
+	}
+	for name, port := range r.Ports {
+		if err := waitUntilFree(port); err != nil {
+			t.Errorf("port %d of %s is held: %v", port, name, err)
+		}
+	}
+}
+
+// waitUntilFree waits for the port a little while: a process counts as ended when its first thread has, and the last one
+// closes the files.
+func waitUntilFree(port int) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return l.Close()
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// alive says whether the process runs; one that ended and was not yet waited for by its parent does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(stat), ") Z ")
+}
+
+// eventually waits until what is wrong is nothing any more. It says the last thing that was wrong if that takes too long.
+func eventually(t *testing.T, patience time.Duration, wrong func(context.Context) (string, error)) {
+	t.Helper()
+	var last string
+	for deadline := time.Now().Add(patience); ; {
+		text, err := wrong(t.Context())
+		if err != nil {
+			text = err.Error()
+		}
+		if text == "" {
+			return
+		}
+		last = text
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %s", patience, last)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	err := c.List(ctx, &list)
+	return list.Items, err
+}
+
+func (c *cluster) claims(ctx context.Context) ([]v1.NodeClaim, error) {
+	var list v1.NodeClaimList
+	err := c.List(ctx, &list)
+	return list.Items, err
+}
+
+func (c *cluster) pods(ctx context.Context, labels client.MatchingLabels) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.List(ctx, &list, labels)
+	return list.Items, err
+}

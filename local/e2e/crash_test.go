@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
+)
+
+// soak says whether there is time for the long lists of seeds.
+func soak() bool { return os.Getenv("KARPENTER_SOAK") != "" }
+
+// machines asks AWS which machines hold capacity, by provider id.
+func machines(ctx context.Context, r home.Run) ([]string, error) {
+	url := plane.Plane{Ports: r.Ports}.AWSEndpoint() + "/_model/machines"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var all []awsmodel.Machine
+	if err := json.NewDecoder(answer.Body).Decode(&all); err != nil {
+		return nil, err
+	}
+	var alive []string
+	for _, m := range all {
+		if m.State != "terminated" && m.State != "shutting-down" {
+			alive = append(alive, "aws:///"+m.Zone+"/"+m.ID)
+		}
+	}
+	slices.Sort(alive)
+	return alive, nil
+}
+
+// unequal says where machines, claims and nodes are not the same, and which pool has more than it may.
+func unequal(ctx context.Context, r home.Run) (string, error) {
+	running, err := machines(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	claims, err := shared.claims(ctx)
+	if err != nil {
+		return "", err
+	}
+	nodes, err := shared.nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	var claimed, joined []string
+	for _, c := range claims {
+		claimed = append(claimed, c.Status.ProviderID)
+	}
+	for _, n := range nodes {
+		joined = append(joined, n.Spec.ProviderID)
+	}
+	slices.Sort(claimed)
+	slices.Sort(joined)
+	if !slices.Equal(running, claimed) || !slices.Equal(running, joined) {
+		return fmt.Sprintf("%d machines %v, %d claims %v, %d nodes %v", len(running), running, len(claimed), claimed, len(joined), joined), nil
+	}
+	return "", nil
+}
+
+// checkLimits fails if a pool has more than its limits allow.
+func checkLimits(t *testing.T) {
+	t.Helper()
+	var pools v1.NodePoolList
+	if err := shared.List(t.Context(), &pools); err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range pools.Items {
+		for name, limit := range pool.Spec.Limits {
+			if used := pool.Status.Resources[name]; used.Cmp(limit) > 0 {
+				t.Errorf("pool %s has %s of %s; its limit is %s", pool.Name, used.String(), name, limit.String())
+			}
+		}
+	}
+}
+
+// TestAControllerThatIsKilledLosesNothing kills the controller in the middle of things, once for each seed.
+func TestAControllerThatIsKilledLosesNothing(t *testing.T) {
+	seeds := uint64(5)
+	if soak() {
+		seeds = 50
+	}
+	t.Cleanup(func() { shared.command("kubectl", "scale", "deployment", "inflate", "--replicas=0").Run() })
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			replicas := 1 + random.IntN(60)
+			scale(t, "inflate", replicas)
+			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond) // the kill may come at any moment
+			kill(t, plane.Controller)
+			running(t, "inflate", replicas, 2*time.Minute)
+			eventually(t, time.Minute, func(ctx context.Context) (string, error) { return unequal(ctx, shared.run(t)) })
+			checkLimits(t)
+		})
+	}
+}
+
+// kill ends a program the hard way. The supervisor starts it again.
+func kill(t *testing.T, program string) {
+	t.Helper()
+	eventually(t, time.Minute, func(context.Context) (string, error) {
+		programs := shared.run(t).Programs
+		i := slices.IndexFunc(programs, func(p home.Program) bool { return p.Name == program })
+		if i < 0 || programs[i].PID == 0 {
+			return program + " does not run", nil
+		}
+		return "", syscall.Kill(programs[i].PID, syscall.SIGKILL)
+	})
+}
+
+// TestPodsBindWhereTheyWerePlanned holds down the machines that are bought because kube-scheduler put pods elsewhere than
+// planned: pods of two sizes, on several nodes that become usable one after another.
+func TestPodsBindWhereTheyWerePlanned(t *testing.T) {
+	empty(t, 2*time.Minute)
+	big, small := template("big"), template("small")
+	big.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
+	small.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("500m")
+	add(t, deployment("big", 6, big))
+	add(t, deployment("small", 24, small))
+	running(t, "big", 6, time.Minute)
+	running(t, "small", 24, time.Minute)
+	claims, err := shared.claims(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(claims, func(a, b v1.NodeClaim) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	late := 0
+	for _, c := range claims {
+		if c.CreationTimestamp.Sub(claims[0].CreationTimestamp.Time) > 3*time.Second {
+			late++
+		}
+	}
+	if late > 1 {
+		t.Errorf("%d of %d claims were made later: a second plan was needed for pods that bound elsewhere", late, len(claims))
+	}
+	used := map[string]bool{}
+	for _, app := range []string{"big", "small"} {
+		pods, err := shared.pods(t.Context(), client.MatchingLabels{"app": app})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pods {
+			used[p.Spec.NodeName] = true
+		}
+	}
+	for _, c := range claims {
+		if !used[c.Status.NodeName] {
+			t.Errorf("%s was bought for nothing", c.Name)
+		}
+	}
+}

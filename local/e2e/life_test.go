@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestASecondUpSaysThatItRuns(t *testing.T) {
+	if out := shared.do(t, "up"); !strings.Contains(out, "runs already") {
+		t.Errorf("up = %q", out)
+	}
+}
+
+func TestStatusShowsWhatRuns(t *testing.T) {
+	out := shared.do(t, "status")
+	for _, want := range []string{"ready, since", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelets", "controller", "nodes"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status does not speak of %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	if out := shared.do(t, "logs", "controller"); !strings.Contains(out, "starting") {
+		t.Errorf("logs = %q", out)
+	}
+	if out := shared.do(t, "logs"); !strings.Contains(out, "etcd: ") || !strings.Contains(out, "controller: ") {
+		t.Error("the log of all programs lacks some")
+	}
+	if said := shared.refuse(t, "logs", "nobody"); !strings.Contains(said, "controller") {
+		t.Errorf("said %q, want the names there are", said)
+	}
+}
+
+func TestKubectlTalksToThisCluster(t *testing.T) {
+	if out := shared.do(t, "kubectl", "version"); strings.Count(out, "v1.36.3") != 2 {
+		t.Errorf("kubectl version = %q, want client and server of one version", out)
+	}
+}
+
+// TestDownAndUp is the life of a cluster of its own, in order.
+func TestDownAndUp(t *testing.T) {
+	c := fresh(t)
+	if out := c.do(t, "down"); !strings.Contains(out, "no cluster") {
+		t.Errorf("down before the first up: %q", out)
+	}
+	c.do(t, "up")
+	first := c.run(t)
+	c.do(t, "kubectl", "scale", "deployment", "inflate", "--replicas=1")
+	c.do(t, "kubectl", "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/inflate", "--timeout=60s")
+	nodes := c.do(t, "kubectl", "get", "nodes", "-o", "name")
+	c.do(t, "down")
+	checkGone(t, first)
+
+	c.do(t, "up")
+	if again := c.do(t, "kubectl", "get", "nodes", "-o", "name"); again != nodes || nodes == "" {
+		t.Errorf("nodes before: %q, after: %q", nodes, again)
+	}
+	if second := c.run(t); second.Server != first.Server {
+		t.Errorf("the API server moved from %s to %s, though its port is free", first.Server, second.Server)
+	}
+	c.do(t, "kubectl", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+
+	second := c.run(t)
+	c.do(t, "clean")
+	checkGone(t, second)
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
+		t.Errorf("clean left %s: %v", c.dir, err)
+	}
+}
+
+func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
+	c := fresh(t)
+	c.do(t, "up")
+	r := c.run(t)
+	if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for _, p := range r.Programs {
+		for alive(p.PID) && time.Now().Before(deadline) {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	checkGone(t, r)
+	c.do(t, "up") // and it can be started again
+}
+
+func TestCtrlCWhileItStartsLeavesNothing(t *testing.T) {
+	c := fresh(t)
+	up := c.command("up")
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(c.dir, "run.json")); err == nil && strings.Contains(string(text), "kube-apiserver") {
+			break
+		}
+	}
+	r := c.run(t)
+	up.Process.Signal(os.Interrupt)
+	if err := up.Wait(); err == nil {
+		t.Error("an interrupted up succeeded")
+	}
+	checkGone(t, r)
+}
+
+func TestCtrlCEndsAClusterInTheForeground(t *testing.T) {
+	c := fresh(t)
+	up := c.command("up", "--foreground")
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(c.dir, "run.json")); err == nil && strings.Contains(string(text), `"Ready": true`) {
+			break
+		}
+	}
+	r := c.run(t)
+	if !r.Ready {
+		t.Error("the cluster was not ready within a minute")
+	}
+	up.Process.Signal(os.Interrupt)
+	if err := up.Wait(); err != nil {
+		t.Error(err)
+	}
+	checkGone(t, r)
+}
+
+func TestTroubleIsSaidInOneLine(t *testing.T) {
+	t.Run("a taken port", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		if said := fresh(t).refuse(t, "up", "--port", port); !strings.Contains(said, "port "+port+" is taken") {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("settings that contradict each other", func(t *testing.T) {
+		if said := fresh(t).refuse(t, "up", "--boot-delay=1s", "--boot-spread=2s"); !strings.Contains(said, "spread") {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("a damaged run file", func(t *testing.T) {
+		c := fresh(t)
+		damage(t, filepath.Join(c.dir, "run.json"))
+		if said := c.refuse(t, "up"); !strings.Contains(said, "run.json") || !strings.Contains(said, "clean") {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("a damaged authority", func(t *testing.T) {
+		c := fresh(t)
+		damage(t, filepath.Join(c.dir, "pki", "ca.crt"))
+		damage(t, filepath.Join(c.dir, "pki", "ca.key"))
+		if said := c.refuse(t, "up"); !strings.Contains(said, "pki") || !strings.Contains(said, "clean") {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("a damaged database", func(t *testing.T) {
+		c := fresh(t)
+		damage(t, filepath.Join(c.dir, "etcd", "member", "snap", "db"))
+		if said := c.refuse(t, "up"); !strings.Contains(said, "etcd ended at its start") {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("a state folder that cannot be made", func(t *testing.T) {
+		c := fresh(t)
+		damage(t, c.dir) // a file
+		if said := c.refuse(t, "up"); !strings.Contains(said, c.dir) {
+			t.Errorf("said %q", said)
+		}
+	})
+	t.Run("kubectl without a cluster", func(t *testing.T) {
+		if said := fresh(t).refuse(t, "kubectl", "get", "nodes"); !strings.Contains(said, "karpenter-local up") {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
+func damage(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/local/plane"
+)
+
+// template is a pod of one CPU.
+func template(app string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "c", Image: "pause",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+				}},
+			}},
+		},
+	}
+}
+
+func deployment(name string, replicas int32, pods corev1.PodTemplateSpec) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: meta(name), Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector(name), Template: pods}}
+}
+
+func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "default"} }
+
+func selector(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// add makes an object for the time of the test and waits at its end until the cluster is empty again.
+func add(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := shared.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		background := metav1.DeletePropagationBackground
+		if err := shared.Delete(context.Background(), o, &client.DeleteOptions{PropagationPolicy: &background}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+}
+
+// running waits until that many pods of the app run.
+func running(t *testing.T, app string, want int, patience time.Duration) []corev1.Pod {
+	t.Helper()
+	var pods []corev1.Pod
+	eventually(t, patience, func(ctx context.Context) (string, error) {
+		var err error
+		if pods, err = shared.pods(ctx, client.MatchingLabels{"app": app}); err != nil {
+			return "", err
+		}
+		n := 0
+		for _, p := range pods {
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+				n++
+			}
+		}
+		if n == want && len(pods) == want {
+			return "", nil
+		}
+		return fmt.Sprintf("%d of %d pods of %s run", n, want, app), nil
+	})
+	return pods
+}
+
+// empty waits until there is neither node nor claim.
+func empty(t *testing.T, patience time.Duration) {
+	t.Helper()
+	eventually(t, patience, func(ctx context.Context) (string, error) {
+		nodes, err := shared.nodes(ctx)
+		if err != nil {
+			return "", err
+		}
+		claims, err := shared.claims(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(nodes)+len(claims) == 0 {
+			return "", nil
+		}
+		return fmt.Sprintf("%d nodes and %d claims are left", len(nodes), len(claims)), nil
+	})
+}
+
+func scale(t *testing.T, deployment string, replicas int) {
+	t.Helper()
+	shared.do(t, "kubectl", "scale", "deployment", deployment, fmt.Sprintf("--replicas=%d", replicas))
+}
+
+func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
+	begin := time.Now()
+	scale(t, "inflate", 10)
+	pods := running(t, "inflate", 10, time.Minute)
+	t.Logf("10 pods ran after %s", time.Since(begin).Round(100*time.Millisecond))
+
+	nodes, err := shared.nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := shared.claims(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := map[string]bool{}
+	for _, c := range claims {
+		owned[c.Status.ProviderID] = true
+	}
+	used := map[string]bool{}
+	for _, p := range pods {
+		used[p.Spec.NodeName] = true
+	}
+	for _, n := range nodes {
+		if !owned[n.Spec.ProviderID] {
+			t.Errorf("node %s belongs to no claim", n.Name)
+		}
+		if !used[n.Name] {
+			t.Errorf("node %s was bought for nothing", n.Name)
+		}
+		for _, taint := range n.Spec.Taints {
+			if taint.Key == v1.UnregisteredTaintKey {
+				t.Errorf("node %s runs pods and is not registered", n.Name)
+			}
+		}
+	}
+	if len(nodes) != len(claims) {
+		t.Errorf("%d nodes, %d claims", len(nodes), len(claims))
+	}
+
+	begin = time.Now()
+	scale(t, "inflate", 0)
+	empty(t, 2*time.Minute)
+	t.Logf("the nodes were gone after %s", time.Since(begin).Round(100*time.Millisecond))
+}
+
+func TestJobsSucceed(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: meta("sums"), Spec: batchv1.JobSpec{Template: template("sums")}}
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	add(t, job)
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+		if err := shared.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return "", err
+		}
+		if job.Status.Succeeded == 1 {
+			return "", nil
+		}
+		return "the job has not succeeded", nil
+	})
+}
+
+func TestStatefulSetsAndDaemonSetsRun(t *testing.T) {
+	replicas := int32(2)
+	add(t, &appsv1.StatefulSet{ObjectMeta: meta("store"), Spec: appsv1.StatefulSetSpec{
+		Replicas: &replicas, Selector: selector("store"), Template: template("store"),
+	}})
+	daemon := template("daemon")
+	daemon.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	add(t, &appsv1.DaemonSet{ObjectMeta: meta("daemon"), Spec: appsv1.DaemonSetSpec{Selector: selector("daemon"), Template: daemon}})
+	running(t, "store", 2, time.Minute)
+	nodes, err := shared.nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, "daemon", len(nodes), time.Minute)
+}
+
+func TestABudgetHoldsAnEvictionBack(t *testing.T) {
+	add(t, deployment("guarded", 1, template("guarded")))
+	none := intstr.FromInt32(0)
+	add(t, &policyv1.PodDisruptionBudget{ObjectMeta: meta("guarded"), Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: &none, Selector: selector("guarded"),
+	}})
+	pod := running(t, "guarded", 1, time.Minute)[0]
+	eventually(t, 20*time.Second, func(ctx context.Context) (string, error) {
+		err := shared.SubResource("eviction").Create(ctx, &pod, &policyv1.Eviction{})
+		if apierrors.IsTooManyRequests(err) {
+			return "", nil
+		}
+		return fmt.Sprintf("the eviction was answered with %v", err), nil
+	})
+}
+
+func TestTheControllerMayDoWhatItsChartAllowsAndNoMore(t *testing.T) {
+	user := "system:serviceaccount:" + plane.Namespace + ":" + plane.ServiceAccount
+	for what, want := range map[string]bool{
+		"create nodeclaims.karpenter.sh":                true,
+		"list pods":                                     true,
+		"create pods/eviction":                          true,
+		"delete nodes":                                  true,
+		"patch ec2nodeclasses.karpenter.k8s.aws":        true,
+		"create nodes":                                  false,
+		"create pods":                                   false,
+		"get secrets":                                   false,
+		"delete nodepools.karpenter.sh":                 false,
+		"create clusterroles.rbac.authorization.k8s.io": false,
+	} {
+		verb, target, _ := strings.Cut(what, " ")
+		target, group, _ := strings.Cut(target, ".")
+		target, sub, _ := strings.Cut(target, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: target, Subresource: sub},
+		}}
+		if err := shared.Create(t.Context(), review); err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != want {
+			t.Errorf("%s: allowed = %t, want %t", what, review.Status.Allowed, want)
+		}
+	}
+}

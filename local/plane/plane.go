@@ -1,0 +1,225 @@
+// Package plane says with which arguments the programs of a cluster are started. It decides; package supervise starts
+// them.
+package plane
+
+import (
+	"fmt"
+	"time"
+
+	"karpenter.sh/karpenter/local/home"
+)
+
+// Names of the programs, in the order in which they are started. They stop in the opposite order.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	Scheduler         = "kube-scheduler"
+	ControllerManager = "kube-controller-manager"
+	Kubelets          = "kubelets"
+	AWS               = "aws"
+	Controller        = "controller"
+)
+
+// Port names. Every program that listens does so on the loopback address only.
+const (
+	APIPort               = "api"
+	EtcdPort              = "etcd"
+	EtcdPeerPort          = "etcd-peer"
+	SchedulerPort         = "kube-scheduler"
+	ControllerManagerPort = "kube-controller-manager"
+	AWSPort               = "aws"
+	MetricsPort           = "controller-metrics"
+	HealthPort            = "controller-health"
+)
+
+// PortNames lists every port that a cluster needs.
+func PortNames() []string {
+	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, MetricsPort, HealthPort}
+}
+
+const (
+	// serviceRange is where cluster IPs come from; ServiceIP, its first address, is the API server's.
+	serviceRange = "10.96.0.0/16"
+	ServiceIP    = "10.96.0.1"
+	// Namespace is where the controller is installed.
+	Namespace = "kube-system"
+	// ServiceAccount is the controller's.
+	ServiceAccount = "karpenter"
+	// ClusterName is what the controller is told.
+	ClusterName = "local"
+	// Region and Account are where the cluster is.
+	Region  = "us-east-1"
+	Account = "123456789012"
+	// ControllerKey is the controller's access key, which is allowed no more than its policies; PeopleKey is everybody
+	// else's.
+	ControllerKey = "AKIACONTROLLER"
+	PeopleKey     = "AKIAPEOPLE"
+)
+
+// A Plane is one cluster.
+type Plane struct {
+	Dir      home.Dir
+	Ports    map[string]int
+	Settings home.Settings
+}
+
+func (p Plane) url(port string) string { return fmt.Sprintf("https://127.0.0.1:%d", p.Ports[port]) }
+
+// Server is the URL of the API server.
+func (p Plane) Server() string { return p.url(APIPort) }
+
+// Args returns the arguments of one program.
+func (p Plane) Args(program string) []string {
+	switch program {
+	case Etcd:
+		return p.etcd()
+	case APIServer:
+		return p.apiServer()
+	case Scheduler:
+		return p.scheduler()
+	case ControllerManager:
+		return p.controllerManager()
+	case Kubelets:
+		return []string{"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets)}
+	case AWS:
+		return p.aws()
+	case Controller:
+		return []string{"--kubeconfig=" + p.Dir.KubeconfigOf(Controller)}
+	}
+	return nil
+}
+
+// etcd does not wait for the disk: a power cut may cost the cluster, which nobody minds on a laptop, and everything is
+// several times faster.
+func (p Plane) etcd() []string {
+	return []string{
+		"--name=local",
+		"--data-dir=" + p.Dir.Etcd(),
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+		"--listen-client-urls=" + p.url(EtcdPort),
+		"--advertise-client-urls=" + p.url(EtcdPort),
+		"--listen-peer-urls=" + p.url(EtcdPeerPort),
+		"--initial-advertise-peer-urls=" + p.url(EtcdPeerPort),
+		"--initial-cluster=local=" + p.url(EtcdPeerPort),
+		"--client-cert-auth",
+		"--trusted-ca-file=" + p.Dir.Key("ca.crt"),
+		"--cert-file=" + p.Dir.Key("etcd.crt"),
+		"--key-file=" + p.Dir.Key("etcd.key"),
+		"--peer-client-cert-auth",
+		"--peer-trusted-ca-file=" + p.Dir.Key("ca.crt"),
+		"--peer-cert-file=" + p.Dir.Key("etcd.crt"),
+		"--peer-key-file=" + p.Dir.Key("etcd.key"),
+		"--snapshot-count=5000",
+	}
+}
+
+func (p Plane) apiServer() []string {
+	return []string{
+		"--etcd-servers=" + p.url(EtcdPort),
+		"--etcd-cafile=" + p.Dir.Key("ca.crt"),
+		"--etcd-certfile=" + p.Dir.Key("etcd-client.crt"),
+		"--etcd-keyfile=" + p.Dir.Key("etcd-client.key"),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", p.Ports[APIPort]),
+		"--tls-cert-file=" + p.Dir.Key("api.crt"),
+		"--tls-private-key-file=" + p.Dir.Key("api.key"),
+		"--client-ca-file=" + p.Dir.Key("ca.crt"),
+		"--authorization-mode=Node,RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + p.Dir.Key("tokens.key"),
+		"--service-account-signing-key-file=" + p.Dir.Key("tokens.key"),
+		"--service-cluster-ip-range=" + serviceRange,
+		"--allow-privileged",
+		"--endpoint-reconciler-type=none", // a loopback address may not stand in an EndpointSlice
+		"--profiling=false",
+		"--shutdown-delay-duration=0s",
+		"--shutdown-watch-termination-grace-period=0s",
+	}
+}
+
+func (p Plane) scheduler() []string {
+	return append(p.component(Scheduler, SchedulerPort), "--kube-api-qps=500", "--kube-api-burst=1000")
+}
+
+// controllerManager runs every controller that does not need a cloud; each acts under its own service account, as in a
+// real cluster.
+func (p Plane) controllerManager() []string {
+	return append(p.component(ControllerManager, ControllerManagerPort),
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+		"--controllers=*,-cloud-node-lifecycle-controller,-node-ipam-controller,-node-route-controller,-service-lb-controller",
+		"--use-service-account-credentials",
+		"--root-ca-file="+p.Dir.Key("ca.crt"),
+		"--service-account-private-key-file="+p.Dir.Key("tokens.key"),
+		"--cluster-signing-cert-file="+p.Dir.Key("ca.crt"),
+		"--cluster-signing-key-file="+p.Dir.Key("ca.key"),
+		"--cluster-name="+ClusterName,
+	)
+}
+
+// component returns what scheduler and controller-manager have in common.
+func (p Plane) component(name, port string) []string {
+	kubeconfig := p.Dir.KubeconfigOf(name)
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", p.Ports[port]),
+		"--tls-cert-file=" + p.Dir.Key("api.crt"),
+		"--tls-private-key-file=" + p.Dir.Key("api.key"),
+		"--leader-elect=false",
+		"--profiling=false",
+	}
+}
+
+func (p Plane) aws() []string {
+	return []string{
+		fmt.Sprintf("--port=%d", p.Ports[AWSPort]),
+		"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
+		"--cluster=" + ClusterName,
+		"--snapshot=" + p.Dir.File("aws.json"),
+		fmt.Sprintf("--boot-delay=%s", p.Settings.BootDelay),
+		fmt.Sprintf("--boot-spread=%s", p.Settings.BootSpread),
+	}
+}
+
+// AWSEndpoint is where AWS answers. It does not encrypt: real credentials never go there.
+func (p Plane) AWSEndpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", p.Ports[AWSPort]) }
+
+// AWSEnv is the environment in which AWS's SDKs and command line tool reach AWS with an access key.
+func (p Plane) AWSEnv(key string) []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + p.AWSEndpoint(),
+		"AWS_REGION=" + Region,
+		"AWS_ACCESS_KEY_ID=" + key,
+		"AWS_SECRET_ACCESS_KEY=local",
+		"AWS_SESSION_TOKEN=",
+		"AWS_PROFILE=",
+		"AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	}
+}
+
+// ControllerEnv is the environment of the controller: the settings that the chart would give it.
+func (p Plane) ControllerEnv() []string {
+	return append(p.AWSEnv(ControllerKey),
+		"CLUSTER_NAME="+ClusterName,
+		"CLUSTER_ENDPOINT="+p.Server(),
+		"INTERRUPTION_QUEUE="+ClusterName,
+		"HOLD_TAINT_UNTIL_READY=true", // nothing here keeps a node from becoming ready
+		"SYSTEM_NAMESPACE="+Namespace,
+		fmt.Sprintf("METRICS_PORT=%d", p.Ports[MetricsPort]),
+		fmt.Sprintf("HEALTH_PROBE_PORT=%d", p.Ports[HealthPort]),
+	)
+}
+
+// StopWithin is how long a program may take to end by itself. State is in etcd and written at once, so nothing is lost
+// when one is ended the hard way.
+func StopWithin(program string) time.Duration {
+	if program == Controller {
+		return 10 * time.Second // it gives its lease back
+	}
+	return 3 * time.Second
+}

@@ -1,0 +1,58 @@
+package plane
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"karpenter.sh/karpenter/local/home"
+)
+
+func plane() Plane {
+	ports := map[string]int{}
+	for i, name := range PortNames() {
+		ports[name] = 10000 + i
+	}
+	return Plane{Dir: home.Dir("/state"), Ports: ports}
+}
+
+func TestNothingListensBeyondThisMachine(t *testing.T) {
+	p := plane()
+	for _, program := range []string{Etcd, APIServer, Scheduler, ControllerManager} {
+		args := p.Args(program)
+		if len(args) == 0 {
+			t.Errorf("%s has no arguments", program)
+		}
+		for _, arg := range args {
+			name, value, _ := strings.Cut(arg, "=")
+			listens := strings.Contains(name, "listen") || strings.Contains(name, "bind-address")
+			if listens && !strings.Contains(value, "127.0.0.1") {
+				t.Errorf("%s: %s", program, arg)
+			}
+			if strings.Contains(value, "http://") {
+				t.Errorf("%s: %s is not encrypted", program, arg)
+			}
+		}
+	}
+}
+
+func TestEveryPortIsUsedOnce(t *testing.T) {
+	p := plane()
+	used := strings.Join(slices.Concat(p.Args(Etcd), p.Args(APIServer), p.Args(Scheduler), p.Args(ControllerManager), p.ControllerEnv()), "\n")
+	for _, name := range PortNames() {
+		if port := p.Ports[name]; !strings.Contains(used, strconv.Itoa(port)) {
+			t.Errorf("nobody is told port %s", name)
+		}
+	}
+}
+
+func TestAuthorizationIsOn(t *testing.T) {
+	p := plane()
+	if !slices.Contains(p.Args(APIServer), "--authorization-mode=Node,RBAC") {
+		t.Error("the API server does not check rights")
+	}
+	if !slices.Contains(p.Args(Etcd), "--client-cert-auth") || !slices.Contains(p.Args(Etcd), "--peer-client-cert-auth") {
+		t.Error("etcd talks to anybody")
+	}
+}

@@ -1,0 +1,326 @@
+package release
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+type values = map[string]any
+
+// render returns what `helm template karpenter` with these values would, by file.
+func render(t *testing.T, chartName string, v values, apis ...string) (map[string]string, error) {
+	t.Helper()
+	ch, err := Load(chartName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caps := common.DefaultCapabilities.Copy()
+	caps.APIVersions = append(caps.APIVersions, apis...)
+	options := common.ReleaseOptions{Name: chartName, Namespace: "karpenter", Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(ch, v, options, caps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Render(ch, all)
+}
+
+// named is the least that the chart wants.
+func named(more ...values) values {
+	v := values{"settings": values{"clusterName": "prod"}}
+	for _, m := range more {
+		for key, value := range m {
+			if key == "settings" {
+				maps.Copy(v["settings"].(values), value.(values))
+			} else {
+				v[key] = value
+			}
+		}
+	}
+	return v
+}
+
+// object returns the object of that kind and name among everything that is rendered.
+func object[T any](t *testing.T, v values, kind, name string) T {
+	t.Helper()
+	files, err := render(t, "karpenter", v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found *T
+	for _, text := range files {
+		for _, document := range documents([]byte(text)) {
+			var head struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			if err := yaml.Unmarshal(document, &head); err != nil {
+				t.Fatalf("%v in\n%s", err, document)
+			}
+			if head.Kind == kind && head.Metadata.Name == name {
+				found = new(T)
+				if err := yaml.UnmarshalStrict(document, found); err != nil {
+					t.Fatalf("%v in\n%s", err, document)
+				}
+			}
+		}
+	}
+	if found == nil {
+		t.Fatalf("no %s %s is rendered", kind, name)
+	}
+	return *found
+}
+
+func deployment(t *testing.T, v values) appsv1.Deployment {
+	return object[appsv1.Deployment](t, v, "Deployment", "karpenter")
+}
+
+func TestWithoutClusterNameNothingIsRendered(t *testing.T) {
+	_, err := render(t, "karpenter", values{})
+	if err == nil || !strings.Contains(err.Error(), "settings.clusterName is required") {
+		t.Errorf("error = %v, want one that names the flag", err)
+	}
+}
+
+func TestSettingsBecomeEnvironment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values values
+		want   map[string]string // "-" for a variable that is not there
+	}{
+		"defaults are told": {nil, map[string]string{
+			"CLUSTER_NAME": "prod", "BATCH_MAX_DURATION": "10s", "BATCH_IDLE_DURATION": "1s", "PREFERENCE_POLICY": "Respect",
+			"MIN_VALUES_POLICY": "Strict", "VM_MEMORY_OVERHEAD_PERCENT": "0.075", "RESERVED_ENIS": "0", "LOG_LEVEL": "info",
+			"LOG_OUTPUT_PATHS": "stdout", "LOG_ERROR_OUTPUT_PATHS": "stderr", "METRICS_PORT": "8080", "HEALTH_PROBE_PORT": "8081",
+			"KARPENTER_SERVICE": "karpenter", "AMI_REFRESH_INTERVAL": "1m", "SUBNET_REFRESH_INTERVAL": "1m",
+			"FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false",
+		}},
+		"what is empty is not told": {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
+		"false and zero are values": {
+			values{"settings": values{"ignoreDRARequests": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
+			map[string]string{"IGNORE_DRA_REQUESTS": "false", "VM_MEMORY_OVERHEAD_PERCENT": "0", "NOMINATION_HINTS": "false"},
+		},
+		"settings may be templates": {
+			values{"settings": values{"interruptionQueue": "{{ .Release.Name }}-queue"}},
+			map[string]string{"INTERRUPTION_QUEUE": "karpenter-queue"},
+		},
+		"gates are told all together": {
+			values{"settings": values{"featureGates": values{"nodeRepair": true, "reservedCapacity": false}}},
+			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=false,NodeRepair=true,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
+		},
+		"further variables come last": {
+			values{"controller": values{"env": []any{values{"name": "LOG_LEVEL", "value": "debug"}}}},
+			map[string]string{"LOG_LEVEL": "debug"},
+		},
+		"several log paths are joined": {
+			values{"logOutputPaths": []any{"stdout", "/tmp/log"}},
+			map[string]string{"LOG_OUTPUT_PATHS": "stdout,/tmp/log"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, e := range deployment(t, named(tc.values)).Spec.Template.Spec.Containers[0].Env {
+				got[e.Name] = e.Value
+			}
+			for variable, want := range tc.want {
+				value, told := got[variable]
+				if want == "-" && told || want != "-" && value != want {
+					t.Errorf("%s = %q (told: %t), want %q", variable, value, told, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPodsOfTheController(t *testing.T) {
+	own := map[string]string{"app.kubernetes.io/name": "karpenter", "app.kubernetes.io/instance": "karpenter"}
+	spec := deployment(t, named()).Spec.Template.Spec
+	if got := spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector.MatchLabels; !maps.Equal(got, own) {
+		t.Errorf("anti-affinity selects %v, want the controller's own pods", got)
+	}
+	if got := spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels; !maps.Equal(got, own) {
+		t.Errorf("spread selects %v, want the controller's own pods", got)
+	}
+	theirs := values{"topologySpreadConstraints": []any{values{
+		"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+		"labelSelector": values{"matchLabels": values{"a": "b"}},
+	}}}
+	if got := deployment(t, named(theirs)).Spec.Template.Spec.TopologySpreadConstraints[0]; got.LabelSelector.MatchLabels["a"] != "b" || got.MaxSkew != 2 {
+		t.Errorf("a spread with a selector of its own became %+v", got)
+	}
+	c := spec.Containers[0].SecurityContext
+	if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !*c.RunAsNonRoot || *c.RunAsUser != 65532 || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("security context = %+v, want the strictest", c)
+	}
+	if !*spec.AutomountServiceAccountToken || spec.ServiceAccountName != "karpenter" {
+		t.Errorf("the pod has account %q, token mounted: %v", spec.ServiceAccountName, *spec.AutomountServiceAccountToken)
+	}
+}
+
+func TestImage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		image values
+		want  string
+	}{
+		"the chart's version without a tag": {values{"repository": "r"}, "r:0.1.0"},
+		"a tag":                             {values{"repository": "r", "tag": "t"}, "r:t"},
+		"a tag with a digest":               {values{"repository": "r", "tag": "t", "digest": "sha256:0"}, "r:t@sha256:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := deployment(t, named(values{"controller": values{"image": tc.image}})).Spec.Template.Spec.Containers[0].Image
+			if got != tc.want {
+				t.Errorf("image = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSidecarsGetBothKindsOfMounts(t *testing.T) {
+	spec := deployment(t, named(values{"controller": values{
+		"sidecarContainer":    []any{values{"name": "s", "image": "i"}},
+		"extraVolumeMounts":   []any{values{"name": "both", "mountPath": "/both"}},
+		"sidecarVolumeMounts": []any{values{"name": "mine", "mountPath": "/mine"}},
+	}})).Spec.Template.Spec
+	if len(spec.Containers) != 2 || len(spec.Containers[0].VolumeMounts) != 1 || len(spec.Containers[1].VolumeMounts) != 2 {
+		t.Errorf("containers = %+v", spec.Containers)
+	}
+}
+
+func TestLabelsAndAnnotationsForEveryObject(t *testing.T) {
+	files, err := render(t, "karpenter", named(values{
+		"additionalLabels": values{"team": "a"}, "additionalAnnotations": values{"note": "b"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		for _, document := range documents([]byte(text)) {
+			var o struct {
+				Kind     string
+				Metadata struct{ Labels, Annotations map[string]string }
+			}
+			if err := yaml.Unmarshal(document, &o); err != nil {
+				t.Fatal(err)
+			}
+			if o.Kind != "" && (o.Metadata.Labels["team"] != "a" || o.Metadata.Annotations["note"] != "b" || o.Metadata.Labels["app.kubernetes.io/managed-by"] != "Helm") {
+				t.Errorf("%s: %s has labels %v and annotations %v", name, o.Kind, o.Metadata.Labels, o.Metadata.Annotations)
+			}
+		}
+	}
+}
+
+func TestServiceMonitorNeedsItsDefinition(t *testing.T) {
+	v := named(values{"serviceMonitor": values{"enabled": true}})
+	for api, want := range map[string]bool{"apps/v1": false, "monitoring.coreos.com/v1": true} {
+		files, err := render(t, "karpenter", v, api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(files["karpenter/templates/servicemonitor.yaml"], "kind: ServiceMonitor"); got != want {
+			t.Errorf("with %s served, rendered = %t, want %t", api, got, want)
+		}
+	}
+}
+
+func TestBudgetOfTheController(t *testing.T) {
+	pdb := object[policyv1.PodDisruptionBudget](t, named(), "PodDisruptionBudget", "karpenter")
+	if pdb.Spec.MaxUnavailable.IntValue() != 1 || len(pdb.Spec.Selector.MatchLabels) != 2 {
+		t.Errorf("budget = %+v", pdb.Spec)
+	}
+}
+
+// TestRights is the whole of what the controller may do. A line more is a right that somebody must ask for.
+func TestRights(t *testing.T) {
+	read, change := "get list watch", "update patch"
+	core := []string{
+		"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status nodeoverlays nodeoverlays/status: " + read,
+		"autoscaling.x-k8s.io: capacitybuffers capacitybuffers/status: " + read,
+		": pods nodes services namespaces persistentvolumes persistentvolumeclaims replicationcontrollers podtemplates: " + read,
+		"apps: daemonsets deployments replicasets statefulsets: " + read,
+		"policy: poddisruptionbudgets: " + read,
+		"storage.k8s.io: storageclasses csinodes volumeattachments: " + read,
+		"karpenter.sh: nodeclaims nodeclaims/status: create delete " + change,
+		"karpenter.sh: nodepools nodepools/status nodeoverlays/status: " + change,
+		"autoscaling.x-k8s.io: capacitybuffers/status: " + change,
+		": nodes: patch delete update",
+		": pods: delete",
+		": pods/eviction: create",
+		": events: " + read + " create patch",
+	}
+	hint := ": pods/status: patch"
+	devices := "resource.k8s.io: deviceclasses resourceclaims resourceclaimtemplates resourceslices: " + read
+	for name, tc := range map[string]struct {
+		kind, role string
+		values     values
+		want       []string
+	}{
+		"core":               {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
+		"core without hints": {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
+		"core with devices":  {"ClusterRole", "karpenter-core", values{"settings": values{"ignoreDRARequests": false}}, append([]string{hint, devices}, core...)},
+		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
+			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
+		}}, append([]string{hint, "x: y: z"}, core...)},
+		"AWS": {"ClusterRole", "karpenter", nil, []string{
+			"karpenter.k8s.aws: ec2nodeclasses: " + read,
+			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch update",
+		}},
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, []string{
+			"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status: get list watch create delete patch",
+			"karpenter.k8s.aws: ec2nodeclasses: get list watch create delete patch",
+		}},
+		"own namespace": {"Role", "karpenter", nil, []string{
+			"coordination.k8s.io: leases: get watch",
+			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
+			"coordination.k8s.io: leases: create",
+		}},
+		"DNS": {"Role", "karpenter-dns", nil, []string{": services [kube-dns]: get"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range object[rbacv1.ClusterRole](t, named(tc.values), tc.kind, tc.role).Rules {
+				names := ""
+				if len(r.ResourceNames) > 0 {
+					names = " [" + strings.Join(r.ResourceNames, " ") + "]"
+				}
+				got = append(got, strings.Join(r.APIGroups, " ")+": "+strings.Join(r.Resources, " ")+names+": "+strings.Join(r.Verbs, " "))
+			}
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(tc.want))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDefinitionsCarryAnnotations(t *testing.T) {
+	files, err := render(t, "karpenter-crd", values{"additionalAnnotations": values{"note": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 5 {
+		t.Errorf("%d files, want one per definition", len(files))
+	}
+	for name, text := range files {
+		var o struct {
+			Kind     string
+			Metadata struct{ Annotations map[string]string }
+		}
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if o.Kind != "CustomResourceDefinition" || o.Metadata.Annotations["note"] != "b" {
+			t.Errorf("%s: %s with annotations %v", name, o.Kind, o.Metadata.Annotations)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// patience is how long a new definition may take until its objects can be made.
+const patience = 30 * time.Second
+
+// Objects makes the objects that a local cluster starts with: the rights of the simulated kubelets, a node class, a node
+// pool, and a Deployment to play with. What the user has changed stays as it is, except the rights.
+func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // no limit
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	rights, err := read("rights.yaml")
+	if err != nil {
+		return err
+	}
+	for _, o := range rights {
+		apply := client.ApplyConfigurationFromUnstructured(o)
+		if err := c.Apply(ctx, apply, client.FieldOwner("karpenter-local"), client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	first, err := read("first.yaml")
+	if err != nil {
+		return err
+	}
+	for _, o := range first {
+		if err := create(ctx, c, o); err != nil {
+			return fmt.Errorf("create %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		log.Info("is there", "kind", o.GetKind(), "name", o.GetName())
+	}
+	return nil
+}
+
+// create makes the object unless there is one. It waits until the object's definition is served.
+func create(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := c.Create(ctx, o.DeepCopy())
+		if err == nil || apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func read(name string) ([]*unstructured.Unstructured, error) {
+	text, err := objects.ReadFile("objects/" + name)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, document := range documents(text) {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &o.Object); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}

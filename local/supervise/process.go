@@ -1,0 +1,202 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
+)
+
+// LifelineFD is the file descriptor of a pipe that every process of the cluster inherits. Nothing is ever written to it:
+// it closes when the supervisor ends, however it ends, and that is the sign to end too.
+const LifelineFD = 3
+
+// LifelineEnv tells a process that it has a lifeline.
+const LifelineEnv = "KARPENTER_LOCAL_LIFELINE"
+
+// FollowLifeline ends this process as soon as the one that started it is gone. It does nothing in a process that was
+// started by hand.
+func FollowLifeline() {
+	if os.Getenv(LifelineEnv) == "" {
+		return
+	}
+	os.Unsetenv(LifelineEnv) // not for the children of this process
+	syscall.CloseOnExec(LifelineFD)
+	pipe := os.NewFile(LifelineFD, "lifeline")
+	go func() {
+		pipe.Read(make([]byte, 1))
+		os.Exit(1)
+	}()
+}
+
+// A process is one program of the cluster as the supervisor sees it.
+type process struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended for good
+}
+
+// command prepares a run of this very binary as the named program.
+func command(dir home.Dir, name string, args, env []string) (*exec.Cmd, *os.File, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := os.OpenFile(dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.Command(self, append([]string{name}, args...)...)
+	cmd.Dir = string(dir)
+	cmd.Env = append(append(os.Environ(), env...), LifelineEnv+"=1")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return cmd, ours, nil
+}
+
+// once runs the program until it ends or ctx does; then it is asked to end, and made to after a while.
+func once(ctx context.Context, cmd *exec.Cmd, patience time.Duration) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		cmd.Process.Kill()
+		<-ended
+	}
+	return nil
+}
+
+// start runs the named program and starts it again whenever it ends. While the cluster is coming up, an end is a failure
+// that is reported instead.
+func (s *supervisor) start(name string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{name: name, cancel: cancel, done: make(chan struct{})}
+	s.processes = append(s.processes, p)
+	go func() {
+		defer close(p.done)
+		inARow := 0
+		for restarts := 0; ctx.Err() == nil; restarts++ {
+			begin := time.Now()
+			err := s.turn(ctx, name, restarts)
+			s.note(home.Program{Name: name, Restarts: restarts})
+			if ctx.Err() != nil {
+				return
+			}
+			if s.isStarting() {
+				s.fail(fmt.Errorf("%s ended at its start (%s): %s", name, describe(err), lastWords(s.dir.Log(name))))
+				return
+			}
+			if inARow++; time.Since(begin) > stable {
+				inARow = 1
+			}
+			pause(ctx, backoff(inARow))
+		}
+	}()
+}
+
+// stable is how long a program must have run for its end to be no consequence of its start.
+const stable = 10 * time.Second
+
+// backoff is how long a program that ended so many times in a row waits for its next start.
+func backoff(inARow int) time.Duration {
+	return min(500*time.Millisecond<<min(inARow-1, 6), 30*time.Second)
+}
+
+// turn is one life of a program.
+func (s *supervisor) turn(ctx context.Context, name string, restarts int) error {
+	var env []string
+	if name == plane.Controller {
+		env = s.plane.ControllerEnv()
+	}
+	cmd, lifeline, err := command(s.dir, name, s.plane.Args(name), env)
+	if err != nil {
+		return err
+	}
+	defer lifeline.Close()
+	s.note(home.Program{Name: name, PID: cmd.Process.Pid, Started: time.Now(), Restarts: restarts})
+	return once(ctx, cmd, plane.StopWithin(name))
+}
+
+// stop ends the named programs, all at once, and waits for them.
+func (s *supervisor) stop(names ...string) {
+	var ending []*process
+	for _, p := range s.processes {
+		for _, name := range names {
+			if p.name == name {
+				p.cancel()
+				ending = append(ending, p)
+			}
+		}
+	}
+	for _, p := range ending {
+		<-p.done
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func describe(err error) string {
+	if err == nil {
+		return "without an error"
+	}
+	return err.Error()
+}
+
+// lastWords finds what a program said before it ended, in one line: the last line of its log that speaks of an error, or
+// else the last line.
+func lastWords(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "it left no log"
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := lines[len(lines)-1]
+	for i := len(lines) - 1; i >= max(0, len(lines)-40); i-- {
+		if speaksOfError(lines[i]) {
+			last = lines[i]
+			break
+		}
+	}
+	if len(last) > 400 {
+		last = last[:400] + "…"
+	}
+	return fmt.Sprintf("%s (log: %s)", last, path)
+}
+
+func speaksOfError(line string) bool {
+	lower := strings.ToLower(line)
+	for _, word := range []string{"error", "fatal", "panic", "no space left", "address already in use", "corrupt"} {
+		if strings.Contains(lower, word) {
+			return true
+		}
+	}
+	return false
+}
