@@ -153,7 +153,7 @@ func (w *World) see(e memapi.Event) {
 	}
 }
 
-// replace makes a new pod for one that a ReplicaSet has lost.
+// replace makes a new pod for one that a ReplicaSet has lost. Its name is none that a test would give a pod.
 func (w *World) replace(old *corev1.Pod) {
 	owner := metav1.GetControllerOf(old)
 	if owner == nil || owner.Kind != "ReplicaSet" {
@@ -161,7 +161,7 @@ func (w *World) replace(old *corev1.Pod) {
 	}
 	w.serial++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: old.Namespace, Name: fmt.Sprintf("%s-%d", owner.Name, w.serial), Labels: old.Labels, Annotations: old.Annotations,
+		Namespace: old.Namespace, Name: fmt.Sprintf("%s-again-%d", owner.Name, w.serial), Labels: old.Labels, Annotations: old.Annotations,
 		OwnerReferences: old.OwnerReferences,
 	}, Spec: *old.Spec.DeepCopy()}
 	pod.Spec.NodeName = ""

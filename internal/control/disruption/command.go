@@ -53,8 +53,8 @@ func (l *Loop) timeout(more int) time.Duration {
 	return min(mostTimeout, max(leastTimeout, time.Duration(more)*timeoutByNode))
 }
 
-// start carries out the first half of a step: mark what goes, open what comes. It tells whether the step is under way.
-func (l *Loop) start(ctx context.Context, step *disrupt.Step) bool {
+// start carries out the first half of a step: mark what goes, open what comes.
+func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 	now := time.Now()
 	c := &command{step: step, initialized: map[string]bool{}}
 	c.record = record{
@@ -71,7 +71,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) bool {
 	failed := l.mark(ctx, c)
 	if len(failed) > 0 && (len(step.Open) > 0 || len(failed) == len(c.Candidates)) {
 		l.fail(ctx, c, "could not mark the nodes")
-		return false
+		return
 	}
 	c.Candidates = slices.DeleteFunc(c.Candidates, func(name string) bool { return failed[name] })
 	if len(step.Open) > 0 {
@@ -79,7 +79,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) bool {
 		if _, err := l.opener.Open(ctx, c.ID, strings.ToLower(string(step.Reason)), step.Open, annotations); err != nil {
 			telemetry.Log(ctx).Error("cannot open replacements", "command", c.ID, "error", err)
 			l.fail(ctx, c, "could not open the replacements")
-			return false
+			return
 		}
 	}
 	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own.
@@ -93,7 +93,6 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) bool {
 		}
 	})
 	l.tell.started(step)
-	return true
 }
 
 // mark writes the record, the reason and the taint on every candidate, and returns the claims for which that failed.

@@ -174,15 +174,16 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the proposals whose delay is over and starts those that still hold. It tells whether any did.
-func (l *Loop) confirm(ctx context.Context, w *disrupt.World) bool {
-	started := false
+// confirm looks again at the proposals whose delay is over and starts those that still hold. It tells whether there were any:
+// their nodes are no longer what w says of them.
+func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 	for _, id := range sortedKeys(l.pending) {
 		p := l.pending[id]
 		if w.Now.Before(p.due) {
 			continue
 		}
 		delete(l.pending, id)
+		decided = true
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
 		step, refusal := l.planner.Confirm(ctx, view, p.step)
 		if refusal != "" {
@@ -192,7 +193,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) bool {
 			}
 			continue
 		}
-		started = l.start(ctx, step) || started
+		l.start(ctx, step)
 	}
-	return started
+	return decided
 }

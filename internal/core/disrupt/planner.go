@@ -189,7 +189,8 @@ func (p *Planner) unchanged(w *World) bool {
 	return true
 }
 
-// remember notes that there was nothing to do, unless the pass was constrained by budgets or not finished.
+// remember notes that there was nothing to do, unless the pass was constrained by budgets, not finished, or not shown nodes whose
+// steps are still open: those end without a change of the cluster.
 func (p *Planner) remember(w *World, out *Proposal, next string) {
 	for _, b := range out.Blocks {
 		if !b.Until.IsZero() && b.Until.Before(out.Next) {
@@ -202,7 +203,7 @@ func (p *Planner) remember(w *World, out *Proposal, next string) {
 		}
 	}
 	p.idle = idleness{}
-	if len(out.Steps) > 0 || len(out.Budgets) > 0 || next != "" {
+	if len(out.Steps) > 0 || len(out.Budgets) > 0 || next != "" || len(w.Busy) > 0 {
 		return
 	}
 	p.idle = idleness{revision: w.Snap.Revision(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
