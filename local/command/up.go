@@ -162,13 +162,17 @@ func follow(dir home.Dir, cmd *exec.Cmd, reports io.Reader) error {
 }
 
 func printNext(dir home.Dir) {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0] // what was typed
+	}
 	fmt.Printf(`
-  export KUBECONFIG=%s
-  alias kubectl='karpenter-local kubectl'        # or a kubectl of your own
+  export KUBECONFIG=%[1]s
+  alias kubectl='%[2]s kubectl'   # or a kubectl of your own
   kubectl scale deployment inflate --replicas=10
   kubectl get nodeclaims,nodes,pods --watch
-  karpenter-local status
-`, dir.Kubeconfig())
+  %[2]s status
+`, dir.Kubeconfig(), self)
 }
 
 // superviseMain is the detached supervisor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,11 +55,11 @@ func TestLaunchTrouble(t *testing.T) {
 	})
 	t.Run("a refused launch is tried again, with its reason on the claim", func(t *testing.T) {
 		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
-			failing := true
-			calls := 0
+			var mended atomic.Bool
+			var calls atomic.Int64
 			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
-				if c.Method == fakecloud.Launch && failing {
-					calls++
+				if c.Method == fakecloud.Launch && !mended.Load() {
+					calls.Add(1)
 					return fakecloud.Fault{Err: &cloud.LaunchError{Reason: "Denied", Message: "allow it", Err: errors.New("403")}}
 				}
 				return fakecloud.Fault{}
@@ -69,10 +70,10 @@ func TestLaunchTrouble(t *testing.T) {
 			if launched.Status != "Unknown" || launched.Reason != "Denied" || launched.Message != "allow it" {
 				t.Errorf("Launched = %+v", launched)
 			}
-			if calls < 4 || calls > 8 {
-				t.Errorf("%d launches in a minute, want a few, further and further apart", calls)
+			if n := calls.Load(); n < 4 || n > 8 {
+				t.Errorf("%d launches in a minute, want a few, further and further apart", n)
 			}
-			failing = false
+			mended.Store(true)
 			time.Sleep(90 * time.Second)
 			if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
 				t.Error("the claim did not become ready")

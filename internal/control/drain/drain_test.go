@@ -3,6 +3,7 @@ package drain_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,9 +262,9 @@ func TestMachinesThatAreGone(t *testing.T) {
 	})
 	t.Run("a machine that does not stop keeps node and claim", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
-			failing := true
+			var mended atomic.Bool
 			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
-				if c.Method == fakecloud.Terminate && failing {
+				if c.Method == fakecloud.Terminate && !mended.Load() {
 					return fakecloud.Fault{Err: fmt.Errorf("throttled")}
 				}
 				return fakecloud.Fault{}
@@ -272,7 +273,7 @@ func TestMachinesThatAreGone(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			nodeOf(t, w)
 			sim.Get[*v1.NodeClaim](t, w, "c")
-			failing = false
+			mended.Store(true)
 			time.Sleep(time.Minute)
 			sim.WantNothing(t, w)
 		})

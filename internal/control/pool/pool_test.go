@@ -184,7 +184,8 @@ func TestHash(t *testing.T) {
 					condition.SetTrue(c, v1.ConditionTypeDrifted, time.Now())
 				}
 				w.API.Put(c)
-				w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) { time.Sleep(time.Second) })
+				// Both loops write to the claim: who loses looks again a second later.
+				w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) { time.Sleep(5 * time.Second) })
 				pool, claim := stamps(t, w)
 				if pool != present {
 					t.Errorf("the pool's stamp is %v, want %v", pool, present)

@@ -108,6 +108,13 @@ func readyPool(name string) *v1.NodePool {
 	}
 }
 
+// answerWith says how the engine answers from now on.
+func (w *world) answerWith(answer func(lower.Input) *lower.Plan) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = answer
+}
+
 // Plan is the engine.
 func (w *world) Plan(_ context.Context, in lower.Input) *lower.Plan {
 	var names []string
@@ -246,12 +253,12 @@ func TestTurns(t *testing.T) {
 			[]string{"10s: a b c d e f g h i j k l m n o p q r s t", "12.7s: a b c d e f g h i j k l m n o p q r s t u v w x"},
 		},
 		"a pod that has no place is looked at every ten seconds": {
-			func(w *world) { w.answer = refuse(reason.TooLarge); w.put(pod("a")); time.Sleep(25 * time.Second) },
+			func(w *world) { w.answerWith(refuse(reason.TooLarge)); w.put(pod("a")); time.Sleep(25 * time.Second) },
 			[]string{"1s: a", "12s: a", "23s: a"},
 		},
 		"a pod that has no place is looked at once a pool changes": {
 			func(w *world) {
-				w.answer = refuse(reason.TooLarge)
+				w.answerWith(refuse(reason.TooLarge))
 				w.put(pod("a"))
 				time.Sleep(5 * time.Second)
 				w.store.Update(func(d *cluster.Draft) { d.PutPool(readyPool("another")) })
@@ -343,7 +350,7 @@ func refuse(codes ...reason.Code) func(lower.Input) *lower.Plan {
 func TestEveryPodWithoutPlaceHearsWhyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer = refuse(reason.TooLarge)
+		w.answerWith(refuse(reason.TooLarge))
 		const pods = 200
 		for i := range pods {
 			w.put(pod(fmt.Sprintf("p%03d", i)))
@@ -369,7 +376,7 @@ func TestEveryPodWithoutPlaceHearsWhyOnce(t *testing.T) {
 func TestAPodThatGetsAPlaceMeanwhileHearsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer = refuse(reason.TooLarge)
+		w.answerWith(refuse(reason.TooLarge))
 		for i := range 200 {
 			w.put(pod(fmt.Sprintf("p%03d", i)))
 		}
@@ -403,7 +410,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.answer = refuse(tc.code)
+				w.answerWith(refuse(tc.code))
 				w.put(pod("a"))
 				time.Sleep(2 * time.Second)
 				if got := w.published(telemetry.FailedScheduling); len(got) != tc.events {
@@ -429,9 +436,9 @@ func TestDisplacedPods(t *testing.T) {
 			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 			d.Plan(key("a"), "n", time.Now())
 		})
-		w.answer = func(in lower.Input) *lower.Plan {
+		w.answerWith(func(in lower.Input) *lower.Plan {
 			return &lower.Plan{Open: []lower.Opening{{Pool: "default", Pods: in.Pods, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(2)}}}
-		}
+		})
 		time.Sleep(10 * time.Second)
 		if got := testutil.ToFloat64(w.metrics.MachinesForStraysCost.WithLabelValues("default")); got != 2 {
 			t.Errorf("cost of machines for displaced pods = %v, want 2", got)
@@ -445,14 +452,14 @@ func TestBatchingOverADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		opened := map[string]time.Time{} // by name of the last pod of a burst
-		w.answer = func(in lower.Input) *lower.Plan {
+		w.answerWith(func(in lower.Input) *lower.Plan {
 			for _, p := range in.Pods {
 				if _, last := opened[p.Name]; last {
 					opened[p.Name] = in.Now
 				}
 			}
 			return open1(in)
-		}
+		})
 		type burst struct {
 			last     string
 			from, to time.Time
@@ -483,7 +490,9 @@ func TestBatchingOverADay(t *testing.T) {
 			if i+1 < len(bursts) && bursts[i+1].from.Before(b.to.Add(time.Second)) {
 				continue
 			}
+			w.mu.Lock()
 			gaps = append(gaps, opened[b.last].Sub(b.to))
+			w.mu.Unlock()
 		}
 		slices.Sort(gaps)
 		p99 := gaps[len(gaps)*99/100]

@@ -108,9 +108,9 @@ func contact(m Machine, c Cluster, s *settings) error {
 	case c.CA != "" && s.ca != c.CA:
 		return errors.New("certificate signed by unknown authority")
 	case !m.Role:
-		return errors.New("unauthorized: the machine has no role that the cluster admits")
+		return errors.New("the API server answers Unauthorized: the machine has no role that the cluster admits")
 	case s.cluster != c.Name:
-		return fmt.Errorf("unauthorized: the token is for cluster %q", s.cluster)
+		return fmt.Errorf("the API server answers Unauthorized: the token is for cluster %q", s.cluster)
 	}
 	return nil
 }
