@@ -107,13 +107,17 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	row = mine.row
 	claim := row.Claim.DeepCopy()
 	var errs []error
+	before := *mine
 	again = sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
 	if pool := snap.Pool(claim.Labels[v1.NodePoolLabelKey]); pool != nil {
 		again = sooner(again, lifecycle.Consolidatable(claim, pool, now))
 		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap), claim, pool, now)
 		again, errs = sooner(again, at), append(errs, err)
 	}
-	errs = append(errs, l.writeStatus(ctx, row.Claim, claim))
+	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
+		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent // what was found is not written down: look again
+		errs = append(errs, err)
+	}
 	return retryStale(again, errors.Join(errs...))
 }
 
