@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -106,10 +107,13 @@ func TestReservationIsUsedUp(t *testing.T) {
 
 func TestMachinesBootAndStopOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var log []string
 		start := time.Now()
 		note := func(what string) func(cloud.Machine) {
 			return func(m cloud.Machine) {
+				mu.Lock()
+				defer mu.Unlock()
 				log = append(log, fmt.Sprint(what, " ", m.ClaimName, " at ", time.Since(start)))
 			}
 		}
@@ -130,6 +134,8 @@ func TestMachinesBootAndStopOnTime(t *testing.T) {
 		if !errors.Is(err, cloud.ErrNotFound) {
 			t.Errorf("terminate ended with %v", err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if got, want := strings.Join(log, ", "), "started c at 2s, stopped c at 15s"; got != want {
 			t.Errorf("log = %s, want %s", got, want)
 		}

@@ -3,8 +3,10 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,11 +40,13 @@ func newWritten(t *testing.T) *written {
 	return w
 }
 
-func (w *written) count() int {
+func (w *written) count() int { return len(w.sent()) }
+
+func (w *written) sent() []*corev1.Event {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.list)
+	return slices.Clone(w.list)
 }
 
 func event(r Reason, pod string, key ...string) Event {
@@ -115,7 +119,7 @@ func TestPacedEvents(t *testing.T) {
 			t.Errorf("%d events at once, want the other one and at most a few of the flood", got)
 		}
 		found := false
-		for _, e := range w.list {
+		for _, e := range w.sent() {
 			found = found || e.Reason == string(FailedDraining)
 		}
 		if !found {
@@ -135,14 +139,14 @@ func TestPacedEvents(t *testing.T) {
 func TestPacedEventsThatAreNoLongerTrueAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWritten(t)
-		still := true
+		var untrue atomic.Bool
 		for i := range 100 {
 			e := event(FailedScheduling, fmt.Sprint(i), fmt.Sprint(i))
-			e.Still = func() bool { return still }
+			e.Still = func() bool { return !untrue.Load() }
 			w.Publish(e)
 		}
 		time.Sleep(time.Second)
-		still = false
+		untrue.Store(true)
 		before := w.count()
 		time.Sleep(time.Minute)
 		if got := w.count(); got != before {
@@ -158,8 +162,8 @@ func TestEventObjects(t *testing.T) {
 		e.Message = strings.Repeat("ü", 1000)
 		w.Publish(e)
 		w.Publish(Event{Object: corev1.ObjectReference{Kind: "Node", Name: "n"}, Reason: "Ready"})
-		w.count()
-		pod, node := w.list[0], w.list[1]
+		sent := w.sent()
+		pod, node := sent[0], sent[1]
 		if pod.Namespace != "default" || pod.Type != corev1.EventTypeWarning || pod.Source.Component != "karpenter" || len(pod.Message) > 1024 {
 			t.Errorf("event of a pod = %+v", pod)
 		}
