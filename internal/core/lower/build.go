@@ -29,6 +29,7 @@ type builder struct {
 	nodes      []*nodeInfo // bins, in order
 	binOf      map[string]int
 	gone       []bool // by bin
+	goneBins   []int
 	templates  []*template
 	dropped    []reason.Count // pools without types
 	w          *world
@@ -237,6 +238,7 @@ func (b *builder) readNodes() {
 	for name := range b.in.Gone {
 		if bin, ok := b.binOf[name]; ok {
 			b.gone[bin] = true
+			b.goneBins = append(b.goneBins, bin)
 		}
 	}
 	b.softOn = b.softOn || b.w.soft
@@ -300,25 +302,29 @@ type repulsion struct {
 
 // readRepelling adds the required anti-affinity of pods that run already, as far as it is about pods of this batch.
 func (b *builder) readRepelling() {
-	for _, r := range b.w.repellers {
-		for k := range r.info.apart {
-			if t := &r.info.apart[k]; b.mayConcern(t, r.labels.Map) {
-				b.repulsions = append(b.repulsions, repulsion{r, b.groups.affinity(spread.Anti, t, true, false, r.labels.Map)})
-			}
-		}
+	for _, i := range b.concerning() {
+		r, t := b.w.terms[i].from, b.w.terms[i].term
+		b.repulsions = append(b.repulsions, repulsion{r, b.groups.affinity(spread.Anti, t, true, false, r.labels.Map)})
 	}
 }
 
 // fewCohorts is up to how many cohorts are asked one by one whether a term selects them.
 const fewCohorts = 64
 
-// mayConcern reports whether a term could select pods of this batch.
-func (b *builder) mayConcern(t *podTerm, own map[string]string) bool {
+// concerning returns the terms of running pods that could select pods of this batch.
+func (b *builder) concerning() []int {
+	var out []int
 	if len(b.cohorts) > fewCohorts {
-		return true
+		for i := range b.w.terms {
+			out = append(out, i)
+		}
+		return out
 	}
-	sel := t.selectorFor(own)
-	return slices.ContainsFunc(b.cohorts, func(c *cohort) bool { return sel.matches(c.labels.Map) })
+	for _, c := range b.cohorts {
+		out = append(out, b.w.selecting(c.labels)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 type matchKey struct {
@@ -589,31 +595,22 @@ func (b *builder) addSticky(class *solve.Class, c *classPods) {
 	}
 }
 
-// promised reports whether pods outside of this batch are meant to go somewhere.
-func (b *builder) promised() bool {
-	for key := range b.in.Snap.Plans() {
-		if !b.batch[key] {
-			return true
-		}
-	}
-	return false
-}
-
 // makeNodes writes the bins: what is free after pods, daemons, and pods that earlier plans promised to them.
 func (b *builder) makeNodes() {
-	r := b.problem.Resources
-	slab := b.w.room
-	if b.promised() {
-		slab = slices.Clone(slab)
-	}
-	b.problem.Nodes = make([]solve.Node, len(b.nodes))
-	for i, n := range b.nodes {
-		node := solve.Node{Name: n.row.Name, Room: slab[i*r : (i+1)*r : (i+1)*r], Closed: b.in.Closed[n.row.Name] || b.in.Gone[n.row.Name]}
-		for _, p := range n.ports {
-			node.Ports = append(node.Ports, b.ports.Intern(p))
+	b.problem.Nodes = slices.Clone(b.w.bins)
+	for _, i := range b.w.ported {
+		for _, p := range b.nodes[i].ports {
+			b.problem.Nodes[i].Ports = append(b.problem.Nodes[i].Ports, b.ports.Intern(p))
 		}
-		b.problem.Nodes[i] = node
 	}
+	for _, names := range []map[string]bool{b.in.Closed, b.in.Gone} {
+		for name, shut := range names {
+			if bin, ok := b.binOf[name]; ok && shut {
+				b.problem.Nodes[bin].Closed = true
+			}
+		}
+	}
+	own := map[int]bool{} // bins whose room is a copy
 	for key, plan := range b.in.Snap.Plans() {
 		if b.batch[key] {
 			continue
@@ -623,7 +620,11 @@ func (b *builder) makeNodes() {
 			continue
 		}
 		if bin, ok := b.binOf[row.Name]; ok {
-			b.problem.Nodes[bin].Room.Sub(b.e.infoOf(pod.Class).need)
+			node := &b.problem.Nodes[bin]
+			if !own[bin] {
+				own[bin], node.Room = true, slices.Clone(node.Room)
+			}
+			node.Room.Sub(b.e.infoOf(pod.Class).need)
 		}
 	}
 	b.problem.Ports = b.ports

@@ -1,25 +1,40 @@
 package lower
 
 import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
+
+// A base is what a group is before a question takes nodes and pods away: its filters, and everything that runs, counted.
+type base struct {
+	group    spread.Group
+	sold     bits.Set // domains that new nodes can be in
+	inhabits []int32  // by domain: nodes that are in it
+}
 
 // makeGroups writes the groups with what runs now.
 func (b *builder) makeGroups() {
 	for _, k := range b.keys {
 		b.problem.Keys = append(b.problem.Keys, solveKey(k))
 	}
+	if b.w.bases == nil || !slices.Equal(b.w.basesFor, b.templates) {
+		b.w.basesFor, b.w.bases = b.templates, map[string]*base{}
+	}
 	for _, g := range b.groups.list {
-		out := spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains, Required: g.required, Name: g.text("")}
-		if g.kind == spread.Spread {
-			b.filter(g, &out)
-			if out.Key != spread.Host {
-				out.Universe = b.universe(g, b.keys[out.Key])
-			}
+		from := b.baseOf(g)
+		out := from.group.Clone()
+		out.Key = b.keyIndex(g.key)
+		for _, r := range g.terms {
+			out.Filter = append(out.Filter, b.reqs.of(r.Key(), r))
+		}
+		if g.kind == spread.Spread && out.Key != spread.Host {
+			out.Universe = b.universe(g, from)
 		}
 		if g.owned {
-			b.countRunning(g, &out)
+			b.takeAway(g, &out)
 		}
 		b.problem.Groups = append(b.problem.Groups, out)
 	}
@@ -30,6 +45,33 @@ func (b *builder) makeGroups() {
 		}
 	}
 	b.countOwners()
+}
+
+// baseOf returns the base of a group, which many questions about one snapshot share.
+func (b *builder) baseOf(g *group) *base {
+	name := g.identity
+	if g.owned {
+		name += "owned"
+	}
+	if out := b.w.bases[name]; out != nil {
+		return out
+	}
+	out := &base{group: spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains, Required: g.required, Name: g.text("")}}
+	if g.kind == spread.Spread {
+		b.filter(g, &out.group)
+		if out.group.Key != spread.Host {
+			b.findDomains(g, b.keys[out.group.Key], out)
+		}
+	}
+	if g.owned {
+		for _, c := range b.w.countsOf(g) {
+			if d, ok := b.domainOf(g, out.group.Key, c.node); ok {
+				out.group.Add(d, c.n)
+			}
+		}
+	}
+	b.w.bases[name] = out
+	return out
 }
 
 // filter writes the node filter of a spread.
@@ -51,21 +93,16 @@ func (b *builder) filter(g *group, out *spread.Group) {
 			}
 		}
 	}
-	for _, r := range g.terms {
-		out.Filter = append(out.Filter, b.reqs.of(r.Key(), r))
-	}
 }
 
-// countRunning counts the pods that run now, without those of this batch, which are about to move.
-func (b *builder) countRunning(g *group, out *spread.Group) {
-	for _, c := range b.w.countsOf(g) {
-		switch {
-		case c.bin < 0:
-			b.countOn(g, out, c.node, c.n)
-		case b.gone[c.bin]:
-		default:
-			if d, ok := b.domainOfBin(g, out.Key, c.bin); ok {
-				out.Add(d, c.n)
+// takeAway takes the pods of this batch, which are about to move, and everything on removed nodes off the counts.
+func (b *builder) takeAway(g *group, out *spread.Group) {
+	if len(b.in.Gone) > 0 {
+		for _, c := range b.w.countsOf(g) {
+			if c.bin >= 0 && b.gone[c.bin] || c.bin < 0 && b.in.Gone[c.node] {
+				if d, ok := b.domainOf(g, out.Key, c.node); ok {
+					out.Add(d, -c.n)
+				}
 			}
 		}
 	}
@@ -75,19 +112,11 @@ func (b *builder) countRunning(g *group, out *spread.Group) {
 				continue
 			}
 			if p.Deleted.IsZero() && g.covers(p.Namespace) && g.selector.matches(p.Labels.Map) {
-				b.countOn(g, out, p.NodeName, -1)
+				if d, ok := b.domainOf(g, out.Key, p.NodeName); ok {
+					out.Add(d, -1)
+				}
 			}
 		}
-	}
-}
-
-// countOn adds n pods on a node to a group's counts, if the node is there and counted.
-func (b *builder) countOn(g *group, out *spread.Group, node string, n int32) {
-	if b.in.Gone[node] {
-		return
-	}
-	if d, ok := b.domainOf(g, out.Key, node); ok {
-		out.Add(d, n)
 	}
 }
 
@@ -123,18 +152,33 @@ func (b *builder) domainOfBin(g *group, key, bin int) (int, bool) {
 
 // countOwners counts the running owners of required anti-affinity.
 func (b *builder) countOwners() {
+	if len(b.repulsions) == 0 {
+		return
+	}
+	moving := map[*repeller][]*cluster.Pod{}
+	for _, p := range b.in.Pods {
+		if r := b.w.repelling[p.PodKey]; r != nil && !b.in.Gone[p.NodeName] {
+			moving[r] = append(moving[r], p)
+		}
+	}
 	for _, r := range b.repulsions {
 		if !b.concerns[r.group.id] {
 			continue // nobody in this batch is selected
 		}
 		out := &b.problem.Groups[r.group.id]
-		for _, p := range r.from.pods {
-			if b.batch[p.PodKey] || b.in.Gone[p.NodeName] {
-				continue
-			}
-			if d, ok := b.domainOf(r.group, out.Key, p.NodeName); ok {
-				out.AddOwners(d, 1)
+		for _, at := range b.w.nodesOf(r.from) {
+			if !b.in.Gone[at.node] {
+				b.addOwners(r.group, out, at.node, at.n)
 			}
 		}
+		for _, p := range moving[r.from] {
+			b.addOwners(r.group, out, p.NodeName, -1)
+		}
+	}
+}
+
+func (b *builder) addOwners(g *group, out *spread.Group, node string, n int32) {
+	if d, ok := b.domainOf(g, out.Key, node); ok {
+		out.AddOwners(d, n)
 	}
 }

@@ -29,7 +29,8 @@ type Engine struct {
 	daemonVersion int
 	poolCatalogs  map[string]*catalog // by pool name, of this turn
 
-	world *world // of the last snapshot
+	world  *world       // of the last snapshot
+	memory solve.Memory // of the last answer
 }
 
 // New returns an Engine that remembers nothing yet.
@@ -56,7 +57,7 @@ func (e *Engine) forget() {
 	e.catalogs = map[catalogKey]*catalog{}
 	e.templates = map[templateKey]*template{}
 	e.mentioned = map[string][]string{}
-	e.daemons, e.world = nil, nil
+	e.daemons, e.world, e.memory = nil, nil, solve.Memory{}
 	e.daemonVersion++
 }
 
@@ -119,7 +120,9 @@ func (e *Engine) plan(ctx context.Context, in Input) *Plan {
 	if in.Settings.TrialBudget == 0 {
 		b.problem.Settings.Quick = func() bool { return quick.Err() != nil }
 	}
+	b.problem.Settings.Memory = e.memory
 	r := solve.Run(b.problem)
+	e.memory = r.Memory
 	return b.raise(r)
 }
 
@@ -160,9 +163,11 @@ func (e *Engine) learnMachines(in Input) {
 			}
 		}
 	}
-	for row := range in.Snap.Nodes() {
-		if e.nodes[row] == nil && !row.Incomplete {
-			note(row.Allocatable())
+	if e.world == nil || e.world.snap != in.Snap {
+		for row := range in.Snap.Nodes() {
+			if e.nodes[row] == nil && !row.Incomplete {
+				note(row.Allocatable())
+			}
 		}
 	}
 	for _, p := range in.Pools {
@@ -181,7 +186,7 @@ func solveSettings(in Input) solve.Settings {
 	s := in.Settings
 	out := solve.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille, TiePermille: s.Size.TiePermille,
-		Band: bandOf(s), Trials: s.TrialBudget, FirstFit: s.FirstFit,
+		Band: bandOf(s), Trials: s.TrialBudget, FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}
 	switch {
 	case out.Large == 0:

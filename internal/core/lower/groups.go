@@ -28,6 +28,7 @@ type group struct {
 	tolerances  []corev1.Toleration
 	terms       []label.Reqs // nil: no filter by labels
 	owned       bool         // some pod of this batch carries it
+	identity    string
 }
 
 // text returns the group's identity.
@@ -85,7 +86,7 @@ func (t *groupTable) intern(g group, tolKey string) *group {
 		return old
 	}
 	kept := &g
-	kept.id = len(t.list)
+	kept.id, kept.identity = len(t.list), text
 	t.list = append(t.list, kept)
 	t.index[text] = kept
 	return kept
@@ -125,8 +126,8 @@ func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned b
 	return t.intern(g, "")
 }
 
-// universe says which domains exist for the owners of a spread.
-func (b *builder) universe(g *group, key *topologyKey) bits.Set {
+// findDomains notes which domains exist for the owners of a spread, and by whom.
+func (b *builder) findDomains(g *group, key *topologyKey, out *base) {
 	set := bits.Make(len(key.values))
 	for i, t := range b.templates {
 		if g.honorTaints && !toleratesAll(g.tolerances, t.taints, true) {
@@ -153,9 +154,27 @@ func (b *builder) universe(g *group, key *topologyKey) bits.Set {
 			set.Add(int(of.Fixed))
 		}
 	}
+	out.sold, out.inhabits = set, make([]int32, len(key.values))
 	for i, n := range b.nodes {
-		if d := key.node[i]; d >= 0 && n.row.Node != nil && !b.in.Gone[n.row.Name] && g.accepts(n) {
-			set.Add(int(d))
+		if d := key.node[i]; d >= 0 && n.row.Node != nil && g.accepts(n) {
+			out.inhabits[d]++
+		}
+	}
+}
+
+// universe says which domains exist for the owners of a spread, without the removed nodes.
+func (b *builder) universe(g *group, from *base) bits.Set {
+	key := b.keys[b.keyIndex(g.key)]
+	left := slices.Clone(from.inhabits)
+	for _, i := range b.goneBins {
+		if d := key.node[i]; d >= 0 && b.nodes[i].row.Node != nil && g.accepts(b.nodes[i]) {
+			left[d]--
+		}
+	}
+	set := from.sold.Clone()
+	for d, n := range left {
+		if n > 0 {
+			set.Add(d)
 		}
 	}
 	return set

@@ -58,6 +58,8 @@ type Settings struct {
 	Diversity int
 	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
 	FirstFit bool
+	// Unproven leaves out the lower bound where it is a question of its own: for what-ifs, of which only the price counts.
+	Unproven bool
 }
 
 // SizePolicy keeps nodes small where that is nearly free. The zero value means the default: 64 vCPU, 1 %, 0.3 %.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -110,13 +111,17 @@ func BenchmarkLargeCluster(b *testing.B) {
 		plan := ask(e)
 		b.ReportAllocs()
 		i := 0
+		var busy time.Duration
 		for b.Loop() {
 			b.StopTimer()
 			i++
 			store.Update(func(d *cluster.Draft) { d.PutPod(pendingOf(5000+i, 200)) })
+			before := processorTime()
 			b.StartTimer()
 			plan = ask(e)
+			busy += processorTime() - before
 		}
+		b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 		report(b, plan)
 		runtime.GC()
 		var m runtime.MemStats

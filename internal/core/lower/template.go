@@ -125,6 +125,7 @@ func (e *Engine) build(t *template) {
 	e.maskShapes(t)
 	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
 	e.addDaemons(t)
+	t.tmpl.Reprice()
 	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
 		t.none = reason.Count{Code: reason.NoTypes, Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
 	}

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // A world is what one snapshot means, before any question: its bins, what is free on them, and which pods run where. Many
@@ -21,6 +22,8 @@ type world struct {
 	nodes   []*nodeInfo // bins: initialised first, then by name
 	binOf   map[string]int
 	room    quantity.Vec // by bin, all resources
+	bins    []solve.Node // with that room, without what a question adds
+	ported  []int        // bins with host ports in use
 	columns map[string]*column
 	taints  []taintGroup
 	soft    bool // some node has a PreferNoSchedule taint
@@ -28,6 +31,19 @@ type world struct {
 	running   map[string][]labelRows // by namespace
 	counts    map[string][]nodeCount // by scope of a group
 	repellers []*repeller
+	repelling map[cluster.PodKey]*repeller
+	terms     []repellerTerm
+	selected  map[*podclass.Labels][]int // terms that select pods with these labels, whatever their namespace
+
+	bases    map[string]*base // groups, by their text
+	basesFor []*template
+}
+
+// A repellerTerm is one required anti-affinity term of running pods.
+type repellerTerm struct {
+	from     *repeller
+	term     *podTerm
+	selector selector
 }
 
 // A taintGroup is the nodes with equal taints.
@@ -53,19 +69,50 @@ type repeller struct {
 	info   *podInfo
 	labels *podclass.Labels // of one of them; they matter only where the terms look at them
 	pods   []*cluster.Pod
+	nodes  []nodeCount // where they run; made when first asked for
 }
 
 // worldOf returns the world of the snapshot.
 func (e *Engine) worldOf(snap *cluster.Snapshot) *world {
-	if w := e.world; w != nil && w.snap == snap && w.version == e.daemonVersion {
-		return w
+	if w := e.world; w != nil && w.version == e.daemonVersion {
+		if w.snap == snap {
+			return w
+		}
+		if alike(w.snap, snap) {
+			e.world = w.at(snap, e.turn)
+			return e.world
+		}
 	}
-	w := &world{snap: snap, version: e.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}}
+	w := &world{snap: snap, version: e.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
+		repelling: map[cluster.PodKey]*repeller{}}
 	w.readNodes(e)
 	w.readRunning()
 	w.readRepellers(e)
 	e.world = w
 	return w
+}
+
+// alike reports whether nothing but waiting pods changed between two snapshots.
+func alike(before, now *cluster.Snapshot) bool {
+	for range now.NodeChanges(before) {
+		return false
+	}
+	for old, p := range now.PodChanges(before) {
+		if old != nil && old.NodeName != "" || p != nil && p.NodeName != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// at is the same world under a later snapshot.
+func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
+	same := *w
+	same.snap = snap
+	for _, n := range same.nodes {
+		n.seen = turn
+	}
+	return &same
 }
 
 func (w *world) readNodes(e *Engine) {
@@ -91,6 +138,10 @@ func (w *world) readNodes(e *Engine) {
 		copy(room, n.alloc)
 		room.Sub(n.used)
 		room.Sub(e.reserveOf(n))
+		w.bins = append(w.bins, solve.Node{Name: n.row.Name, Room: room[:r:r]})
+		if len(n.ports) > 0 {
+			w.ported = append(w.ported, i)
+		}
 		at, ok := byTaints[n.taintKey]
 		if !ok {
 			at = len(w.taints)
@@ -148,7 +199,45 @@ func (w *world) readRepellers(e *Engine) {
 			w.repellers = append(w.repellers, r)
 		}
 		r.pods = append(r.pods, p)
+		w.repelling[p.PodKey] = r
 	}
+	for _, r := range w.repellers {
+		for k := range r.info.apart {
+			t := &r.info.apart[k]
+			w.terms = append(w.terms, repellerTerm{r, t, t.selectorFor(r.labels.Map)})
+		}
+	}
+}
+
+// selecting returns the terms of running pods that select pods with these labels.
+func (w *world) selecting(l *podclass.Labels) []int {
+	out, ok := w.selected[l]
+	if !ok {
+		for i := range w.terms {
+			if w.terms[i].selector.matches(l.Map) {
+				out = append(out, i)
+			}
+		}
+		w.selected[l] = out
+	}
+	return out
+}
+
+// nodesOf returns on which nodes the pods of a repeller run.
+func (w *world) nodesOf(r *repeller) []nodeCount {
+	if r.nodes == nil {
+		at := map[string]int{}
+		for _, p := range r.pods {
+			i, ok := at[p.NodeName]
+			if !ok {
+				i = len(r.nodes)
+				at[p.NodeName] = i
+				r.nodes = append(r.nodes, nodeCount{node: p.NodeName})
+			}
+			r.nodes[i].n++
+		}
+	}
+	return r.nodes
 }
 
 func (w *world) column(key string) *column {

@@ -209,10 +209,6 @@ func (f *fluid) best(c int) column {
 // result gives each class the least worth that a cell which can hold it puts on it, room being worth what the cell costs.
 func (f *fluid) result() ([]float64, *unitWorth, bool) {
 	p := f.p
-	worth := make([]float64, p.classes())
-	for k := range worth {
-		worth[k] = math.Inf(1)
-	}
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
 	for c := range p.cells {
 		cell := &p.cells[c]
@@ -220,7 +216,25 @@ func (f *fluid) result() ([]float64, *unitWorth, bool) {
 			continue
 		}
 		room := w.cells[c*p.dims : (c+1)*p.dims]
-		f.settle(c, room)
+		copy(room, f.room[c*p.dims:(c+1)*p.dims])
+		cell.settle(room)
+	}
+	worth, ok := p.leastWorth(w, f.open)
+	return worth, w, ok
+}
+
+// leastWorth values each class by the cell that puts the least on it, among those that can hold it. ok is false if one has none.
+func (p *part) leastWorth(w *unitWorth, use func(*cell) bool) (worth []float64, ok bool) {
+	worth = make([]float64, p.classes())
+	for k := range worth {
+		worth[k] = math.Inf(1)
+	}
+	for c := range p.cells {
+		cell := &p.cells[c]
+		if !use(cell) {
+			continue
+		}
+		room := w.cells[c*p.dims : (c+1)*p.dims]
 		for k := range worth {
 			if !cell.open.Has(p.group[k]) || !fits(p.needs(k), cell.room) {
 				continue
@@ -232,32 +246,25 @@ func (f *fluid) result() ([]float64, *unitWorth, bool) {
 			worth[k] = min(worth[k], v)
 		}
 	}
-	for _, v := range worth {
-		if math.IsInf(v, 1) {
-			return nil, nil, false
-		}
-	}
-	return worth, w, true
+	return worth, !slices.ContainsFunc(worth, func(v float64) bool { return math.IsInf(v, 1) })
 }
 
 // settle scales the worth of a cell's room to the cell's price.
-func (f *fluid) settle(c int, room []float64) {
-	cell := &f.p.cells[c]
-	copy(room, f.room[c*f.p.dims:(c+1)*f.p.dims])
+func (c *cell) settle(room []float64) {
 	var sum float64
-	for d, r := range cell.room {
+	for d, r := range c.room {
 		sum += float64(room[d] * float64(r))
 	}
 	if sum <= 0 {
 		// No bucket is worth anything here: any split of the price will do.
-		for d, r := range cell.room {
+		for d, r := range c.room {
 			if r > 0 {
-				room[d] = float64(cell.price) / float64(r) / float64(len(cell.room))
+				room[d] = float64(c.price) / float64(r) / float64(len(c.room))
 			}
 		}
 		return
 	}
 	for d := range room {
-		room[d] = float64(room[d]*float64(cell.price)) / sum
+		room[d] = float64(room[d]*float64(c.price)) / sum
 	}
 }

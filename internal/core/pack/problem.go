@@ -101,6 +101,7 @@ type Options struct {
 	Stop   func() bool // asked often; true ends the search, but not before there is a fleet and a bound; nil means never
 	Size   SizePolicy
 	Start  []Pattern // a known fleet; when it holds everything the result is never dearer
+	Memory *Memory   // of an earlier answer; nil for none
 }
 
 // An Item is a number of items of one class on a node.
@@ -121,7 +122,8 @@ type Result struct {
 	ConfigBound int64 // the same by the configuration LP; 0 when it was not looked for
 	Certificate Certificate
 	Trials      int
-	Partial     bool // the budget ended the search
+	Partial     bool    // the budget ended the search
+	Memory      *Memory // for the next question; nil where it would not help
 }
 
 // Bound is the best proven bound.

@@ -12,6 +12,8 @@ import (
 // demand dropped, units reduced, cells that another one dominates removed.
 type part struct {
 	dims    int
+	axis    []int   // per dimension: which one of the problem it is
+	unit    []int64 // per dimension: how many of the problem's units are one here
 	need    []int64 // class*dims
 	count   []int   // per class
 	limit   []int   // per class: at most so many on one node
@@ -251,7 +253,7 @@ func buildPart(p *Problem, size SizePolicy, g *grouping, open []Set, groups []in
 	}
 	q := &part{groups: len(groups)}
 	dims, unit := units(p, g, number)
-	q.dims = len(dims)
+	q.dims, q.axis, q.unit = len(dims), dims, unit
 	buildClasses(p, g, number, q, dims, unit)
 	if q.classes() == 0 {
 		return nil

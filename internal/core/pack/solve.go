@@ -18,6 +18,9 @@ const fastGuides = 3
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
+	if out := o.Memory.again(p, o, b); out != nil {
+		return out
+	}
 	parts := split(p, o.Size)
 	best := newSolution(parts, b, false)
 	best.improve(o)
@@ -33,7 +36,11 @@ func Solve(p *Problem, o Options) *Result {
 	if !o.Fast {
 		chosen.search()
 	}
-	return chosen.result(p, best, b)
+	out := chosen.result(p, best, b)
+	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
+		out.Memory = remember(p, o.Size, best, out.Fleet)
+	}
+	return out
 }
 
 // VolumeBound is the bound by volume alone. It takes little time.
@@ -46,8 +53,11 @@ func VolumeBound(p *Problem, size SizePolicy) int64 {
 }
 
 // Bound proves a bound without looking for a fleet, by volumes and by the fluid LP, which is weaker than the configuration LP but
-// knows which items fit where.
-func Bound(p *Problem, size SizePolicy) (bound int64, c Certificate) {
+// knows which items fit where. last, which may be nil, is the memory of an earlier question.
+func Bound(p *Problem, size SizePolicy, last *Memory) *Result {
+	if out := last.bound(p, size); out != nil {
+		return out
+	}
 	s := newSolution(split(p, size), newBudget(Options{}), false)
 	for _, r := range s.runs {
 		r.refine()
@@ -55,7 +65,8 @@ func Bound(p *Problem, size SizePolicy) (bound int64, c Certificate) {
 	}
 	out := &Result{}
 	s.prove(p, out)
-	return out.Bound(), out.Certificate
+	out.Memory = remember(p, size, s, nil)
+	return out
 }
 
 // A solution is the runs of all parts, under one reading of the size policy. Parts that are equal in all numbers share a run.
@@ -183,10 +194,15 @@ func (r *run) opens(c *cell) bool { return r.large || !c.large || r.p.anyNeedy()
 // refine prices room and items by the fluid LP.
 func (r *run) refine() {
 	if worth, unit, ok := r.p.fluidWorth(r.opens); ok {
-		r.worth, r.unit = worth, unit
-		r.config = r.p.lagrange(worth, unit)
-		r.proofs = append(r.proofs, proof{value: r.config, worth: worth, limit: unit.limit})
+		r.price(worth, unit)
 	}
+}
+
+// price values items and room anew, by an LP that knows which items fit where.
+func (r *run) price(worth []float64, unit *unitWorth) {
+	r.worth, r.unit = worth, unit
+	r.config = r.p.lagrange(worth, unit)
+	r.proofs = append(r.proofs, proof{value: r.config, worth: worth, limit: unit.limit})
 }
 
 // lagrange is the bound that item worths and unit worths prove: all items' worth less what short cells and limits give back.

@@ -95,8 +95,9 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 	for _, name := range []string{"few3", "few5", "zonespread", "hostanti"} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, name, spot)
-			bound, certificate := Bound(p, DefaultSize)
-			if err := Verify(p, DefaultSize, certificate); err != nil {
+			proof := Bound(p, DefaultSize, nil)
+			bound := proof.Bound()
+			if err := Verify(p, DefaultSize, proof.Certificate); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			r := Solve(p, Options{Size: DefaultSize, Fast: true})

@@ -2,9 +2,7 @@ package podclass
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -34,11 +32,11 @@ func NewInterner() *Interner {
 
 // Class returns the class of a pod and counts one more holder of it.
 func (in *Interner) Class(pod *corev1.Pod) *Class {
-	spec := cut(pod)
-	key := in.digestSpec(pod.Namespace, &spec)
+	key := digest(sha256.Sum256(in.keyOf(pod)))
 	if c, ok := in.classes.take(key); ok {
 		return c
 	}
+	spec := cut(pod)
 	c := &Class{ID: in.classes.next(), Namespace: pod.Namespace, Spec: spec.DeepCopy()}
 	in.classes.put(key, c)
 	return c
@@ -67,29 +65,11 @@ func (in *Interner) Len() (classes, labels int) {
 	return len(in.classes.values), len(in.labels.values)
 }
 
-func (in *Interner) digestSpec(namespace string, spec *corev1.PodSpec) digest {
-	size := spec.Size()
-	head := binary.AppendUvarint(in.buf[:0], uint64(len(namespace)))
-	head = append(head, namespace...)
-	in.buf = slices.Grow(head, size)[:len(head)+size]
-	// Fields are marshalled in a fixed order and maps sorted by key, so equal specs give equal bytes. The target has
-	// the size that was asked for, so marshalling cannot fail.
-	spec.MarshalToSizedBuffer(in.buf[len(head):])
-	return sha256.Sum256(in.buf)
-}
-
 func (in *Interner) digestMap(m map[string]string) digest {
-	in.keys = slices.AppendSeq(in.keys[:0], maps.Keys(m))
-	slices.Sort(in.keys)
-	b := in.buf[:0]
-	for _, k := range in.keys {
-		for _, s := range [2]string{k, m[k]} {
-			b = binary.AppendUvarint(b, uint64(len(s)))
-			b = append(b, s...)
-		}
-	}
-	in.buf = b
-	return sha256.Sum256(b)
+	w := &writer{b: in.buf[:0], names: in.keys}
+	w.selector(m)
+	in.buf, in.keys = w.b, w.names
+	return sha256.Sum256(w.b)
 }
 
 // entry is the interner's part of an interned value.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
@@ -106,59 +105,10 @@ func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
 	if !m.OK {
 		return reason.Explanation{{Code: m.Code, Key: m.Key, Pool: pool, Candidates: all}}
 	}
-	var out reason.Explanation
-	add := func(code reason.Code, key string, n int) {
-		if n > 0 {
-			out = append(out, reason.Count{Code: code, Key: key, Pool: pool, Candidates: n})
-		}
-	}
-	fits, sold, equipped := bits.Make(tmpl.Catalog.Len()), bits.Make(tmpl.Catalog.Len()), bits.Make(tmpl.Catalog.Len())
-	short := make([]int, s.p.Resources)
-	mask := s.wide(tmpl.Mask).Clone()
-	if m.Mask != nil {
-		mask[:len(m.Mask)].And(m.Mask)
-	}
-	for sh := range tmpl.Shapes.All() {
-		room, fit := tmpl.Room[sh], true
-		for r, x := range c.Need {
-			if x > room[r] {
-				short[r]++
-				fit = false
-			}
-		}
-		if fit {
-			fits.Add(sh)
-		}
-		if s.fitsHardware(c, tmpl, sh) {
-			equipped.Add(sh)
-		}
-		if m.Mask == nil || s.sells(tmpl, sh, mask) { // what the pool lists can be bought somehow
-			sold.Add(sh)
-		}
-	}
-	matching := tmpl.Shapes.Clone()
-	if m.Shapes != nil {
-		matching.And(m.Shapes)
+	if len(s.candidatesOf(ci, vi, t)) == 0 {
+		return s.explainShapes(c, m, t)
 	}
 	t2 := s.touchesOf(ci, vi)
-	if len(s.candidatesOf(ci, vi, t)) == 0 {
-		add(reason.LabelMismatch, "", all-matching.Count())
-		for r, n := range short {
-			if n > 0 && r < len(s.p.Names) {
-				add(reason.TooLarge, s.p.Names[r], n)
-			}
-		}
-		if len(c.Ports) > 0 {
-			add(reason.HostPort, "", all-equipped.Count())
-		} else {
-			add(reason.VolumeLimit, "", all-equipped.Count())
-		}
-		add(reason.NoOffering, "", all-sold.Count())
-		if len(out) == 0 || matching.Any() && fits.Any() && sold.Any() && equipped.Any() {
-			add(reason.NoShape, "", all)
-		}
-		return out
-	}
 	if s.exhausted(ci, vi, t) {
 		return reason.Explanation{{Code: reason.Limit, Key: s.limitKey(ci, vi, t), Pool: pool, Candidates: all}}
 	}
@@ -171,6 +121,35 @@ func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
 		key = tmpl.Min[0].Key
 	}
 	return reason.Explanation{{Code: code, Key: key, Pool: pool, Candidates: all}}
+}
+
+// explainShapes says why no shape of a template could hold a pod: how many shapes each constraint alone removes.
+func (s *state) explainShapes(c *Class, m *Match, t int) reason.Explanation {
+	tmpl := &s.p.Templates[t]
+	all := tmpl.Shapes.Count()
+	var out reason.Explanation
+	add := func(code reason.Code, key string, n int) {
+		if n > 0 {
+			out = append(out, reason.Count{Code: code, Key: key, Pool: s.p.Pools[tmpl.Pool].Name, Candidates: n})
+		}
+	}
+	match, equipped, sold := matching(m, tmpl.Shapes), s.equipped(c, t), s.sold(m, t)
+	add(reason.LabelMismatch, "", all-match)
+	for r, n := range s.shortOf(c.Need, t) {
+		if n > 0 && r < len(s.p.Names) {
+			add(reason.TooLarge, s.p.Names[r], n)
+		}
+	}
+	if len(c.Ports) > 0 {
+		add(reason.HostPort, "", all-equipped)
+	} else {
+		add(reason.VolumeLimit, "", all-equipped)
+	}
+	add(reason.NoOffering, "", all-sold)
+	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && s.fitting(c.Need, t) {
+		add(reason.NoShape, "", all)
+	}
+	return out
 }
 
 // limitKey names the limit that keeps the smallest candidate out.

@@ -394,7 +394,7 @@ func (k *packing) addCells(t int, offers bits.Set) {
 		if !tmpl.ShapeMask[sh].Meets(offers) {
 			continue
 		}
-		price, _ := s.offer(tmpl, sh, offers)
+		price, _ := tmpl.offer(sh, offers, s.left)
 		if k.loose {
 			price = cheapestOf(tmpl, sh, offers)
 		}
@@ -593,7 +593,7 @@ func (s *state) packSize() pack.SizePolicy {
 // packOptions are what the packer may spend.
 func (s *state) packOptions() pack.Options {
 	set := &s.p.Settings
-	o := pack.Options{Stop: set.Quick, Size: s.packSize(), Enough: enough}
+	o := pack.Options{Stop: set.Quick, Size: s.packSize(), Enough: enough, Memory: set.Memory.Fleet}
 	if set.Trials > 0 {
 		o.Trials = max(set.Trials-s.trials, 1)
 	}

@@ -65,7 +65,7 @@ func (s *state) candidatesOf(ci, vi, t int) []int32 {
 
 func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
 	tmpl := &s.p.Templates[t]
-	if c.TooMuch != "" || !s.p.Labels.TolTmpl[v.Tol].Has(t) {
+	if c.TooMuch != "" || !s.p.Labels.TolTmpl[v.Tol].Has(t) || s.tooLargeFor(c.Need, t) {
 		return nil
 	}
 	m := &s.p.Labels.OnTemplate[v.Reqs][t]
@@ -516,7 +516,7 @@ func (s *state) hold(bin int, mask bits.Set) {
 	if len(cat.Left) == 0 {
 		return
 	}
-	_, o := s.offer(tmpl, int(s.target[i]), mask)
+	_, o := tmpl.offer(int(s.target[i]), mask, s.left)
 	if o >= 0 && cat.Offers[o].Kind == shape.Reserved && cat.Offers[o].Reservation >= 0 {
 		r := cat.Offers[o].Reservation
 		for at := range cat.Offers {

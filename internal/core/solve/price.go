@@ -28,14 +28,11 @@ func (s *state) pricesOf(t int, mask corebits.Set) []int64 {
 		}
 	}
 	tmpl := &s.p.Templates[t]
-	row := priceRow{tmpl: t, mask: mask.Clone(), price: make([]int64, tmpl.Catalog.Len())}
-	both := corebits.Make(64 * len(tmpl.Mask))
-	for sh := range tmpl.Shapes.All() {
-		copy(both, mask[:len(both)])
-		both.And(tmpl.ShapeMask[sh])
-		if tmpl.open(both) {
-			row.price[sh], _ = s.offer(tmpl, sh, both)
-		}
+	row := priceRow{tmpl: t, mask: mask.Clone()}
+	if tmpl.Prices != nil && corebits.Set(mask[:len(tmpl.Mask)]).Equal(tmpl.Mask) {
+		row.price = tmpl.Prices
+	} else {
+		row.price = tmpl.prices(mask, s.left)
 	}
 	if len(s.prices.rows) > 256 { // many distinct masks: the table would only grow
 		s.prices.rows = s.prices.rows[:0]
@@ -44,17 +41,38 @@ func (s *state) pricesOf(t int, mask corebits.Set) []int64 {
 	return row.price
 }
 
+// Reprice notes what every shape costs while nothing is chosen. It is not noted where that depends on what reservations have left.
+func (t *Template) Reprice() {
+	if len(t.Catalog.Left) == 0 {
+		t.Prices = t.prices(t.Mask, nil)
+	}
+}
+
+// prices returns what every shape costs under mask; 0 where it cannot be bought.
+func (t *Template) prices(mask corebits.Set, left []int) []int64 {
+	out := make([]int64, t.Catalog.Len())
+	both := corebits.Make(64 * len(t.Mask))
+	for sh := range t.Shapes.All() {
+		copy(both, mask[:len(both)])
+		both.And(t.ShapeMask[sh])
+		if t.open(both) {
+			out[sh], _ = t.offer(sh, both, left)
+		}
+	}
+	return out
+}
+
 // offer returns what a node of this shape costs, and the offer that sets the price: the cheapest of the kind that launch
-// prefers. Free things cost 1, so that 0 means none.
-func (s *state) offer(tmpl *Template, sh int, mask corebits.Set) (price int64, offer int) {
+// prefers. Free things cost 1, so that 0 means none. left is what reservations have.
+func (t *Template) offer(sh int, mask corebits.Set, left []int) (price int64, offer int) {
 	best, kind, at := int64(0), shape.Kinds, -1
-	cat := tmpl.Catalog
+	cat := t.Catalog
 	for o := mask.Next(0); o >= 0 && o < len(cat.Offers); o = mask.Next(o + 1) {
 		if !cat.Sold[sh].Has(o) {
 			continue
 		}
 		of := &cat.Offers[o]
-		if of.Reservation >= 0 && s.left[of.Reservation] <= 0 {
+		if of.Reservation >= 0 && left[of.Reservation] <= 0 {
 			continue
 		}
 		k, p := of.Kind, max(cat.Price[sh][o], 1)
@@ -88,6 +106,7 @@ func (s *state) findWorth() {
 	s.worth = make(quantity.Vec, s.p.Resources)
 	type machine struct{ cpu, mem, price float64 }
 	var machines []machine
+	known := map[machine]bool{} // pools often sell the same
 	seen := map[*shape.Catalog]bool{}
 	for t := range s.p.Templates {
 		tmpl := &s.p.Templates[t]
@@ -99,7 +118,10 @@ func (s *state) findWorth() {
 		for sh := range tmpl.Shapes.All() {
 			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && !s.tooLarge(tmpl, sh) {
 				room := tmpl.Room[sh]
-				machines = append(machines, machine{float64(room[quantity.CPU]), float64(room[quantity.Memory]), float64(p)})
+				if m := (machine{float64(room[quantity.CPU]), float64(room[quantity.Memory]), float64(p)}); !known[m] {
+					known[m] = true
+					machines = append(machines, m)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
@@ -40,7 +41,13 @@ type Settings struct {
 	Stop          func() bool // the caller's deadline; nil = none
 	Quick         func() bool // when improvement has to end; nil = none
 	FirstFit      bool        // no improvement
+	Unproven      bool        // no bound where finding the fleet does not prove one
+	Memory        Memory      // of an earlier Result
 }
+
+// A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
+// zero value knows nothing.
+type Memory struct{ Fleet, Bound *pack.Memory }
 
 // A Node is an existing node, or one on its way.
 type Node struct {
@@ -74,7 +81,8 @@ type Template struct {
 	Daemons   []DaemonGroup
 	DaemonOf  []int32 // per shape: index into Daemons
 	Min       []MinValues
-	Soft      bool // has a PreferNoSchedule taint
+	Prices    []int64 // per shape, while nothing is chosen; nil where they are not known beforehand
+	Soft      bool    // has a PreferNoSchedule taint
 	Drivers   [][]int32
 }
 
@@ -168,6 +176,7 @@ type Result struct {
 	Trials  int
 	Partial bool
 	Proof   Proof
+	Memory  Memory // for the next problem
 }
 
 // A Put is some pods of a class on a bin, as a variant.

@@ -108,16 +108,17 @@ func (k *packing) pin(s *state, bin, i int, cell *packCell, it *item) {
 func (s *state) improve(r *Result) *state {
 	k := s.repack()
 	if k == nil {
-		r.Volume = s.volumeBound()
+		s.volumeBound(r)
 		return s
 	}
 	answer := pack.Solve(&k.problem, s.packOptions())
 	s.trials += answer.Trials
+	r.Memory.Fleet = answer.Memory
 	if len(k.frozen) == 0 && !k.pinned && k.plain() {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
 	} else {
-		r.Volume = s.volumeBound()
+		s.volumeBound(r)
 	}
 	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
 		return s
@@ -159,8 +160,11 @@ func (k *packing) takesExotic(i int) bool {
 	return false
 }
 
-// volumeBound is a bound on every plan for the pods of new nodes, whatever domains it chooses.
-func (s *state) volumeBound() int64 {
+// volumeBound writes a bound on every plan for the pods of new nodes, whatever domains it chooses.
+func (s *state) volumeBound(r *Result) {
+	if s.p.Settings.Unproven {
+		return
+	}
 	k := &packing{s: s, index: map[string]int{}, loose: true}
 	for i, puts := range s.puts {
 		for _, p := range puts {
@@ -168,12 +172,12 @@ func (s *state) volumeBound() int64 {
 		}
 	}
 	if len(k.items) == 0 {
-		return 0
+		return
 	}
 	k.problem.Classes = make([]pack.Class, len(k.items))
 	k.makeCells()
-	bound, _ := pack.Bound(&k.problem, pack.SizePolicy{})
-	return bound
+	answer := pack.Bound(&k.problem, pack.SizePolicy{}, s.p.Settings.Memory.Bound)
+	r.Volume, r.Memory.Bound = answer.Bound(), answer.Memory
 }
 
 // addLoose adds pods without pins.

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
@@ -57,6 +59,7 @@ type state struct {
 	shapes  bits.Set
 	both    bits.Set
 	prices  priceTable
+	rooms   roomTable
 	visit   visit
 	largest int   // of all catalogues
 	twin    []int // by template; see findTwins
@@ -89,7 +92,7 @@ func newState(p *Problem) *state {
 func (s *state) reset() {
 	p := s.p
 	s.bins = len(p.Nodes)
-	s.room = s.room[:0]
+	s.room = slices.Grow(s.room[:0], p.Resources*(s.bins+16))
 	s.ports, s.volumes = ports.Book{}, volumes.NewBook(p.Drivers)
 	s.ports.Grow(s.bins)
 	s.alive = bits.Make(s.bins + 64)

@@ -1,0 +1,108 @@
+package lower_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// outline is what a plan does, in words.
+func outline(p *lower.Plan) []string {
+	var out []string
+	for _, at := range p.Place {
+		out = append(out, at.Pod.Name+" on "+at.Node)
+	}
+	for _, o := range p.Open {
+		var names []string
+		for _, pod := range o.Pods {
+			names = append(names, pod.Name)
+		}
+		slices.Sort(names)
+		out = append(out, fmt.Sprint(names, " on a new ", o.Type, " in ", o.Zone))
+	}
+	for _, r := range p.Refused {
+		out = append(out, r.Pod.Name+": "+r.Text)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestAnEngineFollowsTheCluster asks one engine again after each change, and a new one that has seen nothing.
+func TestAnEngineFollowsTheCluster(t *testing.T) {
+	store := largeCluster(t, 12, 4, 40, 8)
+	pools := manyPools(t, 2)
+	running := func(name, node string) *corev1.Pod {
+		p := pendingPod(name, 700, 900)
+		p.Labels = map[string]string{"app": "new-000"}
+		p.Spec.NodeName = node
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		return p
+	}
+	e := lower.New()
+	for _, step := range []struct {
+		name string
+		edit func(d *cluster.Draft)
+	}{
+		{"nothing changed", func(*cluster.Draft) {}},
+		{"a pod came", func(d *cluster.Draft) { d.PutPod(pendingOf(41, 8)) }},
+		{"a waiting pod went", func(d *cluster.Draft) { d.DeletePod(cluster.PodKey{Namespace: "default", Name: "new-00003"}) }},
+		{"a pod runs", func(d *cluster.Draft) { d.PutPod(running("extra", "node-00001")) }},
+		{"it moved", func(d *cluster.Draft) {
+			d.DeletePod(cluster.PodKey{Namespace: "default", Name: "extra"})
+			d.PutPod(running("extra-2", "node-00002"))
+		}},
+		{"a running pod of a node that nobody knows", func(d *cluster.Draft) { d.PutPod(running("lost", "elsewhere")) }},
+		{"a node came", func(d *cluster.Draft) {
+			d.PutClaim(runningClaim("node-9"))
+			d.PutNode(runningNode("node-9", 9))
+		}},
+		{"it went", func(d *cluster.Draft) { d.DeleteNode("node-9") }},
+	} {
+		store.Update(step.edit)
+		snap := store.Snapshot()
+		in := lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{FirstFit: true}}
+		got, want := outline(e.Plan(context.Background(), in)), outline(lower.New().Plan(context.Background(), in))
+		if !slices.Equal(got, want) {
+			t.Errorf("after %q an engine that was there says\n%q\nand a new one\n%q", step.name, got, want)
+		}
+	}
+}
+
+// TestOnePodMoreChangesLittle asks again after one pod came: most of the fleet stays, and it stays as near to the bound.
+func TestOnePodMoreChangesLittle(t *testing.T) {
+	store := largeCluster(t, 10, 10, 2000, 150)
+	pools := manyPools(t, 1)
+	ask := func(e *lower.Engine) *lower.Plan {
+		snap := store.Snapshot()
+		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{TrialBudget: 20_000}})
+	}
+	e := lower.New()
+	before := ask(e)
+	store.Update(func(d *cluster.Draft) { d.PutPod(pendingOf(2000, 150)) })
+	after, fresh := ask(e), ask(lower.New())
+	if float64(after.Price) > 1.005*float64(fresh.Price) {
+		t.Errorf("price %v, of an engine that starts afresh %v", after.Price, fresh.Price)
+	}
+	if after.Trials*2 > fresh.Trials {
+		t.Errorf("%d trials, %d of an engine that starts afresh", after.Trials, fresh.Trials)
+	}
+	types := map[string]int{}
+	for _, o := range before.Open {
+		types[o.Type+o.Zone]++
+	}
+	same := 0
+	for _, o := range after.Open {
+		if types[o.Type+o.Zone]--; types[o.Type+o.Zone] >= 0 {
+			same++
+		}
+	}
+	if same*10 < len(before.Open)*8 {
+		t.Errorf("%d of %d nodes stay", same, len(before.Open))
+	}
+}

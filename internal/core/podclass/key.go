@@ -1,0 +1,146 @@
+package podclass
+
+import (
+	"encoding/binary"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// keyOf writes what identifies the class of a pod: everything that cut keeps. What nearly every pod has is written field by field,
+// the rest in the API's own binary form, in which equal values give equal bytes. Each field is tagged and each list counted, so
+// that two inputs never give one key.
+func (in *Interner) keyOf(pod *corev1.Pod) []byte {
+	k := &writer{b: in.buf[:0], names: in.keys}
+	k.text(pod.Namespace)
+	refused := resizeRefused(pod)
+	k.containers('i', pod.Spec.InitContainers, pod.Status.InitContainerStatuses, refused)
+	k.containers('c', pod.Spec.Containers, pod.Status.ContainerStatuses, refused)
+	k.selector(pod.Spec.NodeSelector)
+	k.text(pod.Spec.SchedulerName)
+	k.text(pod.Spec.PriorityClassName)
+	k.optional(pod.Spec.Priority != nil)
+	if pod.Spec.Priority != nil {
+		k.b = binary.AppendVarint(k.b, int64(*pod.Spec.Priority))
+	}
+	k.optional(pod.Spec.HostNetwork)
+	if rest := restOf(pod); rest != nil {
+		k.b = append(k.b, 'r')
+		k.message(rest)
+	}
+	in.buf, in.keys = k.b, k.names
+	return k.b
+}
+
+// restOf returns what few pods have; nil without any of it.
+func restOf(pod *corev1.Pod) *corev1.PodSpec {
+	s := &pod.Spec
+	volumes := cutVolumes(s.Volumes)
+	if s.Affinity == nil && len(volumes)+len(s.Tolerations)+len(s.TopologySpreadConstraints)+len(s.Overhead)+len(s.ResourceClaims) == 0 &&
+		s.PreemptionPolicy == nil && s.Resources == nil && s.OS == nil {
+		return nil
+	}
+	return &corev1.PodSpec{
+		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations, PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
+		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: s.Resources, OS: s.OS,
+	}
+}
+
+// A writer writes keys.
+type writer struct {
+	b     []byte
+	names []string // scratch
+}
+
+func (w *writer) text(s string) {
+	w.b = binary.AppendUvarint(w.b, uint64(len(s)))
+	w.b = append(w.b, s...)
+}
+
+func (w *writer) optional(there bool) {
+	if there {
+		w.b = append(w.b, 1)
+	} else {
+		w.b = append(w.b, 0)
+	}
+}
+
+func (w *writer) containers(tag byte, list []corev1.Container, statuses []corev1.ContainerStatus, refused bool) {
+	w.b = append(w.b, tag)
+	w.b = binary.AppendUvarint(w.b, uint64(len(list)))
+	for i := range list {
+		c := &list[i]
+		w.resources(requests(c, statuses, refused))
+		w.resources(c.Resources.Limits)
+		w.optional(c.RestartPolicy != nil)
+		if c.RestartPolicy != nil {
+			w.text(string(*c.RestartPolicy))
+		}
+		ports := hostPorts(c.Ports)
+		w.optional(len(ports)+len(c.Resources.Claims) > 0)
+		if len(ports)+len(c.Resources.Claims) > 0 {
+			w.message(&corev1.Container{Ports: ports, Resources: corev1.ResourceRequirements{Claims: c.Resources.Claims}})
+		}
+	}
+}
+
+func (w *writer) resources(list corev1.ResourceList) {
+	w.names = w.names[:0]
+	for name := range list {
+		w.names = append(w.names, string(name))
+	}
+	slices.Sort(w.names)
+	w.b = binary.AppendUvarint(w.b, uint64(len(w.names)))
+	for _, name := range w.names {
+		w.text(name)
+		q := list[corev1.ResourceName(name)]
+		w.quantity(&q)
+	}
+}
+
+// quantity writes an amount in units if it is whole, else in thousandths, so that equal amounts give equal bytes. Smaller fractions and
+// amounts that are too large are written as text.
+func (w *writer) quantity(q *resource.Quantity) {
+	n, ok := q.AsInt64()
+	if !ok {
+		milli := q.MilliValue()
+		if resource.NewMilliQuantity(milli, q.Format).Cmp(*q) != 0 {
+			w.b = append(w.b, 't')
+			w.text(q.String())
+			return
+		}
+		if milli%1000 != 0 {
+			w.b = binary.AppendVarint(append(w.b, 'm'), milli)
+			return
+		}
+		n = milli / 1000
+	}
+	w.b = binary.AppendVarint(append(w.b, 'n'), n)
+}
+
+func (w *writer) selector(m map[string]string) {
+	w.names = w.names[:0]
+	for name := range m {
+		w.names = append(w.names, name)
+	}
+	slices.Sort(w.names)
+	w.b = binary.AppendUvarint(w.b, uint64(len(w.names)))
+	for _, name := range w.names {
+		w.text(name)
+		w.text(m[name])
+	}
+}
+
+// message writes something in the API's binary form. Fields come in a fixed order there and maps sorted by key. The target has the
+// size that was asked for, so marshalling cannot fail.
+func (w *writer) message(m interface {
+	Size() int
+	MarshalToSizedBuffer(b []byte) (int, error)
+}) {
+	size := m.Size()
+	w.b = binary.AppendUvarint(w.b, uint64(size))
+	at := len(w.b)
+	w.b = slices.Grow(w.b, size)[:at+size]
+	m.MarshalToSizedBuffer(w.b[at:])
+}
