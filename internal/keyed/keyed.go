@@ -41,7 +41,7 @@ type Work[V comparable] struct {
 
 // Run works until ctx ends, and returns when the last step has.
 func (w Work[V]) Run(ctx context.Context, source Source) error {
-	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result)}
+	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result), meter: newMeter(w.Name, w.Metrics, w.Workers)}
 	if r.MinWait <= 0 {
 		r.MinWait = time.Second
 	}
@@ -49,9 +49,6 @@ func (w Work[V]) Run(ctx context.Context, source Source) error {
 		r.MaxWait = time.Minute
 	}
 	ctx = telemetry.WithController(ctx, r.Name)
-	if r.Metrics != nil {
-		r.Metrics.ReconcileMaxConcurrent.WithLabelValues(r.Name).Set(float64(r.Workers))
-	}
 	r.loop(ctx)
 	for r.running > 0 {
 		<-r.done
@@ -62,6 +59,7 @@ func (w Work[V]) Run(ctx context.Context, source Source) error {
 
 type run[V comparable] struct {
 	Work[V]
+	meter   *meter
 	source  Source
 	states  map[string]*state[V]
 	ready   []string // to be started as soon as a worker is free
@@ -75,6 +73,8 @@ type state[V comparable] struct {
 	version  V
 	round    uint64 // in which it was last seen
 	running  bool
+	called   time.Time // when it was put into ready
+	began    time.Time // when its step did
 	queued   bool      // in ready
 	changed  bool      // while running
 	due      time.Time // zero for never
@@ -96,7 +96,7 @@ func (r *run[V]) loop(ctx context.Context) {
 		r.wakeDue(time.Now())
 		r.start(ctx)
 		timer.Reset(r.untilDue())
-		r.gauge()
+		r.gauge(time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -107,13 +107,6 @@ func (r *run[V]) loop(ctx context.Context) {
 			r.finish(ctx, res)
 		case <-timer.C:
 		}
-	}
-}
-
-func (r *run[V]) gauge() {
-	if r.Metrics != nil {
-		r.Metrics.WorkqueueDepth.WithLabelValues(r.Name, r.Name).Set(float64(len(r.ready)))
-		r.Metrics.ReconcileActiveWorkers.WithLabelValues(r.Name).Set(float64(r.running))
 	}
 }
 
@@ -151,11 +144,9 @@ func (r *run[V]) call(key string, s *state[V]) {
 	case s.running:
 		s.changed = true
 	case !s.queued:
-		s.queued = true
+		s.queued, s.called = true, time.Now()
 		r.ready = append(r.ready, key)
-		if r.Metrics != nil {
-			r.Metrics.WorkqueueAdds.WithLabelValues(r.Name, r.Name).Inc()
-		}
+		r.meter.added()
 	}
 }
 
@@ -170,10 +161,14 @@ func (r *run[V]) wakeDue(now time.Time) {
 }
 
 func (r *run[V]) untilDue() time.Duration {
-	if len(r.due) == 0 {
-		return time.Hour
+	longest := time.Hour
+	if r.running > 0 {
+		longest = gaugeEvery // so that a step that hangs shows
 	}
-	return time.Until(r.due[0].at)
+	if len(r.due) == 0 {
+		return longest
+	}
+	return min(longest, time.Until(r.due[0].at))
 }
 
 func (r *run[V]) start(ctx context.Context) {
@@ -188,53 +183,46 @@ func (r *run[V]) start(ctx context.Context) {
 		if s == nil {
 			continue
 		}
-		s.queued, s.running, s.changed, s.due = false, true, false, time.Time{}
+		s.queued, s.running, s.changed, s.due, s.began = false, true, false, time.Time{}, time.Now()
+		r.meter.waited(s.began.Sub(s.called))
 		r.running++
+		r.meter.began(key, s.began)
 		go func() { r.done <- r.step(ctx, snap, key) }()
 	}
 }
 
 func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) (res result) {
+	begun := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			bug.Reportf("step of %q panicked: %v\n%s", key, p, debug.Stack())
 			res = result{key: key, err: fmt.Errorf("panic: %v", p)}
-			r.count(ctx, key, res.again, res.err, 0)
+			r.meter.panicked()
+			r.count(ctx, key, res, time.Since(begun))
 		}
 	}()
-	begun := time.Now()
 	again, err := r.Step(telemetry.With(ctx, "name", key), snap, key)
-	r.count(ctx, key, again, err, time.Since(begun))
-	return result{key, again, err}
+	res = result{key, again, err}
+	r.count(ctx, key, res, time.Since(begun))
+	return res
 }
 
 // count tells logs and metrics about a step. A step that failed because we are being stopped has not failed.
-func (r *run[V]) count(ctx context.Context, key string, again time.Time, err error, took time.Duration) {
-	if err != nil && ctx.Err() != nil {
+func (r *run[V]) count(ctx context.Context, key string, res result, took time.Duration) {
+	if res.err != nil && ctx.Err() != nil {
 		return
 	}
-	outcome := "success"
-	switch {
-	case err != nil:
-		outcome = "error"
-		telemetry.Log(ctx).Error("step failed, trying again", "name", key, "error", err)
-	case !again.IsZero():
-		outcome = "requeue_after"
+	if res.err != nil {
+		telemetry.Log(ctx).Error("step failed, trying again", "name", key, "error", res.err)
 	}
-	if r.Metrics == nil {
-		return
-	}
-	r.Metrics.ReconcileTotal.WithLabelValues(r.Name, outcome).Inc()
-	r.Metrics.ReconcileTime.WithLabelValues(r.Name).Observe(took.Seconds())
-	if err != nil {
-		r.Metrics.ReconcileErrors.WithLabelValues(r.Name).Inc()
-	}
+	r.meter.stepped(res, took)
 }
 
 func (r *run[V]) finish(ctx context.Context, res result) {
 	r.running--
 	s := r.states[res.key]
 	s.running = false
+	r.meter.ended(s.began)
 	if s.round != r.round {
 		r.forget(res.key)
 		return
@@ -243,6 +231,7 @@ func (r *run[V]) finish(ctx context.Context, res result) {
 	case s.changed:
 		r.call(res.key, s)
 	case res.err != nil:
+		r.meter.retried()
 		r.wake(res.key, s, time.Now().Add(r.backoff(s)))
 	case !res.again.IsZero():
 		s.failures = 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -48,6 +49,7 @@ func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead fun
 	lease, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	began, ended := make(chan struct{}), make(chan error, 1)
+	leaderelection.SetProvider(slowpaths{p.metrics.LeaderSlowpath})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: s.Name, ReleaseOnCancel: true,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
@@ -86,6 +88,16 @@ func (p *parts) elect(ctx context.Context, lock resourcelock.Interface, lead fun
 		return nil
 	}
 }
+
+// slowpaths counts for client-go, of which only the first provider of a process is heard.
+type slowpaths struct{ count *prometheus.CounterVec }
+
+func (s slowpaths) NewLeaderMetric() leaderelection.LeaderMetric { return s }
+
+func (s slowpaths) On(string)  {}
+func (s slowpaths) Off(string) {}
+
+func (s slowpaths) SlowpathExercised(name string) { s.count.WithLabelValues(name).Inc() }
 
 // newLock returns the lease, reached by a client of its own, so that no load can keep it from being renewed.
 func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interface, error) {

@@ -66,9 +66,16 @@ type Metrics struct {
 	ReconcileActiveWorkers       *prometheus.GaugeVec
 	WorkqueueDepth               *prometheus.GaugeVec
 	WorkqueueAdds                *prometheus.CounterVec
+	ReconcilePanics              *prometheus.CounterVec
+	WorkqueueRetries             *prometheus.CounterVec
+	WorkqueueWait                *prometheus.HistogramVec
+	WorkqueueWork                *prometheus.HistogramVec
+	WorkqueueUnfinished          *prometheus.GaugeVec
+	WorkqueueLongest             *prometheus.GaugeVec
 	ClientRequests               *prometheus.CounterVec
 	ClientRequestDuration        *prometheus.HistogramVec
 	LeaderStatus                 *prometheus.GaugeVec
+	LeaderSlowpath               *prometheus.CounterVec
 	InterruptionReceived         *prometheus.CounterVec
 	InterruptionDeleted          prometheus.Counter
 	InterruptionQueueDuration    prometheus.Histogram
@@ -256,12 +263,26 @@ func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 			"Objects that wait for a step of a loop.", workqueued...),
 		WorkqueueAdds: t.counter("workqueue_adds_total", Stable,
 			"Objects handed to a loop.", workqueued...),
+		ReconcilePanics: t.counter("controller_runtime_reconcile_panics_total", Stable,
+			"Steps of a loop that ran into a bug of ours.", "controller"),
+		WorkqueueRetries: t.counter("workqueue_retries_total", Stable,
+			"Steps that will be repeated because they failed.", workqueued...),
+		WorkqueueWait: t.histogram("workqueue_queue_duration_seconds", Stable, queues,
+			"How long objects waited for a step of a loop.", workqueued...),
+		WorkqueueWork: t.histogram("workqueue_work_duration_seconds", Stable, queues,
+			"How long steps of a loop took.", workqueued...),
+		WorkqueueUnfinished: t.gauge("workqueue_unfinished_work_seconds", Stable,
+			"How long the steps that are under way have taken, all together.", workqueued...),
+		WorkqueueLongest: t.gauge("workqueue_longest_running_processor_seconds", Stable,
+			"How long the oldest step that is under way has taken.", workqueued...),
 		ClientRequests: t.counter("client_go_request_total", Stable,
 			"Requests to the API server.", "code", "method"),
 		ClientRequestDuration: t.histogram("client_go_request_duration_seconds", Stable, exponential(.001, 1.5, 20),
 			"Time of requests to the API server.", "verb", "group", "version", "kind", "subresource"),
 		LeaderStatus: t.gauge("leader_election_master_status", Stable,
 			"1 on the replica that acts.", "name"),
+		LeaderSlowpath: t.counter("leader_election_slowpath_total", Stable,
+			"Renewals of the lease for which the remembered lease was too old and had to be read again.", "name"),
 
 		InterruptionReceived: t.counter("karpenter_interruption_received_messages_total", Stable,
 			"Messages from the interruption queue.", "message_type"),
