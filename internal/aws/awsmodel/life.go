@@ -26,9 +26,10 @@ type Join struct {
 }
 
 // A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended,
-// "unreachable" when it is silent, and "terminated" when it has ceased to exist.
+// "unreachable" when it is silent, and "terminated" when it has ceased to exist. Reason is EC2's code for who ended it, such as
+// "Client.UserInitiatedShutdown".
 type Gone struct {
-	InstanceID, ProviderID, NodeName, State string
+	InstanceID, ProviderID, NodeName, State, Reason string
 }
 
 func (c *Cloud) providerID(m *machine) string { return "aws:///" + m.zone() + "/" + m.id() }
@@ -122,7 +123,10 @@ func (c *Cloud) tellJoin(j Join) {
 
 func (c *Cloud) tellGone(m *machine, state string) {
 	if c.cfg.Gone != nil && m.Joined != nil {
-		g := Gone{m.id(), m.Joined.ProviderID, m.Joined.NodeName, state}
+		g := Gone{InstanceID: m.id(), ProviderID: m.Joined.ProviderID, NodeName: m.Joined.NodeName, State: state}
+		if why := m.Now.StateReason; why != nil {
+			g.Reason = aws.ToString(why.Code)
+		}
 		c.outbox = append(c.outbox, func() { c.cfg.Gone(g) })
 		c.changed()
 	}

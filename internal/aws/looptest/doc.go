@@ -1,0 +1,6 @@
+// Package looptest holds tests only: all of Karpenter's loops over the AWS provider over the model of AWS, in simulated time.
+// Machines become nodes through their user data alone, pods are bound and run, and Karpenter is stopped and started again
+// while AWS has a bad day.
+//
+// LOOP_SEEDS=17 or LOOP_SEEDS=0-999 chooses seeds, LOOP_LOG=1 shows what Karpenter says.
+package looptest

@@ -1,0 +1,108 @@
+package looptest
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/sim"
+)
+
+// evictAfter is when the pods of an interrupted machine go at the latest, counted from EC2's notice.
+const evictAfter = 45 * time.Second
+
+func TestSpotInterruption(t *testing.T) {
+	for name, tc := range map[string]struct {
+		boot    time.Duration // of the replacement
+		evicted func(t *testing.T, sinceNotice time.Duration, ready bool)
+	}{
+		"pods leave once the replacement is initialised": {15 * time.Second, func(t *testing.T, since time.Duration, ready bool) {
+			if !ready || since >= evictAfter-5*time.Second {
+				t.Errorf("the first pod was evicted %s after the notice, replacement initialised: %t", since, ready)
+			}
+		}},
+		"pods wait for 45 s and no longer if the replacement is late": {80 * time.Second, func(t *testing.T, since time.Duration, ready bool) {
+			if ready || since < evictAfter-2*time.Second || since > evictAfter+5*time.Second {
+				t.Errorf("the first pod was evicted %s after the notice, replacement initialised: %t", since, ready)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, awsmodel.Config{Seed: 3, Types: []string{"m5.*", "c5.*"}, Timing: awsmodel.Timing{Pending: time.Second, Boot: tc.boot}})
+				defer w.start()()
+				w.deploy(5, "300m", "1Gi")
+				w.eventually("all pods run", 3*time.Minute, w.allRun(5))
+				old := memapi.All[*v1.NodeClaim](w.API)
+				notice := time.Now()
+				for _, m := range w.aws.Alive() {
+					if m.CapacityType != v1.CapacityTypeSpot {
+						t.Fatalf("machine %s is %s, spot is cheaper", m.ID, m.CapacityType)
+					}
+					if err := w.aws.Interrupt(m.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(2 * time.Second)
+				w.wantTainted(old)
+				if n := len(w.others(old)); n == 0 {
+					t.Error("two seconds after the notice no replacement is asked for")
+				}
+				for w.leaving() == 0 {
+					if time.Since(notice) > 2*time.Minute {
+						t.Fatal("nothing was evicted before the machine was taken away")
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				tc.evicted(t, time.Since(notice), w.initialized(old))
+				w.eventually("all pods run", 2*time.Minute, w.allRun(5))
+			})
+		})
+	}
+}
+
+func (w *world) wantTainted(claims []*v1.NodeClaim) {
+	w.t.Helper()
+	for _, c := range claims {
+		n := sim.Get[*corev1.Node](w.t, w.World, c.Status.NodeName)
+		if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == v1.DisruptedTaintKey && t.Effect == corev1.TaintEffectNoSchedule
+		}) {
+			w.t.Errorf("two seconds after the notice node %s is not tainted: %v", n.Name, n.Spec.Taints)
+		}
+	}
+}
+
+// others are the claims that are not among these.
+func (w *world) others(old []*v1.NodeClaim) []*v1.NodeClaim {
+	return slices.DeleteFunc(memapi.All[*v1.NodeClaim](w.API), func(c *v1.NodeClaim) bool {
+		return slices.ContainsFunc(old, func(o *v1.NodeClaim) bool { return o.Name == c.Name })
+	})
+}
+
+// initialized says whether every claim that is not among these is ready for pods.
+func (w *world) initialized(old []*v1.NodeClaim) bool {
+	fresh := w.others(old)
+	for _, c := range fresh {
+		if n, ok := sim.Find[*corev1.Node](w.World, c.Status.NodeName); !ok || n.Labels[v1.NodeInitializedLabelKey] != "true" {
+			return false
+		}
+	}
+	return len(fresh) > 0
+}
+
+// leaving counts the pods that are on their way out.
+func (w *world) leaving() (n int) {
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		if p.DeletionTimestamp != nil {
+			n++
+		}
+	}
+	return n
+}

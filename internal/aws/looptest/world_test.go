@@ -1,0 +1,309 @@
+package looptest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// logVariable names the environment variable that makes Karpenter's log visible if it is not empty.
+const logVariable = "LOOP_LOG"
+
+func TestMain(m *testing.M) {
+	slog.SetLogLoggerLevel(slog.LevelError)
+	os.Exit(m.Run())
+}
+
+// A world is a cluster whose machines are EC2's. The cloud of sim.World is not used.
+type world struct {
+	*sim.World
+	t   *testing.T
+	aws *awsmodel.Cloud
+
+	// seller, if set, stands between the loops and the provider.
+	seller func(cloud.Provider) cloud.Provider
+
+	process int
+	mu      sync.Mutex
+	cut     []string // pods that ran when their machine was stopped under them
+}
+
+// readyAfter is how long a kubelet takes from joining to ready.
+const readyAfter = time.Second
+
+// newWorld makes a world with the class and the pool "default", in the bubble of a test. It ends with the test.
+func newWorld(t *testing.T, cfg awsmodel.Config) *world {
+	t.Helper()
+	s, err := sim.New(sim.Options{Cloud: fakecloud.Options{Catalog: sim.Shop}, PodStart: time.Second, PodStop: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{World: s, t: t}
+	cfg.Cluster = awsmodel.Cluster{Name: "demo", Endpoint: "https://k8s.example", CA: "Q0E=", Version: "1.36", ServiceCIDR: "10.100.0.0/16"}
+	cfg.Join, cfg.Gone = w.join, w.gone
+	if w.aws, err = awsmodel.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	w.API.Put(class())
+	w.API.Put(pool())
+	w.API.Put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: "10.100.0.10"}})
+	ctx, stop := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() { w.Run(ctx) })
+	wait.Go(func() {
+		if err := w.aws.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("AWS ended: %v", err)
+		}
+	})
+	t.Cleanup(func() { stop(); wait.Wait() })
+	return w
+}
+
+func class() *awsv1.EC2NodeClass {
+	discovery := map[string]string{v1.Group + "/discovery": "demo"}
+	return &awsv1.EC2NodeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class-1", Generation: 1},
+		Spec: awsv1.EC2NodeClassSpec{
+			Role:                       "KarpenterNodeRole-demo",
+			AMISelectorTerms:           []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}},
+			SubnetSelectorTerms:        []awsv1.SubnetSelectorTerm{{Tags: discovery}},
+			SecurityGroupSelectorTerms: []awsv1.SecurityGroupSelectorTerm{{Tags: discovery}},
+		},
+	}
+}
+
+// pool buys spot and on-demand machines, and keeps what it has unless that is empty.
+func pool() *v1.NodePool {
+	p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool-1"}}
+	p.Spec.Template.Spec.NodeClassRef = sim.Ref("default")
+	p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{
+		{Key: v1.CapacityTypeLabelKey, Operator: "In", Values: []string{v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}},
+	}
+	p.Spec.Disruption.ConsolidateAfter = v1.After(0)
+	p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
+	return p
+}
+
+// join is a kubelet that registers, and is ready a little later.
+func (w *world) join(j awsmodel.Join) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: j.NodeName, Labels: j.Labels}}
+	n.Labels[corev1.LabelHostname] = j.NodeName
+	n.Spec.ProviderID = j.ProviderID
+	n.Spec.Taints = append(slices.Clone(j.Taints), notReady)
+	n.Status.Capacity, n.Status.Allocatable = j.Capacity, j.Allocatable
+	setReady(n, corev1.ConditionFalse)
+	w.API.Put(n)
+	time.AfterFunc(readyAfter, func() {
+		memapi.Edit(w.API, "", j.NodeName, func(n *corev1.Node) {
+			setReady(n, corev1.ConditionTrue)
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) })
+		})
+	})
+}
+
+var notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+
+func setReady(n *corev1.Node, status corev1.ConditionStatus) {
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
+}
+
+// gone is a kubelet that is heard of no more, and the cloud's controller that removes the Node when the machine is gone.
+func (w *world) gone(g awsmodel.Gone) {
+	memapi.Edit(w.API, "", g.NodeName, func(n *corev1.Node) { setReady(n, corev1.ConditionUnknown) })
+	switch {
+	case g.State == "shutting-down" && strings.HasPrefix(g.Reason, "Client."): // we did it, not EC2
+		w.noteCut(g.NodeName)
+	case g.State == "terminated":
+		_ = w.API.Client("cloud-controller").Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.NodeName}}) // may be gone already
+	}
+}
+
+func (w *world) noteCut(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		if p.Spec.NodeName == node && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			w.cut = append(w.cut, p.Name+" on "+node)
+		}
+	}
+}
+
+// start starts a process that knows nothing, and returns what stops it in the middle of whatever it does. AWS may be so bad
+// that the provider takes several attempts, as of a pod that is restarted.
+func (w *world) start() (end func()) {
+	w.process++
+	ctx, stop := context.WithCancel(w.log(w.t.Context()))
+	done := make(chan struct{})
+	name := fmt.Sprint("process ", w.process)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if w.live(ctx, name) == nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	return func() { stop(); <-done }
+}
+
+// live is the life of one process, from its start until ctx ends.
+func (w *world) live(ctx context.Context, name string) error {
+	settings := aws.DefaultSettings()
+	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
+	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
+	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	provider, err := aws.New(ctx, settings, aws.Input{
+		Config: w.aws.AWSConfig(), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: events, Version: "test",
+	})
+	if err != nil {
+		return err
+	}
+	o := sim.KarpenterOptions{Name: name, Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: provider}
+	if w.seller != nil {
+		o.Cloud = w.seller(provider)
+	}
+	k := w.Karpenter(o)
+	k.Add(events.Run)
+	for _, loop := range append(provider.Always(), provider.Leader()...) {
+		k.Add(loop)
+	}
+	k.Run(ctx)
+	return nil
+}
+
+// log writes what a process says to stderr if the environment asks for it.
+func (w *world) log(ctx context.Context) context.Context {
+	if os.Getenv(logVariable) == "" {
+		return ctx
+	}
+	return telemetry.WithLog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", w.process))
+}
+
+// deploy makes pods that a ReplicaSet owns.
+func (w *world) deploy(pods int, cpus, memory string) {
+	for i := range pods {
+		w.API.Put(sim.Pod(fmt.Sprintf("web-%03d", i), cpus, func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: new(true)}}
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse(memory)
+		}))
+	}
+}
+
+// scaleToZero deletes all pods for good.
+func (w *world) scaleToZero() {
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) { p.OwnerReferences = nil })
+		sim.Delete(w.t, w.World, p)
+	}
+}
+
+// running counts the pods that run and stay.
+func (w *world) running() (n int) {
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// eventually waits until nothing is wrong, and nothing is wrong a second later either.
+func (w *world) eventually(what string, within time.Duration, wrong func() string) {
+	w.t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		why := wrong()
+		if why == "" {
+			time.Sleep(time.Second)
+			if why = wrong(); why == "" {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not within %s: %s: %s", within, what, why)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// allRun says how many of so many pods do not run.
+func (w *world) allRun(pods int) func() string {
+	return func() string {
+		if n := w.running(); n != pods {
+			nc, _ := sim.Find[*awsv1.EC2NodeClass](w.World, "default")
+			return fmt.Sprintf("%d of %d pods run; class ready: %v; %s", n, pods, nc != nil && condition.IsTrue(nc, awsv1.ConditionTypeReady), w.unequal())
+		}
+		return ""
+	}
+}
+
+// unequal says where machines, claims and nodes are not one to one.
+func (w *world) unequal() string {
+	var machines, claims, nodes []string
+	for _, m := range w.aws.Alive() {
+		machines = append(machines, "aws:///"+m.Zone+"/"+m.ID)
+	}
+	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+		claims = append(claims, c.Status.ProviderID)
+	}
+	for _, n := range memapi.All[*corev1.Node](w.API) {
+		nodes = append(nodes, n.Spec.ProviderID)
+	}
+	for _, list := range [][]string{machines, claims, nodes} {
+		slices.Sort(list)
+	}
+	if slices.Equal(machines, claims) && slices.Equal(claims, nodes) {
+		return ""
+	}
+	return fmt.Sprintf("%d machines, %d claims, %d nodes", len(machines), len(claims), len(nodes))
+}
+
+// left says what is left over of a cluster that has gone.
+func (w *world) left() string {
+	var out []string
+	for _, m := range w.aws.Alive() {
+		out = append(out, "machine "+m.ID)
+	}
+	for _, p := range w.aws.Templates() {
+		out = append(out, "template "+p.Name)
+	}
+	for _, p := range w.aws.Profiles() {
+		out = append(out, "profile "+p.Name)
+	}
+	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+		out = append(out, "claim "+c.Name)
+	}
+	for _, n := range memapi.All[*corev1.Node](w.API) {
+		out = append(out, "node "+n.Name)
+	}
+	return strings.Join(out, ", ")
+}
