@@ -133,7 +133,6 @@ func (p Plane) apiServer() []string {
 		"--service-cluster-ip-range=" + serviceRange,
 		"--allow-privileged",
 		"--endpoint-reconciler-type=none", // a loopback address may not stand in an EndpointSlice
-		"--profiling=false",
 		"--shutdown-delay-duration=0s",
 		"--shutdown-watch-termination-grace-period=0s",
 	}
@@ -202,8 +201,19 @@ func (p Plane) AWSEnv(key string) []string {
 	}
 }
 
-// ControllerEnv is the environment of the controller: the settings that the chart would give it.
-func (p Plane) ControllerEnv() []string {
+// Env returns what a program finds in its environment besides ours.
+func (p Plane) Env(program string) []string {
+	switch program {
+	case APIServer, Etcd:
+		return []string{"GOGC=300"} // a burst of pods is mostly theirs to work on, and a laptop has more memory than cores
+	case Controller:
+		return p.controllerEnv()
+	}
+	return nil
+}
+
+// controllerEnv holds the settings that the chart would give the controller.
+func (p Plane) controllerEnv() []string {
 	return append(p.AWSEnv(ControllerKey),
 		"CLUSTER_NAME="+ClusterName,
 		"CLUSTER_ENDPOINT="+p.Server(),

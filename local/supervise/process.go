@@ -127,11 +127,7 @@ func backoff(inARow int) time.Duration {
 
 // turn is one life of a program.
 func (s *supervisor) turn(ctx context.Context, name string, restarts int) error {
-	var env []string
-	if name == plane.Controller {
-		env = s.plane.ControllerEnv()
-	}
-	cmd, lifeline, err := command(s.dir, name, s.plane.Args(name), env)
+	cmd, lifeline, err := command(s.dir, name, s.plane.Args(name), s.plane.Env(name))
 	if err != nil {
 		return err
 	}

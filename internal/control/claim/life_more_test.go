@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -278,6 +279,10 @@ func TestDrift(t *testing.T) {
 		"what the provider says is drift, within five minutes": {func(w *sim.World) {
 			w.Cloud.SetDrift("c", "AMIDrift")
 		}, 5*time.Minute + time.Second, "AMIDrift"},
+		"what the provider says is asked again when the node class resolves to something else": {func(w *sim.World) {
+			w.Cloud.SetDrift("c", "AMIDrift")
+			memapi.Edit(w.API, "", "default", func(c *awsv1.EC2NodeClass) { c.Status.AMIs = []awsv1.AMI{{ID: "ami-new"}} })
+		}, time.Second, "AMIDrift"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {

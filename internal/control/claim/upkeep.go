@@ -203,24 +203,21 @@ func (l *Loop) checkConsistency(ctx context.Context, mine *kept, row *cluster.No
 
 // driftInput is what the cluster knows of what drift depends on. The rest is the cloud's and is asked for now and then.
 type driftInput struct {
-	launched        metav1.ConditionStatus
-	claim           string // its hash
-	pool            types.UID
-	poolGeneration  int64
-	poolHash        string
-	class           types.UID
-	classGeneration int64
+	launched       metav1.ConditionStatus
+	claim          string // its hash
+	pool           types.UID
+	poolGeneration int64
+	poolHash       string
+	class          *cluster.NodeClass // a new one with every write: what a class resolves to stands in its status
 }
 
 func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot) driftInput {
 	in := driftInput{
 		claim: hashes(claim.Annotations), pool: pool.UID, poolGeneration: pool.Generation, poolHash: hashes(pool.Annotations),
+		class: snap.NodeClass(claim.Spec.NodeClassRef),
 	}
 	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil {
 		in.launched = c.Status
-	}
-	if class := snap.NodeClass(claim.Spec.NodeClassRef); class != nil {
-		in.class, in.classGeneration = class.UID, class.Generation
 	}
 	return in
 }
