@@ -29,7 +29,7 @@ import (
 const (
 	// parallel is how many hints are written at the same time; as many again may wait, the rest is dropped.
 	parallel = 64
-	waiting  = 512
+	waiting  = 4096
 	// patience is how long Before may hold up a node.
 	patience = time.Second
 	// tries is how often a hint that kube-scheduler wiped is written again.
@@ -135,7 +135,7 @@ func (l *Loop) Before(ctx context.Context, node string) {
 	defer cancel()
 	snap := l.store.Snapshot()
 	n := snap.Node(node)
-	if n == nil || n.Node == nil {
+	if n == nil || n.Node == nil || interchangeable(snap) {
 		return
 	}
 	var wg sync.WaitGroup
@@ -155,6 +155,36 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	if l.off.Load() {
 		return
 	}
+	if !interchangeable(snap) {
+		l.give(ctx, snap, wg)
+	}
+	for pod := range snap.Unbound() {
+		if pod.OurHint == "" {
+			continue
+		}
+		planned, _ := snap.Planned(pod.PodKey)
+		if !l.stands(snap, pod, snap.Target(planned.Target)) {
+			l.start(ctx, wg, pod, "")
+		}
+	}
+	l.tidy(snap)
+}
+
+// interchangeable tells whether it does not matter which of the waiting pods goes where, because they are all of one class.
+func interchangeable(snap *cluster.Snapshot) bool {
+	var first *cluster.Pod
+	for pod := range snap.Unbound() {
+		if first == nil {
+			first = pod
+		} else if pod.Class != first.Class {
+			return false
+		}
+	}
+	return true
+}
+
+// give starts the hints for nodes that pods may be bound to from now on.
+func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	ready := map[string]bool{} // by target
 	for key, planned := range snap.Plans() {
 		open, known := ready[planned.Target]
@@ -167,16 +197,6 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 			l.start(ctx, wg, pod, n.Node.Name)
 		}
 	}
-	for pod := range snap.Unbound() {
-		if pod.OurHint == "" {
-			continue
-		}
-		planned, _ := snap.Planned(pod.PodKey)
-		if !l.stands(snap, pod, snap.Target(planned.Target)) {
-			l.start(ctx, wg, pod, "")
-		}
-	}
-	l.tidy(snap)
 }
 
 // stands tells whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
@@ -259,7 +279,10 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 			l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
 			return
 		}
-		l.metrics.HintsWritten.WithLabelValues(l.write(ctx, pod, node)).Inc()
+		// A pod that was bound meanwhile may no longer get one.
+		if now := l.store.Snapshot().Pod(pod.PodKey); now != nil && now.UID == pod.UID && now.NodeName == "" {
+			l.metrics.HintsWritten.WithLabelValues(l.write(ctx, pod, node)).Inc()
+		}
 	})
 }
 

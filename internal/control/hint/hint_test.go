@@ -105,6 +105,13 @@ func hinted(name, node, manager string) *corev1.Pod {
 
 func waiting(name string) *corev1.Pod { return hinted(name, "", "") }
 
+// different is a pod that waits and is not of the class of the others.
+func different() *corev1.Pod {
+	p := waiting("different")
+	p.Spec.NodeSelector = map[string]string{"disk": "fast"}
+	return p
+}
+
 func bound(name, node string) *corev1.Pod {
 	p := waiting(name)
 	p.Spec.NodeName = node
@@ -247,6 +254,20 @@ func TestHints(t *testing.T) {
 			},
 			[]string{"a=n", "b=n"},
 		},
+		"pods that are all alike may go where they like": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					d.DeletePod(key("different"))
+					machine(d, "n", true)
+					for _, p := range []string{"a", "b"} {
+						d.PutPod(waiting(p))
+						d.Plan(key(p), "claim-n", now)
+					}
+				})
+				w.loop.Before(context.Background(), "n")
+			},
+			nil,
+		},
 		"nobody is told anything where hints are forbidden": {
 			func(w *world) {
 				w.fail = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", nil)
@@ -264,6 +285,7 @@ func TestHints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := run(t, true)
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(different()) })
 				tc.story(w)
 				time.Sleep(time.Second)
 				if got := w.written(); !slices.Equal(got, tc.want) {
