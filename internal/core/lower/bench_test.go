@@ -26,13 +26,16 @@ func BenchmarkWorkloads(b *testing.B) {
 	}
 }
 
-// BenchmarkVariants runs the price workloads with every category and generation allowed, with a DaemonSet, and with the
-// incumbent alone.
+// BenchmarkVariants runs the price workloads with every category and generation allowed, with a DaemonSet, with the incumbent
+// alone, and with wider bands for what a spot launch sends: what diversity costs.
 func BenchmarkVariants(b *testing.B) {
 	for _, name := range priceRows {
 		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchPool(false, true), lower.Settings{}) })
 		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), lower.Settings{}) })
 		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}, agent()) })
+		b.Run(name+"/spot, band of 5 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Diversity: 50}) })
+		b.Run(name+"/spot, band of 25 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Diversity: 250}) })
+		b.Run(name+"/spot, given one second", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{ImproveBudget: time.Second}) })
 		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{FirstFit: true}) })
 		b.Run(name+"/given one second", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{ImproveBudget: time.Second}) })
 	}
@@ -55,6 +58,9 @@ func run(b *testing.B, name string, pool *v1.NodePool, settings lower.Settings, 
 	}
 	b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 	report(b, plan)
+	spot := slices.Contains(pool.Spec.Template.Spec.Requirements[0].Values, v1.CapacityTypeSpot)
+	b.ReportMetric(firstFit(b, pods, spot, 0).Dollars(), "firstfit-$/h")
+	b.ReportMetric(firstFit(b, pods, spot, 64).Dollars(), "firstfit64-$/h")
 }
 
 // processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
@@ -70,9 +76,26 @@ func processorTime() time.Duration {
 func report(b *testing.B, p *lower.Plan) {
 	b.ReportMetric(float64(len(p.Open)), "nodes")
 	b.ReportMetric(p.Price.Dollars(), "$/h")
-	b.ReportMetric(p.Floor.Dollars(), "floor$/h")
+	b.ReportMetric((p.Price - p.Floor).Dollars(), "diversity-$/h")
+	if sent := typesSent(p); len(sent) > 0 {
+		few, _ := slices.BinarySearch(sent, 15)
+		b.ReportMetric(float64(sent[len(sent)/2]), "types-sent")
+		b.ReportMetric(float64(100*few)/float64(len(sent)), "sent<15-%")
+	}
 	b.ReportMetric(p.VolumeBound.Dollars(), "volume$/h")
 	b.ReportMetric(p.ConfigBound.Dollars(), "config$/h")
 	b.ReportMetric(100*p.Gap(), "gap%")
 	b.ReportMetric(float64(len(p.Refused)), "refused")
+}
+
+// typesSent is how many types the launch of each spot claim sends, sorted.
+func typesSent(p *lower.Plan) []int {
+	var out []int
+	for _, o := range p.Open {
+		if o.CapacityType == v1.CapacityTypeSpot {
+			out = append(out, o.Sent)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -63,9 +63,9 @@ func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 
 func TestBoundFromMemory(t *testing.T) {
 	p := many(t)
-	first := Bound(p, DefaultSize, nil)
+	first := Bound(p, Options{Size: DefaultSize})
 	q := withCount(p, 3, 2)
-	got, fresh := Bound(q, DefaultSize, first.Memory), Bound(q, DefaultSize, nil)
+	got, fresh := Bound(q, Options{Size: DefaultSize, Memory: first.Memory}), Bound(q, Options{Size: DefaultSize})
 	if got.Memory != first.Memory || first.Memory == nil {
 		t.Fatal("the memory was not used")
 	}

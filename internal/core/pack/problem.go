@@ -102,6 +102,7 @@ type Options struct {
 	Size   SizePolicy
 	Start  []Pattern // a known fleet; when it holds everything the result is never dearer
 	Memory *Memory   // of an earlier answer; nil for none
+	Price  int64     // of a known fleet, for Bound
 }
 
 // An Item is a number of items of one class on a node.

@@ -52,20 +52,27 @@ func VolumeBound(p *Problem, size SizePolicy) int64 {
 	return sum
 }
 
-// Bound proves a bound without looking for a fleet, by volumes and by the fluid LP, which is weaker than the configuration LP but
-// knows which items fit where. last, which may be nil, is the memory of an earlier question.
-func Bound(p *Problem, size SizePolicy, last *Memory) *Result {
-	if out := last.bound(p, size); out != nil {
+// Bound proves a bound without looking for a fleet: by volumes, by the fluid LP, which is weaker than the configuration LP but knows
+// which items fit where, and by the configuration LP, where classes are few, there is time, and a known fleet costs no more than the
+// little that such an LP can add.
+func Bound(p *Problem, o Options) *Result {
+	if out := o.Memory.bound(p, o.Size); out != nil {
 		return out
 	}
-	s := newSolution(split(p, size), newBudget(Options{}), false)
+	s := newSolution(split(p, o.Size), newBudget(o), false)
 	for _, r := range s.runs {
 		r.refine()
 		r.best = &fleet{}
 	}
+	far := float64(o.Price) / max(s.bound(), 1)
+	for _, r := range s.runs {
+		if far > 1+boundNear && (far < 1+boundFar || r.p.total <= boundFew) && r.p.classes() <= maxBoundClasses && !r.b.over {
+			r.generate()
+		}
+	}
 	out := &Result{}
 	s.prove(p, out)
-	out.Memory = remember(p, size, s, nil)
+	out.Memory = remember(p, o.Size, s, nil)
 	return out
 }
 
@@ -141,14 +148,19 @@ type run struct {
 	twins   []*part // parts with the same numbers; they get the same fleet
 }
 
-// maxMasterClasses is how many classes the dense configuration LP can take in time.
-const maxMasterClasses = 160
+const (
+	// maxMasterClasses is how many classes the dense configuration LP can take in time.
+	maxMasterClasses = 160
+	// maxBoundClasses is the same where nothing but a bound is wanted.
+	maxBoundClasses = 60
+	// A fleet this near to a bound, in parts, needs no better one; a fleet this far is kept there by what no packer knows.
+	boundNear, boundFar = 2e-3, 0.05
+	// boundFew is up to how many items whole nodes make a difference that fractions do not see.
+	boundFew = 100
+)
 
-// configure solves the configuration LP and rounds it.
-func (r *run) configure() {
-	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
-		return
-	}
+// generate solves the configuration LP and keeps its proof.
+func (r *run) generate() *master {
 	m := newMaster(r, r.p.count)
 	for i := range r.best.nodes {
 		m.addLoad(&r.best.nodes[i].load)
@@ -158,6 +170,15 @@ func (r *run) configure() {
 		r.config = max(r.config, m.bound)
 		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim, true})
 	}
+	return m
+}
+
+// configure solves the configuration LP and rounds it.
+func (r *run) configure() {
+	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
+		return
+	}
+	m := r.generate()
 	if !r.optimal {
 		r.round(m)
 	}

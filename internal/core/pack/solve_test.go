@@ -95,7 +95,7 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 	for _, name := range []string{"few3", "few5", "zonespread", "hostanti"} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, name, spot)
-			proof := Bound(p, DefaultSize, nil)
+			proof := Bound(p, Options{Size: DefaultSize})
 			bound := proof.Bound()
 			if err := Verify(p, DefaultSize, proof.Certificate); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -104,11 +104,11 @@ func (k *packing) pin(s *state, bin, i int, cell *packCell, it *item) {
 	}
 }
 
-// improve asks the packer for a cheaper fleet and a bound, and returns the better of the two placements.
+// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns the better of the two
+// placements.
 func (s *state) improve(r *Result) *state {
 	k := s.repack()
 	if k == nil {
-		s.volumeBound(r)
 		return s
 	}
 	answer := pack.Solve(&k.problem, s.packOptions())
@@ -117,8 +117,6 @@ func (s *state) improve(r *Result) *state {
 	if len(k.frozen) == 0 && !k.pinned && k.plain() {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
-	} else {
-		s.volumeBound(r)
 	}
 	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
 		return s
@@ -158,36 +156,4 @@ func (k *packing) takesExotic(i int) bool {
 		}
 	}
 	return false
-}
-
-// volumeBound writes a bound on every plan for the pods of new nodes, whatever domains it chooses.
-func (s *state) volumeBound(r *Result) {
-	if s.p.Settings.Unproven {
-		return
-	}
-	k := &packing{s: s, index: map[string]int{}, loose: true}
-	for i, puts := range s.puts {
-		for _, p := range puts {
-			k.addLoose(p, s.p.Templates[s.tmpl[i]].Tier)
-		}
-	}
-	if len(k.items) == 0 {
-		return
-	}
-	k.problem.Classes = make([]pack.Class, len(k.items))
-	k.makeCells()
-	answer := pack.Bound(&k.problem, pack.SizePolicy{}, s.p.Settings.Memory.Bound)
-	r.Volume, r.Memory.Bound = answer.Bound(), answer.Memory
-}
-
-// addLoose adds pods without pins.
-func (k *packing) addLoose(p Put, tier int) {
-	key := string([]byte{byte(p.Class), byte(p.Class >> 8), byte(p.Class >> 16), byte(p.Variant), byte(p.Variant >> 8), byte(tier)})
-	at, ok := k.index[key]
-	if !ok {
-		at = len(k.items)
-		k.index[key] = at
-		k.items = append(k.items, item{class: p.Class, variant: p.Variant, tier: tier})
-	}
-	k.items[at].count += p.Count
 }

@@ -24,6 +24,9 @@ func Run(p *Problem) *Result {
 				r.Bins, r.Placed, r.Price, r.Floor = bins, better.placed, price, floor
 			}
 		}
+		if r.Proof.Problem == nil && !p.Settings.Unproven {
+			s.bound(r)
+		}
 	}
 	r.Trials = s.trials
 	return r

@@ -1,0 +1,67 @@
+package lower_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// planOf plans a workload as the benchmarks do, with time enough for a busy machine.
+func planOf(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
+	t.Helper()
+	pools := []lower.PoolInput{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
+	settings := lower.Settings{ImproveBudget: time.Second}
+	return solveFresh(prepared(pools, settings), workload(t, name), pools, settings)
+}
+
+// TestWorkloadPrices holds the bars on prices from Kubernetes objects to the plan: against the bound, against first
+// fit, and with every category and generation of machine allowed, which must not make the fleet dearer or strange.
+func TestWorkloadPrices(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		onDemand, spot float64 // price over the best bound
+	}{
+		{"few3", 1.005, 1.01},
+		{"few2skew", 1.005, 1.01},
+		{"few2complement", 1.005, 1.01},
+		{"few5", 1.005, 1.01},
+		{"many5000", 1.01, 1.02},
+		{"zonespread", 1.03, 1.07},
+		{"hostanti", 1.03, 1.03},
+	} {
+		for _, spot := range []bool{false, true} {
+			p := planOf(t, row.name, spot, false)
+			bar := row.onDemand
+			if spot {
+				bar = row.spot
+			}
+			if len(p.Refused) > 0 || 1+p.Gap() > bar {
+				t.Errorf("%s spot=%v: %d refused, %.4f of the bound, want at most %.3f", row.name, spot, len(p.Refused), 1+p.Gap(), bar)
+			}
+			if base := firstFit(t, workload(t, row.name), spot, 0); float64(p.Price) > 0.75*float64(base) {
+				t.Errorf("%s spot=%v: %.2f is not 25 %% below first fit's %.2f", row.name, spot, p.Price.Dollars(), base.Dollars())
+			}
+			if base := firstFit(t, workload(t, row.name), spot, 64); p.Price >= base {
+				t.Errorf("%s spot=%v: %.2f is not below capped first fit's %.2f", row.name, spot, p.Price.Dollars(), base.Dollars())
+			}
+			wide := planOf(t, row.name, spot, true)
+			if len(wide.Refused) > 0 || wide.Price > p.Price {
+				t.Errorf("%s spot=%v: with every category %.2f, with three %.2f", row.name, spot, wide.Price.Dollars(), p.Price.Dollars())
+			}
+			for _, o := range wide.Open {
+				if exotic(t, o.Type) {
+					t.Errorf("%s spot=%v: opens a %s, which no pod needs", row.name, spot, o.Type)
+				}
+			}
+			t.Logf("%d %d %s spot=%v: price %.4f, any category %.4f, gap %.4f %.4f", p.Trials, wide.Trials, row.name, spot, p.Price.Dollars(), wide.Price.Dollars(), p.Gap(), wide.Gap())
+		}
+	}
+}
+
+func exotic(t *testing.T, name string) bool {
+	types := catalogue(t).Types
+	return types[slices.IndexFunc(types, func(it *cloud.InstanceType) bool { return it.Name == name })].Exotic
+}

@@ -1,0 +1,138 @@
+package solve
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow.
+func (s *state) bound(r *Result) {
+	k := &packing{s: s, index: map[string]int{}, loose: true}
+	for i, puts := range s.puts {
+		for _, p := range puts {
+			k.addLoose(p, s.p.Templates[s.tmpl[i]].Tier)
+		}
+	}
+	if len(k.items) == 0 {
+		return
+	}
+	k.pinLeast()
+	k.problem.Classes = make([]pack.Class, len(k.items))
+	k.makeCells()
+	o := s.packOptions()
+	o.Size, o.Memory, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Price
+	answer := pack.Bound(&k.problem, o)
+	s.trials += answer.Trials
+	r.Volume, r.Config, r.Memory.Bound = answer.VolumeBound, answer.ConfigBound, answer.Memory
+	r.Proof = Proof{Problem: &k.problem, Certificate: answer.Certificate}
+}
+
+// addLoose adds pods without pins.
+func (k *packing) addLoose(p Put, tier int) {
+	key := string([]byte{byte(p.Class), byte(p.Class >> 8), byte(p.Class >> 16), byte(p.Variant), byte(p.Variant >> 8), byte(tier)})
+	at, ok := k.index[key]
+	if !ok {
+		at = len(k.items)
+		k.index[key] = at
+		k.items = append(k.items, item{class: p.Class, variant: p.Variant, tier: tier})
+	}
+	k.items[at].count += p.Count
+}
+
+// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain.
+func (k *packing) pinLeast() {
+	for i := range k.items {
+		it := &k.items[i]
+		key, least := k.leastByDomain(it)
+		for d, n := range least {
+			if n == 0 {
+				continue
+			}
+			pins := slices.Repeat([]int32{noDomain}, len(k.s.p.Keys))
+			pins[key] = int32(d)
+			k.items = append(k.items, item{class: it.class, variant: it.variant, tier: it.tier, pins: pins, count: n})
+			it = &k.items[i] // the list may have moved
+			it.count -= n
+		}
+	}
+	k.items = slices.DeleteFunc(k.items, func(it item) bool { return it.count == 0 })
+}
+
+// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread. It knows only
+// the plain case, in which a spread is about this class alone and all of its pods come to new nodes.
+func (k *packing) leastByDomain(it *item) (key int, least []int) {
+	s := k.s
+	c := &s.p.Classes[it.class]
+	if it.count != c.Count {
+		return 0, nil
+	}
+	t := s.touchesOf(it.class, it.variant)
+	for i := range t.keys {
+		for j, g := range t.keys[i].owned {
+			if t.keys[i].self[j] && k.alone(g, it) {
+				return t.keys[i].key, s.leastOf(g, t.keys[i].key, &c.Variants[it.variant], it.count)
+			}
+		}
+	}
+	return 0, nil
+}
+
+// alone reports whether a group is a spread that counts every pod of the item on any new node, and no other pod that is to be placed.
+func (k *packing) alone(g int, it *item) bool {
+	s := k.s
+	group := &s.groups[g]
+	if group.Kind != spread.Spread || group.MinDomains > 0 {
+		return false
+	}
+	for i := range s.p.Classes {
+		if i != it.class && slices.Contains(s.p.Classes[i].Groups, g) {
+			return false
+		}
+	}
+	first := &s.p.Classes[it.class].Variants[it.variant]
+	for _, v := range k.readings(it) {
+		if !slices.Contains(v.Owns, g) || !slices.EqualFunc(v.Allowed, first.Allowed, bits.Set.Equal) {
+			return false
+		}
+		if len(group.Filter) > 0 && !slices.Contains(group.Filter, v.Reqs) || group.Templates != nil && !s.p.Labels.TolTmpl[v.Tol].Within(group.Templates) {
+			return false
+		}
+	}
+	return true
+}
+
+// leastOf works out how many of n new pods come to each domain at least. The last pod that comes to a domain finds it no more than the
+// skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has to be large enough for n
+// new ones, and every domain reaches m.
+func (s *state) leastOf(g, key int, v *Variant, n int) []int {
+	group := &s.p.Groups[g]
+	domains := group.Universe.Clone()
+	if key < len(v.Allowed) && v.Allowed[key] != nil {
+		domains.And(v.Allowed[key])
+	}
+	takes := func(m int32) int {
+		sum := -int(group.MaxSkew) // the emptiest takes no more than m
+		for d := range domains.All() {
+			sum += int(max(0, m+group.MaxSkew-group.At(d)))
+		}
+		return sum
+	}
+	if !domains.Any() {
+		return nil
+	}
+	m := group.At(domains.Next(0))
+	for d := range domains.All() {
+		m = min(m, group.At(d))
+	}
+	for takes(m) < n {
+		m++
+	}
+	least := make([]int, len(s.p.Keys[key].Values))
+	for d := range domains.All() {
+		least[d] = int(max(0, m-group.At(d)))
+	}
+	return least
+}
