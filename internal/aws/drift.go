@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
@@ -23,9 +24,9 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 	if claim.Spec.NodeClassRef == nil || !p.classes.WaitForSync(ctx) {
 		return "", ctx.Err()
 	}
-	nc, ok := p.classes.Get(claim.Spec.NodeClassRef.Name)
-	if !ok {
-		return "", nil
+	nc, ok, err := p.checkedClass(ctx, claim.Spec.NodeClassRef.Name)
+	if !ok || err != nil {
+		return "", err
 	}
 	if drift.Static(drift.StoredClass(nc.Annotations), drift.StoredClass(claim.Annotations)) {
 		return awsv1.DriftReasonNodeClass, nil
@@ -50,6 +51,24 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 		return "", err
 	}
 	return InstanceDrift(nc, i, p.settings.ReservedCapacity)
+}
+
+// checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known
+// only then, and nobody asks again soon. ok is false if there is no such class.
+func (p *Provider) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2NodeClass, ok bool, err error) {
+	for wait := firstWait; ; wait *= 2 {
+		if nc, ok = p.classes.Get(name); !ok || classChecked(nc) {
+			return nc, ok, nil
+		}
+		if wait > lastWait || !waited(ctx, wait) {
+			return nil, true, fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)
+		}
+	}
+}
+
+func classChecked(nc *awsv1.EC2NodeClass) bool {
+	ready := condition.Get(nc, awsv1.ConditionTypeReady)
+	return ready != nil && ready.ObservedGeneration == nc.Generation
 }
 
 // imageDrift compares the image that the claim's machine booted with those that its type would boot now.

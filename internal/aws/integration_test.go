@@ -271,6 +271,32 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// A change of the class is answered with what it means, also at once: nobody asks again soon.
+func TestDriftWaitsUntilTheClassIsChecked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*awsv1.EC2NodeClassSpec)
+		want cloud.DriftReason
+	}{
+		"an older image": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v20260715"}}
+		}, awsv1.DriftReasonAMI},
+		"other tags": {func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "y"} }, awsv1.DriftReasonNodeClass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{Faults: awsmodel.Faults{LatencyMillis: 300}}, nil, func(t *testing.T, w *world) {
+				claim, _ := w.create(t, newClaim("a"))
+				time.Sleep(time.Minute)
+				w.editClass(t, tc.edit)
+				synctest.Wait() // the mirror has seen it, AWS has not answered yet
+				got, err := w.provider.Drifted(t.Context(), w.claim(t, claim.Name))
+				if err != nil || got != tc.want {
+					t.Errorf("drift = %q, %v; want %q", got, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // editClass changes the class as a user would: the API server counts generations.
 func (w *world) editClass(t *testing.T, edit func(*awsv1.EC2NodeClassSpec)) {
 	t.Helper()

@@ -336,7 +336,7 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready", name)}
 	case ready.Status == metav1.ConditionFalse:
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, ready.Message)}
-	case ready.ObservedGeneration != nc.Generation:
+	case !classChecked(nc):
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)}
 	}
 	return nc, nil

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/local/home"
 )
@@ -122,7 +123,7 @@ func (c *cluster) connect() error {
 	}
 	config.QPS = -1 // no limit
 	scheme := clientgoscheme.Scheme
-	if err := v1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1.AddToScheme(scheme), awsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	c.Client, err = client.New(config, client.Options{Scheme: scheme})

@@ -269,15 +269,15 @@ func TestWhatHealthAndStatusTell(t *testing.T) {
 			t.Errorf("messages %q", got)
 		}
 		synctest.Wait()
-		if len(w.gone) != 2 || w.gone[0].State != "unreachable" {
-			t.Errorf("gone = %+v", w.gone)
+		if len(w.gone()) != 2 || w.gone()[0].State != "unreachable" {
+			t.Errorf("gone = %+v", w.gone())
 		}
-		before := len(w.joins)
+		before := len(w.joins())
 		if err := w.Heal(ids[0]); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(w.joins) != before+1 {
+		if len(w.joins()) != before+1 {
 			t.Error("a machine that was healed does not join again")
 		}
 	})
@@ -289,13 +289,13 @@ func TestAZoneGoesSilentAndComesBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.set(t, func(f *Faults) { f.ZonesDown = []string{"us-east-1a"} })
 		synctest.Wait()
-		if len(w.gone) != 2 {
-			t.Errorf("gone = %+v, want both", w.gone)
+		if len(w.gone()) != 2 {
+			t.Errorf("gone = %+v, want both", w.gone())
 		}
 		w.set(t, func(f *Faults) { f.ZonesDown = nil })
 		synctest.Wait()
-		if len(w.joins) != 4 {
-			t.Errorf("%d joins, want two machines twice", len(w.joins))
+		if len(w.joins()) != 4 {
+			t.Errorf("%d joins, want two machines twice", len(w.joins()))
 		}
 	})
 }
@@ -304,8 +304,8 @@ func TestDeadOnArrival(t *testing.T) {
 	inWorld(t, Config{Faults: Faults{DeadOnArrival: 1}}, func(t *testing.T, w *world) {
 		must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, "m5.large/us-east-1a")))
 		time.Sleep(time.Hour)
-		if len(w.joins) != 0 || count(w.Machines()[0].Console, "kernel panic") != 1 {
-			t.Errorf("joins %v, console %q", w.joins, w.Machines()[0].Console)
+		if len(w.joins()) != 0 || count(w.Machines()[0].Console, "kernel panic") != 1 {
+			t.Errorf("joins %v, console %q", w.joins(), w.Machines()[0].Console)
 		}
 	})
 }
@@ -315,8 +315,8 @@ func TestWrongUserDataShowsOnTheConsole(t *testing.T) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, w.prepare(t, strings.Replace(al2023, "name: demo", "name: other", 1)), odTarget, 1, "m5.large/us-east-1a")))
 		time.Sleep(time.Hour)
 		got := must[*ec2.GetConsoleOutputOutput](t)(w.ec2.GetConsoleOutput(t.Context(), &ec2.GetConsoleOutputInput{InstanceId: &out.Instances[0].InstanceIds[0]}))
-		if text := decode(t, *got.Output); len(w.joins) != 0 || !strings.Contains(text, `Unauthorized: the token is for cluster "other"`) {
-			t.Errorf("%d joins, console %q", len(w.joins), text)
+		if text := decode(t, *got.Output); len(w.joins()) != 0 || !strings.Contains(text, `Unauthorized: the token is for cluster "other"`) {
+			t.Errorf("%d joins, console %q", len(w.joins()), text)
 		}
 	})
 }
@@ -334,8 +334,8 @@ func TestSnapshotKeepsTheWorld(t *testing.T) {
 	}
 	inWorld(t, Config{Snapshot: file}, func(t *testing.T, w *world) {
 		synctest.Wait()
-		if len(w.joins) != 1 || w.joins[0].InstanceID != id || w.joins[0].Capacity.Cpu().Value() != 2 {
-			t.Errorf("joins after the restart: %+v, want %s", w.joins, id)
+		if len(w.joins()) != 1 || w.joins()[0].InstanceID != id || w.joins()[0].Capacity.Cpu().Value() != 2 {
+			t.Errorf("joins after the restart: %+v, want %s", w.joins(), id)
 		}
 		if got := w.stateOf(t, id); got != "running" {
 			t.Errorf("after the restart the machine is %s", got)

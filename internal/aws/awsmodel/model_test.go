@@ -3,7 +3,9 @@ package awsmodel
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +20,27 @@ import (
 // A world is a cloud with clients, and what it told about machines.
 type world struct {
 	*Cloud
-	ec2   *ec2.Client
-	joins []Join
-	gone  []Gone
+	ec2 *ec2.Client
+
+	mu     sync.Mutex
+	joined []Join
+	left   []Gone
+}
+
+// joins are the machines that have joined so far, gone those that have left.
+func (w *world) joins() []Join { return noted(w, &w.joined) }
+func (w *world) gone() []Gone  { return noted(w, &w.left) }
+
+func note[T any](w *world, list *[]T, v T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*list = append(*list, v)
+}
+
+func noted[T any](w *world, list *[]T) []T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(*list)
 }
 
 var demo = Cluster{Name: "demo", Endpoint: "https://k8s.example", CA: "Q0E=", ServiceCIDR: "10.100.0.0/16", Version: "1.36"}
@@ -32,8 +52,8 @@ func inWorld(t *testing.T, cfg Config, test func(t *testing.T, w *world)) {
 		if cfg.Cluster.Name == "" {
 			cfg.Cluster = demo
 		}
-		cfg.Join = func(j Join) { w.joins = append(w.joins, j) }
-		cfg.Gone = func(g Gone) { w.gone = append(w.gone, g) }
+		cfg.Join = func(j Join) { note(w, &w.joined, j) }
+		cfg.Gone = func(g Gone) { note(w, &w.left, g) }
 		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -186,11 +206,11 @@ func TestMachineLivesAndJoinsThroughItsUserData(t *testing.T) {
 		}{{0, "pending", 0}, {6 * time.Second, "running", 0}, {20 * time.Second, "running", 1}} {
 			time.Sleep(step.after)
 			synctest.Wait()
-			if got := w.stateOf(t, id); got != step.state || len(w.joins) != step.joins {
-				t.Fatalf("%v later the machine is %s with %d joins, want %s with %d", step.after, got, len(w.joins), step.state, step.joins)
+			if got := w.stateOf(t, id); got != step.state || len(w.joins()) != step.joins {
+				t.Fatalf("%v later the machine is %s with %d joins, want %s with %d", step.after, got, len(w.joins()), step.state, step.joins)
 			}
 		}
-		j := w.joins[0]
+		j := w.joins()[0]
 		if j.InstanceID != id || j.ProviderID != "aws:///"+j.Zone+"/"+id || j.Labels["team"] != "a" || len(j.Taints) != 1 || j.Labels["node.kubernetes.io/instance-type"] != j.InstanceType {
 			t.Errorf("join = %+v", j)
 		}
@@ -203,8 +223,8 @@ func TestMachineLivesAndJoinsThroughItsUserData(t *testing.T) {
 		if got := w.stateOf(t, id); got != "terminated" {
 			t.Errorf("at last the machine is %s", got)
 		}
-		if len(w.gone) != 2 || w.gone[0].State != "shutting-down" || w.gone[1].State != "terminated" {
-			t.Errorf("gone = %+v", w.gone)
+		if len(w.gone()) != 2 || w.gone()[0].State != "shutting-down" || w.gone()[1].State != "terminated" {
+			t.Errorf("gone = %+v", w.gone())
 		}
 		time.Sleep(2 * time.Hour)
 		_, err := w.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})

@@ -377,8 +377,8 @@ func TestStopAndStart(t *testing.T) {
 		}
 		must[*ec2.StartInstancesOutput](t)(w.ec2.StartInstances(t.Context(), &ec2.StartInstancesInput{InstanceIds: ids}))
 		time.Sleep(time.Minute)
-		if got := w.stateOf(t, ids[0]); got != "running" || len(w.joins) != 2 {
-			t.Errorf("the machine is %s after %d joins", got, len(w.joins))
+		if got := w.stateOf(t, ids[0]); got != "running" || len(w.joins()) != 2 {
+			t.Errorf("the machine is %s after %d joins", got, len(w.joins()))
 		}
 	})
 }

@@ -293,7 +293,7 @@ func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
 
 // sample is a launch that stands for those to come: a type that a pool of the class would get, on demand.
 func (v *Validator) sample(cluster recipe.Cluster, nc *awsv1.EC2NodeClass) (*recipe.Recipe, error) {
-	catalog, err := v.Catalog(nc)
+	catalog, err := v.Catalog(nc.DeepCopy()) // which is kept, while nc has still to change
 	if err != nil {
 		return nil, err
 	}

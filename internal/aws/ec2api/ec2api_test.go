@@ -46,19 +46,19 @@ func TestDenial(t *testing.T) {
 	for name, tc := range map[string]struct{ message, want string }{
 		"the message names the action": {
 			"You are not authorized to perform this operation. User: arn:x is not authorized to perform: ec2:RunInstances on resource: y because no identity-based policy allows the ec2:RunInstances action",
-			"not authorized to perform ec2:RunInstances (the controller's IAM policy does not allow it)",
+			"UnauthorizedOperation: not authorized to perform ec2:RunInstances (the controller's IAM policy does not allow it)",
 		},
 		"the call names the action": {
 			"You are not authorized to perform this operation.",
-			"not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)",
+			"UnauthorizedOperation: not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)",
 		},
 		"an organization's policy": {
 			"User: x is not authorized to perform: ec2:CreateFleet with an explicit deny in a service control policy",
-			"not authorized to perform ec2:CreateFleet (denied by a service control policy of the organization)",
+			"UnauthorizedOperation: not authorized to perform ec2:CreateFleet (denied by a service control policy of the organization)",
 		},
 		"a permissions boundary": {
 			"User: x is not authorized to perform: ec2:CreateFleet because no permissions boundary allows the ec2:CreateFleet action",
-			"not authorized to perform ec2:CreateFleet (denied by the permissions boundary of the controller's role)",
+			"UnauthorizedOperation: not authorized to perform ec2:CreateFleet (denied by the permissions boundary of the controller's role)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,9 +95,14 @@ func Action(err error) string {
 
 var actionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
 
-// Denial says for people what a denied call lacks: the action, and which kind of policy stands in its way.
+// Denial says for people what a denied call lacks: AWS's code, the action, and which kind of policy stands in its way.
 func Denial(err error) string {
-	return fmt.Sprintf("not authorized to perform %s %s", Action(err), denialCause(err.Error()))
+	return DenialOf(Code(err), err)
+}
+
+// DenialOf is Denial for an error that does not carry its code, as those in a fleet's answer.
+func DenialOf(code string, err error) string {
+	return fmt.Sprintf("%s: not authorized to perform %s %s", code, Action(err), denialCause(err.Error()))
 }
 
 func denialCause(text string) string {

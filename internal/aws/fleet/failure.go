@@ -120,6 +120,16 @@ func CallFailed(err error) error {
 	return launchError(err)
 }
 
+// deniedCode returns the code in an error's text that says that a permission is missing, "" if there is none.
+func deniedCode(text string) string {
+	for _, code := range []string{"UnauthorizedOperation", "AccessDenied", "AuthFailure"} {
+		if strings.Contains(text, code) {
+			return code
+		}
+	}
+	return ""
+}
+
 // explain finds the reason and the message for an error's text; the first match counts.
 func explain(text string) (reason, message string) {
 	has := func(parts ...string) bool {
@@ -128,11 +138,10 @@ func explain(text string) (reason, message string) {
 	switch {
 	case has(noServiceRole):
 		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it"
-	case has("UnauthorizedOperation"), has("AccessDenied"), has("AuthFailure"):
-		if has("Not authorized for images") {
-			return "AMIAuthorizationFailure", "the machine image is not shared with this account"
-		}
-		return "Unauthorized", ec2api.Denial(errors.New(text))
+	case has("Not authorized for images"):
+		return "AMIAuthorizationFailure", "the machine image is not shared with this account"
+	case deniedCode(text) != "":
+		return "Unauthorized", ec2api.DenialOf(deniedCode(text), errors.New(text))
 	case has("InvalidParameter", "belong to different networks"):
 		return "SecurityGroupSubnetVPCMismatch", "security groups and subnets of the node class are in different VPCs"
 	case has("iamInstanceProfile.name is invalid"):

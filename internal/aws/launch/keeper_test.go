@@ -60,6 +60,19 @@ func (e *templates) DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunch
 	return out, nil
 }
 
+// let makes EC2 refuse to delete with an error, or not if it is nil.
+func (e *templates) let(refuse error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuse = refuse
+}
+
+func (e *templates) there() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.names)
+}
+
 func template(image string) *Template {
 	return &Template{Class: &awsv1.EC2NodeClass{}, Family: awsv1.AMIFamilyAL2023, ImageID: image}
 }
@@ -99,18 +112,18 @@ func TestTemplatesLiveWhileTheyAreUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i == 3 {
-				e.refuse = errors.New("throttled")
+				e.let(errors.New("throttled"))
 			}
 			time.Sleep(30 * time.Second)
 		}
-		if want := []string{template("ami-1").Name()}; !slices.Equal(e.names, want) {
-			t.Errorf("templates = %v, want the one in use", e.names)
+		if want := []string{template("ami-1").Name()}; !slices.Equal(e.there(), want) {
+			t.Errorf("templates = %v, want the one in use", e.there())
 		}
 		time.Sleep(30 * time.Second)
-		e.refuse = nil
+		e.let(nil)
 		time.Sleep(time.Minute)
-		if len(e.names) > 0 {
-			t.Errorf("templates = %v are left although nobody uses them", e.names)
+		if len(e.there()) > 0 {
+			t.Errorf("templates = %v are left although nobody uses them", e.there())
 		}
 	})
 }
