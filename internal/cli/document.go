@@ -74,6 +74,9 @@ func readAll(paths []string) ([]*document, error) {
 // filesIn lists the manifests of a folder by name, or the one file that path is.
 func filesIn(path string) ([]string, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file or folder; check the path", path)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 )
@@ -80,6 +83,9 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	input, err := p.input(env, world)
 	if err != nil {
 		return exitBadInput, err
+	}
+	if len(input.Pods) == 0 {
+		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
 	}
 	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
 	began := time.Now()
@@ -156,12 +162,29 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 		if err != nil {
 			return in, err
 		}
+		if zones := elsewhere(pool, catalog); len(zones) > 0 {
+			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with --region\n", pool.Name, strings.Join(zones, ", "), p.region)
+		}
 		in.Pools = append(in.Pools, lower.PoolInput{Pool: pool, Catalog: catalog})
 	}
 	if len(in.Pools) == 0 {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
 	return in, nil
+}
+
+// elsewhere returns the zones that a pool asks for, if the catalogue sells nothing in any of them.
+func elsewhere(pool *v1.NodePool, catalog *cloud.Catalog) []string {
+	for _, q := range pool.Spec.Template.Spec.Requirements {
+		if q.Key != corev1.LabelTopologyZone || q.Operator != corev1.NodeSelectorOpIn {
+			continue
+		}
+		sold := func(o cloud.Offering) bool { return slices.Contains(q.Values, o.Zone()) }
+		if !slices.ContainsFunc(catalog.Types, func(it *cloud.InstanceType) bool { return slices.ContainsFunc(it.Offerings, sold) }) {
+			return q.Values
+		}
+	}
+	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -135,6 +135,10 @@ func (r *report) table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if len(r.Claims) == 0 {
+		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
+		return err
+	}
 	_, err := fmt.Fprintf(w, "%d new node(s), $%.4f an hour; no fleet costs less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
 		len(r.Claims), r.PricePerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err

@@ -121,7 +121,8 @@ type Refused struct {
 	Text    string
 }
 
-// Plan places the pods of in. The answer depends on in only, unless a time budget cuts it short.
+// Plan places the pods of in. The answer depends on in only, unless a time budget cuts it short or the last question was nearly the
+// same: then what did not change stays as it was answered.
 func (e *Engine) Plan(ctx context.Context, in Input) *Plan {
 	return e.plan(ctx, in)
 }

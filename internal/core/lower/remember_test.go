@@ -106,3 +106,23 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 		t.Errorf("%d of %d nodes stay", same, len(before.Open))
 	}
 }
+
+// TestVirtualPodsComeLast has one node with room for one pod: the real one gets it, though the other is larger and more important.
+func TestVirtualPodsComeLast(t *testing.T) {
+	store := largeCluster(t, 1, 0, 0, 1)
+	held := pendingPod("held", 3500, 1000)
+	held.Spec.Priority = new(int32(100))
+	store.Update(func(d *cluster.Draft) {
+		d.PutPod(held)
+		d.PutPod(pendingPod("real", 3000, 1000))
+	})
+	snap := store.Snapshot()
+	in := lower.Input{Snap: snap, Pools: manyPools(t, 1), Pods: snap.Provisionable(), Now: now}
+	for virtual, want := range map[bool]string{false: "held", true: "real"} {
+		in.Virtual = map[cluster.PodKey]bool{{Namespace: "default", Name: "held"}: virtual}
+		plan := lower.New().Plan(context.Background(), in)
+		if len(plan.Place) != 1 || plan.Place[0].Pod.Name != want || len(plan.Open) != 1 {
+			t.Errorf("virtual=%v: %q, want %s on the node", virtual, outline(plan), want)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func Render(why []Count) string {
 			pools[c.Pool] = append(pools[c.Pool], poolText(&c))
 		case c.Candidates > 0:
 			total += c.Candidates
-			nodes = append(nodes, fmt.Sprintf("%d %s", c.Candidates, phrase(&c)))
+			nodes = append(nodes, fmt.Sprintf("%d %s", c.Candidates, numbered(&c)))
 		default:
 			pod = append(pod, phrase(&c))
 		}
@@ -52,12 +52,26 @@ func count(n int, what string) string {
 // poolText says how many of a pool's types a constraint removed.
 func poolText(c *Count) string {
 	switch c.Code {
-	case TooLarge, NoOffering, LabelMismatch, NoShape, HostPort, VolumeLimit:
+	case TooLarge, NoOffering, LabelMismatch, HostPort, VolumeLimit:
 		if c.Candidates > 0 {
-			return fmt.Sprintf("%s %s", count(c.Candidates, "type"), phrase(c))
+			return fmt.Sprintf("%s %s", count(c.Candidates, "type"), numbered(c))
 		}
 	}
 	return phrase(c)
+}
+
+// numbered is the phrase of a constraint after the number of candidates that it removed.
+func numbered(c *Count) string {
+	text := phrase(c)
+	if c.Candidates < 2 {
+		return text
+	}
+	for one, several := range map[string]string{"does not ": "do not ", "has ": "have ", "takes ": "take "} {
+		if rest, ok := strings.CutPrefix(text, one); ok {
+			return several + rest
+		}
+	}
+	return text
 }
 
 // phrase says what a constraint means, to be read after a number of candidates or alone.

@@ -40,7 +40,7 @@ func (w *World) readPods(text string) error {
 	return nil
 }
 
-// putPod adds a pod: bound if it names a node, else pending and unschedulable.
+// putPod adds a pod: running, unless it says otherwise, if it names a node, else pending and unschedulable.
 func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	if p.Namespace == "" {
 		p.Namespace = "default"
@@ -50,9 +50,10 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 		p.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour + time.Duration(len(w.names))*time.Second))
 	}
 	w.names[p.Name]++
-	if p.Spec.NodeName != "" {
+	switch {
+	case p.Spec.NodeName != "" && p.Status.Phase == "":
 		p.Status.Phase = corev1.PodRunning
-	} else {
+	case p.Spec.NodeName == "":
 		p.Status.Phase = corev1.PodPending
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 		w.pending = append(w.pending, p)

@@ -3,11 +3,13 @@
 //
 // It sees numbers only. A Problem holds pods grouped into classes, existing nodes, and templates of new ones; Run returns
 // a Result. The stages: an incumbent places class after class, on free room first, then on new nodes whose machine is
-// chosen by price per worth (place.go, open.go); improvement repacks what is tied by nothing but per-node caps and
-// pairwise conflicts with package pack, and replays the answer through the same rules (improve.go); finishing lists, for
-// each new node, every machine that could hold its pods, and prices what a launch would pay (finish.go).
+// chosen by price per worth (place.go, open.go, choose.go); improvement repacks what is tied by nothing but per-node caps and
+// pairwise conflicts with package pack (packing.go, cells.go), and replays the answer through the same rules (replay.go);
+// finishing lists, for each new node, every machine that could hold its pods, and prices what a launch would pay
+// (finish.go). Where the packer's question is not the whole one, a bound is proven by itself (bound.go).
 //
 // A bin is an existing node or a new one, numbered in this order. A new bin has a target, the shape that it is filled for;
 // the target may change at the end, when every shape that holds the pods is listed. Refusals that stay true while pods
-// are only added are remembered; the others are asked again. The same problem gives the same result.
+// are only added are remembered; the others are asked again. The same problem gives the same result; the Memory of an earlier
+// result, from which a problem that is nearly the same starts, is part of the problem.
 package solve

@@ -1,584 +1,63 @@
 package solve
 
 import (
-	"cmp"
 	"slices"
 
-	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
-	"karpenter.sh/karpenter/internal/core/quantity"
-	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
-// mostConflicts is how many pairwise conflicts package pack is given; pods with more keep their incumbent's place.
-const mostConflicts = 20_000
-
-// An item is pods that the packer sees as equal: of one class and variant, pinned to the domains that the incumbent chose.
-type item struct {
-	class, variant int
-	tier           int
-	pins           []int32 // by topology key; noDomain where the pods touch nothing
-	count          int
-}
-
-// A packing is the question to the packer and how to read its answer.
-type packing struct {
-	s       *state
-	items   []item
-	index   map[string]int
-	cells   []packCell
-	frozen  []int // new bins that stay as they are
-	problem pack.Problem
-	pinned  bool
-	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
-	// reservations.
-	loose bool
-}
-
-// A packCell is a template and shape, with the offers that the same items accept.
-type packCell struct {
-	tmpl, shape int
-	offers      bits.Set
-}
-
-// repack takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of
-// how to fill nodes with their pods. It returns nil if there is nothing to ask.
-func (s *state) repack() *packing {
-	k := &packing{s: s, index: map[string]int{}}
-	simple := k.simpleTemplates()
-	bad := map[int]bool{} // classes whose ties the packer cannot express
-	for {
-		k.collect(simple, bad)
-		if len(k.items) == 0 {
-			return nil
-		}
-		if !k.tie(bad) {
-			break
-		}
+// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns the better of the two
+// placements.
+func (s *state) improve(r *Result) *state {
+	k := s.repack()
+	if k == nil {
+		return s
 	}
-	k.makeCells()
-	k.makeLimits()
-	return k
-}
-
-// simpleTemplates says which templates' nodes may be taken apart.
-func (k *packing) simpleTemplates() []bool {
-	out := make([]bool, len(k.s.p.Templates))
-	for t := range out {
-		out[t] = len(k.s.p.Templates[t].Min) == 0
+	answer := pack.Solve(&k.problem, s.packOptions())
+	s.trials += answer.Trials
+	r.Memory.Fleet = answer.Memory
+	if len(k.frozen) == 0 && !k.pinned && k.plain() {
+		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
+		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
 	}
-	return out
+	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
+		return s
+	}
+	better := k.replay(answer.Fleet)
+	if better == nil {
+		return s
+	}
+	return better
 }
 
-// collect sorts the pods of new bins into items, and lists the bins that stay.
-func (k *packing) collect(simple []bool, bad map[int]bool) {
+// plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
+// no pool is limited, reserved or bound to minValues.
+func (k *packing) plain() bool {
 	s := k.s
-	k.items, k.frozen, k.pinned = nil, nil, false
-	clear(k.index)
-	for i, puts := range s.puts {
-		if len(puts) == 0 {
-			continue
-		}
-		t := int(s.tmpl[i])
-		if !simple[t] || s.held[i] >= 0 || slices.ContainsFunc(puts, func(p Put) bool { return bad[p.Class] || !s.simple(&p, t) }) {
-			k.frozen = append(k.frozen, len(s.p.Nodes)+i)
-			continue
-		}
-		for _, p := range puts {
-			k.add(p, i, s.p.Templates[t].Tier)
-		}
-	}
-}
-
-// simple reports whether the packer can express what a class asks for.
-func (s *state) simple(p *Put, tmpl int) bool {
-	c := &s.p.Classes[p.Class]
-	t := s.touchesOf(p.Class, p.Variant)
-	if t.glued || len(c.Ports) > 0 || slices.ContainsFunc(c.Volumes, s.sharedVolume) {
-		return false
-	}
-	return len(s.p.Templates[tmpl].Segments) == 1 || s.p.Labels.OnTemplate[c.Variants[p.Variant].Reqs][tmpl].Mask == nil && len(t.keys) == 0
-}
-
-func (k *packing) add(p Put, i, tier int) {
-	s := k.s
-	var pins []int32
-	if t := s.touchesOf(p.Class, p.Variant); len(t.keys) > 0 {
-		pins = make([]int32, len(s.p.Keys))
-		for j := range pins {
-			pins[j] = noDomain
-		}
-		for j := range t.keys {
-			pins[t.keys[j].key] = s.domain[t.keys[j].key][i]
-			k.pinned = true
-		}
-	}
-	key := make([]byte, 0, 16+4*len(pins))
-	for _, n := range append([]int32{int32(p.Class), int32(p.Variant), int32(tier)}, pins...) {
-		key = append(key, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
-	}
-	at, ok := k.index[string(key)]
-	if !ok {
-		at = len(k.items)
-		k.index[string(key)] = at
-		k.items = append(k.items, item{class: p.Class, variant: p.Variant, tier: tier, pins: pins})
-	}
-	k.items[at].count += p.Count
-}
-
-// tie writes per-node caps and pairwise conflicts of host-level groups. Classes for which that does not work are added to bad,
-// and true is returned: the collection has to start over.
-func (k *packing) tie(bad map[int]bool) bool {
-	s := k.s
-	k.problem = pack.Problem{Classes: make([]pack.Class, len(k.items))}
-	before := len(bad)
-	counted := map[int][]int{} // by host-level group: items that it counts
-	owners := map[int][]int{}
-	for i := range k.items {
-		it := &k.items[i]
-		t := s.touchesOf(it.class, it.variant)
-		for _, g := range t.host.counted {
-			counted[g] = append(counted[g], i)
-		}
-		for _, g := range t.host.owned {
-			owners[g] = append(owners[g], i)
-		}
-	}
-	pairs := 0
-	for g := range s.groups {
-		pairs += len(owners[g]) * len(counted[g])
-	}
-	for g := range s.groups {
-		crowded := pairs > mostConflicts && len(counted[g]) > 1
-		for _, o := range owners[g] {
-			if crowded || !k.tieOwner(g, o, counted[g], owners[g]) {
-				bad[k.items[o].class] = true
-			}
-		}
-	}
-	return len(bad) > before
-}
-
-// tieOwner expresses what one item owes to a host-level group, or returns false. A conflict has to hold in whatever order
-// the two come to a node, or the bound would be wrong: both own the group, or the owner repels the other.
-func (k *packing) tieOwner(g, o int, counted, owners []int) bool {
-	group := &k.s.groups[g]
-	limit := 1
-	if group.Kind == spread.Spread {
-		limit = int(group.MaxSkew)
-	}
-	for _, c := range counted {
-		if c == o {
-			if n := &k.problem.Classes[o].PerNode; *n == 0 || *n > limit {
-				*n = limit
-			}
-			continue
-		}
-		mutual := group.Kind == spread.Anti && group.Required || slices.Contains(owners, c) && slices.Contains(counted, o)
-		if limit > 1 || !mutual {
-			return false
-		}
-		k.problem.Conflicts = append(k.problem.Conflicts, [2]int{min(o, c), max(o, c)})
-	}
-	return true
-}
-
-// makeCells lists machines, merged over the offers that all items see alike, and which items may use which.
-func (k *packing) makeCells() {
-	s := k.s
-	tiers := map[int]bool{}
-	for i := range k.items {
-		tiers[k.items[i].tier] = true
-		k.problem.Classes[i].Need = s.needOf(k.items[i].class)
-		k.problem.Classes[i].Count = k.items[i].count
-	}
-	var seen []int
 	for t := range s.p.Templates {
-		tmpl := &s.p.Templates[t]
-		if !k.loose && (!tiers[tmpl.Tier] || len(tmpl.Min) > 0) || k.likeAnother(t, seen) {
-			continue
-		}
-		seen = append(seen, t)
-		for _, offers := range k.offerGroups(t) {
-			k.addCells(t, offers)
-		}
-	}
-	for i := range k.items {
-		k.problem.Classes[i].Cells = k.cellsOf(i)
-	}
-}
-
-// needOf returns the vector of a class, with its volumes as further dimensions.
-func (s *state) needOf(ci int) []int64 {
-	c := &s.p.Classes[ci]
-	out := append([]int64(nil), c.Need...)
-	for range s.p.Drivers {
-		out = append(out, 0)
-	}
-	for _, v := range c.Volumes {
-		if !s.sharedVolume(v) { // a shared one may be attached already: counting it would make bounds wrong
-			out[s.p.Resources+v.Driver]++
-		}
-	}
-	return out
-}
-
-// sharedVolume reports whether several pods mount a volume.
-func (s *state) sharedVolume(v volumes.Volume) bool {
-	if s.mounts == nil {
-		s.mounts = map[int]int{}
-		for i := range s.p.Classes {
-			for _, w := range s.p.Classes[i].Volumes {
-				s.mounts[w.ID] += s.p.Classes[i].Count
-			}
-		}
-	}
-	return s.mounts[v.ID] > 1
-}
-
-// likeAnother reports whether the twin of a template sells the same machines to the same items.
-func (k *packing) likeAnother(t int, seen []int) bool {
-	u := k.s.twin[t]
-	if u < 0 || !slices.Contains(seen, u) {
-		return false
-	}
-	for i := range k.items {
-		it := &k.items[i]
-		if k.allows(it, t) != k.allows(it, u) || !slices.Equal(k.offersOf(it, t), k.offersOf(it, u)) {
+		if tmpl := &s.p.Templates[t]; s.limits[tmpl.Pool].Limited || len(tmpl.Min) > 0 || len(tmpl.Catalog.Left) > 0 {
 			return false
 		}
-		for _, v := range k.readings(it) {
-			if !k.s.p.Labels.OnTemplate[v.Reqs][t].Shapes.Equal(k.s.p.Labels.OnTemplate[v.Reqs][u].Shapes) {
-				return false
-			}
+	}
+	loose := &packing{s: s, loose: true}
+	for i := range k.items {
+		if len(loose.readings(&k.items[i])) > 1 || k.takesExotic(i) {
+			return false
 		}
 	}
 	return true
 }
 
-// readings returns the variants that count for an item: the one that it was placed as, or for a bound every one of the
-// same level.
-func (k *packing) readings(it *item) []*Variant {
-	all := k.s.p.Classes[it.class].Variants
-	if !k.loose {
-		return []*Variant{&all[it.variant]}
-	}
-	var out []*Variant
-	for i := range all {
-		if all[i].Level == all[it.variant].Level {
-			out = append(out, &all[i])
-		}
-	}
-	return out
-}
-
-// allows reports whether an item may use a template at all.
-func (k *packing) allows(it *item, t int) bool {
-	return slices.ContainsFunc(k.readings(it), func(v *Variant) bool { return k.reads(it, v, t) })
-}
-
-// reads reports whether a template suits one reading of an item.
-func (k *packing) reads(it *item, v *Variant, t int) bool {
-	s := k.s
-	if tier := s.p.Templates[t].Tier; tier != it.tier && !(k.loose && (s.limitedTo(it.tier) || tier < it.tier)) {
-		return false
-	}
-	return s.p.Labels.TolTmpl[v.Tol].Has(t) && s.p.Labels.OnTemplate[v.Reqs][t].OK
-}
-
-// limitedTo reports whether some pool of a tier or of a heavier one has limits, so that pods may go to lighter ones.
-func (s *state) limitedTo(tier int) bool {
-	return slices.ContainsFunc(s.p.Templates, func(t Template) bool { return t.Tier <= tier && s.limits[t.Pool].Limited })
-}
-
-// offersOf returns the choices that an item's readings and pins leave of a template.
-func (k *packing) offersOf(it *item, t int) bits.Set {
-	tmpl := &k.s.p.Templates[t]
-	out := bits.Make(64 * len(tmpl.Mask))
-	for _, v := range k.readings(it) {
-		if !k.reads(it, v, t) {
-			continue
-		}
-		m := k.s.p.Labels.OnTemplate[v.Reqs][t].Mask
-		if m == nil {
-			m = tmpl.Mask
-		}
-		out.Or(m)
-	}
-	out.And(tmpl.Mask)
-	for key, d := range it.pins {
-		if d < 0 {
-			continue
-		}
-		if of := &k.s.p.Keys[key].Tmpl[t]; of.Choice != nil {
-			if of.Choice[d] == nil {
-				out.Clear()
-				return out
-			}
-			out.And(of.Choice[d][:len(out)])
-		} else if of.Shape == nil && of.Fixed != d {
-			out.Clear()
-			return out
-		}
-	}
-	return out
-}
-
-// offerGroups splits a template's offers into sets that every item accepts or refuses as a whole. A set of offers that
-// all items accept together stays together, so that a launch can choose among them.
-func (k *packing) offerGroups(t int) []bits.Set {
-	tmpl := &k.s.p.Templates[t]
-	signature := make([][]byte, len(tmpl.Catalog.Offers))
-	known := map[string]bool{}
-	for i := range k.items {
-		if !k.allows(&k.items[i], t) {
-			continue
-		}
-		offers := k.offersOf(&k.items[i], t)
-		text := string(wordsText(offers))
-		if known[text] {
-			continue // the same offers as another item: no new distinction
-		}
-		known[text] = true
-		for o := range signature {
-			if offers.Has(o) {
-				signature[o] = append(signature[o], 1)
-			} else {
-				signature[o] = append(signature[o], 0)
-			}
-		}
-	}
-	var order []string
-	groups := map[string]bits.Set{}
-	for o, sig := range signature {
-		if !tmpl.Mask.Has(o) || !slices.Contains(sig, 1) || tmpl.Catalog.Offers[o].Reservation >= 0 && !k.loose {
-			continue
-		}
-		if tmpl.Catalog.Offers[o].Reservation >= 0 {
-			sig = append(sig, byte(2+o)) // each reservation by itself
-		}
-		g := groups[string(sig)]
-		if g == nil {
-			g = bits.Make(64 * len(tmpl.Mask))
-			order = append(order, string(sig))
-		}
-		g.Add(o)
-		groups[string(sig)] = g
-	}
-	out := make([]bits.Set, 0, len(order))
-	for _, sig := range order {
-		out = append(out, groups[sig])
-	}
-	return out
-}
-
-func wordsText(s bits.Set) []byte {
-	out := make([]byte, 0, 8*len(s))
-	for _, w := range s {
-		for range 8 {
-			out = append(out, byte(w))
-			w >>= 8
-		}
-	}
-	return out
-}
-
-// addCells lists the shapes of a template that can be bought under the offers, cheapest first. Where no item is particular about
-// shapes, those are left out that another one beats in price and in everything that is asked for.
-func (k *packing) addCells(t int, offers bits.Set) {
-	s := k.s
-	tmpl := &s.p.Templates[t]
-	var found []pricedShape
-	for sh := range tmpl.Shapes.All() {
-		if !tmpl.ShapeMask[sh].Meets(offers) {
-			continue
-		}
-		price, _ := tmpl.offer(sh, offers, s.left)
-		if k.loose {
-			price = cheapestOf(tmpl, sh, offers)
-		}
-		if price > 0 {
-			found = append(found, pricedShape{sh, price})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b pricedShape) int { return cmp.Compare(a.price, b.price) })
-	if k.indifferent(t) {
-		found = k.best(tmpl, found)
-	}
-	for _, f := range found {
-		k.cells = append(k.cells, packCell{t, f.shape, offers})
-		k.problem.Cells = append(k.problem.Cells, pack.Cell{Room: s.roomWithVolumes(tmpl, f.shape), Price: f.price, Size: tmpl.Catalog.VCPU[f.shape]})
-	}
-}
-
-// cheapestOf returns the lowest price at which a shape is sold under the offers, whoever would be preferred.
-func cheapestOf(tmpl *Template, sh int, offers bits.Set) int64 {
-	best := int64(0)
-	for o := range tmpl.Catalog.Sold[sh].All() {
-		if p := max(tmpl.Catalog.Price[sh][o], 1); offers.Has(o) && (best == 0 || p < best) {
-			best = p
-		}
-	}
-	return best
-}
-
-// roomWithVolumes is what a shape has, with attach limits as further dimensions.
-func (s *state) roomWithVolumes(tmpl *Template, sh int) []int64 {
-	room := append(make([]int64, 0, s.p.Resources+s.p.Drivers), tmpl.Room[sh]...)
-	for r := range room {
-		room[r] = max(room[r], 0)
-	}
-	for d := range s.p.Drivers {
-		most := int64(quantity.Max)
-		if d < len(tmpl.Drivers) && tmpl.Drivers[d] != nil && tmpl.Drivers[d][sh] >= 0 {
-			most = int64(tmpl.Drivers[d][sh])
-		}
-		room = append(room, most)
-	}
-	return room
-}
-
-type pricedShape struct {
-	shape int
-	price int64
-}
-
-// indifferent reports whether no item that may use a template cares which shape it gets, and nobody counts capacity.
-func (k *packing) indifferent(t int) bool {
-	s := k.s
-	if s.limits[s.p.Templates[t].Pool].Limited || s.p.Drivers > 0 {
-		return false
-	}
-	return !slices.ContainsFunc(k.items, func(it item) bool {
-		if slices.ContainsFunc(k.readings(&it), func(v *Variant) bool { return k.reads(&it, v, t) && s.p.Labels.OnTemplate[v.Reqs][t].Shapes != nil }) {
-			return true
-		}
-		for key, d := range it.pins {
-			if d >= 0 && s.p.Keys[key].Tmpl[t].Shape != nil {
+// takesExotic reports whether an item runs on exotic machines, in whose room others may ride along.
+func (k *packing) takesExotic(i int) bool {
+	for c := range k.cells {
+		if cell := &k.cells[c]; k.s.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {
+			if k.problem.Classes[i].Cells.Has(c) {
 				return true
 			}
 		}
-		return false
-	})
-}
-
-// best keeps, of shapes sorted by price, those that no cheaper one of the same kind and size class contains.
-func (k *packing) best(tmpl *Template, found []pricedShape) []pricedShape {
-	s := k.s
-	var asked []int
-	for r := range s.p.Resources {
-		if slices.ContainsFunc(k.items, func(it item) bool { return s.p.Classes[it.class].Need[r] > 0 }) {
-			asked = append(asked, r)
-		}
-	}
-	var kept []pricedShape
-	for _, f := range found {
-		a := tmpl.Room[f.shape]
-		beaten := slices.ContainsFunc(kept, func(g pricedShape) bool {
-			b := tmpl.Room[g.shape]
-			for _, r := range asked {
-				if b[r] < a[r] {
-					return false
-				}
-			}
-			return tmpl.Catalog.Exotic.Has(f.shape) || !tmpl.Catalog.Exotic.Has(g.shape) && (s.tooLarge(tmpl, f.shape) || !s.tooLarge(tmpl, g.shape))
-		})
-		if !beaten {
-			kept = append(kept, f)
-		}
-	}
-	return kept
-}
-
-// cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one
-// would do.
-func (k *packing) cellsOf(i int) pack.Set {
-	s := k.s
-	it := &k.items[i]
-	ordinary, exotic := pack.NewSet(len(k.cells)), pack.NewSet(len(k.cells))
-	found := false
-	need := s.p.Classes[it.class].Need
-	readings := k.readings(it)
-	at, ok := -1, false
-	var mask bits.Set
-	for c := range k.cells {
-		cell := &k.cells[c]
-		if cell.tmpl != at {
-			at, ok = cell.tmpl, k.allows(it, cell.tmpl)
-			mask = k.offersOf(it, cell.tmpl)
-		}
-		if !ok || !mask.Meets(cell.offers) || !need.Fits(s.p.Templates[at].Room[cell.shape]) || !k.inDomains(it, cell) || !k.suits(it, readings, cell) {
-			continue
-		}
-		if !k.loose && s.p.Templates[at].Catalog.Exotic.Has(cell.shape) {
-			exotic.Add(c)
-			continue
-		}
-		ordinary.Add(c)
-		found = true
-	}
-	if !found {
-		return exotic
-	}
-	return ordinary
-}
-
-// suits reports whether some reading of an item allows the cell's shape.
-func (k *packing) suits(it *item, readings []*Variant, cell *packCell) bool {
-	for _, v := range readings {
-		m := &k.s.p.Labels.OnTemplate[v.Reqs][cell.tmpl]
-		if (m.Shapes == nil || m.Shapes.Has(cell.shape)) && k.reads(it, v, cell.tmpl) {
-			return true
-		}
 	}
 	return false
-}
-
-func (k *packing) inDomains(it *item, cell *packCell) bool {
-	for key, d := range it.pins {
-		if of := &k.s.p.Keys[key].Tmpl[cell.tmpl]; of.Shape != nil && d >= 0 && of.Shape[cell.shape] != d {
-			return false
-		}
-	}
-	return true
-}
-
-// makeLimits writes what limited pools have left, without the nodes that are taken apart.
-func (k *packing) makeLimits() {
-	s := k.s
-	frozen := map[int]bool{}
-	for _, bin := range k.frozen {
-		frozen[bin] = true
-	}
-	for pool := range s.limits {
-		left := s.limits[pool].Clone()
-		if !left.Limited {
-			continue
-		}
-		for i := range s.puts {
-			if tmpl := &s.p.Templates[s.tmpl[i]]; tmpl.Pool == pool && len(s.puts[i]) > 0 && !frozen[len(s.p.Nodes)+i] {
-				left.Give(s.takenBy(i))
-			}
-		}
-		k.limit(pool, left.Nodes, func(quantity.Vec) int64 { return 1 })
-		for r, most := range left.Left {
-			k.limit(pool, most, func(v quantity.Vec) int64 { return v[r] })
-		}
-	}
-}
-
-func (k *packing) limit(pool int, most int64, use func(quantity.Vec) int64) {
-	if most == quantity.Max {
-		return
-	}
-	l := pack.Limit{Use: make([]int64, len(k.cells)), Max: max(most, 0)}
-	for c := range k.cells {
-		if tmpl := &k.s.p.Templates[k.cells[c].tmpl]; tmpl.Pool == pool {
-			l.Use[c] = use(tmpl.Catalog.Capacity[k.cells[c].shape])
-		}
-	}
-	k.problem.Limits = append(k.problem.Limits, l)
 }
 
 // enough is how close to the bound, in millionths, a fleet has to be for the search to end.

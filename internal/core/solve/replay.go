@@ -1,8 +1,6 @@
 package solve
 
 import (
-	"slices"
-
 	"karpenter.sh/karpenter/internal/core/pack"
 )
 
@@ -102,58 +100,4 @@ func (k *packing) pin(s *state, bin, i int, cell *packCell, it *item) {
 		s.domain[key][i] = d
 		s.maskOf(bin)[:len(of.Choice[d])].And(of.Choice[d])
 	}
-}
-
-// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns the better of the two
-// placements.
-func (s *state) improve(r *Result) *state {
-	k := s.repack()
-	if k == nil {
-		return s
-	}
-	answer := pack.Solve(&k.problem, s.packOptions())
-	s.trials += answer.Trials
-	r.Memory.Fleet = answer.Memory
-	if len(k.frozen) == 0 && !k.pinned && k.plain() {
-		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
-		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
-	}
-	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
-		return s
-	}
-	better := k.replay(answer.Fleet)
-	if better == nil {
-		return s
-	}
-	return better
-}
-
-// plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
-// no pool is limited, reserved or bound to minValues.
-func (k *packing) plain() bool {
-	s := k.s
-	for t := range s.p.Templates {
-		if tmpl := &s.p.Templates[t]; s.limits[tmpl.Pool].Limited || len(tmpl.Min) > 0 || len(tmpl.Catalog.Left) > 0 {
-			return false
-		}
-	}
-	loose := &packing{s: s, loose: true}
-	for i := range k.items {
-		if len(loose.readings(&k.items[i])) > 1 || k.takesExotic(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// takesExotic reports whether an item runs on exotic machines, in whose room others may ride along.
-func (k *packing) takesExotic(i int) bool {
-	for c := range k.cells {
-		if cell := &k.cells[c]; k.s.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {
-			if k.problem.Classes[i].Cells.Has(c) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -1,0 +1,157 @@
+package lower
+
+import (
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// makeNodes writes the bins: what is free after pods, daemons, and pods that earlier plans promised to them.
+func (b *builder) makeNodes() {
+	b.problem.Nodes = slices.Clone(b.w.bins)
+	for _, i := range b.w.ported {
+		for _, p := range b.nodes[i].ports {
+			b.problem.Nodes[i].Ports = append(b.problem.Nodes[i].Ports, b.ports.Intern(p))
+		}
+	}
+	for _, names := range []map[string]bool{b.in.Closed, b.in.Gone} {
+		for name, shut := range names {
+			if bin, ok := b.binOf[name]; ok && shut {
+				b.problem.Nodes[bin].Closed = true
+			}
+		}
+	}
+	own := map[int]bool{} // bins whose room is a copy
+	for key, plan := range b.in.Snap.Plans() {
+		if b.batch[key] {
+			continue
+		}
+		pod, row := b.in.Snap.Pod(key), b.in.Snap.Target(plan.Target)
+		if pod == nil || row == nil || pod.NodeName != "" {
+			continue
+		}
+		if bin, ok := b.binOf[row.Name]; ok {
+			node := &b.problem.Nodes[bin]
+			if !own[bin] {
+				own[bin], node.Room = true, slices.Clone(node.Room)
+			}
+			node.Room.Sub(b.e.infoOf(pod.Class).need)
+		}
+	}
+	b.problem.Ports = b.ports
+	b.makeVolumes()
+}
+
+func (b *builder) makeTemplates() {
+	tier, weight := -1, int32(0)
+	for i, t := range b.templates {
+		if i == 0 || t.pool.Weight() != weight {
+			tier, weight = tier+1, t.pool.Weight()
+		}
+		tmpl := t.tmpl
+		tmpl.Pool, tmpl.Tier = i, tier
+		tmpl.Daemons = slices.Clone(tmpl.Daemons)
+		for g := range tmpl.Daemons {
+			tmpl.Daemons[g].Ports = nil
+			for _, p := range t.ports[g] {
+				tmpl.Daemons[g].Ports = append(tmpl.Daemons[g].Ports, b.ports.Intern(p))
+			}
+		}
+		for name, d := range b.drivers {
+			if limit := t.catalog.shape.VolumeLimit[name]; limit != nil {
+				for len(tmpl.Drivers) <= d {
+					tmpl.Drivers = append(tmpl.Drivers, nil)
+				}
+				tmpl.Drivers[d] = limit
+			}
+		}
+		b.problem.Templates = append(b.problem.Templates, tmpl)
+		for r, left := range t.catalog.shape.Left {
+			for len(b.problem.Reservations) <= r {
+				b.problem.Reservations = append(b.problem.Reservations, -1)
+			}
+			if old := b.problem.Reservations[r]; old < 0 || left < old {
+				b.problem.Reservations[r] = left
+			}
+		}
+	}
+	b.problem.Tiers = tier + 1
+	for i := range b.problem.Classes {
+		if c := &b.problem.Classes[i]; len(c.Ports) > 0 {
+			c.Conflict = b.ports.Conflicts(c.Ports)
+		}
+	}
+}
+
+// makeLabels answers what every set of requirements and tolerations leaves of nodes and templates.
+func (b *builder) makeLabels() {
+	l := &b.problem.Labels
+	for i, r := range b.reqs.list {
+		on := bits.Full(len(b.nodes))
+		for _, q := range r {
+			b.column(q.Key).keep(q.Set, on)
+		}
+		l.OnNode = append(l.OnNode, on)
+		row := make([]solve.Match, len(b.templates))
+		for t, tmpl := range b.templates {
+			row[t] = tmpl.matchOf(r, b.reqs.texts[i])
+		}
+		l.OnTemplate = append(l.OnTemplate, row)
+	}
+	for _, tol := range b.tols.list {
+		on := bits.Make(len(b.nodes))
+		for i := range b.w.taints {
+			if toleratesAll(tol.list, b.w.taints[i].taints, tol.soft) {
+				on.Or(b.w.taints[i].nodes)
+			}
+		}
+		tmpl := bits.Make(len(b.templates))
+		for t := range b.templates {
+			if toleratesAll(tol.list, b.templates[t].taints, tol.soft) {
+				tmpl.Add(t)
+			}
+		}
+		l.TolNode, l.TolTmpl = append(l.TolNode, on), append(l.TolTmpl, tmpl)
+	}
+}
+
+// makePools works out what each pool may still open.
+func (b *builder) makePools() {
+	used := map[string]quantity.Vec{}
+	count := map[string]int64{}
+	for _, t := range b.templates {
+		if len(t.pool.Spec.Limits) > 0 {
+			used[t.pool.Name] = make(quantity.Vec, b.problem.Resources)
+		}
+	}
+	if len(used) > 0 {
+		for _, n := range b.nodes {
+			if v := used[n.pool]; v != nil && !b.in.Gone[n.row.Name] {
+				v.Add(n.capacity)
+				count[n.pool]++
+			}
+		}
+	}
+	for _, t := range b.templates {
+		p := solve.Pool{Name: t.pool.Name, Limit: limits.Pool{Nodes: limits.Unlimited}}
+		for name, q := range t.pool.Spec.Limits {
+			p.Limit.Limited = true
+			if p.Limit.Left == nil {
+				p.Limit.Left = make(quantity.Vec, b.problem.Resources)
+				for r := range p.Limit.Left {
+					p.Limit.Left[r] = limits.Unlimited
+				}
+			}
+			if name == v1.ResourceNodes {
+				p.Limit.Nodes = down(name, &q) - count[t.pool.Name]
+			} else if r := b.e.resources.names.Lookup(string(name)); r >= 0 {
+				p.Limit.Left[r] = down(name, &q) - used[t.pool.Name][r]
+			}
+		}
+		b.problem.Pools = append(b.problem.Pools, p)
+	}
+}

@@ -1,0 +1,183 @@
+package lower
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// A topologyKey is a label that groups count by.
+type topologyKey struct {
+	name   string
+	values []string
+	index  map[string]int32
+	node   []int32
+	tmpl   []solve.KeyOf
+}
+
+func (k *topologyKey) number(v string) int32 {
+	if n, ok := k.index[v]; ok {
+		return n
+	}
+	n := int32(len(k.values))
+	k.index[v] = n
+	k.values = append(k.values, v)
+	return n
+}
+
+// readGroups interns the constraints of all cohorts and of pods that keep others away.
+func (b *builder) readGroups() {
+	b.groups = newGroupTable(b.in.Snap)
+	for _, c := range b.cohorts {
+		i, ns, lbl := c.info, c.info.class.Namespace, c.labels.Map
+		ids := func(n int, of func(k int) *group) []int {
+			out := make([]int, n)
+			for k := range n {
+				out[k] = of(k).id
+			}
+			return out
+		}
+		if n := len(i.hard); n > 0 {
+			c.hard = ids(n, func(k int) *group { return b.groups.spread(i, &i.hard[k], ns, lbl) })
+		}
+		for k := range c.extra {
+			g := b.groups.spread(i, &c.extra[k], ns, lbl)
+			if c.extra[k].soft {
+				c.soft = append(c.soft, g.id)
+			} else {
+				c.hard = append(c.hard, g.id)
+			}
+		}
+		if n := len(i.near); n > 0 {
+			c.near = ids(n, func(k int) *group { return b.groups.affinity(spread.Affinity, &i.near[k], true, true, lbl) })
+		}
+		if n := len(i.apart); n > 0 {
+			c.apart = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apart[k], true, true, lbl) })
+		}
+		if b.in.Settings.IgnorePreferences {
+			continue
+		}
+		if n := len(i.soft); n > 0 { // such pods have no default constraints
+			c.soft = ids(n, func(k int) *group { return b.groups.spread(i, &i.soft[k], ns, lbl) })
+		}
+		if n := len(i.nearSoft); n > 0 {
+			c.nearSoft = ids(n, func(k int) *group { return b.groups.affinity(spread.Affinity, &i.nearSoft[k], false, true, lbl) })
+		}
+		if n := len(i.apartSoft); n > 0 {
+			c.apartS = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apartSoft[k], false, true, lbl) })
+		}
+	}
+	b.readRepelling()
+	for _, c := range b.cohorts {
+		c.groups = b.groupsOf(c.info.class.Namespace, c.labels)
+	}
+}
+
+// A repulsion is a term of running pods that is about pods of this batch.
+type repulsion struct {
+	from  *repeller
+	group *group
+}
+
+// readRepelling adds the required anti-affinity of pods that run already, as far as it is about pods of this batch.
+func (b *builder) readRepelling() {
+	for _, i := range b.concerning() {
+		r, t := b.w.terms[i].from, b.w.terms[i].term
+		b.repulsions = append(b.repulsions, repulsion{r, b.groups.affinity(spread.Anti, t, true, false, r.labels.Map)})
+	}
+}
+
+// fewCohorts is up to how many cohorts are asked one by one whether a term selects them.
+const fewCohorts = 64
+
+// concerning returns the terms of running pods that could select pods of this batch.
+func (b *builder) concerning() []int {
+	var out []int
+	if len(b.cohorts) > fewCohorts {
+		for i := range b.w.terms {
+			out = append(out, i)
+		}
+		return out
+	}
+	for _, c := range b.cohorts {
+		out = append(out, b.w.selecting(c.labels)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+type matchKey struct {
+	namespace string
+	labels    *podclass.Labels
+}
+
+// groupsOf returns the groups whose selector matches pods with these labels.
+func (b *builder) groupsOf(namespace string, l *podclass.Labels) []int {
+	key := matchKey{namespace, l}
+	if out, ok := b.matching[key]; ok {
+		return out
+	}
+	var out []int
+	for _, g := range b.groups.list {
+		if g.covers(namespace) && g.selector.matches(l.Map) {
+			out = append(out, g.id)
+		}
+	}
+	b.matching[key] = out
+	return out
+}
+
+// readKeys numbers the domains of every topology key that a group uses.
+func (b *builder) readKeys() {
+	index := map[string]bool{corev1.LabelHostname: true}
+	for _, g := range b.groups.list {
+		if !index[g.key] {
+			index[g.key] = true
+			b.keys = append(b.keys, &topologyKey{name: g.key, index: map[string]int32{}})
+		}
+	}
+	for _, k := range b.keys {
+		b.numberDomains(k)
+		col := b.column(k.name)
+		k.node = make([]int32, len(b.nodes))
+		for i, v := range col.of {
+			k.node[i] = -1
+			if v >= 0 {
+				k.node[i] = k.number(col.values[v])
+			}
+		}
+		for _, t := range b.templates {
+			k.tmpl = append(k.tmpl, t.keyOf(k.name, k.number))
+		}
+		for i := range k.tmpl {
+			for k.tmpl[i].Choice != nil && len(k.tmpl[i].Choice) < len(k.values) {
+				k.tmpl[i].Choice = append(k.tmpl[i].Choice, nil)
+			}
+		}
+	}
+}
+
+// numberDomains numbers values in alphabetical order, so that ties break by name.
+func (b *builder) numberDomains(k *topologyKey) {
+	var all []string
+	note := func(v string) int32 { all = append(all, v); return 0 }
+	for _, t := range b.templates {
+		t.keyOf(k.name, note)
+	}
+	all = append(all, b.column(k.name).values...)
+	slices.Sort(all)
+	for _, v := range slices.Compact(all) {
+		k.number(v)
+	}
+}
+
+func (b *builder) keyIndex(name string) int {
+	if name == corev1.LabelHostname {
+		return spread.Host
+	}
+	return slices.IndexFunc(b.keys, func(k *topologyKey) bool { return k.name == name })
+}

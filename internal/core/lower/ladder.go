@@ -1,0 +1,221 @@
+package lower
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// A tolerance is a set of tolerations, with or without one for every PreferNoSchedule taint.
+type tolerance struct {
+	list []corev1.Toleration
+	soft bool
+}
+
+// classPods are the pods behind a class of the problem.
+type classPods struct {
+	pods   []*cluster.Pod
+	sticky map[cluster.PodKey]int
+}
+
+// makeClasses merges cohorts that differ only in labels that no group looks at.
+func (b *builder) makeClasses() {
+	index := map[string]int{}
+	var buf []byte
+	for _, c := range b.cohorts {
+		buf = c.text(buf[:0])
+		at, ok := index[string(buf)]
+		if !ok {
+			at = len(b.classes)
+			index[string(buf)] = at
+			b.classes = append(b.classes, &classPods{sticky: map[cluster.PodKey]int{}})
+			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
+		}
+		b.classes[at].pods = append(b.classes[at].pods, c.pods...)
+		b.problem.Classes[at].Count += len(c.pods)
+	}
+	for at, c := range b.classes {
+		b.addSticky(&b.problem.Classes[at], c)
+	}
+}
+
+// text identifies the question that the cohort asks.
+func (c *cohort) text(buf []byte) []byte {
+	buf = strconv.AppendUint(buf, uint64(c.info.class.ID), 36)
+	buf = append(buf, '/')
+	buf = append(buf, c.info.class.Namespace...)
+	buf = append(buf, '/')
+	buf = strconv.AppendInt(buf, int64(c.priority), 36)
+	buf = strconv.AppendBool(buf, c.virtual)
+	if len(c.info.ephemeral) > 0 {
+		buf = append(buf, c.pods[0].Namespace...)
+		buf = append(buf, '/')
+		buf = append(buf, c.pods[0].Name...)
+	}
+	for _, list := range [][]int{c.hard, c.soft, c.near, c.apart, c.nearSoft, c.apartS, c.groups} {
+		buf = append(buf, '|')
+		for _, g := range list {
+			buf = strconv.AppendInt(buf, int64(g), 36)
+			buf = append(buf, ',')
+		}
+	}
+	return buf
+}
+
+func (b *builder) classOf(c *cohort, order int) solve.Class {
+	i := c.info
+	out := solve.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Virtual: c.virtual, Order: order,
+		Need: i.need, TooMuch: i.tooMuch, Groups: c.groups}
+	for _, p := range i.ports {
+		out.Ports = append(out.Ports, b.ports.Intern(p))
+	}
+	out.Volumes = c.volumes.mounts
+	out.Variants = b.variantsOf(c)
+	return out
+}
+
+// A level is how many of each kind of preference still count.
+type level struct {
+	nearSoft, apartSoft, preferred, soft int // dropped from the front
+	tolerate                             bool
+}
+
+// levelsOf returns the levels of preference from the strictest to none, in the order in which kube's users know them.
+func (b *builder) levelsOf(c *cohort) []level {
+	out := []level{{}}
+	last := func() level { return out[len(out)-1] }
+	if !b.in.Settings.IgnorePreferences {
+		for range c.nearSoft {
+			l := last()
+			l.nearSoft++
+			out = append(out, l)
+		}
+		for range c.apartS {
+			l := last()
+			l.apartSoft++
+			out = append(out, l)
+		}
+		for range c.info.preferred {
+			l := last()
+			l.preferred++
+			out = append(out, l)
+		}
+		for range c.soft {
+			l := last()
+			l.soft++
+			out = append(out, l)
+		}
+	}
+	if b.softOn && !toleratesAll(c.info.tolerances, []corev1.Taint{{Effect: corev1.TaintEffectPreferNoSchedule, Key: "\x00"}}, false) {
+		l := last()
+		l.tolerate = true
+		out = append(out, l)
+	}
+	return out
+}
+
+// variantsOf spells out the lattice of preference levels, required terms and volume alternatives.
+func (b *builder) variantsOf(c *cohort) []solve.Variant {
+	i := c.info
+	levels := b.levelsOf(c)
+	alternatives := c.volumes.alternatives
+	if len(alternatives) == 0 {
+		alternatives = []label.Reqs{nil}
+	}
+	if most := max(1, mostVariants/(len(i.terms)*len(alternatives))); len(levels) > most {
+		levels = append(levels[:most-1:most-1], levels[len(levels)-1])
+	}
+	var out []solve.Variant
+	for n, l := range levels {
+		owns := b.ownedAt(c, l)
+		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
+		for _, term := range i.terms {
+			allowed := b.allowedBy(term)
+			full := term
+			if !b.in.Settings.IgnorePreferences && l.preferred < len(i.preferred) {
+				full = full.And(i.preferred[l.preferred])
+			}
+			for _, alt := range alternatives {
+				reqs := full.And(alt)
+				out = append(out, solve.Variant{Level: n, Reqs: b.reqs.of(reqs.Key(), reqs), Tol: tol, Owns: owns, Allowed: allowed})
+			}
+		}
+	}
+	return out
+}
+
+func softText(soft bool) string {
+	if soft {
+		return "\x03soft"
+	}
+	return ""
+}
+
+// ownedAt returns the groups whose constraint counts at a level.
+func (b *builder) ownedAt(c *cohort, l level) []int {
+	if len(c.hard)+len(c.soft)+len(c.near)+len(c.apart)+len(c.nearSoft)+len(c.apartS) == 0 {
+		return nil
+	}
+	out := slices.Concat(c.hard, c.near, c.apart)
+	if !b.in.Settings.IgnorePreferences {
+		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):], c.apartS[min(l.apartSoft, len(c.apartS)):])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// allowedBy returns, by topology key, the domains that a pod's own requirements allow.
+func (b *builder) allowedBy(term label.Reqs) []bits.Set {
+	var out []bits.Set
+	for _, q := range term {
+		k := b.keyIndex(q.Key)
+		if k < 0 || q.Key == corev1.LabelHostname {
+			continue
+		}
+		if out == nil {
+			out = make([]bits.Set, len(b.keys))
+		}
+		set := bits.Make(len(b.keys[k].values))
+		for d, v := range b.keys[k].values {
+			if q.Set.Has(v) {
+				set.Add(d)
+			}
+		}
+		out[k] = set
+	}
+	return out
+}
+
+// addSticky notes where earlier plans put pods of the class.
+func (b *builder) addSticky(class *solve.Class, c *classPods) {
+	counts := map[int]int{}
+	for _, p := range c.pods {
+		plan, ok := b.in.Snap.Planned(p.PodKey)
+		if !ok {
+			continue
+		}
+		row := b.in.Snap.Target(plan.Target)
+		if row == nil {
+			continue
+		}
+		if bin, ok := b.binOf[row.Name]; ok {
+			c.sticky[p.PodKey] = bin
+			counts[bin]++
+		}
+	}
+	for bin := range len(b.nodes) {
+		if len(counts) == 0 {
+			break
+		}
+		if n := counts[bin]; n > 0 {
+			class.Sticky = append(class.Sticky, solve.Sticky{Node: bin, Count: n})
+			delete(counts, bin)
+		}
+	}
+}
