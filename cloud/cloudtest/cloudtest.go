@@ -1,7 +1,8 @@
 // Package cloudtest holds the tests that every cloud.Provider passes: the laws of the contract, each as one test.
 //
 // A provider's own test calls Conform with a function that makes a fresh world. The tests use the clock of the machine,
-// so a world boots and stops its machines fast.
+// so a world boots and stops its machines fast. ConformInBubble lives in simulated time, for a cloud that needs no network: there
+// machines may take as long as real ones, and a slow computer changes nothing.
 package cloudtest
 
 import (
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -49,6 +51,17 @@ func Conform(t *testing.T, newForTest func(*testing.T) *World) {
 		t.Run(law.name, func(t *testing.T) {
 			t.Parallel()
 			law.test(t, newForTest(t))
+		})
+	}
+}
+
+// ConformInBubble is Conform with each law in a bubble of simulated time.
+func ConformInBubble(t *testing.T, newForTest func(*testing.T) *World) {
+	t.Helper()
+	for _, law := range laws {
+		t.Run(law.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { law.test(t, newForTest(t)) })
 		})
 	}
 }

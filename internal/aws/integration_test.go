@@ -489,18 +489,46 @@ func kubelet(fields map[string]any) *awsv1.KubeletConfiguration {
 	return k
 }
 
+// Each call of a launch is tried before there is one, and what is missing is told on the class: AWS's code, the action, and whose
+// policy it is.
 func TestDeniedActionsAreNamed(t *testing.T) {
-	denied := []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"ec2:RunInstances","Resource":"*"}]}`)
-	synctest.Test(t, func(t *testing.T) {
-		w := newUnreadyWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{"AKIACONTROLLER": {ARN: "arn:aws:iam::123456789012:role/x", Policies: [][]byte{denied}}}}, nil)
-		time.Sleep(time.Minute)
-		nc := &awsv1.EC2NodeClass{}
-		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
-		c := condition.Get(nc, awsv1.ConditionTypeValidationSucceeded)
-		if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "ec2:RunInstances") {
-			t.Errorf("condition = %+v, want one that names ec2:RunInstances", c)
-		}
-	})
+	all := []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`)
+	without := func(action string) []byte {
+		return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":%q,"Resource":"*"}]}`, action)
+	}
+	for name, tc := range map[string]struct {
+		action   string
+		boundary bool // the permissions boundary denies it, not the policy
+		reason   string
+		says     string
+	}{
+		"launch templates":       {"ec2:CreateLaunchTemplate", false, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed, "the controller's IAM policy"},
+		"fleets":                 {"ec2:CreateFleet", false, awsv1.ReasonCreateFleetAuthCheckFailed, "the controller's IAM policy"},
+		"machines":               {"ec2:RunInstances", false, awsv1.ReasonRunInstancesAuthCheckFailed, "the controller's IAM policy"},
+		"machines, by the limit": {"ec2:RunInstances", true, awsv1.ReasonRunInstancesAuthCheckFailed, "permissions boundary"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := awsmodel.Identity{ARN: "arn:aws:iam::123456789012:role/x", Policies: [][]byte{without(tc.action)}}
+			if tc.boundary {
+				who.Policies, who.Boundary = [][]byte{all}, without(tc.action)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newUnreadyWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{"AKIACONTROLLER": who}}, nil)
+				time.Sleep(time.Minute)
+				nc := &awsv1.EC2NodeClass{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				c := condition.Get(nc, awsv1.ConditionTypeValidationSucceeded)
+				if c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.reason {
+					t.Fatalf("condition = %+v, want False with reason %s", c, tc.reason)
+				}
+				for _, want := range []string{"UnauthorizedOperation", tc.action, tc.says} {
+					if !strings.Contains(c.Message, want) {
+						t.Errorf("the condition says %q, want %q in it", c.Message, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // The bar of the project: 500 claims in 30 distinct requests against EC2's default limits.

@@ -43,6 +43,7 @@ type world struct {
 	provider *Provider
 	settings Settings
 	events   *eventLog
+	crash    context.CancelFunc // ends the provider that was started last, and its loops
 }
 
 // eventLog keeps the events that were written.
@@ -141,8 +142,11 @@ func controllerIdentity(t testing.TB) awsmodel.Identity {
 }
 
 // run runs a loop until the test ends.
-func run(t testing.TB, loop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
+func run(t testing.TB, loop func(context.Context) error) { runUnder(t, context.Background(), loop) }
+
+// runUnder runs a loop until the test or its process ends.
+func runUnder(t testing.TB, process context.Context, loop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(process)
 	done := make(chan error, 1)
 	go func() { done <- loop(ctx) }()
 	t.Cleanup(func() {
@@ -158,9 +162,10 @@ func (w *world) start(t testing.TB) *Provider {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
+	w.crash = cancel
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	events := telemetry.NewEvents(w.events.write, metrics)
-	run(t, events.Run)
+	runUnder(t, ctx, events.Run)
 	p, err := New(ctx, w.settings, Input{
 		Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Metrics: metrics, Events: events, Version: "test",
 	})
@@ -168,7 +173,7 @@ func (w *world) start(t testing.TB) *Provider {
 		t.Fatal(err)
 	}
 	for _, loop := range append(p.Always(), p.Leader()...) {
-		run(t, loop)
+		runUnder(t, ctx, loop)
 	}
 	return p
 }
@@ -266,7 +271,7 @@ func (w *world) faults(t testing.TB, change func(*awsmodel.Faults)) {
 }
 
 func conformWorld(t *testing.T, faults func(*awsmodel.Faults)) *cloudtest.World {
-	w := newWorld(t, awsmodel.Config{}, nil)
+	w := newWorld(t, awsmodel.Config{Types: []string{"m5.*", "c5.large"}}, nil)
 	if faults != nil {
 		w.faults(t, faults)
 	}
@@ -277,11 +282,17 @@ func conformWorld(t *testing.T, faults func(*awsmodel.Faults)) *cloudtest.World 
 		RunDry: func() {
 			w.faults(t, func(f *awsmodel.Faults) { f.Pools = append(f.Pools, awsmodel.PoolRule{Match: "*/*/*", Depth: 0}) })
 		},
-		Restart:  func(t *testing.T) cloud.Provider { return w.start(t) },
-		Patience: 20 * time.Second,
+		LoseAnswer: func() {
+			w.faults(t, func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
+		},
+		Restart: func(t *testing.T) cloud.Provider {
+			w.crash()
+			return w.start(t)
+		},
+		Patience: time.Minute,
 	}
 }
 
 func TestConformance(t *testing.T) {
-	cloudtest.Conform(t, func(t *testing.T) *cloudtest.World { return conformWorld(t, nil) })
+	cloudtest.ConformInBubble(t, func(t *testing.T) *cloudtest.World { return conformWorld(t, nil) })
 }

@@ -326,3 +326,12 @@ func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
 	model(t, http.MethodPut, "faults", awsmodel.Faults{})
 	running(t, name, 1, 2*time.Minute)
 }
+
+// TestTheSDKHasNothingToSay fails if answers of AWS were cut off, which the SDK mends by asking again and tells in its own log.
+func TestTheSDKHasNothingToSay(t *testing.T) {
+	for line := range strings.Lines(shared.do(t, "logs", plane.Controller)) {
+		if strings.HasPrefix(line, "SDK ") {
+			t.Errorf("the SDK said: %s", line)
+		}
+	}
+}

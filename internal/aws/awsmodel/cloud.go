@@ -155,6 +155,7 @@ func (c *Cloud) advance(now time.Time) {
 			c.dirty = true
 		}
 	}
+	c.lapseExpired(now)
 }
 
 // newID returns an identifier of EC2's form, such as i-0123456789abcdef0, that no earlier call returned.

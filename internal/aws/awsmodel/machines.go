@@ -122,11 +122,22 @@ func (c *call) terminateInstances(in *ec2.TerminateInstancesInput) (*ec2.Termina
 	if n := c.admitMachines("ec2:TerminateInstances", len(some), c.now); n < len(some) {
 		return nil, throttled("ec2")
 	}
-	out := &ec2.TerminateInstancesOutput{TerminatingInstances: []ec2types.InstanceStateChange{}}
-	for _, m := range some {
-		before := *m.Now.State
+	changes, err := transition(some, func(m *machine) error {
 		c.terminate(m, c.now, "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
-		out.TerminatingInstances = append(out.TerminatingInstances, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before, CurrentState: copyOf(*m.Now.State)})
+		return nil
+	})
+	return &ec2.TerminateInstancesOutput{TerminatingInstances: changes}, err
+}
+
+// transition does something to each machine, and returns what state each was in and is in now.
+func transition(machines []*machine, act func(*machine) error) ([]ec2types.InstanceStateChange, error) {
+	out := []ec2types.InstanceStateChange{}
+	for _, m := range machines {
+		before := *m.Now.State
+		if err := act(m); err != nil {
+			return nil, err
+		}
+		out = append(out, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before, CurrentState: copyOf(*m.Now.State)})
 	}
 	return out, nil
 }
@@ -137,11 +148,9 @@ func (c *call) stopInstances(in *ec2.StopInstancesInput) (*ec2.StopInstancesOutp
 	if err != nil {
 		return nil, err
 	}
-	out := &ec2.StopInstancesOutput{StoppingInstances: []ec2types.InstanceStateChange{}}
-	for _, m := range some {
-		before := *m.Now.State
+	changes, err := transition(some, func(m *machine) error {
 		if m.state() != ec2types.InstanceStateNameRunning {
-			return nil, refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be stopped.", m.id())
+			return refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be stopped.", m.id())
 		}
 		c.enter(m, ec2types.InstanceStateNameStopping, c.now)
 		c.tellGone(m, "stopped")
@@ -150,9 +159,9 @@ func (c *call) stopInstances(in *ec2.StopInstancesInput) (*ec2.StopInstancesOutp
 				c.enter(m, ec2types.InstanceStateNameStopped, now)
 			}
 		})
-		out.StoppingInstances = append(out.StoppingInstances, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before, CurrentState: copyOf(*m.Now.State)})
-	}
-	return out, nil
+		return nil
+	})
+	return &ec2.StopInstancesOutput{StoppingInstances: changes}, err
 }
 
 func (c *call) startInstances(in *ec2.StartInstancesInput) (*ec2.StartInstancesOutput, error) {
@@ -160,18 +169,16 @@ func (c *call) startInstances(in *ec2.StartInstancesInput) (*ec2.StartInstancesO
 	if err != nil {
 		return nil, err
 	}
-	out := &ec2.StartInstancesOutput{StartingInstances: []ec2types.InstanceStateChange{}}
-	for _, m := range some {
-		before := *m.Now.State
+	changes, err := transition(some, func(m *machine) error {
 		if m.state() != ec2types.InstanceStateNameStopped {
-			return nil, refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", m.id())
+			return refuse("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", m.id())
 		}
 		c.enter(m, ec2types.InstanceStateNamePending, c.now)
 		m.Joined = nil
 		c.at(c.now.Add(c.cfg.Timing.Pending), m.id(), (*Cloud).runs)
-		out.StartingInstances = append(out.StartingInstances, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before, CurrentState: copyOf(*m.Now.State)})
-	}
-	return out, nil
+		return nil
+	})
+	return &ec2.StartInstancesOutput{StartingInstances: changes}, err
 }
 
 func (c *call) describeInstanceStatus(in *ec2.DescribeInstanceStatusInput) (*ec2.DescribeInstanceStatusOutput, error) {

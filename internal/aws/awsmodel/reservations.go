@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -94,21 +95,35 @@ func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput)
 	})
 }
 
-// cancelCapacityReservation ends a reservation; the machines in it run on, on demand.
 func (c *call) cancelCapacityReservation(in *ec2.CancelCapacityReservationInput) (*ec2.CancelCapacityReservationOutput, error) {
 	id := aws.ToString(in.CapacityReservationId)
 	r, ok := c.st.Reservations[id]
 	if !ok {
 		return nil, missing(id)
 	}
-	r.State, r.AvailableInstanceCount = ec2types.CapacityReservationStateCancelled, aws.Int32(0)
+	c.lapse(r, ec2types.CapacityReservationStateCancelled, c.now)
+	return &ec2.CancelCapacityReservationOutput{Return: aws.Bool(true)}, nil
+}
+
+// lapse ends a reservation. Its machines run on, on demand.
+func (c *Cloud) lapse(r *ec2types.CapacityReservation, state ec2types.CapacityReservationState, now time.Time) {
+	r.State, r.AvailableInstanceCount = state, aws.Int32(0)
 	for _, m := range c.st.Machines {
-		if aws.ToString(m.Now.CapacityReservationId) == id {
+		if aws.ToString(m.Now.CapacityReservationId) == *r.CapacityReservationId {
 			m.Pool.capacityType = onDemand
-			c.edit(m, c.now, func(i *ec2types.Instance) { i.CapacityReservationId = nil })
+			c.edit(m, now, func(i *ec2types.Instance) { i.CapacityReservationId = nil })
 		}
 	}
-	return &ec2.CancelCapacityReservationOutput{Return: aws.Bool(true)}, nil
+	c.changed()
+}
+
+// lapseExpired ends the reservations whose time has come.
+func (c *Cloud) lapseExpired(now time.Time) {
+	for _, r := range c.st.Reservations {
+		if r.EndDate != nil && r.State == ec2types.CapacityReservationStateActive && !r.EndDate.After(now) {
+			c.lapse(r, ec2types.CapacityReservationStateExpired, *r.EndDate)
+		}
+	}
 }
 
 func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservationsInput) (*ec2.DescribeCapacityReservationsOutput, error) {
@@ -122,9 +137,6 @@ func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservations
 		}
 	}
 	for _, r := range c.st.Reservations {
-		if r.EndDate != nil && r.State == ec2types.CapacityReservationStateActive && !r.EndDate.After(c.now) {
-			r.State, r.AvailableInstanceCount = ec2types.CapacityReservationStateExpired, aws.Int32(0)
-		}
 		ok, err := matches(in.Filters, *r, reservationFilters, r.Tags)
 		if err != nil {
 			return nil, err

@@ -36,6 +36,7 @@ type Clients struct {
 func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
 	cfg.Retryer = Retryer
+	cfg.HTTPClient = withWholeBodies(cfg.HTTPClient)
 	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares)
 	return &Clients{
 		EC2: ec2.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
