@@ -12,15 +12,16 @@ import (
 	"karpenter.sh/karpenter/internal/sim"
 )
 
-// TestAWholeFleetDrifts changes the template of a pool, so that every node has to be replaced, a fifth of them at a time. No pod may
-// wait longer than its new node needs to come up.
+// TestAWholeFleetDrifts changes the template of a pool of 200 nodes with ten pods each, so that every node has to be replaced, a fifth of
+// them at a time. Replacements come first, so no pod may wait longer than ten seconds.
 func TestAWholeFleetDrifts(t *testing.T) {
 	const (
-		pods    = 240
+		nodes   = 200
+		pods    = 2000
 		limit   = 10 * time.Minute
 		maxWait = 10 * time.Second
 	)
-	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Trials: 2000}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Trials: trials}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		edit := func(team string) {
 			w.API.Put(pool(func(p *v1.NodePool) {
 				p.Spec.Template.Labels = map[string]string{"team": team}
@@ -30,10 +31,13 @@ func TestAWholeFleetDrifts(t *testing.T) {
 		}
 		edit("a")
 		for i := range pods {
-			sim.Create(t, w, sim.Pod(fmt.Sprintf("web-%03d", i), "1900m", owned))
+			sim.Create(t, w, sim.Pod(fmt.Sprintf("web-%04d", i), "790m", owned))
 		}
 		settle(t, w, k, 10*time.Minute)
 		machines := len(w.Cloud.Machines())
+		if machines != nodes {
+			t.Fatalf("%d nodes for %d pods, the test wants %d", machines, pods, nodes)
+		}
 		start := time.Now()
 		edit("b")
 		longest, since := time.Duration(0), map[string]time.Time{}

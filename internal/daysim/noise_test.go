@@ -24,7 +24,7 @@ import (
 // behind the build tag "bars".
 func TestADayOfSteadyNoise(t *testing.T) {
 	const (
-		pods            = 60
+		pods            = 300
 		replacedPerHour = pods / 20
 		maxEvictions    = 0.3 // per pod and day
 		maxOverBound    = 1.06

@@ -20,7 +20,7 @@ func owned(p *corev1.Pod) {
 }
 
 // trials are enough for plans as good as those of a real controller, which searches by the clock.
-const trials = 300
+const trials = 20_000
 
 // waiting are the pods that have no node.
 func waiting(snap *cluster.Snapshot) int {

@@ -92,6 +92,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 			d.Nominate(p.Node, now.Add(l.settings.Nomination))
 		}
 	})
+	l.depart(step, c.Replacements, now)
 	l.tell.started(step)
 }
 

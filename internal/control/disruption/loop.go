@@ -56,6 +56,7 @@ type Loop struct {
 
 	pending  map[string]*proposal
 	commands map[string]*command
+	flights  []*flight
 }
 
 // A proposal waits for its second look.
@@ -155,7 +156,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	pools, notReady := l.catalogs.Pools(ctx, snap)
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{},
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now),
 		Settings: l.settings.Planner, Engine: l.settings.Engine,
 	}
 	for _, p := range l.pending {

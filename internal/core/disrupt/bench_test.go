@@ -121,6 +121,7 @@ func BenchmarkPass(b *testing.B) {
 	b.ReportMetric(bound.Dollars(), "bound$/h")
 	b.ReportMetric(float64(out.Target)/float64(bound), "×bound")
 	b.ReportMetric(float64(len(out.Steps)), "steps")
+	b.ReportMetric((out.Before - savedBy(out.Steps)).Dollars(), "after$/h")
 }
 
 // BenchmarkIdlePass is a pass when nothing has changed since one that found nothing to do.

@@ -66,6 +66,7 @@ const (
 	NoPool         BlockCode = "NoPool"
 	PodProtected   BlockCode = "PodDoNotDisrupt"
 	PodBudget      BlockCode = "PodDisruptionBudget"
+	NoPlace        BlockCode = "NoPlace"
 )
 
 // Candidates sorts the nodes of w that Karpenter manages into those that may be removed and those that may not, both by name.
@@ -132,6 +133,8 @@ func nodeBlock(w *World, n *cluster.Node) *Block {
 		return block(Deleting, time.Time{}, "the node is being removed")
 	case n.NominatedUntil.After(w.Now):
 		return block(Nominated, n.NominatedUntil, "the node is nominated for a pending pod")
+	case w.Landing[n.Name]:
+		return block(Nominated, time.Time{}, "pods of another node that is being removed are on their way to the node")
 	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
 		return block(NodeProtected, time.Time{}, "the node has the annotation %s=true", v1.DoNotDisruptAnnotationKey)
 	}

@@ -18,30 +18,39 @@ const mostAtOnce = 100
 // and together they fit the budgets.
 type choice struct {
 	*search
+	goal     target
 	steps    []*Step
-	waste    map[*Candidate]float64
-	loose    bool            // the fleet could be so much cheaper that every step that pays is taken
+	saved    cloud.NanoUSD
+	perPod   float64         // what a pod is worth in an hour, on average
 	gone     map[string]bool // nodes that the steps remove
 	promised map[string]bool // nodes whose room the steps use
 }
 
-func newChoice(s *search, goal target, waste map[*Candidate]float64) *choice {
-	slack := cloud.NanoUSD(float64(goal.before) * s.w.Settings.Slack)
-	return &choice{search: s, waste: waste, loose: goal.before-goal.after >= slack, gone: map[string]bool{}, promised: map[string]bool{}}
+func newChoice(s *search, goal target, perPod float64) *choice {
+	return &choice{search: s, goal: goal, perPod: perPod, gone: map[string]bool{}, promised: map[string]bool{}}
 }
 
-// pays tells whether a step is worth the pods that it moves. Removing a node whose pods fit elsewhere always is: it saves all of
-// its price. Moving pods onto a machine that is only somewhat better is not, as long as the whole fleet is close to its target:
-// the next pods that come and go would undo it.
+// pays tells whether a step is worth the pods that it moves.
 func (c *choice) pays(step *Step) bool {
-	if c.loose {
-		return true
-	}
-	moved := 0.0
-	for _, r := range step.Remove {
-		moved += r.Price.Dollars() * (1 - c.waste[r])
-	}
-	return step.Saves().Dollars() >= moved
+	return step.Saves().Dollars() >= c.toll()*step.moves()
+}
+
+// toll is what a step must save in an hour for each pod that it moves. It falls from Toll times what an average pod is worth, while the
+// fleet is as cheap as it can be, to nothing when it is Slack dearer than that: the steps that save most for each pod
+// are taken first, and those that save little only where there is much to save. So the coming and going of pods does not make
+// others move all day.
+func (c *choice) toll() float64 {
+	return max(0, 1-c.far()/c.w.Settings.Slack) * c.w.Settings.Toll * c.perPod
+}
+
+// moves is how much the pods mind that a step moves, an ordinary one as much as 1.
+func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }
+
+func (c *Candidate) moves() float64 { return c.Cost - 1 }
+
+// far is how much dearer the fleet is than its target, as a part of its price.
+func (c *choice) far() float64 {
+	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
 
 // take adds a step, if it goes together with those that were taken.
@@ -72,12 +81,14 @@ func (c *choice) take(step *Step) bool {
 		c.promised[p.Node] = true
 	}
 	c.steps = append(c.steps, step)
+	c.saved += step.Saves()
 	return true
 }
 
 // open tells whether a candidate can still be part of a step.
 func (c *choice) open(r *Candidate) bool {
-	return !c.gone[r.Name()] && !c.promised[r.Name()] && c.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
+	hopeful := r.Price.Dollars() >= c.toll()*r.moves() // no step saves more than the price of what goes
+	return hopeful && !c.gone[r.Name()] && !c.promised[r.Name()] && c.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
 }
 
 func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
@@ -85,12 +96,13 @@ func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
 }
 
 // try weighs the removal of some nodes beside what was taken already, takes what is worth it, and tells whether anything was.
-// Nodes of avoid get no pods, because they are to go as well.
+// Nodes of avoid get no pods, because they are to go as well. Many such questions are asked, so the engine's first answer has to do: for a
+// few nodes it is hardly ever bettered.
 func (c *choice) try(ctx context.Context, remove []*Candidate, avoid map[string]bool) bool {
 	closed := maps.Clone(c.promised)
 	maps.Copy(closed, avoid)
 	found := false
-	for _, step := range c.weigh(ctx, remove, lower.Input{Gone: maps.Clone(c.gone), Closed: closed}) {
+	for _, step := range c.weigh(ctx, remove, lower.Input{Gone: maps.Clone(c.gone), Closed: closed, Settings: lower.Settings{FirstFit: true}}) {
 		found = c.take(step) || found
 	}
 	return found
@@ -100,9 +112,10 @@ func (c *choice) try(ctx context.Context, remove []*Candidate, avoid map[string]
 // whatever else is worth it, and at last single nodes from resume on. next is where the next pass goes on, "" if this one
 // looked at everything.
 func (s *search) run(ctx context.Context, candidates []*Candidate, resume string) (steps []*Step, goal target, next string) {
-	order, waste := byWaste(candidates, s.q.pools)
+	order, perPod := byWaste(candidates, s.q.pools)
 	goal = s.target(ctx, order)
-	c := newChoice(s, goal, waste)
+	c := newChoice(s, goal, perPod)
+
 	doomed := map[string]bool{}
 	for _, step := range goal.steps {
 		if len(step.Remove) <= mostAtOnce && c.take(step) {

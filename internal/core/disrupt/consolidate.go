@@ -61,15 +61,17 @@ type search struct {
 	ledger *Ledger
 	totals map[string]totals
 	notes  map[*Candidate]string
-	types  map[string]typesByName
+	shops  map[string]*shop
+	stuck  []Block // drifted nodes whose pods have no place to go
 	trials int
 }
 
 // A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
 type target struct {
-	steps  []*Step
 	before cloud.NanoUSD
-	after  cloud.NanoUSD
+	after  cloud.NanoUSD // of the cheapest fleet, whether there are steps that lead all the way to it or not
+	steps  []*Step       // those that lead closest to it
+	saved  cloud.NanoUSD // by the steps
 }
 
 // weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
@@ -144,7 +146,7 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 	least := cloud.NanoUSD(0)
 	likes := likesOf(step.Remove)
 	for i := range open {
-		w := cheapestWay(s.typesOf(open[i].Pool), &open[i], skip, limit-least)
+		w := s.shopOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
 		w = likes.refuse(w, len(open))
 		if len(w.options) == 0 {
 			return s.nothingCheaper(step, skip)
@@ -183,19 +185,15 @@ func (s *search) nothingCheaper(step *Step, skip string) string {
 	return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*s.w.Settings.MinSaving)
 }
 
-// typesOf indexes the catalogue of a pool by name.
-func (s *search) typesOf(pool string) typesByName {
-	if s.types == nil {
-		s.types = map[string]typesByName{}
+// shopOf is where the nodes of a pool are bought.
+func (s *search) shopOf(pool string) *shop {
+	if s.shops == nil {
+		s.shops = map[string]*shop{}
 	}
-	if s.types[pool] == nil {
-		index := typesByName{}
-		for _, it := range s.w.Pools[pool].Catalog.Types {
-			index[it.Name] = it
-		}
-		s.types[pool] = index
+	if s.shops[pool] == nil {
+		s.shops[pool] = newShop(s.w.Pools[pool].Catalog)
 	}
-	return s.types[pool]
+	return s.shops[pool]
 }
 
 // likes are the cheapest prices of what is removed, by what it is.
@@ -250,28 +248,48 @@ func (s *search) target(ctx context.Context, order []*Candidate) target {
 			}
 			asked[key] = true
 			s.trials++
-			answer := s.q.ask(ctx, remove, lower.Input{Closed: s.q.gated})
+			answer := s.q.ask(ctx, remove, lower.Input{Closed: s.q.gated, Settings: lower.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
-			if found := (target{steps: steps, before: goal.before, after: goal.before - savedBy(steps)}); found.better(goal) {
+			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), after: goal.after}); found.better(goal) {
 				goal = found
 			}
+			goal.after = min(goal.after, goal.before-max(goal.saved, s.couldSave(answer)))
 			remove = withoutLikes(remove, answer)
 		}
 	}
 	return goal
 }
 
-// better targets are cheaper, or nearly as cheap while fewer pods move.
+// couldSave is what the fleet of an answer costs less, whatever small steps lead to it; without moves from spot to spot where
+// the gate forbids them.
+func (s *search) couldSave(a answer) cloud.NanoUSD {
+	total := cloud.NanoUSD(0)
+	for i := range a.parts {
+		p := &a.parts[i]
+		dear := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
+		toSpot := slices.ContainsFunc(p.open, func(o lower.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
+		if toSpot && !dear && !s.w.Settings.SpotToSpot {
+			continue
+		}
+		total += p.price()
+		for j := range p.open {
+			total -= p.open[j].Price
+		}
+	}
+	return total
+}
+
+// better targets have steps that save more, or nearly as much while fewer pods move.
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {
-	case t.after < than.after-near:
+	case t.saved > than.saved+near:
 		return true
-	case t.after > than.after+near:
+	case t.saved < than.saved-near:
 		return false
 	}
 	a, b := movedBy(t.steps), movedBy(than.steps)
-	return a < b && len(t.steps) > 0 || a == b && t.after < than.after || len(than.steps) == 0 && t.after < than.after
+	return a < b && len(t.steps) > 0 || a == b && t.saved > than.saved || len(than.steps) == 0 && t.saved > than.saved
 }
 
 // nearlyEqual is the part of the price below which a saving does not decide between two targets.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
@@ -24,7 +25,8 @@ type fleet struct {
 	specs map[string]*corev1.Pod
 	live  map[string]bool
 	made  int
-	moved int // evictions so far
+	moved int                               // evictions so far
+	dress func(*corev1.Node, *v1.NodeClaim) // what new nodes get beyond the usual; may be nil
 }
 
 func newFleet(f *fixture) *fleet {
@@ -34,7 +36,11 @@ func newFleet(f *fixture) *fleet {
 func (f *fleet) add(pool, instanceType, capacityType string) string {
 	f.made++
 	name := fmt.Sprintf("n%04d", f.made)
-	f.node(name, pool, instanceType, capacityType)
+	f.node(name, pool, instanceType, capacityType, func(n *corev1.Node, c *v1.NodeClaim) {
+		if f.dress != nil {
+			f.dress(n, c)
+		}
+	})
 	f.live[name] = true
 	return name
 }

@@ -3,6 +3,7 @@ package disrupt
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -58,29 +59,45 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// drifts proposes to replace as many drifted nodes as the budgets allow, whatever the replacements cost. They are planned
-// together, so that two of them never count on the same room.
+// drifts proposes to replace as many drifted nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
+// are planned together, so that two of them never count on the same room; where some turn out to be stuck, the next ones take their turn.
 func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
-	window := s.ledger.Fits(v1.DisruptionReasonDrifted, candidates)
-	if len(window) == 0 {
-		return nil
-	}
-	answer := s.q.ask(ctx, window, lower.Input{Closed: s.q.closed})
-	for c, text := range answer.refused {
-		s.notes[c] = "it has drifted, but its pods would not all find a place: " + text
-	}
 	var steps []*Step
-	for i := range answer.parts {
-		p := &answer.parts[i]
-		step := &Step{Method: Drift, Reason: v1.DisruptionReasonDrifted, Remove: p.remove, Open: p.open, Place: p.place, Before: p.price()}
-		for _, o := range p.open {
-			step.After += o.Price
-			step.Worst += o.Worst
+	left := slices.Clone(candidates)
+	gone, closed := map[string]bool{}, maps.Clone(s.q.closed)
+	for range s.w.Settings.Trials {
+		window := s.ledger.Fits(v1.DisruptionReasonDrifted, left)
+		if len(window) == 0 || ctx.Err() != nil {
+			break
 		}
-		if s.ledger.Take(step.Reason, step.Remove) {
-			byName(step.Remove)
+		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
+		answer := s.q.ask(ctx, window, lower.Input{Gone: gone, Closed: closed})
+		for c, text := range answer.refused {
+			s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Text: "the node has drifted, but its pods would not all find a place: " + text})
+		}
+		for i := range answer.parts {
+			step := driftStep(&answer.parts[i])
+			if !s.ledger.Take(step.Reason, step.Remove) {
+				continue
+			}
 			steps = append(steps, step)
+			for _, c := range step.Remove {
+				gone[c.Name()] = true
+			}
+			for _, p := range step.Place {
+				closed[p.Node] = true
+			}
 		}
 	}
 	return steps
+}
+
+func driftStep(p *part) *Step {
+	step := &Step{Method: Drift, Reason: v1.DisruptionReasonDrifted, Remove: p.remove, Open: p.open, Place: p.place, Before: p.price()}
+	for _, o := range p.open {
+		step.After += o.Price
+		step.Worst += o.Worst
+	}
+	byName(step.Remove)
+	return step
 }

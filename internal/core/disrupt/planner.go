@@ -1,6 +1,7 @@
 package disrupt
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -16,10 +17,11 @@ import (
 // A Planner proposes steps. It remembers what failed, where its last pass stopped, and in which world there was nothing to do.
 // It is not safe for concurrent use.
 type Planner struct {
-	engine engine
-	failed map[types.UID]setback
-	resume string
-	idle   idleness
+	engine  engine
+	failed  map[types.UID]setback
+	resume  string
+	idle    idleness
+	outlook outlook
 }
 
 // NewPlanner returns a planner that asks e its what-if questions.
@@ -95,24 +97,29 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	drift := drifted(rest())
 	out.Eligible[Drift] = len(drift)
 	add(s.drifts(ctx, drift))
+	slices.SortFunc(s.stuck, func(a, b Block) int { return cmp.Compare(a.Node, b.Node) })
+	out.Blocks = append(out.Blocks, s.stuck...)
 
 	movers, notes := movers(rest())
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
 	out.Eligible[MultiNode], out.Eligible[SingleNode] = len(movers), len(movers)
 	out.Notes = append(out.Notes, notes...)
-	next := ""
-	if len(movers) > 0 && len(s.q.pools) > 0 {
-		var goal target
-		// Nodes that other steps of this pass remove are no room for anybody.
-		for c := range gone {
-			s.q.gated[c.Name()] = true
-		}
-		steps, goal, next = s.run(ctx, movers, p.resume)
-		add(steps)
-		out.Before, out.Target = goal.before, goal.after
-		heldBack(out.HeldBack, goal, gone)
+	// Nodes that other steps of this pass remove are no room for anybody.
+	for c := range gone {
+		s.q.gated[c.Name()] = true
 	}
-	p.resume = next
+	known := true
+	if len(movers) == 0 || len(s.q.pools) == 0 {
+		p.resume = ""
+	} else {
+		world := s.signature(movers)
+		known = !p.outlook.rests(world, w.Now)
+		if known && !p.outlook.same(world, w.Now) {
+			p.outlook.world = world
+			add(p.look(ctx, s, movers, gone))
+		}
+		p.outlook.tell(out, w.Now)
+	}
 	for c, text := range s.notes {
 		if !gone[c] {
 			out.Notes = append(out.Notes, Note{c, text})
@@ -120,8 +127,27 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	}
 	sortNotes(out.Notes)
 	out.Budgets = exhausted(ledger, candidates, gone)
-	p.remember(w, out, next)
+	p.remember(w, out, known)
 	return out
+}
+
+// look searches for a cheaper fleet and keeps what it learned of it.
+func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone map[*Candidate]bool) []*Step {
+	p.outlook = outlook{world: p.outlook.world, heldBack: map[string]cloud.NanoUSD{}}
+	steps, goal, next := s.run(ctx, movers, p.resume)
+	p.resume = next
+	p.outlook.before, p.outlook.target = goal.before, goal.after
+	taken := maps.Clone(gone)
+	for _, step := range steps {
+		for _, c := range step.Remove {
+			taken[c] = true
+		}
+	}
+	heldBack(p.outlook.heldBack, goal, taken)
+	if len(steps) == 0 && next == "" {
+		p.outlook.sameUntil, p.outlook.nextLook = s.w.Now.Add(idleFor), s.w.Now.Add(betweenLooks)
+	}
+	return steps
 }
 
 func countEmpty(candidates []*Candidate) int {
@@ -191,7 +217,7 @@ func (p *Planner) unchanged(w *World) bool {
 
 // remember notes that there was nothing to do, unless the pass was constrained by budgets, not finished, or not shown nodes whose
 // steps are still open: those end without a change of the cluster.
-func (p *Planner) remember(w *World, out *Proposal, next string) {
+func (p *Planner) remember(w *World, out *Proposal, known bool) {
 	for _, b := range out.Blocks {
 		if !b.Until.IsZero() && b.Until.Before(out.Next) {
 			out.Next = b.Until
@@ -203,7 +229,7 @@ func (p *Planner) remember(w *World, out *Proposal, next string) {
 		}
 	}
 	p.idle = idleness{}
-	if len(out.Steps) > 0 || len(out.Budgets) > 0 || next != "" || len(w.Busy) > 0 {
+	if len(out.Steps) > 0 || len(out.Budgets) > 0 || !known || p.resume != "" || len(w.Busy)+len(w.Landing) > 0 {
 		return
 	}
 	p.idle = idleness{revision: w.Snap.Revision(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
@@ -221,7 +247,7 @@ func (p *Planner) Failed(step *Step, now time.Time) {
 		s.until = now.Add(s.wait)
 		p.failed[uid] = s
 	}
-	p.idle = idleness{}
+	p.idle, p.outlook = idleness{}, outlook{}
 }
 
 // withoutFailed leaves out nodes whose last step failed a short while ago, and forgets nodes that are gone.
@@ -278,8 +304,16 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 	} else {
 		steps = s.weigh(ctx, remove, lower.Input{})
 	}
-	return join(steps, len(remove))
+	out, refusal := join(steps, len(remove))
+	if refusal == "" && step.Method != Drift && float64(out.Saves()) < stillSaves*float64(step.Saves()) {
+		return nil, Scheduling
+	}
+	return out, refusal
 }
+
+// stillSaves is the part of its saving that a step must still have when it is looked at again: another step between the same
+// nodes was never weighed against the pods that it moves.
+const stillSaves = 0.9
 
 // still tells whether a candidate is one for the step's reason.
 func still(step *Step, c *Candidate) bool {

@@ -2,6 +2,7 @@ package disrupt
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -22,25 +23,89 @@ type option struct {
 	worst cloud.NanoUSD // the dearest offering that launch may pick
 }
 
-// typesByName finds the instance types of a catalogue.
-type typesByName map[string]*cloud.InstanceType
+// A shop is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is asked
+// once for each kind, not for each offering.
+type shop struct {
+	goods map[string]*goods
+	kinds []kind
+}
+
+// A kind is a set of labels that many offerings have.
+type kind struct {
+	capacityType, zone string
+	labels             map[string]string
+}
+
+// goods are the available offerings of one instance type.
+type goods struct {
+	it     *cloud.InstanceType
+	offers []offer
+}
+
+type offer struct {
+	kind  int
+	price cloud.NanoUSD
+}
+
+func newShop(catalog *cloud.Catalog) *shop {
+	s := &shop{goods: make(map[string]*goods, len(catalog.Types))}
+	known := map[string]int{}
+	for _, it := range catalog.Types {
+		g := &goods{it: it}
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Available {
+				g.offers = append(g.offers, offer{s.kindOf(known, o), o.Price})
+			}
+		}
+		s.goods[it.Name] = g
+	}
+	return s
+}
+
+func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
+	var key []byte
+	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
+		key = append(append(append(append(key, name...), 0), o.Labels[name]...), 0)
+	}
+	i, ok := known[string(key)]
+	if !ok {
+		i = len(s.kinds)
+		known[string(key)] = i
+		s.kinds = append(s.kinds, kind{o.CapacityType(), o.Zone(), o.Labels})
+	}
+	return i
+}
+
+// accepted says of each kind whether the claim of an opening may become it.
+func (s *shop) accepted(o *lower.Opening) []bool {
+	out := make([]bool, len(s.kinds))
+	for i, k := range s.kinds {
+		out[i] = admits(o.Claim.Spec.Requirements, k.labels)
+	}
+	return out
+}
 
 // options lists the types of an opening that can be had as capacityType, cheapest worst price first. zone
 // narrows them to one zone; "" does not.
-func options(types typesByName, o *lower.Opening, capacityType, zone string) []option {
+func (s *shop) options(o *lower.Opening, accepted []bool, capacityType, zone string) []option {
+	wanted := make([]bool, len(s.kinds))
+	for i, k := range s.kinds {
+		wanted[i] = accepted[i] && k.capacityType == capacityType && (zone == "" || k.zone == zone)
+	}
+	if !slices.Contains(wanted, true) {
+		return nil
+	}
 	out := make([]option, 0, len(o.Types))
 	for _, name := range o.Types {
-		it := types[name]
-		if it == nil {
+		g := s.goods[name]
+		if g == nil {
 			continue
 		}
-		opt, offered := option{it: it}, false
-		for i := range it.Offerings {
-			offer := &it.Offerings[i]
-			if !offer.Available || offer.CapacityType() != capacityType || zone != "" && offer.Zone() != zone || !admits(o.Claim.Spec.Requirements, offer.Labels) {
-				continue
+		opt, offered := option{it: g.it}, false
+		for _, offer := range g.offers {
+			if wanted[offer.kind] {
+				opt.worst, offered = max(opt.worst, offer.price), true
 			}
-			opt.worst, offered = max(opt.worst, offer.Price), true
 		}
 		if offered {
 			out = append(out, opt)
@@ -78,13 +143,13 @@ func (w way) base() cloud.NanoUSD {
 
 // cheapestWay chooses how to buy an opening. All zones are kept open unless pinning the cheapest one is what makes
 // the opening cheaper than limit: choice of zones is what lets a launch succeed.
-func cheapestWay(catalog typesByName, o *lower.Opening, skip string, limit cloud.NanoUSD) way {
-	best := way{}
+func (s *shop) cheapestWay(o *lower.Opening, skip string, limit cloud.NanoUSD) way {
+	best, accepted := way{}, s.accepted(o)
 	for _, ct := range capacityTypes {
 		if ct == skip {
 			continue
 		}
-		if w := (way{capacityType: ct, options: options(catalog, o, ct, "")}); w.base() < best.base() {
+		if w := (way{capacityType: ct, options: s.options(o, accepted, ct, "")}); w.base() < best.base() {
 			best = w
 		}
 	}
@@ -96,7 +161,7 @@ func cheapestWay(catalog typesByName, o *lower.Opening, skip string, limit cloud
 			continue
 		}
 		for _, zone := range o.Zones {
-			if w := (way{capacityType: ct, zone: zone, options: options(catalog, o, ct, zone)}); w.base() < best.base() {
+			if w := (way{capacityType: ct, zone: zone, options: s.options(o, accepted, ct, zone)}); w.base() < best.base() {
 				best = w
 			}
 		}

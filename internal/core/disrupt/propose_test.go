@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
 )
 
 const (
@@ -97,7 +99,7 @@ func TestProposals(t *testing.T) {
 		"a saving below the threshold moves nobody": {
 			newFixture(shape("a", 4, 16, 0.200, 0), shape("b", 4, 16, 0.196, 0)).pool("p").node("n", "p", "a", onDemand).pods("n", "web", 1, "3", "1Gi"), nil},
 		"a saving above it does": {
-			newFixture(shape("a", 4, 16, 0.200, 0), shape("b", 4, 16, 0.190, 0)).pool("p").node("n", "p", "a", onDemand).pods("n", "web", 1, "3", "1Gi"),
+			newFixture(shape("a", 4, 16, 0.200, 0), shape("b", 4, 16, 0.180, 0)).pool("p").node("n", "p", "a", onDemand).pods("n", "web", 1, "3", "1Gi"),
 			[]string{"underutilized n -> b/on-demand"}},
 		"on-demand becomes spot, and nothing else": {
 			newFixture(shape("m", 4, 16, 0.2, 0.06)).pool("p").node("a", "p", "m", onDemand).pods("a", "web", 1, "3", "1Gi"),
@@ -256,7 +258,12 @@ func TestConfirm(t *testing.T) {
 		"a protected pod arrived":       {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, Churn},
 		"a pod under a budget arrived":  {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi").pdb("new", 0) }, Churn},
 		"the node was nominated":        {func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.Nominate("a", noon.Add(time.Minute)) }) }, Churn},
-		"the room was taken":            {func(f *fixture) { f.pods("b", "late", 1, "1", "1Gi") }, Scheduling},
+		"what it saves has shrunk": {func(f *fixture) {
+			f.pods("b", "late", 1, "1", "1Gi")
+			types := append(slices.Clone(f.pools["p"].Catalog.Types), shape("some", 1, 4, 0.19, 0))
+			f.pools["p"] = lower.PoolInput{Pool: f.pools["p"].Pool, Catalog: &cloud.Catalog{Types: types}}
+		}, Scheduling},
+		"the room was taken": {func(f *fixture) { f.pods("b", "late", 1, "1", "1Gi") }, Scheduling},
 		"the budget was used up": {func(f *fixture) {
 			f.node("c", "p", "mid", onDemand, func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 		}, Budget},
@@ -279,26 +286,96 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestPodsAreSparedWhileTheFleetIsCloseToItsTarget has one node that a machine 10 % cheaper could replace, among others that
-// are as cheap as can be.
-func TestPodsAreSparedWhileTheFleetIsCloseToItsTarget(t *testing.T) {
+// TestTheTollFallsAsTheFleetLeavesItsTarget has one node that another machine could replace, among others that are as cheap as can
+// be: the dearer the fleet is than its target, the less a step has to save for each pod.
+func TestTheTollFallsAsTheFleetLeavesItsTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
+		dear   float64 // the price of the node, whose pods could run for 0.18
 		others int
 		want   bool
 	}{
-		"alone, the node is replaced":            {0, true},
-		"among nine it is a hundredth: it stays": {9, false},
+		"10 % dearer than it could be, any saving will do":     {0.20, 0, true},
+		"1 % dearer, a tenth of what the pods are worth won't": {0.20, 9, false},
+		"5 % dearer, 1.1 times what they are worth won't":      {0.38, 20, false},
+		"5 % dearer, 1.7 times will":                           {0.48, 31, true},
+		"2 % dearer, 5 times won't":                            {1.08, 270, false},
+		"2 % dearer, 5.6 times will":                           {1.18, 270, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(shape("dear", 4, 16, 0.20, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi")
+			f := newFixture(shape("dear", 4, 16, tc.dear, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi")
 			for i := range tc.others {
-				other := fmt.Sprint("other-", i)
+				other := fmt.Sprintf("other-%03d", i)
 				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi")
 			}
 			p := f.propose(t)
 			if got := len(p.Steps) == 1; got != tc.want {
-				t.Errorf("replaced = %v, want %v; %v", got, tc.want, noteTexts(p))
+				t.Errorf("replaced = %v, want %v; fleet %v, target %v; %v", got, tc.want, p.Before.Dollars(), p.Target.Dollars(), noteTexts(p)[:min(3, len(p.Notes))])
 			}
 		})
+	}
+}
+
+func TestWorkThatIsUnderWayKeepsThePlannerAwake(t *testing.T) {
+	start := func() (*Planner, *World) {
+		f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi").node("b", "p", "one", onDemand).pods("b", "web", 4, "1", "1Gi")
+		return NewPlanner(realEngine()), f.world()
+	}
+	for name, tc := range map[string]struct {
+		edit func(*World)
+		want bool
+	}{
+		"nothing is under way":    {func(*World) {}, true},
+		"a node is being removed": {func(w *World) { w.Busy = map[types.UID]bool{"claim-b": true} }, false},
+		"pods are on their way":   {func(w *World) { w.Landing = map[string]bool{"b": true} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planner, w := start()
+			tc.edit(w)
+			planner.Propose(t.Context(), w)
+			if got := planner.Propose(t.Context(), w).Idle; got != tc.want {
+				t.Errorf("idle = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestNodesThatPodsAreOnTheirWayToAreLeftAlone promises the room on b to others: a cannot count on it, and b itself stays.
+func TestNodesThatPodsAreOnTheirWayToAreLeftAlone(t *testing.T) {
+	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "p", "one", onDemand)
+	w := f.world()
+	w.Landing = map[string]bool{"b": true}
+	if out := NewPlanner(realEngine()).Propose(t.Context(), w); len(out.Steps) > 0 {
+		t.Errorf("proposed %v", say(out))
+	}
+	w = f.world()
+	if out := NewPlanner(realEngine()).Propose(t.Context(), w); !slices.Equal(say(out), []string{"empty b"}) {
+		t.Errorf("without pods on their way: proposed %v", say(out))
+	}
+}
+
+// TestSmallChangesAreNotAnsweredAnew lets a pod report something, and then a node come.
+func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
+	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi")
+	asked := &counting{}
+	planner := NewPlanner(asked)
+	at := func(d time.Duration) *Proposal {
+		w := f.world()
+		w.Now = noon.Add(d)
+		return planner.Propose(t.Context(), w)
+	}
+	at(0)
+	before := asked.n
+	f.pods("a", "web", 4, "1", "1Gi", func(p *corev1.Pod) { p.Status.Message = "fine" })
+	if out := at(time.Minute); asked.n != before || out.Idle || out.Target == 0 {
+		t.Errorf("%d questions after a pod reported, idle %v, target %v", asked.n-before, out.Idle, out.Target)
+	}
+	f.node("b", "p", "one", onDemand).pods("b", "web", 1, "1", "1Gi")
+	at(betweenLooks - time.Second)
+	if asked.n != before {
+		t.Errorf("%d questions although the last answer is not %v old", asked.n-before, betweenLooks)
+	}
+	at(betweenLooks)
+	if asked.n == before {
+		t.Error("no question although a node has come")
 	}
 }

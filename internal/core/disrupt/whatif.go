@@ -31,7 +31,10 @@ type whatIf struct {
 }
 
 func newWhatIf(w *World, e engine, pdbs *movable.PDBs) *whatIf {
-	q := &whatIf{w: w, engine: e, isWait: map[*cluster.Pod]bool{}, closed: map[string]bool{}}
+	q := &whatIf{w: w, engine: e, isWait: map[*cluster.Pod]bool{}, closed: maps.Clone(w.Landing)}
+	if q.closed == nil {
+		q.closed = map[string]bool{}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
 		p := w.Pools[name]
 		if !w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {
@@ -132,6 +135,8 @@ func summary(texts []string) string {
 func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base lower.Input) (*lower.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation = q.w.Snap, q.pools, q.w.Engine, q.w.Now, true
+	in.Settings.Unproven = true // only the price counts here
+	in.Settings.FirstFit = base.Settings.FirstFit
 	in.Gone = map[string]bool{}
 	home := map[*cluster.Pod]*Candidate{}
 	in.Pods = slices.Clone(q.waiting)

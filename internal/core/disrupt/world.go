@@ -24,6 +24,8 @@ type World struct {
 	Busy map[types.UID]bool
 	// Promised counts, by pool, the nodes of steps that wait for their confirmation: budgets keep room for them.
 	Promised map[string]int
+	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
+	Landing  map[string]bool
 	Settings Settings
 	Engine   lower.Settings
 	Now      time.Time
@@ -34,15 +36,16 @@ type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
 	// MinSaving is the part of the price of the removed nodes that a step must save, before any pod is moved for it.
 	MinSaving float64
-	// Slack is the part of the price of everything that may move which the fleet may lose to churn before steps are taken that
-	// save less in an hour than the pods that they move are worth in an hour.
-	Slack float64
+	// Slack is how much dearer than its target the fleet must be, as a part of its price, before every step that saves something is
+	// taken. Closer to the target a step must save more for each pod that it moves: Toll times what an average pod is worth, at
+	// the target itself.
+	Slack, Toll float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
 }
 
 // DefaultSettings are the values that are used unless somebody chose others.
-var DefaultSettings = Settings{MinSaving: 0.03, Slack: 0.04, Trials: 96}
+var DefaultSettings = Settings{MinSaving: 0.03, Slack: 0.06, Toll: 8, Trials: 96}
 
 // engine is the part of lower.Engine that disruption asks what-if questions.
 type engine interface {

@@ -104,9 +104,8 @@ func (m worth) wasteOf(c *Candidate, loads map[*Candidate][2]float64) float64 {
 	return 1 - (used[0]*m.core+used[1]*m.gib)/max(c.Price.Dollars(), 1e-9)
 }
 
-// byWaste puts the candidates first whose price is least covered by what their pods are worth, and returns the part of each price that
-// is not.
-func byWaste(candidates []*Candidate, pools []lower.PoolInput) ([]*Candidate, map[*Candidate]float64) {
+// byWaste puts the candidates first whose price is least covered by what their pods are worth. perPod is what a pod is worth on average.
+func byWaste(candidates []*Candidate, pools []lower.PoolInput) (order []*Candidate, perPod float64) {
 	loads := make(map[*Candidate][2]float64, len(candidates))
 	cores, gib := 0.0, 0.0
 	for _, c := range candidates {
@@ -119,9 +118,9 @@ func byWaste(candidates []*Candidate, pools []lower.PoolInput) ([]*Candidate, ma
 	for _, c := range candidates {
 		waste[c] = market.wasteOf(c, loads)
 	}
-	out := slices.Clone(candidates)
-	slices.SortFunc(out, func(a, b *Candidate) int {
+	order = slices.Clone(candidates)
+	slices.SortFunc(order, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(waste[b], waste[a]), cmp.Compare(a.Name(), b.Name()))
 	})
-	return out, waste
+	return order, (market.core*cores + market.gib*gib) / float64(max(1, podsOf(candidates)))
 }
