@@ -18,6 +18,7 @@ func (k *packing) makeCells() {
 		k.problem.Classes[i].Need = s.needOf(k.items[i].class)
 		k.problem.Classes[i].Count = k.items[i].count
 	}
+	k.findKinds()
 	var seen []int
 	for t := range s.p.Templates {
 		tmpl := &s.p.Templates[t]
@@ -34,13 +35,37 @@ func (k *packing) makeCells() {
 	}
 }
 
+// findKinds picks one item of each kind: items of one kind ask the same of templates and offers, whatever room they need.
+func (k *packing) findKinds() {
+	known := map[string]bool{}
+	var key []byte
+	word := func(n int) { key = append(key, byte(n), byte(n>>8), byte(n>>16), byte(n>>24)) }
+	for i := range k.items {
+		it := &k.items[i]
+		key = key[:0]
+		word(it.tier)
+		word(len(it.pins))
+		for _, d := range it.pins {
+			word(int(d))
+		}
+		for _, v := range k.readings(it) {
+			word(v.Reqs)
+			word(v.Tol)
+		}
+		if !known[string(key)] {
+			known[string(key)] = true
+			k.kinds = append(k.kinds, i)
+		}
+	}
+}
+
 // likeAnother reports whether the twin of a template sells the same machines to the same items.
 func (k *packing) likeAnother(t int, seen []int) bool {
 	u := k.s.twin[t]
 	if u < 0 || !slices.Contains(seen, u) {
 		return false
 	}
-	for i := range k.items {
+	for _, i := range k.kinds {
 		it := &k.items[i]
 		if k.allows(it, t) != k.allows(it, u) || !slices.Equal(k.offersOf(it, t), k.offersOf(it, u)) {
 			return false
@@ -128,7 +153,7 @@ func (k *packing) offerGroups(t int) []bits.Set {
 	tmpl := &k.s.p.Templates[t]
 	signature := make([][]byte, len(tmpl.Catalog.Offers))
 	known := map[string]bool{}
-	for i := range k.items {
+	for _, i := range k.kinds {
 		if !k.allows(&k.items[i], t) {
 			continue
 		}

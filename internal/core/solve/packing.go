@@ -25,6 +25,7 @@ type item struct {
 type packing struct {
 	s       *state
 	items   []item
+	kinds   []int // one item of each kind; see findKinds
 	index   map[string]int
 	cells   []packCell
 	frozen  []int // new bins that stay as they are
