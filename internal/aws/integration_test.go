@@ -502,10 +502,11 @@ func TestDeniedActionsAreNamed(t *testing.T) {
 		reason   string
 		says     string
 	}{
-		"launch templates":       {"ec2:CreateLaunchTemplate", false, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed, "the controller's IAM policy"},
-		"fleets":                 {"ec2:CreateFleet", false, awsv1.ReasonCreateFleetAuthCheckFailed, "the controller's IAM policy"},
-		"machines":               {"ec2:RunInstances", false, awsv1.ReasonRunInstancesAuthCheckFailed, "the controller's IAM policy"},
-		"machines, by the limit": {"ec2:RunInstances", true, awsv1.ReasonRunInstancesAuthCheckFailed, "permissions boundary"},
+		"launch templates": {"ec2:CreateLaunchTemplate", false, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed, "the controller's IAM policy"},
+		"fleets":           {"ec2:CreateFleet", false, awsv1.ReasonCreateFleetAuthCheckFailed, "the controller's IAM policy"},
+		// A fleet's dry run asks for the right to run machines, too.
+		"machines":               {"ec2:RunInstances", false, awsv1.ReasonCreateFleetAuthCheckFailed, "the controller's IAM policy"},
+		"machines, by the limit": {"ec2:RunInstances", true, awsv1.ReasonCreateFleetAuthCheckFailed, "permissions boundary"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			who := awsmodel.Identity{ARN: "arn:aws:iam::123456789012:role/x", Policies: [][]byte{without(tc.action)}}

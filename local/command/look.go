@@ -59,6 +59,10 @@ func env(args []string) error {
 	p := plane.Plane{Dir: dir, Ports: run.Ports}
 	for _, variable := range append([]string{"KUBECONFIG=" + dir.Kubeconfig()}, p.AWSEnv(plane.PeopleKey)...) {
 		name, value, _ := strings.Cut(variable, "=")
+		if value == "" { // the aws command takes an empty profile for the name of one
+			fmt.Println("unset", name)
+			continue
+		}
 		fmt.Printf("export %s='%s'\n", name, value)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -325,6 +326,17 @@ func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
 	})
 	model(t, http.MethodPut, "faults", awsmodel.Faults{})
 	running(t, name, 1, 2*time.Minute)
+}
+
+// TestTheEnvironmentNamesNoProfile evaluates what env prints, as people do, in a shell with a profile of their own: the aws command
+// looks for a profile even if its name is empty.
+func TestTheEnvironmentNamesNoProfile(t *testing.T) {
+	const script = `AWS_PROFILE=mine; export AWS_PROFILE; eval "$1"; echo "${AWS_PROFILE-none} $AWS_REGION $AWS_DEFAULT_REGION $AWS_ENDPOINT_URL"`
+	out, err := exec.Command("sh", "-c", script, "sh", shared.do(t, "env")).CombinedOutput()
+	want := fmt.Sprintf("none %s %s %s\n", plane.Region, plane.Region, plane.Plane{Ports: shared.run(t).Ports}.AWSEndpoint())
+	if err != nil || string(out) != want {
+		t.Errorf("the shell has %q, %v; want %q", out, err, want)
+	}
 }
 
 // TestTheSDKHasNothingToSay fails if answers of AWS were cut off, which the SDK mends by asking again and tells in its own log.

@@ -192,6 +192,7 @@ func (p Plane) AWSEnv(key string) []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + p.AWSEndpoint(),
 		"AWS_REGION=" + Region,
+		"AWS_DEFAULT_REGION=" + Region, // what older releases of the aws command read
 		"AWS_ACCESS_KEY_ID=" + key,
 		"AWS_SECRET_ACCESS_KEY=local",
 		"AWS_SESSION_TOKEN=",
