@@ -64,6 +64,7 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 		DaemonSet:    podclass.OwnedBy(pod, "DaemonSet"),
 		StatefulSet:  podclass.OwnedBy(pod, "StatefulSet"),
 		Mirror:       isMirror(pod),
+		Unjudged:     len(pod.Spec.SchedulingGates) == 0,
 	}
 	if pod.Spec.Priority != nil {
 		row.Priority = *pod.Spec.Priority
@@ -97,6 +98,7 @@ func (row *Pod) setConditions(conditions []corev1.PodCondition) {
 	for i := range conditions {
 		switch c := &conditions[i]; c.Type {
 		case corev1.PodScheduled:
+			row.Unjudged = false
 			row.Unschedulable = c.Reason == corev1.PodReasonUnschedulable
 			if c.Status == corev1.ConditionTrue {
 				row.Scheduled = c.LastTransitionTime.Time

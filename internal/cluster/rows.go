@@ -40,6 +40,7 @@ type Pod struct {
 	OurHint       string  // status.nominatedNodeName, if we wrote it
 
 	Unschedulable bool // PodScheduled has reason Unschedulable
+	Unjudged      bool // kube-scheduler has said nothing about it yet, and nothing keeps it from looking
 	Ready         bool
 	NotReady      bool // Ready condition is present and False
 	DaemonSet     bool // some owner is an apps/v1 DaemonSet

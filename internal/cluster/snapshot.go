@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
 // A Snapshot is the cluster at one moment. It never changes, and nothing in it may be changed.
@@ -135,7 +136,7 @@ func (s *Snapshot) Provisionable() []*Pod {
 // run on a nominated node is left alone as long as that node can take it; where the nomination is our own hint, it
 // changes nothing.
 func (s *Snapshot) IsProvisionable(p *Pod) bool {
-	if !p.Unschedulable || p.NodeName != "" || p.DaemonSet || p.Mirror || !p.Deleted.IsZero() || p.Terminal() {
+	if !p.Unschedulable || !p.couldBePlaced() {
 		return false
 	}
 	if p.NominatedNode == "" {
@@ -143,6 +144,38 @@ func (s *Snapshot) IsProvisionable(p *Pod) bool {
 	}
 	n, ok := s.nodes.get(rowKey{name: p.NominatedNode})
 	return !ok || !n.Node.DeletionTimestamp.IsZero() || n.MarkedForRemoval
+}
+
+func (p *Pod) couldBePlaced() bool {
+	return p.NodeName == "" && !p.DaemonSet && !p.Mirror && p.Deleted.IsZero() && !p.Terminal()
+}
+
+// ProvisionableSoon returns the provisionable pods, and with them those that kube-scheduler has not looked at yet although it has
+// given up on their like: it will give up on them too. Under load it is seconds behind, and one plan for all is cheaper than one for
+// those that it has reached and another one for the rest.
+func (s *Snapshot) ProvisionableSoon() []*Pod {
+	type kind struct {
+		class  *podclass.Class
+		labels *podclass.Labels
+	}
+	refused := map[kind]bool{}
+	unjudged := false
+	for p := range s.unbound.all() {
+		if s.IsProvisionable(p) {
+			refused[kind{p.Class, p.Labels}] = true
+		}
+		unjudged = unjudged || p.Unjudged
+	}
+	if !unjudged || len(refused) == 0 {
+		return s.Provisionable()
+	}
+	var out []*Pod
+	for p := range s.unbound.all() {
+		if s.IsProvisionable(p) || p.Unjudged && p.couldBePlaced() && p.NominatedNode == "" && refused[kind{p.Class, p.Labels}] {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel nobody.

@@ -458,6 +458,43 @@ func TestProvisionable(t *testing.T) {
 	}
 }
 
+// What kube-scheduler gave up on speaks for its like that it has not looked at yet.
+func TestProvisionableSoon(t *testing.T) {
+	unjudged := func(name string, change func(*corev1.Pod)) *corev1.Pod {
+		p := pod(name, "")
+		change(p)
+		return p
+	}
+	for name, tc := range map[string]struct {
+		other *corev1.Pod
+		want  bool
+	}{
+		"its like":                    {unjudged("p", func(*corev1.Pod) {}), true},
+		"a pod with another request":  {unjudged("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }), false},
+		"a pod with other labels":     {unjudged("p", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }), false},
+		"a pod of another priority":   {unjudged("p", func(p *corev1.Pod) { p.Spec.Priority = new(int32(7)) }), false},
+		"a pod that is gated":         {unjudged("p", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }), false},
+		"a pod that is bound":         {pod("p", "n"), false},
+		"a pod that is nominated":     {unjudged("p", func(p *corev1.Pod) { p.Status.NominatedNodeName = "n" }), false},
+		"a pod that is being deleted": {unjudged("p", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), false},
+		"a pod that has found its place": {unjudged("p", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster.NewStore()
+			s.Update(func(d *cluster.Draft) { d.PutNode(node("n", "id")); d.PutPod(tc.other) })
+			if got := s.Snapshot().ProvisionableSoon(); len(got) != 0 {
+				t.Errorf("%d pods before one was refused", len(got))
+			}
+			s.Update(func(d *cluster.Draft) { d.PutPod(waiting("a")) })
+			if got := len(s.Snapshot().ProvisionableSoon()) == 2; got != tc.want {
+				t.Errorf("provisionable soon = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestPodsFollowTheirNode(t *testing.T) {
 	names := func(n *cluster.Node) []string {
 		out := []string{}

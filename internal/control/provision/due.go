@@ -33,9 +33,9 @@ type look struct {
 	refusal string // what was said about it, so that it is said once
 }
 
-// waiting returns the pods that need a plan: those that kube-scheduler gave up on, and those on nodes that are to go.
+// waiting returns the pods that need a plan: those that kube-scheduler gave up on or is about to, and those on nodes that are to go.
 func waiting(snap *cluster.Snapshot, now time.Time) (unbound, leaving []*cluster.Pod) {
-	unbound = snap.Provisionable()
+	unbound = snap.ProvisionableSoon()
 	var pdbs *movable.PDBs
 	for n := range snap.Nodes() {
 		if !n.MarkedForRemoval {

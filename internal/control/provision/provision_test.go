@@ -427,6 +427,24 @@ func TestRefusalsAreToldApart(t *testing.T) {
 	}
 }
 
+// A burst that kube-scheduler has only begun to look at is planned for as a whole, and once.
+func TestLikePodsAreOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		later := pod("b")
+		later.Status.Conditions = nil
+		w.put(pod("a"), later)
+		time.Sleep(5 * time.Second)
+		w.put(pod("b"))
+		time.Sleep(5 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.turns) != 1 || !slices.Equal(w.turns[0].pods, []string{"a", "b"}) {
+			t.Errorf("turns = %v, want one for both", w.turns)
+		}
+	})
+}
+
 // A machine that is bought because other pods took a planned place is counted, and what it costs.
 func TestDisplacedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
