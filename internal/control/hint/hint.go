@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -31,7 +32,7 @@ const (
 	parallel = 64
 	waiting  = 4096
 	// patience is how long Before may hold up a node.
-	patience = time.Second
+	patience = 2 * time.Second
 	// tries is how often a hint that kube-scheduler wiped is written again.
 	tries = 3
 )
@@ -58,6 +59,7 @@ type Loop struct {
 
 	mu    sync.Mutex
 	given map[types.UID]*gift
+	plain *podclass.Class         // see unhinted
 	plans map[cluster.PodKey]plan // as of the last look, to see where planned pods bound
 }
 
@@ -135,13 +137,14 @@ func (l *Loop) Before(ctx context.Context, node string) {
 	defer cancel()
 	snap := l.store.Snapshot()
 	n := snap.Node(node)
-	if n == nil || n.Node == nil || interchangeable(snap) {
+	if n == nil || n.Node == nil {
 		return
 	}
 	var wg sync.WaitGroup
+	plain := l.unhinted(snap)
 	for key, p := range snap.Plans() {
 		if snap.Target(p.Target) == n {
-			if pod := snap.Pod(key); pod != nil && l.wants(pod, n) {
+			if pod := snap.Pod(key); pod != nil && pod.Class != plain && l.wants(pod, n) {
 				l.start(ctx, &wg, pod, node)
 			}
 		}
@@ -155,9 +158,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	if l.off.Load() {
 		return
 	}
-	if !interchangeable(snap) {
-		l.give(ctx, snap, wg)
-	}
+	l.give(ctx, snap, wg)
 	for pod := range snap.Unbound() {
 		if pod.OurHint == "" {
 			continue
@@ -170,22 +171,32 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	l.tidy(snap)
 }
 
-// interchangeable tells whether it does not matter which of the waiting pods goes where, because they are all of one class.
-func interchangeable(snap *cluster.Snapshot) bool {
-	var first *cluster.Pod
+// unhinted returns the class whose pods are told nothing: the most frequent one among those that wait. Once all others are told, whose
+// room kube-scheduler then keeps for them, the room that is left is just right for these, and it does not matter which of
+// them goes where. It stays the same class for as long as pods of it wait.
+func (l *Loop) unhinted(snap *cluster.Snapshot) *podclass.Class {
+	count := map[*podclass.Class]int{}
 	for pod := range snap.Unbound() {
-		if first == nil {
-			first = pod
-		} else if pod.Class != first.Class {
-			return false
+		count[pod.Class]++
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if count[l.plain] > 0 {
+		return l.plain
+	}
+	l.plain = nil
+	for pod := range snap.Unbound() { // in their order, so that the choice is the same every time
+		if l.plain == nil || count[pod.Class] > count[l.plain] {
+			l.plain = pod.Class
 		}
 	}
-	return true
+	return l.plain
 }
 
 // give starts the hints for nodes that pods may be bound to from now on.
 func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	ready := map[string]bool{} // by target
+	plain := l.unhinted(snap)
 	for key, planned := range snap.Plans() {
 		open, known := ready[planned.Target]
 		n := snap.Target(planned.Target)
@@ -193,7 +204,7 @@ func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 			open = n != nil && n.Node != nil && n.Claim != nil && usable(n)
 			ready[planned.Target] = open
 		}
-		if pod := snap.Pod(key); open && pod != nil && l.wants(pod, n) {
+		if pod := snap.Pod(key); open && pod != nil && pod.Class != plain && l.wants(pod, n) {
 			l.start(ctx, wg, pod, n.Node.Name)
 		}
 	}

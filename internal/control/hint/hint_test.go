@@ -105,11 +105,13 @@ func hinted(name, node, manager string) *corev1.Pod {
 
 func waiting(name string) *corev1.Pod { return hinted(name, "", "") }
 
-// different is a pod that waits and is not of the class of the others.
-func different() *corev1.Pod {
-	p := waiting("different")
-	p.Spec.NodeSelector = map[string]string{"disk": "fast"}
-	return p
+// frequent are pods that wait and are of another class than those that stories are about, and more of them.
+func frequent(d *cluster.Draft) {
+	for i := range 4 {
+		p := waiting(fmt.Sprint("frequent-", i))
+		p.Spec.NodeSelector = map[string]string{"disk": "fast"}
+		d.PutPod(p)
+	}
 }
 
 func bound(name, node string) *corev1.Pod {
@@ -254,19 +256,21 @@ func TestHints(t *testing.T) {
 			},
 			[]string{"a=n", "b=n"},
 		},
-		"pods that are all alike may go where they like": {
+		"pods of the most frequent class may go where they like, to the last": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					d.DeletePod(key("different"))
 					machine(d, "n", true)
-					for _, p := range []string{"a", "b"} {
-						d.PutPod(waiting(p))
+					d.PutPod(waiting("a"))
+					for _, p := range []string{"a", "frequent-0", "frequent-1"} {
 						d.Plan(key(p), "claim-n", now)
 					}
 				})
 				w.loop.Before(context.Background(), "n")
+				time.Sleep(time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.DeletePod(key("frequent-1")); d.DeletePod(key("frequent-2")); d.DeletePod(key("frequent-3")) })
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(waiting("b")); d.Plan(key("b"), "claim-n", now) })
 			},
-			nil,
+			[]string{"a=n", "b=n"},
 		},
 		"nobody is told anything where hints are forbidden": {
 			func(w *world) {
@@ -285,7 +289,7 @@ func TestHints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := run(t, true)
-				w.store.Update(func(d *cluster.Draft) { d.PutPod(different()) })
+				w.store.Update(frequent)
 				tc.story(w)
 				time.Sleep(time.Second)
 				if got := w.written(); !slices.Equal(got, tc.want) {
