@@ -101,6 +101,20 @@ func TestAControllerThatIsKilledLosesNothing(t *testing.T) {
 	if soak() {
 		seeds = 50
 	}
+	killing(t, seeds)
+}
+
+// On a bad day AWS throttles, shows what was a while ago, and keeps some of its answers to itself.
+func TestAControllerThatIsKilledOnABadDayLosesNothing(t *testing.T) {
+	seeds := uint64(2)
+	if soak() {
+		seeds = 30
+	}
+	faults(t, awsmodel.Faults{Throttle: true, LagMillis: 2000, LostAnswers: .05})
+	killing(t, seeds)
+}
+
+func killing(t *testing.T, seeds uint64) {
 	t.Cleanup(func() { shared.command("kubectl", "scale", "deployment", "inflate", "--replicas=0").Run() })
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
