@@ -267,7 +267,11 @@ func TestHints(t *testing.T) {
 				})
 				w.loop.Before(context.Background(), "n")
 				time.Sleep(time.Second)
-				w.store.Update(func(d *cluster.Draft) { d.DeletePod(key("frequent-1")); d.DeletePod(key("frequent-2")); d.DeletePod(key("frequent-3")) })
+				w.store.Update(func(d *cluster.Draft) {
+					d.DeletePod(key("frequent-1"))
+					d.DeletePod(key("frequent-2"))
+					d.DeletePod(key("frequent-3"))
+				})
 				w.store.Update(func(d *cluster.Draft) { d.PutPod(waiting("b")); d.Plan(key("b"), "claim-n", now) })
 			},
 			[]string{"a=n", "b=n"},
