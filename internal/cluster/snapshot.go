@@ -160,9 +160,10 @@ func (s *Snapshot) ProvisionableSoon() []*Pod {
 	}
 	refused := map[kind]bool{}
 	unjudged := false
+	var last kind // neighbours by name are mostly alike
 	for p := range s.unbound.all() {
-		if s.IsProvisionable(p) {
-			refused[kind{p.Class, p.Labels}] = true
+		if k := (kind{p.Class, p.Labels}); k != last && s.IsProvisionable(p) {
+			refused[k], last = true, k
 		}
 		unjudged = unjudged || p.Unjudged
 	}

@@ -170,7 +170,7 @@ func printNext(dir home.Dir) {
   export KUBECONFIG=%[1]s
   alias kubectl='%[2]s kubectl'   # or a kubectl of your own
   kubectl scale deployment inflate --replicas=10
-  kubectl get nodeclaims,nodes,pods --watch
+  kubectl get nodeclaims,nodes,pods
   %[2]s status
 `, dir.Kubeconfig(), self)
 }

@@ -2,7 +2,6 @@ package drift
 
 import (
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -66,47 +65,11 @@ func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels ma
 }
 
 func satisfies(r *v1.NodeSelectorRequirementWithMinValues, value string, present bool) bool {
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		return present && slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpNotIn:
-		if len(r.Values) == 0 {
-			return present // "none of nothing" is how a list says Exists
-		}
-		return !present || !slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpExists:
-		return present
-	case corev1.NodeSelectorOpDoesNotExist:
-		return !present
-	default:
-		return present && compares(r, value)
+	if present {
+		return r.Allows(value)
 	}
-}
-
-func compares(r *v1.NodeSelectorRequirementWithMinValues, value string) bool {
-	if len(r.Values) != 1 {
-		return false
-	}
-	have, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return false
-	}
-	bound, err := strconv.ParseInt(r.Values[0], 10, 64)
-	if err != nil {
-		return false
-	}
-	switch r.Operator {
-	case corev1.NodeSelectorOpGt:
-		return have > bound
-	case corev1.NodeSelectorOpLt:
-		return have < bound
-	case v1.NodeSelectorOpGte:
-		return have >= bound
-	case v1.NodeSelectorOpLte:
-		return have <= bound
-	default:
-		return false
-	}
+	// "None of nothing" is how a list says Exists.
+	return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn && len(r.Values) > 0
 }
 
 // InstanceTypeGone says whether nothing like the claim's machine can be had any more: its label names no type, or one that
