@@ -23,6 +23,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -83,7 +84,7 @@ func (w *chaos) start(ctx context.Context) {
 		for ctx.Err() == nil {
 			p, err := w.provider(ctx, wait)
 			if err != nil {
-				pause(ctx, time.Second)
+				pause.For(ctx, time.Second)
 				continue
 			}
 			w.mu.Lock()
@@ -117,13 +118,6 @@ func (w *chaos) teardown() {
 	wait.Wait()
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // shepherd works on every claim, each on its own.
 func (w *chaos) shepherd(ctx context.Context, p *Provider) {
 	busy := map[string]bool{}
@@ -149,7 +143,7 @@ func (w *chaos) shepherd(ctx context.Context, p *Provider) {
 				}
 			}
 		}
-		pause(ctx, 500*time.Millisecond)
+		pause.For(ctx, 500*time.Millisecond)
 	}
 }
 
@@ -158,7 +152,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 	switch {
 	case claim.DeletionTimestamp != nil && claim.Status.ProviderID != "":
 		if err := p.Terminate(ctx, claim.Status.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
-			pause(ctx, time.Second)
+			pause.For(ctx, time.Second)
 			return
 		}
 		fallthrough
@@ -173,7 +167,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 			_ = w.kube.Delete(ctx, claim) // its place is taken by a new claim
 			w.claim(ctx)
 		case err != nil:
-			pause(ctx, time.Second)
+			pause.For(ctx, time.Second)
 		default:
 			claim.Status.ProviderID = m.ProviderID
 			_ = w.kube.Status().Update(ctx, claim) // if it fails, the same launch gives the same machine again
@@ -183,7 +177,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 
 // collect stops machines that no claim owns, as control's collector does.
 func (w *chaos) collect(ctx context.Context, p *Provider) {
-	for ; ctx.Err() == nil; pause(ctx, 10*time.Second) {
+	for ; ctx.Err() == nil; pause.For(ctx, 10*time.Second) {
 		machines, err := p.List(ctx)
 		if err != nil {
 			continue

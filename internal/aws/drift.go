@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/pause"
 )
 
 // drifted compares a claim with its class; the first difference counts. A claim without pool or class has not drifted.
@@ -60,7 +61,7 @@ func (p *Provider) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2
 		if nc, ok = p.classes.Get(name); !ok || classChecked(nc) {
 			return nc, ok, nil
 		}
-		if wait > lastWait || !waited(ctx, wait) {
+		if wait > lastWait || !pause.For(ctx, wait) {
 			return nil, true, fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)
 		}
 	}

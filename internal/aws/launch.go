@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/pause"
 )
 
 // launches joins repeated launches of one claim, and remembers what came of them.
@@ -173,7 +174,7 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}
 	m, err := p.buy(ctx, nc, claim, choice)
-	for wait := firstWait; templateGone(err) && wait <= lastWait && waited(ctx, wait); wait *= 2 {
+	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
 		m, err = p.buy(ctx, nc, claim, choice)
 	}
@@ -185,18 +186,6 @@ const (
 	firstWait = 500 * time.Millisecond
 	lastWait  = 8 * firstWait
 )
-
-// waited waits, and tells whether ctx is still alive.
-func waited(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 func templateGone(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "InvalidLaunchTemplateName.NotFoundException")

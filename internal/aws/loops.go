@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/facts"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/turns"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -61,12 +62,8 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 		ctx = telemetry.WithController(ctx, name)
 		wait, failures := first, 0
 		for {
-			timer := time.NewTimer(wait)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
+			if !pause.For(ctx, wait) {
 				return nil
-			case <-timer.C:
 			}
 			wait = period
 			if err := task(ctx); err != nil && ctx.Err() == nil {

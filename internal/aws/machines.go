@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/pause"
 )
 
 func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s", zone, instance) }
@@ -54,7 +55,7 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	}
 	_, young := p.launches.machines.Get(id)
 	err = p.fleet.Terminate(ctx, id)
-	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && waited(ctx, wait); wait *= 2 {
+	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		err = p.fleet.Terminate(ctx, id)
 	}
 	switch {

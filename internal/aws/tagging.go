@@ -12,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -59,12 +60,7 @@ func (p *Provider) tagMachines(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 		if called {
-			timer := time.NewTimer(tagPause)
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-			timer.Stop()
+			pause.For(ctx, tagPause)
 		}
 	}
 	return errors.Join(errs...)

@@ -19,18 +19,21 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// clients are three ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
+// clients are four ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
 // hold up the others.
 type clients struct {
 	rest      *rest.Config
 	main      client.WithWatch // claims, nodes, and everything that is read
 	evictions client.Client
-	hints     client.Client // hints and events: what may be late
+	hints     client.Client
+	events    client.Client
 }
 
 const (
 	evictionQPS, evictionBurst = 100, 200
-	hintQPS, hintBurst         = 100, 200
+	// Hints are worth something for a moment only: they come all at once, or too late.
+	hintQPS, hintBurst   = 500, 1000
+	eventQPS, eventBurst = 50, 100
 )
 
 // scheme knows every kind that Karpenter reads or writes.
@@ -74,11 +77,14 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 	if out.hints, _, err = make(hintQPS, hintBurst); err != nil {
 		return nil, err
 	}
+	if out.events, _, err = make(eventQPS, eventBurst); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
 func (c *clients) writeEvent(ctx context.Context, e *corev1.Event) error {
-	return c.hints.Create(ctx, e)
+	return c.events.Create(ctx, e)
 }
 
 // understandsHints tells whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.

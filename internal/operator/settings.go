@@ -69,8 +69,8 @@ type Gates struct {
 // HintSettings say whether kube-scheduler is told where pods are meant to go.
 type HintSettings struct {
 	Enabled bool
-	// HoldTaint keeps the taint of unregistered nodes until they are ready, so that the hint comes at the right moment. Not for
-	// clusters in which something that a node needs to become ready does not tolerate that taint.
+	// HoldTaint keeps the taint of unregistered nodes until they are ready, so that the hint comes at the right moment. It has
+	// no effect in clusters with a DaemonSet on the host's network that does not tolerate the taint: nodes may need it.
 	HoldTaint bool
 }
 
@@ -87,7 +87,7 @@ func DefaultSettings() Settings {
 		Batch:           BatchSettings{Idle: time.Second, Max: 10 * time.Second},
 		Scheduling:      SchedulingSettings{TimeBudget: time.Minute},
 		Gates:           Gates{ReservedCapacity: true},
-		Hints:           HintSettings{Enabled: true},
+		Hints:           HintSettings{Enabled: true, HoldTaint: true},
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
 		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
-		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, so that hints come in time"),
+		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, for a minute at most, so that hints come in time; without effect where a DaemonSet on the host's network does not tolerate it"),
 	}
 }
 

@@ -79,7 +79,8 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (
 func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.ResourceList) []Candidate {
 	var out []Candidate
 	for _, it := range types {
-		if !needs.Allow(it.Labels) || !holds(it, requests) {
+		// Most claims list the types: that spares the rest of the check for all others.
+		if !needs.AllowValue(corev1.LabelInstanceTypeStable, it.Name) || !needs.Allow(it.Labels) || !holds(it, requests) {
 			continue
 		}
 		var offerings []*cloud.Offering

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
@@ -369,6 +371,26 @@ func TestHintComesJustBeforePodsMayBind(t *testing.T) {
 		}
 		if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), condition.Ready) {
 			t.Error("the claim is not ready")
+		}
+	})
+}
+
+func TestTheTaintIsNotHeldWhereTheNetworkMayWaitForIt(t *testing.T) {
+	network := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "network", UID: "network"}}
+	network.Spec.Template.Spec.HostNetwork = true
+	sim.BubbleAlone(t, sim.Options{ReadyAfter: 5 * time.Second}, func(t *testing.T, w *sim.World) {
+		w.API.Put(network)
+		var ready []bool
+		o := sim.KarpenterOptions{Hint: func(context.Context, string) {
+			ready = append(ready, lifecycle.ReadyStatus(memapi.All[*corev1.Node](w.API)[0]) == corev1.ConditionTrue)
+		}}
+		o.Claim.HoldTaint = time.Minute
+		w.With(t, o, func(*sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(20 * time.Second)
+		})
+		if len(ready) != 1 || ready[0] {
+			t.Errorf("opened with the node ready: %v, want once, before it is", ready)
 		}
 	})
 }

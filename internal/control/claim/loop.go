@@ -134,7 +134,7 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	if row == nil || row.Claim == nil {
 		return time.Time{}, nil
 	}
-	v := lifecycle.View{Claim: row.Claim}
+	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap)}
 	if id := row.Claim.Status.ProviderID; id != "" {
 		v.Nodes = snap.NodesWithProviderID(id)
 	}
@@ -142,6 +142,15 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return retryStale(l.end(ctx, v))
 	}
 	return retryStale(l.next(ctx, v))
+}
+
+func needsOpenNode(snap *cluster.Snapshot) bool {
+	for ds := range snap.DaemonSets() {
+		if lifecycle.NeedsOpenNode(ds) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/pause"
 )
 
 const (
@@ -84,7 +85,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		next := l.turn(ctx, snap)
 		// A pass over a large fleet takes its time: the rest of the process gets at least as much.
 		rest := max(busyPoll, time.Since(began))
-		if !sleep(ctx, rest) {
+		if !pause.For(ctx, rest) {
 			break
 		}
 		timer := time.NewTimer(max(0, next-rest))
@@ -96,17 +97,6 @@ func (l *Loop) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // turn looks at the cluster once, acts, and says when to look again at the latest.

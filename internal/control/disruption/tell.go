@@ -28,9 +28,15 @@ type Telling struct {
 type teller struct {
 	Telling
 	pools map[string]bool
+	// passing is since when a state that goes by itself has kept a claim, by claim and state.
+	passing map[[2]string]time.Time
 }
 
 func newTeller(t Telling) *teller { return &teller{Telling: t, pools: map[string]bool{}} }
+
+// lasting is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
+// through some of them.
+const lasting = 2 * time.Minute
 
 // both publishes an event on a node and on its claim. An equal one is held back for a while; what makes it equal, beside
 // the object, is key.
@@ -67,9 +73,13 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 		t.Metrics.DisruptionEvaluation.WithLabelValues(metricReason(m.reason), string(m.method)).Observe(took.Seconds())
 		t.Metrics.DisruptionEligibleNodes.WithLabelValues(metricReason(m.reason)).Set(float64(out.Eligible[m.method]))
 	}
+	passing := map[[2]string]time.Time{}
 	for i := range out.Blocks {
-		t.blocked(w, &out.Blocks[i])
+		if b := &out.Blocks[i]; !b.Code.Passes() || t.lasts(b, w.Now, passing) {
+			t.blocked(w, b)
+		}
 	}
+	t.passing = passing
 	for _, note := range out.Notes {
 		t.both(note.Candidate.Node, telemetry.Unconsolidatable, note.Text)
 	}
@@ -80,6 +90,17 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 }
 
 func metricReason(r v1.DisruptionReason) string { return strings.ToLower(string(r)) }
+
+// lasts tells whether a state that goes by itself has stayed for long, and notes in passing since when it is there.
+func (t *teller) lasts(b *disrupt.Block, now time.Time, passing map[[2]string]time.Time) bool {
+	key := [2]string{b.Claim, string(b.Code)}
+	since, known := t.passing[key]
+	if !known {
+		since = now
+	}
+	passing[key] = since
+	return now.Sub(since) >= lasting
+}
 
 // blocked tells node, claim and, where one is to blame, the pod.
 func (t *teller) blocked(w *disrupt.World, b *disrupt.Block) {

@@ -22,8 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -31,8 +33,6 @@ const (
 	// parallel is how many hints are written at the same time; as many again may wait, the rest is dropped.
 	parallel = 64
 	waiting  = 4096
-	// patience is how long Before may hold up a node.
-	patience = 2 * time.Second
 	// tries is how often a hint that kube-scheduler wiped is written again.
 	tries = 3
 )
@@ -61,6 +61,7 @@ type Loop struct {
 	given map[types.UID]*gift
 	plain *podclass.Class         // see unhinted
 	plans map[cluster.PodKey]plan // as of the last look, to see where planned pods bound
+	door  *door                   // the next group of nodes to be opened, nil if none
 }
 
 // gift is what a pod was told.
@@ -102,7 +103,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		if snap.Synced() {
 			l.turn(ctx, snap, &wg)
 		}
-		if !pause(ctx) {
+		if !pause.For(ctx, breath) {
 			return nil
 		}
 		select {
@@ -114,43 +115,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // breath is the least time between two looks.
-const breath = 50 * time.Millisecond
-
-func pause(ctx context.Context) bool {
-	t := time.NewTimer(breath)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// Before is called just before a node loses the last taint that keeps pods away. It returns when the hints of the node's
-// planned pods are written, or soon.
-func (l *Loop) Before(ctx context.Context, node string) {
-	if l.off.Load() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	snap := l.store.Snapshot()
-	n := snap.Node(node)
-	if n == nil || n.Node == nil {
-		return
-	}
-	var wg sync.WaitGroup
-	plain := l.unhinted(snap)
-	for key, p := range snap.Plans() {
-		if snap.Target(p.Target) == n {
-			if pod := snap.Pod(key); pod != nil && pod.Class != plain && l.wants(pod, n) {
-				l.start(ctx, &wg, pod, node)
-			}
-		}
-	}
-	wg.Wait()
-}
+const breath = 100 * time.Millisecond
 
 // turn looks once: where did planned pods go, which hints are due, which are no longer true.
 func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
@@ -186,11 +151,20 @@ func (l *Loop) unhinted(snap *cluster.Snapshot) *podclass.Class {
 	}
 	l.plain = nil
 	for pod := range snap.Unbound() { // in their order, so that the choice is the same every time
-		if l.plain == nil || count[pod.Class] > count[l.plain] {
+		if l.plain == nil || count[pod.Class] > count[l.plain] || count[pod.Class] == count[l.plain] && memory(pod.Class) < memory(l.plain) {
 			l.plain = pod.Class
 		}
 	}
 	return l.plain
+}
+
+// memory is what the containers of a pod ask for. Small pods find another place more easily than large ones.
+func memory(c *podclass.Class) int64 {
+	var sum int64
+	for i := range c.Spec.Containers {
+		sum += c.Spec.Containers[i].Resources.Requests.Memory().Value()
+	}
+	return sum
 }
 
 // give starts the hints for nodes that pods may be bound to from now on.
@@ -201,7 +175,7 @@ func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 		open, known := ready[planned.Target]
 		n := snap.Target(planned.Target)
 		if !known {
-			open = n != nil && n.Node != nil && n.Claim != nil && usable(n)
+			open = n != nil && n.Node != nil && n.Claim != nil && usable(n) && !held(n)
 			ready[planned.Target] = open
 		}
 		if pod := snap.Pod(key); open && pod != nil && pod.Class != plain && l.wants(pod, n) {
@@ -234,9 +208,26 @@ func usable(n *cluster.Node) bool {
 	})
 }
 
+// held tells whether our own taint still keeps pods from a node: it is to be opened.
+func held(n *cluster.Node) bool {
+	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnregisteredTaintKey })
+}
+
+// lacks tells whether a pod that waits has no hint yet, and could have one for a node of ours.
+func lacks(pod *cluster.Pod, n *cluster.Node) bool {
+	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval
+}
+
+// note remembers that a pod is told a node that is about to open.
+func (l *Loop) note(pod *cluster.Pod, n *cluster.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given[pod.UID] = &gift{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
+}
+
 // wants tells whether a pod should be given the hint for a node now, and notes it if so.
 func (l *Loop) wants(pod *cluster.Pod, n *cluster.Node) bool {
-	if pod.NodeName != "" || pod.NominatedNode != "" || pod.OurHint == n.Node.Name || n.Claim == nil || n.MarkedForRemoval {
+	if !lacks(pod, n) {
 		return false
 	}
 	l.mu.Lock()

@@ -245,7 +245,7 @@ func TestHints(t *testing.T) {
 		"just before the last taint goes every planned pod is told": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", false, v1.UnregisteredTaintKey)
+					machine(d, "n", true, v1.UnregisteredTaintKey)
 					for _, p := range []string{"a", "b"} {
 						d.PutPod(waiting(p))
 						d.Plan(key(p), "claim-n", now)
@@ -255,6 +255,37 @@ func TestHints(t *testing.T) {
 				w.loop.Before(context.Background(), "n")
 			},
 			[]string{"a=n", "b=n"},
+		},
+		"before a node that is not ready loses our taint nobody is told: the hint would be wiped": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", false, v1.UnregisteredTaintKey)
+					d.PutPod(waiting("a"))
+					d.Plan(key("a"), "claim-n", now)
+				})
+				w.loop.Before(context.Background(), "n")
+			}, nil,
+		},
+		"while our taint keeps pods away nobody is told: the node's time comes": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true, v1.UnregisteredTaintKey)
+					d.PutPod(waiting("a"))
+					d.Plan(key("a"), "claim-n", now)
+				})
+			}, nil,
+		},
+		"what is wiped before the node opens is written again": {
+			func(w *world) {
+				w.wipe = true
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true, v1.UnregisteredTaintKey)
+					d.PutPod(waiting("a"))
+					d.Plan(key("a"), "claim-n", now)
+				})
+				w.loop.Before(context.Background(), "n")
+			},
+			[]string{"a=n", "a=n"},
 		},
 		"pods of the most frequent class may go where they like, to the last": {
 			func(w *world) {
@@ -302,6 +333,86 @@ func TestHints(t *testing.T) {
 			})
 		})
 	}
+}
+
+// opening calls Before for a node and returns when, from now, it may open. -1 means that it is still held.
+func (w *world) opening(ctx context.Context, node string) func() time.Duration {
+	began, took := time.Now(), time.Duration(-1)
+	go func() {
+		w.loop.Before(ctx, node)
+		took = time.Since(began)
+	}()
+	return func() time.Duration {
+		synctest.Wait()
+		return took
+	}
+}
+
+func TestNodesOfOnePlanOpenTogether(t *testing.T) {
+	const unregistered = v1.UnregisteredTaintKey
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, true)
+		w.store.Update(frequent)
+		w.store.Update(func(d *cluster.Draft) {
+			machine(d, "n", true, unregistered)
+			machine(d, "m", false, unregistered)
+			machine(d, "slow", false, unregistered)
+			for _, p := range []string{"n", "m", "slow"} {
+				d.PutPod(waiting("pod-" + p))
+				d.Plan(key("pod-"+p), "claim-"+p, time.Now())
+			}
+		})
+		n := w.opening(t.Context(), "n")
+		time.Sleep(200 * time.Millisecond)
+		if got := w.written(); len(got) != 0 {
+			t.Errorf("hints %q while the group gathers", got)
+		}
+		w.store.Update(func(d *cluster.Draft) { machine(d, "m", true, unregistered) })
+		m := w.opening(t.Context(), "m")
+		time.Sleep(time.Second)
+		if n() != m()+200*time.Millisecond || n() < 0 || n() > time.Second {
+			t.Errorf("opened after %v and %v, want both at the same time, and soon", n(), m())
+		}
+		if got := w.written(); !slices.Equal(got, []string{"pod-m=m", "pod-n=n"}) {
+			t.Errorf("hints %q, want those of the nodes that opened", got)
+		}
+		// The last one waits for nobody.
+		w.store.Update(func(d *cluster.Draft) {
+			machine(d, "n", true)
+			machine(d, "m", true)
+			d.PutPod(bound("pod-n", "n"))
+			d.PutPod(bound("pod-m", "m"))
+			machine(d, "slow", true, unregistered)
+		})
+		slow := w.opening(t.Context(), "slow")
+		time.Sleep(100 * time.Millisecond)
+		if slow() < 0 {
+			t.Error("the last node of a plan waits for others")
+		}
+	})
+}
+
+func TestAGroupIsNotGatheredForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, true)
+		w.store.Update(frequent)
+		w.store.Update(func(d *cluster.Draft) {
+			for i := range 30 {
+				name := fmt.Sprint("n", i)
+				machine(d, name, true, v1.UnregisteredTaintKey)
+				d.PutPod(waiting("pod-" + name))
+				d.Plan(key("pod-"+name), "claim-"+name, time.Now())
+			}
+		})
+		first := w.opening(t.Context(), "n0")
+		for i := 1; i < 30; i++ {
+			time.Sleep(200 * time.Millisecond)
+			w.opening(t.Context(), fmt.Sprint("n", i))
+		}
+		if got := first(); got < 0 || got > 3*time.Second {
+			t.Errorf("the first node waited %v for others that came one by one", got)
+		}
+	})
 }
 
 func TestOldSchedulersAreToldNothing(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -30,7 +31,7 @@ const (
 	parallel = 100
 	// attempts is how often a create is tried whose outcome is not known, pausing in between.
 	attempts = 4
-	pause    = 250 * time.Millisecond
+	retryIn  = 250 * time.Millisecond
 	// callTime bounds one create. A call that takes longer may or may not have worked, and is repeated.
 	callTime = 10 * time.Second
 	// names is how many names are tried for one claim when others have taken the first.
@@ -160,7 +161,7 @@ func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
 // createNamed tries one name. taken says that it belongs to a claim that is none of this task.
 func (s *Service) createNamed(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
 	for n := range attempts {
-		if n > 0 && !sleep(ctx, pause<<n) {
+		if n > 0 && !pause.For(ctx, retryIn<<n) {
 			break
 		}
 		claim = t.claim.DeepCopy()
@@ -261,15 +262,4 @@ func firstFew(types []string) string {
 		return fmt.Sprint(types)
 	}
 	return fmt.Sprintf("%v and %d other(s)", types[:few], len(types)-few)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -16,14 +17,18 @@ import (
 const (
 	// again is how often a pod that waits is looked at without news.
 	again = 10 * time.Second
-	// settle is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at.
-	settle = 3 * time.Second
+	// settle is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at;
+	// while it binds other planned pods it has longer, up to settleMost: what room is left is known once it is through.
+	settle     = 3 * time.Second
+	settleMost = 20 * time.Second
 )
 
 // memory is what the loop knows of the pods it has looked at.
 type memory struct {
 	pods  map[types.UID]look
-	pools string // what the pools were like at the last turn
+	pools string    // what the pools were like at the last turn
+	bound time.Time // when a planned pod was last seen to have found its node
+	left  int       // planned pods that still waited then
 }
 
 // look is the last look at one pod.
@@ -64,6 +69,7 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 // due returns those of pods that ask for a plan now, and when the next one will.
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
 	news := m.pools != describePools(snap)
+	m.follow(pods, now)
 	for _, p := range pods {
 		at := m.dueAt(snap, p, news)
 		switch {
@@ -74,6 +80,20 @@ func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time)
 		}
 	}
 	return due, next
+}
+
+// follow notes when planned pods stop waiting.
+func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
+	left := 0
+	for _, p := range pods {
+		if m.pods[p.UID].planned {
+			left++
+		}
+	}
+	if left < m.left {
+		m.bound = now
+	}
+	m.left = left
 }
 
 // never is later than anything.
@@ -90,10 +110,15 @@ func (m *memory) dueAt(snap *cluster.Snapshot, p *cluster.Pod, news bool) time.T
 			return time.Time{}
 		}
 		return last.at.Add(again)
-	case p.NodeName != "", !target.Initialized():
-		return never // its place is being made ready, or waits for it
+	case p.NodeName != "":
+		return never // its place waits for it
 	}
-	usable := later(planned.At, initialized(target)).Add(settle)
+	since, ok := initialized(target)
+	if !ok {
+		return never // its place is being made ready
+	}
+	ready := later(planned.At, since)
+	usable := later(ready.Add(settle), earlier(m.bound.Add(settle), ready.Add(settleMost)))
 	if last.at.Before(usable) {
 		return usable
 	}
@@ -107,15 +132,24 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// initialized returns when a machine of ours became usable, zero for machines of others.
-func initialized(n *cluster.Node) time.Time {
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// initialized returns when a machine of ours became usable, and whether it has; machines of others always were. The label of the
+// Node is written before the condition of the claim, which alone knows the time.
+func initialized(n *cluster.Node) (since time.Time, ok bool) {
 	if n.Claim == nil {
-		return time.Time{}
+		return time.Time{}, true
 	}
-	if c := meta.FindStatusCondition(n.Claim.Status.Conditions, v1.ConditionTypeInitialized); c != nil {
-		return c.LastTransitionTime.Time
+	c := meta.FindStatusCondition(n.Claim.Status.Conditions, v1.ConditionTypeInitialized)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}, false
 	}
-	return time.Time{}
+	return c.LastTransitionTime.Time, true
 }
 
 // describePools says what of the pools can change the answer for a pod that was refused.
@@ -135,7 +169,7 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	for _, p := range pods {
 		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID]}
 	}
-	m.pods = fresh
+	m.pods, m.left = fresh, 0
 }
 
 // outcome is what became of the pods of a turn.

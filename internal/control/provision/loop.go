@@ -9,6 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -74,6 +75,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
+// breath is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
+const breath = 20 * time.Millisecond
+
 // gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
 func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 	w := newWindow(l.settings.Idle, l.settings.Max)
@@ -105,6 +109,9 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 		case <-ctx.Done():
 			return first, last, false
 		case <-snap.Stale():
+			if rest := breath - time.Since(now); rest > 0 && !pause.For(ctx, rest) {
+				return first, last, false
+			}
 		case <-timer.C:
 		}
 	}

@@ -181,6 +181,22 @@ func (w *world) put(pods ...*corev1.Pod) {
 	}
 }
 
+// ready gives a claim a Node that is ready for pods. told is whether the claim says so already.
+func (w *world) ready(claim string, told bool) {
+	c := w.store.Snapshot().ClaimNode(claim).Claim.DeepCopy()
+	w.store.Update(func(d *cluster.Draft) {
+		c.Status.ProviderID = "id"
+		if told {
+			c.Status.Conditions = []metav1.Condition{{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		}
+		d.PutClaim(c)
+		d.PutNode(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{v1.NodeInitializedLabelKey: "true", v1.NodeRegisteredLabelKey: "true"}},
+			Spec:       corev1.NodeSpec{ProviderID: "id"},
+		})
+	})
+}
+
 // seen returns the turns so far as "seconds: pods".
 func (w *world) seen(since time.Time) []string {
 	w.mu.Lock()
@@ -304,19 +320,53 @@ func TestTurns(t *testing.T) {
 			func(w *world) {
 				w.put(pod("a"))
 				time.Sleep(2 * time.Second)
-				c := w.store.Snapshot().ClaimNode("claim-a").Claim.DeepCopy()
-				w.store.Update(func(d *cluster.Draft) {
-					c.Status.ProviderID = "id"
-					c.Status.Conditions = []metav1.Condition{{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-					d.PutClaim(c)
-					d.PutNode(&corev1.Node{
-						ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{v1.NodeInitializedLabelKey: "true", v1.NodeRegisteredLabelKey: "true"}},
-						Spec:       corev1.NodeSpec{ProviderID: "id"},
-					})
-				})
+				w.ready("claim-a", true)
 				time.Sleep(8 * time.Second)
 			},
 			[]string{"1s: a", "6s: a"},
+		},
+		"a planned pod waits while its claim is being told that the node is ready": {
+			func(w *world) {
+				w.put(pod("a"))
+				time.Sleep(5 * time.Second)
+				w.ready("claim-a", false)
+				time.Sleep(time.Minute)
+			},
+			[]string{"1s: a"},
+		},
+		"a planned pod is not looked at again while kube-scheduler binds others": {
+			func(w *world) {
+				w.put(pod("a"), pod("b"), pod("c"), pod("d"))
+				time.Sleep(2 * time.Second)
+				w.ready("claim-a", true)
+				for _, name := range []string{"b", "c", "d"} {
+					time.Sleep(2 * time.Second)
+					w.put(bound(name, "another"))
+				}
+				time.Sleep(8 * time.Second)
+			},
+			[]string{"1s: a b c d", "12s: a"},
+		},
+		"a planned pod does not wait for ever while kube-scheduler binds others": {
+			func(w *world) {
+				pods := []*corev1.Pod{pod("a")}
+				for i := range 20 {
+					pods = append(pods, pod(fmt.Sprint("b", i)))
+				}
+				w.put(pods...)
+				time.Sleep(2 * time.Second)
+				w.ready("claim-a", true)
+				for i := range 20 {
+					time.Sleep(2 * time.Second)
+					w.put(bound(fmt.Sprint("b", i), "another"))
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.turns) < 2 || w.turns[1].at.Sub(w.turns[0].at) > 23*time.Second {
+					w.t.Errorf("%d turns, want a second one after 23 s at the latest", len(w.turns))
+				}
+				w.turns = nil
+			}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -82,7 +83,7 @@ func (f *feed) run(ctx context.Context) error {
 			wait = leastWait
 			continue
 		}
-		pause := wait/2 + rand.N(wait/2)
+		rest := wait/2 + rand.N(wait/2)
 		switch {
 		case errors.Is(err, errStartOver):
 			version = ""
@@ -90,12 +91,12 @@ func (f *feed) run(ctx context.Context) error {
 			telemetry.Log(ctx).Debug("a kind cannot be read and counts as empty", "kind", f.name, "error", err)
 			f.forgetAllBut(nil)
 			f.listed()
-			version, pause = "", absentWait
+			version, rest = "", absentWait
 		default:
 			telemetry.Log(ctx).Error("could not read from the API server", "kind", f.name, "error", err)
 			wait = min(2*wait, mostWait)
 		}
-		if !sleep(ctx, pause) {
+		if !pause.For(ctx, rest) {
 			return nil
 		}
 	}
@@ -116,17 +117,6 @@ func absent(err error) bool {
 
 // errStartOver says that the API server no longer knows the version from which we would go on.
 var errStartOver = errors.New("watch has to start over")
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
 
 // list reads everything, page by page, and returns the version from which to watch.
 func (f *feed) list(ctx context.Context) (version string, err error) {

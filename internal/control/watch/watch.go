@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -99,7 +100,7 @@ func (w *Watch) Run(ctx context.Context) error {
 // complain logs while the first lists take long.
 func (w *Watch) complain(ctx context.Context) {
 	for wait := patience; ; wait = nag {
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return
 		}
 		missing, d := w.Missing()

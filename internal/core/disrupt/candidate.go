@@ -69,6 +69,11 @@ const (
 	NoPlace        BlockCode = "NoPlace"
 )
 
+// Passes tells whether the block is a stage of a machine's life that ends by itself.
+func (c BlockCode) Passes() bool {
+	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated
+}
+
 // Candidates sorts the nodes of w that Karpenter manages into those that may be removed and those that may not, both by name.
 func Candidates(w *World) ([]*Candidate, []Block) {
 	pdbs := pdbsOf(w)

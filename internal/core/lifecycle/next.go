@@ -17,6 +17,9 @@ type View struct {
 	Claim *v1.NodeClaim
 	// Nodes are those with the claim's provider id. There should be one at most.
 	Nodes []*corev1.Node
+	// NeedsOpenNode says that something without which a node may never become ready does not tolerate the unregistered taint:
+	// the taint then goes at registration, whatever the settings say.
+	NeedsOpenNode bool
 }
 
 // Settings are the times of a claim's life. The zero value is the documented behaviour.
@@ -106,6 +109,9 @@ func Next(v View, now time.Time, s Settings) Step {
 		return launchStep(claim, now, s)
 	}
 	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes}
+	if v.NeedsOpenNode {
+		w.settings.HoldTaint = 0
+	}
 	w.refresh()
 	w.register()
 	if w.timedOut() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ func TestNext(t *testing.T) {
 		nodes    []*corev1.Node
 		after    time.Duration
 		settings lifecycle.Settings
+		needOpen bool
 		want     string
 	}{
 		"a new claim gets the finalizer before anything else": {
@@ -109,6 +111,10 @@ func TestNext(t *testing.T) {
 			claim: claim(launched), nodes: []*corev1.Node{node()}, settings: lifecycle.Settings{HoldTaint: time.Minute},
 			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints unregistered not-ready; reached registered until 1m0s",
 		},
+		"a taint that would keep the network away is not held": {
+			claim: claim(launched), nodes: []*corev1.Node{node()}, settings: lifecycle.Settings{HoldTaint: time.Minute}, needOpen: true,
+			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints not-ready; reached registered opened",
+		},
 		"a held taint goes when nothing else keeps pods away": {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, bare, ready, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))},
 			settings: lifecycle.Settings{HoldTaint: time.Minute},
@@ -131,7 +137,7 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := tc.claim.DeepCopy()
 			now := start.Add(tc.after)
-			step := lifecycle.Next(lifecycle.View{Claim: tc.claim, Nodes: tc.nodes}, now, tc.settings)
+			step := lifecycle.Next(lifecycle.View{Claim: tc.claim, Nodes: tc.nodes, NeedsOpenNode: tc.needOpen}, now, tc.settings)
 			if got := describe(step, before); got != tc.want {
 				t.Errorf("step = %s\n   want  %s", got, tc.want)
 			}
@@ -435,4 +441,27 @@ func label(key, value string) func(*corev1.Node) {
 
 func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) }
+}
+
+func TestNeedsOpenNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hostNetwork bool
+		tolerations []corev1.Toleration
+		want        bool
+	}{
+		"pods that wait for the network themselves": {want: false},
+		"a network that runs anywhere":              {true, []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, false},
+		"a network that stays away": {true, []corev1.Toleration{
+			{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, {Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists},
+		}, true},
+		"a network that knows our taint": {true, []corev1.Toleration{{Key: v1.UnregisteredTaintKey, Operator: corev1.TolerationOpExists}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ds := &appsv1.DaemonSet{}
+			ds.Spec.Template.Spec = corev1.PodSpec{HostNetwork: tc.hostNetwork, Tolerations: tc.tolerations}
+			if got := lifecycle.NeedsOpenNode(ds); got != tc.want {
+				t.Errorf("needs an open node: %v, want %v", got, tc.want)
+			}
+		})
+	}
 }

@@ -4,10 +4,12 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/taint"
 )
 
 // Join gives a node what its claim says: finalizer, owner, labels, annotations and taints. It is done once: a startup taint that
@@ -87,6 +89,13 @@ func hasTaint(node *corev1.Node, is func(*corev1.Taint) bool) bool {
 
 func isUnregistered(t *corev1.Taint) bool {
 	return t.Key == v1.UnregisteredTaintKey && t.Effect == corev1.TaintEffectNoExecute
+}
+
+// NeedsOpenNode tells whether the network of a node may wait for a DaemonSet that stays away while the node has the unregistered
+// taint. Only pods on the host's network can run before the node is ready.
+func NeedsOpenNode(ds *appsv1.DaemonSet) bool {
+	spec, unregistered := &ds.Spec.Template.Spec, v1.UnregisteredTaint()
+	return spec.HostNetwork && !taint.Tolerated(spec.Tolerations, &unregistered)
 }
 
 func ready(node *corev1.Node) bool { return ReadyStatus(node) == corev1.ConditionTrue }

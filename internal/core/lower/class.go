@@ -12,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/taint"
 )
 
 // Bounds on hostile objects. Nobody writes so many by hand.
@@ -186,27 +187,9 @@ func toleratesAll(list []corev1.Toleration, taints []corev1.Taint, soft bool) bo
 		if soft && t.Effect == corev1.TaintEffectPreferNoSchedule {
 			continue
 		}
-		if !slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) }) {
+		if !taint.Tolerated(list, t) {
 			return false
 		}
 	}
 	return true
-}
-
-// tolerates is Kubernetes' rule, with numeric comparison.
-func tolerates(x *corev1.Toleration, t *corev1.Taint) bool {
-	if x.Effect != "" && x.Effect != t.Effect || x.Key != "" && x.Key != t.Key {
-		return false
-	}
-	switch x.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case "", corev1.TolerationOpEqual:
-		return x.Value == t.Value && x.Key != ""
-	case "Gt", "Lt":
-		s, ok := label.New(label.Op(x.Operator), []string{x.Value})
-		return ok && s.Has(t.Value)
-	default:
-		return false
-	}
 }

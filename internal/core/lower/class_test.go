@@ -83,31 +83,6 @@ func TestQuantitiesRound(t *testing.T) {
 	}
 }
 
-func TestTolerations(t *testing.T) {
-	taint := corev1.Taint{Key: "k", Value: "5", Effect: corev1.TaintEffectNoSchedule}
-	for name, tc := range map[string]struct {
-		toleration corev1.Toleration
-		want       bool
-	}{
-		"the same key, value and effect":    {corev1.Toleration{Key: "k", Value: "5", Effect: corev1.TaintEffectNoSchedule}, true},
-		"no effect means every effect":      {corev1.Toleration{Key: "k", Value: "5"}, true},
-		"another value":                     {corev1.Toleration{Key: "k", Value: "6"}, false},
-		"another effect":                    {corev1.Toleration{Key: "k", Value: "5", Effect: corev1.TaintEffectNoExecute}, false},
-		"Exists ignores the value":          {corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists}, true},
-		"Exists without key covers all":     {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
-		"a number above the bound":          {corev1.Toleration{Key: "k", Operator: "Gt", Value: "4"}, true},
-		"a number that is not above it":     {corev1.Toleration{Key: "k", Operator: "Gt", Value: "5"}, false},
-		"a number below the bound":          {corev1.Toleration{Key: "k", Operator: "Lt", Value: "6"}, true},
-		"an unknown operator covers nobody": {corev1.Toleration{Key: "k", Operator: "Near", Value: "5"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := tolerates(&tc.toleration, &taint); got != tc.want {
-				t.Errorf("tolerates = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestPodsThatCannotBePlanned(t *testing.T) {
 	required := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}

@@ -13,6 +13,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/taint"
 )
 
 // stuckAfter is how long past its deletion time a terminating pod is still waited for.
@@ -71,25 +72,7 @@ var disrupted = corev1.Taint{Key: v1.DisruptedTaintKey, Effect: corev1.TaintEffe
 
 // ToleratesDisrupted pods stay until the machine stops: evicting them is futile, they would come straight back.
 func ToleratesDisrupted(p *cluster.Pod) bool {
-	for i := range p.Class.Spec.Tolerations {
-		if tolerates(&p.Class.Spec.Tolerations[i], &disrupted) {
-			return true
-		}
-	}
-	return false
-}
-
-func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual, "":
-		return t.Key != "" && t.Value == taint.Value
-	}
-	return false // the numeric operators never match a taint without a value
+	return taint.Tolerated(p.Class.Spec.Tolerations, &disrupted)
 }
 
 // Evictable pods may be handed to the eviction API now.

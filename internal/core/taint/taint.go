@@ -1,0 +1,33 @@
+// Package taint says which taints a pod tolerates.
+package taint
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/core/label"
+)
+
+// Tolerated tells whether any of the tolerations covers the taint.
+func Tolerated(list []corev1.Toleration, t *corev1.Taint) bool {
+	return slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) })
+}
+
+// tolerates is Kubernetes' rule, with numeric comparison.
+func tolerates(x *corev1.Toleration, t *corev1.Taint) bool {
+	if x.Effect != "" && x.Effect != t.Effect || x.Key != "" && x.Key != t.Key {
+		return false
+	}
+	switch x.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case "", corev1.TolerationOpEqual:
+		return x.Value == t.Value && x.Key != ""
+	case corev1.TolerationOpGt, corev1.TolerationOpLt:
+		s, ok := label.New(label.Op(x.Operator), []string{x.Value})
+		return ok && s.Has(t.Value)
+	default:
+		return false
+	}
+}
