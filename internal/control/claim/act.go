@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -74,8 +75,20 @@ func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.Nod
 	}
 }
 
+// A patch is found by comparing the JSON of two whole objects. What it cannot change is left out of both: when a thousand
+// machines come at once, that is most of the work.
+
 func (l *Loop) writeNode(ctx context.Context, old, node *corev1.Node) error {
-	return l.Client.Patch(ctx, node.DeepCopy(), locked(old))
+	patched := &corev1.Node{ObjectMeta: *node.ObjectMeta.DeepCopy(), Spec: *node.Spec.DeepCopy()}
+	return l.Client.Patch(ctx, patched, locked(&corev1.Node{ObjectMeta: old.ObjectMeta, Spec: old.Spec}))
+}
+
+// onlyStatus is a claim without what a patch of its status leaves alone.
+func onlyStatus(claim *v1.NodeClaim, status *v1.NodeClaimStatus) *v1.NodeClaim {
+	return &v1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
+		Status:     *status.DeepCopy(),
+	}
 }
 
 // writeMeta writes labels, annotations and finalizers, and tells the store.
@@ -98,9 +111,8 @@ func (l *Loop) writeStatus(ctx context.Context, old, claim *v1.NodeClaim) error 
 	if equality.Semantic.DeepEqual(old.Status, claim.Status) {
 		return nil
 	}
-	written := old.DeepCopy()
-	written.Status = *claim.Status.DeepCopy()
-	if err := l.Client.Status().Patch(ctx, written, locked(old)); err != nil {
+	written := onlyStatus(old, &claim.Status)
+	if err := l.Client.Status().Patch(ctx, written, locked(onlyStatus(old, &old.Status))); err != nil {
 		return fmt.Errorf("write status of claim %s: %w", claim.Name, err)
 	}
 	l.remember(written)

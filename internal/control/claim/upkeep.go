@@ -162,9 +162,9 @@ func reschedulable(row *cluster.Node) (n int) {
 func (l *Loop) stampPodEvent(ctx context.Context, mine *kept, row *cluster.Node, now time.Time) error {
 	at := lifecycle.PodEvent(mine.row, row, now)
 	if !at.IsZero() {
-		stamped := row.Claim.DeepCopy()
+		stamped := onlyStatus(row.Claim, &row.Claim.Status)
 		stamped.Status.LastPodEventTime = metav1.NewTime(at.Truncate(time.Second))
-		if err := l.Client.Status().Patch(ctx, stamped, client.MergeFrom(row.Claim)); err != nil {
+		if err := l.Client.Status().Patch(ctx, stamped, client.MergeFrom(onlyStatus(row.Claim, &row.Claim.Status))); err != nil {
 			return fmt.Errorf("write pod event of claim %s: %w", row.Claim.Name, err)
 		}
 		l.remember(stamped)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/pause"
 )
 
@@ -13,10 +14,12 @@ import (
 // opens, and a pod that fails then loses its hint, also one whose own node was about to open.
 const (
 	// gather is how long a node waits for the next one of the plan, and gatherMost for all of them.
-	gather     = 300 * time.Millisecond
-	gatherMost = 2 * time.Second
+	gather     = time.Second
+	gatherMost = 3 * time.Second
 	// patience is how long the hints of a group may take to be written.
 	patience = 3 * time.Second
+	// glance is the time between two looks at a group.
+	glance = 50 * time.Millisecond
 	// rounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
 	rounds = 2
 )
@@ -60,12 +63,12 @@ func (l *Loop) join(node string) (d *door, leads bool) {
 
 func (l *Loop) open(ctx context.Context, d *door) {
 	defer close(d.opened)
-	for l.gathers(d) && pause.For(ctx, breath/2) {
+	for l.gathers(d) && pause.For(ctx, glance) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for round := 1; l.tell(ctx, d) && round < rounds; round++ {
-		if !pause.For(ctx, breath) { // until the watch tells what became of them
+		if !pause.For(ctx, glance) { // until the watch tells what became of them
 			return
 		}
 	}
@@ -104,11 +107,14 @@ func expects(snap *cluster.Snapshot, d *door) bool {
 func (l *Loop) tell(ctx context.Context, d *door) bool {
 	snap := l.store.Snapshot()
 	plain := l.unhinted(snap)
+	if strangers(snap, d, plain) {
+		plain = nil
+	}
 	var wg sync.WaitGroup
 	any := false
 	for key, p := range snap.Plans() {
-		n := snap.Target(p.Target)
-		if n == nil || n.Node == nil || !d.nodes[n.Node.Name] || !usable(n) {
+		n := d.opens(snap.Target(p.Target))
+		if n == nil || !usable(n) {
 			continue
 		}
 		if pod := snap.Pod(key); pod != nil && pod.Class != plain && lacks(pod, n) {
@@ -119,4 +125,24 @@ func (l *Loop) tell(ctx context.Context, d *door) bool {
 	}
 	wg.Wait()
 	return any
+}
+
+// opens returns n if it is one of the group.
+func (d *door) opens(n *cluster.Node) *cluster.Node {
+	if n == nil || n.Node == nil || !d.nodes[n.Node.Name] {
+		return nil
+	}
+	return n
+}
+
+// strangers tells whether pods of another class than plain wait for nodes outside the group. They have no hints yet, and would
+// take the room of pods of the plain class that have none either.
+func strangers(snap *cluster.Snapshot, d *door, plain *podclass.Class) bool {
+	for key, p := range snap.Plans() {
+		pod := snap.Pod(key)
+		if pod != nil && pod.NodeName == "" && pod.Class != plain && pod.NominatedNode == "" && pod.OurHint == "" && d.opens(snap.Target(p.Target)) == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -115,7 +115,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // breath is the least time between two looks.
-const breath = 100 * time.Millisecond
+const breath = 200 * time.Millisecond
 
 // turn looks once: where did planned pods go, which hints are due, which are no longer true.
 func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {

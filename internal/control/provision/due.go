@@ -19,7 +19,7 @@ const (
 	again = 10 * time.Second
 	// settle is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at;
 	// while it binds other planned pods it has longer, up to settleMost: what room is left is known once it is through.
-	settle     = 3 * time.Second
+	settle     = 2 * time.Second
 	settleMost = 20 * time.Second
 )
 

@@ -323,7 +323,7 @@ func TestTurns(t *testing.T) {
 				w.ready("claim-a", true)
 				time.Sleep(8 * time.Second)
 			},
-			[]string{"1s: a", "6s: a"},
+			[]string{"1s: a", "5s: a"},
 		},
 		"a planned pod waits while its claim is being told that the node is ready": {
 			func(w *world) {
@@ -340,12 +340,12 @@ func TestTurns(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				w.ready("claim-a", true)
 				for _, name := range []string{"b", "c", "d"} {
-					time.Sleep(2 * time.Second)
+					time.Sleep(1500 * time.Millisecond)
 					w.put(bound(name, "another"))
 				}
 				time.Sleep(8 * time.Second)
 			},
-			[]string{"1s: a b c d", "12s: a"},
+			[]string{"1s: a b c d", "9.5s: a"},
 		},
 		"a planned pod does not wait for ever while kube-scheduler binds others": {
 			func(w *world) {
@@ -357,7 +357,7 @@ func TestTurns(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				w.ready("claim-a", true)
 				for i := range 20 {
-					time.Sleep(2 * time.Second)
+					time.Sleep(1500 * time.Millisecond)
 					w.put(bound(fmt.Sprint("b", i), "another"))
 				}
 				w.mu.Lock()
