@@ -70,8 +70,9 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
 	news := m.pools != describePools(snap)
 	m.follow(pods, now)
+	places := placesOf(snap)
 	for _, p := range pods {
-		at := m.dueAt(snap, p, news)
+		at := m.dueAt(p, places[p.PodKey], news)
 		switch {
 		case !at.After(now):
 			due = append(due, p)
@@ -99,13 +100,32 @@ func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
 // never is later than anything.
 var never = time.Unix(1<<40, 0)
 
+// place is where a pod is planned to go, and since when.
+type place struct {
+	target *cluster.Node // nil if there is none
+	since  time.Time
+}
+
+// placesOf looks up all plans at once: one by one that is most of the work of a look.
+func placesOf(snap *cluster.Snapshot) map[cluster.PodKey]place {
+	out := map[cluster.PodKey]place{}
+	targets := map[string]*cluster.Node{}
+	for key, plan := range snap.Plans() {
+		target, known := targets[plan.Target]
+		if !known {
+			target = snap.Target(plan.Target)
+			targets[plan.Target] = target
+		}
+		out[key] = place{target, plan.At}
+	}
+	return out
+}
+
 // dueAt returns when a pod asks for a plan.
-func (m *memory) dueAt(snap *cluster.Snapshot, p *cluster.Pod, news bool) time.Time {
+func (m *memory) dueAt(p *cluster.Pod, planned place, news bool) time.Time {
 	last, known := m.pods[p.UID]
-	planned, ok := snap.Planned(p.PodKey)
-	target := snap.Target(planned.Target)
 	switch {
-	case !ok || target == nil || target.MarkedForRemoval:
+	case planned.target == nil || planned.target.MarkedForRemoval:
 		if !known || last.planned || news {
 			return time.Time{}
 		}
@@ -113,11 +133,11 @@ func (m *memory) dueAt(snap *cluster.Snapshot, p *cluster.Pod, news bool) time.T
 	case p.NodeName != "":
 		return never // its place waits for it
 	}
-	since, ok := initialized(target)
+	since, ok := initialized(planned.target)
 	if !ok {
 		return never // its place is being made ready
 	}
-	ready := later(planned.At, since)
+	ready := later(planned.since, since)
 	usable := later(ready.Add(settle), earlier(m.bound.Add(settle), ready.Add(settleMost)))
 	if last.at.Before(usable) {
 		return usable
