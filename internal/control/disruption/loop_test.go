@@ -284,6 +284,7 @@ func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
 		for i := range 3 {
 			s.api.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}})
 		}
+		time.Sleep(10 * time.Millisecond) // the store has heard of all three, or the first turn sees a node with a pod left
 		defer s.run(t)()
 		time.Sleep(3 * time.Second)
 		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
