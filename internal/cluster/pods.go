@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -69,7 +70,7 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	if pod.Spec.Priority != nil {
 		row.Priority = *pod.Spec.Priority
 	}
-	if cost, err := strconv.ParseFloat(pod.Annotations[corev1.PodDeletionCost], 64); err == nil {
+	if cost, err := strconv.ParseFloat(pod.Annotations[corev1.PodDeletionCost], 64); err == nil && !math.IsNaN(cost) {
 		row.DeletionCost = cost
 	}
 	if pod.Status.StartTime != nil {

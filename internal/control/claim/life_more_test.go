@@ -207,6 +207,41 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
+func TestExpiryIsForceful(t *testing.T) {
+	t.Run("it waits for no pod and no budget, and is counted", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}} })
+			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) { c.Spec.ExpireAfter = v1.After(time.Hour) }))
+			time.Sleep(30 * time.Second)
+			memapi.Edit(w.API, "", sim.Get[*v1.NodeClaim](t, w, "c").Status.NodeName, func(n *corev1.Node) {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1.DoNotDisruptAnnotationKey, "true")
+			})
+			w.API.Put(sim.Pod("p", "1", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} }))
+			time.Sleep(time.Hour)
+			if sim.Get[*v1.NodeClaim](t, w, "c").DeletionTimestamp == nil {
+				t.Error("the claim outlives its time")
+			}
+			claim := sim.Get[*v1.NodeClaim](t, w, "c")
+			labels := []string{"expired", "default", claim.Labels[v1.CapacityTypeLabelKey], "", "graceful"}
+			claims, pods := testutil.ToFloat64(k.Metrics.NodeClaimsDisrupted.WithLabelValues(labels...)), testutil.ToFloat64(k.Metrics.PodsDisruptionInitiated.WithLabelValues(labels...))
+			if claims != 1 || pods != 1 {
+				t.Errorf("%v claims and %v pods are counted as expired, want one of each", claims, pods)
+			}
+		})
+	})
+	t.Run("it is the age of the claim that counts, registered or not", func(t *testing.T) {
+		inWorld(t, sim.Options{Joins: func(cloud.Machine) bool { return false }}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) { c.Spec.ExpireAfter = v1.After(5 * time.Minute) }))
+			time.Sleep(4*time.Minute + 50*time.Second)
+			sim.Get[*v1.NodeClaim](t, w, "c")
+			time.Sleep(time.Minute)
+			if n := len(memapi.All[*v1.NodeClaim](w.API)); n != 0 {
+				t.Errorf("%d claims, want none", n)
+			}
+		})
+	})
+}
+
 func TestConsolidatable(t *testing.T) {
 	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.After(time.Minute) })
@@ -297,6 +332,62 @@ func TestDrift(t *testing.T) {
 			})
 		})
 	}
+	t.Run("the first reason that holds is told, what costs least before what the provider says", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			start(t, w)
+			w.Cloud.SetDrift("c", "AMIDrift")
+			edit(w, func(p *v1.NodePool) {
+				p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: []string{"large"}}}
+			})
+			time.Sleep(time.Second)
+			requirements := reason(t, w)
+			edit(w, func(p *v1.NodePool) { p.Spec.Template.Labels = map[string]string{"team": "b"} })
+			time.Sleep(time.Second)
+			if got := reason(t, w); requirements != "RequirementsDrifted" || got != "NodePoolDrifted" {
+				t.Errorf("drift = %q, then %q", requirements, got)
+			}
+		})
+	})
+	t.Run("a claim that outlives its pool drifts no more", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			start(t, w)
+			memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) { c.OwnerReferences = nil })
+			w.API.Remove(sim.Get[*v1.NodePool](t, w, "default"))
+			w.Cloud.SetDrift("c", "AMIDrift")
+			time.Sleep(10 * time.Minute)
+			if got := reason(t, w); got != "" {
+				t.Errorf("drift = %q of a pool that is gone", got)
+			}
+		})
+	})
+	discontinue := func(w *sim.World) {
+		memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) { c.Labels[corev1.LabelInstanceTypeStable] = "discontinued" })
+	}
+	t.Run("a type that is sold no more is drift once the claim is an hour old", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			start(t, w)
+			discontinue(w)
+			time.Sleep(59 * time.Minute)
+			young := reason(t, w)
+			time.Sleep(7 * time.Minute)
+			if old := reason(t, w); young != "" || old != "InstanceTypeNotFound" {
+				t.Errorf("drift = %q after an hour, then %q", young, old)
+			}
+		})
+	})
+	t.Run("a type that was seen is not looked for again within half an hour", func(t *testing.T) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			start(t, w)
+			time.Sleep(66 * time.Minute)
+			discontinue(w)
+			time.Sleep(20 * time.Minute)
+			soon := reason(t, w)
+			time.Sleep(20 * time.Minute)
+			if later := reason(t, w); soon != "" || later != "InstanceTypeNotFound" {
+				t.Errorf("drift = %q within half an hour, then %q", soon, later)
+			}
+		})
+	})
 	t.Run("drift ends when what caused it does", func(t *testing.T) {
 		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 			start(t, w)

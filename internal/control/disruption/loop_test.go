@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,10 @@ type stage struct {
 	api   *memapi.Server
 	store *cluster.Store
 	pools map[string]lower.PoolInput
+
+	metrics *telemetry.Metrics // of the loop that was started last
+	mu      sync.Mutex
+	told    []string // events: reason, kind and name
 }
 
 var classRef = v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
@@ -116,13 +121,28 @@ func (s *stage) Open(ctx context.Context, seed, _ string, openings []lower.Openi
 
 // run starts a loop of its own, as a process would, and returns how to stop it.
 func (s *stage) run(t *testing.T) (stop func()) {
-	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
-	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
-	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
+	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	events := telemetry.NewEvents(s.hear, s.metrics)
+	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = l.Run(ctx) }()
-	return func() { cancel(); <-done }
+	var running sync.WaitGroup
+	running.Go(func() { _ = l.Run(ctx) })
+	running.Go(func() { _ = events.Run(ctx) })
+	return func() { cancel(); running.Wait() }
+}
+
+func (s *stage) hear(_ context.Context, e *corev1.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, fmt.Sprintf("%s %s %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name))
+	return nil
+}
+
+// heard tells whether an event was published.
+func (s *stage) heard(event string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.told, event)
 }
 
 func (s *stage) claim(name string) *v1.NodeClaim {
@@ -284,6 +304,7 @@ func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
 		for i := range 3 {
 			s.api.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}})
 		}
+		time.Sleep(10 * time.Millisecond) // the store has heard of all three, or the first turn sees a node with a pod left
 		defer s.run(t)()
 		time.Sleep(3 * time.Second)
 		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {

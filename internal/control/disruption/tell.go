@@ -80,6 +80,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 		}
 	}
 	t.passing = passing
+	t.protections(w)
 	for _, note := range out.Notes {
 		t.both(note.Candidate.Node, telemetry.Unconsolidatable, note.Text)
 	}
@@ -102,18 +103,27 @@ func (t *teller) lasts(b *disrupt.Block, now time.Time, passing map[[2]string]ti
 	return now.Sub(since) >= lasting
 }
 
-// blocked tells node, claim and, where one is to blame, the pod.
+// blocked tells node and claim.
 func (t *teller) blocked(w *disrupt.World, b *disrupt.Block) {
 	n := w.Snap.ClaimNode(b.Claim)
 	if n == nil {
 		return
 	}
 	t.both(n, telemetry.DisruptionBlocked, b.Text, string(b.Code))
-	if b.Pod == nil {
-		return
-	}
-	if p := w.Snap.Pod(*b.Pod); p != nil {
-		t.protection(p, w.Now)
+}
+
+// protections explains the annotations of pods on nodes of ours that say something else than for ever, whether they hold their node or not:
+// whoever wrote one that means nothing believes the pod to be safe.
+func (t *teller) protections(w *disrupt.World) {
+	for n := range w.Snap.Nodes() {
+		if _, ours := w.Pools[n.Pool()]; !ours || n.Claim == nil {
+			continue
+		}
+		for _, p := range n.Pods {
+			if p.DoNotDisrupt != "" {
+				t.protection(p, w.Now)
+			}
+		}
 	}
 }
 

@@ -1,69 +1,164 @@
 package disruption
 
 import (
-	"context"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/memapi"
 )
 
-// Every machine passes through some blocks while it boots. An event for each would bury what matters.
-func TestBlocksThatPassAreToldWhenTheyLast(t *testing.T) {
+// counts compares metrics with what they should be.
+func counts(t *testing.T, want map[string]float64, have map[string]prometheus.Collector) {
+	t.Helper()
+	for name, c := range have {
+		if got := testutil.ToFloat64(c); got != want[name] {
+			t.Errorf("%s = %v, want %v", name, got, want[name])
+		}
+	}
+}
+
+func heard(t *testing.T, s *stage, events ...string) {
+	t.Helper()
+	for _, e := range events {
+		if !s.heard(e) {
+			t.Errorf("event %q is missing; there were %q", e, s.told)
+		}
+	}
+}
+
+func TestAReplacementIsToldOfAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var told []string
-		metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
-		events := telemetry.NewEvents(func(_ context.Context, e *corev1.Event) error {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, e.Message)
-			return nil
-		}, metrics)
-		go events.Run(t.Context())
-		store := cluster.NewStore()
-		store.Update(func(d *cluster.Draft) {
-			d.PutClaim(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "booting", UID: "booting"}})
-			d.PutClaim(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "protected", UID: "protected"}})
+		s := newStage(t.Context())
+		defer s.run(t)()
+		time.Sleep(validationDelay + 5*time.Second)
+		heard(t, s, "ConsolidationCandidate Node a", "ConsolidationCandidate NodeClaim claim-a", "DisruptionLaunching NodeClaim p-new0", "DisruptionWaitingReadiness NodeClaim p-new0")
+		if s.heard("DisruptionTerminating Node a") {
+			t.Error("the node is said to go before its replacement is ready")
+		}
+		s.initialise(replacementName)
+		time.Sleep(5 * time.Second)
+		heard(t, s, "DisruptionTerminating Node a", "DisruptionTerminating NodeClaim claim-a")
+		labels := []string{"replace", "underutilized", "single"}
+		counts(t, map[string]float64{"decisions": 1, "by pool": 1, "moves": 1}, map[string]prometheus.Collector{
+			"decisions":          s.metrics.DisruptionDecisions.WithLabelValues(labels...),
+			"by pool":            s.metrics.DisruptionDecisionsByPool.WithLabelValues(append([]string{"p"}, labels...)...),
+			"moves":              s.metrics.ConsolidationMoves.WithLabelValues("replace", "p", string(v1.ConsolidationPolicyWhenEmptyOrUnderutilized)),
+			"queue failures":     s.metrics.DisruptionQueueFailures.WithLabelValues(labels...),
+			"failed validations": s.metrics.DisruptionFailedValidations.WithLabelValues("single"),
 		})
-		teller := newTeller(Telling{Metrics: metrics, Events: events})
-		look := func(blocks ...disrupt.Block) {
-			w := &disrupt.World{Snap: store.Snapshot(), Now: time.Now()}
-			teller.proposal(w, &disrupt.Proposal{Blocks: blocks}, time.Millisecond)
-			synctest.Wait()
-		}
-		want := func(when string, messages ...string) {
-			t.Helper()
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(told, messages) {
-				t.Errorf("%s: told %q, want %q", when, told, messages)
-			}
-			told = nil
-		}
-		booting := disrupt.Block{Claim: "booting", Code: disrupt.NoNode, Text: "no node yet"}
-		nominated := disrupt.Block{Claim: "booting", Code: disrupt.Nominated, Text: "nominated"}
-		protected := disrupt.Block{Claim: "protected", Code: disrupt.NodeProtected, Text: "do not disrupt"}
-		look(booting, protected)
-		want("at first", "do not disrupt")
-		time.Sleep(90 * time.Second)
-		look(nominated)
-		want("another state")
-		time.Sleep(90 * time.Second)
-		look(nominated)
-		want("the second one for 90 s")
-		time.Sleep(30 * time.Second)
-		look(nominated)
-		want("the second one for two minutes", "nominated")
 	})
+}
+
+func TestAReplacementThatIsNeverReadyIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		defer s.run(t)()
+		time.Sleep(validationDelay + leastTimeout + 10*time.Second)
+		counts(t, map[string]float64{"queue failures": 1}, map[string]prometheus.Collector{
+			"queue failures": s.metrics.DisruptionQueueFailures.WithLabelValues("replace", "underutilized", "single"),
+		})
+	})
+}
+
+func TestAStepThatNoLongerHoldsIsToldOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*stage)
+		count float64 // scheduling is not counted: the nodes were not lost to anybody
+	}{
+		"a protected pod came": {func(s *stage) { s.api.Put(late(s, "late", "true")) }, 1},
+		"a budget was closed":  {func(s *stage) { s.budget("0") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				defer s.run(t)()
+				time.Sleep(validationDelay - 5*time.Second)
+				tc.spoil(s)
+				time.Sleep(10 * time.Second)
+				if s.tainted("a") {
+					t.Error("the step was carried out")
+				}
+				heard(t, s, "ConsolidationRejected Node a", "ConsolidationRejected NodeClaim claim-a")
+				counts(t, map[string]float64{"failed validations": tc.count}, map[string]prometheus.Collector{
+					"failed validations": s.metrics.DisruptionFailedValidations.WithLabelValues("single"),
+				})
+			})
+		})
+	}
+}
+
+// budget replaces the budgets of the pool.
+func (s *stage) budget(nodes string) {
+	input := s.pools["p"]
+	input.Pool = input.Pool.DeepCopy()
+	input.Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: nodes}}
+	s.pools["p"] = input
+	s.api.Put(input.Pool)
+}
+
+// late is a pod that comes to node a with an annotation.
+func late(s *stage, name, doNotDisrupt string) *corev1.Pod {
+	p := memapi.All[*corev1.Pod](s.api)[0].DeepCopy()
+	p.Name, p.UID, p.ResourceVersion = name, types.UID(name), ""
+	p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: doNotDisrupt}
+	p.Status.StartTime = new(metav1.Now())
+	return p
+}
+
+func TestBudgetsAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.budget("0")
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		heard(t, s, "DisruptionBlocked NodePool p")
+		counts(t, map[string]float64{"eligible": 1}, map[string]prometheus.Collector{
+			"allowed":   s.metrics.PoolAllowedDisruptions.WithLabelValues("p", "Underutilized"),
+			"consuming": s.metrics.PoolNodesConsumingBudgets.WithLabelValues("p", "Underutilized"),
+			"eligible":  s.metrics.DisruptionEligibleNodes.WithLabelValues("underutilized"),
+		})
+	})
+}
+
+func TestProtectionsAreExplainedToTheOwnersOfPods(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation string
+		wait       time.Duration
+		want       string
+		blocked    bool
+	}{
+		"for ever needs no explanation":               {"true", 0, "", true},
+		"a time that runs":                            {"1h", 0, "DoNotDisruptUntil Pod late", true},
+		"a time that is over":                         {"1m", 2 * time.Minute, "DoNotDisruptGracePeriodElapsed Pod late", true},
+		"one that means nothing, on a node that goes": {"yes", 0, "InvalidDoNotDisruptAnnotation Pod late", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.api.Put(late(s, "late", tc.annotation))
+				time.Sleep(10 * time.Millisecond) // the store has heard of it
+				defer s.run(t)()
+				time.Sleep(5*time.Second + tc.wait)
+				if tc.want != "" {
+					heard(t, s, tc.want)
+				}
+				if got := s.heard("DisruptionBlocked Node a"); got != tc.blocked {
+					t.Errorf("blocked: %v, want %v", got, tc.blocked)
+				}
+				for _, e := range []string{"DoNotDisruptUntil Pod late", "DoNotDisruptGracePeriodElapsed Pod late", "InvalidDoNotDisruptAnnotation Pod late"} {
+					if s.heard(e) && e != tc.want && tc.wait == 0 {
+						t.Errorf("event %q, want %q only", e, tc.want)
+					}
+				}
+			})
+		})
+	}
 }

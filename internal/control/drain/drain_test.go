@@ -292,6 +292,79 @@ func TestMachinesThatAreGone(t *testing.T) {
 	})
 }
 
+func TestANodeWhoseClaimIsLost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		run(w, sim.Pod("p", "1"))
+		w.API.Remove(sim.Get[*v1.NodeClaim](t, w, "c"))
+		sim.Delete(t, w, nodeOf(t, w))
+		var asked atomic.Bool
+		w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+			asked.Store(asked.Load() || c.Method == fakecloud.Terminate)
+			return fakecloud.Fault{}
+		})
+		time.Sleep(4 * time.Second) // no dwell: there is no claim to note its beginning on
+		if n := len(memapi.All[*corev1.Node](w.API)); n != 0 || pods(w) != "" || asked.Load() {
+			t.Errorf("%d nodes, pods %q, machine told to stop: %v; want the node drained and gone, and its machine left to garbage collection", n, pods(w), asked.Load())
+		}
+		sim.WantEvent(t, k, "Evicted", "p")
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	held := func(p *corev1.Pod) {
+		p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+		p.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	}
+	t.Run("no grace at all ends everything at once", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", held))
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(20 * time.Second)
+			sim.WantNothing(t, w)
+			sim.WantEvent(t, k, "Disrupted", "p")
+		}, func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{} })
+	})
+	t.Run("a deadline that was set before is kept", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", held))
+			memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
+				c.Annotations = map[string]string{v1.NodeClaimTerminationTimestampAnnotationKey: time.Now().Add(2 * time.Minute).UTC().Format(time.RFC3339)}
+			})
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(50 * time.Second)
+			early := pods(w)
+			time.Sleep(90 * time.Second)
+			if early != "p" {
+				t.Errorf("pods = %q more than a minute before the deadline", early)
+			}
+			sim.WantNothing(t, w)
+		}, func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} })
+	})
+	t.Run("without one a protected pod is waited for", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			run(w, sim.Pod("p", "1", held))
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(24 * time.Hour)
+			if pods(w) != "p" || len(w.Cloud.Machines()) != 1 {
+				t.Errorf("pods = %q, %d machines after a day", pods(w), len(w.Cloud.Machines()))
+			}
+		})
+	})
+	t.Run("a deadline that means nothing stops the drain before it begins", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			run(w, sim.Pod("p", "1"))
+			memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
+				c.Annotations = map[string]string{v1.NodeClaimTerminationTimestampAnnotationKey: "soon"}
+			})
+			sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+			time.Sleep(time.Minute)
+			if pods(w) != "p" || len(w.Cloud.Machines()) != 1 {
+				t.Errorf("pods = %q, %d machines", pods(w), len(w.Cloud.Machines()))
+			}
+		})
+	})
+}
+
 func TestEvictAfter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		run(w, sim.Pod("p", "1"))

@@ -38,6 +38,9 @@ func (c *Candidate) Name() string { return c.Node.Name }
 // Empty candidates run nothing that needs another place.
 func (c *Candidate) Empty() bool { return len(c.Pods) == 0 }
 
+// idle candidates run nothing that comes back when they go, not even what cannot be given a place beforehand.
+func (c *Candidate) idle() bool { return !slices.ContainsFunc(c.Node.Pods, movable.Reschedulable) }
+
 // Ratio says how much is saved for each pod that has to move.
 func (c *Candidate) Ratio() float64 { return float64(c.Price) / c.Cost }
 

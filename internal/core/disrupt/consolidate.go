@@ -162,7 +162,7 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 		share := cloud.NanoUSD(float64(step.Before-1-least) * float64(ways[i].base()) / float64(max(1, least)))
 		w := ways[i].within(min(ways[i].base()+share, step.Before-1))
 		need, ok := minValues(open[i].Claim, w.options)
-		if !ok {
+		if !ok || open[i].Claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" { // a launch may lower them, a saving may not
 			return "no cheaper replacement satisfies the pool's minValues"
 		}
 		if single && w.capacityType == v1.CapacityTypeSpot {

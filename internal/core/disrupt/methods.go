@@ -32,7 +32,7 @@ func empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []No
 }
 
 // drifted lists the nodes that no longer are what their pool asks for. A termination grace period overcomes pods that hold
-// their node, because then the end of the node is certain. Empty nodes come first, then those that drifted first.
+// their node, because then the end of the node is certain. Nodes that run nothing which comes back come first, then those that drifted first.
 func drifted(candidates []*Candidate) []*Candidate {
 	var out []*Candidate
 	for _, c := range candidates {
@@ -42,7 +42,7 @@ func drifted(candidates []*Candidate) []*Candidate {
 	}
 	slices.SortFunc(out, func(a, b *Candidate) int {
 		return cmp.Or(
-			compareBool(b.Empty(), a.Empty()),
+			compareBool(b.idle(), a.idle()),
 			a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
 			cmp.Compare(a.Name(), b.Name()))
 	})

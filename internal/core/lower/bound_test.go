@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -209,5 +210,94 @@ func TestBoundsOfLimitedPools(t *testing.T) {
 		if proven < 40 {
 			t.Errorf("%s: %d of 60 have a bound by the LP", name, proven)
 		}
+	}
+}
+
+// heldApart ties the pods of two applications of many sizes on a host: those of the first keep apart, of the second few share a node.
+func heldApart(apps int, skew int32) func(i int, p *corev1.Pod) {
+	return func(i int, p *corev1.Pod) {
+		app := i % (apps + 1)
+		p.Labels = map[string]string{"app": fmt.Sprint(app)}
+		if app == apps {
+			return // plain pods fill the gaps
+		}
+		selector := &metav1.LabelSelector{MatchLabels: p.Labels}
+		if app%2 == 0 {
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: corev1.LabelHostname, LabelSelector: selector}}}}
+			return
+		}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector}}
+	}
+}
+
+// TestPodsHeldApartAgainstEveryFleet compares pods that are tied on a host, of many sizes, with the optimum: bound ≤ optimum ≤ ours, and
+// the bound knows how many machines are forced.
+func TestPodsHeldApartAgainstEveryFleet(t *testing.T) {
+	exact, tight, total := 0, 0, 0
+	for seed := range uint64(150) {
+		r := dice{rand.New(rand.NewPCG(seed, 31))}
+		in := r.small(1+r.IntN(8), 1+r.IntN(6), heldApart(2, 2))
+		b := New().lower(in)
+		b.problem.Settings = solveSettings(in)
+		got := solve.Run(b.problem)
+		if err := solve.Check(b.problem, got); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		best := cheapest(b.problem)
+		bound := max(got.Volume, got.Config)
+		if got.Price < best || bound > best {
+			t.Errorf("seed %d: price %d, optimum %d, bounds %d and %d", seed, got.Price, best, got.Volume, got.Config)
+		}
+		if best == 0 {
+			continue
+		}
+		total++
+		if got.Price == best {
+			exact++
+		}
+		if float64(bound) > 0.9*float64(best) {
+			tight++
+		}
+		if float64(got.Price) > 1.4*float64(best) {
+			t.Errorf("seed %d: price %d, optimum %d", seed, got.Price, best)
+		}
+	}
+	if total < 140 || exact*100 < total*90 || tight*100 < total*90 {
+		t.Errorf("of %d questions %d are solved exactly and %d have a bound near the optimum", total, exact, tight)
+	}
+}
+
+// TestPodsHeldApartPackWell plans several hundred pods of many sizes that are tied on a host, application by application. Placed class by
+// class, those that need much of one resource fill nodes to which nobody else can come any more.
+func TestPodsHeldApartPackWell(t *testing.T) {
+	cpu, memory := []int64{100, 250, 500, 1000, 1500}, []int64{100, 256, 512, 1024, 2048, 4096}
+	var near float64
+	const seeds = 8
+	for seed := range uint64(seeds) {
+		r := dice{rand.New(rand.NewPCG(seed, 37))}
+		in := r.small(800, 12, heldApart(12, 3), func(_ int, p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = quantities(cpu[r.IntN(len(cpu))], memory[r.IntN(len(memory))], 0)
+			delete(p.Spec.Containers[0].Resources.Requests, corev1.ResourcePods)
+		})
+		for _, it := range in.Pools[0].Catalog.Types {
+			it.Capacity[corev1.ResourcePods] = resource.MustParse("250")
+		}
+		b := New().lower(in)
+		b.problem.Settings = solveSettings(in)
+		got := solve.Run(b.problem)
+		if err := solve.Check(b.problem, got); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		first := *b.problem
+		first.Settings.FirstFit = true
+		before := solve.Run(&first)
+		if len(before.Bins) == 0 || float64(got.Price) > 0.98*float64(before.Price) {
+			t.Errorf("seed %d: %d, class by class %d", seed, got.Price, before.Price)
+		}
+		near += float64(got.Price) / float64(max(got.Volume, got.Config)) / seeds
+	}
+	if near > 1.10 {
+		t.Errorf("%.3f of the bound on average", near)
 	}
 }

@@ -15,11 +15,12 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // small makes a question of few plain pods and few on-demand types in one zone.
-func (r dice) small(pods, kinds int) Input {
+func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Input {
 	cat := &cloud.Catalog{}
 	for i := range kinds {
 		it := r.instanceType(i)
@@ -37,6 +38,9 @@ func (r dice) small(pods, kinds int) Input {
 			q.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: quantities(int64(100*(1+r.IntN(30))), int64(256*(1+r.IntN(30))), 0)}}}
 			delete(q.Spec.Containers[0].Resources.Requests, corev1.ResourcePods)
 			q.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			for _, e := range edit {
+				e(i, q)
+			}
 			d.PutPod(q)
 		}
 	})
@@ -45,12 +49,33 @@ func (r dice) small(pods, kinds int) Input {
 		Settings: Settings{TrialBudget: 1_000_000, Size: SizePolicy{Large: -1}}}
 }
 
+// together says whether host-level constraints let a set of pods share a node, where whoever they select has them too.
+func together(p *solve.Problem, class []int, set int) bool {
+	for g := range p.Groups {
+		most, n := int(p.Groups[g].MaxSkew), 0
+		if p.Groups[g].Kind == spread.Anti {
+			most = 1
+		}
+		for i, c := range class {
+			if set>>i&1 != 0 && slices.Contains(p.Classes[c].Groups, g) {
+				n++
+			}
+		}
+		if n > most {
+			return false
+		}
+	}
+	return true
+}
+
 // cheapest finds the optimum by trying every way to split the pods that can run; 0 if none can.
 func cheapest(p *solve.Problem) int64 {
 	var needs [][]int64
+	var class []int
 	for i := range p.Classes {
 		for range p.Classes[i].Count {
 			needs = append(needs, p.Classes[i].Need)
+			class = append(class, i)
 		}
 	}
 	t := &p.Templates[0]
@@ -67,6 +92,7 @@ func cheapest(p *solve.Problem) int64 {
 				}
 				fits = fits && sum <= t.Room[sh][r]
 			}
+			fits = fits && together(p, class, set)
 			if price := t.Catalog.Price[sh][0]; fits && (best == 0 || price < best) {
 				best = price
 			}

@@ -33,7 +33,7 @@ func Stuck(p *cluster.Pod, now time.Time) bool {
 // Reschedulable pods need another home when their node goes. A terminating StatefulSet pod does, because a pod of the
 // same name comes back; a terminating pod of a Deployment has already been replaced.
 func Reschedulable(p *cluster.Pod) bool {
-	return (Active(p) || Terminating(p) && !p.Terminal() && p.StatefulSet) && !p.DaemonSet && !p.Mirror
+	return (Active(p) || Terminating(p) && p.StatefulSet) && !p.DaemonSet && !p.Mirror
 }
 
 // A Protection is what the do-not-disrupt annotation of a pod means now.

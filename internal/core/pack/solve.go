@@ -98,7 +98,9 @@ func newSolution(parts []*part, b *budget, large bool) *solution {
 func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
 		r.enough = 1 + max(float64(o.Enough)/1e6, gapGoal/2)
-		r.refine()
+		if !o.Fast {
+			r.refine()
+		}
 		if r.enumerate() {
 			continue
 		}

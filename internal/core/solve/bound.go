@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -22,6 +24,7 @@ func (s *state) bound(r *Result) {
 	k.pinLeast()
 	k.problem.Classes = make([]pack.Class, len(k.items))
 	k.makeCells()
+	k.capHosts()
 	o := s.packOptions()
 	o.Size, o.Memory, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Price
 	answer := pack.Bound(&k.problem, o)
@@ -32,11 +35,11 @@ func (s *state) bound(r *Result) {
 
 // addLoose adds pods without pins.
 func (k *packing) addLoose(p Put, tier int) {
-	key := string([]byte{byte(p.Class), byte(p.Class >> 8), byte(p.Class >> 16), byte(p.Variant), byte(p.Variant >> 8), byte(tier)})
-	at, ok := k.index[key]
+	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(nil, int64(p.Class)), int64(p.Variant)), int64(tier))
+	at, ok := k.index[string(key)]
 	if !ok {
 		at = len(k.items)
-		k.index[key] = at
+		k.index[string(key)] = at
 		k.items = append(k.items, item{class: p.Class, variant: p.Variant, tier: tier})
 	}
 	k.items[at].count += p.Count
@@ -94,14 +97,91 @@ func (k *packing) alone(g int, it *item) bool {
 	}
 	first := &s.p.Classes[it.class].Variants[it.variant]
 	for _, v := range k.readings(it) {
-		if !slices.Contains(v.Owns, g) || !slices.EqualFunc(v.Allowed, first.Allowed, bits.Set.Equal) {
+		if !slices.EqualFunc(v.Allowed, first.Allowed, bits.Set.Equal) {
 			return false
 		}
-		if len(group.Filter) > 0 && !slices.Contains(group.Filter, v.Reqs) || group.Templates != nil && !s.p.Labels.TolTmpl[v.Tol].Within(group.Templates) {
+	}
+	return k.bindsAlways(g, it)
+}
+
+// bindsAlways reports whether a pod of the item, whichever way it is read, owns a group that counts it on every new node that can take it.
+func (k *packing) bindsAlways(g int, it *item) bool {
+	s := k.s
+	group := &s.groups[g]
+	if !slices.Contains(s.p.Classes[it.class].Groups, g) {
+		return false
+	}
+	for _, v := range k.readings(it) {
+		if !slices.Contains(v.Owns, g) || len(group.Filter) > 0 && !slices.Contains(group.Filter, v.Reqs) ||
+			group.Templates != nil && !s.p.Labels.TolTmpl[v.Tol].Within(group.Templates) {
 			return false
 		}
 	}
 	return true
+}
+
+const (
+	// mostCaps is how many host-level groups a bound knows of: most force fewer machines than are needed anyway.
+	mostCaps = 8
+	// mostCapped is up to how many items it knows of any. Beyond, the LP takes longer than the bound gains.
+	mostCapped = 400
+)
+
+// A hostCap is a host-level group with the items that every node holds only so many of.
+type hostCap struct {
+	items  []int
+	most   int
+	forced int // machines that its pods need at least
+}
+
+// capHosts tells the packer what host-level groups allow. It does so by one more dimension for a group, of which each of its pods needs
+// one and each machine has as much as the group allows. That holds for every plan: a new node starts empty, all of these pods own the group
+// and are counted by it wherever they go, so the last of them to come to a node was admitted beside all others there, and they are no more
+// than the skew of a spread, or one where they keep apart. Pods that the group counts but that do not own it are left out.
+func (k *packing) capHosts() {
+	if len(k.items) > mostCapped {
+		return
+	}
+	var caps []hostCap
+	for g := range k.s.groups {
+		if c := k.capOf(g); c.forced*2 > len(k.s.puts) {
+			caps = append(caps, c)
+		}
+	}
+	slices.SortStableFunc(caps, func(a, b hostCap) int { return cmp.Compare(b.forced, a.forced) })
+	for _, c := range caps[:min(len(caps), mostCaps)] {
+		for i := range k.problem.Classes {
+			need := int64(0)
+			if slices.Contains(c.items, i) {
+				need = 1
+			}
+			k.problem.Classes[i].Need = append(k.problem.Classes[i].Need, need)
+		}
+		for i := range k.problem.Cells {
+			k.problem.Cells[i].Room = append(k.problem.Cells[i].Room, int64(c.most))
+		}
+	}
+}
+
+func (k *packing) capOf(g int) (out hostCap) {
+	group := &k.s.groups[g]
+	switch {
+	case group.Key != spread.Host || group.Kind == spread.Affinity || group.Kind == spread.Anti && !group.Required:
+		return out
+	case group.Kind == spread.Anti:
+		out.most = 1
+	default:
+		out.most = int(group.MaxSkew)
+	}
+	pods := 0
+	for i := range k.items {
+		if k.bindsAlways(g, &k.items[i]) {
+			out.items = append(out.items, i)
+			pods += k.items[i].count
+		}
+	}
+	out.forced = (pods + out.most - 1) / max(out.most, 1)
+	return out
 }
 
 // leastOf works out how many of n new pods come to each domain at least. The last pod that comes to a domain finds it no more than the

@@ -4,7 +4,8 @@
 // It sees numbers only. A Problem holds pods grouped into classes, existing nodes, and templates of new ones; Run returns
 // a Result. The stages: an incumbent places class after class, on free room first, then on new nodes whose machine is
 // chosen by price per worth (place.go, open.go, choose.go); improvement repacks what is tied by nothing but per-node caps and
-// pairwise conflicts with package pack (packing.go, cells.go), and replays the answer through the same rules (replay.go);
+// pairwise conflicts with package pack (packing.go, cells.go), and replays the answer through the same rules (replay.go); where
+// more than that holds pods apart on a host, the packer says how many of each size a node gets, and the rules which (deal.go);
 // finishing lists, for each new node, every machine that could hold its pods, and prices what a launch would pay
 // (finish.go). Where the packer's question is not the whole one, a bound is proven by itself (bound.go).
 //

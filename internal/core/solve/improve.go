@@ -6,12 +6,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack"
 )
 
-// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns the better of the two
-// placements.
+// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns nil where there is none.
 func (s *state) improve(r *Result) *state {
 	k := s.repack()
 	if k == nil {
-		return s
+		return nil
 	}
 	answer := pack.Solve(&k.problem, s.packOptions())
 	s.trials += answer.Trials
@@ -21,13 +20,9 @@ func (s *state) improve(r *Result) *state {
 		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
 	}
 	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
-		return s
+		return nil
 	}
-	better := k.replay(answer.Fleet)
-	if better == nil {
-		return s
-	}
-	return better
+	return k.replay(answer.Fleet)
 }
 
 // plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and

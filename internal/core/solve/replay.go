@@ -7,6 +7,21 @@ import (
 // replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the
 // rest as the packer says. It returns nil when a rule refuses what the packer meant.
 func (k *packing) replay(fleet []pack.Pattern) *state {
+	s := k.afresh()
+	for _, pattern := range fleet {
+		for range pattern.Nodes {
+			if !k.build(s, &pattern) {
+				return nil
+			}
+		}
+	}
+	s.pinned = false
+	s.trials += k.s.trials
+	return s
+}
+
+// afresh is a placement of what is on existing nodes and on frozen bins, as before.
+func (k *packing) afresh() *state {
 	old := k.s
 	s := newState(old.p)
 	s.worth, s.touch, s.pinned = old.worth, old.touch, true
@@ -16,15 +31,6 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 	for _, bin := range k.frozen {
 		s.restoreBin(old, bin)
 	}
-	for _, pattern := range fleet {
-		for range pattern.Nodes {
-			if !k.build(s, &pattern) {
-				return nil
-			}
-		}
-	}
-	s.pinned = false
-	s.trials += old.trials
 	return s
 }
 
@@ -80,14 +86,19 @@ func (k *packing) build(s *state, pattern *pack.Pattern) bool {
 			n -= many
 		}
 	}
-	if cat := s.p.Templates[cell.tmpl].Catalog; len(cat.Left) > 0 {
-		for o := range cat.Offers { // whoever was to have a reserved machine is in a frozen bin
+	k.keepReserved(s, bin)
+	return true
+}
+
+// keepReserved takes reserved offers out of a bin's choices: whoever was to have a reserved machine is in a frozen bin.
+func (k *packing) keepReserved(s *state, bin int) {
+	if cat := s.p.Templates[s.tmpl[bin-len(s.p.Nodes)]].Catalog; len(cat.Left) > 0 {
+		for o := range cat.Offers {
 			if cat.Offers[o].Reservation >= 0 {
 				s.maskOf(bin).Remove(o)
 			}
 		}
 	}
-	return true
 }
 
 // pin gives the bin the domains of an item before its pods come.

@@ -17,19 +17,27 @@ func Run(p *Problem) *Result {
 	r.Why = s.explain(left, r.Partial)
 	r.Price, r.Floor = priceOf(r.Bins)
 	if !p.Settings.FirstFit && !r.Partial && !s.dropped && len(r.Bins) > 0 {
-		if better := s.improve(r); better != s {
-			more := make([]int, len(left))
-			bins := better.finish(more)
-			if price, floor := priceOf(bins); price < r.Price && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
-				r.Bins, r.Placed, r.Price, r.Floor = bins, better.placed, price, floor
-			}
-		}
+		r.take(s.deal(), len(left))
+		r.take(s.improve(r), len(left))
 		if r.Proof.Problem == nil && !p.Settings.Unproven {
 			s.bound(r)
 		}
 	}
 	r.Trials = s.trials
 	return r
+}
+
+// take makes a placement of the same pods the result, if it is cheaper.
+func (r *Result) take(better *state, classes int) {
+	if better == nil {
+		return
+	}
+	more := make([]int, classes)
+	bins := better.finish(more)
+	price, floor := priceOf(bins)
+	if price < r.Price && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
+		r.Bins, r.Placed, r.Price, r.Floor = bins, better.placed, price, floor
+	}
 }
 
 // A Proof shows that no plan can be cheaper than a bound.
