@@ -50,10 +50,14 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// list reads all objects of one kind, in pages.
-func (o *objects) list(ctx context.Context, c client.Client, list client.ObjectList) error {
+// list reads all objects of one kind, in pages. Every page is a list of its own: JSON is decoded over the items that a list holds.
+func (o *objects) list(ctx context.Context, c client.Reader, empty client.ObjectList) error {
 	next := ""
 	for {
+		list, ok := empty.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return fmt.Errorf("%T is no list", empty)
+		}
 		err := c.List(ctx, list, client.Limit(1000), client.Continue(next))
 		if meta.IsNoMatchError(err) {
 			return fmt.Errorf("the cluster does not know %T; are Karpenter's CRDs installed?", list)

@@ -165,7 +165,7 @@ func TestPricesStayWithinTheBarsOfTheBound(t *testing.T) {
 		{"zonespread", 1.03, 1.03, 6000, 0, 0},
 		{"hostanti", 1.03, 1.03, 5000, 0, 0},
 		{"classes20", 1.01, 1.02, 2000, 0, 0},
-		{"many5000", 1.01, 1.02, 800, 1.01, 1.08},
+		{"many5000", 1.002, 1.002, 2000, 1.005, 1.051},
 	} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, row.name, spot)

@@ -6,7 +6,8 @@
 // many equal nodes of a cell, each holding so many items of each class.
 //
 // How it works. The volume LP buys the demanded totals as if items were liquid; the fluid LP knows which items fit where but may
-// still cut them. Their prices tell what an item is worth. Greedy runs fill, one after another, the node whose contents are worth
+// still cut them; it sees classes in buckets and divides those that lie across the border between two kinds of machine. Their prices tell
+// what an item is worth. Greedy runs fill, one after another, the node whose contents are worth
 // most per dollar, under several guides. Column generation then solves the configuration LP, in which every column is a pattern that
 // really fits: a master simplex prices the classes, a bounded knapsack per cell looks for a pattern worth more than its node, until
 // there is none. Diving rounds the result, and local search takes a few nodes apart and packs their items again as long as the budget

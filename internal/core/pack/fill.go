@@ -117,6 +117,7 @@ func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	f.candidates(cell, rem, unit)
 	if forced >= 0 {
 		f.put(forced, 1)
+		f.quota[forced]--
 	}
 	for len(f.cand) > 0 {
 		for d, r := range f.room {
@@ -130,6 +131,7 @@ func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 			break
 		}
 		f.put(k, n)
+		f.quota[k] -= n
 	}
 	f.polish(cell, rem, forced, unit)
 	if p.foes != nil {
@@ -330,6 +332,9 @@ func (f *filler) choose() (int, int) {
 	kept := f.cand[:0]
 	dims := p.dims
 	for _, k := range f.cand {
+		if f.quota[k] <= 0 {
+			continue
+		}
 		need := p.need[k*dims : k*dims+dims]
 		var share, most float64
 		ok := true
@@ -356,14 +361,6 @@ func (f *filler) choose() (int, int) {
 	if pick < 0 {
 		return -1, 0
 	}
-	free := f.quota[pick] - f.on(pick)
-	n := holds(p.needs(pick), f.room, free)
-	if n <= 0 {
-		f.cand = slices.DeleteFunc(f.cand, func(k int) bool { return k == pick })
-		if len(f.cand) == 0 {
-			return -1, 0
-		}
-		return f.choose()
-	}
+	n := holds(p.needs(pick), f.room, f.quota[pick])
 	return pick, max(1, min(n, (holds(p.needs(pick), f.room, 1<<30)+5)/6))
 }

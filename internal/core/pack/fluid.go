@@ -8,13 +8,18 @@ import (
 
 // The fluid LP stands between the volume LP and the configuration LP: items may be cut, but each cell must be filled with items that
 // may use it and fit into it, so that cheap processors and cheap memory of different machines cannot be bought for the same item.
-// Classes with needs of nearly the same direction and size are one bucket. Its prices give a worth per item: the least that any cell
-// that can hold the item asks for it. Such worths prove a bound for the real classes, however coarse the buckets are.
+// Its prices give a worth per item: the least that any cell that can hold the item asks for it. Such worths prove a bound for the real
+// classes, however coarse the LP sees them: it starts with buckets of classes whose needs have nearly the same direction and size, and
+// divides those that turn out to matter. What an item is worth turns on where the border between two kinds of machine runs, and a bucket
+// that lies across a border moves it: with 59 buckets of equal width, prices for 5,000 pods were off by half a percent.
 type fluid struct {
 	p       *part
-	open    func(*cell) bool
+	open    []int   // cells that may be used
+	grain   float64 // how many directions buckets tell apart
 	buckets []bucket
+	takes   [][]int // per open cell: buckets it can hold
 	lp      *simplex
+	madeOf  []int // per column of lp: its cell
 	sack    *fraction
 	worth   []float64 // per bucket
 	room    []float64 // cell*dims: worth of a unit of room in each cell; filled by price
@@ -22,44 +27,75 @@ type fluid struct {
 }
 
 type bucket struct {
-	group int
-	need  []float64 // of all its items together
-	least []int64   // per dimension
+	group   int
+	classes []int
+	need    []float64 // of all its items together
+	least   []int64   // per dimension
 }
 
 const (
-	maxBuckets  = 120
-	fluidRounds = 60
-	fluidGoal   = 2e-4
+	mostBuckets  = 120
+	firstBuckets = 30 // where the LP starts when not every class can have a bucket of its own
+	fluidRounds  = 60
+	fluidGoal    = 2e-4 // a cell may hold so much more than it costs
+	fluidLoss    = 1e-4 // of the LP's value, by which the bound may stay behind it
 )
 
-// fluidWorth returns the worth per class and, per cell, the worth of its room. ok is false when the part has cells in short stock, for
-// which the fluid LP has no rows, or items without any need.
-func (p *part) fluidWorth(use func(*cell) bool) (worth []float64, unit *unitWorth, ok bool) {
-	if slices.ContainsFunc(p.cells, func(c cell) bool { return use(&c) && (c.stock > 0 || c.price == 0) }) {
-		return nil, nil, false
+// newFluid sets up the fluid LP over the given cells. It returns nil when the part has cells in short stock, for which the LP has no
+// rows, or items without any need.
+func (p *part) newFluid(cells []int) *fluid {
+	if slices.ContainsFunc(cells, func(c int) bool { return p.cells[c].stock > 0 || p.cells[c].price == 0 }) {
+		return nil
 	}
 	for k := range p.count {
 		if !slices.ContainsFunc(p.needs(k), func(n int64) bool { return n > 0 }) {
-			return nil, nil, false // an item without needs has no direction
+			return nil // an item without needs has no direction
 		}
 	}
-	f := &fluid{p: p, open: use, sack: newFraction(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
-	f.sort()
+	return &fluid{p: p, open: cells, grain: 512, sack: newFraction(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
+}
+
+// rough prices room and items by buckets of equal width. exact says that they are as fine as they get.
+func (f *fluid) rough() (by pricing, exact, ok bool) {
+	f.sort(mostBuckets)
+	exact = f.grain == 512
+	by, ok = f.solve(false)
+	return by, exact, ok
+}
+
+// fine prices them by fewer buckets, which are divided as long as that matters.
+func (f *fluid) fine() (pricing, bool) {
+	f.sort(firstBuckets)
+	return f.solve(true)
+}
+
+// solve solves the LP over the present buckets and, if wanted, divides them until that does not matter any more.
+func (f *fluid) solve(divide bool) (pricing, bool) {
 	if !f.start() {
-		return nil, nil, false
+		return pricing{}, false
 	}
+	for {
+		f.generate()
+		unit := f.unitWorth()
+		worth, on, ok := f.p.leastWorth(unit, f.open)
+		if !ok || !divide || !f.divide(unit, worth, on) {
+			return pricing{worth, unit}, ok
+		}
+	}
+}
+
+// generate adds columns until the LP over the present buckets is solved.
+func (f *fluid) generate() {
 	for range fluidRounds {
 		f.lp.optimize(func() bool { return true })
 		if f.price() <= 1+fluidGoal {
-			break
+			return
 		}
 	}
-	return f.result()
 }
 
-// sort puts classes into buckets: by group, then by direction and size, finely enough to fill maxBuckets.
-func (f *fluid) sort() {
+// sort puts classes into at most so many buckets, if groups are not more: by group, then by direction and size.
+func (f *fluid) sort(most int) {
 	p := f.p
 	total := make([]float64, p.dims)
 	for k, n := range p.count {
@@ -84,41 +120,40 @@ func (f *fluid) sort() {
 		out[5] = exp / 2
 		return out
 	}
-	for grain := 512.0; ; grain /= 2 {
+	of := make([]int, p.classes())
+	for ; ; f.grain /= 2 {
 		at := make(map[[6]int]int)
-		of := make([]int, p.classes())
 		for k := range p.count {
-			id := key(k, grain)
-			if _, ok := at[id]; !ok {
-				at[id] = len(at)
+			id := key(k, f.grain)
+			i, ok := at[id]
+			if !ok {
+				i = len(at)
+				at[id] = i
 			}
-			of[k] = at[id]
+			of[k] = i
 		}
-		if len(at) <= maxBuckets || grain < 2 {
-			f.fillBuckets(of, len(at))
-			return
+		if len(at) <= most || f.grain < 2 {
+			f.buckets = make([]bucket, len(at))
+			break
 		}
+	}
+	for k, i := range of {
+		f.buckets[i].add(p, k)
 	}
 }
 
-func (f *fluid) fillBuckets(of []int, n int) {
-	p := f.p
-	f.buckets = make([]bucket, n)
-	for k, count := range p.count {
-		b := &f.buckets[of[k]]
-		if b.need == nil {
-			*b = bucket{p.group[k], make([]float64, p.dims), slices.Clone(p.needs(k))}
-		}
-		for d, u := range p.needs(k) {
-			b.need[d] += float64(float64(u) * float64(count))
-			b.least[d] = min(b.least[d], u)
-		}
+func (b *bucket) add(p *part, k int) {
+	if b.classes == nil {
+		*b = bucket{group: p.group[k], need: make([]float64, p.dims), least: slices.Clone(p.needs(k))}
+	}
+	b.classes = append(b.classes, k)
+	for d, u := range p.needs(k) {
+		b.need[d] += float64(float64(u) * float64(p.count[k]))
+		b.least[d] = min(b.least[d], u)
 	}
 }
 
-func (f *fluid) takes(c *cell, b *bucket) bool {
-	return f.open(c) && c.open.Has(b.group) && fits(b.least, c.room)
-}
+func (f *fluid) holds(c *cell, b *bucket) bool { return c.open.Has(b.group) && fits(b.least, c.room) }
 
 // portion is how much of a bucket alone a cell holds.
 func portion(c *cell, b *bucket) float64 {
@@ -131,26 +166,30 @@ func portion(c *cell, b *bucket) float64 {
 	return most
 }
 
+// start sets up the LP: one column per bucket that holds it alone is the first basis. It returns false if a bucket fits nowhere.
 func (f *fluid) start() bool {
 	m := len(f.buckets)
-	rhs, sign, first := make([]float64, m), make([]float64, m), make([]column, m)
+	f.takes, f.madeOf = make([][]int, len(f.open)), make([]int, m)
+	rhs, sign, first, low := make([]float64, m), make([]float64, m), make([]column, m), make([]float64, m)
 	for i := range f.buckets {
-		b := &f.buckets[i]
-		low := math.Inf(1)
-		for c := range f.p.cells {
-			cell := &f.p.cells[c]
-			if !f.takes(cell, b) {
+		rhs[i], sign[i], low[i] = 1+float64(1e-7*float64(i%13)), -1, math.Inf(1)
+	}
+	for o, c := range f.open {
+		cell := &f.p.cells[c]
+		for i := range f.buckets {
+			b := &f.buckets[i]
+			if !f.holds(cell, b) {
 				continue
 			}
-			if each := float64(cell.price) / 1e9 / portion(cell, b); each < low {
-				low = each
+			f.takes[o] = append(f.takes[o], i)
+			if each := float64(cell.price) / 1e9 / portion(cell, b); each < low[i] {
+				low[i], f.madeOf[i] = each, c
 				first[i] = column{[]int{i}, []float64{portion(cell, b)}, float64(cell.price) / 1e9}
 			}
 		}
-		if math.IsInf(low, 1) {
-			return false
-		}
-		rhs[i], sign[i] = 1+float64(1e-7*float64(i%13)), -1
+	}
+	if slices.ContainsFunc(low, func(v float64) bool { return math.IsInf(v, 1) }) {
+		return false
 	}
 	f.lp = newSimplex(rhs, sign, first)
 	return true
@@ -161,92 +200,191 @@ func (f *fluid) price() float64 {
 	f.worth = append(f.worth[:0], f.lp.y...)
 	type offer struct {
 		col   column
+		cell  int
 		ratio float64
 	}
 	var offers []offer
 	most := 0.0
-	for c := range f.p.cells {
-		cell := &f.p.cells[c]
-		if !f.open(cell) {
-			continue
-		}
-		col := f.best(c)
-		ratio := f.value[c] / (float64(cell.price) / 1e9)
+	for o, c := range f.open {
+		f.fill(o)
+		ratio := f.value[c] / (float64(f.p.cells[c].price) / 1e9)
 		most = max(most, ratio)
 		if ratio > 1+fluidGoal/2 {
-			offers = append(offers, offer{col, ratio})
+			offers = append(offers, offer{f.filled(o), c, ratio})
 		}
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(b.ratio, a.ratio) })
 	for _, o := range offers[:min(len(offers), 8)] {
-		f.lp.add(o.col)
+		f.add(o.col, o.cell)
 	}
 	return most
 }
 
-// best solves the fractional knapsack of cell c under the current worths.
-func (f *fluid) best(c int) column {
-	cell := &f.p.cells[c]
-	f.sack.reset(cell.room)
-	of := make([]int, 0, len(f.buckets))
-	for i := range f.buckets {
-		if b := &f.buckets[i]; f.worth[i] > 0 && f.takes(cell, b) {
-			f.sack.add(b.need, f.worth[i], 1e9)
-			of = append(of, i)
-		}
+func (f *fluid) add(col column, c int) {
+	f.lp.add(col)
+	f.madeOf = append(f.madeOf, c)
+}
+
+// fill solves the fractional knapsack of an open cell under the current worths.
+func (f *fluid) fill(o int) {
+	c := f.open[o]
+	f.sack.reset(f.p.cells[c].room)
+	for _, i := range f.takes[o] {
+		f.sack.add(f.buckets[i].need, max(f.worth[i], 0), 1e9)
 	}
 	f.value[c] = f.sack.solve()
 	copy(f.room[c*f.p.dims:], f.sack.price)
-	col := column{cost: float64(cell.price) / 1e9}
+}
+
+// filled is the column of what fill has found.
+func (f *fluid) filled(o int) column {
+	col := column{cost: float64(f.p.cells[f.open[o]].price) / 1e9}
 	for r, j := range f.sack.basis {
 		if j >= 0 && f.sack.x[r] > 1e-15 {
-			col.rows, col.vals = append(col.rows, of[j]), append(col.vals, f.sack.x[r])
+			col.rows, col.vals = append(col.rows, f.takes[o][j]), append(col.vals, f.sack.x[r])
 		}
 	}
 	return col
 }
 
-// result gives each class the least worth that a cell which can hold it puts on it, room being worth what the cell costs.
-func (f *fluid) result() ([]float64, *unitWorth, bool) {
-	p := f.p
-	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
-	for c := range p.cells {
-		cell := &p.cells[c]
-		if !f.open(cell) {
-			continue
+// divide splits the buckets that keep the bound behind the LP's value: the items in them are worth less, each by itself, than the LP
+// pays for them together. It returns false when they matter no longer. on is, per class, the cell that puts the least on it.
+func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
+	loss, order := make([]float64, len(f.buckets)), make([]int, len(f.buckets))
+	goal, left := float64(f.lp.value()*1e9*fluidLoss), 0.0
+	for i := range f.buckets {
+		order[i] = i
+		loss[i] = float64(f.worth[i] * 1e9)
+		for _, k := range f.buckets[i].classes {
+			loss[i] -= float64(worth[k] * float64(f.p.count[k]))
 		}
-		room := w.cells[c*p.dims : (c+1)*p.dims]
-		copy(room, f.room[c*p.dims:(c+1)*p.dims])
-		cell.settle(room)
+		left += loss[i]
 	}
-	worth, ok := p.leastWorth(w, f.open)
-	return worth, w, ok
+	if left <= goal {
+		return false
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loss[b], loss[a]) })
+	pieces := make([][]int, len(f.buckets)) // per bucket: what became of it
+	for i := range pieces {
+		pieces[i] = []int{i}
+	}
+	for _, i := range order {
+		if left <= goal/2 || len(f.buckets)+3 > mostBuckets {
+			break
+		}
+		left -= loss[i]
+		split := f.buckets[i].split(f.p, unit, worth, on)
+		f.buckets[i] = split[0]
+		for _, b := range split[1:] {
+			pieces[i] = append(pieces[i], len(f.buckets))
+			f.buckets = append(f.buckets, b)
+		}
+	}
+	return len(f.buckets) > len(pieces) && f.restart(pieces)
 }
 
-// leastWorth values each class by the cell that puts the least on it, among those that can hold it. ok is false if one has none.
-func (p *part) leastWorth(w *unitWorth, use func(*cell) bool) (worth []float64, ok bool) {
-	worth = make([]float64, p.classes())
+// split cuts a bucket where the border between the two cells runs that are best for most of it, and cuts both sides in halves.
+func (b *bucket) split(p *part, unit *unitWorth, worth []float64, on []int) []bucket {
+	share := make([]float64, len(p.cells))
+	for _, k := range b.classes {
+		share[on[k]] += float64(worth[k] * float64(p.count[k]))
+	}
+	one, two := 0, -1 // cells
+	for c := 1; c < len(share); c++ {
+		if share[c] > share[one] {
+			one, two = c, one
+		} else if share[c] > 0 && (two < 0 || share[c] > share[two]) {
+			two = c
+		}
+	}
+	if two < 0 || share[two] <= 0 {
+		return []bucket{*b}
+	}
+	far := make([]float64, p.classes()) // per class: its distance to the border
+	var sides [2]float64
+	side := func(k int) int {
+		if far[k] > 0 {
+			return 1
+		}
+		return 0
+	}
+	for _, k := range b.classes {
+		far[k] = (unit.in(one, p.needs(k)) - unit.in(two, p.needs(k))) / max(worth[k], 1)
+		sides[side(k)] += float64(worth[k] * float64(p.count[k]))
+	}
+	slices.SortFunc(b.classes, func(x, y int) int { return cmp.Or(cmp.Compare(far[x], far[y]), cmp.Compare(x, y)) })
+	var out [4]bucket
+	var seen [2]float64
+	for _, k := range b.classes {
+		s := side(k)
+		at := 2 * s
+		if seen[s] > sides[s]/2 {
+			at++
+		}
+		seen[s] += float64(worth[k] * float64(p.count[k]))
+		out[at].add(p, k)
+	}
+	return slices.DeleteFunc(out[:], func(b bucket) bool { return b.classes == nil })
+}
+
+// in is the worth of a need in cell c.
+func (w *unitWorth) in(c int, need []int64) float64 {
+	var v float64
+	for d, u := range need {
+		v += float64(w.cells[c*w.dims+d] * float64(u))
+	}
+	return v
+}
+
+// restart sets up the LP for the new buckets, with the columns that are known: they hold the same portion of every piece.
+func (f *fluid) restart(pieces [][]int) bool {
+	cols, madeOf := f.lp.cols, f.madeOf
+	if !f.start() {
+		return false
+	}
+	for j, old := range cols {
+		col := column{cost: old.cost}
+		for i, r := range old.rows {
+			for _, b := range pieces[r] {
+				if f.holds(&f.p.cells[madeOf[j]], &f.buckets[b]) {
+					col.rows, col.vals = append(col.rows, b), append(col.vals, old.vals[i])
+				}
+			}
+		}
+		f.add(col, madeOf[j])
+	}
+	return true
+}
+
+// unitWorth values the room of each cell so that a full one is worth what it costs.
+func (f *fluid) unitWorth() *unitWorth {
+	p := f.p
+	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
+	for _, c := range f.open {
+		room := w.cells[c*p.dims : (c+1)*p.dims]
+		copy(room, f.room[c*p.dims:(c+1)*p.dims])
+		p.cells[c].settle(room)
+	}
+	return w
+}
+
+// leastWorth values each class by the cell that puts the least on it, among those that can hold it, and names that cell. ok is false
+// if a class has none.
+func (p *part) leastWorth(w *unitWorth, cells []int) (worth []float64, on []int, ok bool) {
+	worth, on = make([]float64, p.classes()), make([]int, p.classes())
 	for k := range worth {
 		worth[k] = math.Inf(1)
 	}
-	for c := range p.cells {
+	for _, c := range cells {
 		cell := &p.cells[c]
-		if !use(cell) {
-			continue
-		}
-		room := w.cells[c*p.dims : (c+1)*p.dims]
 		for k := range worth {
-			if !cell.open.Has(p.group[k]) || !fits(p.needs(k), cell.room) {
-				continue
+			need := p.needs(k)
+			if v := w.in(c, need); v < worth[k] && cell.open.Has(p.group[k]) && fits(need, cell.room) {
+				worth[k], on[k] = v, c
 			}
-			var v float64
-			for d, u := range p.needs(k) {
-				v += float64(room[d] * float64(u))
-			}
-			worth[k] = min(worth[k], v)
 		}
 	}
-	return worth, !slices.ContainsFunc(worth, func(v float64) bool { return math.IsInf(v, 1) })
+	return worth, on, !slices.ContainsFunc(worth, func(v float64) bool { return math.IsInf(v, 1) })
 }
 
 // settle scales the worth of a cell's room to the cell's price.

@@ -78,8 +78,9 @@ type greedy struct {
 	large bool // large cells are open to all
 	fill  *filler
 	order []candidate
-	last  []float64 // per cell: worth per price of its latest filling; fillings get worse as items run out
-	first []float64 // per cell: worth per price of its first filling in the last whole run
+	last  []float64 // per cell: worth per price of its latest filling, which get worse as items run out; before, no filling is worth more
+	first []float64 // per cell: worth per price of its first filling in the last whole run, or what no filling was worth more than
+	fresh []bool    // per cell: it was not filled in this whole run
 	rem   []int
 	best  load
 }
@@ -91,7 +92,7 @@ type candidate struct {
 
 func newGreedy(p *part, large bool) *greedy {
 	return &greedy{p: p, large: large, fill: newFiller(p), rem: make([]int, p.classes()),
-		last: make([]float64, len(p.cells)), first: make([]float64, len(p.cells))}
+		last: make([]float64, len(p.cells)), first: make([]float64, len(p.cells)), fresh: make([]bool, len(p.cells))}
 }
 
 // run packs count items per class with what supply offers. v is what an item is worth, w what room is worth; they decide which
@@ -100,14 +101,42 @@ func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budge
 	copy(g.rem, count)
 	g.fill.value(v)
 	for c := range g.last {
-		g.last[c] = math.Inf(1)
+		g.last[c] = g.ceiling(c, v, w)
+		g.first[c], g.fresh[c] = g.last[c], true
 	}
 	out := g.pack(nil, s, v, w, b)
+	clear(g.fresh)
 	if out == nil {
 		return nil
 	}
 	out.left = slices.Clone(g.rem)
 	return out
+}
+
+// ceiling is a ratio of worth to price that no filling of a cell exceeds: items bring no more than the best of them, and most cells
+// are best for none. Where classes are few, filling the cell says more and takes no longer.
+func (g *greedy) ceiling(c int, v []float64, w *unitWorth) float64 {
+	p, cell := g.p, &g.p.cells[c]
+	cost := w.cost(cell)
+	if cost <= 0 || p.classes() <= treeClasses {
+		return math.Inf(1)
+	}
+	top := make([]float64, p.dims)
+	w.top(p, c, top)
+	value := func(need []int64) float64 {
+		var sum float64
+		for d, u := range need {
+			sum += float64(top[d] * float64(u))
+		}
+		return sum
+	}
+	most := 0.0
+	for k, n := range g.rem {
+		if n > 0 && v[k] > most*value(p.needs(k)) && cell.open.Has(p.group[k]) && fits(p.needs(k), cell.room) {
+			most = v[k] / value(p.needs(k))
+		}
+	}
+	return most * value(cell.room) / cost * (1 + 1e-9)
 }
 
 // pack packs g.rem, of which only the given classes (nil: all) have items. What has no place stays in g.rem.
@@ -200,8 +229,8 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 		if price := g.p.cells[c.cell].price; price > 0 {
 			ratio = worth / float64(price)
 		}
-		if math.IsInf(g.last[c.cell], 1) {
-			g.first[c.cell] = ratio
+		if g.fresh[c.cell] {
+			g.first[c.cell], g.fresh[c.cell] = ratio, false
 		}
 		g.last[c.cell] = ratio
 		if ratio > best {

@@ -73,7 +73,7 @@ func remember(p *Problem, size SizePolicy, proven *solution, fleet []Pattern) *M
 		if r.unit.cells == nil || r.best.lost > 0 {
 			return nil
 		}
-		bound += float64(r.p.lagrange(r.worth, r.unit) * float64(1+len(r.twins)))
+		bound += float64(r.p.lagrange(r.pricing) * float64(1+len(r.twins)))
 		for _, q := range append([]*part{r.p}, r.twins...) {
 			m.note(q, r.unit)
 		}
@@ -145,11 +145,9 @@ func (m *Memory) patterns(p *Problem) []Pattern {
 func (r *run) recall(m *Memory) bool {
 	p := r.p
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
-	for c := range p.cells {
+	cells := r.open()
+	for _, c := range cells {
 		cell := &p.cells[c]
-		if !r.opens(cell) {
-			continue
-		}
 		room := w.cells[c*p.dims : (c+1)*p.dims]
 		known := false
 		for i, d := range p.axis {
@@ -161,9 +159,10 @@ func (r *run) recall(m *Memory) bool {
 		}
 		cell.settle(room)
 	}
-	worth, ok := p.leastWorth(w, r.opens)
+	worth, _, ok := p.leastWorth(w, cells)
 	if ok {
-		r.price(worth, w)
+		r.guiding = nil
+		r.use(pricing{worth, w})
 	}
 	return ok
 }

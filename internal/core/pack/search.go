@@ -29,7 +29,7 @@ const (
 )
 
 func newSearch(r *run) *search {
-	s := &search{r: r, worth: r.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
+	s := &search{r: r, worth: r.led.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
 	if r.p.enumerable() {
 		s.exact = newEnumeration(r.p, r.large)
 	}
@@ -207,7 +207,7 @@ func (s *search) repack() *fleet {
 	}
 	g.fill.worth = s.noisy
 	g.fill.guide = guide{[]float64{0, 0.3, 1}[s.next()%3], []float64{0, 1.05, 1.15, 1.3, 2, 5}[s.next()%6]}
-	return g.pack(s.live, s.spare, s.noisy, s.r.unit, s.r.b)
+	return g.pack(s.live, s.spare, s.noisy, s.r.led.unit, s.r.b)
 }
 
 func (s *search) replace(f *fleet) {

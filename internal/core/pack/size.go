@@ -37,6 +37,14 @@ func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
 	return nil
 }
 
+// refine prices all runs by the fluid LP and returns the bound.
+func (s *solution) refine() float64 {
+	for _, r := range s.runs {
+		r.refine()
+	}
+	return s.bound()
+}
+
 // optimal says whether no fleet is cheaper.
 func (s *solution) optimal() bool {
 	return !slices.ContainsFunc(s.runs, func(r *run) bool { return !r.optimal })
@@ -68,7 +76,7 @@ func (s *solution) narrow(o Options, b *budget) *solution {
 	var best *solution
 	for size := min(o.Size.Large, s.largest()) / 2; size > 0 && !b.over; {
 		next := newSolution(s.smaller(size), b, false)
-		if next.needy() > s.needy() || next.bound() > limit {
+		if next.needy() > s.needy() || next.bound() > limit || next.refine() > limit {
 			break
 		}
 		next.improve(o)

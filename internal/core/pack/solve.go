@@ -15,6 +15,12 @@ func guides() []guide {
 
 const fastGuides = 3
 
+// How often, and up to how many trials, the greedy is run with other samples.
+const (
+	sampleRounds = 4
+	sampleTrials = 1000
+)
+
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
@@ -61,7 +67,7 @@ func Bound(p *Problem, o Options) *Result {
 	}
 	s := newSolution(split(p, o.Size), newBudget(o), false)
 	for _, r := range s.runs {
-		r.refine()
+		r.sharpen()
 		r.best = &fleet{}
 	}
 	far := float64(o.Price) / max(s.bound(), 1)
@@ -99,7 +105,7 @@ func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
 		r.enough = 1 + max(float64(o.Enough)/1e6, gapGoal/2)
 		if !o.Fast {
-			r.refine()
+			r.sharpen()
 		}
 		if r.enumerate() {
 			continue
@@ -113,6 +119,7 @@ func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
 		r.incumbent(guides()[fastGuides:])
 		r.configure()
+		r.resample()
 	}
 }
 
@@ -132,19 +139,27 @@ func (s *solution) bound() (bound float64) {
 	return bound
 }
 
+// A pricing says what an item of each class is worth, and what room is.
+type pricing struct {
+	worth []float64
+	unit  *unitWorth
+}
+
 // A run is the search for one part.
 type run struct {
-	p      *part
-	b      *budget
-	large  bool
-	unit   *unitWorth // worth of room by the volume LP
-	worth  []float64  // worth of an item of each class by it
-	volume float64    // bound by volume
-	greedy *greedy
-	best   *fleet
-	config float64 // bound by the fluid LP or the configuration LP
-	proofs []proof // what bounds the fleet, as found by the LPs
-	enough float64 // the search may end at so many times the bound
+	p       *part
+	b       *budget
+	large   bool
+	pricing           // the one that bounds best
+	volume  float64   // bound by volume
+	fluid   *fluid    // nil before refine, and where there is none
+	sharp   bool      // nothing is left to sharpen
+	guiding []pricing // what greedy runs go by
+	led     pricing   // what led to the best fleet
+	greedy  *greedy
+	best    *fleet
+	proofs  []proof // what bounds the fleet, as found by the LPs
+	enough  float64 // the search may end at so many times the bound
 	// optimal is set when no fleet of this part is cheaper.
 	optimal bool
 	twins   []*part // parts with the same numbers; they get the same fleet
@@ -169,7 +184,6 @@ func (r *run) generate() *master {
 	}
 	m.generate(r.p.limit, -1)
 	if m.bound > 0 {
-		r.config = max(r.config, m.bound)
 		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim, true})
 	}
 	return m
@@ -188,13 +202,13 @@ func (r *run) configure() {
 
 // newRun prices room and items by the volume LP.
 func newRun(p *part, large bool, b *budget) *run {
-	r := &run{p: p, b: b, large: large, worth: make([]float64, p.classes()), greedy: newGreedy(p, large)}
-	r.unit = p.volume(r.opens)
-	for k := range r.worth {
-		r.worth[k] = r.unit.of(p.group[k], p.needs(k))
+	r := &run{p: p, b: b, large: large, greedy: newGreedy(p, large)}
+	by := pricing{make([]float64, p.classes()), p.volume(r.open())}
+	for k := range by.worth {
+		by.worth[k] = by.unit.of(p.group[k], p.needs(k))
 	}
-	r.volume = p.lagrange(r.worth, r.unit)
-	r.proofs = append(r.proofs, proof{value: r.volume, worth: r.worth, limit: r.unit.limit})
+	r.use(by)
+	r.volume = r.bound()
 	return r
 }
 
@@ -211,28 +225,63 @@ func (r *run) good() bool {
 	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.enough
 }
 
-// opens says whether a cell may be used at all.
-func (r *run) opens(c *cell) bool { return r.large || !c.large || r.p.anyNeedy() }
-
-// refine prices room and items by the fluid LP.
-func (r *run) refine() {
-	if worth, unit, ok := r.p.fluidWorth(r.opens); ok {
-		r.price(worth, unit)
+// open lists the cells that may be used at all.
+func (r *run) open() []int {
+	all := r.large || r.p.anyNeedy()
+	var out []int
+	for c := range r.p.cells {
+		if all || !r.p.cells[c].large {
+			out = append(out, c)
+		}
 	}
+	return out
 }
 
-// price values items and room anew, by an LP that knows which items fit where.
-func (r *run) price(worth []float64, unit *unitWorth) {
-	r.worth, r.unit = worth, unit
-	r.config = r.p.lagrange(worth, unit)
-	r.proofs = append(r.proofs, proof{value: r.config, worth: worth, limit: unit.limit})
+// refine prices room and items by the fluid LP, once.
+func (r *run) refine() {
+	if r.fluid != nil {
+		return
+	}
+	if r.fluid = r.p.newFluid(r.open()); r.fluid == nil {
+		return
+	}
+	by, exact, ok := r.fluid.rough()
+	if ok {
+		r.guiding = nil
+		r.use(by)
+	}
+	r.sharp = exact || !ok
+}
+
+// sharpen prices them as finely as it pays. Greedy runs go by both pricings: where machines hold few items, what is whole matters
+// more than the last thousandth of a price, and either may be the better guide.
+func (r *run) sharpen() {
+	r.refine()
+	if r.fluid == nil || r.sharp {
+		return
+	}
+	if by, ok := r.fluid.fine(); ok {
+		r.use(by)
+	}
+	r.sharp = true
+}
+
+// use adds a pricing. The one that bounds best is the run's own.
+func (r *run) use(by pricing) {
+	bound := r.p.lagrange(by)
+	if bound >= r.bound() || r.guiding == nil {
+		r.pricing, r.led = by, by
+	}
+	r.guiding = append(r.guiding, by)
+	r.proofs = append(r.proofs, proof{value: bound, worth: by.worth, limit: by.unit.limit})
 }
 
 // lagrange is the bound that item worths and unit worths prove: all items' worth less what short cells and limits give back.
-func (p *part) lagrange(worth []float64, w *unitWorth) float64 {
+func (p *part) lagrange(by pricing) float64 {
 	var sum float64
+	w := by.unit
 	for k, n := range p.count {
-		sum += float64(worth[k] * float64(n))
+		sum += float64(by.worth[k] * float64(n))
 	}
 	for l, most := range p.limits {
 		sum -= float64(w.limit[l] * float64(most))
@@ -253,19 +302,31 @@ func (p *part) lagrange(worth []float64, w *unitWorth) float64 {
 	return max(sum, 0)
 }
 
-// incumbent runs the greedy under the given guides and keeps the best fleet.
+// incumbent runs the greedy under the given guides and every pricing, and keeps the best fleet.
 func (r *run) incumbent(guides []guide) {
 	for _, g := range guides {
-		b := r.b
-		if r.best == nil {
-			b = newBudget(Options{}) // the first fleet is not cut
-		} else if b.over || r.good() {
-			break
+		for _, by := range r.guiding {
+			b := r.b
+			if r.best == nil {
+				b = newBudget(Options{}) // the first fleet is not cut
+			} else if b.over || r.good() {
+				return
+			}
+			r.greedy.fill.guide = g
+			f := r.greedy.run(r.p.count, r.p.newSupply(), by.worth, by.unit, b)
+			if f != nil && f.better(r.best) {
+				r.best, r.led = f, by
+			}
 		}
-		r.greedy.fill.guide = g
-		f := r.greedy.run(r.p.count, r.p.newSupply(), r.worth, r.unit, b)
-		if f != nil && f.better(r.best) {
-			r.best = f
+	}
+}
+
+// resample runs the greedy again under all guides: it fills nodes with samples of what is left, and every run draws others.
+func (r *run) resample() {
+	most := r.b.trials + sampleTrials
+	for range sampleRounds {
+		if r.b.trials < most {
+			r.incumbent(guides())
 		}
 	}
 }

@@ -51,25 +51,22 @@ type volumeProgram struct {
 // maxVolumeRows keeps the dense simplex small; stock rows beyond it are left out, which only lowers the bound.
 const maxVolumeRows = 400
 
-// volume solves the volume LP over the cells that use admits. Groups are merged when there are too many of them.
-func (p *part) volume(use func(*cell) bool) *unitWorth {
+// volume solves the volume LP over the given cells. Groups are merged when there are too many of them.
+func (p *part) volume(cells []int) *unitWorth {
 	v := &volumeProgram{p: p, demand: make([]float64, p.groups*p.dims), kindOf: make([]int, len(p.cells))}
 	for k, n := range p.count {
 		for d, u := range p.needs(k) {
 			v.demand[p.group[k]*p.dims+d] += float64(float64(u) * float64(n))
 		}
 	}
-	v.sortKinds(use)
+	v.sortKinds(cells)
 	return v.solve()
 }
 
-func (v *volumeProgram) sortKinds(use func(*cell) bool) {
+func (v *volumeProgram) sortKinds(cells []int) {
 	p := v.p
-	for i := range p.cells {
+	for _, i := range cells {
 		c := &p.cells[i]
-		if !use(c) {
-			continue
-		}
 		k := slices.IndexFunc(v.kinds, func(s Set) bool { return slices.Equal(s, c.open) })
 		if k < 0 {
 			k = len(v.kinds)
