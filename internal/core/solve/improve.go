@@ -56,7 +56,7 @@ func (k *packing) takesExotic(i int) bool {
 }
 
 // enough is how close to the bound, in millionths, a fleet has to be for the search to end.
-const enough = 1000
+const enough = 1500
 
 // packSize is the size policy in the packer's words.
 func (s *state) packSize() pack.SizePolicy {
