@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -83,6 +84,9 @@ func (d *Draft) PutNode(n *corev1.Node) {
 	if older(n, old) {
 		return
 	}
+	if old != nil && onlyBeat(old, n) {
+		d.beats++
+	}
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		d.unlink(old.Spec.ProviderID, n.Name, nodesOf)
 		old = nil
@@ -93,6 +97,24 @@ func (d *Draft) PutNode(n *corev1.Node) {
 		return
 	}
 	d.refreshNode(n.Name)
+}
+
+// onlyBeat tells whether nothing has happened to a Node but a heartbeat.
+func onlyBeat(old, n *corev1.Node) bool {
+	if old.UID != n.UID || old.Generation != n.Generation || len(old.Status.Conditions) != len(n.Status.Conditions) {
+		return false
+	}
+	before, after := *old, *n
+	before.ResourceVersion, before.ManagedFields, before.Status.Conditions = "", nil, nil
+	after.ResourceVersion, after.ManagedFields, after.Status.Conditions = "", nil, nil
+	for i := range old.Status.Conditions {
+		a, b := old.Status.Conditions[i], n.Status.Conditions[i]
+		a.LastHeartbeatTime = b.LastHeartbeatTime
+		if !equality.Semantic.DeepEqual(a, b) {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // DeleteNode removes a Node. Its claim, if it has one, stays.

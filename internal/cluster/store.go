@@ -33,6 +33,7 @@ func NewStore() *Store {
 func (s *Store) Update(edit func(*Draft)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.draft.calm = false
 	defer s.changed() // also when edit panics: what it did before stands
 	edit(s.draft)
 }
@@ -41,6 +42,9 @@ func (s *Store) Update(edit func(*Draft)) {
 func (s *Store) changed() {
 	s.edits++
 	s.head.Store(nil)
+	if s.draft.calm { // whoever looks for another reason sees it
+		return
+	}
 	if s.stale != nil {
 		s.doomed = append(s.doomed, s.stale)
 		s.stale = nil

@@ -122,7 +122,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer stopServers()
 
-	always := append([]func(context.Context) error{events.Run}, provider.Always...)
+	always := append([]func(context.Context) error{events.Run, watchHeap}, provider.Always...)
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
 		defer leading.Store(false)

@@ -124,8 +124,9 @@ func locked(old client.Object) client.Patch {
 	return client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 }
 
-// remember puts what we wrote into the store, so that the next step looks at it.
+// remember puts what we wrote into the store, so that the next step looks at it. Like the watch it leaves out who wrote which field.
 func (l *Loop) remember(claim *v1.NodeClaim) {
+	claim.ManagedFields = nil
 	l.Store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
 }
 

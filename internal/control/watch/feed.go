@@ -211,6 +211,7 @@ func forgotten(err error) error {
 func (f *feed) follow(ctx context.Context, version string, first apiwatch.Event, more <-chan apiwatch.Event) (string, error) {
 	var err error
 	f.store.Update(func(d *cluster.Draft) {
+		d.Calm()
 		e := first
 		for range together {
 			if version, err = f.event(ctx, d, version, e); err != nil {
@@ -241,8 +242,13 @@ func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e ap
 	}
 	switch e.Type {
 	case apiwatch.Added, apiwatch.Modified:
+		beats := d.Beats()
 		f.apply(ctx, d, e.Object)
+		if d.Beats() == beats {
+			d.Alarm()
+		}
 	case apiwatch.Deleted:
+		d.Alarm()
 		f.drop(d, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
 	return o.GetResourceVersion(), nil
