@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -130,62 +129,8 @@ func (s *search) run(ctx context.Context, candidates []*Candidate, resume string
 		return c.steps, goal, ""
 	}
 	c.windows(ctx, slices.DeleteFunc(slices.Clone(order), func(r *Candidate) bool { return !doomed[r.Name()] }), doomed)
-	c.pairs(ctx, order)
 	c.windows(ctx, order, nil)
 	return c.steps, goal, c.singles(ctx, order, resume)
-}
-
-// pairsOf and mostPairs bound how many nodes are paired, and how many of the pairs are weighed.
-const (
-	pairsOf   = 12
-	mostPairs = 48
-)
-
-// pairs weighs the few nodes that waste most for each pod that would have to move, alone and two by two, and takes the best first.
-// Two machines that hold little each are what the coming and going of pods leaves behind.
-func (c *choice) pairs(ctx context.Context, order []*Candidate) {
-	var found []*Step
-	for _, set := range c.leastTrouble(c.openOnes(order)) {
-		if ctx.Err() != nil {
-			break
-		}
-		for _, step := range c.weigh(ctx, set, lower.Input{Gone: maps.Clone(c.gone), Closed: maps.Clone(c.promised), Settings: lower.Settings{FirstFit: true}}) {
-			if len(step.Remove) == len(set) && c.pays(step) {
-				found = append(found, step)
-			}
-		}
-		c.trials-- // the other ways of looking have their own
-	}
-	slices.SortStableFunc(found, func(a, b *Step) int {
-		return cmp.Compare(float64(b.Saves())/b.moves(), float64(a.Saves())/a.moves())
-	})
-	for _, step := range found {
-		if !slices.ContainsFunc(step.Place, func(p lower.Placement) bool { return c.promised[p.Node] }) { // two steps may not use the same room
-			c.take(step)
-		}
-	}
-}
-
-// leastTrouble lists nodes and pairs of nodes, those first that waste most for each pod.
-func (c *choice) leastTrouble(nodes []*Candidate) [][]*Candidate {
-	gain := func(set ...*Candidate) float64 {
-		wasted, moves := 0.0, 0.0
-		for _, r := range set {
-			wasted, moves = wasted+c.wasted[r], moves+r.moves()
-		}
-		return wasted / max(moves, 0.1)
-	}
-	slices.SortStableFunc(nodes, func(a, b *Candidate) int { return cmp.Compare(gain(b), gain(a)) })
-	nodes = nodes[:min(len(nodes), pairsOf)]
-	var sets [][]*Candidate
-	for i, a := range nodes {
-		sets = append(sets, []*Candidate{a})
-		for _, b := range nodes[i+1:] {
-			sets = append(sets, []*Candidate{a, b})
-		}
-	}
-	slices.SortStableFunc(sets, func(a, b []*Candidate) int { return cmp.Compare(gain(b...), gain(a...)) })
-	return sets[:min(len(sets), mostPairs)]
 }
 
 // windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.

@@ -305,10 +305,10 @@ func TestTheToll(t *testing.T) {
 		"restless and 15 % dearer than it could be, any will":        {0.212, 0, 4, 0, true},
 		"restless and 10 % dearer, half will":                        {0.27, 4, 20, 0, true},
 		"restless and 8 % dearer, half won't":                        {0.27, 5, 24, 0, false},
-		"calm, a tenth of the pods was moved, 0.3 times won't":       {0.234, 24, 0, 10, false},
-		"calm, a tenth of the pods was moved, 0.4 times will":        {0.252, 24, 0, 10, true},
-		"calm, sixty percent of the pods was moved, 1.9 times won't": {0.522, 49, 0, 120, false},
-		"calm, sixty percent of the pods was moved, 2.1 times will":  {0.558, 49, 0, 120, true},
+		"calm, a fifth of the pods was moved, 0.4 times won't":       {0.252, 49, 0, 40, false},
+		"calm, a fifth of the pods was moved, 0.5 times will":        {0.27, 49, 0, 40, true},
+		"calm, sixty percent of the pods was moved, 3.9 times won't": {0.882, 99, 0, 240, false},
+		"calm, sixty percent of the pods was moved, 4.1 times will":  {0.918, 99, 0, 240, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			young := func(p *corev1.Pod) {
@@ -343,10 +343,10 @@ func TestUnrest(t *testing.T) {
 		"nobody comes": {0, 0, 0, 0},
 		"one new pod in half an hour is two percent":          {1, 0, 0, 1},
 		"more makes no difference":                            {50, 0, 0, 1},
-		"those that we have moved did not come by themselves": {6, 6, 20 * time.Minute, 0.2},
+		"those that we have moved did not come by themselves": {6, 6, 20 * time.Minute, 0.04},
 		"one of them did":                                     {7, 6, 20 * time.Minute, 1},
 		"these were moved too long ago to be new now":         {6, 6, time.Hour, 1},
-		"many that were moved speak against more":             {0, 60, 23 * time.Hour, 2},
+		"many that were moved speak against more":             {0, 60, 23 * time.Hour, 4},
 		"but not for longer than a day":                       {0, 60, 24 * time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

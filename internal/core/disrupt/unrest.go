@@ -40,7 +40,7 @@ func (u *unrest) leaves(step *Step, now time.Time) {
 }
 
 // scale is how much a move must save, 1 in a cluster where the part Unrest of the pods comes by itself in an hour, or where we moved
-// the part Moves of the pods within a day.
+// the part Moves of the pods within a day: half as many are hardly felt, twice as many end nearly every move.
 func (u *unrest) scale(w *World) float64 {
 	came, all, lately, today := 0, 0, 0, 0
 	for p := range w.Snap.Pods() {
@@ -62,5 +62,6 @@ func (u *unrest) scale(w *World) float64 {
 	}
 	pods := float64(max(1, all))
 	perHour := float64(max(0, came-lately)) / pods * float64(time.Hour) / float64(newFor)
-	return max(min(1, perHour/w.Settings.Unrest), float64(today)/pods/w.Settings.Moves)
+	often := float64(today) / pods / w.Settings.Moves
+	return max(min(1, perHour/w.Settings.Unrest), often*often)
 }

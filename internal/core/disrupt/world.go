@@ -37,9 +37,9 @@ type Settings struct {
 	// MinSaving is the part of the price of the removed nodes that a step must save, before any pod is moved for it.
 	MinSaving float64
 	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. It is smaller in
-	// proportion where less than the part Unrest of the pods comes by itself in an hour and less than the part Moves was moved within a day, and
-	// larger where more was moved. Where the fleet is more than Slack dearer than its target, as a part of its price, the toll falls and is
-	// nothing at twice that.
+	// proportion where less than the part Unrest of the pods comes by itself in an hour. Where more than the part Moves of the pods was moved
+	// within a day, it is larger by the square of how much more. Where the fleet is more than Slack dearer than its target, as a part of its
+	// price, it falls and is nothing at twice that.
 	Toll, Unrest, Moves, Slack float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
