@@ -363,6 +363,8 @@ func TestNodeViews(t *testing.T) {
 		}
 		return out
 	}
+	underused := row(v1.NodeRegisteredLabelKey, "true", v1.NodeInitializedLabelKey, "true")
+	underused.Node.Spec.Taints = []corev1.Taint{v1.UnderusedTaint(), own}
 	unmanaged := row()
 	unmanaged.Claim = nil
 	for name, tc := range map[string]struct {
@@ -379,7 +381,8 @@ func TestNodeViews(t *testing.T) {
 			row(v1.NodeRegisteredLabelKey, "true", v1.NodeInitializedLabelKey, "true"),
 			[]string{ephemeral.Key, "cni", "team"}, 0, "",
 		},
-		"of a node of others nothing is hidden": {unmanaged, []string{ephemeral.Key, "cni", "team"}, 0, ""},
+		"after initialization the taint that only steers pods does not count": {underused, []string{"team"}, 0, ""},
+		"of a node of others nothing is hidden":                               {unmanaged, []string{ephemeral.Key, "cni", "team"}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := keys(tc.node.Taints()); !slices.Equal(got, tc.taints) {

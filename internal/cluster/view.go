@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"slices"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
@@ -59,7 +60,8 @@ func (n *Node) Hostname() string {
 }
 
 // Taints returns the taints that count for scheduling: those of the claim until the Node is registered, then the Node's.
-// Until a machine of ours is initialized, taints that it is expected to lose do not count; afterwards every taint does.
+// Until a machine of ours is initialized, taints that it is expected to lose do not count; afterwards every taint does, but the
+// one that only asks kube-scheduler to prefer other nodes: it must never be a reason for a machine more.
 func (n *Node) Taints() []corev1.Taint {
 	if n.Claim == nil {
 		return n.Node.Spec.Taints
@@ -69,6 +71,9 @@ func (n *Node) Taints() []corev1.Taint {
 		taints = n.Node.Spec.Taints
 	}
 	if n.Initialized() {
+		if slices.ContainsFunc(taints, isUnderused) {
+			return slices.DeleteFunc(slices.Clone(taints), isUnderused)
+		}
 		return taints
 	}
 	var out []corev1.Taint
@@ -79,6 +84,8 @@ func (n *Node) Taints() []corev1.Taint {
 	}
 	return out
 }
+
+func isUnderused(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey }
 
 func (n *Node) startup(t *corev1.Taint) bool {
 	for i := range n.Claim.Spec.StartupTaints {

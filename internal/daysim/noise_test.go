@@ -14,22 +14,52 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
 )
 
-// TestADayOfSteadyNoise replaces five percent of the pods each hour by others of the same mix of sizes. The fleet must stay
-// close to the cheapest one that there can be, without moving pods about all the time. It takes minutes of computing, so it stands
-// behind the build tag "bars".
+// TestADayOfSteadyNoise replaces five percent of the pods each hour, by others of the same mix of sizes or each by its like. The
+// fleet must stay close to the cheapest one that there can be, without moving pods about all the time. It takes minutes of computing, so it
+// stands behind the build tag "bars".
 func TestADayOfSteadyNoise(t *testing.T) {
 	const (
-		pods            = 300
-		replacedPerHour = pods / 20
-		maxEvictions    = 0.3 // per pod and day
-		maxOverBound    = 1.06
+		maxEvictions = 0.3 // per pod and day
+		maxOverBound = 1.06
 	)
-	hours := hoursToPlay(t)
+	for name, like := range map[string]bool{"others of the same mix": false, "each by its like": true} {
+		t.Run(name, func(t *testing.T) {
+			d := playNoise(t, like)
+			t.Logf("%d pods: %.2f evictions per pod before the noise; %.2f dollars in %d hours, at least %.2f: %.3f times the bound; %.2f evictions per pod and day, %d launches, %d taints",
+				d.pods, d.calm, d.paid, d.hours, d.least, d.paid/d.least, d.evictions, d.launches, d.taints)
+			if d.evictions > maxEvictions {
+				t.Errorf("%.2f evictions per pod and day, want at most %.2f", d.evictions, maxEvictions)
+			}
+			if d.paid > maxOverBound*d.least {
+				t.Errorf("the fleet cost %.3f times the bound, want at most %.2f", d.paid/d.least, maxOverBound)
+			}
+			if d.waiting > 1 {
+				t.Errorf("%d pods wait at the end", d.waiting)
+			}
+		})
+	}
+}
+
+// A noisyDay is what was measured.
+type noisyDay struct {
+	pods, hours int
+	calm        float64 // evictions per pod before the noise
+	paid, least float64
+	evictions   float64 // per pod and day
+	launches    int
+	taints      int // changes of the taint that steers new pods
+	waiting     int
+}
+
+func playNoise(t *testing.T, like bool) noisyDay {
+	d := noisyDay{pods: fromEnvironment(t, "DAYSIM_PODS", 300), hours: fromEnvironment(t, "DAYSIM_HOURS", 6)}
+	perHour := d.pods / 20
 	offer := catalog()
 	options := sim.Options{Cloud: fakecloud.Options{
 		Catalog: func(*v1.NodePool) (*cloud.Catalog, error) { return offer, nil },
@@ -41,56 +71,77 @@ func TestADayOfSteadyNoise(t *testing.T) {
 			p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "10%"}}
 		}))
 		load := &workload{random: rand.New(rand.NewPCG(1, 2))}
-		for range pods {
+		evicted := watchEvictions(w)
+		for range d.pods {
 			sim.Create(t, w, load.pod())
 		}
 		settle(t, w, k, 10*time.Minute)
 		time.Sleep(2 * time.Hour) // the first fleet finds its form; what is measured is the noise
-		evicted := watchEvictions(w)
+		before, launched := evicted.pods(), w.Cloud.Launches()
+		d.calm = float64(before) / float64(d.pods)
 		price := prices(offer)
-		var paid, least float64
-		for hour := range hours {
-			for range replacedPerHour {
-				replaceOne(t, w, load)
-				time.Sleep(time.Hour / replacedPerHour)
-				paid += spending(w, price) / replacedPerHour
+		steered := marked(w)
+		for hour := range d.hours {
+			for range perHour {
+				replaceOne(t, w, load, like)
+				time.Sleep(time.Hour / time.Duration(perHour))
+				d.paid += spending(w, price) / float64(perHour)
+				now := marked(w)
+				d.taints += changes(steered, now)
+				steered = now
 			}
-			least += bound(t, k, offer)
-			t.Logf("after %d hours %d pods were evicted, %d machines launched, %d run", hour+1, evicted.pods(), w.Cloud.Launches(), len(w.Cloud.Machines()))
+			d.least += bound(t, k, offer)
+			t.Logf("after %d hours %d pods were evicted, %d machines launched, %d run, %.3f times the bound",
+				hour+1, evicted.pods()-before, w.Cloud.Launches()-launched, len(w.Cloud.Machines()), d.paid/d.least)
 		}
-		perPod := float64(evicted.pods()) / pods * 24 / float64(hours)
-		t.Logf("%d pods, %d machines: paid %.2f dollars in %d hours, at least %.2f: %.3f times the bound; %.2f evictions per pod and day, %d launches",
-			pods, len(w.Cloud.Machines()), paid, hours, least, paid/least, perPod, w.Cloud.Launches())
-		if perPod > maxEvictions {
-			t.Errorf("%.2f evictions per pod and day, want at most %.2f", perPod, maxEvictions)
-		}
-		if paid > maxOverBound*least {
-			t.Errorf("the fleet cost %.3f times the bound, want at most %.2f", paid/least, maxOverBound)
-		}
-		if n := waiting(k.Store.Snapshot()); n > 1 {
-			t.Errorf("%d pods wait at the end", n)
-		}
+		d.evictions = float64(evicted.pods()-before) / float64(d.pods) * 24 / float64(d.hours)
+		d.launches, d.waiting = w.Cloud.Launches()-launched, waiting(k.Store.Snapshot())
 	})
+	return d
 }
 
-// hoursVariable names the environment variable that says how many hours to play: the figures of fewer are scaled to a day.
-const hoursVariable = "DAYSIM_HOURS"
+// marked are the nodes that new pods are kept off.
+func marked(w *sim.World) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range memapi.All[*corev1.Node](w.API) {
+		if disrupt.Avoided(n) {
+			out[n.Name] = true
+		}
+	}
+	return out
+}
 
-func hoursToPlay(t *testing.T) int {
+// changes counts what is in one set only.
+func changes(a, b map[string]bool) (n int) {
+	for name := range a {
+		if !b[name] {
+			n++
+		}
+	}
+	for name := range b {
+		if !a[name] {
+			n++
+		}
+	}
+	return n
+}
+
+// fromEnvironment is a number that an environment variable may change: more hours, more pods. Figures of fewer hours are scaled to a day.
+func fromEnvironment(t *testing.T, name string, usual int) int {
 	t.Helper()
-	text := os.Getenv(hoursVariable)
+	text := os.Getenv(name)
 	if text == "" {
-		return 6
+		return usual
 	}
-	hours, err := strconv.Atoi(text)
-	if err != nil || hours < 1 {
-		t.Fatalf("%s is %q, want a number of hours", hoursVariable, text)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, want a number", name, text)
 	}
-	return hours
+	return n
 }
 
-// replaceOne takes a running pod away, as its owner does, and asks for another one.
-func replaceOne(t *testing.T, w *sim.World, load *workload) {
+// replaceOne takes a running pod away, as its owner does, and asks for another one, perhaps of the same size.
+func replaceOne(t *testing.T, w *sim.World, load *workload, like bool) {
 	t.Helper()
 	var running []*corev1.Pod
 	for _, p := range memapi.All[*corev1.Pod](w.API) {
@@ -102,5 +153,9 @@ func replaceOne(t *testing.T, w *sim.World, load *workload) {
 	victim := running[load.random.IntN(len(running))]
 	memapi.Edit(w.API, victim.Namespace, victim.Name, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	sim.Delete(t, w, victim)
-	sim.Create(t, w, load.pod())
+	next := load.pod()
+	if like {
+		next.Spec.Containers = victim.Spec.Containers
+	}
+	sim.Create(t, w, next)
 }

@@ -58,7 +58,7 @@ func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (actio
 	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
 		return w.end(p), time.Time{}
 	case p.Spec.NodeName == "":
-		return w.bind(p, room, now), time.Time{}
+		return w.bind(p, room), time.Time{}
 	case w.nodes[p.Spec.NodeName] == nil:
 		return w.end(p), time.Time{}
 	case p.DeletionTimestamp != nil:
@@ -103,23 +103,16 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 	})
 }
 
-// bind puts a pod on the fullest node that has room for it, or says that there is none.
-func (w *World) bind(p *corev1.Pod, room map[string]*free, now time.Time) action {
-	need := needs(p)
-	best := ""
-	for _, name := range sortedNodes(room) {
-		r := room[name]
-		if r.open(p) && r.holds(need) && (best == "" || r.cpu < room[best].cpu) {
-			best = name
-		}
-	}
-	if best == "" {
+// bind puts a pod on the node that kube-scheduler would choose, or says that there is none.
+func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
+	name := best(p, room)
+	if name == "" {
 		return w.refuse(p)
 	}
-	room[best].take(need)
+	room[name].take(p)
 	return func() {
 		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
-			p.Spec.NodeName = best
+			p.Spec.NodeName = name
 			setPodCondition(p, corev1.PodScheduled, corev1.ConditionTrue, "")
 		})
 	}
@@ -138,49 +131,51 @@ func (w *World) refuse(p *corev1.Pod) action {
 	}
 }
 
-// free is what is left of a node.
+// free is a node that takes pods, and what is taken of it.
 type free struct {
-	node              *corev1.Node
-	cpu, memory, pods int64
+	node          *corev1.Node
+	has           request
+	pods          int64 // that still fit by number
+	used, guessed request
 }
 
-// room is what is left of every node that takes pods.
+// room is every node that takes pods.
 func (w *World) room() map[string]*free {
 	out := map[string]*free{}
 	for name, n := range w.nodes {
-		if n.DeletionTimestamp != nil || n.Spec.Unschedulable {
-			continue
+		if n.DeletionTimestamp == nil && !n.Spec.Unschedulable {
+			out[name] = newFree(n)
 		}
-		have := n.Status.Allocatable
-		pods := int64(110)
-		if q, ok := have[corev1.ResourcePods]; ok {
-			pods = q.Value()
-		}
-		out[name] = &free{n, have.Cpu().MilliValue(), have.Memory().Value(), pods}
 	}
 	for _, p := range w.pods {
-		if r := out[p.Spec.NodeName]; r != nil {
-			r.take(needs(p))
+		if f := out[p.Spec.NodeName]; f != nil {
+			f.take(p)
 		}
 	}
 	return out
 }
 
-type need struct{ cpu, memory int64 }
-
-func needs(p *corev1.Pod) (out need) {
-	for i := range p.Spec.Containers {
-		r := p.Spec.Containers[i].Resources.Requests
-		out.cpu += r.Cpu().MilliValue()
-		out.memory += r.Memory().Value()
+func newFree(n *corev1.Node) *free {
+	have := n.Status.Allocatable
+	f := &free{node: n, has: request{have.Cpu().MilliValue(), have.Memory().Value()}, pods: 110}
+	if q, ok := have[corev1.ResourcePods]; ok {
+		f.pods = q.Value()
 	}
-	return out
+	return f
 }
 
-func (f *free) holds(n need) bool { return f.cpu >= n.cpu && f.memory >= n.memory && f.pods >= 1 }
+func (f *free) holds(p *corev1.Pod) bool {
+	after := f.used.plus(requested(p))
+	return after.cpu <= f.has.cpu && after.memory <= f.has.memory && f.pods >= 1
+}
 
-func (f *free) take(n need) {
-	f.cpu, f.memory, f.pods = f.cpu-n.cpu, f.memory-n.memory, f.pods-1
+func (f *free) take(p *corev1.Pod) {
+	f.used, f.guessed, f.pods = f.used.plus(requested(p)), f.guessed.plus(guessedRequest(p)), f.pods-1
+}
+
+// score is how much kube-scheduler likes the node for the pod, by what it has to give.
+func (f *free) score(p *corev1.Pod) int64 {
+	return leastAllocated(f.guessed.plus(guessedRequest(p)), f.has) + balancedAllocation(f.used, f.used.plus(requested(p)), f.has)
 }
 
 // open says whether the node's taints and labels let the pod in.

@@ -74,6 +74,7 @@ const (
 const (
 	DisruptedTaintKey    = Group + "/disrupted"    // NoSchedule: the node was chosen for disruption or is being terminated.
 	UnregisteredTaintKey = Group + "/unregistered" // NoExecute: nodes boot with it and lose it when they are registered.
+	UnderusedTaintKey    = Group + "/underused"    // PreferNoSchedule: new pods go elsewhere if they can, so that the node gets empty.
 	ReadinessTaintPrefix = "readiness.k8s.io/"     // Begins the keys of taints that stand for something a starting node waits for.
 )
 
@@ -93,6 +94,11 @@ func DisruptedTaint() corev1.Taint {
 // UnregisteredTaint is on nodes from boot until registration.
 func UnregisteredTaint() corev1.Taint {
 	return corev1.Taint{Key: UnregisteredTaintKey, Effect: corev1.TaintEffectNoExecute}
+}
+
+// UnderusedTaint is on nodes that should get empty, as the pods on them come to their end.
+func UnderusedTaint() corev1.Taint {
+	return corev1.Taint{Key: UnderusedTaintKey, Effect: corev1.TaintEffectPreferNoSchedule}
 }
 
 // KnownEphemeralTaint says whether a taint is one that a starting node loses by itself. Scheduling ignores such taints on

@@ -123,6 +123,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) time.Duration {
 			l.start(ctx, step)
 		}
 	}
+	l.steer(ctx, out.Steering)
 	return l.next(now, out)
 }
 

@@ -312,3 +312,52 @@ func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
 		}
 	})
 }
+
+// TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty has a large node that could be replaced, which no budget allows. A restart keeps the
+// taint, it goes when the node must stay, and taints of others are left alone.
+func TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}}
+		s.node("b", "small", true)
+		foreign := corev1.Taint{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule}
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
+		memapi.Edit(s.api, "", "b", func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
+		p := memapi.All[*corev1.Pod](s.api)[0].DeepCopy()
+		p.Name, p.UID, p.Spec.NodeName, p.ResourceVersion = "other", "other", "b", ""
+		s.api.Put(p)
+
+		stop := s.run(t)
+		time.Sleep(15 * time.Second)
+		if got := s.taints("a"); !slices.Equal(got, []string{"team", v1.UnderusedTaintKey}) {
+			t.Errorf("taints of the nearly empty node: %q", got)
+		}
+		if got := s.taints("b"); !slices.Equal(got, []string{"team"}) {
+			t.Errorf("taints of the other node: %q", got)
+		}
+		stop()
+
+		stop = s.run(t)
+		time.Sleep(15 * time.Second)
+		if got := s.taints("a"); !slices.Equal(got, []string{"team", v1.UnderusedTaintKey}) {
+			t.Errorf("after a restart taints of the nearly empty node: %q", got)
+		}
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
+		time.Sleep(15 * time.Second)
+		if got := s.taints("a"); !slices.Equal(got, []string{"team"}) {
+			t.Errorf("taints of a node that must not go: %q", got)
+		}
+		stop()
+	})
+}
+
+func (s *stage) taints(name string) (keys []string) {
+	for _, n := range memapi.All[*corev1.Node](s.api) {
+		if n.Name == name {
+			for _, t := range n.Spec.Taints {
+				keys = append(keys, t.Key)
+			}
+		}
+	}
+	return keys
+}

@@ -22,12 +22,13 @@ type choice struct {
 	steps    []*Step
 	saved    cloud.NanoUSD
 	perPod   float64         // what a pod is worth in an hour, on average
+	unrest   float64         // the part of the pods that is replaced in an hour
 	gone     map[string]bool // nodes that the steps remove
 	promised map[string]bool // nodes whose room the steps use
 }
 
 func newChoice(s *search, goal target, perPod float64) *choice {
-	return &choice{search: s, goal: goal, perPod: perPod, gone: map[string]bool{}, promised: map[string]bool{}}
+	return &choice{search: s, goal: goal, perPod: perPod, unrest: s.unrest, gone: map[string]bool{}, promised: map[string]bool{}}
 }
 
 // pays tells whether a step is worth the pods that it moves.
@@ -35,12 +36,11 @@ func (c *choice) pays(step *Step) bool {
 	return step.Saves().Dollars() >= c.toll()*step.moves()
 }
 
-// toll is what a step must save in an hour for each pod that it moves. It falls from Toll times what an average pod is worth, while the
-// fleet is as cheap as it can be, to nothing when it is Slack dearer than that: the steps that save most for each pod
-// are taken first, and those that save little only where there is much to save. So the coming and going of pods does not make
-// others move all day.
+// toll is what a step must save in an hour for each pod that it moves: what an average pod costs, in a cluster whose
+// pods come and go, and less in a calm one. Where the fleet is far from its target it falls, to nothing at last.
 func (c *choice) toll() float64 {
-	return max(0, 1-c.far()/c.w.Settings.Slack) * c.w.Settings.Toll * c.perPod
+	distance := min(1, max(0, 2-c.far()/c.w.Settings.Slack))
+	return distance * c.unrest * c.w.Settings.Toll * c.perPod
 }
 
 // moves is how much the pods mind that a step moves, an ordinary one as much as 1.
@@ -67,7 +67,7 @@ func (c *choice) take(step *Step) bool {
 	}
 	if !c.pays(step) {
 		for _, r := range step.Remove {
-			c.notes[r] = "it could be replaced by something cheaper, but the fleet is too close to the cheapest one for that to be worth moving its pods"
+			c.notes[r] = "it could be replaced by something cheaper, but that saves too little for each pod that would have to move"
 		}
 		return false
 	}
@@ -112,7 +112,7 @@ func (c *choice) try(ctx context.Context, remove []*Candidate, avoid map[string]
 // whatever else is worth it, and at last single nodes from resume on. next is where the next pass goes on, "" if this one
 // looked at everything.
 func (s *search) run(ctx context.Context, candidates []*Candidate, resume string) (steps []*Step, goal target, next string) {
-	order, perPod := byWaste(candidates, s.q.pools)
+	order, perPod := s.byWaste(candidates)
 	goal = s.target(ctx, order)
 	c := newChoice(s, goal, perPod)
 

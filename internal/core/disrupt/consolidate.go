@@ -64,6 +64,8 @@ type search struct {
 	shops  map[string]*shop
 	stuck  []Block // drifted nodes whose pods have no place to go
 	trials int
+	unrest float64                // how much speaks against moving pods, 1 in a restless cluster
+	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 }
 
 // A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.

@@ -256,7 +256,7 @@ func fragmented(nodes int) *fleet {
 	for range nodes {
 		node := f.add("p", "m8", onDemand)
 		for i := range 10 {
-			f.put(fmt.Sprintf("pod-%s-%d", node, i), node, []string{"500m", "750m", "900m"}[r.IntN(3)], []string{"1Gi", "2Gi", "3Gi"}[r.IntN(3)])
+			f.put(fmt.Sprintf("pod-%s-%d", node, i), node, []string{"500m", "750m", "900m"}[r.IntN(3)], []string{"1Gi", "2Gi", "3Gi"}[r.IntN(3)], young)
 		}
 	}
 	for _, name := range slices.Sorted(func(yield func(string) bool) {

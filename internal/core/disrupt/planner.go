@@ -22,6 +22,8 @@ type Planner struct {
 	resume  string
 	idle    idleness
 	outlook outlook
+	unrest  unrest
+	avoided map[types.UID]bool // claims of the nodes that new pods should be kept off, nil before the first search
 }
 
 // NewPlanner returns a planner that asks e its what-if questions.
@@ -60,6 +62,8 @@ type Proposal struct {
 	// the part of the difference that budgets hold back now, by pool.
 	Before, Target cloud.NanoUSD
 	HeldBack       map[string]cloud.NanoUSD
+	// Steering says where the taint that keeps new pods off a node is not as it should be.
+	Steering Steering
 	// Next is when something changes by itself at the latest: a protection ends, a setback is over.
 	Next time.Time
 	Idle bool // nothing changed since a pass that found nothing; the other fields are empty
@@ -96,7 +100,11 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 
 	drift := drifted(rest())
 	out.Eligible[Drift] = len(drift)
-	add(s.drifts(ctx, drift))
+	replaced := s.drifts(ctx, drift)
+	for _, step := range replaced {
+		p.unrest.leaves(step, w.Now)
+	}
+	add(replaced)
 	slices.SortFunc(s.stuck, func(a, b Block) int { return cmp.Compare(a.Node, b.Node) })
 	out.Blocks = append(out.Blocks, s.stuck...)
 
@@ -120,6 +128,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		}
 		p.outlook.tell(out, w.Now)
 	}
+	out.Steering = p.steer(w, candidates, slices.DeleteFunc(movers, func(c *Candidate) bool { return gone[c] }))
 	for c, text := range s.notes {
 		if !gone[c] {
 			out.Notes = append(out.Notes, Note{c, text})
@@ -134,6 +143,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 // look searches for a cheaper fleet and keeps what it learned of it.
 func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone map[*Candidate]bool) []*Step {
 	p.outlook = outlook{world: p.outlook.world, heldBack: map[string]cloud.NanoUSD{}}
+	s.unrest = p.unrest.scale(s.w)
 	steps, goal, next := s.run(ctx, movers, p.resume)
 	p.resume = next
 	p.outlook.before, p.outlook.target = goal.before, goal.after
@@ -144,6 +154,7 @@ func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone
 		}
 	}
 	heldBack(p.outlook.heldBack, goal, taken)
+	p.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), s.wasted, goal)
 	if len(steps) == 0 && next == "" {
 		p.outlook.sameUntil, p.outlook.nextLook = s.w.Now.Add(idleFor), s.w.Now.Add(betweenLooks)
 	}
@@ -229,7 +240,7 @@ func (p *Planner) remember(w *World, out *Proposal, known bool) {
 		}
 	}
 	p.idle = idleness{}
-	if len(out.Steps) > 0 || len(out.Budgets) > 0 || !known || p.resume != "" || len(w.Busy)+len(w.Landing) > 0 {
+	if len(out.Steps)+len(out.Steering) > 0 || len(out.Budgets) > 0 || !known || p.resume != "" || len(w.Busy)+len(w.Landing) > 0 {
 		return
 	}
 	p.idle = idleness{revision: w.Snap.Revision(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
@@ -307,6 +318,9 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 	out, refusal := join(steps, len(remove))
 	if refusal == "" && step.Method != Drift && float64(out.Saves()) < stillSaves*float64(step.Saves()) {
 		return nil, Scheduling
+	}
+	if refusal == "" && step.Method != Drift {
+		p.unrest.leaves(out, w.Now)
 	}
 	return out, refusal
 }

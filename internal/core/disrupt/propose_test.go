@@ -2,6 +2,7 @@ package disrupt
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -286,30 +287,79 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestTheTollFallsAsTheFleetLeavesItsTarget has one node that another machine could replace, among others that are as cheap as can
-// be: the dearer the fleet is than its target, the less a step has to save for each pod.
-func TestTheTollFallsAsTheFleetLeavesItsTarget(t *testing.T) {
+// TestTheToll has one node whose four pods could run for 0.18, among others that are as cheap as can be. A pod is worth 0.045, so in a
+// restless cluster close to its target a step must save 0.18.
+func TestTheToll(t *testing.T) {
 	for name, tc := range map[string]struct {
-		dear   float64 // the price of the node, whose pods could run for 0.18
+		dear   float64 // the price of the node
 		others int
+		young  int // pods that are new
+		moved  int // pods that were moved two hours ago
 		want   bool
 	}{
-		"10 % dearer than it could be, any saving will do":     {0.20, 0, true},
-		"1 % dearer, a tenth of what the pods are worth won't": {0.20, 9, false},
-		"5 % dearer, 1.1 times what they are worth won't":      {0.38, 20, false},
-		"5 % dearer, 1.7 times will":                           {0.48, 31, true},
-		"2 % dearer, 5 times won't":                            {1.08, 270, false},
-		"2 % dearer, 5.6 times will":                           {1.18, 270, true},
+		"calm, any saving will do":                                   {0.20, 20, 0, 0, true},
+		"restless, 0.9 times what the pods are worth won't":          {0.34, 20, 84, 0, false},
+		"restless, 1.1 times will":                                   {0.38, 20, 84, 0, true},
+		"half as restless, 0.4 times won't":                          {0.252, 49, 1, 0, false},
+		"half as restless, 0.6 times will":                           {0.288, 49, 1, 0, true},
+		"restless and 15 % dearer than it could be, any will":        {0.212, 0, 4, 0, true},
+		"restless and 10 % dearer, half will":                        {0.27, 4, 20, 0, true},
+		"restless and 8 % dearer, half won't":                        {0.27, 5, 24, 0, false},
+		"calm, a fifth of the pods was moved, 0.4 times won't":       {0.252, 49, 0, 40, false},
+		"calm, a fifth of the pods was moved, 0.5 times will":        {0.27, 49, 0, 40, true},
+		"calm, sixty percent of the pods was moved, 3.9 times won't": {0.882, 99, 0, 240, false},
+		"calm, sixty percent of the pods was moved, 4.1 times will":  {0.918, 99, 0, 240, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(shape("dear", 4, 16, tc.dear, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi")
+			young := func(p *corev1.Pod) {
+				if tc.young > 0 {
+					p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
+				}
+				tc.young--
+			}
+			f := newFixture(shape("dear", 4, 16, tc.dear, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi", young)
 			for i := range tc.others {
 				other := fmt.Sprintf("other-%03d", i)
-				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi")
+				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi", young)
 			}
-			p := f.propose(t)
+			planner := NewPlanner(realEngine())
+			planner.unrest.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-2*time.Hour))
+			p := planner.Propose(t.Context(), f.world())
 			if got := len(p.Steps) == 1; got != tc.want {
 				t.Errorf("replaced = %v, want %v; fleet %v, target %v; %v", got, tc.want, p.Before.Dollars(), p.Target.Dollars(), noteTexts(p)[:min(3, len(p.Notes))])
+			}
+		})
+	}
+}
+
+// TestUnrest has a hundred pods, some of which are new.
+func TestUnrest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		young int           // pods that were made ten minutes ago
+		moved int           // pods of a step
+		ago   time.Duration // when it was decided
+		want  float64
+	}{
+		"nobody comes": {0, 0, 0, 0},
+		"one new pod in half an hour is two percent":          {1, 0, 0, 1},
+		"more makes no difference":                            {50, 0, 0, 1},
+		"those that we have moved did not come by themselves": {6, 6, 20 * time.Minute, 0.04},
+		"one of them did":                                     {7, 6, 20 * time.Minute, 1},
+		"these were moved too long ago to be new now":         {6, 6, time.Hour, 1},
+		"many that were moved speak against more":             {0, 60, 23 * time.Hour, 4},
+		"but not for longer than a day":                       {0, 60, 24 * time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand)
+			f.pods("a", "old", 100-tc.young, "10m", "1Mi").pods("a", "new", tc.young, "10m", "1Mi", func(p *corev1.Pod) {
+				p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
+			})
+			u := unrest{}
+			u.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-tc.ago))
+			w := f.world()
+			w.Settings = DefaultSettings
+			if got := u.scale(w); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("scale = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/offline"
@@ -43,6 +45,7 @@ func TestADeploymentShrinks(t *testing.T) {
 					break
 				}
 				for _, s := range out.Steps {
+					planner.unrest.leaves(s, w.Now)
 					f.apply(t, s)
 				}
 				done++
@@ -94,6 +97,9 @@ func onEC2(t *testing.T, edits ...func(*v1.NodePool)) *fleet {
 	return f
 }
 
+// young pods make the fleet a restless one, in which moving pods is dearest.
+func young(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(-5 * time.Minute)) }
+
 // deploy opens the cheapest fleet for all pods of the deployments, and takes away those that are to go, at random.
 func (f *fleet) deploy(t *testing.T, deployments []deployment, r *rand.Rand) {
 	t.Helper()
@@ -101,7 +107,7 @@ func (f *fleet) deploy(t *testing.T, deployments []deployment, r *rand.Rand) {
 	for _, d := range deployments {
 		for i := range d.before {
 			name := fmt.Sprintf("%s-%04d", d.name, i)
-			f.put(name, "", d.cpu, d.memory, labelled(d.name))
+			f.put(name, "", d.cpu, d.memory, labelled(d.name), young)
 			names = append(names, name)
 		}
 	}

@@ -36,16 +36,17 @@ type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
 	// MinSaving is the part of the price of the removed nodes that a step must save, before any pod is moved for it.
 	MinSaving float64
-	// Slack is how much dearer than its target the fleet must be, as a part of its price, before every step that saves something is
-	// taken. Closer to the target a step must save more for each pod that it moves: Toll times what an average pod is worth, at
-	// the target itself.
-	Slack, Toll float64
+	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. It is smaller in
+	// proportion where less than the part Unrest of the pods comes by itself in an hour. Where more than the part Moves of the pods was moved
+	// within a day, it is larger by the square of how much more. Where the fleet is more than Slack dearer than its target, as a part of its
+	// price, it falls and is nothing at twice that.
+	Toll, Unrest, Moves, Slack float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
 }
 
 // DefaultSettings are the values that are used unless somebody chose others.
-var DefaultSettings = Settings{MinSaving: 0.03, Slack: 0.06, Toll: 8, Trials: 96}
+var DefaultSettings = Settings{MinSaving: 0.03, Toll: 1, Unrest: 0.02, Moves: 0.3, Slack: 0.06, Trials: 96}
 
 // engine is the part of lower.Engine that disruption asks what-if questions.
 type engine interface {

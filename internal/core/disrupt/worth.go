@@ -98,14 +98,9 @@ func load(pods []*cluster.Pod) (cores, gib float64) {
 	return cores, gib
 }
 
-// wasteOf is the part of a candidate's price that its pods are not worth.
-func (m worth) wasteOf(c *Candidate, loads map[*Candidate][2]float64) float64 {
-	used := loads[c]
-	return 1 - (used[0]*m.core+used[1]*m.gib)/max(c.Price.Dollars(), 1e-9)
-}
-
-// byWaste puts the candidates first whose price is least covered by what their pods are worth. perPod is what a pod is worth on average.
-func byWaste(candidates []*Candidate, pools []lower.PoolInput) (order []*Candidate, perPod float64) {
+// byWaste puts the candidates first whose price is least covered by what their pods are worth, and notes how much of it is not.
+// perPod is what a pod is worth on average.
+func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
 	loads := make(map[*Candidate][2]float64, len(candidates))
 	cores, gib := 0.0, 0.0
 	for _, c := range candidates {
@@ -113,14 +108,15 @@ func byWaste(candidates []*Candidate, pools []lower.PoolInput) (order []*Candida
 		loads[c] = [2]float64{a, b}
 		cores, gib = cores+a, gib+b
 	}
-	market := marketWorth(pools, cores, gib)
-	waste := make(map[*Candidate]float64, len(candidates))
+	market := marketWorth(s.q.pools, cores, gib)
+	s.wasted = make(map[*Candidate]float64, len(candidates))
 	for _, c := range candidates {
-		waste[c] = market.wasteOf(c, loads)
+		s.wasted[c] = c.Price.Dollars() - loads[c][0]*market.core - loads[c][1]*market.gib
 	}
+	part := func(c *Candidate) float64 { return s.wasted[c] / max(c.Price.Dollars(), 1e-9) }
 	order = slices.Clone(candidates)
 	slices.SortFunc(order, func(a, b *Candidate) int {
-		return cmp.Or(cmp.Compare(waste[b], waste[a]), cmp.Compare(a.Name(), b.Name()))
+		return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(a.Name(), b.Name()))
 	})
 	return order, (market.core*cores + market.gib*gib) / float64(max(1, podsOf(candidates)))
 }

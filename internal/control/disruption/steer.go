@@ -1,0 +1,49 @@
+package disruption
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// steeredAtOnce bounds what one turn writes: nobody waits for these taints.
+const steeredAtOnce = 10
+
+// steer puts the taint that makes new pods prefer other nodes where it should be, and takes it off where it should not.
+func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
+	nodes := slices.SortedFunc(maps.Keys(steering), func(a, b *cluster.Node) int { return cmp.Compare(a.Name, b.Name) })
+	nodes = nodes[:min(len(nodes), steeredAtOnce)]
+	wanted := map[string]bool{}
+	for _, n := range nodes {
+		wanted[n.Claim.Name] = steering[n]
+	}
+	claims := sortedKeys(wanted)
+	errs := parallel(claims, func(claim string) error {
+		return l.editNode(ctx, claim, func(node *corev1.Node) bool { return avoid(node, wanted[claim]) })
+	})
+	for i, err := range errs {
+		if err != nil { // the next look tries again
+			telemetry.Log(ctx).Error("cannot change which nodes new pods are kept off", "claim", claims[i], "error", err)
+		}
+	}
+}
+
+// avoid adds or removes the taint, and tells whether that changed anything. A node that is being removed is left alone.
+func avoid(n *corev1.Node, want bool) bool {
+	if disrupt.Avoided(n) == want || n.DeletionTimestamp != nil || want && slices.ContainsFunc(n.Spec.Taints, isDisrupted) {
+		return false
+	}
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey })
+	if want {
+		n.Spec.Taints = append(n.Spec.Taints, v1.UnderusedTaint())
+	}
+	return true
+}

@@ -1,0 +1,79 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+const (
+	// mostAvoided is the part of the nodes that new pods may be kept off at a time: the rest must have room for a normal day.
+	mostAvoided = 0.05
+	// stickiness is how much more a node seems to waste once new pods are kept off it, so that the choice does not change all day.
+	stickiness = 1.5
+)
+
+// Steering says which nodes should carry the taint that makes kube-scheduler prefer other ones. By itself it spreads pods
+// over the emptiest nodes, and so fills those again that could soon go. The taint forbids nothing: a pod that fits nowhere else still goes there.
+type Steering map[*cluster.Node]bool
+
+// Avoided tells whether new pods are kept off a node.
+func Avoided(n *corev1.Node) bool {
+	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey })
+}
+
+// avoid chooses the nodes that waste most, as many as cost what the fleet is dearer than its target.
+func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[types.UID]bool {
+	most := func(c *Candidate) float64 {
+		if Avoided(c.Node.Node) {
+			return stickiness * wasted[c]
+		}
+		return wasted[c]
+	}
+	order = slices.Clone(order)
+	slices.SortStableFunc(order, func(a, b *Candidate) int { return cmp.Compare(most(b), most(a)) })
+	out := map[types.UID]bool{}
+	left := max(1, int(mostAvoided*float64(len(order))))
+	for surplus := goal.before - goal.after; left > 0 && len(order) > 1; left-- {
+		i := slices.IndexFunc(order, func(c *Candidate) bool { return c.Price <= surplus })
+		if i < 0 {
+			break
+		}
+		surplus -= order[i].Price
+		out[order[i].Node.Claim.UID] = true
+		order = order[i+1:]
+	}
+	return out
+}
+
+// steer says of each node of ours what is known: one that consolidation may remove is judged by the last search, one that may
+// not be removed must not be avoided, and one that has only just seen a pod come or go, or is on its way out, stays as it is.
+func (p *Planner) steer(w *World, candidates, movers []*Candidate) Steering {
+	out := Steering{}
+	for n := range w.Snap.Nodes() {
+		if n.Claim != nil && w.serves(n.Claim) && Avoided(n.Node) && !w.Busy[n.Claim.UID] && !leaving(w, n) && !n.NominatedUntil.After(w.Now) && !w.Landing[n.Name] {
+			out[n] = false
+		}
+	}
+	for _, c := range candidates {
+		settling := *c
+		settling.Consolidatable = true
+		if _, ok := consolidates(&settling); c.Held == nil && !c.Static() && (ok || c.Empty()) {
+			delete(out, c.Node)
+		}
+	}
+	if p.avoided == nil {
+		return out
+	}
+	for _, c := range movers {
+		if want := p.avoided[c.Node.Claim.UID]; want != Avoided(c.Node.Node) {
+			out[c.Node] = want
+		}
+	}
+	return out
+}
