@@ -238,6 +238,67 @@ func TestLateWritesDoNotUndoTheWatch(t *testing.T) {
 	}
 }
 
+// A heartbeat is in the next picture, since patches need its version, but it wakes nobody.
+func TestHeartbeatsWakeNobody(t *testing.T) {
+	beat := metav1.NewTime(time.Unix(1000, 0))
+	node := func(edit func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", ResourceVersion: "2"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: beat}}
+		edit(n)
+		return n
+	}
+	for name, tc := range map[string]struct {
+		edit func(*corev1.Node)
+		wake bool
+	}{
+		"a heartbeat":           {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(beat.Add(time.Minute)) }, false},
+		"a node that is broken": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+		"another condition": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Disk"})
+		}, true},
+		"a label":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, true},
+		"a taint":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "t"}} }, true},
+		"another node": {func(n *corev1.Node) { n.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := cluster.NewStore()
+				s.Update(func(d *cluster.Draft) { d.PutNode(node(func(n *corev1.Node) { n.ResourceVersion = "1" })) })
+				before := s.Snapshot()
+				s.Update(func(d *cluster.Draft) {
+					d.Calm()
+					beats := d.Beats()
+					d.PutNode(node(tc.edit))
+					if d.Beats() == beats {
+						d.Alarm()
+					}
+				})
+				woken := false
+				select {
+				case <-before.Stale():
+					woken = true
+				case <-time.After(time.Second / 10):
+				}
+				if woken != tc.wake {
+					t.Errorf("woken: %v, want %v", woken, tc.wake)
+				}
+				if got := s.Snapshot().Node("n").Node.ResourceVersion; got != "2" {
+					t.Errorf("the next picture has version %s, want 2", got)
+				}
+				if tc.wake {
+					return
+				}
+				s.Update(func(*cluster.Draft) {})
+				select {
+				case <-before.Stale():
+				case <-time.After(10 * time.Second):
+					t.Error("after news the old picture is not known to be old")
+				}
+			})
+		})
+	}
+}
+
 func TestMarksAndNominations(t *testing.T) {
 	now := time.Unix(1000, 0)
 	deleting := claim("c", "id")

@@ -218,6 +218,35 @@ func TestWatchGoesOnFromTheLastBookmark(t *testing.T) {
 	})
 }
 
+func TestBookmarksWakeNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, pods().kind, &server1{list: podList})
+		before := w.store.Snapshot()
+		woken := func() bool {
+			time.Sleep(time.Second)
+			select {
+			case <-before.Stale():
+				return true
+			default:
+				return false
+			}
+		}
+		w.server.send(apiwatch.Bookmark, pod("", 555))
+		if woken() {
+			t.Error("a bookmark is taken for news")
+		}
+		w.server.send(apiwatch.Added, pod("a", 556))
+		if !woken() {
+			t.Error("a pod is not taken for news")
+		}
+		before = w.store.Snapshot()
+		w.server.send(apiwatch.Deleted, pod("a", 557))
+		if !woken() {
+			t.Error("the end of a pod is not taken for news")
+		}
+	})
+}
+
 // One pool that cannot be read does not hide the others; what was known of it stays; and it is named until it is mended.
 func TestBrokenObjectsAreNamedAndLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
