@@ -121,7 +121,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		p.resume = ""
 	} else {
 		world := s.signature(movers)
-		known = !p.outlook.rests(world, w.Now)
+		known = !p.outlook.rests(world, ledger, w.Now)
 		if known && !p.outlook.same(world, w.Now) {
 			p.outlook.world = world
 			add(p.look(ctx, s, movers, gone))
@@ -142,7 +142,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 
 // look searches for a cheaper fleet and keeps what it learned of it.
 func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone map[*Candidate]bool) []*Step {
-	p.outlook = outlook{world: p.outlook.world, heldBack: map[string]cloud.NanoUSD{}}
+	p.outlook = outlook{world: p.outlook.world, cramped: s.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
 	s.unrest = p.unrest.scale(s.w)
 	steps, goal, next := s.run(ctx, movers, p.resume)
 	p.resume = next

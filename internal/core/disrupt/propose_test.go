@@ -429,3 +429,17 @@ func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 		t.Error("no question although a node has come")
 	}
 }
+
+// TestBudgetsThatAreFreeAgainAreUsedAtOnce gives the whole budget to an empty node, and has it again a moment later.
+func TestBudgetsThatAreFreeAgainAreUsedAtOnce(t *testing.T) {
+	f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).
+		node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi").node("c", "p", "mid", onDemand).pods("c", "web", 2, "1", "1Gi")
+	planner := NewPlanner(lower.New())
+	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"empty a"}) {
+		t.Fatalf("steps %v, want the empty node's", got)
+	}
+	f.store.Update(func(d *cluster.Draft) { d.DeleteNode("a"); d.DeleteClaim("claim-a") })
+	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"underutilized b"}) {
+		t.Errorf("steps %v after the empty node has gone, want those that the budget did not allow before", got)
+	}
+}
