@@ -443,3 +443,30 @@ func TestBudgetsThatAreFreeAgainAreUsedAtOnce(t *testing.T) {
 		t.Errorf("steps %v after the empty node has gone, want those that the budget did not allow before", got)
 	}
 }
+
+// TestAFleetThatIsLookedAtInVainIsLeftAlone has more nodes than a pass can weigh, and nothing to gain.
+func TestAFleetThatIsLookedAtInVainIsLeftAlone(t *testing.T) {
+	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p")
+	for i := range 40 {
+		name := fmt.Sprint("n", i)
+		f.node(name, "p", "one", onDemand).pods(name, "web", 4, "1", "1Gi")
+	}
+	planner, passes := NewPlanner(lower.New()), 0
+	for {
+		w := f.world()
+		w.Settings.Trials = 24
+		if out := planner.Propose(t.Context(), w); len(out.Steps) > 0 {
+			t.Fatalf("proposed %v", say(out))
+		}
+		passes++
+		if planner.resume == "" {
+			break
+		}
+		if passes > 10 {
+			t.Fatalf("the planner goes on at %s after %d passes over 40 nodes", planner.resume, passes)
+		}
+	}
+	if passes == 1 {
+		t.Error("one pass has weighed every node, so nothing was tested")
+	}
+}
