@@ -152,12 +152,14 @@ func (c *choice) windows(ctx context.Context, candidates []*Candidate, avoid map
 	}
 }
 
-// singles weighs candidates one at a time, from the one named resume on, and returns where to go on next time.
+// singles weighs candidates one at a time, from the one named resume on, and returns where to go on next time, "" once it has come
+// round to where the first of the passes that found nothing began.
 func (c *choice) singles(ctx context.Context, order []*Candidate, resume string) string {
 	start := max(0, slices.IndexFunc(order, func(r *Candidate) bool { return r.Name() == resume }))
-	for i := range order {
+	for i := range len(order) - min(c.looked, len(order)) {
 		r := order[(start+i)%len(order)]
 		if c.trials >= c.w.Settings.Trials || ctx.Err() != nil {
+			c.looked += i
 			return r.Name()
 		}
 		if c.open(r) {

@@ -64,6 +64,7 @@ type search struct {
 	shops  map[string]*shop
 	stuck  []Block // drifted nodes whose pods have no place to go
 	trials int
+	looked int                    // single nodes that were weighed, by this pass and those before it that found nothing
 	unrest float64                // how much speaks against moving pods, 1 in a restless cluster
 	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 }

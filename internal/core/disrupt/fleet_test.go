@@ -273,7 +273,8 @@ func fragmented(nodes int) *fleet {
 	return f
 }
 
-// bound is a lower bound of the price of any fleet for all pods that run now.
+// bound is a lower bound of the price of any fleet for all pods that run now. The clock has no say in it: a search that is cut short
+// on a busy machine has a weaker bound.
 func (f *fleet) bound(t *testing.T) cloud.NanoUSD {
 	t.Helper()
 	gone := map[string]bool{}
@@ -283,6 +284,7 @@ func (f *fleet) bound(t *testing.T) cloud.NanoUSD {
 		gone[n.Name] = true
 		pods = append(pods, n.Pods...)
 	}
-	plan := lower.New().Plan(t.Context(), lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Gone: gone, Now: noon, Simulation: true})
+	plan := lower.New().Plan(t.Context(), lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Gone: gone, Now: noon, Simulation: true,
+		Settings: lower.Settings{TrialBudget: 20_000}})
 	return max(plan.ConfigBound, plan.VolumeBound)
 }

@@ -87,6 +87,17 @@ func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
 	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
 }
 
+// cramped returns how many more nodes may go for the reason of each pool of which others have gone, are going or are not ready.
+func (l *Ledger) cramped(reason v1.DisruptionReason) map[string]int {
+	out := map[string]int{}
+	for pool, count := range l.counts {
+		if left := l.Left(pool, reason); left < count.Raw[reason] {
+			out[pool] = left
+		}
+	}
+	return out
+}
+
 // Take uses up the allowance for all nodes of a step, or for none of them when it does not fit.
 func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	need := map[string]int{}

@@ -19,6 +19,8 @@ type outlook struct {
 	// Until sameUntil the same world has the same answer; until nextLook not even another one is looked at. Both are zero when there
 	// was something to do.
 	sameUntil, nextLook time.Time
+	// cramped says how many nodes could go of the pools whose budgets were in use then, at least in part.
+	cramped map[string]int
 
 	before, target cloud.NanoUSD
 	heldBack       map[string]cloud.NanoUSD
@@ -32,8 +34,14 @@ func (o *outlook) same(world uint64, now time.Time) bool {
 	return world == o.world && now.Before(o.sameUntil)
 }
 
-// rests tells whether another world has to wait before it is looked at.
-func (o *outlook) rests(world uint64, now time.Time) bool {
+// rests tells whether another world has to wait before it is looked at. One in which a budget is free again has not: empty nodes,
+// which go first, may have used it up, and then nothing was found only because nothing was allowed.
+func (o *outlook) rests(world uint64, l *Ledger, now time.Time) bool {
+	for pool, n := range o.cramped {
+		if l.Left(pool, v1.DisruptionReasonUnderutilized) > n {
+			return false
+		}
+	}
 	return !o.same(world, now) && now.Before(o.nextLook)
 }
 

@@ -20,6 +20,7 @@ type Planner struct {
 	engine  engine
 	failed  map[types.UID]setback
 	resume  string
+	looked  int // nodes that were weighed one at a time since something was found
 	idle    idleness
 	outlook outlook
 	unrest  unrest
@@ -118,10 +119,10 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	}
 	known := true
 	if len(movers) == 0 || len(s.q.pools) == 0 {
-		p.resume = ""
+		p.resume, p.looked = "", 0
 	} else {
 		world := s.signature(movers)
-		known = !p.outlook.rests(world, w.Now)
+		known = !p.outlook.rests(world, ledger, w.Now)
 		if known && !p.outlook.same(world, w.Now) {
 			p.outlook.world = world
 			add(p.look(ctx, s, movers, gone))
@@ -142,10 +143,13 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 
 // look searches for a cheaper fleet and keeps what it learned of it.
 func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone map[*Candidate]bool) []*Step {
-	p.outlook = outlook{world: p.outlook.world, heldBack: map[string]cloud.NanoUSD{}}
-	s.unrest = p.unrest.scale(s.w)
+	p.outlook = outlook{world: p.outlook.world, cramped: s.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
+	s.unrest, s.looked = p.unrest.scale(s.w), p.looked
 	steps, goal, next := s.run(ctx, movers, p.resume)
-	p.resume = next
+	p.resume, p.looked = next, s.looked
+	if len(steps) > 0 || next == "" {
+		p.looked = 0
+	}
 	p.outlook.before, p.outlook.target = goal.before, goal.after
 	taken := maps.Clone(gone)
 	for _, step := range steps {

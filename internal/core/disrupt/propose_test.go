@@ -429,3 +429,44 @@ func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 		t.Error("no question although a node has come")
 	}
 }
+
+// TestBudgetsThatAreFreeAgainAreUsedAtOnce gives the whole budget to an empty node, and has it again a moment later.
+func TestBudgetsThatAreFreeAgainAreUsedAtOnce(t *testing.T) {
+	f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).
+		node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi").node("c", "p", "mid", onDemand).pods("c", "web", 2, "1", "1Gi")
+	planner := NewPlanner(lower.New())
+	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"empty a"}) {
+		t.Fatalf("steps %v, want the empty node's", got)
+	}
+	f.store.Update(func(d *cluster.Draft) { d.DeleteNode("a"); d.DeleteClaim("claim-a") })
+	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"underutilized b"}) {
+		t.Errorf("steps %v after the empty node has gone, want those that the budget did not allow before", got)
+	}
+}
+
+// TestAFleetThatIsLookedAtInVainIsLeftAlone has more nodes than a pass can weigh, and nothing to gain.
+func TestAFleetThatIsLookedAtInVainIsLeftAlone(t *testing.T) {
+	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p")
+	for i := range 40 {
+		name := fmt.Sprint("n", i)
+		f.node(name, "p", "one", onDemand).pods(name, "web", 4, "1", "1Gi")
+	}
+	planner, passes := NewPlanner(lower.New()), 0
+	for {
+		w := f.world()
+		w.Settings.Trials = 24
+		if out := planner.Propose(t.Context(), w); len(out.Steps) > 0 {
+			t.Fatalf("proposed %v", say(out))
+		}
+		passes++
+		if planner.resume == "" {
+			break
+		}
+		if passes > 10 {
+			t.Fatalf("the planner goes on at %s after %d passes over 40 nodes", planner.resume, passes)
+		}
+	}
+	if passes == 1 {
+		t.Error("one pass has weighed every node, so nothing was tested")
+	}
+}

@@ -23,41 +23,68 @@ type deployment struct {
 	cpu, memory string
 }
 
+// The bar for a deployment that shrinks.
+const rounds, limit = 7, 1.05
+
 // TestADeploymentShrinks scales deployments down on the cheapest fleet for them, over EC2's catalogue, and lets the planner work within
 // the default budget. A round is a validation delay, a boot and a drain, about forty seconds, so five minutes are seven rounds.
 func TestADeploymentShrinks(t *testing.T) {
-	const rounds, limit = 7, 1.05
 	for name, deployments := range map[string][]deployment{
 		"two of 500 to 350":   {{"thin", 500, 350, "900m", "3100Mi"}, {"fat", 500, 350, "3500m", "28Gi"}},
 		"one of 1,000 to 700": {{"inflate", 1000, 700, "1", "1Gi"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := onEC2(t, allowing("10%"))
-			r := rand.New(rand.NewPCG(17, 19))
-			f.deploy(t, deployments, r)
-			before := f.price()
-			planner, done := NewPlanner(lower.New()), 0
-			for done < rounds {
-				w := f.world()
-				w.Engine.TrialBudget = 20_000
-				out := planner.Propose(t.Context(), w)
-				if len(out.Steps) == 0 && planner.resume == "" {
-					break
-				}
-				for _, s := range out.Steps {
-					planner.unrest.leaves(s, w.Now)
-					f.apply(t, s)
-				}
-				done++
-			}
-			bound := f.bound(t)
-			ratio := float64(f.price()) / float64(bound)
-			t.Logf("$%.2f, after %d rounds $%.2f on %d nodes = %.3f times the bound of $%.2f, %d evictions", before.Dollars(), done, f.price().Dollars(), len(f.live), ratio, bound.Dollars(), f.moved)
-			if ratio > limit {
+			f.deploy(t, deployments, rand.New(rand.NewPCG(17, 19)))
+			if ratio := f.shrink(t, rounds); ratio > limit {
 				t.Errorf("the fleet costs %.3f times the bound, want at most %.2f", ratio, limit)
 			}
 		})
 	}
+}
+
+// TestADeploymentShrinksFromAnyFleet varies the deployments a little, and with them the first fleet and the pods that go. Some of the
+// fleets have as many empty nodes as the budget lets go, so that the first pass can do nothing else.
+func TestADeploymentShrinksFromAnyFleet(t *testing.T) {
+	for _, seed := range []uint64{8, 14, 17, 36, 47, 59, 69} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 23))
+			thin, fat := 480+r.IntN(41), 480+r.IntN(41)
+			thinCPU, thinMemory, fatCPU, fatMemory := 850+r.IntN(100), 3000+r.IntN(200), 3300+r.IntN(400), 27000+r.IntN(2500)
+			f := onEC2(t, allowing("10%"))
+			f.deploy(t, []deployment{
+				{"thin", thin, thin * 7 / 10, fmt.Sprintf("%dm", thinCPU), fmt.Sprintf("%dMi", thinMemory)},
+				{"fat", fat, fat * 7 / 10, fmt.Sprintf("%dm", fatCPU), fmt.Sprintf("%dMi", fatMemory)},
+			}, r)
+			if ratio := f.shrink(t, rounds); ratio > limit {
+				t.Errorf("the fleet costs %.3f times the bound, want at most %.2f", ratio, limit)
+			}
+		})
+	}
+}
+
+// shrink runs passes until nothing is proposed, and returns how many times the bound the fleet costs then.
+func (f *fleet) shrink(t *testing.T, most int) float64 {
+	t.Helper()
+	before := f.price()
+	planner, done := NewPlanner(lower.New()), 0
+	for done < most {
+		w := f.world()
+		w.Engine.TrialBudget = 20_000
+		out := planner.Propose(t.Context(), w)
+		if len(out.Steps) == 0 && planner.resume == "" {
+			break
+		}
+		for _, s := range out.Steps {
+			planner.unrest.leaves(s, w.Now)
+			f.apply(t, s)
+		}
+		done++
+	}
+	bound := f.bound(t)
+	ratio := float64(f.price()) / float64(bound)
+	t.Logf("$%.2f, after %d rounds $%.2f on %d nodes = %.3f times the bound of $%.2f, %d evictions", before.Dollars(), done, f.price().Dollars(), len(f.live), ratio, bound.Dollars(), f.moved)
+	return ratio
 }
 
 // onEC2 is a fleet without nodes that may be made of EC2's c, m and r types, on demand.
