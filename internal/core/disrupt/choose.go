@@ -28,8 +28,14 @@ type choice struct {
 }
 
 func newChoice(s *search, goal target, perPod float64) *choice {
-	return &choice{search: s, goal: goal, perPod: perPod, unrest: s.unrest, gone: map[string]bool{}, promised: map[string]bool{}}
+	c := &choice{search: s, goal: goal, perPod: perPod, unrest: s.unrest, gone: map[string]bool{}, promised: map[string]bool{}}
+	s.adrift = c.far() > 2*s.w.Settings.Slack || s.adrift && c.far() > returned*s.w.Settings.Slack
+	return c
 }
+
+// returned is the part of Slack within which a fleet is near its target again that was so far from it that moving pods cost nothing:
+// the work is half done then, and ends closer to the target than what pods that come and go are allowed to do to a fleet.
+const returned = 2.0 / 3
 
 // pays tells whether a step is worth the pods that it moves.
 func (c *choice) pays(step *Step) bool {
@@ -39,8 +45,12 @@ func (c *choice) pays(step *Step) bool {
 // toll is what a step must save in an hour for each pod that it moves: what an average pod costs, in a cluster whose
 // pods come and go, and less in a calm one. Where the fleet is far from its target it falls, to nothing at last.
 func (c *choice) toll() float64 {
-	distance := min(1, max(0, 2-c.far()/c.w.Settings.Slack))
-	return distance * c.unrest * c.w.Settings.Toll * c.perPod
+	slack, unrest := c.w.Settings.Slack, c.unrest
+	if c.adrift { // what was moved on the way here does not speak against the rest of the way
+		slack, unrest = returned*slack, min(1, unrest)
+	}
+	distance := min(1, max(0, 2-c.far()/slack))
+	return distance * unrest * c.w.Settings.Toll * c.perPod
 }
 
 // moves is how much the pods mind that a step moves, an ordinary one as much as 1.

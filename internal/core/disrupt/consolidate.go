@@ -66,6 +66,7 @@ type search struct {
 	trials int
 	looked int                    // single nodes that were weighed, by this pass and those before it that found nothing
 	unrest float64                // how much speaks against moving pods, 1 in a restless cluster
+	adrift bool                   // the fleet was far from its target and has not come near it yet
 	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 }
 

@@ -24,6 +24,7 @@ type Planner struct {
 	idle    idleness
 	outlook outlook
 	unrest  unrest
+	adrift  bool               // the fleet was far from its target when it was last searched for, and still is not near it
 	avoided map[types.UID]bool // claims of the nodes that new pods should be kept off, nil before the first search
 }
 
@@ -144,9 +145,9 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 // look searches for a cheaper fleet and keeps what it learned of it.
 func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone map[*Candidate]bool) []*Step {
 	p.outlook = outlook{world: p.outlook.world, cramped: s.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
-	s.unrest, s.looked = p.unrest.scale(s.w), p.looked
+	s.unrest, s.looked, s.adrift = p.unrest.scale(s.w), p.looked, p.adrift
 	steps, goal, next := s.run(ctx, movers, p.resume)
-	p.resume, p.looked = next, s.looked
+	p.resume, p.looked, p.adrift = next, s.looked, s.adrift
 	if len(steps) > 0 || next == "" {
 		p.looked = 0
 	}
@@ -161,6 +162,7 @@ func (p *Planner) look(ctx context.Context, s *search, movers []*Candidate, gone
 	p.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), s.wasted, goal)
 	if len(steps) == 0 && next == "" {
 		p.outlook.sameUntil, p.outlook.nextLook = s.w.Now.Add(idleFor), s.w.Now.Add(betweenLooks)
+		p.adrift = p.adrift && len(p.outlook.cramped) > 0 // no way leads nearer
 	}
 	return steps
 }

@@ -39,7 +39,7 @@ type Settings struct {
 	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. It is smaller in
 	// proportion where less than the part Unrest of the pods comes by itself in an hour. Where more than the part Moves of the pods was moved
 	// within a day, it is larger by the square of how much more. Where the fleet is more than Slack dearer than its target, as a part of its
-	// price, it falls and is nothing at twice that.
+	// price, it falls and is nothing at twice that. A fleet that was so far off is brought back to two thirds of Slack.
 	Toll, Unrest, Moves, Slack float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
