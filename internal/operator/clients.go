@@ -32,7 +32,8 @@ type clients struct {
 const (
 	evictionQPS, evictionBurst = 100, 200
 	// Hints are worth something for a moment only: they come all at once, or too late.
-	hintQPS, hintBurst   = 500, 1000
+	hintQPS, hintBurst = 500, 1000
+	// Events are for people and may be late.
 	eventQPS, eventBurst = 50, 100
 )
 

@@ -22,13 +22,12 @@ type choice struct {
 	steps    []*Step
 	saved    cloud.NanoUSD
 	perPod   float64         // what a pod is worth in an hour, on average
-	unrest   float64         // the part of the pods that is replaced in an hour
 	gone     map[string]bool // nodes that the steps remove
 	promised map[string]bool // nodes whose room the steps use
 }
 
 func newChoice(s *search, goal target, perPod float64) *choice {
-	c := &choice{search: s, goal: goal, perPod: perPod, unrest: s.unrest, gone: map[string]bool{}, promised: map[string]bool{}}
+	c := &choice{search: s, goal: goal, perPod: perPod, gone: map[string]bool{}, promised: map[string]bool{}}
 	s.adrift = c.far() > 2*s.w.Settings.Slack || s.adrift && c.far() > returned*s.w.Settings.Slack
 	return c
 }
