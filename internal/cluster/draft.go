@@ -62,10 +62,6 @@ func compareObjects(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.scope, b.scope), strings.Compare(a.name, b.name))
 }
 
-func comparePods(a, b PodKey) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
-
 type plannedRow struct {
 	PodKey
 	Planned
@@ -98,7 +94,7 @@ func objectTable[V metav1.Object]() table[objectKey, V] {
 	return newTable(func(o V) objectKey { return objectKey{o.GetNamespace(), o.GetName()} }, compareObjects)
 }
 
-func podTable() table[PodKey, *Pod] { return newTable((*Pod).Key, comparePods) }
+func podTable() table[PodKey, *Pod] { return newTable((*Pod).Key, PodKey.Compare) }
 
 func newDraft() *Draft {
 	return &Draft{
@@ -110,7 +106,7 @@ func newDraft() *Draft {
 		labels:     newTable(func(c LabelCount) countKey { return countKey{c.Namespace, c.Labels.ID, c.Node} }, compareCounts),
 		daemons:    map[types.UID]map[PodKey]*Pod{},
 		daemonPods: newTable(func(d daemonPod) types.UID { return d.owner }, cmp.Compare[types.UID]),
-		planned:    newTable(func(r plannedRow) PodKey { return r.PodKey }, comparePods),
+		planned:    newTable(func(r plannedRow) PodKey { return r.PodKey }, PodKey.Compare),
 		plannedTo:  map[string]map[PodKey]struct{}{},
 
 		machines:   newMachines(),

@@ -249,7 +249,7 @@ func (d *Draft) leave(row *Pod) {
 	d.leaveDaemon(row)
 }
 
-func comparePodKey(p *Pod, key PodKey) int { return comparePods(p.PodKey, key) }
+func comparePodKey(p *Pod, key PodKey) int { return p.PodKey.Compare(key) }
 
 // count keeps the number of pods by label set and node.
 func (d *Draft) count(row *Pod, by int) {
@@ -317,5 +317,5 @@ func newer(a, b *Pod) bool {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c > 0
 	}
-	return comparePods(a.PodKey, b.PodKey) > 0
+	return a.PodKey.Compare(b.PodKey) > 0
 }

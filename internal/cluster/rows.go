@@ -5,6 +5,8 @@
 package cluster
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,11 @@ import (
 
 // PodKey names a pod.
 type PodKey struct{ Namespace, Name string }
+
+// Compare orders pods by namespace, then by name.
+func (k PodKey) Compare(other PodKey) int {
+	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name))
+}
 
 // A Pod is what decisions need of one pod.
 type Pod struct {

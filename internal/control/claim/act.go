@@ -96,9 +96,8 @@ func (l *Loop) writeMeta(ctx context.Context, old, claim *v1.NodeClaim) error {
 	if equality.Semantic.DeepEqual(old.ObjectMeta, claim.ObjectMeta) {
 		return nil
 	}
-	written := old.DeepCopy()
-	written.ObjectMeta = *claim.ObjectMeta.DeepCopy()
-	if err := l.Client.Patch(ctx, written, locked(old)); err != nil {
+	written := &v1.NodeClaim{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
+	if err := l.Client.Patch(ctx, written, locked(&v1.NodeClaim{ObjectMeta: old.ObjectMeta})); err != nil {
 		return fmt.Errorf("write claim %s: %w", claim.Name, err)
 	}
 	l.remember(written)

@@ -65,9 +65,9 @@ func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time,
 		return time.Time{}, fmt.Errorf("terminate machine %s: %w", claim.Status.ProviderID, err)
 	}
 	now := time.Now()
-	stopping := claim.DeepCopy()
-	condition.SetTrue(stopping, v1.ConditionTypeInstanceTerminating, now)
-	return now.Add(stopPoll), l.writeStatus(ctx, claim, stopping)
+	stopping := *claim
+	condition.SetTrue(&stopping, v1.ConditionTypeInstanceTerminating, now)
+	return now.Add(stopPoll), l.writeStatus(ctx, claim, &stopping)
 }
 
 // finish lets the claim go.
@@ -75,9 +75,9 @@ func (l *Loop) finish(ctx context.Context, claim *v1.NodeClaim) error {
 	if claim.Status.ProviderID == "" {
 		l.suspect()
 	}
-	free := claim.DeepCopy()
+	free := &v1.NodeClaim{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })
-	if err := l.Client.Patch(ctx, free, locked(claim)); err != nil {
+	if err := l.Client.Patch(ctx, free, locked(&v1.NodeClaim{ObjectMeta: claim.ObjectMeta})); err != nil {
 		return fmt.Errorf("take the finalizer off claim %s: %w", claim.Name, err)
 	}
 	l.reportEnded(ctx, claim)

@@ -104,9 +104,9 @@ func (l *Loop) writeBoth(ctx context.Context, old, claim *v1.NodeClaim) error {
 	if err := l.writeMeta(ctx, old, claim); err != nil {
 		return err
 	}
-	old = old.DeepCopy()
-	old.ObjectMeta = *claim.ObjectMeta.DeepCopy()
-	return l.writeStatus(ctx, old, claim)
+	written := *old
+	written.ObjectMeta = claim.ObjectMeta
+	return l.writeStatus(ctx, &written, claim)
 }
 
 func earlier(a, b time.Time) time.Time {

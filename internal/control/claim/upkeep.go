@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +104,8 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return retryStale(time.Time{}, err)
 	}
 	row = mine.row
-	claim := row.Claim.DeepCopy()
+	next := *row.Claim // shares all that is only replaced, never changed
+	claim := &next
 	var errs []error
 	before := *mine
 	again = sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
@@ -224,13 +224,14 @@ func driftInputOf(claim *v1.NodeClaim, pool *v1.NodePool, snap *cluster.Snapshot
 
 // hashes are the values of the annotations that are not ours alone: providers keep their own hashes beside the pool's.
 func hashes(annotations map[string]string) string {
-	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(annotations)) {
+	var of []string
+	for k, v := range annotations {
 		if strings.Contains(k, "hash") {
-			fmt.Fprintf(&b, "%s=%s,", k, annotations[k])
+			of = append(of, k+"="+v)
 		}
 	}
-	return b.String()
+	slices.Sort(of)
+	return strings.Join(of, ",")
 }
 
 // checkDrift sets or clears the Drifted condition.

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type memory struct {
 	pools string    // what the pools were like at the last turn
 	bound time.Time // when a planned pod was last seen to have found its node
 	left  int       // planned pods that still waited then
+
+	places []place // where pods are planned to go; kept for its memory alone
 }
 
 // look is the last look at one pod.
@@ -70,9 +73,9 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
 	news := m.pools != describePools(snap)
 	m.follow(pods, now)
-	places := placesOf(snap)
+	m.places = placesOf(snap, m.places[:0])
 	for _, p := range pods {
-		at := m.dueAt(p, places[p.PodKey], news)
+		at := m.dueAt(p, placeOf(m.places, p.PodKey), news)
 		switch {
 		case !at.After(now):
 			due = append(due, p)
@@ -102,13 +105,13 @@ var never = time.Unix(1<<40, 0)
 
 // place is where a pod is planned to go, and since when.
 type place struct {
+	pod    cluster.PodKey
 	target *cluster.Node // nil if there is none
 	since  time.Time
 }
 
-// placesOf looks up all plans at once: one by one that is most of the work of a look.
-func placesOf(snap *cluster.Snapshot) map[cluster.PodKey]place {
-	out := map[cluster.PodKey]place{}
+// placesOf looks up all plans at once, by pod: one by one that is most of the work of a look.
+func placesOf(snap *cluster.Snapshot, out []place) []place {
 	targets := map[string]*cluster.Node{}
 	for key, plan := range snap.Plans() {
 		target, known := targets[plan.Target]
@@ -116,9 +119,18 @@ func placesOf(snap *cluster.Snapshot) map[cluster.PodKey]place {
 			target = snap.Target(plan.Target)
 			targets[plan.Target] = target
 		}
-		out[key] = place{target, plan.At}
+		out = append(out, place{key, target, plan.At})
 	}
 	return out
+}
+
+// placeOf returns the place of a pod, the zero value if it has none.
+func placeOf(places []place, pod cluster.PodKey) place {
+	at, ok := slices.BinarySearchFunc(places, pod, func(p place, key cluster.PodKey) int { return p.pod.Compare(key) })
+	if !ok {
+		return place{}
+	}
+	return places[at]
 }
 
 // dueAt returns when a pod asks for a plan.

@@ -76,7 +76,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // breath is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
-const breath = 40 * time.Millisecond
+const breath = 100 * time.Millisecond
 
 // gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
 func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {

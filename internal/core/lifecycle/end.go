@@ -51,7 +51,7 @@ func Stamped(claim *v1.NodeClaim) *v1.NodeClaim {
 
 // WithDeadline returns the claim with the time by which it must be drained.
 func WithDeadline(claim *v1.NodeClaim, deadline time.Time) *v1.NodeClaim {
-	out := claim.DeepCopy()
+	out := another(claim)
 	out.Annotations = merge(out.Annotations, map[string]string{
 		v1.NodeClaimTerminationTimestampAnnotationKey: deadline.UTC().Format(time.RFC3339),
 	})

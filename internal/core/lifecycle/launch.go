@@ -18,12 +18,15 @@ const maxMessage = 300
 
 // Launched returns the claim as it is once m runs for it.
 func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time) *v1.NodeClaim {
-	out := claim.DeepCopy()
+	out := another(claim)
 	out.Labels = merge(merge(decided(claim), m.Labels), claim.Labels)
 	out.Annotations = merge(out.Annotations, m.Annotations)
 	out.Status.ProviderID, out.Status.ImageID = m.ProviderID, m.ImageID
 	out.Status.Capacity, out.Status.Allocatable = m.Capacity, m.Allocatable
 	condition.SetTrue(out, v1.ConditionTypeLaunched, now)
+	if condition.IsUnknown(out, v1.ConditionTypeRegistered) {
+		awaitNode(out, v1.ConditionTypeRegistered, now) // the next step would write that
+	}
 	return out
 }
 
@@ -56,7 +59,7 @@ func Failed(claim *v1.NodeClaim, err error, now time.Time) Failure {
 	if _, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
 		return Failure{GiveUp: NodeClassNotReady}
 	}
-	out := claim.DeepCopy()
+	out := another(claim)
 	reason, message := v1.ReasonLaunchFailed, err.Error()
 	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
 		reason, message = refused.Reason, refused.Message

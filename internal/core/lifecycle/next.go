@@ -99,11 +99,11 @@ type Step struct {
 // Next says what the claim needs now. The claim is not being deleted; v is not changed.
 func Next(v View, now time.Time, s Settings) Step {
 	if !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer) {
-		claim := v.Claim.DeepCopy()
-		claim.Finalizers = append(claim.Finalizers, v1.TerminationFinalizer)
+		claim := another(v.Claim)
+		claim.Finalizers = append(slices.Clip(claim.Finalizers), v1.TerminationFinalizer)
 		return Step{Kind: Prepare, Claim: claim}
 	}
-	claim := v.Claim.DeepCopy()
+	claim := another(v.Claim)
 	condition.Init(claim)
 	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
 		return launchStep(claim, now, s)
@@ -120,6 +120,13 @@ func Next(v View, now time.Time, s Settings) Step {
 	w.open()
 	w.initialize()
 	return w.step(v)
+}
+
+// another returns a claim that shares everything with the first. What stands in it is replaced, never changed: a claim lists hundreds
+// of instance types, and every step would copy them.
+func another(claim *v1.NodeClaim) *v1.NodeClaim {
+	out := *claim
+	return &out
 }
 
 func launchStep(claim *v1.NodeClaim, now time.Time, s Settings) Step {
@@ -183,7 +190,7 @@ func (w *work) findNode(conditionType string) bool {
 	}
 	switch {
 	case w.claim.Status.ProviderID == "" || len(w.nodes) == 0:
-		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound, "no node with the claim's provider id has joined the cluster", w.now)
+		awaitNode(w.claim, conditionType, w.now)
 		return false
 	case len(w.nodes) > 1 && conditionType == v1.ConditionTypeRegistered:
 		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound,
@@ -196,6 +203,10 @@ func (w *work) findNode(conditionType string) bool {
 	}
 	w.node = w.nodes[0].DeepCopy()
 	return true
+}
+
+func awaitNode(claim *v1.NodeClaim, conditionType string, now time.Time) {
+	condition.SetUnknown(claim, conditionType, v1.ReasonNodeNotFound, "no node with the claim's provider id has joined the cluster", now)
 }
 
 // open takes the unregistered taint off a registered node, at once or when it is ready for pods.
@@ -233,6 +244,10 @@ func (w *work) initialize() {
 		return
 	}
 	if reason, message := missing(w.claim, w.node); reason != "" {
+		if settled := readySince(w.node).Add(settling); reason == v1.ReasonKnownEphemeralTaintsExist && w.now.Before(settled) {
+			w.wake(settled)
+			return
+		}
 		condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, reason, message, w.now)
 		return
 	}
@@ -240,6 +255,10 @@ func (w *work) initialize() {
 	condition.SetTrue(w.claim, v1.ConditionTypeInitialized, w.now)
 	w.reached = append(w.reached, Initialized)
 }
+
+// settling is how long a node that has become ready may take to lose the taints that said it was not, before the claim tells of them:
+// nearly every node has lost them by then, and each telling is a write.
+const settling = 3 * time.Second
 
 // missing says what an initialized node would have and this one has not, "" if nothing.
 func missing(claim *v1.NodeClaim, node *corev1.Node) (reason, message string) {

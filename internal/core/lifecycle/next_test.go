@@ -91,6 +91,12 @@ func TestNext(t *testing.T) {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, ready, taint("readiness.k8s.io/network", corev1.TaintEffectNoSchedule))},
 			want: "write Initialized=Unknown/KnownEphemeralTaintsExist",
 		},
+		"but is not worth a write while the node has hardly become ready": {
+			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, ready, taint("readiness.k8s.io/network", corev1.TaintEffectNoSchedule), func(n *corev1.Node) {
+				n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(time.Minute))
+			})},
+			after: time.Minute + time.Second, want: "wait until 1m3s",
+		},
 		"a requested resource that the node does not offer yet delays initialization": {
 			claim: claim(launched, registered, func(c *v1.NodeClaim) {
 				c.Spec.Resources.Requests = corev1.ResourceList{gpu: resource.MustParse("1"), "zero": resource.MustParse("0")}
@@ -195,11 +201,18 @@ func TestLaunchedTakesTheMachinesWord(t *testing.T) {
 			{Key: corev1.LabelHostname, Operator: "In", Values: []string{"h"}},
 		}
 	})
+	before := c.DeepCopy()
 	got := lifecycle.Launched(c, cloud.Machine{
 		ProviderID: "id", ImageID: "ami", Labels: map[string]string{"zone": "z", "both": "cloud"}, Annotations: map[string]string{"both": "cloud"},
 	}, start)
 	if diff := cmp.Diff(map[string]string{"team": "a", "both": "claim", "zone": "z", "custom": "one"}, got.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
+	}
+	if again := lifecycle.Next(lifecycle.View{Claim: got}, start.Add(time.Minute), lifecycle.Settings{}); again.Kind != lifecycle.Prepare && again.Kind != lifecycle.Wait {
+		t.Errorf("after the launch: %s, want that everything is said already", describe(again, got))
+	}
+	if diff := cmp.Diff(before, c); diff != "" {
+		t.Errorf("the claim that was launched was changed: %s", diff)
 	}
 	if got.Annotations["both"] != "cloud" || got.Status.ProviderID != "id" || got.Status.ImageID != "ami" || !condition.IsTrue(got, v1.ConditionTypeLaunched) {
 		t.Errorf("claim = %+v", got)

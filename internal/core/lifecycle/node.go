@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,6 +100,16 @@ func NeedsOpenNode(ds *appsv1.DaemonSet) bool {
 }
 
 func ready(node *corev1.Node) bool { return ReadyStatus(node) == corev1.ConditionTrue }
+
+// readySince is when the node's Ready condition last became what it is.
+func readySince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
 
 // ReadyStatus is the status of the node's Ready condition, Unknown if it has none.
 func ReadyStatus(node *corev1.Node) corev1.ConditionStatus {

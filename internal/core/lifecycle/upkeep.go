@@ -40,7 +40,6 @@ func Consolidatable(claim *v1.NodeClaim, pool *v1.NodePool, now time.Time) (agai
 // the pods carry themselves, so that a restart is not an event. Pods of DaemonSets do not count.
 func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 	var at time.Time
-	before := podsByKey(was)
 	for _, p := range is.Pods {
 		if p.DaemonSet {
 			continue
@@ -49,9 +48,8 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 		if !p.Deleted.IsZero() {
 			at = later(at, p.Deleted.Add(-p.Grace))
 		}
-		delete(before, p.PodKey)
 	}
-	if len(before) > 0 { // ended, or gone altogether
+	if was != nil && anyEnded(was.Pods, is.Pods) {
 		at = later(at, now)
 	}
 	if at.After(now) {
@@ -63,18 +61,17 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 	return at
 }
 
-// podsByKey are the pods whose end on the machine would be an event.
-func podsByKey(row *cluster.Node) map[cluster.PodKey]bool {
-	out := map[cluster.PodKey]bool{}
-	if row == nil {
-		return out
-	}
-	for _, p := range row.Pods {
-		if !p.DaemonSet && p.Deleted.IsZero() { // that it began to leave was an event already
-			out[p.PodKey] = true
+// anyEnded tells whether a pod ended, or is gone altogether. That one began to leave was an event already.
+func anyEnded(before, now []*cluster.Pod) bool {
+	for _, p := range before {
+		for len(now) > 0 && now[0].PodKey.Compare(p.PodKey) < 0 {
+			now = now[1:]
+		}
+		if there := len(now) > 0 && now[0].PodKey == p.PodKey; !there && !p.DaemonSet && p.Deleted.IsZero() {
+			return true
 		}
 	}
-	return out
+	return false
 }
 
 func later(a, b time.Time) time.Time {
