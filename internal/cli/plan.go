@@ -203,7 +203,7 @@ func (o *objects) store() *cluster.Store {
 		putAll(o.daemonSets, d.PutDaemonSet)
 		putAll(o.services, d.PutService)
 		putAll(o.csiNodes, d.PutCSINode)
-		putAll(o.nodes, d.PutNode)
+		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
 		putAll(o.claims, d.PutClaim)
 		putAll(o.pods, d.PutPod)
 		d.Synced(true)

@@ -19,9 +19,6 @@ import (
 
 // A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
 type Draft struct {
-	calm  bool // what this edit has done so far is nothing that anybody need look at
-	beats int  // Nodes put that differed in their heartbeats only
-
 	synced bool
 
 	intern     *podclass.Interner
@@ -174,16 +171,6 @@ func (d *Draft) publish() *Snapshot {
 		broken:          d.broken.publish(),
 	}
 }
-
-// Calm begins an edit that may turn out to be nothing that anybody need look at: a heartbeat, a bookmark. Those who wait for news are
-// woken only if Alarm follows. Other edits always wake them.
-func (d *Draft) Calm() { d.calm = true }
-
-// Alarm says that something has happened.
-func (d *Draft) Alarm() { d.calm = false }
-
-// Beats returns how many Nodes were put so far that differed in their heartbeats only.
-func (d *Draft) Beats() int { return d.beats }
 
 // Synced says whether the first list of every kind has arrived.
 func (d *Draft) Synced(yes bool) { d.synced = yes }

@@ -77,16 +77,14 @@ func newMachines() machines {
 }
 
 // PutNode adds or replaces a Node. A version older than the one that is known changes nothing, so that the result of
-// one's own write may be put without racing with the watch.
-func (d *Draft) PutNode(n *corev1.Node) {
+// one's own write may be put without racing with the watch. It is news unless there is nothing in it but a heartbeat.
+func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	m := &d.machines
 	old := m.nodes[n.Name]
 	if older(n, old) {
-		return
+		return false
 	}
-	if old != nil && onlyBeat(old, n) {
-		d.beats++
-	}
+	news = old == nil || !onlyBeat(old, n)
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		d.unlink(old.Spec.ProviderID, n.Name, nodesOf)
 		old = nil
@@ -94,9 +92,10 @@ func (d *Draft) PutNode(n *corev1.Node) {
 	m.nodes[n.Name] = n
 	if old == nil {
 		d.link(n.Spec.ProviderID, n.Name, nodesOf)
-		return
+		return news
 	}
 	d.refreshNode(n.Name)
+	return news
 }
 
 // onlyBeat tells whether nothing has happened to a Node but a heartbeat.
@@ -128,6 +127,12 @@ func (d *Draft) DeleteNode(name string) {
 	d.dropRow(rowKey{name: name})
 	d.unlink(n.Spec.ProviderID, name, nodesOf)
 	d.forget(name)
+}
+
+// KnowsClaim tells whether the picture has this version of a claim.
+func (d *Draft) KnowsClaim(o metav1.Object) bool {
+	c := d.machines.claims[o.GetName()]
+	return c != nil && c.UID == o.GetUID() && c.ResourceVersion != "" && c.ResourceVersion == o.GetResourceVersion()
 }
 
 // PutClaim adds or replaces a NodeClaim. A version older than the one that is known changes nothing, nor does a claim that has

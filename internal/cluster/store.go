@@ -31,18 +31,24 @@ func NewStore() *Store {
 // Update changes the picture. Whoever asks for a snapshot afterwards sees the whole change; nobody sees half of it.
 // The draft must not be kept.
 func (s *Store) Update(edit func(*Draft)) {
+	s.Observe(func(d *Draft) bool { edit(d); return true })
+}
+
+// Observe is Update for an edit that may turn out to be nothing that anybody need look at: a heartbeat, a bookmark. Those who wait for
+// a snapshot to become stale are woken only by news.
+func (s *Store) Observe(edit func(*Draft) (news bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draft.calm = false
-	defer s.changed() // also when edit panics: what it did before stands
-	edit(s.draft)
+	news := true
+	defer func() { s.changed(news) }() // also when edit panics: what it did before stands
+	news = edit(s.draft)
 }
 
 // changed marks the last snapshot as old and wakes, soon, whoever waits for that.
-func (s *Store) changed() {
+func (s *Store) changed(news bool) {
 	s.edits++
 	s.head.Store(nil)
-	if s.draft.calm { // whoever looks for another reason sees it
+	if !news { // whoever looks for another reason sees it
 		return
 	}
 	if s.stale != nil {

@@ -265,14 +265,7 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 				s := cluster.NewStore()
 				s.Update(func(d *cluster.Draft) { d.PutNode(node(func(n *corev1.Node) { n.ResourceVersion = "1" })) })
 				before := s.Snapshot()
-				s.Update(func(d *cluster.Draft) {
-					d.Calm()
-					beats := d.Beats()
-					d.PutNode(node(tc.edit))
-					if d.Beats() == beats {
-						d.Alarm()
-					}
-				})
+				s.Observe(func(d *cluster.Draft) bool { return d.PutNode(node(tc.edit)) })
 				woken := false
 				select {
 				case <-before.Stale():

@@ -23,7 +23,8 @@ import (
 // hold up the others.
 type clients struct {
 	rest      *rest.Config
-	main      client.WithWatch // claims, nodes, and everything that is read
+	main      client.WithWatch // claims, nodes, and what is read of the kinds of Kubernetes
+	raw       rest.Interface   // custom resources are read with it
 	evictions client.Client
 	hints     client.Client
 	events    client.Client
@@ -71,6 +72,11 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 	out := &clients{}
 	if out.main, out.rest, err = make(s.QPS, s.Burst); err != nil {
 		return nil, err
+	}
+	bare := rest.CopyConfig(out.rest) // every request says its own path
+	bare.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
+	if out.raw, err = rest.UnversionedRESTClientFor(bare); err != nil {
+		return nil, fmt.Errorf("API client: %w", err)
 	}
 	if out.evictions, _, err = make(evictionQPS, evictionBurst); err != nil {
 		return nil, err

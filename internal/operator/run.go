@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("cloud provider: %w", err)
 	}
 	metered := meter(provider.Provider, metrics)
-	feeds := watch.New(clients.main, store, watch.Settings{
+	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
 		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
 	})
 

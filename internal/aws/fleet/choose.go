@@ -78,14 +78,17 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (
 // compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.
 func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.ResourceList) []Candidate {
 	var out []Candidate
+	named, anyType := needs.Named(corev1.LabelInstanceTypeStable)
+	reservedOnly := asksForReservation(needs)
 	for _, it := range types {
 		// Most claims list the types: that spares the rest of the check for all others.
-		if !needs.AllowValue(corev1.LabelInstanceTypeStable, it.Name) || !needs.Allow(it.Labels) || !holds(it, requests) {
+		if !anyType && !named[it.Name] || !needs.Allow(it.Labels) || !holds(it, requests) {
 			continue
 		}
 		var offerings []*cloud.Offering
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.Available && needs.AllowLabels(o.Labels) && allowsReservation(needs, o) {
+			o := &it.Offerings[i]
+			if o.Available && (!reservedOnly || o.CapacityType() == v1.CapacityTypeReserved) && needs.AllowLabels(o.Labels) {
 				offerings = append(offerings, o)
 			}
 		}
@@ -100,17 +103,14 @@ func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.R
 	return out
 }
 
-// allowsReservation refuses offerings outside reservations to claims that ask for one.
-func allowsReservation(needs need.Needs, o *cloud.Offering) bool {
-	if o.CapacityType() == v1.CapacityTypeReserved {
-		return true
-	}
+// asksForReservation tells whether offerings outside reservations will not do.
+func asksForReservation(needs need.Needs) bool {
 	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType, awsv1.LabelCapacityReservationInterruptible} {
 		if !needs.Allow(map[string][]string{key: nil}) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {

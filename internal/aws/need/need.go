@@ -66,6 +66,22 @@ func (n Needs) AllowValue(key, value string) bool {
 	return true
 }
 
+// Named returns the values that a label is limited to, as a set: a claim names hundreds of instance types, and there are a thousand
+// to be looked up. any says that its values are not listed.
+func (n Needs) Named(key string) (values map[string]bool, any bool) {
+	for _, r := range n[key] {
+		if r.Operator != corev1.NodeSelectorOpIn {
+			continue
+		}
+		values = make(map[string]bool, len(r.Values))
+		for _, v := range r.Values {
+			values[v] = true
+		}
+		return values, false
+	}
+	return nil, true
+}
+
 func satisfiable(requirements []v1.NodeSelectorRequirementWithMinValues, values []string) bool {
 	if len(values) == 0 {
 		return !slices.ContainsFunc(requirements, needsLabel)

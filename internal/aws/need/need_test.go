@@ -78,3 +78,13 @@ func TestMinValues(t *testing.T) {
 		t.Error("a requirement without minValues has some")
 	}
 }
+
+func TestNamed(t *testing.T) {
+	list := func(of ...v1.NodeSelectorRequirementWithMinValues) (map[string]bool, bool) { return Of(of).Named("k") }
+	if values, any := list(req("NotIn", "c"), req("In", "a", "b")); any || len(values) != 2 || !values["a"] || !values["b"] {
+		t.Errorf("values = %v, any = %v, want a and b", values, any)
+	}
+	if _, any := list(req("NotIn", "c"), req("Exists")); !any {
+		t.Error("a label whose values are not listed is limited to some")
+	}
+}

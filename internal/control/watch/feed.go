@@ -42,7 +42,10 @@ type kind struct {
 	name string
 	// read makes of an object what put wants. nil: the object is taken as it is.
 	read func(runtime.Object) (client.Object, error)
-	put  func(*cluster.Draft, client.Object)
+	put  func(*cluster.Draft, client.Object) (news bool)
+	// known tells that the store has this very version of an object already, because we wrote it. nil: look at every version. For
+	// kinds without a tag.
+	known func(*cluster.Draft, metav1.Object) bool
 	// remove undoes put. Of the object only the name and what tag said are left.
 	remove func(*cluster.Draft, removed)
 	// tag is what remove needs besides the name. nil: nothing.
@@ -135,9 +138,8 @@ func (f *feed) list(ctx context.Context) (version string, err error) {
 		}
 		f.store.Update(func(d *cluster.Draft) {
 			for _, o := range items {
-				if name, ok := f.apply(ctx, d, o); ok {
-					seen[name] = true
-				}
+				name, _ := f.apply(ctx, d, o)
+				seen[name] = true
 			}
 		})
 		list, err := meta.ListAccessor(page)
@@ -210,59 +212,56 @@ func forgotten(err error) error {
 // follow applies an event and those that wait behind it, and returns the version reached.
 func (f *feed) follow(ctx context.Context, version string, first apiwatch.Event, more <-chan apiwatch.Event) (string, error) {
 	var err error
-	f.store.Update(func(d *cluster.Draft) {
-		d.Calm()
-		e := first
-		for range together {
-			if version, err = f.event(ctx, d, version, e); err != nil {
-				return
+	f.store.Observe(func(d *cluster.Draft) (news bool) {
+		e, ok := first, true
+		for n := 0; ok; n++ {
+			var is bool
+			if version, is, err = f.event(ctx, d, version, e); err != nil {
+				return news
 			}
-			var ok bool
+			news = news || is
+			if n == together {
+				return news
+			}
 			select {
 			case e, ok = <-more:
-				if !ok {
-					return
-				}
 			default:
-				return
+				return news
 			}
 		}
-		version, err = f.event(ctx, d, version, e)
+		return news
 	})
 	return version, err
 }
 
-func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e apiwatch.Event) (string, error) {
+// event applies one event. It returns the version reached, and whether anybody need look at what happened.
+func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e apiwatch.Event) (_ string, news bool, err error) {
 	if e.Type == apiwatch.Error {
-		return version, forgotten(apierrors.FromObject(e.Object))
+		return version, false, forgotten(apierrors.FromObject(e.Object))
 	}
 	o, err := meta.Accessor(e.Object)
 	if err != nil {
-		return version, err
+		return version, false, err
 	}
 	switch e.Type {
 	case apiwatch.Added, apiwatch.Modified:
-		beats := d.Beats()
-		f.apply(ctx, d, e.Object)
-		if d.Beats() == beats {
-			d.Alarm()
-		}
+		_, news = f.apply(ctx, d, e.Object)
 	case apiwatch.Deleted:
-		d.Alarm()
+		news = true
 		f.drop(d, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 	}
-	return o.GetResourceVersion(), nil
+	return o.GetResourceVersion(), news, nil
 }
 
 // apply puts an object into the store. One that cannot be read is named there instead, and what was known of it stays.
-func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) (types.NamespacedName, bool) {
+func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) (name types.NamespacedName, news bool) {
 	acc, err := meta.Accessor(raw)
 	if err != nil {
 		telemetry.Log(ctx).Error("an object has no name", "kind", f.name, "error", err)
-		return types.NamespacedName{}, false
+		return name, false
 	}
-	name := types.NamespacedName{Namespace: acc.GetNamespace(), Name: acc.GetName()}
-	tag, err := f.try(d, raw)
+	name = types.NamespacedName{Namespace: acc.GetNamespace(), Name: acc.GetName()}
+	tag, news, err := f.try(d, acc, raw)
 	if err != nil {
 		if !f.broken[name] {
 			telemetry.Log(ctx).Error("an object cannot be read and is left out", "kind", f.name, "namespace", name.Namespace, "name", name.Name, "error", err)
@@ -276,30 +275,32 @@ func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) 
 		d.DeleteBroken(f.name, name.Namespace, name.Name)
 	}
 	f.have[name] = tag
-	return name, true
+	return name, news
 }
 
 // try reads an object and puts it. A panic of either is an error of that object.
-func (f *feed) try(d *cluster.Draft, raw runtime.Object) (tag *string, err error) {
+func (f *feed) try(d *cluster.Draft, acc metav1.Object, raw runtime.Object) (tag *string, news bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
+	if f.known != nil && f.known(d, acc) {
+		return nil, false, nil
+	}
 	o, ok := raw.(client.Object)
 	if f.read != nil {
 		if o, err = f.read(raw); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	} else if !ok {
-		return nil, fmt.Errorf("%T is no object", raw)
+		return nil, false, fmt.Errorf("%T is no object", raw)
 	}
 	if f.tag != nil {
 		t := f.tag(o)
 		tag = &t
 	}
-	f.put(d, o)
-	return tag, nil
+	return tag, f.put(d, o), nil
 }
 
 func (f *feed) drop(d *cluster.Draft, name types.NamespacedName) {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,21 +93,31 @@ func pod(name string, version int) *corev1.Pod {
 }
 
 func poolList(items []runtime.Object, token string) runtime.Object {
-	l := &unstructured.UnstructuredList{}
-	l.SetResourceVersion("100")
-	l.SetContinue(token)
+	l := &rawList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: token}}
 	for _, o := range items {
-		l.Items = append(l.Items, *o.(*unstructured.Unstructured))
+		l.Items = append(l.Items, *o.(*rawObject))
 	}
 	return l
 }
 
-func pool(name string, weight any) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
+func pool(name string, weight any) *rawObject {
+	return asServed(map[string]any{
 		"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
 		"metadata": map[string]any{"name": name, "uid": name},
 		"spec":     map[string]any{"weight": weight, "template": map[string]any{"spec": map[string]any{"requirements": []any{}}}},
-	}}
+	})
+}
+
+func asServed(content map[string]any) *rawObject {
+	text, err := json.Marshal(content)
+	o := &rawObject{}
+	if err == nil {
+		err = json.Unmarshal(text, o)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
 // world runs one feed.
@@ -247,6 +257,44 @@ func TestBookmarksWakeNobody(t *testing.T) {
 	})
 }
 
+// The echo of our own write is neither decoded nor news.
+func TestWhatWeWroteIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, own()[1].kind, &server1{list: poolList})
+		claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u", ResourceVersion: "101", Labels: map[string]string{"by": "us"}}}
+		w.store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
+		time.Sleep(time.Second)
+		before := w.store.Snapshot()
+		event := func(version string) *rawObject {
+			return asServed(map[string]any{"metadata": map[string]any{"name": "c", "uid": "u", "resourceVersion": version, "labels": map[string]any{"by": "them"}}})
+		}
+		seen := func() (by string, news bool) {
+			synctest.Wait()
+			time.Sleep(time.Second)
+			select {
+			case <-before.Stale():
+				news = true
+			default:
+			}
+			return w.store.Snapshot().ClaimNode("c").Claim.Labels["by"], news
+		}
+		w.server.send(apiwatch.Modified, event("101"))
+		if by, news := seen(); by != "us" || news {
+			t.Errorf("after the echo the claim is by %s, news: %v; want it as we put it and no news", by, news)
+		}
+		w.server.send(apiwatch.Modified, event("102"))
+		if by, news := seen(); by != "them" || !news {
+			t.Errorf("after another write the claim is by %s, news: %v; want theirs", by, news)
+		}
+		w.server.send(apiwatch.Modified, event("102")) // the feed knows what it must remove
+		w.server.send(apiwatch.Deleted, event("103"))
+		synctest.Wait()
+		if w.store.Snapshot().ClaimNode("c") != nil {
+			t.Error("a claim that is gone is still there")
+		}
+	})
+}
+
 // One pool that cannot be read does not hide the others; what was known of it stays; and it is named until it is mended.
 func TestBrokenObjectsAreNamedAndLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -292,8 +340,10 @@ func TestOptionalKindsMayBeAbsent(t *testing.T) {
 				if w.listed != 1 {
 					t.Fatal("an absent kind holds up the rest")
 				}
-				class := pool("c", int64(0))
-				class.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+				class := asServed(map[string]any{
+					"metadata": map[string]any{"name": "c"},
+					"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+				})
 				s.mu.Lock()
 				s.listErr, s.pages = nil, [][]runtime.Object{{class}}
 				s.mu.Unlock()

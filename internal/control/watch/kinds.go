@@ -9,7 +9,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,18 +18,26 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// listed is a kind and an empty list of it.
-type listed struct {
+// served is a kind and where it is read.
+type served struct {
 	kind
-	list func() client.ObjectList
+	source func(API) source
+}
+
+// typed reads a kind of Kubernetes itself. list makes an empty list of it.
+func typed(list func() client.ObjectList) func(API) source {
+	return func(api API) source { return server{api.Client, list} }
+}
+
+// untyped reads a kind of custom resources.
+func untyped(gvk schema.GroupVersionKind) func(API) source {
+	return func(api API) source { return rawServer{api.REST, api.Client.RESTMapper(), gvk} }
 }
 
 // builtin are the kinds of Kubernetes itself. Pods come last: by then the nodes are there, and names can be shared.
-func builtin() []listed {
-	return []listed{
-		object("Node", func() client.ObjectList { return &corev1.NodeList{} },
-			func(d *cluster.Draft, o *corev1.Node) { d.PutNode(trimNode(o)) },
-			func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) }),
+func builtin() []served {
+	return []served{
+		nodes(),
 		object("CSINode", func() client.ObjectList { return &storagev1.CSINodeList{} },
 			(*cluster.Draft).PutCSINode,
 			func(d *cluster.Draft, r removed) { d.DeleteCSINode(r.Name) }),
@@ -64,14 +71,14 @@ func builtin() []listed {
 	}
 }
 
-func optional(l listed) listed {
+func optional(l served) served {
 	l.optional = true
 	return l
 }
 
 // object is a kind of which the store keeps the objects themselves.
-func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O), remove func(*cluster.Draft, removed)) listed {
-	return listed{kind{
+func object[O client.Object](name string, list func() client.ObjectList, put func(*cluster.Draft, O), remove func(*cluster.Draft, removed)) served {
+	return served{kind{
 		name: name,
 		// A page of a list is one array. Copies let go of it.
 		read: func(o runtime.Object) (client.Object, error) {
@@ -82,9 +89,17 @@ func object[O client.Object](name string, list func() client.ObjectList, put fun
 			c.SetManagedFields(nil)
 			return c, nil
 		},
-		put:    func(d *cluster.Draft, o client.Object) { put(d, o.(O)) },
+		put:    func(d *cluster.Draft, o client.Object) bool { put(d, o.(O)); return true },
 		remove: remove,
-	}, list}
+	}, typed(list)}
+}
+
+// nodes of which only the heartbeat differs are no news.
+func nodes() served {
+	l := object[*corev1.Node]("Node", func() client.ObjectList { return &corev1.NodeList{} }, nil,
+		func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) })
+	l.put = func(d *cluster.Draft, o client.Object) bool { return d.PutNode(trimNode(o.(*corev1.Node))) }
+	return l
 }
 
 // trimNode drops what no decision reads and what makes up most of a Node.
@@ -93,15 +108,15 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	return n
 }
 
-func pods() listed {
-	return listed{kind{
+func pods() served {
+	return served{kind{
 		name:   "Pod",
-		put:    func(d *cluster.Draft, o client.Object) { d.PutPod(o.(*corev1.Pod)) },
+		put:    func(d *cluster.Draft, o client.Object) bool { d.PutPod(o.(*corev1.Pod)); return true },
 		remove: func(d *cluster.Draft, r removed) { d.DeletePod(cluster.PodKey(r.NamespacedName)) },
-	}, func() client.ObjectList { return &corev1.PodList{} }}
+	}, typed(func() client.ObjectList { return &corev1.PodList{} })}
 }
 
-func attachments() listed {
+func attachments() served {
 	l := object("VolumeAttachment", func() client.ObjectList { return &storagev1.VolumeAttachmentList{} },
 		(*cluster.Draft).PutVolumeAttachment,
 		func(d *cluster.Draft, r removed) { d.DeleteVolumeAttachment(r.tag, r.Name) })
@@ -110,8 +125,8 @@ func attachments() listed {
 }
 
 // owners are the kinds whose pod selectors default spread constraints need.
-func owners() []listed {
-	return []listed{
+func owners() []served {
+	return []served{
 		owner("ReplicaSet", func() client.ObjectList { return &appsv1.ReplicaSetList{} },
 			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector }),
 		owner("StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} },
@@ -123,73 +138,71 @@ func owners() []listed {
 	}
 }
 
-func owner[O client.Object](name string, list func() client.ObjectList, selector func(O) *metav1.LabelSelector) listed {
-	return listed{kind{
-		name:   name,
-		put:    func(d *cluster.Draft, o client.Object) { d.PutOwnerSelector(o.GetUID(), selector(o.(O)).DeepCopy()) },
+func owner[O client.Object](name string, list func() client.ObjectList, selector func(O) *metav1.LabelSelector) served {
+	return served{kind{
+		name: name,
+		put: func(d *cluster.Draft, o client.Object) bool {
+			d.PutOwnerSelector(o.GetUID(), selector(o.(O)).DeepCopy())
+			return true
+		},
 		tag:    func(o client.Object) string { return string(o.GetUID()) },
 		remove: func(d *cluster.Draft, r removed) { d.DeleteOwnerSelector(types.UID(r.tag)) },
-	}, list}
+	}, typed(list)}
 }
 
-// own are Karpenter's kinds. They are read one by one from untyped lists, so that one bad object cannot hide the others.
-func own() []listed {
-	return []listed{
+// own are Karpenter's kinds.
+func own() []served {
+	claims := custom("NodeClaim", v1.GroupVersion.WithKind("NodeClaim"), (*cluster.Draft).PutClaim,
+		func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) })
+	claims.known = (*cluster.Draft).KnowsClaim
+	return []served{
 		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), (*cluster.Draft).PutPool,
 			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
-		custom("NodeClaim", v1.GroupVersion.WithKind("NodeClaim"), (*cluster.Draft).PutClaim,
-			func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) }),
-	}
-}
-
-func untyped(gvk schema.GroupVersionKind) func() client.ObjectList {
-	return func() client.ObjectList {
-		l := &unstructured.UnstructuredList{}
-		l.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		return l
+		claims,
 	}
 }
 
 func custom[T any, P interface {
 	*T
 	client.Object
-}](name string, gvk schema.GroupVersionKind, put func(*cluster.Draft, P), remove func(*cluster.Draft, removed)) listed {
-	return listed{kind{
+}](name string, gvk schema.GroupVersionKind, put func(*cluster.Draft, P), remove func(*cluster.Draft, removed)) served {
+	return served{kind{
 		name: name,
 		read: func(raw runtime.Object) (client.Object, error) {
 			o := P(new(T))
-			if err := convert(raw, o); err != nil {
+			if err := decode(raw, o); err != nil {
 				return nil, err
 			}
 			o.SetManagedFields(nil)
 			return o, nil
 		},
-		put:    func(d *cluster.Draft, o client.Object) { put(d, o.(P)) },
+		put:    func(d *cluster.Draft, o client.Object) bool { put(d, o.(P)); return true },
 		remove: remove,
 	}, untyped(gvk)}
 }
 
-func convert(raw runtime.Object, o client.Object) error {
-	u, ok := raw.(*unstructured.Unstructured)
+func decode(raw runtime.Object, o client.Object) error {
+	r, ok := raw.(*rawObject)
 	if !ok {
-		return fmt.Errorf("%T is not untyped", raw)
+		return fmt.Errorf("%T is decoded already", raw)
 	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o)
+	return r.decode(o)
 }
 
 // nodeClass is a provider's kind of node class.
-func nodeClass(gvk schema.GroupVersionKind) listed {
+func nodeClass(gvk schema.GroupVersionKind) served {
 	ref := func(name string) v1.NodeClassReference {
 		return v1.NodeClassReference{Group: gvk.Group, Kind: gvk.Kind, Name: name}
 	}
-	return listed{kind{
+	return served{kind{
 		name: gvk.Kind,
 		read: func(raw runtime.Object) (client.Object, error) {
 			o := &classObject{}
-			return o, convert(raw, o)
+			return o, decode(raw, o)
 		},
-		put: func(d *cluster.Draft, o client.Object) {
+		put: func(d *cluster.Draft, o client.Object) bool {
 			d.PutNodeClass(o.(*classObject).class(gvk.GroupKind()))
+			return true
 		},
 		remove:   func(d *cluster.Draft, r removed) { d.DeleteNodeClass(ref(r.Name)) },
 		optional: true,

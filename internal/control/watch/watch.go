@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
@@ -35,8 +36,14 @@ type Watch struct {
 	since   time.Time
 }
 
+// API is where everything is read.
+type API struct {
+	Client client.WithWatch // for the kinds of Kubernetes
+	REST   rest.Interface   // for custom resources
+}
+
 // New returns a watch that has not started.
-func New(c client.WithWatch, store *cluster.Store, s Settings) *Watch {
+func New(api API, store *cluster.Store, s Settings) *Watch {
 	kinds := own()
 	for _, gvk := range s.NodeClasses {
 		kinds = append(kinds, nodeClass(gvk))
@@ -47,7 +54,7 @@ func New(c client.WithWatch, store *cluster.Store, s Settings) *Watch {
 	}
 	w := &Watch{store: store, since: time.Now()}
 	for _, k := range kinds {
-		w.add(k.kind, server{c, k.list})
+		w.add(k.kind, k.source(api))
 	}
 	return w
 }
