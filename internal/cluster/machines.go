@@ -84,6 +84,7 @@ func (d *Draft) PutNode(n *corev1.Node) {
 	if older(n, old) {
 		return
 	}
+	n = d.slimNode(old, n)
 	if old != nil && onlyBeat(old, n) {
 		d.beats++
 	}
@@ -142,6 +143,7 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) {
 		d.DeleteClaim(c.Name)
 		old = nil
 	}
+	c = d.slimClaim(old, c)
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		d.unlink(old.Status.ProviderID, c.Name, claimsOf)
 		old = nil

@@ -29,7 +29,7 @@ type listed struct {
 func builtin() []listed {
 	return []listed{
 		object("Node", func() client.ObjectList { return &corev1.NodeList{} },
-			func(d *cluster.Draft, o *corev1.Node) { d.PutNode(trimNode(o)) },
+			(*cluster.Draft).PutNode,
 			func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) }),
 		object("CSINode", func() client.ObjectList { return &storagev1.CSINodeList{} },
 			(*cluster.Draft).PutCSINode,
@@ -85,12 +85,6 @@ func object[O client.Object](name string, list func() client.ObjectList, put fun
 		put:    func(d *cluster.Draft, o client.Object) { put(d, o.(O)) },
 		remove: remove,
 	}, list}
-}
-
-// trimNode drops what no decision reads and what makes up most of a Node.
-func trimNode(n *corev1.Node) *corev1.Node {
-	n.Status.Images = nil
-	return n
 }
 
 func pods() listed {
