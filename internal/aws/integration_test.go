@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -730,15 +732,77 @@ func TestCallsOfAWSAreCounted(t *testing.T) {
 		if got := testutil.ToFloat64(m.AWSAttempts.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
 			t.Errorf("%v attempts of CreateFleet are counted, want 1", got)
 		}
-		time.Sleep(2 * time.Minute)
-		if got := testutil.ToFloat64(m.OfferingAvailable.WithLabelValues("m5.large", "on-demand", "us-east-1a")); got != 1 {
-			t.Errorf("m5.large counts as available %v, want 1", got)
+	})
+}
+
+func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.ReservedCapacity = true }, func(t *testing.T, w *world) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(w.provider.Gauges())
+		const prefix = "karpenter_cloudprovider_instance_type_"
+		told := scrape(t, registry)
+		for series, want := range map[string]float64{
+			"cpu_cores m5.large":                                    2,
+			"memory_bytes m5.large":                                 7577 << 20, // what the hypervisor leaves of 8 GiB
+			"offering_available on-demand m5.large us-east-1a":      1,
+			"offering_available reserved m5.large us-east-1a":       0,
+			"offering_price_estimate on-demand m5.large us-east-1a": 0.096,
+			"offering_price_estimate reserved m5.large us-east-1a":  0,
+		} {
+			if got, ok := told[prefix+series]; !ok || got != want {
+				t.Errorf("%s = %v, %v; want %v", series, got, ok, want)
+			}
 		}
-		if got := testutil.ToFloat64(m.OfferingPrice.WithLabelValues("m5.large", "on-demand", "us-east-1a")); got != 0.096 {
-			t.Errorf("m5.large costs %v, want 0.096", got)
+		w.provider.stock.Mark(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
+		if got := scrape(t, registry)[prefix+"offering_available on-demand m5.large us-east-1a"]; got != 0 {
+			t.Errorf("what EC2 is out of counts as available %v, want 0", got)
 		}
-		if got := testutil.ToFloat64(m.InstanceTypeCPU.WithLabelValues("m5.large")); got != 2 {
-			t.Errorf("m5.large has %v CPUs, want 2", got)
+		if err := w.kube.Delete(t.Context(), defaultPool()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if told := scrape(t, registry); len(told) > 0 {
+			t.Errorf("%d series are left of a catalogue that no pool has any more", len(told))
 		}
 	})
+}
+
+// BenchmarkScrape is what a scrape costs with everything that EC2 sells. Nothing of it is kept.
+func BenchmarkScrape(b *testing.B) {
+	w := newWorld(b, awsmodel.Config{Types: []string{"*"}}, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.provider.Gauges())
+	b.ReportAllocs()
+	series := 0
+	for b.Loop() {
+		families, err := registry.Gather()
+		if err != nil {
+			b.Fatal(err)
+		}
+		series = 0
+		for _, f := range families {
+			series += len(f.GetMetric())
+		}
+	}
+	b.ReportMetric(float64(series), "series")
+}
+
+// scrape returns every series by its metric and the values of its labels.
+func scrape(t *testing.T, g prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			key := f.GetName()
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetValue()
+			}
+			out[key] = m.GetGauge().GetValue()
+		}
+	}
+	return out
 }

@@ -40,7 +40,6 @@ func (p *Provider) Leader() []func(context.Context) error {
 		p.tagLoop,
 		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
 		p.every("capacityreservation.capacitytype", minute, minute, p.demote),
-		p.every("cloudprovider.metrics", minute, minute, p.showCatalog),
 	}
 	if p.settings.InterruptionQueue != "" {
 		queue := &interrupt.Queue{API: p.clients.SQS, Name: p.settings.InterruptionQueue, Act: p.interrupted, Metrics: p.in.Metrics}

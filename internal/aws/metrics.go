@@ -3,6 +3,8 @@ package aws
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -13,58 +15,111 @@ import (
 // A way is one way to buy a type, as metrics show it.
 type way struct{ instanceType, capacityType, zone string }
 
-// showCatalog publishes what can be bought, for any of the pools, and what it costs. A pool whose class cannot be
-// resolved takes nothing away from the others.
-func (p *Provider) showCatalog(ctx context.Context) error {
-	if !p.pools.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
-		return nil
+// A ware is what is told of a way.
+type ware struct {
+	available bool
+	price     float64
+}
+
+// Gauges tells, whenever it is scraped, what can be bought and what it costs. These are tens of thousands of series, so none is kept.
+func (p *Provider) Gauges() prometheus.Collector { return catalogGauges{p} }
+
+type catalogGauges struct{ *Provider }
+
+// Describe implements prometheus.Collector.
+func (g catalogGauges) Describe(ch chan<- *prometheus.Desc) {
+	m := g.in.Metrics
+	for _, d := range []*prometheus.Desc{m.InstanceTypeCPU, m.InstanceTypeMemory, m.OfferingAvailable, m.OfferingPrice} {
+		ch <- d
 	}
-	available, prices := map[way]bool{}, map[way]float64{}
+}
+
+// Collect implements prometheus.Collector.
+func (g catalogGauges) Collect(ch chan<- prometheus.Metric) {
+	m := g.in.Metrics
+	types, wares := g.assortment()
+	pairs := pairs{}
+	for name, it := range types {
+		labels := []*dto.LabelPair{pairs.of("instance_type", name)}
+		ch <- &gauge{m.InstanceTypeCPU, labels, it.Capacity.Cpu().AsApproximateFloat64()}
+		ch <- &gauge{m.InstanceTypeMemory, labels, it.Capacity.Memory().AsApproximateFloat64()}
+	}
+	for way, ware := range wares {
+		labels := []*dto.LabelPair{pairs.of("capacity_type", way.capacityType), pairs.of("instance_type", way.instanceType), pairs.of("zone", way.zone)}
+		available := 0.0
+		if ware.available {
+			available = 1
+		}
+		ch <- &gauge{m.OfferingAvailable, labels, available}
+		ch <- &gauge{m.OfferingPrice, labels, ware.price}
+	}
+}
+
+// A gauge is a metric whose labels, sorted by name, are shared with others.
+type gauge struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	value  float64
+}
+
+func (g *gauge) Desc() *prometheus.Desc { return g.desc }
+
+func (g *gauge) Write(out *dto.Metric) error {
+	out.Label, out.Gauge = g.labels, &dto.Gauge{Value: &g.value}
+	return nil
+}
+
+// pairs makes each label of a scrape once.
+type pairs map[[2]string]*dto.LabelPair
+
+func (p pairs) of(name, value string) *dto.LabelPair {
+	pair := p[[2]string{name, value}]
+	if pair == nil {
+		name, value := name, value // only what is kept goes to the heap
+		pair = &dto.LabelPair{Name: &name, Value: &value}
+		p[[2]string{name, value}] = pair
+	}
+	return pair
+}
+
+// assortment returns what can be bought for any of the pools. A pool whose class cannot be resolved takes nothing away from the others.
+func (p *Provider) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
+	types, wares := map[string]*cloud.InstanceType{}, map[way]ware{}
+	if !p.pools.Synced() || !p.classes.Synced() {
+		return nil, nil // a scrape does not wait
+	}
 	seen := map[*cloud.Catalog]bool{}
 	for _, pool := range p.pools.All() {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		if ref == nil || ref.Group != awsv1.Group {
 			continue
 		}
-		c, err := p.Catalog(ctx, pool)
+		c, err := p.Catalog(context.Background(), pool)
 		if err != nil || seen[c] {
 			continue
 		}
 		seen[c] = true
 		for _, it := range c.Types {
-			p.in.Metrics.InstanceTypeCPU.WithLabelValues(it.Name).Set(it.Capacity.Cpu().AsApproximateFloat64())
-			p.in.Metrics.InstanceTypeMemory.WithLabelValues(it.Name).Set(it.Capacity.Memory().AsApproximateFloat64())
-			collect(it, p.settings.ReservedCapacity, available, prices)
+			types[it.Name] = it
+			collect(it, p.settings.ReservedCapacity, wares)
 		}
 	}
-	m := p.in.Metrics
-	m.OfferingAvailable.Reset()
-	m.OfferingPrice.Reset()
-	for w, ok := range available {
-		value := 0.0
-		if ok {
-			value = 1
-		}
-		m.OfferingAvailable.WithLabelValues(w.instanceType, w.capacityType, w.zone).Set(value)
-		m.OfferingPrice.WithLabelValues(w.instanceType, w.capacityType, w.zone).Set(prices[w])
-	}
-	return nil
+	return types, wares
 }
 
 // collect adds a type's offerings. While reservations are managed every type and zone has a series for them.
-func collect(it *cloud.InstanceType, reservations bool, available map[way]bool, prices map[way]float64) {
+func collect(it *cloud.InstanceType, reservations bool, wares map[way]ware) {
 	if reservations {
 		for _, zone := range it.Labels[corev1.LabelTopologyZone] {
 			w := way{it.Name, v1.CapacityTypeReserved, zone}
-			if _, known := available[w]; !known {
-				available[w] = false
+			if _, known := wares[w]; !known {
+				wares[w] = ware{}
 			}
 		}
 	}
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
 		w := way{it.Name, o.CapacityType(), o.Zone()}
-		available[w] = available[w] || o.Available
-		prices[w] = o.Price.Dollars()
+		wares[w] = ware{available: wares[w].available || o.Available, price: o.Price.Dollars()}
 	}
 }

@@ -38,6 +38,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/share"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -119,18 +120,10 @@ func CABundle(c *rest.Config) (string, error) {
 
 func (p *Provider) mirrors() {
 	p.classes = mirror.New[*awsv1.EC2NodeClass](p.in.Kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} }, nil)
-	p.claims = mirror.New[*v1.NodeClaim](p.in.Kube, func() client.ObjectList { return &v1.NodeClaimList{} }, nil)
+	trim := trimmer{share.New()}
+	p.claims = mirror.New(p.in.Kube, func() client.ObjectList { return &v1.NodeClaimList{} }, trim.claim)
 	p.pools = mirror.New[*v1.NodePool](p.in.Kube, func() client.ObjectList { return &v1.NodePoolList{} }, nil)
-	p.nodes = mirror.New(p.in.Kube, func() client.ObjectList { return &corev1.NodeList{} }, trimNode)
-}
-
-// trimNode keeps what the provider reads of a node.
-func trimNode(n *corev1.Node) *corev1.Node {
-	out := &corev1.Node{ObjectMeta: n.ObjectMeta}
-	out.Annotations = nil
-	out.Spec.ProviderID = n.Spec.ProviderID
-	out.Status.Capacity = corev1.ResourceList{corev1.ResourceMemory: n.Status.Capacity[corev1.ResourceMemory]}
-	return out
+	p.nodes = mirror.New(p.in.Kube, func() client.ObjectList { return &corev1.NodeList{} }, trim.node)
 }
 
 func (p *Provider) assemble(ctx context.Context) {

@@ -15,12 +15,14 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/share"
 )
 
 // A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
 type Draft struct {
 	synced bool
 
+	share      *share.Table
 	intern     *podclass.Interner
 	owners     map[types.UID]*ownerRef
 	pods       table[PodKey, *Pod]
@@ -95,6 +97,7 @@ func podTable() table[PodKey, *Pod] { return newTable((*Pod).Key, PodKey.Compare
 
 func newDraft() *Draft {
 	return &Draft{
+		share:      share.New(),
 		intern:     podclass.NewInterner(),
 		owners:     map[types.UID]*ownerRef{},
 		pods:       podTable(),

@@ -84,6 +84,7 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	if older(n, old) {
 		return false
 	}
+	n = d.slimNode(old, n)
 	news = old == nil || !onlyBeat(old, n)
 	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
 		d.unlink(old.Spec.ProviderID, n.Name, nodesOf)
@@ -147,6 +148,7 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) {
 		d.DeleteClaim(c.Name)
 		old = nil
 	}
+	c = d.slimClaim(old, c)
 	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
 		d.unlink(old.Status.ProviderID, c.Name, claimsOf)
 		old = nil

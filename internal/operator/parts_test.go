@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,21 @@ func TestParsePath(t *testing.T) {
 	for _, path := range []string{"/version", "/apis", "/healthz", "/api/v1"} {
 		if got, ok := parsePath(path); ok {
 			t.Errorf("parsePath(%s) = %+v, want nothing", path, got)
+		}
+	}
+}
+
+func TestAStandbyTellsNothingOfTheCloud(t *testing.T) {
+	var leading atomic.Bool
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "anything"})
+	for _, now := range []bool{false, true, false} {
+		leading.Store(now)
+		want := 0
+		if now {
+			want = 1
+		}
+		if got := testutil.CollectAndCount(whileLeading{g, &leading}); got != want {
+			t.Errorf("%d series with leading = %v, want %d", got, now, want)
 		}
 	}
 }

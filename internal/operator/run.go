@@ -66,6 +66,8 @@ type Cloud struct {
 	Labels   label.Table // what the provider knows about labels
 	// Always runs on every replica, Leader only on the one that acts. Both block until their context ends.
 	Always, Leader []func(context.Context) error
+	// Gauges, if set, tells about the cloud when somebody scrapes the replica that acts.
+	Gauges prometheus.Collector
 }
 
 // Run runs Karpenter until ctx ends or the lease is lost.
@@ -115,6 +117,9 @@ func Run(ctx context.Context, o Options) error {
 		Kinds: telemetry.ConditionKinds(o.NodeClassLabels...), NodeLabels: wellKnown(provider.Labels),
 	})
 	registry.MustRegister(observer)
+	if provider.Gauges != nil {
+		registry.MustRegister(whileLeading{provider.Gauges, &leading})
+	}
 
 	stopServers, err := serve(ctx, s, registry, ready(clients, feeds, &leading, s.DisableWarmup), o.Started)
 	if err != nil {

@@ -32,6 +32,18 @@ func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
 	return m
 }
 
+// whileLeading collects nothing on a standby, which reports on itself only.
+type whileLeading struct {
+	prometheus.Collector
+	leading *atomic.Bool
+}
+
+func (w whileLeading) Collect(ch chan<- prometheus.Metric) {
+	if w.leading.Load() {
+		w.Collector.Collect(ch)
+	}
+}
+
 // serve starts the listeners. What it returns stops them.
 func serve(ctx context.Context, s Settings, r *prometheus.Registry, ready func() error, started func(Addresses)) (func(), error) {
 	var at Addresses

@@ -79,6 +79,13 @@ func (t *maker) gauge(name string, s Stability, help string, labels ...string) *
 	return v
 }
 
+// scraped describes a gauge that a collector of its own makes when somebody scrapes it: thousands of series that are only read then need
+// not be kept up to date, or in memory, in between.
+func (t *maker) scraped(name string, s Stability, help string, labels ...string) *prometheus.Desc {
+	t.note(name, "gauge", s, help, labels)
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
 func (t *maker) histogram(name string, s Stability, buckets []float64, help string, labels ...string) *prometheus.HistogramVec {
 	t.note(name, "histogram", s, help, labels)
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)

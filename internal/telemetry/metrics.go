@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the counters and histograms that loops write. Names, labels and buckets stand in NewMetrics.
+// Metrics are the counters and histograms that loops write, and descriptions of what providers tell when they are scraped. Names, labels
+// and buckets stand in NewMetrics.
 type Metrics struct {
 	NodeClaimsCreated            *prometheus.CounterVec
 	NodeClaimsTerminated         *prometheus.CounterVec
@@ -84,10 +85,10 @@ type Metrics struct {
 	InstanceTerminationFailures  *prometheus.CounterVec
 	BatcherTime, BatcherSize     *prometheus.HistogramVec
 	NodeClassUserData            *prometheus.GaugeVec
-	InstanceTypeCPU              *prometheus.GaugeVec
-	InstanceTypeMemory           *prometheus.GaugeVec
-	OfferingAvailable            *prometheus.GaugeVec
-	OfferingPrice                *prometheus.GaugeVec
+	InstanceTypeCPU              *prometheus.Desc
+	InstanceTypeMemory           *prometheus.Desc
+	OfferingAvailable            *prometheus.Desc
+	OfferingPrice                *prometheus.Desc
 	AWSRequests                  *prometheus.CounterVec
 	AWSRetries                   *prometheus.HistogramVec
 	AWSRequestDuration           *prometheus.HistogramVec
@@ -302,11 +303,11 @@ func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 			"How many calls were sent as one.", "batcher"),
 		NodeClassUserData: t.gauge("karpenter_ec2nodeclasses_userdata_bytes", Alpha,
 			"Size of the user data of a node class.", "nodeclass"),
-		InstanceTypeCPU: t.gauge("karpenter_cloudprovider_instance_type_cpu_cores", Beta,
+		InstanceTypeCPU: t.scraped("karpenter_cloudprovider_instance_type_cpu_cores", Beta,
 			"CPUs of an instance type.", "instance_type"),
-		InstanceTypeMemory: t.gauge("karpenter_cloudprovider_instance_type_memory_bytes", Beta,
+		InstanceTypeMemory: t.scraped("karpenter_cloudprovider_instance_type_memory_bytes", Beta,
 			"Memory of an instance type.", "instance_type"),
-		OfferingAvailable: t.gauge("karpenter_cloudprovider_instance_type_offering_available", Beta,
+		OfferingAvailable: t.scraped("karpenter_cloudprovider_instance_type_offering_available", Beta,
 			"1 while an offering can be had.", offering...),
 		AWSRequests: t.counter("aws_sdk_go_request_total", Beta,
 			"Requests to AWS.", awsCall...),
@@ -318,7 +319,7 @@ func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 			"Attempts of requests to AWS.", awsCall...),
 		AWSAttemptDuration: t.histogram("aws_sdk_go_request_attempt_duration_seconds", Beta, prometheus.DefBuckets,
 			"Time of single attempts of requests to AWS.", awsCall...),
-		OfferingPrice: t.gauge("karpenter_cloudprovider_instance_type_offering_price_estimate", Beta,
+		OfferingPrice: t.scraped("karpenter_cloudprovider_instance_type_offering_price_estimate", Beta,
 			"Hourly price of an offering.", offering...),
 	}
 	m.addConditions(t, kinds)

@@ -1,8 +1,8 @@
 // Package gc finds what a crash, a lost answer or somebody's hand has left over: machines without a claim, Nodes without a machine,
 // claims whose machine is gone.
 //
-// Machines are compared with the API server itself, not with our picture of it, because a picture that lags behind would
-// cost a healthy machine.
+// A machine that our picture of the cluster knows no claim of is looked for at the API server itself before it is stopped, because a
+// picture that lags behind would cost a healthy machine.
 package gc
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -34,6 +35,7 @@ const (
 	slow       = 2 * time.Minute
 	claimsTurn = 2 * time.Minute
 	atOnce     = 20
+	pageSize   = 500
 )
 
 // Deps are what the loop works with. Client must ask the API server, not a cache.
@@ -140,28 +142,64 @@ func (l *Loop) machines(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
-	if len(machines) == 0 {
+	seen := claimIndex{}
+	for row := range l.Store.Snapshot().Nodes() {
+		if row.Claim != nil {
+			seen.add(row.Claim)
+		}
+	}
+	suspects := seen.orphans(machines)
+	if len(suspects) == 0 {
 		return nil
 	}
-	var list v1.NodeClaimList
-	if err := l.Client.List(ctx, &list); err != nil {
-		return fmt.Errorf("list claims: %w", err)
+	known, err := l.known(ctx)
+	if err != nil {
+		return err
 	}
-	byID, byName := map[string]*v1.NodeClaim{}, map[string]*v1.NodeClaim{}
-	for i := range list.Items {
-		c := &list.Items[i]
-		byName[c.Name] = c
-		if c.Status.ProviderID != "" {
-			byID[c.Status.ProviderID] = c
-		}
-	}
-	var orphans []cloud.Machine
-	for _, m := range machines {
-		if lifecycle.Orphaned(m, byID[m.ProviderID], byName[m.ClaimName], time.Now()) {
-			orphans = append(orphans, m)
-		}
-	}
+	orphans := known.orphans(suspects)
 	return l.each(len(orphans), func(i int) error { return l.stopOrphan(ctx, orphans[i]) })
+}
+
+// known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
+func (l *Loop) known(ctx context.Context) (claimIndex, error) {
+	known := claimIndex{}
+	for next, more := "", true; more; more = next != "" {
+		var list v1.NodeClaimList
+		if err := l.Client.List(ctx, &list, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("list claims: %w", err)
+		}
+		for i := range list.Items {
+			c := &list.Items[i]
+			known.add(&v1.NodeClaim{
+				ObjectMeta: metav1.ObjectMeta{Name: c.Name, DeletionTimestamp: c.DeletionTimestamp}, Status: v1.NodeClaimStatus{ProviderID: c.Status.ProviderID},
+			})
+		}
+		next = list.Continue
+	}
+	return known, nil
+}
+
+// A claimIndex finds claims by what machines say of them.
+type claimIndex map[claimKey]*v1.NodeClaim
+
+type claimKey struct{ name, providerID string } // one of them
+
+func (x claimIndex) add(c *v1.NodeClaim) {
+	x[claimKey{name: c.Name}] = c
+	if id := c.Status.ProviderID; id != "" {
+		x[claimKey{providerID: id}] = c
+	}
+}
+
+// orphans are the machines that none of the claims answers for.
+func (x claimIndex) orphans(machines []cloud.Machine) []cloud.Machine {
+	var out []cloud.Machine
+	for _, m := range machines {
+		if lifecycle.Orphaned(m, x[claimKey{providerID: m.ProviderID}], x[claimKey{name: m.ClaimName}], time.Now()) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // stopOrphan stops a machine without claim, and removes its Node, which nobody else will.

@@ -77,6 +77,43 @@ func TestMachinesWithoutClaimAreStopped(t *testing.T) {
 	})
 }
 
+func TestClaimsAreListedOnSuspicionOnly(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		lists := 0
+		w.API.SetFault(func(r memapi.Request) error {
+			if r.Verb == "list" {
+				lists++
+			}
+			return nil
+		})
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(20 * time.Minute)
+		if lists > 0 {
+			t.Errorf("claims were listed %d times, although every machine has one", lists)
+		}
+		launch(t, w, sim.Claim("gone"))
+		time.Sleep(5 * time.Minute)
+		if n := len(w.Cloud.Machines()); n != 1 || lists == 0 {
+			t.Errorf("%d machines after %d lists, want the claim's", n, lists)
+		}
+	})
+}
+
+// A claim that our picture does not know yet keeps its machine.
+func TestAPictureThatLagsCostsNoMachine(t *testing.T) {
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Lag: 10 * time.Minute}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		time.Sleep(11 * time.Minute) // its loops have begun
+		c := sim.Claim("c")
+		id := launch(t, w, c)
+		c.Status.ProviderID = id
+		w.API.Put(c)
+		time.Sleep(8 * time.Minute)
+		if n := len(w.Cloud.Machines()); n != 1 {
+			t.Errorf("%d machines, want the one of the claim", n)
+		}
+	})
+}
+
 func TestClaimsWithoutMachineGo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ready corev1.ConditionStatus

@@ -94,18 +94,13 @@ func object[O client.Object](name string, list func() client.ObjectList, put fun
 	}, typed(list)}
 }
 
-// nodes of which only the heartbeat differs are no news.
+// nodes of which only the heartbeat differs are no news. The store copies what it keeps of them.
 func nodes() served {
-	l := object[*corev1.Node]("Node", func() client.ObjectList { return &corev1.NodeList{} }, nil,
-		func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) })
-	l.put = func(d *cluster.Draft, o client.Object) bool { return d.PutNode(trimNode(o.(*corev1.Node))) }
-	return l
-}
-
-// trimNode drops what no decision reads and what makes up most of a Node.
-func trimNode(n *corev1.Node) *corev1.Node {
-	n.Status.Images = nil
-	return n
+	return served{kind{
+		name:   "Node",
+		put:    func(d *cluster.Draft, o client.Object) bool { return d.PutNode(o.(*corev1.Node)) },
+		remove: func(d *cluster.Draft, r removed) { d.DeleteNode(r.Name) },
+	}, typed(func() client.ObjectList { return &corev1.NodeList{} })}
 }
 
 func pods() served {
