@@ -19,6 +19,7 @@ type Store struct {
 	doomed   []chan struct{} // of snapshots that are out of date and whose holders are still asleep
 	arranged bool            // a timer will wake them
 	edits    uint64
+	news     uint64 // edits that were not calm
 
 	head atomic.Pointer[Snapshot] // nil while edits have not been published
 }
@@ -45,6 +46,7 @@ func (s *Store) changed() {
 	if s.draft.calm { // whoever looks for another reason sees it
 		return
 	}
+	s.news++
 	if s.stale != nil {
 		s.doomed = append(s.doomed, s.stale)
 		s.stale = nil
@@ -90,7 +92,7 @@ func (s *Store) Snapshot() *Snapshot {
 		s.stale = make(chan struct{})
 	}
 	snap := s.draft.publish()
-	snap.revision, snap.stale = s.edits, s.stale
+	snap.revision, snap.news, snap.stale = s.edits, s.news, s.stale
 	s.head.Store(snap)
 	return snap
 }
