@@ -18,6 +18,7 @@ import (
 // A Snapshot is the cluster at one moment. It never changes, and nothing in it may be changed.
 type Snapshot struct {
 	revision uint64
+	news     uint64
 	stale    chan struct{}
 	synced   bool
 
@@ -48,6 +49,9 @@ type Snapshot struct {
 
 // Revision grows with every change of the store.
 func (s *Snapshot) Revision() uint64 { return s.revision }
+
+// News grows with every change that somebody may have to look at: not with heartbeats and bookmarks.
+func (s *Snapshot) News() uint64 { return s.news }
 
 // Stale is closed when a newer snapshot can be had. It wakes at most every 20 ms.
 func (s *Snapshot) Stale() <-chan struct{} { return s.stale }

@@ -19,6 +19,7 @@ type Store struct {
 	doomed   []chan struct{} // of snapshots that are out of date and whose holders are still asleep
 	arranged bool            // a timer will wake them
 	edits    uint64
+	news     uint64 // edits that were not calm
 
 	head atomic.Pointer[Snapshot] // nil while edits have not been published
 }
@@ -51,6 +52,7 @@ func (s *Store) changed(news bool) {
 	if !news { // whoever looks for another reason sees it
 		return
 	}
+	s.news++
 	if s.stale != nil {
 		s.doomed = append(s.doomed, s.stale)
 		s.stale = nil
@@ -96,7 +98,7 @@ func (s *Store) Snapshot() *Snapshot {
 		s.stale = make(chan struct{})
 	}
 	snap := s.draft.publish()
-	snap.revision, snap.stale = s.edits, s.stale
+	snap.revision, snap.news, snap.stale = s.edits, s.news, s.stale
 	s.head.Store(snap)
 	return snap
 }

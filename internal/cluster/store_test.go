@@ -275,6 +275,9 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 				if woken != tc.wake {
 					t.Errorf("woken: %v, want %v", woken, tc.wake)
 				}
+				if told := s.Snapshot().News() != before.News(); told != tc.wake {
+					t.Errorf("told as news: %v, want %v", told, tc.wake)
+				}
 				if got := s.Snapshot().Node("n").Node.ResourceVersion; got != "2" {
 					t.Errorf("the next picture has version %s, want 2", got)
 				}

@@ -45,37 +45,31 @@ type condition struct {
 	since                         time.Time
 }
 
-// objects are the objects as they were last seen.
-type objects map[types.UID]*object
-
 // each yields everything whose conditions are reported on.
 func each(snap *cluster.Snapshot) iter.Seq[*object] {
+	return func(yield func(*object) bool) {
+		for o := range few(snap) {
+			if !yield(o) {
+				return
+			}
+		}
+		for n := range snap.Nodes() {
+			for o := range ofRow(n) {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// few yields the objects of which there are few.
+func few(snap *cluster.Snapshot) iter.Seq[*object] {
 	return func(yield func(*object) bool) {
 		for p := range snap.Pools() {
 			o := &object{ref: telemetry.PoolRef(p), conditions: readConditions(p.Status.Conditions), version: p}
 			if !yield(o.meta(p)) {
 				return
-			}
-		}
-		for n := range snap.Nodes() {
-			if n.Claim != nil {
-				o := &object{ref: telemetry.ClaimRef(n.Claim), conditions: readConditions(n.Claim.Status.Conditions), version: n.Claim}
-				o.extra = append([]string{n.Claim.Labels[v1.NodePoolLabelKey]}, classLabel(n.Claim)...)
-				if !yield(o.meta(n.Claim)) {
-					return
-				}
-			}
-			if n.Node != nil {
-				o := &object{ref: telemetry.NodeRef(n.Node), conditions: readNode(n.Node.Status.Conditions), version: n.Node}
-				o.extra = []string{n.Node.Labels[v1.NodePoolLabelKey], n.Node.Labels[v1.NodeInitializedLabelKey]}
-				if n.Claim != nil {
-					o.extra = append(o.extra, classLabel(n.Claim)...)
-				} else {
-					o.extra = append(o.extra, "")
-				}
-				if !yield(o.meta(n.Node)) {
-					return
-				}
 			}
 		}
 		for c := range snap.NodeClasses() {
@@ -86,6 +80,26 @@ func each(snap *cluster.Snapshot) iter.Seq[*object] {
 			if !yield(o) {
 				return
 			}
+		}
+	}
+}
+
+// ofRow yields the claim and the Node of a row.
+func ofRow(n *cluster.Node) iter.Seq[*object] {
+	return func(yield func(*object) bool) {
+		class := []string{""}
+		if n.Claim != nil {
+			class = classLabel(n.Claim)
+			o := &object{ref: telemetry.ClaimRef(n.Claim), conditions: readConditions(n.Claim.Status.Conditions), version: n.Claim}
+			o.extra = append([]string{n.Claim.Labels[v1.NodePoolLabelKey]}, class...)
+			if !yield(o.meta(n.Claim)) {
+				return
+			}
+		}
+		if n.Node != nil {
+			o := &object{ref: telemetry.NodeRef(n.Node), conditions: readNode(n.Node.Status.Conditions), version: n.Node}
+			o.extra = append([]string{n.Node.Labels[v1.NodePoolLabelKey], n.Node.Labels[v1.NodeInitializedLabelKey]}, class...)
+			yield(o.meta(n.Node))
 		}
 	}
 }
@@ -167,23 +181,47 @@ func (o *Observer) collectConditions(out sink, snap *cluster.Snapshot, now time.
 
 var oldConditions = telemetry.OldConditionGauges()
 
-// conditions tells what changed since the last look.
-func (o *Observer) conditions(snap *cluster.Snapshot) {
-	now := objects{}
-	for x := range each(snap) {
-		was := o.seen[x.ref.UID]
-		now[x.ref.UID] = x
-		if was != nil && was.version == x.version {
-			continue
-		}
-		o.changed(was, x)
+// conditions tells what changed since the last look; last is nil at the first. Rows that are what they were cost nothing.
+func (o *Observer) conditions(last, snap *cluster.Snapshot) {
+	var before, after objects
+	if last != nil {
+		before.add(few(last))
 	}
-	for uid, was := range o.seen {
-		if now[uid] == nil {
+	after.add(few(snap))
+	for was, is := range snap.NodeChanges(last) {
+		if was != nil {
+			before.add(ofRow(was))
+		}
+		if is != nil {
+			after.add(ofRow(is))
+		}
+	}
+	for _, is := range after.list {
+		if was := before.byUID[is.ref.UID]; was == nil || was.version != is.version {
+			o.changed(was, is)
+		}
+	}
+	for _, was := range before.list {
+		if after.byUID[was.ref.UID] == nil {
 			o.vanished(was)
 		}
 	}
-	o.seen = now
+}
+
+// objects are some objects in their order.
+type objects struct {
+	list  []*object
+	byUID map[types.UID]*object
+}
+
+func (o *objects) add(seq iter.Seq[*object]) {
+	if o.byUID == nil {
+		o.byUID = map[types.UID]*object{}
+	}
+	for x := range seq {
+		o.list = append(o.list, x)
+		o.byUID[x.ref.UID] = x
+	}
 }
 
 // changed tells how an object differs from what it was; was is nil for a new one.

@@ -46,14 +46,13 @@ type Observer struct {
 	Deps
 	nodeLabels []nodeLabel
 	pending    map[types.UID]bool // pods that this process saw waiting to start
-	seen       objects
 	gauges     map[string]telemetry.ConditionGauges
 }
 
 // New returns an observer that has seen nothing.
 func New(d Deps) *Observer {
 	o := &Observer{
-		Deps: d, nodeLabels: nodeLabels(d.NodeLabels), pending: map[types.UID]bool{}, seen: objects{},
+		Deps: d, nodeLabels: nodeLabels(d.NodeLabels), pending: map[types.UID]bool{},
 		gauges: map[string]telemetry.ConditionGauges{},
 	}
 	for kind, extra := range d.Kinds {
@@ -78,7 +77,7 @@ func (o *Observer) Run(ctx context.Context) error {
 			o.pods(last, snap)
 			o.broken(snap)
 			if o.Detailed {
-				o.conditions(snap)
+				o.conditions(last, snap)
 				o.costErrors(ctx, last, snap)
 			}
 			last = snap

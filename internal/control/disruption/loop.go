@@ -23,6 +23,7 @@ const (
 	validationDelay = 15 * time.Second
 	idlePoll        = 10 * time.Second
 	busyPoll        = time.Second
+	calmPoll        = 5 * time.Second
 	unsyncedPoll    = time.Second
 )
 
@@ -82,9 +83,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		snap := l.store.Snapshot()
 		began := time.Now()
-		next := l.turn(ctx, snap)
-		// A pass over a large fleet takes its time: the rest of the process gets at least as much.
-		rest := max(busyPoll, time.Since(began))
+		next, calm := l.turn(ctx, snap)
+		rest := rest(time.Since(began), calm)
 		if !pause.For(ctx, rest) {
 			break
 		}
@@ -99,10 +99,20 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn looks at the cluster once, acts, and says when to look again at the latest.
-func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) time.Duration {
+// rest is how long to leave the fleet alone after a turn. A turn over a large fleet takes its time: the rest of the process gets at
+// least as much, and a hundred times as much where nothing came of it. Clusters change all the time, and next to no change matters here.
+func rest(took time.Duration, calm bool) time.Duration {
+	least := max(busyPoll, took)
+	if calm {
+		return max(least, min(100*took, calmPoll))
+	}
+	return least
+}
+
+// turn looks at the cluster once, acts, and says when to look again at the latest. It was calm if nothing is to be done.
+func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Duration, calm bool) {
 	if !snap.Synced() {
-		return unsyncedPoll
+		return unsyncedPoll, false
 	}
 	l.adopt(ctx, snap)
 	l.sweep(ctx, snap)
@@ -124,7 +134,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) time.Duration {
 		}
 	}
 	l.steer(ctx, out.Steering)
-	return l.next(now, out)
+	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
 }
 
 // next is the earliest moment at which something is due.

@@ -361,3 +361,24 @@ func (s *stage) taints(name string) (keys []string) {
 	}
 	return keys
 }
+
+func TestRest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		took time.Duration
+		calm bool
+		want time.Duration
+	}{
+		"a small fleet is looked at every second":                   {time.Millisecond, true, time.Second},
+		"a large one in which nothing is to be done less often":     {30 * time.Millisecond, true, 3 * time.Second},
+		"but never much later":                                      {time.Second, true, 5 * time.Second},
+		"while something is to be done no time is lost":             {30 * time.Millisecond, false, time.Second},
+		"but the rest of the process gets as much as a turn itself": {7 * time.Second, false, 7 * time.Second},
+		"in any case": {7 * time.Second, true, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := rest(tc.took, tc.calm); got != tc.want {
+				t.Errorf("rest = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

@@ -166,6 +166,21 @@ func BenchmarkIdlePass(b *testing.B) {
 	}
 }
 
+// BenchmarkCalmPass is a pass over 1,000 nodes and 10,000 pods of which one pod has changed, and nothing comes of it.
+func BenchmarkCalmPass(b *testing.B) {
+	f := large(b, 1000, 10000)
+	f.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
+	planner := NewPlanner(lower.New())
+	planner.Propose(b.Context(), f.world())
+	b.ReportAllocs()
+	for b.Loop() {
+		f.bind("pod-00000", f.where["pod-00000"])
+		if out := planner.Propose(b.Context(), f.world()); out.Idle || len(out.Steps) > 0 {
+			b.Fatal("the pass did not look, or found something")
+		}
+	}
+}
+
 // BenchmarkWhatIf asks about one node of a large fleet.
 func BenchmarkWhatIf(b *testing.B) {
 	f := large(b, 2000, 30000)

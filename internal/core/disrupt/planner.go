@@ -47,7 +47,7 @@ const (
 
 // idleness is the world in which a pass found nothing that could ever be done without a change.
 type idleness struct {
-	revision uint64
+	news     uint64
 	catalogs map[string]*cloud.Catalog
 	until    time.Time
 }
@@ -68,13 +68,14 @@ type Proposal struct {
 	Steering Steering
 	// Next is when something changes by itself at the latest: a protection ends, a setback is over.
 	Next time.Time
+	Calm bool // there is nothing to do as long as nothing changes
 	Idle bool // nothing changed since a pass that found nothing; the other fields are empty
 }
 
 // Propose plans one pass.
 func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	if p.unchanged(w) {
-		return &Proposal{Idle: true, Next: p.idle.until}
+		return &Proposal{Calm: true, Idle: true, Next: p.idle.until}
 	}
 	candidates, blocks := Candidates(w)
 	out := &Proposal{Blocks: blocks, Eligible: map[Method]int{}, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(idleFor)}
@@ -221,7 +222,7 @@ func exhausted(l *Ledger, candidates []*Candidate, gone map[*Candidate]bool) map
 
 // unchanged tells whether the last pass found nothing to do in this very world.
 func (p *Planner) unchanged(w *World) bool {
-	if p.idle.until.IsZero() || p.idle.revision != w.Snap.Revision() || !w.Now.Before(p.idle.until) || len(p.idle.catalogs) != len(w.Pools) {
+	if p.idle.until.IsZero() || p.idle.news != w.Snap.News() || !w.Now.Before(p.idle.until) || len(p.idle.catalogs) != len(w.Pools) {
 		return false
 	}
 	for name, input := range w.Pools {
@@ -249,7 +250,8 @@ func (p *Planner) remember(w *World, out *Proposal, known bool) {
 	if len(out.Steps)+len(out.Steering) > 0 || len(out.Budgets) > 0 || !known || p.resume != "" || len(w.Busy)+len(w.Landing) > 0 {
 		return
 	}
-	p.idle = idleness{revision: w.Snap.Revision(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
+	out.Calm = true
+	p.idle = idleness{news: w.Snap.News(), until: out.Next, catalogs: map[string]*cloud.Catalog{}}
 	for name, input := range w.Pools {
 		p.idle.catalogs[name] = input.Catalog
 	}

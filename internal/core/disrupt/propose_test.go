@@ -210,6 +210,10 @@ func TestNothingToDoIsRemembered(t *testing.T) {
 	if p := planner.Propose(t.Context(), w); !p.Idle || asked.n != before {
 		t.Errorf("the second pass looked again: idle %v, %d questions", p.Idle, asked.n-before)
 	}
+	f.store.Update(func(d *cluster.Draft) { d.Calm() })
+	if p := planner.Propose(t.Context(), f.world()); !p.Idle {
+		t.Error("a heartbeat made the pass look again")
+	}
 	later := *w
 	later.Now = w.Now.Add(idleFor)
 	if p := planner.Propose(t.Context(), &later); p.Idle {
@@ -381,7 +385,9 @@ func TestWorkThatIsUnderWayKeepsThePlannerAwake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			planner, w := start()
 			tc.edit(w)
-			planner.Propose(t.Context(), w)
+			if got := planner.Propose(t.Context(), w).Calm; got != tc.want {
+				t.Errorf("calm = %v, want %v", got, tc.want)
+			}
 			if got := planner.Propose(t.Context(), w).Idle; got != tc.want {
 				t.Errorf("idle = %v, want %v", got, tc.want)
 			}
