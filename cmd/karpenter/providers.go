@@ -29,7 +29,7 @@ func awsProvider() provider {
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
 			s.ReservedCapacity = core.Gates.ReservedCapacity
 			p, err := aws.Open(ctx, s, aws.Surroundings{
-				REST: in.REST, Client: in.Client, Metrics: in.Metrics, Events: in.Events, Version: version,
+				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: version,
 			})
 			if err != nil {
 				return nil, err

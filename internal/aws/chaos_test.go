@@ -106,7 +106,10 @@ func (w *chaos) provider(ctx context.Context, wait *sync.WaitGroup) (*Provider, 
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	events := telemetry.NewEvents((&eventLog{}).write, metrics)
 	wait.Go(func() { _ = events.Run(ctx) })
-	return New(ctx, s, Input{Config: w.cloud.AWSConfig(), Kube: w.kube, Metrics: metrics, Events: events, Version: "chaos"})
+	claims, nodes := mirrored(w.kube)
+	wait.Go(func() { _ = claims.Run(ctx) })
+	wait.Go(func() { _ = nodes.Run(ctx) })
+	return New(ctx, s, Input{Config: w.cloud.AWSConfig(), Kube: w.kube, Claims: claims, Nodes: nodes, Metrics: metrics, Events: events, Version: "chaos"})
 }
 
 // teardown ends the provider in the middle of whatever it does.

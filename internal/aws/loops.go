@@ -24,7 +24,7 @@ const (
 // Always returns the loops that run on every replica: they only look, and keep a standby warm.
 func (p *Provider) Always() []func(context.Context) error {
 	return []func(context.Context) error{
-		p.classes.Run, p.claims.Run, p.pools.Run, p.nodes.Run,
+		p.classes.Run, p.pools.Run,
 		p.every("providers.instancetype", discoverEvery, discoverEvery, p.discover),
 		p.every("providers.pricing", 0, discoverEvery, p.prices.Refresh),
 		p.every("providers.version", versionEvery, versionEvery, p.refreshVersion),

@@ -7,10 +7,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -18,6 +20,8 @@ import (
 type Surroundings struct {
 	REST    *rest.Config
 	Client  client.WithWatch // uncached; knows our kinds
+	Claims  Objects[*v1.NodeClaim]
+	Nodes   Objects[*corev1.Node]
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
 	Version string // of Karpenter
@@ -47,7 +51,7 @@ func Open(ctx context.Context, s Settings, in Surroundings) (*Provider, error) {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
 	return New(ctx, s, Input{
-		Config: cfg, Kube: in.Client, Metrics: in.Metrics, Events: in.Events, Version: in.Version,
+		Config: cfg, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: in.Version,
 		KubernetesVersion: func(context.Context) (string, error) {
 			v, err := server.ServerVersion()
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -38,7 +39,6 @@ import (
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/aws/stock"
-	"karpenter.sh/karpenter/internal/share"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -46,11 +46,24 @@ import (
 type Input struct {
 	Config  aws.Config       // region, credentials, endpoints
 	Kube    client.WithWatch // uncached; knows our kinds
+	Claims  Objects[*v1.NodeClaim]
+	Nodes   Objects[*corev1.Node]
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
 	// KubernetesVersion asks the API server; not needed with EKSControlPlane.
 	KubernetesVersion func(context.Context) (string, error)
 	Version           string // of Karpenter
+}
+
+// Objects are the cluster's objects of one kind, as whoever runs the provider follows them. They are not changed.
+type Objects[T any] interface {
+	Get(name string) (T, bool)
+	All() []T          // sorted by name
+	Each() iter.Seq[T] // in no order
+	// WaitForSync blocks until all are known. It returns false if ctx ends first.
+	WaitForSync(ctx context.Context) bool
+	// Subscribe has f called with the name of each object that comes, changes or goes, until ctx ends.
+	Subscribe(ctx context.Context, f func(name string))
 }
 
 // Provider is the cloud.Provider for EC2.
@@ -61,10 +74,10 @@ type Provider struct {
 	clients  *ec2api.Clients
 	facts    *facts.Facts
 
+	claims  Objects[*v1.NodeClaim]
+	nodes   Objects[*corev1.Node]
 	classes *mirror.Mirror[*awsv1.EC2NodeClass]
-	claims  *mirror.Mirror[*v1.NodeClaim]
 	pools   *mirror.Mirror[*v1.NodePool]
-	nodes   *mirror.Mirror[*corev1.Node]
 
 	inventory    *inventory.Inventory
 	prices       *price.Book
@@ -88,7 +101,7 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, in: in, begun: time.Now()}
+	p := &Provider{settings: s, in: in, claims: in.Claims, nodes: in.Nodes, begun: time.Now()}
 	p.clients = ec2api.New(in.Config, in.Version, p.observer())
 	p.mirrors()
 	p.inventory = inventory.New(p.clients.EC2)
@@ -119,11 +132,8 @@ func CABundle(c *rest.Config) (string, error) {
 }
 
 func (p *Provider) mirrors() {
-	p.classes = mirror.New[*awsv1.EC2NodeClass](p.in.Kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} }, nil)
-	trim := trimmer{share.New()}
-	p.claims = mirror.New(p.in.Kube, func() client.ObjectList { return &v1.NodeClaimList{} }, trim.claim)
-	p.pools = mirror.New[*v1.NodePool](p.in.Kube, func() client.ObjectList { return &v1.NodePoolList{} }, nil)
-	p.nodes = mirror.New(p.in.Kube, func() client.ObjectList { return &corev1.NodeList{} }, trim.node)
+	p.classes = mirror.New[*awsv1.EC2NodeClass](p.in.Kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} })
+	p.pools = mirror.New[*v1.NodePool](p.in.Kube, func() client.ObjectList { return &v1.NodePoolList{} })
 }
 
 func (p *Provider) assemble(ctx context.Context) {

@@ -27,6 +27,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/cloud/cloudtest"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/mirror"
 	"karpenter.sh/karpenter/internal/aws/policy"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -157,6 +158,12 @@ func runUnder(t testing.TB, process context.Context, loop func(context.Context) 
 	})
 }
 
+// mirrored are the claims and nodes of a cluster, followed without a store.
+func mirrored(kube client.WithWatch) (*mirror.Mirror[*v1.NodeClaim], *mirror.Mirror[*corev1.Node]) {
+	return mirror.New[*v1.NodeClaim](kube, func() client.ObjectList { return &v1.NodeClaimList{} }),
+		mirror.New[*corev1.Node](kube, func() client.ObjectList { return &corev1.NodeList{} })
+}
+
 // start makes another provider for the same AWS and cluster, as after a restart.
 func (w *world) start(t testing.TB) *Provider {
 	t.Helper()
@@ -166,8 +173,11 @@ func (w *world) start(t testing.TB) *Provider {
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	events := telemetry.NewEvents(w.events.write, metrics)
 	runUnder(t, ctx, events.Run)
+	claims, nodes := mirrored(w.kube)
+	runUnder(t, ctx, claims.Run)
+	runUnder(t, ctx, nodes.Run)
 	p, err := New(ctx, w.settings, Input{
-		Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Metrics: metrics, Events: events, Version: "test",
+		Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Claims: claims, Nodes: nodes, Metrics: metrics, Events: events, Version: "test",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ func (p *Provider) tagLoop(ctx context.Context) error {
 			telemetry.Log(ctx).WarnContext(ctx, "machines could not be tagged and are tried again", "error", err)
 			retry.Reset(10 * tagPause)
 		}
+		pause.For(ctx, tagPause) // while a hundred machines start, claims change all the time
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/follow"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -53,11 +55,12 @@ type Options struct {
 
 // CloudInput is what a provider may use.
 type CloudInput struct {
-	REST     *rest.Config
-	Client   client.WithWatch // not cached
-	Metrics  *telemetry.Metrics
-	Events   *telemetry.Events
-	Snapshot func() *cluster.Snapshot
+	REST    *rest.Config
+	Client  client.WithWatch // not cached
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+	Claims  *follow.Objects[*v1.NodeClaim]
+	Nodes   *follow.Objects[*corev1.Node]
 }
 
 // A Cloud is what a provider consists of.
@@ -95,7 +98,8 @@ func Run(ctx context.Context, o Options) error {
 	events := telemetry.NewEvents(clients.writeEvent, metrics)
 	store := cluster.NewStore()
 	provider, err := o.Cloud(ctx, CloudInput{
-		REST: clients.rest, Client: clients.main, Metrics: metrics, Events: events, Snapshot: store.Snapshot,
+		REST: clients.rest, Client: clients.main, Metrics: metrics, Events: events,
+		Claims: follow.Claims(store), Nodes: follow.Nodes(store),
 	})
 	if err != nil {
 		return fmt.Errorf("cloud provider: %w", err)

@@ -44,8 +44,9 @@ type Karpenter struct {
 
 // KarpenterOptions change what the process does.
 type KarpenterOptions struct {
-	Name  string        // of its clients, for faults
-	Lag   time.Duration // of its watches
+	Name  string         // of its clients, for faults
+	Lag   time.Duration  // of its watches
+	Store *cluster.Store // its own by default
 	Claim claim.Settings
 	Gates pool.Gates
 	Cloud cloud.Provider // the world's by default
@@ -68,7 +69,10 @@ func Known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), awsv1.L
 
 // Karpenter makes a process for the world. More loops may be added before it runs.
 func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
-	k := &Karpenter{Store: cluster.NewStore(), Client: w.API.Client(o.Name)}
+	k := &Karpenter{Store: o.Store, Client: w.API.Client(o.Name)}
+	if k.Store == nil {
+		k.Store = cluster.NewStore()
+	}
 	k.Client.Delay = o.Delay
 	k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	k.sink = telemetry.NewEvents(k.keep, k.Metrics)

@@ -66,7 +66,7 @@ func open(ctx context.Context, in operator.CloudInput, s aws.Settings) (*operato
 		return nil, fmt.Errorf("find out how to reach AWS: %w", err)
 	}
 	p, err := aws.New(ctx, s, aws.Input{
-		Config: account, Kube: in.Client, Metrics: in.Metrics, Events: in.Events,
+		Config: account, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events,
 		KubernetesVersion: func(context.Context) (string, error) { return serverVersion(in.REST) },
 		Version:           version,
 	})

@@ -23,7 +23,9 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/follow"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -181,13 +183,15 @@ func (w *world) live(ctx context.Context, name string) error {
 	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	store := cluster.NewStore()
 	provider, err := aws.New(ctx, settings, aws.Input{
+		Claims: follow.Claims(store), Nodes: follow.Nodes(store),
 		Config: w.aws.AWSConfig(), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: events, Version: "test",
 	})
 	if err != nil {
 		return err
 	}
-	o := sim.KarpenterOptions{Name: name, Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: provider}
+	o := sim.KarpenterOptions{Name: name, Store: store, Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: provider}
 	if w.seller != nil {
 		o.Cloud = w.seller(provider)
 	}

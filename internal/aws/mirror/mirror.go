@@ -25,7 +25,6 @@ import (
 type Mirror[T client.Object] struct {
 	kube client.WithWatch
 	list func() client.ObjectList
-	trim func(T) T // cuts a fresh object down to what is needed; nil to keep all
 
 	mu     sync.RWMutex
 	rows   map[string]T
@@ -35,8 +34,8 @@ type Mirror[T client.Object] struct {
 }
 
 // New returns a mirror that is empty until Run.
-func New[T client.Object](kube client.WithWatch, list func() client.ObjectList, trim func(T) T) *Mirror[T] {
-	return &Mirror[T]{kube: kube, list: list, trim: trim, rows: map[string]T{}, synced: make(chan struct{}), tell: map[*func(string)]struct{}{}}
+func New[T client.Object](kube client.WithWatch, list func() client.ObjectList) *Mirror[T] {
+	return &Mirror[T]{kube: kube, list: list, rows: map[string]T{}, synced: make(chan struct{}), tell: map[*func(string)]struct{}{}}
 }
 
 // Subscribe has f called with the name of each object that comes, changes or goes, until ctx ends. f must not block.
@@ -135,7 +134,7 @@ func (m *Mirror[T]) follow(ctx context.Context) error {
 	next := make(map[string]T, len(items))
 	for _, item := range items {
 		if row, ok := item.(T); ok {
-			next[row.GetName()] = m.trimmed(row)
+			next[row.GetName()] = trimmed(row)
 		}
 	}
 	m.replace(next)
@@ -174,7 +173,7 @@ func (m *Mirror[T]) apply(ctx context.Context, w watch.Interface) (string, error
 			case e.Type == watch.Deleted:
 				m.put(row.GetName(), nil)
 			case e.Type != watch.Bookmark:
-				row = m.trimmed(row)
+				row = trimmed(row)
 				m.put(row.GetName(), &row)
 			}
 			version = row.GetResourceVersion()
@@ -182,11 +181,8 @@ func (m *Mirror[T]) apply(ctx context.Context, w watch.Interface) (string, error
 	}
 }
 
-func (m *Mirror[T]) trimmed(row T) T {
+func trimmed[T client.Object](row T) T {
 	row.SetManagedFields(nil)
-	if m.trim != nil {
-		row = m.trim(row)
-	}
 	return row
 }
 
@@ -232,7 +228,7 @@ func (m *Mirror[T]) Note(row T) {
 	if old, ok := m.Get(row.GetName()); ok && old.GetUID() != row.GetUID() {
 		return
 	}
-	row = m.trimmed(row.DeepCopyObject().(T))
+	row = trimmed(row.DeepCopyObject().(T))
 	m.put(row.GetName(), &row)
 }
 

@@ -25,7 +25,7 @@ func TestMirror(t *testing.T) {
 			return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		}
 		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(class("b"), class("a")).Build()
-		m := New[*awsv1.EC2NodeClass](kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} }, nil)
+		m := New[*awsv1.EC2NodeClass](kube, func() client.ObjectList { return &awsv1.EC2NodeClassList{} })
 		var told []string
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
