@@ -300,7 +300,8 @@ func (f *Fleet) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
-// terminate stops machines together; if that fails, one by one, because one bad id spoils the whole call.
+// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that somebody
+// has protected, spoils the whole call.
 func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
@@ -311,7 +312,7 @@ func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch
 	for i, id := range ids {
 		switch {
 		case stopped[id]:
-		case len(ids) == 1, err != nil && !ec2api.IsNotFound(err) && !ec2api.IsDenied(err):
+		case len(ids) == 1, ec2api.IsThrottled(err), ec2api.IsServerFault(err), ec2api.IsUnknownOutcome(err):
 			// What failed for reasons that concern no single machine would fail again for each.
 			out[i].Err = gone(err)
 		default:
