@@ -41,7 +41,11 @@ func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
 	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
 }
 
+// launchFailed is told of every failure, also when another choice of the same call was launched.
 func (p *Provider) launchFailed(f fleet.Failure) {
+	if f.Reservation != "" && f.Out() {
+		p.reservations.UsedUp(f.Reservation)
+	}
 	p.in.Metrics.InstanceLaunchFailures.WithLabelValues(f.Zone, p.zoneID(f.Zone), f.CapacityType, f.Reason()).Inc()
 }
 

@@ -157,7 +157,7 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 	for _, m := range machines {
 		used[m.Subnet]++
 	}
-	failures := failuresOf(answer.Errors, o.CapacityType, zones)
+	failures := failuresOf(answer.Errors, o, zones)
 	if len(machines) < n && len(failures) == 0 {
 		failures = []Failure{{Code: "UnfulfillableCapacity", CapacityType: o.CapacityType,
 			Message: fmt.Sprintf("EC2 launched %d of %d machines and gave no reason", len(machines), n)}}

@@ -170,7 +170,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stock.New()
-			failures := failuresOf(tc.errs, "spot", zones)
+			failures := failuresOf(tc.errs, &Order{CapacityType: "spot"}, zones)
 			for _, f := range failures {
 				f.Mark(s)
 			}
@@ -200,8 +200,16 @@ func TestFailures(t *testing.T) {
 
 func TestReservedFailureMarksNoPool(t *testing.T) {
 	s := stock.New()
-	for _, f := range failuresOf([]ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}, "reserved", nil) {
+	o := &Order{CapacityType: "reserved", Templates: []Template{
+		{Name: "lt-1", Reservation: "cr-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-b"}}},
+		{Name: "lt-2", Reservation: "cr-2", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}}},
+	}}
+	errs := []ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}
+	for _, f := range failuresOf(errs, o, map[string]string{"subnet-a": "z-a"}) {
 		f.Mark(s)
+		if f.Reservation != "cr-2" || !f.Out() {
+			t.Errorf("the failure is of reservation %q, used up: %v; want cr-2", f.Reservation, f.Out())
+		}
 	}
 	if s.Sequence() != 0 {
 		t.Error("a reservation that is used up marks a pool")

@@ -301,3 +301,26 @@ func TestResourcesLeaveOutEFAThatIsNotThere(t *testing.T) {
 		}
 	}
 }
+
+// A class with many reservations needs a template for each; EC2 takes fifty in a call.
+func TestNoMoreTemplatesThanEC2Takes(t *testing.T) {
+	nc, c := class(func(*awsv1.EC2NodeClass) {}), claim(func(*v1.NodeClaim) {})
+	it := chosen(t, nc, c).Candidates[0].Type
+	choice := fleet.Choice{CapacityType: v1.CapacityTypeReserved}
+	for i := range 2 * fleet.MaxTemplates {
+		choice.Candidates = append(choice.Candidates, fleet.Candidate{Type: it, Offerings: []*cloud.Offering{{
+			Price: cloud.NanoUSD(1000 - i), Labels: map[string]string{
+				corev1.LabelTopologyZone: "us-east-1a", awsv1.LabelCapacityReservationID: fmt.Sprintf("cr-%03d", i),
+			},
+		}}})
+	}
+	r, err := Make(demo(), nc, c, choice)
+	if err != nil || len(r.Templates) != fleet.MaxTemplates || len(r.Order.Templates) != fleet.MaxTemplates {
+		t.Fatalf("%d templates, %v; want %d", len(r.Templates), err, fleet.MaxTemplates)
+	}
+	for i, template := range r.Templates {
+		if template.ReservationID < "cr-050" || r.Order.Templates[i].Reservation != template.ReservationID {
+			t.Errorf("template %d is of %s and the order says %s; want the same, one of the cheaper half", i, template.ReservationID, r.Order.Templates[i].Reservation)
+		}
+	}
+}
