@@ -334,6 +334,30 @@ func TestDryPoolGivesTheNextChoiceAndIsRemembered(t *testing.T) {
 	})
 }
 
+// Without its service-linked role an account gets no spot machines: the user is told, and what may run on demand does.
+func TestWithoutTheSpotRoleMachinesRunOnDemand(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:CreateFleet": {Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "no", Status: 403}}
+		})
+		claim := newClaim("a")
+		claim.Spec.Requirements[2].Values = []string{"spot"}
+		if _, err := w.provider.Launch(t.Context(), claim); !isType[*cloud.NoCapacityError](err) {
+			t.Errorf("launch = %v, want that there is no capacity", err)
+		}
+		w.faults(t, func(f *awsmodel.Faults) { f.Fail = nil })
+		flexible := newClaim("b")
+		flexible.Spec.Requirements[2].Values = []string{"spot", "on-demand"}
+		if _, m := w.create(t, flexible); m.CapacityType != "on-demand" {
+			t.Errorf("launched %s although spot was refused just now", m.CapacityType)
+		}
+		time.Sleep(time.Second)
+		if !w.events.has(telemetry.SpotServiceRoleMissing, "a") {
+			t.Error("nothing says that the role is missing")
+		}
+	})
+}
+
 func TestTemplatesAreShortLived(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		w.create(t, newClaim("a"))

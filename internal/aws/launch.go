@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // launches joins repeated launches of one claim, and remembers what came of them.
@@ -211,6 +212,11 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 	got, err := p.fleet.Launch(ctx, r.Order)
 	if err != nil {
 		p.learn(choice, r, err)
+		if message, ok := fleet.LacksServiceRole(err); ok {
+			p.in.Events.Publish(telemetry.Event{
+				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message, Key: []string{string(claim.UID)},
+			})
+		}
 		return cloud.Machine{}, err
 	}
 	return p.bought(nc, claim, choice, got, called)

@@ -101,6 +101,15 @@ func failed(failures []Failure) error {
 	return launchError(err)
 }
 
+// LacksServiceRole says that spot machines cannot be launched before somebody creates a role, and in what words to say so.
+func LacksServiceRole(err error) (message string, ok bool) {
+	if err == nil || !strings.Contains(err.Error(), noServiceRole) {
+		return "", false
+	}
+	_, message = explain(noServiceRole)
+	return message, true
+}
+
 // launchError gives an error its reason and a message for people.
 func launchError(err error) error {
 	reason, message := explain(err.Error())
@@ -139,7 +148,7 @@ func explain(text string) (reason, message string) {
 	}
 	switch {
 	case has(noServiceRole):
-		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it"
+		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it; create it with: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 	case has("Not authorized for images"):
 		return "AMIAuthorizationFailure", "the machine image is not shared with this account"
 	case deniedCode(text) != "":

@@ -150,6 +150,9 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 		in.ClientToken = aws.String(f.settings.Token())
 		answer, err = f.api.CreateFleet(ctx, in)
 	}
+	if ec2api.Code(err) == noServiceRole { // told of the call or of each override, it means the same
+		return nil, []Failure{{Code: noServiceRole, Message: ec2api.Message(err), CapacityType: o.CapacityType}}, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
