@@ -426,9 +426,16 @@ func TestRoleChangeMakesANewProfileAndTheOldIsCollected(t *testing.T) {
 	everything := map[string]awsmodel.Identity{} // the shipped policy lets the controller pass one role only
 	inWorld(t, awsmodel.Config{Identities: everything}, nil, func(t *testing.T, w *world) {
 		before := w.waitReady(t, "default").Status.InstanceProfile
-		w.cloud.AddRole("Other")
 		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Role = "path/to/Other" })
 		time.Sleep(time.Minute)
+		nc := &awsv1.EC2NodeClass{}
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		c := condition.Get(nc, awsv1.ConditionTypeInstanceProfileReady)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != awsv1.ReasonRoleNotFound || !strings.Contains(c.Message, "role Other does not exist") {
+			t.Errorf("condition = %+v, want False with reason %s", c, awsv1.ReasonRoleNotFound)
+		}
+		w.cloud.AddRole("Other")
+		time.Sleep(3 * time.Minute)
 		after := w.waitReady(t, "default").Status.InstanceProfile
 		if after == before || after == "" {
 			t.Fatalf("the profile was %q and is %q", before, after)
@@ -464,7 +471,7 @@ func TestMissingThingsAreConditions(t *testing.T) {
 		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
 		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed},
-		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, "Unauthorized"},
+		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, awsv1.ReasonUnauthorized},
 		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Role, s.InstanceProfile = "", ptr("nobody")
 		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound},
@@ -501,6 +508,93 @@ func TestMissingThingsAreConditions(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What AWS or the class itself says no to stands in the condition; it used to be in the controller's log only.
+func TestWhyAClassIsNotReadyYet(t *testing.T) {
+	deny := func(action string) map[string]awsmodel.Failure {
+		return map[string]awsmodel.Failure{action: {Code: "UnauthorizedOperation", Message: "no", Status: 403}}
+	}
+	for name, tc := range map[string]struct {
+		edit      func(*awsv1.EC2NodeClassSpec)
+		fail      map[string]awsmodel.Failure
+		condition string
+		says      []string
+	}{
+		"a version of an alias that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v1"}}
+		}, nil, awsv1.ConditionTypeAMIsReady, []string{"@v1", "1.36"}},
+		"a missing permission": {func(s *awsv1.EC2NodeClassSpec) {
+			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "b"}}}
+		}, deny("ec2:DescribeSubnets"), awsv1.ConditionTypeSubnetsReady, []string{"UnauthorizedOperation", "ec2:DescribeSubnets"}},
+		"user data that cannot be merged": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms, s.UserData = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}, ptr("#!/bin/bash\necho")
+		}, nil, awsv1.ConditionTypeValidationSucceeded, []string{"user data is not valid TOML"}},
+		"what EC2 does not accept in a template": {func(s *awsv1.EC2NodeClassSpec) {
+			s.NetworkInterfaces = []*awsv1.NetworkInterface{{InterfaceType: "interface"}, {DeviceIndex: 1, InterfaceType: "interface"}}
+			s.AssociatePublicIPAddress = ptr(true)
+		}, nil, awsv1.ConditionTypeValidationSucceeded, []string{"InvalidParameterCombination", "ublic"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.faults(t, func(f *awsmodel.Faults) { f.Fail = tc.fail })
+				w.editClass(t, tc.edit)
+				time.Sleep(3 * time.Minute)
+				nc := &awsv1.EC2NodeClass{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				c := condition.Get(nc, tc.condition)
+				if c == nil || c.Status != metav1.ConditionUnknown || c.Reason != awsv1.ReasonLookupFailed || c.ObservedGeneration != nc.Generation {
+					t.Fatalf("condition %s = %+v, want Unknown with reason %s", tc.condition, c, awsv1.ReasonLookupFailed)
+				}
+				for _, want := range tc.says {
+					if !strings.Contains(c.Message, want) {
+						t.Errorf("the condition says %q, want %q in it", c.Message, want)
+					}
+				}
+				before := nc.ResourceVersion
+				time.Sleep(5 * time.Minute)
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				if nc.ResourceVersion != before {
+					t.Error("the class is written although nothing changed")
+				}
+			})
+		})
+	}
+}
+
+// A class that was ready stays so while AWS cannot be asked.
+func TestTroubleWithAWSTakesNothingBack(t *testing.T) {
+	for _, code := range []string{"UnauthorizedOperation", "RequestLimitExceeded", "InternalError", "InvalidParameterValue"} {
+		t.Run(code, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.faults(t, func(f *awsmodel.Faults) {
+					f.Fail = map[string]awsmodel.Failure{"ec2:Describe*": {Code: code, Message: "no"}, "ssm:*": {Code: code, Message: "no"}, "iam:*": {Code: code, Message: "no"}}
+				})
+				time.Sleep(2 * time.Hour)
+				w.waitReady(t, "default")
+			})
+		})
+	}
+}
+
+// Each try gets an answer that differs in its request's id; the class must not be written, and tried again, because of that.
+func TestAClusterThatEKSDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newUnreadyWorld(t, awsmodel.Config{Faults: awsmodel.Faults{LatencyMillis: 1000}}, nil)
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"eks:DescribeCluster": {Code: "ResourceNotFoundException", Message: "No cluster found for name: demo.", Status: 404}}
+		})
+		time.Sleep(time.Hour)
+		nc := &awsv1.EC2NodeClass{}
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		c := condition.Get(nc, awsv1.ConditionTypeValidationSucceeded)
+		if c == nil || c.Reason != awsv1.ReasonClusterCIDRResolutionFailed || c.Message != "ResourceNotFoundException: No cluster found for name: demo." {
+			t.Errorf("condition = %+v, want False with reason %s", c, awsv1.ReasonClusterCIDRResolutionFailed)
+		}
+		if n := w.cloud.Calls()["eks:DescribeCluster"]; n > 200 {
+			t.Errorf("EKS was asked %d times within an hour", n)
+		}
+	})
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -77,7 +77,7 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 		if ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err) {
 			return unsure(err)
 		}
-		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, explain(err), 0)
+		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, ec2api.Explain(err), 0)
 		f.err = err
 		return f
 	}
@@ -101,13 +101,6 @@ func (v *Validator) remember(key string, f finding) finding {
 	v.outcomes.Sweep()
 	v.outcomes.Put(key, f)
 	return f
-}
-
-func explain(err error) string {
-	if ec2api.IsDenied(err) {
-		return ec2api.Denial(err)
-	}
-	return err.Error()
 }
 
 // checkStatic looks at what needs no call.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -66,5 +67,26 @@ func TestDenial(t *testing.T) {
 				t.Errorf("Denial = %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// What stands in a condition must not change from one try to the next: each change would be another try at once.
+func TestExplainLeavesOutWhatDiffersEachTime(t *testing.T) {
+	answered := func(id string, err error) error {
+		response := &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 400}}, Err: err}
+		return fmt.Errorf("describe: %w", &smithy.OperationError{ServiceID: "EC2", OperationName: "DescribeSubnets", Err: &awshttp.ResponseError{ResponseError: response, RequestID: id}})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"an error of AWS":      {answered("a", &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "no such filter"}), "InvalidParameterValue: no such filter"},
+		"a missing permission": {answered("a", &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "Encoded authorization failure message: x9"}), "UnauthorizedOperation: not authorized to perform ec2:DescribeSubnets (the controller's IAM policy does not allow it)"},
+		"a broken connection":  {answered("a", errors.New("read tcp 10.0.0.1:43210: connection reset")), "EC2 does not answer DescribeSubnets"},
+		"an error of our own":  {errors.New("user data is not valid TOML"), "user data is not valid TOML"},
+	} {
+		if got := Explain(tc.err); got != tc.want {
+			t.Errorf("%s: Explain = %q, want %q", name, got, tc.want)
+		}
 	}
 }
