@@ -1,10 +1,12 @@
 package aws
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +27,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -370,6 +374,24 @@ func TestTemplatesAreShortLived(t *testing.T) {
 		}
 		w.create(t, newClaim("b"))
 	})
+}
+
+func TestUserDataThatComesCloseToTheLimit(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	p := &Provider{in: Input{Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))}}
+	for size, warns := range map[int]bool{14745: false, 14746: true} {
+		log.Reset()
+		p.templateMade(&launch.Template{Class: defaultClass(), UserData: strings.Repeat("x", size)})
+		if strings.Contains(log.String(), "EC2NodeClass=default") != warns {
+			t.Errorf("%d bytes are logged as %q, want a warning: %v", size, log.String(), warns)
+		}
+		if got := testutil.ToFloat64(p.in.Metrics.NodeClassUserData.WithLabelValues("default")); got != float64(size) {
+			t.Errorf("the gauge says %v, want %d", got, size)
+		}
+	}
 }
 
 func TestATemplateThatSomebodyDeletedIsMadeAgain(t *testing.T) {

@@ -25,6 +25,7 @@ type templates struct {
 	creates int
 	slow    time.Duration
 	refuse  error
+	hidden  bool // they may not be listed
 }
 
 func (e *templates) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error) {
@@ -53,6 +54,9 @@ func (e *templates) DeleteLaunchTemplate(_ context.Context, in *ec2.DeleteLaunch
 func (e *templates) DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.hidden {
+		return nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation"}
+	}
 	out := &ec2.DescribeLaunchTemplatesOutput{}
 	for _, n := range e.names {
 		out.LaunchTemplates = append(out.LaunchTemplates, ec2types.LaunchTemplate{LaunchTemplateName: aws.String(n)})
@@ -65,6 +69,13 @@ func (e *templates) let(refuse error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuse = refuse
+}
+
+// show lets templates be listed.
+func (e *templates) show() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hidden = false
 }
 
 func (e *templates) there() []string {
@@ -124,6 +135,29 @@ func TestTemplatesLiveWhileTheyAreUsed(t *testing.T) {
 		time.Sleep(time.Minute)
 		if len(e.there()) > 0 {
 			t.Errorf("templates = %v are left although nobody uses them", e.there())
+		}
+	})
+}
+
+// A controller that may not list templates still deletes its own, and those of its predecessor once it may.
+func TestTemplatesAreDeletedThoughTheyCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &templates{names: []string{"left by another controller"}, hidden: true}
+		k := NewKeeper(e, "demo", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		if _, err := k.Ensure(ctx, template("ami-1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if want := []string{"left by another controller"}; !slices.Equal(e.there(), want) {
+			t.Errorf("templates = %v, want only %v", e.there(), want)
+		}
+		e.show()
+		time.Sleep(2 * time.Minute)
+		if len(e.there()) > 0 {
+			t.Errorf("templates = %v are left", e.there())
 		}
 	})
 }
