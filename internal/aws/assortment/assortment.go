@@ -49,7 +49,13 @@ type Shop struct {
 	mu      sync.Mutex
 	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
 	shelves map[string]*shelf              // by signature
-	labels  map[string][]map[string][]string
+	labels  map[labelsKey][]map[string][]string
+}
+
+// labelsKey is what labels are worked out from. It holds on to the goods, so that no later ones can be taken for them.
+type labelsKey struct {
+	goods *inventory.Goods
+	rest  string
 }
 
 // A shelf is the catalogue of all classes with one signature.
@@ -83,7 +89,7 @@ type epoch struct {
 
 // New returns a Shop.
 func New(from Sources) *Shop {
-	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[string][]map[string][]string{}}
+	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[labelsKey][]map[string][]string{}}
 }
 
 // Catalog returns what can be bought for a class. The class must not be changed afterwards.
@@ -215,7 +221,7 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
 func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
-	key := fmt.Sprintf("%p %s %v %v", goods, hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)
+	key := labelsKey{goods, fmt.Sprintf("%s %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)}
 	if l, ok := s.labels[key]; ok {
 		return l
 	}

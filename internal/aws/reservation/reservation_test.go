@@ -19,7 +19,7 @@ type store struct{ left int32 }
 func (s *store) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
 	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
 		CapacityReservationId: aws.String("cr-1"), InstanceType: aws.String("m5.large"), AvailabilityZone: aws.String("z-a"),
-		State: "active", AvailableInstanceCount: &s.left,
+		State: "active", InstanceMatchCriteria: "targeted", AvailableInstanceCount: &s.left,
 	}}}, nil
 }
 
@@ -42,14 +42,17 @@ func TestRead(t *testing.T) {
 		edit func(*ec2types.CapacityReservation)
 		ok   bool
 	}{
-		"an active one":         {func(*ec2types.CapacityReservation) {}, true},
-		"one that ends later":   {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
-		"one that is over":      {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
-		"one that was given up": {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
-		"a capacity block":      {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
-		"an interruptible one":  {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
+		"an active one":              {func(*ec2types.CapacityReservation) {}, true},
+		"one that ends later":        {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
+		"one that is over":           {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
+		"one that was given up":      {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
+		"a capacity block":           {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
+		"an unknown way of matching": {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "other" }, false},
+		"an open one":                {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "open" }, true},
+		"of the default type":        {func(r *ec2types.CapacityReservation) { r.ReservationType = "default" }, true},
+		"an interruptible one":       {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
 	} {
-		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active"}
+		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active", InstanceMatchCriteria: "targeted"}
 		tc.edit(&r)
 		if _, ok := Read(r, now); ok != tc.ok {
 			t.Errorf("%s: usable %v, want %v", name, ok, tc.ok)
