@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -214,6 +215,67 @@ func TestTagsAfterRegistration(t *testing.T) {
 		time.Sleep(time.Minute)
 		if after := w.cloud.Calls()["ec2:CreateTags"]; after != before {
 			t.Errorf("a tagged machine was tagged %d times more", after-before)
+		}
+	})
+}
+
+func TestMissingTags(t *testing.T) {
+	claim := newClaim("a")
+	claim.Status.NodeName = "node-1"
+	name, of, cluster := awsv1.TagName, awsv1.TagNodeClaim, awsv1.TagClusterName
+	for _, tc := range []struct {
+		has  map[string]string
+		want map[string]string
+	}{
+		{nil, map[string]string{name: "node-1", of: "a", cluster: "demo"}},
+		{map[string]string{name: "mine"}, map[string]string{of: "a", cluster: "demo"}}, // the user's name stays
+		{map[string]string{of: "a", cluster: "demo"}, map[string]string{name: "node-1"}},
+		{map[string]string{name: "", of: "other", cluster: "other"}, map[string]string{}},
+	} {
+		if got := MissingTags(tc.has, claim, "demo"); !maps.Equal(got, tc.want) {
+			t.Errorf("a machine with %v lacks %v, want %v", tc.has, got, tc.want)
+		}
+	}
+}
+
+// What is written onto the claim at launch is what EC2 tells about the machine later.
+func TestWhatIsKnownOfAMachine(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		claim, m := w.create(t, newClaim("a"))
+		nc := w.waitReady(t, "default")
+		zone := slices.IndexFunc(nc.Status.Subnets, func(s awsv1.Subnet) bool { return s.Zone == m.Zone })
+		for key, want := range map[string]string{
+			corev1.LabelInstanceTypeStable: m.InstanceType, corev1.LabelTopologyZone: m.Zone, awsv1.LabelTopologyZoneID: nc.Status.Subnets[zone].ZoneID,
+			corev1.LabelTopologyRegion: "us-east-1", corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
+			v1.CapacityTypeLabelKey: "on-demand", awsv1.LabelInstanceTenancy: "default", awsv1.LabelNodeClass: "default",
+		} {
+			if m.Labels[key] != want {
+				t.Errorf("label %s = %q, want %q", key, m.Labels[key], want)
+			}
+		}
+		for key := range m.Labels {
+			if strings.Contains(key, "reservation") || strings.Contains(key, "placement") {
+				t.Errorf("a machine on demand has label %s = %q", key, m.Labels[key])
+			}
+		}
+		if m.ProviderID != "aws:///"+m.Zone+"/"+instanceID(m.ProviderID) || m.ImageID == "" || m.Capacity.Cpu().IsZero() {
+			t.Errorf("machine = %+v", m)
+		}
+		want := map[string]string{
+			awsv1.AnnotationNodeClassHash: nc.Annotations[awsv1.AnnotationNodeClassHash], awsv1.AnnotationNodeClassHashVersion: nc.Annotations[awsv1.AnnotationNodeClassHashVersion],
+			awsv1.AnnotationInstanceProfileName: nc.Status.InstanceProfile,
+		}
+		if !maps.Equal(m.Annotations, want) {
+			t.Errorf("annotations = %v, want %v", m.Annotations, want)
+		}
+		time.Sleep(5 * time.Minute)
+		later, err := w.provider.Get(t.Context(), m.ProviderID)
+		check(t, err)
+		later.Annotations, later.Created = m.Annotations, m.Created
+		later.Labels = maps.Clone(later.Labels)
+		delete(later.Labels, v1.NodePoolLabelKey) // from the machine's tag; the claim has it
+		if d := cmp.Diff(m, later); d != "" {
+			t.Errorf("the machine of %s is told otherwise later (-at launch +later):\n%s", claim.Name, d)
 		}
 	})
 }
@@ -524,8 +586,8 @@ func TestMissingThingsAreConditions(t *testing.T) {
 				if c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.reason {
 					t.Errorf("condition %s = %+v, want False with reason %s", tc.condition, c, tc.reason)
 				}
-				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) {
-					t.Errorf("Catalog = %v, want ClassNotReadyError", err)
+				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) || !strings.Contains(err.Error(), c.Message) {
+					t.Errorf("Catalog = %v, want ClassNotReadyError that says %q", err, c.Message)
 				}
 			})
 		})

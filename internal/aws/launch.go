@@ -97,6 +97,7 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
 	case ec2api.IsUnknownOutcome(c.err) && !isTyped(c.err):
+		l.unknown.Sweep()
 		l.unknown.Put(key, struct{}{})
 	}
 	close(c.done)
@@ -123,6 +124,7 @@ func (l *launches) stopped(providerID string) {
 // ended forgets a machine for good.
 func (l *launches) ended(providerID string) {
 	l.stopped(providerID)
+	l.gone.Sweep()
 	l.gone.Put(instanceID(providerID), struct{}{})
 }
 
@@ -328,11 +330,27 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready", name)}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc))}
 	case ready.Status == metav1.ConditionFalse:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, ready.Message)}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, notReady(nc))}
 	case !classChecked(nc):
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)}
 	}
 	return nc, nil
+}
+
+// notReady says in one line what keeps a class from being ready: what Ready sums up, and the first message of a condition that is
+// not itself about others.
+func notReady(nc *awsv1.EC2NodeClass) string {
+	ready := condition.Get(nc, awsv1.ConditionTypeReady)
+	if ready == nil {
+		return "nobody has looked yet"
+	}
+	for _, t := range nc.ConditionRules().Dependents {
+		c := condition.Get(nc, t)
+		if c != nil && c.Status != metav1.ConditionTrue && c.Message != "" && c.Reason != awsv1.ReasonDependenciesNotReady && c.Reason != condition.ReasonAwaitingReconciliation {
+			return ready.Message + " (" + c.Message + ")"
+		}
+	}
+	return ready.Message
 }
