@@ -373,6 +373,30 @@ func (w *world) editClass(t *testing.T, edit func(*awsv1.EC2NodeClassSpec)) {
 	check(t, w.kube.Update(t.Context(), nc))
 }
 
+// The cheapest machine for any architecture is of no use to a class whose images are all for another.
+func TestOnlyWhatHasAnImageIsLaunched(t *testing.T) {
+	inWorld(t, awsmodel.Config{Types: []string{"t3.*", "m6g.*"}}, nil, func(t *testing.T, w *world) {
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-al2023-arm64-standard-1.36-*"}}
+			s.AMIFamily = ptr(awsv1.AMIFamilyAL2023)
+		})
+		time.Sleep(time.Minute)
+		w.waitReady(t, "default")
+		claim := newClaim("a")
+		claim.Spec.Requirements = claim.Spec.Requirements[2:3]
+		if _, m := w.create(t, claim); !strings.HasPrefix(m.InstanceType, "m6g.") {
+			t.Errorf("launched %s", m.InstanceType)
+		}
+		c, err := w.provider.Catalog(t.Context(), defaultPool())
+		check(t, err)
+		for _, it := range c.Types {
+			if strings.HasPrefix(it.Name, "t3.") && slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Available }) {
+				t.Errorf("%s counts as available", it.Name)
+			}
+		}
+	})
+}
+
 func TestDryPoolGivesTheNextChoiceAndIsRemembered(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		_, first := w.create(t, newClaim("a"))
