@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -41,6 +46,25 @@ func TestErrorsAreToldApart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deaf is a server that never answers.
+type deaf struct{}
+
+func (deaf) Do(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestACallWithoutAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(aws.Config{Region: "us-east-1", HTTPClient: deaf{}, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "test", Observer{})
+		begun := time.Now()
+		_, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+		if took := time.Since(begun); took != RequestTimeout || !IsUnknownOutcome(err) {
+			t.Errorf("the call ended after %v with %v, want %v and that nobody knows its outcome", took, err, RequestTimeout)
+		}
+	})
 }
 
 func TestDenial(t *testing.T) {
