@@ -238,6 +238,63 @@ func TestMissingTags(t *testing.T) {
 	}
 }
 
+// A machine that runs outside of any reservation is not called reserved, neither by its claim nor by its node.
+func TestDemotion(t *testing.T) {
+	reserve := func(o client.Object) {
+		for key, value := range map[string]string{
+			v1.CapacityTypeLabelKey: v1.CapacityTypeReserved, awsv1.LabelCapacityReservationID: "cr-1",
+			awsv1.LabelCapacityReservationType: "default", awsv1.LabelCapacityReservationInterruptible: "false",
+		} {
+			o.GetLabels()[key] = value
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit          func(claim *v1.NodeClaim, node *corev1.Node)
+		claim, node   bool // are called reserved afterwards
+		nodeUntouched bool
+	}{
+		"claim and node": {func(c *v1.NodeClaim, n *corev1.Node) { reserve(c); reserve(n) }, false, false, false},
+		"the node alone": {func(_ *v1.NodeClaim, n *corev1.Node) { reserve(n) }, false, false, false},
+		"a node that is not registered": {func(c *v1.NodeClaim, n *corev1.Node) {
+			reserve(c)
+			reserve(n)
+			delete(n.Labels, v1.NodeRegisteredLabelKey)
+		}, false, true, false},
+		"neither": {func(*v1.NodeClaim, *corev1.Node) {}, false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				claim, _ := w.create(t, newClaim("a"))
+				time.Sleep(time.Minute)
+				node := &corev1.Node{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: claim.Status.NodeName}, node))
+				claim = w.claim(t, "a")
+				tc.edit(claim, node)
+				check(t, w.kube.Update(t.Context(), claim))
+				check(t, w.kube.Update(t.Context(), node))
+				before := node.ResourceVersion
+				time.Sleep(2 * time.Minute)
+				check(t, w.kube.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+				for what, of := range map[string]struct {
+					labels map[string]string
+					want   bool
+				}{"claim": {w.claim(t, "a").Labels, tc.claim}, "node": {node.Labels, tc.node}} {
+					_, id := of.labels[awsv1.LabelCapacityReservationID]
+					_, kind := of.labels[awsv1.LabelCapacityReservationType]
+					_, interruptible := of.labels[awsv1.LabelCapacityReservationInterruptible]
+					reserved := of.labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
+					if reserved != of.want || id != of.want || kind != of.want || interruptible != of.want {
+						t.Errorf("labels of the %s: %v, want it called reserved: %v", what, of.labels, of.want)
+					}
+				}
+				if (node.ResourceVersion == before) != (tc.nodeUntouched || tc.node) {
+					t.Error("the node was written for nothing, or not at all")
+				}
+			})
+		})
+	}
+}
+
 // What is written onto the claim at launch is what EC2 tells about the machine later.
 func TestWhatIsKnownOfAMachine(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
