@@ -90,14 +90,16 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	if nc.Spec.InstanceProfile != nil {
 		return *nc.Spec.InstanceProfile, nil
 	}
+	if name, ok := k.knownFor(nc); ok {
+		return name, nil // without waiting for others' calls
+	}
 	select {
 	case k.gate <- struct{}{}:
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 	defer func() { <-k.gate }()
-	key := string(nc.UID) + "/" + nc.Spec.Role
-	if name, ok := k.recent.Get(key); ok {
+	if name, ok := k.knownFor(nc); ok {
 		return name, nil
 	}
 	role := roleName(nc.Spec.Role)
@@ -114,10 +116,22 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	if err != nil {
 		return "", err
 	}
-	k.recent.Put(key, name)
+	k.recent.Put(recentKey(nc), name)
 	k.protected.Put(name, struct{}{})
 	k.roles.Put(name, role)
 	return name, nil
+}
+
+func recentKey(nc *awsv1.EC2NodeClass) string { return string(nc.UID) + "/" + nc.Spec.Role }
+
+// knownFor returns the profile of a class of which no call is needed to know that it is right: it was just made, or looked at.
+func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
+	if name, ok := k.recent.Get(recentKey(nc)); ok {
+		return name, true
+	}
+	current := nc.Status.InstanceProfile
+	role, ok := k.roles.Get(current)
+	return current, ok && current != "" && role == roleName(nc.Spec.Role)
 }
 
 // roleName is the last part of a role that may be given with its path.

@@ -219,6 +219,32 @@ func TestAProfileThatIsNotShownYetIsNoMissingRole(t *testing.T) {
 	})
 }
 
+// slow is an IAM that takes an hour to make a profile.
+type slow struct{ api }
+
+func (s slow) CreateInstanceProfile(ctx context.Context, in *iam.CreateInstanceProfileInput, f ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error) {
+	time.Sleep(time.Hour)
+	return s.api.CreateInstanceProfile(ctx, in, f...)
+}
+
+func TestWhatIsKnownWaitsForNobody(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		known := class("known", "one")
+		first := w.ensure(t, known)
+		w.api = slow{w.api}
+		made := make(chan error)
+		go func() { _, err := w.Ensure(t.Context(), class("new", "one")); made <- err }()
+		time.Sleep(2 * recentLife)
+		begun := time.Now()
+		if name := w.ensure(t, known); name != first || time.Since(begun) > 0 {
+			t.Errorf("profile %s after %v, want %s at once", name, time.Since(begun), first)
+		}
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCollect(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		nc := class("default", "one")
