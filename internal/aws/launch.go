@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/pause"
@@ -176,12 +177,25 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}
+	if inflexible(claim, choice) {
+		telemetry.Log(ctx).WarnContext(ctx, "a claim that may run on spot runs on demand, with few instance types to choose from; more of them make spot likelier",
+			"NodeClaim", claim.Name, "types", len(choice.Candidates))
+	}
 	m, err := p.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
 		m, err = p.buy(ctx, nc, claim, choice)
 	}
 	return m, err
+}
+
+// flexible is how many types to choose from EC2 recommends at least.
+const flexible = 5
+
+// inflexible says that a claim which may run on spot does not, and lists so few types that this may be why.
+func inflexible(claim *v1.NodeClaim, choice fleet.Choice) bool {
+	return choice.CapacityType == v1.CapacityTypeOnDemand && len(choice.Candidates) < flexible &&
+		need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
 }
 
 // A call about something that EC2 has just made, and does not know yet, is repeated after firstWait, twice that, and so on.

@@ -131,6 +131,24 @@ func TestWhatChangesACatalogue(t *testing.T) {
 	}
 }
 
+func TestEveryClassLearnsWhatIsOut(t *testing.T) {
+	s, _, st, _ := newShop()
+	classes := []*awsv1.EC2NodeClass{class("a", func(*awsv1.EC2NodeClass) {}), class("b", func(nc *awsv1.EC2NodeClass) {
+		nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
+	})}
+	for _, nc := range classes {
+		catalog(t, s, nc)
+	}
+	st.MarkCapacityType("spot")
+	for _, nc := range classes {
+		for _, o := range find(catalog(t, s, nc), "m5.large").Offerings {
+			if o.Available != (o.CapacityType() == "on-demand") {
+				t.Errorf("class %s: %s in %s is available: %v", nc.Name, o.CapacityType(), o.Zone(), o.Available)
+			}
+		}
+	}
+}
+
 func TestTypesThatStayTheSameKeepTheirPointers(t *testing.T) {
 	s, _, st, _ := newShop()
 	nc := class("a", func(*awsv1.EC2NodeClass) {})

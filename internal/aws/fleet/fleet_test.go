@@ -140,6 +140,20 @@ func TestChoose(t *testing.T) {
 	})
 }
 
+// Reasons of single failures, which metrics show also when the launch found something else.
+func TestReasonOfAFailure(t *testing.T) {
+	for code, want := range map[string]string{
+		"MaxSpotInstanceCountExceeded": "SpotQuotaExceeded", "VcpuLimitExceeded": "VCPULimitExceeded", "MaxFleetCountExceeded": "FleetQuotaExceeded",
+		"InsufficientFreeAddressesInSubnet": "InsufficientFreeAddressesInSubnet", "InvalidLaunchTemplateId.NotFound": "LaunchTemplateNotFound",
+		"InvalidAMIID.Malformed": "InvalidAMIID", "RequestLimitExceeded": "RequestLimitExceeded", noServiceRole: "SpotSLRCreationFailed",
+		"InsufficientInstanceCapacity": v1.ReasonLaunchFailed, "AccessDenied": "Unauthorized",
+	} {
+		if got := (Failure{Code: code}).Reason(); got != want {
+			t.Errorf("the reason of %s is %s, want %s", code, got, want)
+		}
+	}
+}
+
 func fleetError(code, message, instanceType, subnet string) ec2types.CreateFleetError {
 	return ec2types.CreateFleetError{ErrorCode: aws.String(code), ErrorMessage: aws.String(message),
 		LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
@@ -157,16 +171,24 @@ func TestFailures(t *testing.T) {
 		out        []stock.Pool
 		subnetOut  bool
 	}{
-		"out of stock":                    {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a quota":                         {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a full subnet":                   {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
-		"no service role: spot is out":    {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
-		"a missing permission":            {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
-		"a mixture is no lack of stock":   {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
-		"throttling marks nothing":        {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
-		"an image that is gone":           {[]ec2types.CreateFleetError{fleetError("InvalidAMIID.NotFound", "x", "m5.large", "subnet-a")}, false, "AMINotFound", nil, false},
-		"a profile that EC2 does not see": {[]ec2types.CreateFleetError{fleetError("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid", "m5.large", "subnet-a")}, false, "InstanceProfileNameInvalid", nil, false},
-		"something else":                  {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
+		"out of stock":                      {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a quota":                           {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a full subnet":                     {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
+		"no service role: spot is out":      {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
+		"a missing permission":              {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
+		"a mixture is no lack of stock":     {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
+		"throttling marks nothing":          {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
+		"an image that is gone":             {[]ec2types.CreateFleetError{fleetError("InvalidAMIID.NotFound", "x", "m5.large", "subnet-a")}, false, "AMINotFound", nil, false},
+		"a profile that EC2 does not see":   {[]ec2types.CreateFleetError{fleetError("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid", "m5.large", "subnet-a")}, false, "InstanceProfileNameInvalid", nil, false},
+		"a reason without what it is about": {[]ec2types.CreateFleetError{{ErrorCode: aws.String("VcpuLimitExceeded")}}, true, "", nil, false},
+		"a reason without a word":           {[]ec2types.CreateFleetError{{}}, false, v1.ReasonLaunchFailed, nil, false},
+		"an account that is not verified":   {[]ec2types.CreateFleetError{fleetError("PendingVerification", "x", "m5.large", "subnet-a")}, false, "AccountPendingVerification", nil, false},
+		"an account of the free tier":       {[]ec2types.CreateFleetError{fleetError("InvalidParameterCombination", "The specified instance type is not eligible for Free Tier", "m5.large", "subnet-a")}, false, "FreeTierIneligible", nil, false},
+		"too much user data":                {[]ec2types.CreateFleetError{fleetError("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "m5.large", "subnet-a")}, false, "UserDataSizeLimitExceeded", nil, false},
+		"an image of somebody else":         {[]ec2types.CreateFleetError{fleetError("AuthFailure", "Not authorized for images: [ami-1]", "m5.large", "subnet-a")}, false, "AMIAuthorizationFailure", nil, false},
+		"EC2 is broken":                     {[]ec2types.CreateFleetError{fleetError("InternalError", "x", "m5.large", "subnet-a")}, false, "InternalError", nil, false},
+		"too many fleets":                   {[]ec2types.CreateFleetError{fleetError("MaxFleetCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"something else":                    {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stock.New()
