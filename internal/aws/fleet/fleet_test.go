@@ -76,7 +76,15 @@ func TestChoose(t *testing.T) {
 	large := kind("large", "8", false, "on-demand a 400", "spot a 120")
 	metal := kind("metal", "64", true, "on-demand a 50", "spot a 20")
 	both := capacityTypes("spot", "on-demand")
-	three := 3
+	two, three := 2, 3
+	// A type that is sold in two zones and two ways, of which one zone is out.
+	twice := kind("twice", "2", false, "on-demand a 100", "-on-demand b 100", "spot a 40", "-spot b 41")
+	twice.Labels[corev1.LabelTopologyZone], twice.Labels[v1.CapacityTypeLabelKey] = []string{"a", "b"}, []string{"on-demand", "spot"}
+	atLeast := func(n *int, key string, values ...string) v1.NodeSelectorRequirementWithMinValues {
+		r := in(key, values...)
+		r.MinValues = n
+		return r
+	}
 	for name, tc := range map[string]struct {
 		types []*cloud.InstanceType
 		needs reqs
@@ -96,9 +104,12 @@ func TestChoose(t *testing.T) {
 		"reserved that is not allowed":                 {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "on-demand a 100")}, reqs{capacityTypes("on-demand")}, "1", "on-demand: x[a]"},
 		"a reservation that is asked for":              {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "reserved b 1 9", "on-demand a 100")}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", "reserved: x[a]"},
 		"nothing outside of a reservation asked for":   {[]*cloud.InstanceType{small}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", ""},
-		"nothing fits":                                   {[]*cloud.InstanceType{small}, nil, "100", ""},
-		"minValues keep exotic and dear types":           {[]*cloud.InstanceType{large, small, metal}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", "spot: metal[a] small[a b] large[a]"},
-		"minValues that cannot be kept refuse the claim": {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
+		"nothing fits":                                           {[]*cloud.InstanceType{small}, nil, "100", ""},
+		"minValues keep exotic and dear types":                   {[]*cloud.InstanceType{large, small, metal}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", "spot: metal[a] small[a b] large[a]"},
+		"minValues of capacity types, of which a launch has one": {[]*cloud.InstanceType{twice}, reqs{atLeast(&two, v1.CapacityTypeLabelKey, "on-demand", "spot")}, "1", "spot: twice[a]"},
+		"minValues of zones, of which one is out":                {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&two, corev1.LabelTopologyZone, "a", "b")}, "1", "spot: twice[a]"},
+		"minValues of zones that the type is not sold in":        {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&three, corev1.LabelTopologyZone, "a", "b", "c")}, "1", ""},
+		"minValues that cannot be kept refuse the claim":         {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.needs}}
