@@ -265,6 +265,50 @@ func TestLaunchedOf(t *testing.T) {
 	}
 }
 
+func TestRequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order  Order
+		target ec2types.DefaultTargetCapacityType
+		spot   ec2types.SpotAllocationStrategy
+		other  ec2types.FleetOnDemandAllocationStrategy
+	}{
+		"spot":                           {Order{CapacityType: "spot"}, "spot", "price-capacity-optimized", ""},
+		"spot, by overlays' prices":      {Order{CapacityType: "spot", Prioritized: true}, "spot", "capacity-optimized-prioritized", ""},
+		"on demand":                      {Order{CapacityType: "on-demand"}, "on-demand", "", "lowest-price"},
+		"on demand, by overlays' prices": {Order{CapacityType: "on-demand", Prioritized: true}, "on-demand", "", "prioritized"},
+		"reserved":                       {Order{CapacityType: "reserved"}, "on-demand", "", "lowest-price"},
+		"with a context":                 {Order{CapacityType: "reserved", Context: "c"}, "on-demand", "", "lowest-price"},
+	} {
+		o := tc.order
+		o.Tags = map[string]string{"b": "2", "a": "1"}
+		o.Templates = []Template{{Name: "lt", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a", ImageID: "ami-1", Priority: 0.5}}}}
+		in := Request(&o, 3, map[string]string{"z-a": "subnet-a"}, "token")
+		if in.TargetCapacitySpecification.DefaultTargetCapacityType != tc.target || aws.ToInt32(in.TargetCapacitySpecification.TotalTargetCapacity) != 3 || in.Type != "instant" {
+			t.Errorf("%s: type %s, target %+v", name, in.Type, in.TargetCapacitySpecification)
+		}
+		if (in.SpotOptions != nil) != (tc.spot != "") || in.SpotOptions != nil && in.SpotOptions.AllocationStrategy != tc.spot {
+			t.Errorf("%s: spot options %+v, want %q", name, in.SpotOptions, tc.spot)
+		}
+		if (in.OnDemandOptions != nil) != (tc.other != "") || in.OnDemandOptions != nil && in.OnDemandOptions.AllocationStrategy != tc.other {
+			t.Errorf("%s: on-demand options %+v, want %q", name, in.OnDemandOptions, tc.other)
+		}
+		if aws.ToString(in.Context) != o.Context || (in.Context == nil) != (o.Context == "") {
+			t.Errorf("%s: context %v", name, in.Context)
+		}
+		var tagged []string
+		for _, s := range in.TagSpecifications {
+			tagged = append(tagged, fmt.Sprint(s.ResourceType, " ", aws.ToString(s.Tags[0].Key), aws.ToString(s.Tags[1].Key)))
+		}
+		if want := []string{"instance ab", "volume ab", "fleet ab"}; !slices.Equal(tagged, want) {
+			t.Errorf("%s: tags on %q, want %q", name, tagged, want)
+		}
+		override := in.LaunchTemplateConfigs[0].Overrides[0]
+		if aws.ToString(override.SubnetId) != "subnet-a" || aws.ToString(override.AvailabilityZone) != "z-a" || aws.ToString(override.ImageId) != "ami-1" || aws.ToFloat64(override.Priority) != 0.5 {
+			t.Errorf("%s: override %+v", name, override)
+		}
+	}
+}
+
 func TestRequestNamesNoZoneWithoutSubnet(t *testing.T) {
 	o := &Order{CapacityType: "on-demand", Prioritized: true, Templates: []Template{
 		{Name: "lt-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}, {InstanceType: "m5.large", Zone: "z-b"}, {InstanceType: "m5.large", Zone: "z-a"}}},
