@@ -113,6 +113,13 @@ func LacksServiceRole(err error) (message string, ok bool) {
 // launchError gives an error its reason and a message for people.
 func launchError(err error) error {
 	reason, message := explain(err.Error())
+	switch {
+	case ec2api.Code(err) == "": // an error of a fleet's answer, or of our own
+	case reason == "Unauthorized":
+		message = ec2api.Denial(err) // which knows the call, also where AWS does not name the action
+	case reason == v1.ReasonLaunchFailed:
+		message = ec2api.Explain(err)
+	}
 	return &cloud.LaunchError{Reason: reason, Message: message, Err: err}
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -149,6 +151,34 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%d types are sent, first %s; %v", len(got.Candidates), got.Candidates[0].Type.Name, err)
 		}
 	})
+}
+
+// What a claim's condition says is the same at each try, and names what is missing.
+func TestCallFailed(t *testing.T) {
+	of := func(code, message string) error {
+		return &smithy.OperationError{ServiceID: "EC2", OperationName: "CreateFleet", Err: fmt.Errorf("https response error StatusCode: 400, RequestID: 1-2-3, %w",
+			&smithy.GenericAPIError{Code: code, Message: message})}
+	}
+	for name, tc := range map[string]struct {
+		err             error
+		reason, message string // "" where the error stays as it is
+	}{
+		"something of EC2":               {of("InvalidParameterCombination", "no"), v1.ReasonLaunchFailed, "InvalidParameterCombination: no"},
+		"a permission that is not named": {of("UnauthorizedOperation", "Encoded: x9"), "Unauthorized", "UnauthorizedOperation: not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)"},
+		"something that we know":         {of("RequestLimitExceeded", "Request limit exceeded."), "RequestLimitExceeded", "EC2 throttles this account's requests"},
+		"a lost answer":                  {errors.New("connection reset"), "", ""},
+		"nobody waits any longer":        {context.DeadlineExceeded, "", ""},
+		"a class that is not ready":      {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
+	} {
+		err := CallFailed(tc.err)
+		var refused *cloud.LaunchError
+		if errors.As(err, &refused) != (tc.reason != "") || refused != nil && (refused.Reason != tc.reason || refused.Message != tc.message) {
+			t.Errorf("%s: %v, want reason %s and %q", name, err, tc.reason, tc.message)
+		}
+		if !errors.Is(err, tc.err) {
+			t.Errorf("%s: the error is lost in %v", name, err)
+		}
+	}
 }
 
 // Reasons of single failures, which metrics show also when the launch found something else.
