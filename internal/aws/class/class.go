@@ -110,11 +110,16 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 		}
 		stored = nc.DeepCopy()
 	}
-	if err := c.stamp(ctx, stored, nc); err != nil {
-		return c.conflict(err)
+	stampErr := c.stamp(ctx, stored, nc)
+	if apierrors.IsConflict(stampErr) || apierrors.IsNotFound(stampErr) {
+		return c.conflict(stampErr)
+	}
+	if stampErr != nil { // a claim that cannot be written keeps the hash as it was, and nothing else
+		nc = stored.DeepCopy()
 	}
 	stored = nc.DeepCopy()
 	again, err := c.look(ctx, nc)
+	err = errors.Join(stampErr, err)
 	if patchErr := c.patchStatus(ctx, stored, nc); patchErr != nil {
 		wait, patchErr := c.conflict(patchErr)
 		return least(wait, again), errors.Join(err, patchErr)

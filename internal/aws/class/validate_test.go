@@ -58,6 +58,10 @@ func readyClass(edit func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	return nc
 }
 
+func validCluster(context.Context, string) (recipe.Cluster, error) {
+	return recipe.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, nil
+}
+
 // catalog is what the provider sells for a class, with the types that the class cannot use.
 func catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 	class, err := hardware.ClassOf(nc, hardware.Settings{})
@@ -129,7 +133,8 @@ func TestWhatIsTried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nc := readyClass(tc.class)
 			v := &Validator{Pools: tc.pools, Catalog: catalog}
-			r, err := v.sample(recipe.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, nc)
+			cluster, _ := validCluster(t.Context(), "")
+			r, err := v.sample(cluster, nc)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,8 +240,9 @@ func TestValidate(t *testing.T) {
 				tc.class(nc)
 			})
 			v := NewValidator(Validator{EC2: &tc.aws, Profiles: &tc.aws, Ensure: tc.aws.ensure, Catalog: catalog, Pools: poolList{}, NoDryRun: tc.noTries,
-				Cluster: func(_ context.Context, family string) (recipe.Cluster, error) {
-					return recipe.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, tc.cidr
+				Cluster: func(ctx context.Context, family string) (recipe.Cluster, error) {
+					cluster, _ := validCluster(ctx, family)
+					return cluster, tc.cidr
 				}})
 			for range 2 {
 				got := v.validate(t.Context(), nc)
@@ -279,9 +285,7 @@ func TestWhenAValidationIsRepeated(t *testing.T) {
 					}
 				})
 				v := NewValidator(Validator{EC2: e, Profiles: e, Ensure: e.ensure, Catalog: catalog, Pools: poolList{},
-					Cluster: func(context.Context, string) (recipe.Cluster, error) {
-						return recipe.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, nil
-					}})
+					Cluster: validCluster})
 				v.validate(t.Context(), nc)
 				tc.change(v, nc)
 				v.validate(t.Context(), nc)
