@@ -51,7 +51,7 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 	case err != nil:
 		return "", err
 	}
-	return InstanceDrift(nc, i, p.settings.ReservedCapacity)
+	return instanceDrift(nc, i, p.capacityType(i) == v1.CapacityTypeReserved)
 }
 
 // checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known
@@ -97,8 +97,9 @@ func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (clou
 	return "", fmt.Errorf("claim %s: EC2 has no instance type %s", claim.Name, name)
 }
 
-// InstanceDrift compares a running instance with its class.
-func InstanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reservations bool) (cloud.DriftReason, error) {
+// instanceDrift compares a running instance with its class. A reservation counts for machines that were launched into it, not
+// for those that fell into an open one by chance.
+func instanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reserved bool) (cloud.DriftReason, error) {
 	if len(nc.Status.SecurityGroups) == 0 || len(nc.Status.Subnets) == 0 {
 		return "", fmt.Errorf("EC2NodeClass %s has no security groups or no subnets", nc.Name)
 	}
@@ -109,7 +110,7 @@ func InstanceDrift(nc *awsv1.EC2NodeClass, i ec2types.Instance, reservations boo
 		return awsv1.DriftReasonSubnet, nil
 	}
 	id := aws.ToString(i.CapacityReservationId)
-	if reservations && id != "" && !slices.ContainsFunc(nc.Status.CapacityReservations, func(r awsv1.CapacityReservation) bool { return r.ID == id }) {
+	if reserved && !slices.ContainsFunc(nc.Status.CapacityReservations, func(r awsv1.CapacityReservation) bool { return r.ID == id }) {
 		return awsv1.DriftReasonCapacityReservation, nil
 	}
 	return "", nil

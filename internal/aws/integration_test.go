@@ -1,10 +1,12 @@
 package aws
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +28,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -216,6 +220,124 @@ func TestTagsAfterRegistration(t *testing.T) {
 	})
 }
 
+func TestMissingTags(t *testing.T) {
+	claim := newClaim("a")
+	claim.Status.NodeName = "node-1"
+	name, of, cluster := awsv1.TagName, awsv1.TagNodeClaim, awsv1.TagClusterName
+	for _, tc := range []struct {
+		has  map[string]string
+		want map[string]string
+	}{
+		{nil, map[string]string{name: "node-1", of: "a", cluster: "demo"}},
+		{map[string]string{name: "mine"}, map[string]string{of: "a", cluster: "demo"}}, // the user's name stays
+		{map[string]string{of: "a", cluster: "demo"}, map[string]string{name: "node-1"}},
+		{map[string]string{name: "", of: "other", cluster: "other"}, map[string]string{}},
+	} {
+		if got := MissingTags(tc.has, claim, "demo"); !maps.Equal(got, tc.want) {
+			t.Errorf("a machine with %v lacks %v, want %v", tc.has, got, tc.want)
+		}
+	}
+}
+
+// A machine that runs outside of any reservation is not called reserved, neither by its claim nor by its node.
+func TestDemotion(t *testing.T) {
+	reserve := func(o client.Object) {
+		for key, value := range map[string]string{
+			v1.CapacityTypeLabelKey: v1.CapacityTypeReserved, awsv1.LabelCapacityReservationID: "cr-1",
+			awsv1.LabelCapacityReservationType: "default", awsv1.LabelCapacityReservationInterruptible: "false",
+		} {
+			o.GetLabels()[key] = value
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit          func(claim *v1.NodeClaim, node *corev1.Node)
+		claim, node   bool // are called reserved afterwards
+		nodeUntouched bool
+	}{
+		"claim and node": {func(c *v1.NodeClaim, n *corev1.Node) { reserve(c); reserve(n) }, false, false, false},
+		"the node alone": {func(_ *v1.NodeClaim, n *corev1.Node) { reserve(n) }, false, false, false},
+		"a node that is not registered": {func(c *v1.NodeClaim, n *corev1.Node) {
+			reserve(c)
+			reserve(n)
+			delete(n.Labels, v1.NodeRegisteredLabelKey)
+		}, false, true, false},
+		"neither": {func(*v1.NodeClaim, *corev1.Node) {}, false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				claim, _ := w.create(t, newClaim("a"))
+				time.Sleep(time.Minute)
+				node := &corev1.Node{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: claim.Status.NodeName}, node))
+				claim = w.claim(t, "a")
+				tc.edit(claim, node)
+				check(t, w.kube.Update(t.Context(), claim))
+				check(t, w.kube.Update(t.Context(), node))
+				before := node.ResourceVersion
+				time.Sleep(2 * time.Minute)
+				check(t, w.kube.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+				for what, of := range map[string]struct {
+					labels map[string]string
+					want   bool
+				}{"claim": {w.claim(t, "a").Labels, tc.claim}, "node": {node.Labels, tc.node}} {
+					_, id := of.labels[awsv1.LabelCapacityReservationID]
+					_, kind := of.labels[awsv1.LabelCapacityReservationType]
+					_, interruptible := of.labels[awsv1.LabelCapacityReservationInterruptible]
+					reserved := of.labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
+					if reserved != of.want || id != of.want || kind != of.want || interruptible != of.want {
+						t.Errorf("labels of the %s: %v, want it called reserved: %v", what, of.labels, of.want)
+					}
+				}
+				if (node.ResourceVersion == before) != (tc.nodeUntouched || tc.node) {
+					t.Error("the node was written for nothing, or not at all")
+				}
+			})
+		})
+	}
+}
+
+// What is written onto the claim at launch is what EC2 tells about the machine later.
+func TestWhatIsKnownOfAMachine(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		claim, m := w.create(t, newClaim("a"))
+		nc := w.waitReady(t, "default")
+		zone := slices.IndexFunc(nc.Status.Subnets, func(s awsv1.Subnet) bool { return s.Zone == m.Zone })
+		for key, want := range map[string]string{
+			corev1.LabelInstanceTypeStable: m.InstanceType, corev1.LabelTopologyZone: m.Zone, awsv1.LabelTopologyZoneID: nc.Status.Subnets[zone].ZoneID,
+			corev1.LabelTopologyRegion: "us-east-1", corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux",
+			v1.CapacityTypeLabelKey: "on-demand", awsv1.LabelInstanceTenancy: "default", awsv1.LabelNodeClass: "default",
+		} {
+			if m.Labels[key] != want {
+				t.Errorf("label %s = %q, want %q", key, m.Labels[key], want)
+			}
+		}
+		for key := range m.Labels {
+			if strings.Contains(key, "reservation") || strings.Contains(key, "placement") {
+				t.Errorf("a machine on demand has label %s = %q", key, m.Labels[key])
+			}
+		}
+		if m.ProviderID != "aws:///"+m.Zone+"/"+instanceID(m.ProviderID) || m.ImageID == "" || m.Capacity.Cpu().IsZero() {
+			t.Errorf("machine = %+v", m)
+		}
+		want := map[string]string{
+			awsv1.AnnotationNodeClassHash: nc.Annotations[awsv1.AnnotationNodeClassHash], awsv1.AnnotationNodeClassHashVersion: nc.Annotations[awsv1.AnnotationNodeClassHashVersion],
+			awsv1.AnnotationInstanceProfileName: nc.Status.InstanceProfile,
+		}
+		if !maps.Equal(m.Annotations, want) {
+			t.Errorf("annotations = %v, want %v", m.Annotations, want)
+		}
+		time.Sleep(5 * time.Minute)
+		later, err := w.provider.Get(t.Context(), m.ProviderID)
+		check(t, err)
+		later.Annotations, later.Created = m.Annotations, m.Created
+		later.Labels = maps.Clone(later.Labels)
+		delete(later.Labels, v1.NodePoolLabelKey) // from the machine's tag; the claim has it
+		if d := cmp.Diff(m, later); d != "" {
+			t.Errorf("the machine of %s is told otherwise later (-at launch +later):\n%s", claim.Name, d)
+		}
+	})
+}
+
 func (w *world) machineTags(t *testing.T, providerID string) map[string]string {
 	t.Helper()
 	for _, m := range w.cloud.Machines() {
@@ -309,6 +431,30 @@ func (w *world) editClass(t *testing.T, edit func(*awsv1.EC2NodeClassSpec)) {
 	check(t, w.kube.Update(t.Context(), nc))
 }
 
+// The cheapest machine for any architecture is of no use to a class whose images are all for another.
+func TestOnlyWhatHasAnImageIsLaunched(t *testing.T) {
+	inWorld(t, awsmodel.Config{Types: []string{"t3.*", "m6g.*"}}, nil, func(t *testing.T, w *world) {
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-al2023-arm64-standard-1.36-*"}}
+			s.AMIFamily = ptr(awsv1.AMIFamilyAL2023)
+		})
+		time.Sleep(time.Minute)
+		w.waitReady(t, "default")
+		claim := newClaim("a")
+		claim.Spec.Requirements = claim.Spec.Requirements[2:3]
+		if _, m := w.create(t, claim); !strings.HasPrefix(m.InstanceType, "m6g.") {
+			t.Errorf("launched %s", m.InstanceType)
+		}
+		c, err := w.provider.Catalog(t.Context(), defaultPool())
+		check(t, err)
+		for _, it := range c.Types {
+			if strings.HasPrefix(it.Name, "t3.") && slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Available }) {
+				t.Errorf("%s counts as available", it.Name)
+			}
+		}
+	})
+}
+
 func TestDryPoolGivesTheNextChoiceAndIsRemembered(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		_, first := w.create(t, newClaim("a"))
@@ -336,6 +482,30 @@ func TestDryPoolGivesTheNextChoiceAndIsRemembered(t *testing.T) {
 	})
 }
 
+// Without its service-linked role an account gets no spot machines: the user is told, and what may run on demand does.
+func TestWithoutTheSpotRoleMachinesRunOnDemand(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:CreateFleet": {Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "no", Status: 403}}
+		})
+		claim := newClaim("a")
+		claim.Spec.Requirements[2].Values = []string{"spot"}
+		if _, err := w.provider.Launch(t.Context(), claim); !isType[*cloud.NoCapacityError](err) {
+			t.Errorf("launch = %v, want that there is no capacity", err)
+		}
+		w.faults(t, func(f *awsmodel.Faults) { f.Fail = nil })
+		flexible := newClaim("b")
+		flexible.Spec.Requirements[2].Values = []string{"spot", "on-demand"}
+		if _, m := w.create(t, flexible); m.CapacityType != "on-demand" {
+			t.Errorf("launched %s although spot was refused just now", m.CapacityType)
+		}
+		time.Sleep(time.Second)
+		if !w.events.has(telemetry.SpotServiceRoleMissing, "a") {
+			t.Error("nothing says that the role is missing")
+		}
+	})
+}
+
 func TestTemplatesAreShortLived(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		w.create(t, newClaim("a"))
@@ -348,6 +518,24 @@ func TestTemplatesAreShortLived(t *testing.T) {
 		}
 		w.create(t, newClaim("b"))
 	})
+}
+
+func TestUserDataThatComesCloseToTheLimit(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	p := &Provider{in: Input{Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))}}
+	for size, warns := range map[int]bool{14745: false, 14746: true} {
+		log.Reset()
+		p.templateMade(&launch.Template{Class: defaultClass(), UserData: strings.Repeat("x", size)})
+		if strings.Contains(log.String(), "EC2NodeClass=default") != warns {
+			t.Errorf("%d bytes are logged as %q, want a warning: %v", size, log.String(), warns)
+		}
+		if got := testutil.ToFloat64(p.in.Metrics.NodeClassUserData.WithLabelValues("default")); got != float64(size) {
+			t.Errorf("the gauge says %v, want %d", got, size)
+		}
+	}
 }
 
 func TestATemplateThatSomebodyDeletedIsMadeAgain(t *testing.T) {
@@ -404,9 +592,16 @@ func TestRoleChangeMakesANewProfileAndTheOldIsCollected(t *testing.T) {
 	everything := map[string]awsmodel.Identity{} // the shipped policy lets the controller pass one role only
 	inWorld(t, awsmodel.Config{Identities: everything}, nil, func(t *testing.T, w *world) {
 		before := w.waitReady(t, "default").Status.InstanceProfile
-		w.cloud.AddRole("Other")
 		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Role = "path/to/Other" })
 		time.Sleep(time.Minute)
+		nc := &awsv1.EC2NodeClass{}
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		c := condition.Get(nc, awsv1.ConditionTypeInstanceProfileReady)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != awsv1.ReasonRoleNotFound || !strings.Contains(c.Message, "role Other does not exist") {
+			t.Errorf("condition = %+v, want False with reason %s", c, awsv1.ReasonRoleNotFound)
+		}
+		w.cloud.AddRole("Other")
+		time.Sleep(3 * time.Minute)
 		after := w.waitReady(t, "default").Status.InstanceProfile
 		if after == before || after == "" {
 			t.Fatalf("the profile was %q and is %q", before, after)
@@ -442,7 +637,7 @@ func TestMissingThingsAreConditions(t *testing.T) {
 		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
 		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed},
-		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, "Unauthorized"},
+		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, awsv1.ReasonUnauthorized},
 		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Role, s.InstanceProfile = "", ptr("nobody")
 		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound},
@@ -473,12 +668,99 @@ func TestMissingThingsAreConditions(t *testing.T) {
 				if c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.reason {
 					t.Errorf("condition %s = %+v, want False with reason %s", tc.condition, c, tc.reason)
 				}
-				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) {
-					t.Errorf("Catalog = %v, want ClassNotReadyError", err)
+				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) || !strings.Contains(err.Error(), c.Message) {
+					t.Errorf("Catalog = %v, want ClassNotReadyError that says %q", err, c.Message)
 				}
 			})
 		})
 	}
+}
+
+// What AWS or the class itself says no to stands in the condition; it used to be in the controller's log only.
+func TestWhyAClassIsNotReadyYet(t *testing.T) {
+	deny := func(action string) map[string]awsmodel.Failure {
+		return map[string]awsmodel.Failure{action: {Code: "UnauthorizedOperation", Message: "no", Status: 403}}
+	}
+	for name, tc := range map[string]struct {
+		edit      func(*awsv1.EC2NodeClassSpec)
+		fail      map[string]awsmodel.Failure
+		condition string
+		says      []string
+	}{
+		"a version of an alias that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v1"}}
+		}, nil, awsv1.ConditionTypeAMIsReady, []string{"@v1", "1.36"}},
+		"a missing permission": {func(s *awsv1.EC2NodeClassSpec) {
+			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "b"}}}
+		}, deny("ec2:DescribeSubnets"), awsv1.ConditionTypeSubnetsReady, []string{"UnauthorizedOperation", "ec2:DescribeSubnets"}},
+		"user data that cannot be merged": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms, s.UserData = []awsv1.AMISelectorTerm{{Alias: "bottlerocket@latest"}}, ptr("#!/bin/bash\necho")
+		}, nil, awsv1.ConditionTypeValidationSucceeded, []string{"user data is not valid TOML"}},
+		"what EC2 does not accept in a template": {func(s *awsv1.EC2NodeClassSpec) {
+			s.NetworkInterfaces = []*awsv1.NetworkInterface{{InterfaceType: "interface"}, {DeviceIndex: 1, InterfaceType: "interface"}}
+			s.AssociatePublicIPAddress = ptr(true)
+		}, nil, awsv1.ConditionTypeValidationSucceeded, []string{"InvalidParameterCombination", "ublic"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.faults(t, func(f *awsmodel.Faults) { f.Fail = tc.fail })
+				w.editClass(t, tc.edit)
+				time.Sleep(3 * time.Minute)
+				nc := &awsv1.EC2NodeClass{}
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				c := condition.Get(nc, tc.condition)
+				if c == nil || c.Status != metav1.ConditionUnknown || c.Reason != awsv1.ReasonLookupFailed || c.ObservedGeneration != nc.Generation {
+					t.Fatalf("condition %s = %+v, want Unknown with reason %s", tc.condition, c, awsv1.ReasonLookupFailed)
+				}
+				for _, want := range tc.says {
+					if !strings.Contains(c.Message, want) {
+						t.Errorf("the condition says %q, want %q in it", c.Message, want)
+					}
+				}
+				before := nc.ResourceVersion
+				time.Sleep(5 * time.Minute)
+				check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+				if nc.ResourceVersion != before {
+					t.Error("the class is written although nothing changed")
+				}
+			})
+		})
+	}
+}
+
+// A class that was ready stays so while AWS cannot be asked.
+func TestTroubleWithAWSTakesNothingBack(t *testing.T) {
+	for _, code := range []string{"UnauthorizedOperation", "RequestLimitExceeded", "InternalError", "InvalidParameterValue"} {
+		t.Run(code, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.faults(t, func(f *awsmodel.Faults) {
+					f.Fail = map[string]awsmodel.Failure{"ec2:Describe*": {Code: code, Message: "no"}, "ssm:*": {Code: code, Message: "no"}, "iam:*": {Code: code, Message: "no"}}
+				})
+				time.Sleep(2 * time.Hour)
+				w.waitReady(t, "default")
+			})
+		})
+	}
+}
+
+// Each try gets an answer that differs in its request's id; the class must not be written, and tried again, because of that.
+func TestAClusterThatEKSDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newUnreadyWorld(t, awsmodel.Config{Faults: awsmodel.Faults{LatencyMillis: 1000}}, nil)
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"eks:DescribeCluster": {Code: "ResourceNotFoundException", Message: "No cluster found for name: demo.", Status: 404}}
+		})
+		time.Sleep(time.Hour)
+		nc := &awsv1.EC2NodeClass{}
+		check(t, w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc))
+		c := condition.Get(nc, awsv1.ConditionTypeValidationSucceeded)
+		if c == nil || c.Reason != awsv1.ReasonClusterCIDRResolutionFailed || c.Message != "ResourceNotFoundException: No cluster found for name: demo." {
+			t.Errorf("condition = %+v, want False with reason %s", c, awsv1.ReasonClusterCIDRResolutionFailed)
+		}
+		if n := w.cloud.Calls()["eks:DescribeCluster"]; n > 200 {
+			t.Errorf("EKS was asked %d times within an hour", n)
+		}
+	})
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -17,9 +17,11 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // launches joins repeated launches of one claim, and remembers what came of them.
@@ -96,6 +98,7 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
 	case ec2api.IsUnknownOutcome(c.err) && !isTyped(c.err):
+		l.unknown.Sweep()
 		l.unknown.Put(key, struct{}{})
 	}
 	close(c.done)
@@ -122,6 +125,7 @@ func (l *launches) stopped(providerID string) {
 // ended forgets a machine for good.
 func (l *launches) ended(providerID string) {
 	l.stopped(providerID)
+	l.gone.Sweep()
 	l.gone.Put(instanceID(providerID), struct{}{})
 }
 
@@ -173,12 +177,25 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}
+	if inflexible(claim, choice) {
+		telemetry.Log(ctx).WarnContext(ctx, "a claim that may run on spot runs on demand, with few instance types to choose from; more of them make spot likelier",
+			"NodeClaim", claim.Name, "types", len(choice.Candidates))
+	}
 	m, err := p.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
 		m, err = p.buy(ctx, nc, claim, choice)
 	}
 	return m, err
+}
+
+// flexible is how many types to choose from EC2 recommends at least.
+const flexible = 5
+
+// inflexible says that a claim which may run on spot does not, and lists so few types that this may be why.
+func inflexible(claim *v1.NodeClaim, choice fleet.Choice) bool {
+	return choice.CapacityType == v1.CapacityTypeOnDemand && len(choice.Candidates) < flexible &&
+		need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
 }
 
 // A call about something that EC2 has just made, and does not know yet, is repeated after firstWait, twice that, and so on.
@@ -211,6 +228,11 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 	got, err := p.fleet.Launch(ctx, r.Order)
 	if err != nil {
 		p.learn(choice, r, err)
+		if message, ok := fleet.LacksServiceRole(err); ok {
+			p.in.Events.Publish(telemetry.Event{
+				Object: telemetry.ClaimRef(claim), Reason: telemetry.SpotServiceRoleMissing, Message: message, Key: []string{string(claim.UID)},
+			})
+		}
 		return cloud.Machine{}, err
 	}
 	return p.bought(nc, claim, choice, got, called)
@@ -322,11 +344,27 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready", name)}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc))}
 	case ready.Status == metav1.ConditionFalse:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, ready.Message)}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, notReady(nc))}
 	case !classChecked(nc):
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)}
 	}
 	return nc, nil
+}
+
+// notReady says in one line what keeps a class from being ready: what Ready sums up, and the first message of a condition that is
+// not itself about others.
+func notReady(nc *awsv1.EC2NodeClass) string {
+	ready := condition.Get(nc, awsv1.ConditionTypeReady)
+	if ready == nil {
+		return "nobody has looked yet"
+	}
+	for _, t := range nc.ConditionRules().Dependents {
+		c := condition.Get(nc, t)
+		if c != nil && c.Status != metav1.ConditionTrue && c.Message != "" && c.Reason != awsv1.ReasonDependenciesNotReady && c.Reason != condition.ReasonAwaitingReconciliation {
+			return ready.Message + " (" + c.Message + ")"
+		}
+	}
+	return ready.Message
 }

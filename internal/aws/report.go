@@ -2,6 +2,7 @@ package aws
 
 import (
 	"cmp"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -14,9 +15,17 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// templateMade records the size of the user data of a class.
+// maxUserData is the user data that EC2 takes, in bytes before they are encoded.
+const maxUserData = 16384
+
+// templateMade records the size of the user data of a class, and warns before it is too large: labels, taints and a longer
+// certificate authority add to it.
 func (p *Provider) templateMade(t *launch.Template) {
-	p.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(len(t.UserData)))
+	size := len(t.UserData)
+	p.in.Metrics.NodeClassUserData.WithLabelValues(t.Class.Name).Set(float64(size))
+	if size*10 >= maxUserData*9 {
+		slog.Warn("the user data of an EC2NodeClass comes close to what EC2 takes; shorten spec.userData", "EC2NodeClass", t.Class.Name, "bytes", size, "limit", maxUserData)
+	}
 }
 
 // observer counts calls of AWS.
@@ -41,7 +50,11 @@ func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
 	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
 }
 
+// launchFailed is told of every failure, also when another choice of the same call was launched.
 func (p *Provider) launchFailed(f fleet.Failure) {
+	if f.Reservation != "" && f.Out() {
+		p.reservations.UsedUp(f.Reservation)
+	}
 	p.in.Metrics.InstanceLaunchFailures.WithLabelValues(f.Zone, p.zoneID(f.Zone), f.CapacityType, f.Reason()).Inc()
 }
 

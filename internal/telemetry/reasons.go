@@ -46,6 +46,7 @@ const (
 	InstanceUnhealthy              Reason = "InstanceUnhealthy"
 	CapacityReservationInterrupted Reason = "CapacityReservationInstanceInterrupted"
 	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
+	SpotServiceRoleMissing         Reason = "SpotSLRCreationFailed"
 	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
 )
 
@@ -108,6 +109,7 @@ var reasons = []EventRow{
 	{InstanceUnhealthy, warning, "The cloud found a machine broken.", again, 0, 0, false},
 	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", again, 0, 0, false},
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
+	{SpotServiceRoleMissing, warning, "No spot machine can be launched: the account lacks a role, and the controller may not create it.", again, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},
 }
 

@@ -28,6 +28,11 @@ const (
 	ReasonPlacementGroupNotFound         = "PlacementGroupNotFound"         // PlacementGroupReady is False: there is no such group.
 	ReasonPlacementGroupResolutionFailed = "PlacementGroupResolutionFailed" // PlacementGroupReady is False: the group could not be looked up.
 
+	ReasonUnauthorized = "Unauthorized" // InstanceProfileReady is False: the controller lacks a permission; the message names it.
+	ReasonRoleNotFound = "RoleNotFound" // InstanceProfileReady is False: there is no such role.
+
+	ReasonLookupFailed = "LookupFailed" // The condition is Unknown: AWS or the class gave an error, which the message tells; it is tried again.
+
 	ReasonSubnetsNotFound        = "SubnetsNotFound"        // SubnetsReady is False: no subnet matches.
 	ReasonSecurityGroupsNotFound = "SecurityGroupsNotFound" // SecurityGroupsReady is False: no security group matches.
 

@@ -220,12 +220,23 @@ func (v Variant) key() string {
 
 // For returns the image that machines with these labels boot: the first of the status that is for them.
 func For(images []awsv1.AMI, machine map[string][]string) (awsv1.AMI, bool) {
-	for _, image := range images {
-		if need.OfSelector(image.Requirements).Allow(machine) {
-			return image, true
-		}
+	return Chooser(images)(machine)
+}
+
+// Chooser is For for many machines.
+func Chooser(images []awsv1.AMI) func(machine map[string][]string) (awsv1.AMI, bool) {
+	needs := make([]need.Needs, len(images))
+	for i, image := range images {
+		needs[i] = need.OfSelector(image.Requirements)
 	}
-	return awsv1.AMI{}, false
+	return func(machine map[string][]string) (awsv1.AMI, bool) {
+		for i := range needs {
+			if needs[i].Allow(machine) {
+				return images[i], true
+			}
+		}
+		return awsv1.AMI{}, false
+	}
 }
 
 // BottlerocketVersion works out which version of Bottlerocket a class's machines run: from its alias, else from the

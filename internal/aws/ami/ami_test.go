@@ -271,10 +271,57 @@ func TestFinder(t *testing.T) {
 		if got := find(); got != "ami-2" {
 			t.Errorf("a deprecated image is not replaced: %s", got)
 		}
+		p.values[list[0].Path] = "ami-3"
+		store[1].ImageId = aws.String("ami-3") // the second image was withdrawn, a third published
+		time.Sleep(2 * time.Minute)
+		if amis, err := f.Find(t.Context(), nc, "1.36"); err != nil || len(amis) > 0 {
+			t.Errorf("found %v, %v, want nothing while the parameter is remembered", amis, err)
+		}
+		if got := find(); got != "ami-3" {
+			t.Errorf("a withdrawn image is not replaced: %s", got)
+		}
 		time.Sleep(25 * time.Hour)
 		p.errs[list[1].Path] = &smithy.GenericAPIError{Code: "ThrottlingException"}
 		if amis, err := f.Find(t.Context(), nc, "1.36"); err == nil || !strings.Contains(err.Error(), list[1].Path) {
 			t.Errorf("a throttled parameter gives a partial list %v, %v", amis, err)
+		}
+	})
+}
+
+// Parameters of the user: what is no image, or is missing, contributes nothing; other trouble is no partial answer.
+func TestFinderReadsTheUsersParameters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := imageStore{
+			{ImageId: aws.String("ami-1"), Architecture: "x86_64"}, {ImageId: aws.String("ami-2"), Architecture: "arm64"},
+			{ImageId: aws.String("ami-3"), Architecture: "x86_64_mac"},
+		}
+		p := &parameters{values: map[string]string{"/mine/one": "ami-1", "/mine/text": "hello", "/mine/mac": "ami-3"}, errs: map[string]error{}}
+		f := NewFinder(store, p, time.Minute)
+		nc := &awsv1.EC2NodeClass{}
+		nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{
+			{SSMParameter: "/mine/one"}, {SSMParameter: "/mine/text"}, {SSMParameter: "/mine/missing"}, {SSMParameter: "/mine/mac"},
+			{ID: "ami-2", SSMParameter: "/mine/ignored"},
+		}
+		find := func(want ...string) {
+			t.Helper()
+			amis, err := f.Find(t.Context(), nc, "1.36")
+			var ids []string
+			for _, a := range amis {
+				ids = append(ids, a.ID)
+			}
+			if err != nil || !slices.Equal(ids, want) {
+				t.Errorf("found %v, %v; want %v", ids, err, want)
+			}
+		}
+		find("ami-1", "ami-2")
+		p.values["/mine/one"] = "ami-2"
+		find("ami-1", "ami-2")
+		time.Sleep(customLife)
+		find("ami-2")
+		time.Sleep(customLife)
+		p.errs["/mine/one"] = &smithy.GenericAPIError{Code: "AccessDeniedException"}
+		if amis, err := f.Find(t.Context(), nc, "1.36"); err == nil {
+			t.Errorf("a parameter that may not be read gives the partial list %v", amis)
 		}
 	})
 }

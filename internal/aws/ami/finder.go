@@ -66,6 +66,7 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 		return nil, err
 	}
 	var images []Image
+	missing := maps.Clone(variants)
 	now := time.Now()
 	for i, query := range Queries(nc.Spec.AMISelectorTerms, slices.Sorted(maps.Keys(variants))) {
 		answer, err := f.describe(ctx, fmt.Sprintf("%s/%d/%d/%s", nc.UID, nc.Generation, i, queryKey(query)), query)
@@ -73,12 +74,25 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 			return nil, fmt.Errorf("describe images: %w", err)
 		}
 		for _, image := range answer {
+			delete(missing, aws.ToString(image.ImageId))
 			if found, ok := imageOf(image, variants, now); ok {
 				images = append(images, found)
 			}
 		}
 	}
+	f.forgetWithdrawn(missing)
 	return Select(images), nil
+}
+
+// forgetWithdrawn drops the parameters that hold images which EC2 does not have: by the next look they name others.
+func (f *Finder) forgetWithdrawn(missing map[string][]Variant) {
+	for _, cache := range []*ttl.Map[string, parameterValue]{f.aliases, f.customs} {
+		for path, v := range cache.All() {
+			if _, ok := missing[v.image]; ok {
+				cache.Delete(path)
+			}
+		}
+	}
 }
 
 // known reads the parameters that a class names and returns the image ids that they hold, with what each image is for.

@@ -15,6 +15,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/inventory"
@@ -49,7 +50,13 @@ type Shop struct {
 	mu      sync.Mutex
 	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
 	shelves map[string]*shelf              // by signature
-	labels  map[string][]map[string][]string
+	labels  map[labelsKey][]map[string][]string
+}
+
+// labelsKey is what labels are worked out from. It holds on to the goods, so that no later ones can be taken for them.
+type labelsKey struct {
+	goods *inventory.Goods
+	rest  string
 }
 
 // A shelf is the catalogue of all classes with one signature.
@@ -57,6 +64,7 @@ type shelf struct {
 	signature string
 	class     *hardware.Class
 	images    string
+	amis      []awsv1.AMI
 	wishes    hardware.Wishes
 	subnets   map[string][]string // by zone
 	zoneIDs   map[string]string
@@ -83,7 +91,7 @@ type epoch struct {
 
 // New returns a Shop.
 func New(from Sources) *Shop {
-	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[string][]map[string][]string{}}
+	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[labelsKey][]map[string][]string{}}
 }
 
 // Catalog returns what can be bought for a class. The class must not be changed afterwards.
@@ -146,7 +154,7 @@ func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	if err != nil {
 		return nil, err
 	}
-	sh := &shelf{class: class, images: Images(nc), subnets: Subnets(nc)}
+	sh := &shelf{class: class, images: Images(nc), amis: nc.Status.AMIs, subnets: Subnets(nc)}
 	if s.from.Reservations != nil {
 		sh.reserved = nc.Status.CapacityReservations
 	}
@@ -160,9 +168,9 @@ func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 		Wishes   hardware.Wishes
 		Subnets  map[string][]string
 		ZoneIDs  map[string]string
-		Images   string
+		AMIs     []awsv1.AMI
 		Reserved []awsv1.CapacityReservation
-	}{class, wishes, sh.subnets, ids, sh.images, sh.reserved})
+	}{class, wishes, sh.subnets, ids, sh.amis, sh.reserved})
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +209,7 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 	sh.market.Prepare()
 	sh.base, sh.types, sh.usable = nil, nil, nil
 	labels := s.labelsFor(sh, goods)
+	image := ami.Chooser(sh.amis)
 	for i, t := range goods.Types {
 		if labels[i] == nil {
 			continue
@@ -209,13 +218,15 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 		it.Labels = labels[i]
 		sh.base = append(sh.base, it)
 		sh.types = append(sh.types, t)
-		sh.usable = append(sh.usable, hardware.Compatible(t, sh.class, sh.wishes) == "")
+		// What no image of the class boots on is never planned with; as long as none is known, nothing is said about that.
+		_, boots := image(labels[i])
+		sh.usable = append(sh.usable, hardware.Compatible(t, sh.class, sh.wishes) == "" && (boots || len(sh.amis) == 0))
 	}
 }
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
 func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
-	key := fmt.Sprintf("%p %s %v %v", goods, hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)
+	key := labelsKey{goods, fmt.Sprintf("%s %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)}
 	if l, ok := s.labels[key]; ok {
 		return l
 	}

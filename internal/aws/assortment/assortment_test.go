@@ -3,9 +3,11 @@ package assortment
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -129,6 +131,24 @@ func TestWhatChangesACatalogue(t *testing.T) {
 	}
 }
 
+func TestEveryClassLearnsWhatIsOut(t *testing.T) {
+	s, _, st, _ := newShop()
+	classes := []*awsv1.EC2NodeClass{class("a", func(*awsv1.EC2NodeClass) {}), class("b", func(nc *awsv1.EC2NodeClass) {
+		nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
+	})}
+	for _, nc := range classes {
+		catalog(t, s, nc)
+	}
+	st.MarkCapacityType("spot")
+	for _, nc := range classes {
+		for _, o := range find(catalog(t, s, nc), "m5.large").Offerings {
+			if o.Available != (o.CapacityType() == "on-demand") {
+				t.Errorf("class %s: %s in %s is available: %v", nc.Name, o.CapacityType(), o.Zone(), o.Available)
+			}
+		}
+	}
+}
+
 func TestTypesThatStayTheSameKeepTheirPointers(t *testing.T) {
 	s, _, st, _ := newShop()
 	nc := class("a", func(*awsv1.EC2NodeClass) {})
@@ -171,6 +191,42 @@ func TestDiscoveredMemoryAndReservations(t *testing.T) {
 	f.left["cr-1"], f.seq = 0, 1
 	if o := reserved(catalog(t, s, nc)); o == nil || o.Available {
 		t.Errorf("a reservation that is used up gives %+v", o)
+	}
+}
+
+// A type that no image of the class is for keeps its prices, but cannot be had: a plan with it could not be launched.
+func TestTypesWithoutAnImageCannotBeHad(t *testing.T) {
+	s, _, _, _ := newShop()
+	images := func(of ...corev1.NodeSelectorRequirement) func(*awsv1.EC2NodeClass) {
+		return func(nc *awsv1.EC2NodeClass) { nc.Status.AMIs = []awsv1.AMI{{ID: "ami-1", Requirements: of}} }
+	}
+	arch := func(value string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: corev1.LabelArchStable, Operator: "In", Values: []string{value}}
+	}
+	noGPU := corev1.NodeSelectorRequirement{Key: awsv1.LabelInstanceGPUCount, Operator: "DoesNotExist"}
+	for name, tc := range map[string]struct {
+		class func(*awsv1.EC2NodeClass)
+		want  []string
+	}{
+		"an image for arm64":                 {images(arch("arm64")), []string{"m6g.large"}},
+		"the same image, found for others":   {images(arch("amd64")), []string{"g5.xlarge", "m5.large"}},
+		"an image for machines without GPUs": {images(arch("amd64"), noGPU), []string{"m5.large"}},
+		"images are not known yet":           {func(nc *awsv1.EC2NodeClass) { nc.Status.AMIs = nil }, []string{"g5.xlarge", "m5.large", "m6g.large"}},
+	} {
+		c := catalog(t, s, class("a", tc.class))
+		var got []string
+		for _, name := range []string{"g5.xlarge", "m5.large", "m6g.large"} {
+			it := find(c, name)
+			if len(it.Offerings) == 0 || it.Offerings[0].Price == 0 {
+				t.Errorf("%s has lost its prices", name)
+			}
+			if slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Available }) {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v can be had, want %v", name, got, tc.want)
+		}
 	}
 }
 

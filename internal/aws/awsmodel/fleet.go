@@ -10,8 +10,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// maxOverrides is EC2's limit for the overrides of an instant fleet.
-const maxOverrides = 300
+// maxTemplates is EC2's limit for the launch templates of a fleet. Overrides are limited for other types of fleets only.
+const maxTemplates = 50
 
 // A choice is one override of a fleet and what becomes of it.
 type choice struct {
@@ -70,8 +70,8 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 	if len(in.LaunchTemplateConfigs) == 0 || overrides == 0 {
 		return "", 0, refuse("MissingParameter", "The fleet request needs a launch template and overrides.")
 	}
-	if overrides > maxOverrides {
-		return "", 0, refuse("InvalidParameterValue", "The fleet request has %d overrides, at most %d are allowed.", overrides, maxOverrides)
+	if n := len(in.LaunchTemplateConfigs); n > maxTemplates {
+		return "", 0, refuse("InvalidParameterValue", "The fleet request has %d launch template configs, at most %d are allowed.", n, maxTemplates)
 	}
 	switch t.DefaultTargetCapacityType {
 	case ec2types.DefaultTargetCapacityTypeSpot:

@@ -100,7 +100,12 @@ func TestFleetRefusesWhatCannotBeLaunched(t *testing.T) {
 			in.LaunchTemplateConfigs[0].LaunchTemplateSpecification.Version = aws.String("7")
 		}},
 		"a fleet without overrides": {call: "MissingParameter", change: func(_ *testing.T, _ *world, in *ec2.CreateFleetInput) { in.LaunchTemplateConfigs[0].Overrides = nil }},
-		"a fleet that is kept":      {call: "UnsupportedOperation", change: func(_ *testing.T, _ *world, in *ec2.CreateFleetInput) { in.Type = ec2types.FleetTypeMaintain }},
+		"more templates than a fleet takes": {call: "InvalidParameterValue", change: func(_ *testing.T, _ *world, in *ec2.CreateFleetInput) {
+			for range 50 {
+				in.LaunchTemplateConfigs = append(in.LaunchTemplateConfigs, in.LaunchTemplateConfigs[0])
+			}
+		}},
+		"a fleet that is kept": {call: "UnsupportedOperation", change: func(_ *testing.T, _ *world, in *ec2.CreateFleetInput) { in.Type = ec2types.FleetTypeMaintain }},
 		"a member that the model does not act on": {call: "UnsupportedOperation", change: func(_ *testing.T, _ *world, in *ec2.CreateFleetInput) {
 			in.LaunchTemplateConfigs[0].Overrides[0].MaxPrice = aws.String("1")
 		}},
@@ -153,6 +158,17 @@ func TestFleetRefusesWhatCannotBeLaunched(t *testing.T) {
 			})
 		})
 	}
+}
+
+// EC2 limits the overrides of fleets that are kept, not of instant ones: sixty types in six zones are 360.
+func TestAnInstantFleetTakesManyOverrides(t *testing.T) {
+	inWorld(t, Config{}, func(t *testing.T, w *world) {
+		in := w.fleetOf(t, w.prepare(t, al2023), odTarget, 1, slices.Repeat([]string{"m5.large/us-east-1a"}, 360)...)
+		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), in))
+		if want := []string{"m5.large/us-east-1a x1"}; !slices.Equal(outcome(out), want) {
+			t.Errorf("outcome %v, want %v", outcome(out), want)
+		}
+	})
 }
 
 func TestTemplatesAreCheckedWhenTheyAreMadeOrLaunched(t *testing.T) {

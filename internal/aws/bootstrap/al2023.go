@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -44,13 +45,7 @@ func al2023(o Options) (string, error) {
 	if o.Cluster.ServiceCIDR == "" {
 		return "", ErrNoServiceCIDR
 	}
-	parts, err := userParts(o.UserData, func(text string) string {
-		var fields map[string]any
-		if err := yaml.Unmarshal([]byte(text), &fields); err == nil && len(fields) > 0 {
-			return nodeConfigPart
-		}
-		return shellPart
-	})
+	parts, err := userParts(o.UserData, al2023Part)
 	if err != nil {
 		return "", err
 	}
@@ -60,6 +55,16 @@ func al2023(o Options) (string, error) {
 	}
 	ours := part{nodeConfigPart, "# Written by Karpenter; merged over the parts above.\n" + string(document)}
 	return writeMIME(append(parts, ours)), nil
+}
+
+// al2023Part tells what user data that is no multi-part document is: a NodeConfig if it reads as one, else a script. A line of a
+// script may well read as YAML, such as: echo "state: up".
+func al2023Part(text string) string {
+	var fields map[string]any
+	if !strings.HasPrefix(strings.TrimSpace(text), "#!") && yaml.Unmarshal([]byte(text), &fields) == nil && len(fields) > 0 {
+		return nodeConfigPart
+	}
+	return shellPart
 }
 
 func nodeConfigOf(o Options) nodeConfig {

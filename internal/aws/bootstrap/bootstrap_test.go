@@ -187,6 +187,22 @@ func TestRefusedUserData(t *testing.T) {
 	}
 }
 
+func TestWhatUserDataOfAL2023Is(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n": nodeConfigPart,
+		"# mine\nkind: Whatever\n":                              nodeConfigPart,
+		`{"kind": "NodeConfig"}`:                                nodeConfigPart,
+		"echo hi":                                               shellPart,
+		"- a\n- b\n":                                            shellPart,
+		"#!/bin/bash\necho hi\n":                                shellPart,
+		"\n#!/bin/bash\necho \"state: up\"\n":                   shellPart, // a mapping, to a reader of YAML
+	} {
+		if got := al2023Part(text); got != want {
+			t.Errorf("%q is taken for %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestIPv6DNSSwitchesTheFamilyOfAL2(t *testing.T) {
 	o := plain()
 	o.Kubelet.ClusterDNS = []string{"fd00::10"}

@@ -21,6 +21,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
@@ -109,11 +110,16 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 		}
 		stored = nc.DeepCopy()
 	}
-	if err := c.stamp(ctx, stored, nc); err != nil {
-		return c.conflict(err)
+	stampErr := c.stamp(ctx, stored, nc)
+	if apierrors.IsConflict(stampErr) || apierrors.IsNotFound(stampErr) {
+		return c.conflict(stampErr)
+	}
+	if stampErr != nil { // a claim that cannot be written keeps the hash as it was, and nothing else
+		nc = stored.DeepCopy()
 	}
 	stored = nc.DeepCopy()
 	again, err := c.look(ctx, nc)
+	err = errors.Join(stampErr, err)
 	if patchErr := c.patchStatus(ctx, stored, nc); patchErr != nil {
 		wait, patchErr := c.conflict(patchErr)
 		return least(wait, again), errors.Join(err, patchErr)
@@ -157,6 +163,7 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 		f := step.run(ctx, nc)
 		if f.err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.condition, f.err))
+			f = told(object, step.condition, f)
 		}
 		if f.status != "" {
 			condition.Set(object, metav1.Condition{Type: step.condition, Status: f.status, Reason: f.reason, Message: f.message}, time.Now())
@@ -164,6 +171,18 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 		again = least(again, f.again)
 	}
 	return again, errors.Join(errs...)
+}
+
+// told puts the error of a step into a condition that says nothing yet about the class as it stands: else the user of a class that
+// does not become ready would have to read the controller's log. What was found before stays, and so it does while AWS is only
+// slow or broken.
+func told(object condition.Object, conditionType string, f finding) finding {
+	known := condition.Get(object, conditionType)
+	answered := known != nil && known.Status != metav1.ConditionUnknown && known.ObservedGeneration == object.GetGeneration()
+	if f.status == "" && !answered && !ec2api.IsThrottled(f.err) && !ec2api.IsServerFault(f.err) {
+		f.status, f.reason, f.message = metav1.ConditionUnknown, awsv1.ReasonLookupFailed, ec2api.Explain(f.err)
+	}
+	return f
 }
 
 // judged is the class with the rules for its root condition.

@@ -11,6 +11,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/profile"
 )
 
 // How soon a step looks again.
@@ -93,20 +94,20 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 // do not get the role that the class asks for.
 func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	name, err := c.Profiles.Ensure(ctx, nc)
+	var f finding
+	var noRole *profile.NoRoleError
 	switch {
 	case err == nil:
 		nc.Status.InstanceProfile = name
 		return found(seldom)
+	case errors.Is(err, profile.ErrUnchecked): // no reason to stop using it
 	case ec2api.IsDenied(err):
-		f := missing("Unauthorized", ec2api.Denial(err), 0)
-		f.err = err
-		return f
-	case ec2api.IsNotFound(err):
-		f := missing("RoleNotFound", "role "+nc.Spec.Role+" does not exist", 0)
-		f.err = err
-		return f
+		f = missing(awsv1.ReasonUnauthorized, ec2api.Denial(err), 0)
+	case errors.As(err, &noRole):
+		f = missing(awsv1.ReasonRoleNotFound, "role "+noRole.Role+" does not exist; create it or correct spec.role", 0)
 	}
-	return unsure(err)
+	f.err = err
+	return f
 }
 
 // validation waits for what it depends on, then asks the validator.

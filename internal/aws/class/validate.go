@@ -77,7 +77,7 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 		if ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err) {
 			return unsure(err)
 		}
-		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, explain(err), 0)
+		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, ec2api.Explain(err), 0)
 		f.err = err
 		return f
 	}
@@ -101,13 +101,6 @@ func (v *Validator) remember(key string, f finding) finding {
 	v.outcomes.Sweep()
 	v.outcomes.Put(key, f)
 	return f
-}
-
-func explain(err error) string {
-	if ec2api.IsDenied(err) {
-		return ec2api.Denial(err)
-	}
-	return err.Error()
 }
 
 // checkStatic looks at what needs no call.
@@ -335,42 +328,51 @@ func dedicated(p *v1.NodePool) bool {
 	return false
 }
 
-// sampleType picks a type that the class's pools allow and that has an image, an ordinary one if possible; without such a
-// type, one that every region has.
+// sampleType picks a type that the class's pools allow, that has an image and that the class can use, an ordinary one if possible;
+// without such a type, one that every region has.
 func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.NodePool) *cloud.InstanceType {
-	launchable := func(it *cloud.InstanceType) bool {
-		_, ok := ami.For(nc.Status.AMIs, it.Labels)
-		return ok && len(it.Labels[corev1.LabelTopologyZone]) > 0
-	}
-	var exotic *cloud.InstanceType
-	if !strings.HasPrefix(nc.AMIFamily(), "Windows") {
-		for _, p := range pools {
-			needs := need.Of(p.Spec.Template.Spec.Requirements)
-			for _, it := range catalog.Types {
-				switch {
-				case !needs.Allow(it.Labels) || !launchable(it):
-				case !it.Exotic:
-					return it
-				case exotic == nil:
-					exotic = it
-				}
-			}
-		}
-	}
-	if exotic != nil {
-		return exotic
-	}
-	for _, name := range []string{"m5.large", "m6g.large"} {
-		for _, it := range catalog.Types {
-			if it.Name == name && launchable(it) {
-				return it
-			}
-		}
-	}
+	var types []*cloud.InstanceType
 	for _, it := range catalog.Types {
-		if launchable(it) {
+		if _, ok := ami.For(nc.Status.AMIs, it.Labels); ok && len(it.Labels[corev1.LabelTopologyZone]) > 0 {
+			types = append(types, it)
+		}
+	}
+	if len(types) == 0 {
+		return nil
+	}
+	buyable := slices.DeleteFunc(slices.Clone(types), func(it *cloud.InstanceType) bool {
+		return !slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Available && o.CapacityType() == v1.CapacityTypeOnDemand })
+	})
+	for _, list := range [][]*cloud.InstanceType{buyable, types} { // when all is out, what is out will do
+		if it := ofPools(nc, list, pools); it != nil {
 			return it
 		}
 	}
-	return nil
+	for _, name := range []string{"m5.large", "m6g.large"} {
+		if i := slices.IndexFunc(types, func(it *cloud.InstanceType) bool { return it.Name == name }); i >= 0 {
+			return types[i]
+		}
+	}
+	return types[0]
+}
+
+// ofPools returns the first type that any pool of the class allows, ordinary before exotic; nil if there is none.
+func ofPools(nc *awsv1.EC2NodeClass, types []*cloud.InstanceType, pools []*v1.NodePool) *cloud.InstanceType {
+	if strings.HasPrefix(nc.AMIFamily(), "Windows") {
+		return nil
+	}
+	var exotic *cloud.InstanceType
+	for _, p := range pools {
+		needs := need.Of(p.Spec.Template.Spec.Requirements)
+		for _, it := range types {
+			switch {
+			case !needs.Allow(it.Labels):
+			case !it.Exotic:
+				return it
+			case exotic == nil:
+				exotic = it
+			}
+		}
+	}
+	return exotic
 }

@@ -2,6 +2,7 @@
 package ec2api
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go/middleware"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
@@ -37,7 +39,7 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
 	cfg.Retryer = Retryer
 	cfg.HTTPClient = withWholeBodies(cfg.HTTPClient)
-	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares)
+	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares, limited)
 	return &Clients{
 		EC2: ec2.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
 		EKS: eks.NewFromConfig(cfg),
@@ -46,6 +48,18 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 			o.Region = PricingRegion(cfg.Region)
 		}),
 	}
+}
+
+// limited ends calls that get no answer: a connection that is dead without anybody having said so is noticed by the kernel after a
+// quarter of an hour, and whoever asks for broken machines or spot notices must not wait that long.
+func limited(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LimitCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+		middleware.InitializeOutput, middleware.Metadata, error,
+	) {
+		ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+		defer cancel()
+		return next.HandleInitialize(ctx, in)
+	}), middleware.After)
 }
 
 // Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared

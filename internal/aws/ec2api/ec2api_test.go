@@ -6,7 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -42,6 +48,25 @@ func TestErrorsAreToldApart(t *testing.T) {
 	}
 }
 
+// deaf is a server that never answers.
+type deaf struct{}
+
+func (deaf) Do(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestACallWithoutAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(aws.Config{Region: "us-east-1", HTTPClient: deaf{}, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "test", Observer{})
+		begun := time.Now()
+		_, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+		if took := time.Since(begun); took != RequestTimeout || !IsUnknownOutcome(err) {
+			t.Errorf("the call ended after %v with %v, want %v and that nobody knows its outcome", took, err, RequestTimeout)
+		}
+	})
+}
+
 func TestDenial(t *testing.T) {
 	for name, tc := range map[string]struct{ message, want string }{
 		"the message names the action": {
@@ -66,5 +91,26 @@ func TestDenial(t *testing.T) {
 				t.Errorf("Denial = %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// What stands in a condition must not change from one try to the next: each change would be another try at once.
+func TestExplainLeavesOutWhatDiffersEachTime(t *testing.T) {
+	answered := func(id string, err error) error {
+		response := &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 400}}, Err: err}
+		return fmt.Errorf("describe: %w", &smithy.OperationError{ServiceID: "EC2", OperationName: "DescribeSubnets", Err: &awshttp.ResponseError{ResponseError: response, RequestID: id}})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"an error of AWS":      {answered("a", &smithy.GenericAPIError{Code: "InvalidParameterValue", Message: "no such filter"}), "InvalidParameterValue: no such filter"},
+		"a missing permission": {answered("a", &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: "Encoded authorization failure message: x9"}), "UnauthorizedOperation: not authorized to perform ec2:DescribeSubnets (the controller's IAM policy does not allow it)"},
+		"a broken connection":  {answered("a", errors.New("read tcp 10.0.0.1:43210: connection reset")), "EC2 does not answer DescribeSubnets"},
+		"an error of our own":  {errors.New("user data is not valid TOML"), "user data is not valid TOML"},
+	} {
+		if got := Explain(tc.err); got != tc.want {
+			t.Errorf("%s: Explain = %q, want %q", name, got, tc.want)
+		}
 	}
 }

@@ -93,6 +93,21 @@ func Action(err error) string {
 	return ""
 }
 
+// Explain says for people what went wrong, in words that are the same each time: without the ids and addresses of single
+// requests.
+func Explain(err error) string {
+	var op *smithy.OperationError
+	switch code := Code(err); {
+	case IsDenied(err):
+		return Denial(err)
+	case code != "":
+		return code + ": " + Message(err)
+	case errors.As(err, &op):
+		return fmt.Sprintf("%s does not answer %s", op.Service(), op.Operation())
+	}
+	return err.Error()
+}
+
 var actionPattern = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
 
 // Denial says for people what a denied call lacks: AWS's code, the action, and which kind of policy stands in its way.

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -253,24 +254,19 @@ func truncate(choice Choice, diverse bool, band shape.Band) []Candidate {
 	return out
 }
 
-// lacksMinValues returns a key of which the candidates have fewer different values than the claim asks for.
+// lacksMinValues returns a key of which the candidates have fewer different values than the claim asks for. Values are counted as
+// the engine counts them, by what the types may be: what it found diverse enough is not refused here because the launch settled on
+// one capacity type, or a zone is out.
 func lacksMinValues(list []Candidate, needs need.Needs) (string, bool) {
-	keys := make([]string, 0, len(needs))
-	for key := range needs {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(needs)) {
 		least := needs.MinValues(key)
 		if least == 0 {
 			continue
 		}
 		values := map[string]bool{}
 		for _, c := range list {
-			for _, value := range valuesOf(c, key) {
-				if needs.AllowValue(key, value) {
-					values[value] = true
-				}
+			for _, value := range c.Type.Labels[key] {
+				values[value] = true
 			}
 		}
 		if len(values) < least {
@@ -278,18 +274,4 @@ func lacksMinValues(list []Candidate, needs need.Needs) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// valuesOf are a label's values on a candidate, counted only where it can be bought.
-func valuesOf(c Candidate, key string) []string {
-	var out []string
-	for _, o := range c.Offerings {
-		if value, ok := o.Labels[key]; ok {
-			out = append(out, value)
-		}
-	}
-	if len(out) > 0 {
-		return out
-	}
-	return c.Type.Labels[key]
 }

@@ -21,6 +21,7 @@ type Failure struct {
 	InstanceType  string
 	Zone, Subnet  string // as far as EC2 says
 	CapacityType  string
+	Reservation   string // "" for none
 }
 
 const (
@@ -34,17 +35,18 @@ var outCodes = []string{
 	"MaxFleetCountExceeded", "ReservationCapacityExceeded", noAddresses,
 }
 
-// failuresOf reads the errors of a fleet. zones tells the zone of each subnet that was asked for.
-func failuresOf(errs []ec2types.CreateFleetError, capacityType string, zones map[string]string) []Failure {
+// failuresOf reads the errors of an order's fleet. zones tells the zone of each subnet that was asked for.
+func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string]string) []Failure {
 	out := make([]Failure, 0, len(errs))
 	for _, e := range errs {
-		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: capacityType}
+		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: order.CapacityType}
 		if e.LaunchTemplateAndOverrides != nil && e.LaunchTemplateAndOverrides.Overrides != nil {
 			o := e.LaunchTemplateAndOverrides.Overrides
 			f.InstanceType, f.Subnet, f.Zone = string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone)
 			if f.Zone == "" {
 				f.Zone = zones[f.Subnet]
 			}
+			f.Reservation = order.reservationOf(f.InstanceType, f.Zone)
 		}
 		out = append(out, f)
 	}
@@ -56,7 +58,7 @@ func (f Failure) Mark(s *stock.Stock) {
 	switch {
 	case f.Code == noServiceRole:
 		s.MarkCapacityType(v1.CapacityTypeSpot)
-	case !f.out():
+	case !f.Out():
 	default:
 		if f.InstanceType != "" && f.CapacityType != v1.CapacityTypeReserved {
 			s.Mark(stock.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
@@ -67,8 +69,8 @@ func (f Failure) Mark(s *stock.Stock) {
 	}
 }
 
-// out says that the failure means there is no machine, not that something is wrong.
-func (f Failure) out() bool { return slices.Contains(outCodes, f.Code) }
+// Out says that the failure means there is no machine, not that something is wrong.
+func (f Failure) Out() bool { return slices.Contains(outCodes, f.Code) }
 
 // Reason is a word for conditions and metrics.
 func (f Failure) Reason() string { reason, _ := explain(f.Code + ": " + f.Message); return reason }
@@ -91,7 +93,7 @@ func failed(failures []Failure) error {
 	err := errors.New(strings.Join(texts, "; "))
 	allOut := len(failures) > 0
 	for _, f := range failures {
-		allOut = allOut && (f.out() || f.Code == noServiceRole)
+		allOut = allOut && (f.Out() || f.Code == noServiceRole)
 	}
 	if allOut {
 		return &cloud.NoCapacityError{Err: err}
@@ -99,9 +101,25 @@ func failed(failures []Failure) error {
 	return launchError(err)
 }
 
+// LacksServiceRole says that spot machines cannot be launched before somebody creates a role, and in what words to say so.
+func LacksServiceRole(err error) (message string, ok bool) {
+	if err == nil || !strings.Contains(err.Error(), noServiceRole) {
+		return "", false
+	}
+	_, message = explain(noServiceRole)
+	return message, true
+}
+
 // launchError gives an error its reason and a message for people.
 func launchError(err error) error {
 	reason, message := explain(err.Error())
+	switch {
+	case ec2api.Code(err) == "": // an error of a fleet's answer, or of our own
+	case reason == "Unauthorized":
+		message = ec2api.Denial(err) // which knows the call, also where AWS does not name the action
+	case reason == v1.ReasonLaunchFailed:
+		message = ec2api.Explain(err)
+	}
 	return &cloud.LaunchError{Reason: reason, Message: message, Err: err}
 }
 
@@ -137,7 +155,7 @@ func explain(text string) (reason, message string) {
 	}
 	switch {
 	case has(noServiceRole):
-		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it"
+		return "SpotSLRCreationFailed", "the service-linked role AWSServiceRoleForEC2Spot does not exist and the controller may not create it; create it with: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 	case has("Not authorized for images"):
 		return "AMIAuthorizationFailure", "the machine image is not shared with this account"
 	case deniedCode(text) != "":

@@ -150,6 +150,9 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 		in.ClientToken = aws.String(f.settings.Token())
 		answer, err = f.api.CreateFleet(ctx, in)
 	}
+	if ec2api.Code(err) == noServiceRole { // told of the call or of each override, it means the same
+		return nil, []Failure{{Code: noServiceRole, Message: ec2api.Message(err), CapacityType: o.CapacityType}}, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +160,7 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 	for _, m := range machines {
 		used[m.Subnet]++
 	}
-	failures := failuresOf(answer.Errors, o.CapacityType, zones)
+	failures := failuresOf(answer.Errors, o, zones)
 	if len(machines) < n && len(failures) == 0 {
 		failures = []Failure{{Code: "UnfulfillableCapacity", CapacityType: o.CapacityType,
 			Message: fmt.Sprintf("EC2 launched %d of %d machines and gave no reason", len(machines), n)}}
@@ -300,7 +303,8 @@ func (f *Fleet) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
-// terminate stops machines together; if that fails, one by one, because one bad id spoils the whole call.
+// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that somebody
+// has protected, spoils the whole call.
 func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
@@ -311,7 +315,7 @@ func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch
 	for i, id := range ids {
 		switch {
 		case stopped[id]:
-		case len(ids) == 1, err != nil && !ec2api.IsNotFound(err) && !ec2api.IsDenied(err):
+		case len(ids) == 1, ec2api.IsThrottled(err), ec2api.IsServerFault(err), ec2api.IsUnknownOutcome(err):
 			// What failed for reasons that concern no single machine would fail again for each.
 			out[i].Err = gone(err)
 		default:

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -76,7 +78,15 @@ func TestChoose(t *testing.T) {
 	large := kind("large", "8", false, "on-demand a 400", "spot a 120")
 	metal := kind("metal", "64", true, "on-demand a 50", "spot a 20")
 	both := capacityTypes("spot", "on-demand")
-	three := 3
+	two, three := 2, 3
+	// A type that is sold in two zones and two ways, of which one zone is out.
+	twice := kind("twice", "2", false, "on-demand a 100", "-on-demand b 100", "spot a 40", "-spot b 41")
+	twice.Labels[corev1.LabelTopologyZone], twice.Labels[v1.CapacityTypeLabelKey] = []string{"a", "b"}, []string{"on-demand", "spot"}
+	atLeast := func(n *int, key string, values ...string) v1.NodeSelectorRequirementWithMinValues {
+		r := in(key, values...)
+		r.MinValues = n
+		return r
+	}
 	for name, tc := range map[string]struct {
 		types []*cloud.InstanceType
 		needs reqs
@@ -96,9 +106,12 @@ func TestChoose(t *testing.T) {
 		"reserved that is not allowed":                 {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "on-demand a 100")}, reqs{capacityTypes("on-demand")}, "1", "on-demand: x[a]"},
 		"a reservation that is asked for":              {[]*cloud.InstanceType{kind("x", "2", false, "reserved a 1 2", "reserved b 1 9", "on-demand a 100")}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", "reserved: x[a]"},
 		"nothing outside of a reservation asked for":   {[]*cloud.InstanceType{small}, reqs{in(awsv1.LabelCapacityReservationID, "cr-a-2")}, "1", ""},
-		"nothing fits":                                   {[]*cloud.InstanceType{small}, nil, "100", ""},
-		"minValues keep exotic and dear types":           {[]*cloud.InstanceType{large, small, metal}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", "spot: metal[a] small[a b] large[a]"},
-		"minValues that cannot be kept refuse the claim": {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
+		"nothing fits":                                           {[]*cloud.InstanceType{small}, nil, "100", ""},
+		"minValues keep exotic and dear types":                   {[]*cloud.InstanceType{large, small, metal}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", "spot: metal[a] small[a b] large[a]"},
+		"minValues of capacity types, of which a launch has one": {[]*cloud.InstanceType{twice}, reqs{atLeast(&two, v1.CapacityTypeLabelKey, "on-demand", "spot")}, "1", "spot: twice[a]"},
+		"minValues of zones, of which one is out":                {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&two, corev1.LabelTopologyZone, "a", "b")}, "1", "spot: twice[a]"},
+		"minValues of zones that the type is not sold in":        {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&three, corev1.LabelTopologyZone, "a", "b", "c")}, "1", ""},
+		"minValues that cannot be kept refuse the claim":         {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.needs}}
@@ -140,6 +153,48 @@ func TestChoose(t *testing.T) {
 	})
 }
 
+// What a claim's condition says is the same at each try, and names what is missing.
+func TestCallFailed(t *testing.T) {
+	of := func(code, message string) error {
+		return &smithy.OperationError{ServiceID: "EC2", OperationName: "CreateFleet", Err: fmt.Errorf("https response error StatusCode: 400, RequestID: 1-2-3, %w",
+			&smithy.GenericAPIError{Code: code, Message: message})}
+	}
+	for name, tc := range map[string]struct {
+		err             error
+		reason, message string // "" where the error stays as it is
+	}{
+		"something of EC2":               {of("InvalidParameterCombination", "no"), v1.ReasonLaunchFailed, "InvalidParameterCombination: no"},
+		"a permission that is not named": {of("UnauthorizedOperation", "Encoded: x9"), "Unauthorized", "UnauthorizedOperation: not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)"},
+		"something that we know":         {of("RequestLimitExceeded", "Request limit exceeded."), "RequestLimitExceeded", "EC2 throttles this account's requests"},
+		"a lost answer":                  {errors.New("connection reset"), "", ""},
+		"nobody waits any longer":        {context.DeadlineExceeded, "", ""},
+		"a class that is not ready":      {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
+	} {
+		err := CallFailed(tc.err)
+		var refused *cloud.LaunchError
+		if errors.As(err, &refused) != (tc.reason != "") || refused != nil && (refused.Reason != tc.reason || refused.Message != tc.message) {
+			t.Errorf("%s: %v, want reason %s and %q", name, err, tc.reason, tc.message)
+		}
+		if !errors.Is(err, tc.err) {
+			t.Errorf("%s: the error is lost in %v", name, err)
+		}
+	}
+}
+
+// Reasons of single failures, which metrics show also when the launch found something else.
+func TestReasonOfAFailure(t *testing.T) {
+	for code, want := range map[string]string{
+		"MaxSpotInstanceCountExceeded": "SpotQuotaExceeded", "VcpuLimitExceeded": "VCPULimitExceeded", "MaxFleetCountExceeded": "FleetQuotaExceeded",
+		"InsufficientFreeAddressesInSubnet": "InsufficientFreeAddressesInSubnet", "InvalidLaunchTemplateId.NotFound": "LaunchTemplateNotFound",
+		"InvalidAMIID.Malformed": "InvalidAMIID", "RequestLimitExceeded": "RequestLimitExceeded", noServiceRole: "SpotSLRCreationFailed",
+		"InsufficientInstanceCapacity": v1.ReasonLaunchFailed, "AccessDenied": "Unauthorized",
+	} {
+		if got := (Failure{Code: code}).Reason(); got != want {
+			t.Errorf("the reason of %s is %s, want %s", code, got, want)
+		}
+	}
+}
+
 func fleetError(code, message, instanceType, subnet string) ec2types.CreateFleetError {
 	return ec2types.CreateFleetError{ErrorCode: aws.String(code), ErrorMessage: aws.String(message),
 		LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
@@ -157,20 +212,28 @@ func TestFailures(t *testing.T) {
 		out        []stock.Pool
 		subnetOut  bool
 	}{
-		"out of stock":                    {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a quota":                         {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a full subnet":                   {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
-		"no service role: spot is out":    {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
-		"a missing permission":            {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
-		"a mixture is no lack of stock":   {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
-		"throttling marks nothing":        {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
-		"an image that is gone":           {[]ec2types.CreateFleetError{fleetError("InvalidAMIID.NotFound", "x", "m5.large", "subnet-a")}, false, "AMINotFound", nil, false},
-		"a profile that EC2 does not see": {[]ec2types.CreateFleetError{fleetError("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid", "m5.large", "subnet-a")}, false, "InstanceProfileNameInvalid", nil, false},
-		"something else":                  {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
+		"out of stock":                      {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a quota":                           {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a full subnet":                     {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
+		"no service role: spot is out":      {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
+		"a missing permission":              {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
+		"a mixture is no lack of stock":     {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
+		"throttling marks nothing":          {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
+		"an image that is gone":             {[]ec2types.CreateFleetError{fleetError("InvalidAMIID.NotFound", "x", "m5.large", "subnet-a")}, false, "AMINotFound", nil, false},
+		"a profile that EC2 does not see":   {[]ec2types.CreateFleetError{fleetError("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid", "m5.large", "subnet-a")}, false, "InstanceProfileNameInvalid", nil, false},
+		"a reason without what it is about": {[]ec2types.CreateFleetError{{ErrorCode: aws.String("VcpuLimitExceeded")}}, true, "", nil, false},
+		"a reason without a word":           {[]ec2types.CreateFleetError{{}}, false, v1.ReasonLaunchFailed, nil, false},
+		"an account that is not verified":   {[]ec2types.CreateFleetError{fleetError("PendingVerification", "x", "m5.large", "subnet-a")}, false, "AccountPendingVerification", nil, false},
+		"an account of the free tier":       {[]ec2types.CreateFleetError{fleetError("InvalidParameterCombination", "The specified instance type is not eligible for Free Tier", "m5.large", "subnet-a")}, false, "FreeTierIneligible", nil, false},
+		"too much user data":                {[]ec2types.CreateFleetError{fleetError("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "m5.large", "subnet-a")}, false, "UserDataSizeLimitExceeded", nil, false},
+		"an image of somebody else":         {[]ec2types.CreateFleetError{fleetError("AuthFailure", "Not authorized for images: [ami-1]", "m5.large", "subnet-a")}, false, "AMIAuthorizationFailure", nil, false},
+		"EC2 is broken":                     {[]ec2types.CreateFleetError{fleetError("InternalError", "x", "m5.large", "subnet-a")}, false, "InternalError", nil, false},
+		"too many fleets":                   {[]ec2types.CreateFleetError{fleetError("MaxFleetCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"something else":                    {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stock.New()
-			failures := failuresOf(tc.errs, "spot", zones)
+			failures := failuresOf(tc.errs, &Order{CapacityType: "spot"}, zones)
 			for _, f := range failures {
 				f.Mark(s)
 			}
@@ -200,8 +263,16 @@ func TestFailures(t *testing.T) {
 
 func TestReservedFailureMarksNoPool(t *testing.T) {
 	s := stock.New()
-	for _, f := range failuresOf([]ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}, "reserved", nil) {
+	o := &Order{CapacityType: "reserved", Templates: []Template{
+		{Name: "lt-1", Reservation: "cr-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-b"}}},
+		{Name: "lt-2", Reservation: "cr-2", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}}},
+	}}
+	errs := []ec2types.CreateFleetError{fleetError("ReservationCapacityExceeded", "x", "m5.large", "subnet-a")}
+	for _, f := range failuresOf(errs, o, map[string]string{"subnet-a": "z-a"}) {
 		f.Mark(s)
+		if f.Reservation != "cr-2" || !f.Out() {
+			t.Errorf("the failure is of reservation %q, used up: %v; want cr-2", f.Reservation, f.Out())
+		}
 	}
 	if s.Sequence() != 0 {
 		t.Error("a reservation that is used up marks a pool")
@@ -221,6 +292,50 @@ func TestLaunchedOf(t *testing.T) {
 	}
 	if d := cmp.Diff(want, launchedOf(sets, o, map[string]string{"subnet-a": "z-a"})); d != "" {
 		t.Errorf("machines differ (-want +got):\n%s", d)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order  Order
+		target ec2types.DefaultTargetCapacityType
+		spot   ec2types.SpotAllocationStrategy
+		other  ec2types.FleetOnDemandAllocationStrategy
+	}{
+		"spot":                           {Order{CapacityType: "spot"}, "spot", "price-capacity-optimized", ""},
+		"spot, by overlays' prices":      {Order{CapacityType: "spot", Prioritized: true}, "spot", "capacity-optimized-prioritized", ""},
+		"on demand":                      {Order{CapacityType: "on-demand"}, "on-demand", "", "lowest-price"},
+		"on demand, by overlays' prices": {Order{CapacityType: "on-demand", Prioritized: true}, "on-demand", "", "prioritized"},
+		"reserved":                       {Order{CapacityType: "reserved"}, "on-demand", "", "lowest-price"},
+		"with a context":                 {Order{CapacityType: "reserved", Context: "c"}, "on-demand", "", "lowest-price"},
+	} {
+		o := tc.order
+		o.Tags = map[string]string{"b": "2", "a": "1"}
+		o.Templates = []Template{{Name: "lt", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a", ImageID: "ami-1", Priority: 0.5}}}}
+		in := Request(&o, 3, map[string]string{"z-a": "subnet-a"}, "token")
+		if in.TargetCapacitySpecification.DefaultTargetCapacityType != tc.target || aws.ToInt32(in.TargetCapacitySpecification.TotalTargetCapacity) != 3 || in.Type != "instant" {
+			t.Errorf("%s: type %s, target %+v", name, in.Type, in.TargetCapacitySpecification)
+		}
+		if (in.SpotOptions != nil) != (tc.spot != "") || in.SpotOptions != nil && in.SpotOptions.AllocationStrategy != tc.spot {
+			t.Errorf("%s: spot options %+v, want %q", name, in.SpotOptions, tc.spot)
+		}
+		if (in.OnDemandOptions != nil) != (tc.other != "") || in.OnDemandOptions != nil && in.OnDemandOptions.AllocationStrategy != tc.other {
+			t.Errorf("%s: on-demand options %+v, want %q", name, in.OnDemandOptions, tc.other)
+		}
+		if aws.ToString(in.Context) != o.Context || (in.Context == nil) != (o.Context == "") {
+			t.Errorf("%s: context %v", name, in.Context)
+		}
+		var tagged []string
+		for _, s := range in.TagSpecifications {
+			tagged = append(tagged, fmt.Sprint(s.ResourceType, " ", aws.ToString(s.Tags[0].Key), aws.ToString(s.Tags[1].Key)))
+		}
+		if want := []string{"instance ab", "volume ab", "fleet ab"}; !slices.Equal(tagged, want) {
+			t.Errorf("%s: tags on %q, want %q", name, tagged, want)
+		}
+		override := in.LaunchTemplateConfigs[0].Overrides[0]
+		if aws.ToString(override.SubnetId) != "subnet-a" || aws.ToString(override.AvailabilityZone) != "z-a" || aws.ToString(override.ImageId) != "ami-1" || aws.ToFloat64(override.Priority) != 0.5 {
+			t.Errorf("%s: override %+v", name, override)
+		}
 	}
 }
 

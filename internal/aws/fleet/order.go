@@ -38,9 +38,13 @@ type Order struct {
 
 // A Template is a launch template with what may be launched from it.
 type Template struct {
-	Name      string
-	Overrides []Override
+	Name        string
+	Reservation string // what its machines are launched into; "" for no reservation
+	Overrides   []Override
 }
+
+// MaxTemplates is how many launch templates EC2 takes in one call.
+const MaxTemplates = 50
 
 // An Override is one type in one zone.
 type Override struct {
@@ -69,6 +73,16 @@ func (o *Order) forOne() *Order {
 		one.Tags[awsv1.TagNodeClaim] = o.Claim
 	}
 	return &one
+}
+
+// reservationOf is the reservation that a type in a zone is launched into. A call names no two of them.
+func (o *Order) reservationOf(instanceType, zone string) string {
+	for _, t := range o.Templates {
+		if slices.ContainsFunc(t.Overrides, func(x Override) bool { return x.InstanceType == instanceType && x.Zone == zone }) {
+			return t.Reservation
+		}
+	}
+	return ""
 }
 
 // sorted brings overrides into one order, without repetitions.

@@ -373,6 +373,45 @@ func TestExotic(t *testing.T) {
 	}
 }
 
+// EC2 counts 27 attachments of m5.large beside its first interface; m7i has 32 volumes, whatever else is attached.
+func TestVolumeLimit(t *testing.T) {
+	disks := func(ebs ...bool) func(*Class) {
+		return func(c *Class) {
+			for _, is := range ebs {
+				c.BlockDevices = append(c.BlockDevices, BlockDevice{IsEBS: is})
+			}
+		}
+	}
+	nics := func(n int) func(*Class) {
+		return func(c *Class) {
+			for i := range n {
+				c.Interfaces = append(c.Interfaces, Interface{Device: i})
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		itype, family string
+		edit          func(*Class)
+		want          int
+	}{
+		"the root volume and a spare interface":           {"m5.large", awsv1.AMIFamilyAL2023, func(*Class) {}, 25},
+		"Bottlerocket boots with two volumes":             {"m5.large", awsv1.AMIFamilyBottlerocket, func(*Class) {}, 24},
+		"the class's own volumes, of which one is none":   {"m5.large", awsv1.AMIFamilyAL2023, disks(true, true, true, false), 23},
+		"a class whose mappings are none":                 {"m5.large", awsv1.AMIFamilyAL2023, disks(false), 25},
+		"two interfaces, and the spare one":               {"m5.large", awsv1.AMIFamilyAL2023, nics(2), 24},
+		"all interfaces that the card has":                {"m5.large", awsv1.AMIFamilyAL2023, nics(3), 24},
+		"Windows attaches no spare interface":             {"m5.large", awsv1.AMIFamilyWindows2022, func(*Class) {}, 26},
+		"a limit of their own, whatever interfaces":       {"m7i.large", awsv1.AMIFamilyAL2023, nics(3), 31},
+		"more volumes than the machine takes are no debt": {"m5.large", awsv1.AMIFamilyAL2023, disks(slices.Repeat([]bool{true}, 40)...), 0},
+	} {
+		c := classOf(tc.family)
+		tc.edit(c)
+		if got := VolumeLimit(typeNamed(t, tc.itype), c); got != tc.want {
+			t.Errorf("%s: %d volumes, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestCompatible(t *testing.T) {
 	nics := func(ns ...Interface) *Class {
 		c := classOf(awsv1.AMIFamilyAL2023)

@@ -14,6 +14,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // api is the part of EC2 that keeping templates needs.
@@ -27,6 +28,7 @@ const (
 	// life is how long a template stays after its last use: with the sweep it is gone from EC2 within a minute.
 	life       = 45 * time.Second
 	sweepEvery = 5 * time.Second
+	adoptEvery = 30 * time.Second
 )
 
 // A Keeper makes templates when they are needed and deletes them when they no longer are. It may be used concurrently.
@@ -115,22 +117,20 @@ func (k *Keeper) create(ctx context.Context, t *Template) error {
 func (k *Keeper) Forget(name string) { k.known.Delete(name) }
 
 // Run takes over the templates that an earlier controller left, and deletes templates that are no longer used, until
-// ctx ends.
+// ctx ends. What cannot be taken over now is tried again; it does not keep our own from being deleted.
 func (k *Keeper) Run(ctx context.Context) error {
-	for {
-		err := k.adopt(ctx)
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(30 * time.Second):
-		}
-	}
+	ctx = telemetry.WithController(ctx, "launchtemplate")
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	adopted, again := false, time.Now()
 	for {
+		if !adopted && !time.Now().Before(again) {
+			err := k.adopt(ctx)
+			if adopted = err == nil; !adopted && ctx.Err() == nil {
+				telemetry.Log(ctx).WarnContext(ctx, "launch templates that an earlier controller left cannot be listed", "error", err)
+				again = time.Now().Add(adoptEvery)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -152,6 +152,9 @@ func (k *Keeper) adopt(ctx context.Context) error {
 func (k *Keeper) sweep(ctx context.Context) {
 	for name := range k.known.Sweep() {
 		if err := k.delete(ctx, name); err != nil {
+			if ctx.Err() == nil {
+				telemetry.Log(ctx).WarnContext(ctx, "a launch template that is no longer used cannot be deleted", "launch-template", name, "error", err)
+			}
 			k.known.Put(name, struct{}{})
 		}
 	}

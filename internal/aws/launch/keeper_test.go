@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
 )
 
 // templates is an EC2 with launch templates.
@@ -25,6 +26,8 @@ type templates struct {
 	creates int
 	slow    time.Duration
 	refuse  error
+	wrong   error // that creating ends with
+	hidden  bool  // they may not be listed
 }
 
 func (e *templates) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error) {
@@ -32,6 +35,9 @@ func (e *templates) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunch
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.creates++
+	if e.wrong != nil {
+		return nil, e.wrong
+	}
 	name := aws.ToString(in.LaunchTemplateName)
 	if slices.Contains(e.names, name) {
 		return nil, &smithy.GenericAPIError{Code: "InvalidLaunchTemplateName.AlreadyExistsException"}
@@ -53,6 +59,9 @@ func (e *templates) DeleteLaunchTemplate(_ context.Context, in *ec2.DeleteLaunch
 func (e *templates) DescribeLaunchTemplates(context.Context, *ec2.DescribeLaunchTemplatesInput, ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.hidden {
+		return nil, &smithy.GenericAPIError{Code: "UnauthorizedOperation"}
+	}
 	out := &ec2.DescribeLaunchTemplatesOutput{}
 	for _, n := range e.names {
 		out.LaunchTemplates = append(out.LaunchTemplates, ec2types.LaunchTemplate{LaunchTemplateName: aws.String(n)})
@@ -65,6 +74,13 @@ func (e *templates) let(refuse error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuse = refuse
+}
+
+// show lets templates be listed.
+func (e *templates) show() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hidden = false
 }
 
 func (e *templates) there() []string {
@@ -126,6 +142,74 @@ func TestTemplatesLiveWhileTheyAreUsed(t *testing.T) {
 			t.Errorf("templates = %v are left although nobody uses them", e.there())
 		}
 	})
+}
+
+// A controller that may not list templates still deletes its own, and those of its predecessor once it may.
+func TestTemplatesAreDeletedThoughTheyCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &templates{names: []string{"left by another controller"}, hidden: true}
+		k := NewKeeper(e, "demo", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		if _, err := k.Ensure(ctx, template("ami-1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if want := []string{"left by another controller"}; !slices.Equal(e.there(), want) {
+			t.Errorf("templates = %v, want only %v", e.there(), want)
+		}
+		e.show()
+		time.Sleep(2 * time.Minute)
+		if len(e.there()) > 0 {
+			t.Errorf("templates = %v are left", e.there())
+		}
+	})
+}
+
+// A template that cannot be made is an error for all who wait for it, and is tried again by the next; one who waits may leave.
+func TestTemplatesThatCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &templates{slow: time.Second, wrong: &smithy.GenericAPIError{Code: "UnauthorizedOperation"}}
+		k := NewKeeper(e, "demo", func(*Template) { t.Error("a template counts as made") })
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := k.Ensure(t.Context(), template("ami-1")); ec2api.Code(err) != "UnauthorizedOperation" {
+					t.Errorf("error = %v", err)
+				}
+			})
+		}
+		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		wg.Go(func() {
+			time.Sleep(time.Microsecond)
+			if _, err := k.Ensure(hasty, template("ami-1")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("who cannot wait gets %v", err)
+			}
+		})
+		wg.Wait()
+		if _, err := k.Ensure(t.Context(), template("ami-1")); err == nil || e.creates != 2 {
+			t.Errorf("error = %v after %d calls, want two", err, e.creates)
+		}
+	})
+}
+
+func TestDeleteForDeletesAllThatItCan(t *testing.T) {
+	e := &templates{names: []string{"a", "b"}}
+	k := NewKeeper(e, "demo", nil)
+	e.let(errors.New("no"))
+	if err := k.DeleteFor(t.Context(), "default"); err == nil {
+		t.Error("templates that stay are no error")
+	}
+	e.let(&smithy.GenericAPIError{Code: "InvalidLaunchTemplateName.NotFoundException"})
+	if err := k.DeleteFor(t.Context(), "default"); err != nil {
+		t.Errorf("templates that are gone are an error: %v", err)
+	}
+	e.let(nil)
+	if err := k.DeleteFor(t.Context(), "default"); err != nil || len(e.there()) > 0 {
+		t.Errorf("templates %v are left, %v", e.there(), err)
+	}
 }
 
 func TestNameFollowsWhatTheTemplateSays(t *testing.T) {

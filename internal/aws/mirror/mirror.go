@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -223,13 +224,28 @@ func (m *Mirror[T]) put(name string, row *T) {
 	m.notify(name)
 }
 
-// Note takes over an object that we just wrote, so that we read our own writes.
+// Note takes over an object that we just wrote, so that we read our own writes. The watch may be ahead of us: what it has taken
+// away stays away, and a later version stays.
 func (m *Mirror[T]) Note(row T) {
-	if old, ok := m.Get(row.GetName()); ok && old.GetUID() != row.GetUID() {
-		return
-	}
 	row = trimmed(row.DeepCopyObject().(T))
-	m.put(row.GetName(), &row)
+	name := row.GetName()
+	m.mu.Lock()
+	old, ok := m.rows[name]
+	fresh := ok && old.GetUID() == row.GetUID() && !newer(old, row)
+	if fresh {
+		m.rows[name] = row
+	}
+	m.mu.Unlock()
+	if fresh {
+		m.notify(name)
+	}
+}
+
+// newer compares versions of one object, which are numbers that grow.
+func newer(a, b client.Object) bool {
+	x, err1 := strconv.ParseUint(a.GetResourceVersion(), 10, 64)
+	y, err2 := strconv.ParseUint(b.GetResourceVersion(), 10, 64)
+	return err1 == nil && err2 == nil && x > y
 }
 
 func (m *Mirror[T]) notify(name string) {

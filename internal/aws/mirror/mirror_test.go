@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -63,4 +64,33 @@ func TestMirror(t *testing.T) {
 		cancel()
 		done.Wait()
 	})
+}
+
+func TestNoteTakesNothingBack(t *testing.T) {
+	class := func(uid types.UID, version string) *awsv1.EC2NodeClass {
+		return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: uid, ResourceVersion: version}}
+	}
+	for name, tc := range map[string]struct {
+		known, noted *awsv1.EC2NodeClass
+		taken        bool
+	}{
+		"our own write":                    {class("1", "9"), class("1", "10"), true},
+		"a write that the watch has shown": {class("1", "10"), class("1", "10"), true},
+		"a write that somebody changed":    {class("1", "11"), class("1", "10"), false},
+		"an object that is gone":           {nil, class("1", "10"), false},
+		"an object that was made anew":     {class("2", "5"), class("1", "10"), false},
+	} {
+		m := New[*awsv1.EC2NodeClass](nil, nil)
+		if tc.known != nil {
+			m.put("a", &tc.known)
+		}
+		told := 0
+		m.Subscribe(t.Context(), func(string) { told++ })
+		m.Note(tc.noted)
+		got, ok := m.Get("a")
+		taken := ok && got.UID == tc.noted.UID && got.ResourceVersion == tc.noted.ResourceVersion && got != tc.known
+		if taken != tc.taken || (told == 1) != tc.taken {
+			t.Errorf("%s: taken over %v, told %d times; want %v", name, taken, told, tc.taken)
+		}
+	}
 }

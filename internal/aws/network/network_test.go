@@ -64,11 +64,11 @@ func TestQueries(t *testing.T) {
 		}
 		return out
 	}
-	subnets := all(SubnetQueries([]awsv1.SubnetSelectorTerm{{Tags: map[string]string{"b": "*", "a": "1"}}, {ID: "subnet-1"}, {ID: "subnet-2"}, {Tags: map[string]string{"c": "x"}}}))
+	subnets := all(SubnetQueries([]awsv1.SubnetSelectorTerm{{Tags: map[string]string{"b": "*", "a": "1"}}, {ID: "subnet-1"}, {ID: "subnet-2", Tags: map[string]string{"ignored": "x"}}, {Tags: map[string]string{"c": "x"}}}))
 	if d := cmp.Diff([]string{"subnet-id=subnet-1,subnet-2", "tag:a=1;tag-key=b", "tag:c=x"}, subnets); d != "" {
 		t.Errorf("subnet queries differ (-want +got):\n%s", d)
 	}
-	groups := all(GroupQueries([]awsv1.SecurityGroupSelectorTerm{{Name: "n1"}, {Tags: map[string]string{"a": "1"}}, {ID: "sg-1"}, {Name: "n2"}}))
+	groups := all(GroupQueries([]awsv1.SecurityGroupSelectorTerm{{Name: "n1"}, {Tags: map[string]string{"a": "1"}}, {ID: "sg-1", Name: "ignored"}, {Name: "n2", Tags: map[string]string{"ignored": "x"}}}))
 	if d := cmp.Diff([]string{"group-id=sg-1", "group-name=n1,n2", "tag:a=1"}, groups); d != "" {
 		t.Errorf("group queries differ (-want +got):\n%s", d)
 	}

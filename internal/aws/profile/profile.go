@@ -37,6 +37,20 @@ type api interface {
 	ListInstanceProfiles(context.Context, *iam.ListInstanceProfilesInput, ...func(*iam.Options)) (*iam.ListInstanceProfilesOutput, error)
 }
 
+// ErrUnchecked says that the profile which a class has may be right or wrong: IAM did not let us look.
+var ErrUnchecked = errors.New("the instance profile cannot be checked")
+
+// A NoRoleError says that a role does not exist.
+type NoRoleError struct {
+	Role string
+	err  error
+}
+
+func (e *NoRoleError) Error() string { return e.err.Error() }
+
+// Unwrap returns what IAM said.
+func (e *NoRoleError) Unwrap() error { return e.err }
+
 const (
 	knownLife     = 15 * time.Minute
 	recentLife    = time.Minute
@@ -76,21 +90,23 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	if nc.Spec.InstanceProfile != nil {
 		return *nc.Spec.InstanceProfile, nil
 	}
+	if name, ok := k.knownFor(nc); ok {
+		return name, nil // without waiting for others' calls
+	}
 	select {
 	case k.gate <- struct{}{}:
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 	defer func() { <-k.gate }()
-	key := string(nc.UID) + "/" + nc.Spec.Role
-	if name, ok := k.recent.Get(key); ok {
+	if name, ok := k.knownFor(nc); ok {
 		return name, nil
 	}
 	role := roleName(nc.Spec.Role)
 	if current != "" {
 		has, err := k.roleOf(ctx, current)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w: %w", ErrUnchecked, err)
 		}
 		if has == role {
 			return current, nil
@@ -100,10 +116,22 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	if err != nil {
 		return "", err
 	}
-	k.recent.Put(key, name)
+	k.recent.Put(recentKey(nc), name)
 	k.protected.Put(name, struct{}{})
 	k.roles.Put(name, role)
 	return name, nil
+}
+
+func recentKey(nc *awsv1.EC2NodeClass) string { return string(nc.UID) + "/" + nc.Spec.Role }
+
+// knownFor returns the profile of a class of which no call is needed to know that it is right: it was just made, or looked at.
+func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
+	if name, ok := k.recent.Get(recentKey(nc)); ok {
+		return name, true
+	}
+	current := nc.Status.InstanceProfile
+	role, ok := k.roles.Get(current)
+	return current, ok && current != "" && role == roleName(nc.Spec.Role)
 }
 
 // roleName is the last part of a role that may be given with its path.
@@ -159,11 +187,18 @@ func (k *Keeper) create(ctx context.Context, nc *awsv1.EC2NodeClass, role string
 	if err == nil {
 		return name, nil
 	}
+	missing := ec2api.IsNotFound(err) && !aboutProfile(err)
 	err = fmt.Errorf("add role %s to instance profile: %w", role, err)
-	if ec2api.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "role") {
+	if missing {
+		err = &NoRoleError{role, err}
 		k.noRole.Put(role, err)
 	}
 	return "", errors.Join(err, k.Delete(ctx, name))
+}
+
+// aboutProfile says that IAM misses the profile, which it may not show yet, and not the role.
+func aboutProfile(err error) bool {
+	return strings.Contains(strings.ToLower(ec2api.Message(err)), "instance profile")
 }
 
 // Name is the name of a profile of a class.

@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/smithy-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -187,6 +190,58 @@ func TestARoleThatDoesNotExistIsAskedForOnceAMinute(t *testing.T) {
 		w.aws.AddRole("three")
 		time.Sleep(noRoleLife + time.Second)
 		w.ensure(t, nc)
+	})
+}
+
+// hidden is an IAM that does not show yet what was made.
+type hidden struct{ api }
+
+func (hidden) AddRoleToInstanceProfile(context.Context, *iam.AddRoleToInstanceProfileInput, ...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error) {
+	return nil, &smithy.GenericAPIError{Code: "NoSuchEntity", Message: "Instance Profile demo_1_role cannot be found."}
+}
+
+func TestAProfileThatIsNotShownYetIsNoMissingRole(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		iam := w.api
+		w.api = hidden{iam}
+		var noRole *NoRoleError
+		if _, err := w.Ensure(t.Context(), class("default", "one")); err == nil || errors.As(err, &noRole) {
+			t.Errorf("error = %v, want one that blames no role", err)
+		}
+		w.api = iam
+		w.ensure(t, class("default", "one"))
+		if got := w.profiles(); len(got) != 1 {
+			t.Errorf("profiles = %q, want one", got)
+		}
+		if _, err := w.Ensure(t.Context(), class("default", "two/three")); !errors.As(err, &noRole) || noRole.Role != "three" {
+			t.Errorf("error = %v, want that there is no role three", err)
+		}
+	})
+}
+
+// slow is an IAM that takes an hour to make a profile.
+type slow struct{ api }
+
+func (s slow) CreateInstanceProfile(ctx context.Context, in *iam.CreateInstanceProfileInput, f ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error) {
+	time.Sleep(time.Hour)
+	return s.api.CreateInstanceProfile(ctx, in, f...)
+}
+
+func TestWhatIsKnownWaitsForNobody(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		known := class("known", "one")
+		first := w.ensure(t, known)
+		w.api = slow{w.api}
+		made := make(chan error)
+		go func() { _, err := w.Ensure(t.Context(), class("new", "one")); made <- err }()
+		time.Sleep(2 * recentLife)
+		begun := time.Now()
+		if name := w.ensure(t, known); name != first || time.Since(begun) > 0 {
+			t.Errorf("profile %s after %v, want %s at once", name, time.Since(begun), first)
+		}
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

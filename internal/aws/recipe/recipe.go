@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -79,7 +80,7 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 		}
 		t.Tags = r.Order.Tags
 		r.Templates = append(r.Templates, t)
-		r.Order.Templates = append(r.Order.Templates, fleet.Template{Name: t.Name(), Overrides: g.overrides})
+		r.Order.Templates = append(r.Order.Templates, fleet.Template{Name: t.Name(), Reservation: g.reservation, Overrides: g.overrides})
 	}
 	return r, nil
 }
@@ -96,7 +97,8 @@ type templateGroup struct {
 	overrides []fleet.Override
 }
 
-// group sorts the offerings of a choice by the launch template that they need.
+// group sorts the offerings of a choice by the launch template that they need. Of more templates than EC2 takes in a call, those
+// with the cheapest offerings stay.
 func group(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) []templateGroup {
 	wantsEFA := !quantity(claim.Spec.Resources.Requests, awsv1.ResourceEFA).IsZero()
 	byKind := map[kind][]fleet.Override{}
@@ -120,8 +122,22 @@ func group(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) []t
 	for k, overrides := range byKind {
 		out = append(out, templateGroup{k, overrides})
 	}
+	if len(out) > fleet.MaxTemplates {
+		slices.SortFunc(out, func(a, b templateGroup) int {
+			return cmp.Or(cmp.Compare(a.cheapest(), b.cheapest()), strings.Compare(a.key(), b.key()))
+		})
+		out = out[:fleet.MaxTemplates]
+	}
 	slices.SortFunc(out, func(a, b templateGroup) int { return strings.Compare(a.key(), b.key()) })
 	return out
+}
+
+func (g templateGroup) cheapest() float64 {
+	least := g.overrides[0].Priority
+	for _, o := range g.overrides {
+		least = min(least, o.Priority)
+	}
+	return least
 }
 
 func (k kind) key() string {

@@ -286,6 +286,79 @@ func TestMakeChangesNothing(t *testing.T) {
 	}
 }
 
+func TestTenancy(t *testing.T) {
+	requirement := func(operator corev1.NodeSelectorOperator, values ...string) []v1.NodeSelectorRequirementWithMinValues {
+		return []v1.NodeSelectorRequirementWithMinValues{{Key: awsv1.LabelInstanceTenancy, Operator: operator, Values: values}}
+	}
+	for name, tc := range map[string]struct {
+		requirements []v1.NodeSelectorRequirementWithMinValues
+		want         string
+	}{
+		"nothing is asked for": {nil, "default"},
+		"shared":               {requirement("In", "default"), "default"},
+		"either":               {requirement("In", "dedicated", "default"), "default"},
+		"of its own":           {requirement("In", "dedicated"), "dedicated"},
+		"not shared":           {requirement("NotIn", "default"), "dedicated"},
+		"any":                  {requirement("Exists"), "default"},
+		"either by the pool, of its own by the pod": {append(requirement("In", "dedicated", "default"), requirement("In", "dedicated")...), "dedicated"},
+	} {
+		c := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.requirements}}
+		if got := Tenancy(c); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// EFA is on a claim only if its machine has the interfaces.
+func TestEFAInterfaces(t *testing.T) {
+	it := &cloud.InstanceType{Capacity: corev1.ResourceList{awsv1.ResourceEFA: resource.MustParse("4")}}
+	plain, efaOnly := &awsv1.NetworkInterface{InterfaceType: "interface"}, &awsv1.NetworkInterface{DeviceIndex: 1, InterfaceType: "efa-only"}
+	for name, tc := range map[string]struct {
+		asked      bool
+		interfaces []*awsv1.NetworkInterface
+		want       int
+	}{
+		"nobody asks":                                 {false, nil, 0},
+		"pods ask":                                    {true, nil, 4},
+		"pods ask, an empty list of interfaces":       {true, []*awsv1.NetworkInterface{}, 4},
+		"the class has such interfaces":               {false, []*awsv1.NetworkInterface{plain, efaOnly}, 4},
+		"pods ask, the class's interfaces are others": {true, []*awsv1.NetworkInterface{plain}, 0},
+	} {
+		nc := class(func(nc *awsv1.EC2NodeClass) { nc.Spec.NetworkInterfaces = tc.interfaces })
+		c := claim(func(c *v1.NodeClaim) {
+			if tc.asked {
+				c.Spec.Resources.Requests[awsv1.ResourceEFA] = resource.MustParse("1")
+			}
+		})
+		if got := EFAInterfaces(nc, c, it); got != tc.want {
+			t.Errorf("%s: %d interfaces, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// Labels that could be several come from the offering, or not at all.
+func TestLabelsOfALaunch(t *testing.T) {
+	it := &cloud.InstanceType{Labels: map[string][]string{
+		corev1.LabelArchStable: {"amd64"}, corev1.LabelTopologyZone: {"a", "b"}, awsv1.LabelInstanceGPUName: nil,
+		awsv1.LabelInstanceTenancy: {"default", "dedicated"}, awsv1.LabelCapacityReservationID: {"cr-1"}, awsv1.LabelCapacityReservationType: {"default"},
+	}}
+	onDemand := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: "b", v1.CapacityTypeLabelKey: "on-demand"}}
+	reserved := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: "a", v1.CapacityTypeLabelKey: "reserved", awsv1.LabelCapacityReservationID: "cr-1"}}
+	want := map[string]string{
+		corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: "b", v1.CapacityTypeLabelKey: "on-demand", awsv1.LabelInstanceTenancy: "dedicated",
+	}
+	if d := cmp.Diff(want, Labels(it, onDemand, "dedicated")); d != "" {
+		t.Errorf("labels of a machine on demand differ (-want +got):\n%s", d)
+	}
+	want = map[string]string{
+		corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: "a", v1.CapacityTypeLabelKey: "reserved", awsv1.LabelInstanceTenancy: "default",
+		awsv1.LabelCapacityReservationID: "cr-1",
+	}
+	if d := cmp.Diff(want, Labels(it, reserved, "default")); d != "" {
+		t.Errorf("labels of a reserved machine differ (-want +got):\n%s", d)
+	}
+}
+
 func TestResourcesLeaveOutEFAThatIsNotThere(t *testing.T) {
 	catalog, err := offline.Catalog(offline.Options{})
 	if err != nil {
@@ -298,6 +371,29 @@ func TestResourcesLeaveOutEFAThatIsNotThere(t *testing.T) {
 		_, free := allocatable[awsv1.ResourceEFA]
 		if has != want || free != want {
 			t.Errorf("with %d EFA interfaces: capacity lists EFA %v, allocatable %v, want %v", efa, has, free, want)
+		}
+	}
+}
+
+// A class with many reservations needs a template for each; EC2 takes fifty in a call.
+func TestNoMoreTemplatesThanEC2Takes(t *testing.T) {
+	nc, c := class(func(*awsv1.EC2NodeClass) {}), claim(func(*v1.NodeClaim) {})
+	it := chosen(t, nc, c).Candidates[0].Type
+	choice := fleet.Choice{CapacityType: v1.CapacityTypeReserved}
+	for i := range 2 * fleet.MaxTemplates {
+		choice.Candidates = append(choice.Candidates, fleet.Candidate{Type: it, Offerings: []*cloud.Offering{{
+			Price: cloud.NanoUSD(1000 - i), Labels: map[string]string{
+				corev1.LabelTopologyZone: "us-east-1a", awsv1.LabelCapacityReservationID: fmt.Sprintf("cr-%03d", i),
+			},
+		}}})
+	}
+	r, err := Make(demo(), nc, c, choice)
+	if err != nil || len(r.Templates) != fleet.MaxTemplates || len(r.Order.Templates) != fleet.MaxTemplates {
+		t.Fatalf("%d templates, %v; want %d", len(r.Templates), err, fleet.MaxTemplates)
+	}
+	for i, template := range r.Templates {
+		if template.ReservationID < "cr-050" || r.Order.Templates[i].Reservation != template.ReservationID {
+			t.Errorf("template %d is of %s and the order says %s; want the same, one of the cheaper half", i, template.ReservationID, r.Order.Templates[i].Reservation)
 		}
 	}
 }

@@ -138,7 +138,9 @@ func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
 func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
 	ordinary := r.ReservationType == "" || r.ReservationType == ec2types.CapacityReservationTypeDefault
 	ended := r.EndDate != nil && !r.EndDate.After(now)
-	if r.State != ec2types.CapacityReservationStateActive || !ordinary || aws.ToBool(r.Interruptible) || ended {
+	// The status of a class knows no other ways of matching; the whole status would be refused.
+	known := r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen || r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaTargeted
+	if r.State != ec2types.CapacityReservationStateActive || !ordinary || !known || aws.ToBool(r.Interruptible) || ended {
 		return awsv1.CapacityReservation{}, false
 	}
 	out := awsv1.CapacityReservation{

@@ -2,6 +2,8 @@ package reservation
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -19,8 +22,73 @@ type store struct{ left int32 }
 func (s *store) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
 	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
 		CapacityReservationId: aws.String("cr-1"), InstanceType: aws.String("m5.large"), AvailabilityZone: aws.String("z-a"),
-		State: "active", AvailableInstanceCount: &s.left,
+		State: "active", InstanceMatchCriteria: "targeted", AvailableInstanceCount: &s.left,
 	}}}, nil
+}
+
+// pages is an EC2 with one reservation a page; an id that it does not know is an error.
+type pages struct {
+	ids   []string
+	calls int
+	err   error
+}
+
+func (p *pages) DescribeCapacityReservations(_ context.Context, in *ec2.DescribeCapacityReservationsInput, _ ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
+	p.calls++
+	ids := p.ids
+	if len(in.CapacityReservationIds) > 0 {
+		if ids = in.CapacityReservationIds; !slices.Contains(p.ids, ids[0]) {
+			return nil, &smithy.GenericAPIError{Code: "InvalidCapacityReservationId.NotFound"}
+		}
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	at := len(aws.ToString(in.NextToken))
+	out := &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
+		CapacityReservationId: aws.String(ids[at]), State: "active", InstanceMatchCriteria: "open", AvailableInstanceCount: aws.Int32(1),
+	}}}
+	if at+1 < len(ids) {
+		out.NextToken = aws.String(strings.Repeat("x", at+1))
+	}
+	return out, nil
+}
+
+func TestFind(t *testing.T) {
+	open := awsv1.CapacityReservationSelectorTerm{InstanceMatchCriteria: "open"}
+	for name, tc := range map[string]struct {
+		terms []awsv1.CapacityReservationSelectorTerm
+		err   error
+		want  []string
+		calls int // for two questions
+		fails bool
+	}{
+		"no terms":                  {nil, nil, nil, 0, false},
+		"all pages, by id":          {[]awsv1.CapacityReservationSelectorTerm{open}, nil, []string{"cr-1", "cr-2", "cr-3"}, 3, false},
+		"found twice, shown once":   {[]awsv1.CapacityReservationSelectorTerm{open, {ID: "cr-2"}}, nil, []string{"cr-1", "cr-2", "cr-3"}, 4, false},
+		"an id that does not exist": {[]awsv1.CapacityReservationSelectorTerm{{ID: "cr-9"}, {ID: "cr-3"}}, nil, []string{"cr-3"}, 2, false},
+		"EC2 says no":               {[]awsv1.CapacityReservationSelectorTerm{open}, &smithy.GenericAPIError{Code: "UnauthorizedOperation"}, nil, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pages{ids: []string{"cr-3", "cr-1", "cr-2"}, err: tc.err}
+			b := NewBook(p)
+			nc := &awsv1.EC2NodeClass{}
+			nc.Spec.CapacityReservationSelectorTerms = tc.terms
+			for range 2 {
+				found, err := b.Find(t.Context(), nc, time.Now())
+				var got []string
+				for _, r := range found {
+					got = append(got, r.ID)
+				}
+				if !slices.Equal(got, tc.want) || (err != nil) != tc.fails {
+					t.Errorf("found %v, %v; want %v", got, err, tc.want)
+				}
+			}
+			if p.calls != tc.calls {
+				t.Errorf("asked twice, EC2 was called %d times, want %d", p.calls, tc.calls)
+			}
+		})
+	}
 }
 
 func TestQueries(t *testing.T) {
@@ -42,14 +110,17 @@ func TestRead(t *testing.T) {
 		edit func(*ec2types.CapacityReservation)
 		ok   bool
 	}{
-		"an active one":         {func(*ec2types.CapacityReservation) {}, true},
-		"one that ends later":   {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
-		"one that is over":      {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
-		"one that was given up": {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
-		"a capacity block":      {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
-		"an interruptible one":  {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
+		"an active one":              {func(*ec2types.CapacityReservation) {}, true},
+		"one that ends later":        {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
+		"one that is over":           {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
+		"one that was given up":      {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
+		"a capacity block":           {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
+		"an unknown way of matching": {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "other" }, false},
+		"an open one":                {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "open" }, true},
+		"of the default type":        {func(r *ec2types.CapacityReservation) { r.ReservationType = "default" }, true},
+		"an interruptible one":       {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
 	} {
-		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active"}
+		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active", InstanceMatchCriteria: "targeted"}
 		tc.edit(&r)
 		if _, ok := Read(r, now); ok != tc.ok {
 			t.Errorf("%s: usable %v, want %v", name, ok, tc.ok)

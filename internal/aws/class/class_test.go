@@ -1,0 +1,248 @@
+package class
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/ami"
+)
+
+// findings are what a class's selectors find.
+type findings struct {
+	tries
+	images       []awsv1.AMI
+	subnets      []awsv1.Subnet
+	groups       []awsv1.SecurityGroup
+	reservations []awsv1.CapacityReservation
+	profile      string
+	err          map[string]error // by what is looked for
+}
+
+func all() *findings {
+	return &findings{
+		images: []awsv1.AMI{{ID: "ami-1"}}, subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "a"}}, groups: []awsv1.SecurityGroup{{ID: "sg-1"}},
+		profile: "profile", err: map[string]error{},
+	}
+}
+
+func (f *findings) Subnets(context.Context, *awsv1.EC2NodeClass) ([]awsv1.Subnet, error) {
+	return f.subnets, f.err["subnets"]
+}
+
+func (f *findings) SecurityGroups(context.Context, *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error) {
+	return f.groups, f.err["groups"]
+}
+
+func (f *findings) Ensure(context.Context, *awsv1.EC2NodeClass) (string, error) {
+	return f.profile, f.err["profile"]
+}
+
+type imagesOf struct{ *findings }
+
+func (f imagesOf) Find(context.Context, *awsv1.EC2NodeClass, string) ([]awsv1.AMI, error) {
+	return f.images, f.err["images"]
+}
+
+type reservationsOf struct{ *findings }
+
+func (f reservationsOf) Find(context.Context, *awsv1.EC2NodeClass, time.Time) ([]awsv1.CapacityReservation, error) {
+	return f.reservations, f.err["reservations"]
+}
+
+// newController looks at a class in an API server whose NodeClaims cannot be written if refuse is set.
+func newController(t *testing.T, f *findings, nc *awsv1.EC2NodeClass, claims claimList, refuse error) *Controller {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{awsv1.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(nc).WithObjects(nc)
+	for _, c := range claims {
+		builder = builder.WithObjects(c)
+	}
+	kube := builder.WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if _, ok := o.(*v1.NodeClaim); ok && refuse != nil {
+				return refuse
+			}
+			return w.Patch(ctx, o, patch, opts...)
+		},
+	}).Build()
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(nc), nc); err != nil {
+		t.Fatal(err)
+	}
+	return &Controller{
+		Settings: Settings{Reservations: true, Version: func() string { return "1.36" }},
+		Kube:     kube, Images: imagesOf{f}, Networks: f, Reservations: reservationsOf{f}, Profiles: f, Claims: claims,
+		Validator: NewValidator(Validator{NoDryRun: true, Cluster: validCluster}),
+	}
+}
+
+func newClass(edit func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
+	nc := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "1", Generation: 1}}
+	nc.Spec.Role = "role"
+	nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
+	edit(nc)
+	return nc
+}
+
+// state writes the conditions that are not True, with their reasons.
+func state(nc *awsv1.EC2NodeClass) []string {
+	var out []string
+	for _, c := range nc.Status.Conditions {
+		if c.Status != metav1.ConditionTrue && c.Type != awsv1.ConditionTypeReady {
+			out = append(out, c.Type+"="+string(c.Status)+" "+c.Reason)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestReconcile(t *testing.T) {
+	none := func(*findings) {}
+	fail := func(what string, err error) func(*findings) { return func(f *findings) { f.err[what] = err } }
+	now := time.Now()
+	const waits = "ValidationSucceeded=False DependenciesNotReady"
+	for name, tc := range map[string]struct {
+		edit  func(*findings)
+		class func(*awsv1.EC2NodeClass)
+		want  []string
+		again time.Duration
+		fails bool
+	}{
+		"all is found":       {edit: none, again: often},
+		"no images":          {edit: func(f *findings) { f.images = nil }, want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
+		"images of the past": {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: often},
+		"no subnets":         {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: often},
+		"no groups":          {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: often},
+		"a placement group": {edit: none, class: func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
+		},
+			want: []string{"PlacementGroupReady=False PlacementGroupResolutionFailed"}, again: often},
+		"nothing can be looked up, and all is tried": {edit: func(f *findings) {
+			for _, what := range []string{"images", "subnets", "groups", "profile", "reservations"} {
+				f.err[what] = errors.New("no")
+			}
+		}, want: []string{
+			"AMIsReady=Unknown LookupFailed", "CapacityReservationsReady=Unknown LookupFailed", "InstanceProfileReady=Unknown LookupFailed",
+			"SecurityGroupsReady=Unknown LookupFailed", "SubnetsReady=Unknown LookupFailed", "ValidationSucceeded=Unknown DependenciesNotReady",
+		}, again: validateAgain, fails: true},
+		"AWS is slow, and nothing is said": {edit: fail("subnets", refused("RequestLimitExceeded", "")),
+			want: []string{"SubnetsReady=Unknown AwaitingReconciliation", "ValidationSucceeded=Unknown DependenciesNotReady"}, again: often, fails: true},
+		"a reservation that ends soon": {edit: func(f *findings) {
+			f.reservations = []awsv1.CapacityReservation{{ID: "cr-1", EndTime: &metav1.Time{Time: now.Add(-time.Minute)}}}
+		}, again: time.Second},
+		"a reservation that ends much later": {edit: func(f *findings) {
+			f.reservations = []awsv1.CapacityReservation{{ID: "cr-1", EndTime: &metav1.Time{Time: now.Add(time.Hour)}}}
+		}, again: often},
+		"a kubelet field that nobody knows": {edit: none, class: func(nc *awsv1.EC2NodeClass) { nc.Spec.Kubelet = &awsv1.KubeletConfiguration{Raw: []byte(`{"nope":1}`)} },
+			want: []string{"ValidationSucceeded=False InvalidKubeletConfiguration"}, again: often},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := all()
+			tc.edit(f)
+			nc := newClass(func(nc *awsv1.EC2NodeClass) {
+				if tc.class != nil {
+					tc.class(nc)
+				}
+			})
+			c := newController(t, f, nc, nil, nil)
+			again, err := c.Reconcile(t.Context(), nc)
+			if again != tc.again || (err != nil) != tc.fails {
+				t.Errorf("again in %v, %v; want %v, an error: %v", again, err, tc.again, tc.fails)
+			}
+			got := &awsv1.EC2NodeClass{}
+			if err := c.Kube.Get(t.Context(), client.ObjectKeyFromObject(nc), got); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(state(got), tc.want) || condition.IsTrue(got, awsv1.ConditionTypeReady) != (len(tc.want) == 0) {
+				t.Errorf("conditions %q, want %q", state(got), tc.want)
+			}
+			if !slices.Contains(got.Finalizers, awsv1.TerminationFinalizer) || got.Annotations[awsv1.AnnotationNodeClassHash] == "" {
+				t.Errorf("finalizers %v, annotations %v", got.Finalizers, got.Annotations)
+			}
+			if len(nc.Finalizers) > 0 || len(nc.Status.Conditions) > 0 {
+				t.Error("the object that was handed in was changed")
+			}
+		})
+	}
+}
+
+// What was found stays while it cannot be looked up, and goes when nothing is found.
+func TestWhatWasFoundBefore(t *testing.T) {
+	f := all()
+	c := newController(t, f, newClass(func(*awsv1.EC2NodeClass) {}), nil, nil)
+	look := func() *awsv1.EC2NodeClass {
+		t.Helper()
+		nc := &awsv1.EC2NodeClass{}
+		for range 2 {
+			if err := c.Kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Reconcile(t.Context(), nc)
+		}
+		return nc
+	}
+	look()
+	f.err["subnets"], f.err["images"], f.subnets, f.images = errors.New("no"), errors.New("no"), nil, nil
+	if nc := look(); len(nc.Status.Subnets) != 1 || len(nc.Status.AMIs) != 1 || !condition.IsTrue(nc, awsv1.ConditionTypeReady) {
+		t.Errorf("while nothing can be looked up the status is %+v", nc.Status)
+	}
+	delete(f.err, "subnets")
+	delete(f.err, "images")
+	if nc := look(); len(nc.Status.Subnets) != 0 || len(nc.Status.AMIs) != 0 || !condition.IsFalse(nc, awsv1.ConditionTypeReady) {
+		t.Errorf("when nothing is found the status is %+v", nc.Status)
+	}
+}
+
+// The claims of a class follow another version of its hash before the class does; one that cannot be written keeps the class's
+// hash from changing, and nothing else.
+func TestAnotherVersionOfTheHash(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refuse error
+		moved  bool
+	}{
+		"all can be written":          {nil, true},
+		"the claim cannot be written": {errors.New("a webhook says no"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := map[string]string{awsv1.AnnotationNodeClassHash: "1", awsv1.AnnotationNodeClassHashVersion: "v6"}
+			claim := claimOf(awsv1.Group, "default", 1)
+			claim.Annotations = old
+			nc := newClass(func(nc *awsv1.EC2NodeClass) { nc.Annotations = old })
+			c := newController(t, all(), nc, claimList{claim}, tc.refuse)
+			if _, err := c.Reconcile(t.Context(), nc); (err != nil) == tc.moved {
+				t.Errorf("error = %v", err)
+			}
+			got, mine := &awsv1.EC2NodeClass{}, &v1.NodeClaim{}
+			if err := errors.Join(c.Kube.Get(t.Context(), client.ObjectKeyFromObject(nc), got), c.Kube.Get(t.Context(), client.ObjectKeyFromObject(claim), mine)); err != nil {
+				t.Fatal(err)
+			}
+			for what, of := range map[string]map[string]string{"class": got.Annotations, "claim": mine.Annotations} {
+				if moved := of[awsv1.AnnotationNodeClassHashVersion] != "v6" && of[awsv1.AnnotationNodeClassHash] != "1"; moved != tc.moved {
+					t.Errorf("annotations of the %s: %v, want new ones: %v", what, of, tc.moved)
+				}
+			}
+			if got.Annotations[awsv1.AnnotationNodeClassHash] != mine.Annotations[awsv1.AnnotationNodeClassHash] {
+				t.Error("the claim has drifted")
+			}
+			if !condition.IsTrue(got, awsv1.ConditionTypeReady) {
+				t.Errorf("the class is not ready: %+v", got.Status.Conditions)
+			}
+		})
+	}
+}
