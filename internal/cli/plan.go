@@ -102,9 +102,12 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 
 // read collects the objects of files and cluster.
 func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
-	docs, err := readAll(p.files)
+	docs, others, err := readAll(p.files)
 	if err != nil {
 		return nil, err
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(env.Err, "no manifests, left out: %s\n", strings.Join(others, ", "))
 	}
 	o, err := typed(ctx, docs)
 	if err != nil {
