@@ -724,7 +724,7 @@ func TestCallsOfAWSAreCounted(t *testing.T) {
 		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
 			t.Errorf("%v successful CreateFleet calls are counted, want 1", got)
 		}
-		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "DryRunOperation")); got != 1 {
+		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "412")); got != 1 {
 			t.Errorf("%v dry runs of CreateFleet are counted, want 1", got)
 		}
 		if got := testutil.ToFloat64(m.AWSAttempts.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {

@@ -1,7 +1,7 @@
 package aws
 
 import (
-	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +22,7 @@ func (p *Provider) templateMade(t *launch.Template) {
 // observer counts calls of AWS.
 func (p *Provider) observer() ec2api.Observer {
 	m := p.in.Metrics
-	code := func(c ec2api.Call) string { return cmp.Or(c.Code, "200") }
+	code := func(c ec2api.Call) string { return strconv.Itoa(c.Status) }
 	return ec2api.Observer{
 		Call: func(c ec2api.Call) {
 			m.AWSRequests.WithLabelValues(c.Service, c.Operation, code(c)).Inc()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,8 +64,9 @@ func metricsPage() string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n" + generated)
 	b.WriteString("Besides these, `/metrics` has those of the Go runtime and the process.\n\n| Name | Kind | Labels | Stability | Meaning |\n|---|---|---|---|---|\n")
-	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds(awsv1.LabelNodeClass))
-	for _, r := range append(m.Rows(), telemetry.GaugeRows()...) {
+	kinds := telemetry.ConditionKinds(awsv1.LabelNodeClass)
+	m := telemetry.NewMetrics(prometheus.NewRegistry(), kinds)
+	for _, r := range slices.Concat(m.Rows(), telemetry.GaugeRows(), telemetry.ConditionGaugeRows(kinds)) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, r.Kind, code(r.Labels...), r.Stability, cell(r.Help))
 	}
 	return b.String()
