@@ -18,6 +18,7 @@ const (
 	InvalidDoNotDisruptAnnotation  Reason = "InvalidDoNotDisruptAnnotation"
 	DoNotDisruptUntil              Reason = "DoNotDisruptUntil"
 	DoNotDisruptGracePeriodElapsed Reason = "DoNotDisruptGracePeriodElapsed"
+	DeprecatedAnnotation           Reason = "DeprecatedAnnotation"
 
 	DisruptionLaunching          Reason = "DisruptionLaunching"
 	DisruptionWaitingReadiness   Reason = "DisruptionWaitingReadiness"
@@ -80,6 +81,7 @@ var reasons = []EventRow{
 	{InvalidDoNotDisruptAnnotation, warning, "A do-not-disrupt annotation means nothing and is ignored.", again, 0, 0, false},
 	{DoNotDisruptUntil, normal, "A pod is protected until some time.", again, 0, 0, false},
 	{DoNotDisruptGracePeriodElapsed, normal, "The protection of a pod has ended.", again, 0, 0, false},
+	{DeprecatedAnnotation, warning, "An annotation of a pod has an older name, which counts still; the message gives the new one.", time.Hour, 0, 0, false},
 
 	{DisruptionLaunching, normal, "A replacement is being launched.", again, 0, 0, false},
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", again, 0, 0, false},

@@ -138,6 +138,8 @@ func (t *teller) protection(p *cluster.Pod, now time.Time) {
 		reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
 	case held.Held && !held.Until.IsZero():
 		reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
+	case p.DoNotEvict:
+		reason, message = telemetry.DeprecatedAnnotation, fmt.Sprintf("the annotation %s is called %s now; it counts still", v1.DoNotEvictAnnotationKey, v1.DoNotDisruptAnnotationKey)
 	default:
 		return
 	}

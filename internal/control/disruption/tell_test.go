@@ -201,11 +201,16 @@ func TestProtectionsAreExplainedToTheOwnersOfPods(t *testing.T) {
 		"a time that runs":                            {"1h", 0, "DoNotDisruptUntil Pod late", true},
 		"a time that is over":                         {"1m", 2 * time.Minute, "DoNotDisruptGracePeriodElapsed Pod late", true},
 		"one that means nothing, on a node that goes": {"yes", 0, "InvalidDoNotDisruptAnnotation Pod late", false},
+		"the older name":                              {"old", 0, "DeprecatedAnnotation Pod late", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t.Context())
-				s.api.Put(late(s, "late", tc.annotation))
+				pod := late(s, "late", tc.annotation)
+				if tc.annotation == "old" {
+					pod.Annotations = map[string]string{v1.DoNotEvictAnnotationKey: "true"}
+				}
+				s.api.Put(pod)
 				time.Sleep(10 * time.Millisecond) // the store has heard of it
 				defer s.run(t)()
 				time.Sleep(5*time.Second + tc.wait)
