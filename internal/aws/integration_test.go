@@ -424,38 +424,39 @@ func TestMissingThingsAreConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit              func(*awsv1.EC2NodeClassSpec)
 		condition, reason string
+		names             string // what the message names of the class
 	}{
 		"no subnet": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0000"}}
-		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound},
+		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound, `spec.subnetSelectorTerms [{"id":"subnet-0000"}]`},
 		"no security group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "nope"}}
-		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound},
+		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound, `[{"name":"nope"}]`},
 		"no image": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{ID: "ami-0000"}}, ptr(awsv1.AMIFamilyAL2023)
-		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound},
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound, `[{"id":"ami-0000"}]`},
 		"an alias that ended": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2@latest"}}
-		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias},
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias, ""},
 		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
-		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed},
-		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, "Unauthorized"},
+		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed, ""},
+		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, "Unauthorized", "iam:PassRole"},
 		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Role, s.InstanceProfile = "", ptr("nobody")
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound, ""},
 		"an unknown kubelet field": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Kubelet = kubelet(map[string]any{"memorySwap": map[string]any{"swapBehaviour": "x"}})
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInvalidKubeletConfiguration},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInvalidKubeletConfiguration, ""},
 		"an expression": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Kubelet = kubelet(map[string]any{"maxPods": "vcpus * 8"})
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonKubeletExpressionsDisabled},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonKubeletExpressionsDisabled, ""},
 		"a restricted tag": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Tags = map[string]string{awsv1.TagNodeClaim: "x"}
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonTagValidationFailed},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonTagValidationFailed, ""},
 		"user data that is too large": {func(s *awsv1.EC2NodeClassSpec) {
 			s.UserData = ptr("#!/bin/sh\n" + strings.Repeat("# filler\n", 3000))
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonUserDataSizeLimitExceeded},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonUserDataSizeLimitExceeded, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
@@ -473,6 +474,12 @@ func TestMissingThingsAreConditions(t *testing.T) {
 				}
 				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) {
 					t.Errorf("Catalog = %v, want ClassNotReadyError", err)
+				}
+				if c != nil && !w.events.says(telemetry.NodeClassNotReady, "default", tc.reason+": "+c.Message) {
+					t.Errorf("no event says %s: %s", tc.reason, c.Message)
+				}
+				if c != nil && !strings.Contains(c.Message, tc.names) {
+					t.Errorf("message = %q, want one that names %s", c.Message, tc.names)
 				}
 			})
 		})

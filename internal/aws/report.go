@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
@@ -64,6 +65,12 @@ func (p *Provider) zoneID(zone string) string {
 
 func (p *Provider) classWaits(nc *awsv1.EC2NodeClass, message string) {
 	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination, Message: message, Key: []string{nc.Name}})
+}
+
+func (p *Provider) classUnready(nc *awsv1.EC2NodeClass, c metav1.Condition) {
+	p.in.Events.Publish(telemetry.Event{
+		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: c.Reason + ": " + c.Message, Key: []string{nc.Name, c.Type, c.Message},
+	})
 }
 
 func (p *Provider) classGone(name string) {

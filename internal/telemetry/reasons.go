@@ -48,6 +48,7 @@ const (
 	CapacityReservationInterrupted Reason = "CapacityReservationInstanceInterrupted"
 	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
 	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
+	NodeClassNotReady              Reason = "NodeClassNotReady"
 )
 
 // EventRow is one line of the table of events.
@@ -111,6 +112,7 @@ var reasons = []EventRow{
 	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", again, 0, 0, false},
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},
+	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.", again, 0, 0, false},
 }
 
 // EventRows describes every reason of events, in the order of the table.

@@ -61,6 +61,8 @@ type Settings struct {
 	// Waiting is told when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
 	Waiting func(nc *awsv1.EC2NodeClass, message string)
 	Gone    func(name string)
+	// Unready is told of a condition that has become False, or is so for another reason. It may be nil.
+	Unready func(nc *awsv1.EC2NodeClass, c metav1.Condition)
 	// Wrote is told of each object as it was written.
 	Wrote func(*awsv1.EC2NodeClass)
 }
@@ -237,7 +239,24 @@ func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeC
 		return err
 	}
 	c.wrote(nc)
+	c.tell(stored, nc)
 	return nil
+}
+
+// tell says what has gone wrong since the class was last written. Conditions that only sum up others say nothing new.
+func (c *Controller) tell(old, nc *awsv1.EC2NodeClass) {
+	if c.Settings.Unready == nil {
+		return
+	}
+	for _, is := range nc.Status.Conditions {
+		if is.Status != metav1.ConditionFalse || is.Type == condition.Ready || is.Reason == awsv1.ReasonDependenciesNotReady {
+			continue
+		}
+		was := condition.Get(old, is.Type)
+		if was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message {
+			c.Settings.Unready(nc, is)
+		}
+	}
 }
 
 func (c *Controller) wrote(nc *awsv1.EC2NodeClass) {

@@ -87,11 +87,11 @@ func TestACommandIsLogged(t *testing.T) {
 		stop()
 		line := said(t, s, "disrupting node(s)")
 		got := map[string]any{}
-		for _, field := range []string{"level", "reason", "decision", "disrupted-node-count", "replacement-node-count", "pod-count", "disrupted-nodes", "replacement-nodes"} {
+		for _, field := range []string{"level", "controller", "reason", "decision", "disrupted-node-count", "replacement-node-count", "pod-count", "disrupted-nodes", "replacement-nodes"} {
 			got[field] = line[field]
 		}
 		want := map[string]any{
-			"level": "INFO", "reason": "underutilized", "decision": "replace", "disrupted-node-count": 1.0, "replacement-node-count": 1.0, "pod-count": 3.0,
+			"level": "INFO", "controller": "disruption", "reason": "underutilized", "decision": "replace", "disrupted-node-count": 1.0, "replacement-node-count": 1.0, "pod-count": 3.0,
 			"disrupted-nodes": []any{map[string]any{
 				"Node": map[string]any{"name": "a"}, "NodeClaim": map[string]any{"name": "claim-a"}, "instance-type": "big", "capacity-type": "on-demand",
 			}},
