@@ -528,6 +528,26 @@ func TestRefusalsAreToldApart(t *testing.T) {
 	}
 }
 
+// The pool whose requirements exclude each other hears which.
+func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
+	for key, want := range map[string]string{
+		"arch and zone": "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched: no type meets arch and zone",
+		"":              "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.answerWith(func(in lower.Input) *lower.Plan {
+				return &lower.Plan{Refused: []lower.Refused{{Pod: in.Pods[0], Reasons: []reason.Count{{Code: reason.NoTypes, Key: key, Pool: "default"}}}}}
+			})
+			w.put(pod("a"))
+			time.Sleep(2 * time.Second)
+			if got := w.published(telemetry.NoCompatibleInstanceTypes); !slices.Equal(got, []string{want}) {
+				t.Errorf("events = %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // Gauges about pods that wait do not outlive the pods: an alert on them would never end.
 func TestNobodyIsCountedOnceNobodyWaits(t *testing.T) {
 	for name, code := range map[string]reason.Code{"a pod that nothing can hold": reason.TooLarge, "a pod that asks for a wrong label": reason.RestrictedLabel} {

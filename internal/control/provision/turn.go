@@ -335,9 +335,13 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
 			continue
 		}
 		if s.noTypes {
+			message := "The pool's requirements leave no instance type that can be launched"
+			if s.blame != "" {
+				message += ": no type meets " + s.blame
+			}
 			l.Events.Publish(telemetry.Event{
 				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)},
-				Message: "The pool's requirements leave no instance type that can be launched",
+				Message: message,
 			})
 		}
 		l.Events.Publish(telemetry.Event{
