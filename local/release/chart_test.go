@@ -11,6 +11,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -169,6 +170,65 @@ func TestGatesThatTheControllerRefusesAreRefused(t *testing.T) {
 		if _, err := render(t, "karpenter", named(values{"settings": values{"featureGates": values{key: true}}})); refused != (err != nil) {
 			t.Errorf("gate %s: the controller refuses it: %t, the chart says %v", gate, refused, err)
 		}
+	}
+}
+
+// What people type with --set, as it stands in guides.
+func TestFlagsThatPeopleType(t *testing.T) {
+	const role = "arn:aws:iam::123456789012:role/KarpenterControllerRole-prod"
+	for name, tc := range map[string]struct {
+		set     []string
+		refused string
+		role    bool
+		env     map[string]string
+	}{
+		"cluster, endpoint and role": {
+			set: []string{"settings.clusterName=prod", "settings.clusterEndpoint=https://x.eks.amazonaws.com", `serviceAccount.annotations.eks\.amazonaws\.com/role-arn=` + role},
+			env: map[string]string{"CLUSTER_NAME": "prod", "CLUSTER_ENDPOINT": "https://x.eks.amazonaws.com"}, role: true,
+		},
+		"cluster, queue and resources": {
+			set: []string{
+				"settings.clusterName=my-cluster", "settings.interruptionQueue=my-cluster-karpenter", "controller.resources.requests.cpu=1",
+				"controller.resources.requests.memory=1Gi", "controller.resources.limits.cpu=1", "controller.resources.limits.memory=1Gi",
+			},
+			env: map[string]string{"CLUSTER_NAME": "my-cluster", "INTERRUPTION_QUEUE": "my-cluster-karpenter"},
+		},
+		"settings of the time of Provisioners": {
+			set:     []string{"settings.aws.clusterName=prod", "settings.aws.defaultInstanceProfile=KarpenterNodeInstanceProfile-prod"},
+			refused: "settings.aws.clusterName: write settings.clusterName",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := values{}
+			for _, s := range tc.set {
+				if err := strvals.ParseInto(s, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.refused != "" {
+				if _, err := render(t, "karpenter", v); err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("error = %v, want %q", err, tc.refused)
+				}
+				return
+			}
+			container := deployment(t, v).Spec.Template.Spec.Containers[0]
+			for _, e := range container.Env {
+				if want, asked := tc.env[e.Name]; asked && e.Value != want {
+					t.Errorf("%s = %q, want %q", e.Name, e.Value, want)
+				}
+				delete(tc.env, e.Name)
+			}
+			if len(tc.env) > 0 {
+				t.Errorf("not told: %v", tc.env)
+			}
+			if cpu := container.Resources.Limits.Cpu(); len(tc.set) > 3 && cpu.String() != "1" {
+				t.Errorf("limit of CPU = %s, want 1", cpu)
+			}
+			account := object[corev1.ServiceAccount](t, v, "ServiceAccount", "karpenter")
+			if got := account.Annotations["eks.amazonaws.com/role-arn"]; (got == role) != tc.role {
+				t.Errorf("the service account has the role %q", got)
+			}
+		})
 	}
 }
 
