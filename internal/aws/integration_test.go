@@ -420,6 +420,31 @@ func TestRoleChangeMakesANewProfileAndTheOldIsCollected(t *testing.T) {
 	})
 }
 
+func TestUserDataThatJoinsTheClusterIsPointedOut(t *testing.T) {
+	join := ptr("#!/bin/bash\n/etc/eks/bootstrap.sh demo --container-runtime containerd\n")
+	for name, tc := range map[string]struct {
+		edit func(*awsv1.EC2NodeClassSpec)
+		want bool
+	}{
+		"a script that joins":    {func(s *awsv1.EC2NodeClassSpec) { s.UserData = join }, true},
+		"a script that does not": {func(s *awsv1.EC2NodeClassSpec) { s.UserData = ptr("#!/bin/bash\ndate\n") }, false},
+		"a family that leaves it to the user": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMIFamily, s.UserData = ptr(awsv1.AMIFamilyCustom), join
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-*"}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.editClass(t, tc.edit)
+				time.Sleep(time.Minute)
+				if got := w.events.has(telemetry.BootstrapsTwice, "default"); got != tc.want {
+					t.Errorf("pointed out: %t, want %t", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestMissingThingsAreConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit              func(*awsv1.EC2NodeClassSpec)

@@ -73,6 +73,13 @@ func (p *Provider) classUnready(nc *awsv1.EC2NodeClass, c metav1.Condition) {
 	})
 }
 
+func (p *Provider) classBootstrapsTwice(nc *awsv1.EC2NodeClass) {
+	p.in.Events.Publish(telemetry.Event{
+		Object: classRef(nc), Reason: telemetry.BootstrapsTwice, Key: []string{nc.Name},
+		Message: "spec.userData calls /etc/eks/bootstrap.sh, and Karpenter bootstraps the node too: remove the call, or use amiFamily Custom and leave all of it to spec.userData",
+	})
+}
+
 func (p *Provider) classGone(name string) {
 	p.in.Metrics.NodeClassUserData.DeleteLabelValues(name)
 }

@@ -49,6 +49,7 @@ const (
 	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
 	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
 	NodeClassNotReady              Reason = "NodeClassNotReady"
+	BootstrapsTwice                Reason = "BootstrapsTwice"
 )
 
 // EventRow is one line of the table of events.
@@ -112,6 +113,7 @@ var reasons = []EventRow{
 	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", again, 0, 0, false},
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},
+	{BootstrapsTwice, warning, "The user data of a node class joins the cluster, which Karpenter does as well.", time.Hour, 0, 0, false},
 	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.", again, 0, 0, false},
 }
 

@@ -63,6 +63,8 @@ type Settings struct {
 	Gone    func(name string)
 	// Unready is told of a condition that has become False, or is so for another reason. It may be nil.
 	Unready func(nc *awsv1.EC2NodeClass, c metav1.Condition)
+	// BootstrapsTwice is told of a class whose user data bootstraps the node, which Karpenter does as well. It may be nil.
+	BootstrapsTwice func(nc *awsv1.EC2NodeClass)
 	// Wrote is told of each object as it was written.
 	Wrote func(*awsv1.EC2NodeClass)
 }
@@ -115,12 +117,25 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 		return c.conflict(err)
 	}
 	stored = nc.DeepCopy()
+	if c.Settings.BootstrapsTwice != nil && bootstrapsTwice(nc) {
+		c.Settings.BootstrapsTwice(nc)
+	}
 	again, err := c.look(ctx, nc)
 	if patchErr := c.patchStatus(ctx, stored, nc); patchErr != nil {
 		wait, patchErr := c.conflict(patchErr)
 		return least(wait, again), errors.Join(err, patchErr)
 	}
 	return again, err
+}
+
+// bootstrapsTwice tells whether the user's own script joins the cluster: the node would come without the labels, taints and limits
+// that it was chosen for, and pods could start before they are there. Of AL2023 the script is gone, so there it only fails.
+func bootstrapsTwice(nc *awsv1.EC2NodeClass) bool {
+	switch nc.AMIFamily() {
+	case awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023:
+		return nc.Spec.UserData != nil && strings.Contains(*nc.Spec.UserData, "/etc/eks/bootstrap.sh")
+	}
+	return false
 }
 
 // conflict turns the refusal of an outdated write into another turn soon: the news is on its way.
