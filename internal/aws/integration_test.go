@@ -617,42 +617,68 @@ func TestRoleChangeMakesANewProfileAndTheOldIsCollected(t *testing.T) {
 	})
 }
 
+func TestUserDataThatJoinsTheClusterIsPointedOut(t *testing.T) {
+	join := ptr("#!/bin/bash\n/etc/eks/bootstrap.sh demo --container-runtime containerd\n")
+	for name, tc := range map[string]struct {
+		edit func(*awsv1.EC2NodeClassSpec)
+		want bool
+	}{
+		"a script that joins":    {func(s *awsv1.EC2NodeClassSpec) { s.UserData = join }, true},
+		"a script that does not": {func(s *awsv1.EC2NodeClassSpec) { s.UserData = ptr("#!/bin/bash\ndate\n") }, false},
+		"a family that leaves it to the user": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMIFamily, s.UserData = ptr(awsv1.AMIFamilyCustom), join
+			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Name: "amazon-eks-node-*"}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				w.editClass(t, tc.edit)
+				time.Sleep(time.Minute)
+				if got := w.events.has(telemetry.BootstrapsTwice, "default"); got != tc.want {
+					t.Errorf("pointed out: %t, want %t", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestMissingThingsAreConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit              func(*awsv1.EC2NodeClassSpec)
 		condition, reason string
+		names             string // what the message names of the class
 	}{
 		"no subnet": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0000"}}
-		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound},
+		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound, `spec.subnetSelectorTerms [{"id":"subnet-0000"}]`},
 		"no security group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "nope"}}
-		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound},
+		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound, `[{"name":"nope"}]`},
 		"no image": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{ID: "ami-0000"}}, ptr(awsv1.AMIFamilyAL2023)
-		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound},
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound, `[{"id":"ami-0000"}]`},
 		"an alias that ended": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2@latest"}}
-		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias},
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias, ""},
 		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
-		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed},
-		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, awsv1.ReasonUnauthorized},
+		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed, ""},
+		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, awsv1.ReasonUnauthorized, "iam:PassRole"},
 		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Role, s.InstanceProfile = "", ptr("nobody")
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInstanceProfileNotFound, ""},
 		"an unknown kubelet field": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Kubelet = kubelet(map[string]any{"memorySwap": map[string]any{"swapBehaviour": "x"}})
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInvalidKubeletConfiguration},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonInvalidKubeletConfiguration, ""},
 		"an expression": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Kubelet = kubelet(map[string]any{"maxPods": "vcpus * 8"})
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonKubeletExpressionsDisabled},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonKubeletExpressionsDisabled, ""},
 		"a restricted tag": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Tags = map[string]string{awsv1.TagNodeClaim: "x"}
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonTagValidationFailed},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonTagValidationFailed, ""},
 		"user data that is too large": {func(s *awsv1.EC2NodeClassSpec) {
 			s.UserData = ptr("#!/bin/sh\n" + strings.Repeat("# filler\n", 3000))
-		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonUserDataSizeLimitExceeded},
+		}, awsv1.ConditionTypeValidationSucceeded, awsv1.ReasonUserDataSizeLimitExceeded, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
@@ -670,6 +696,12 @@ func TestMissingThingsAreConditions(t *testing.T) {
 				}
 				if _, err := w.provider.Catalog(t.Context(), defaultPool()); !isType[*cloud.ClassNotReadyError](err) || !strings.Contains(err.Error(), c.Message) {
 					t.Errorf("Catalog = %v, want ClassNotReadyError that says %q", err, c.Message)
+				}
+				if c != nil && !w.events.says(telemetry.NodeClassNotReady, "default", tc.reason+": "+c.Message) {
+					t.Errorf("no event says %s: %s", tc.reason, c.Message)
+				}
+				if c != nil && !strings.Contains(c.Message, tc.names) {
+					t.Errorf("message = %q, want one that names %s", c.Message, tc.names)
 				}
 			})
 		})
@@ -1008,7 +1040,7 @@ func TestCallsOfAWSAreCounted(t *testing.T) {
 		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {
 			t.Errorf("%v successful CreateFleet calls are counted, want 1", got)
 		}
-		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "DryRunOperation")); got != 1 {
+		if got := testutil.ToFloat64(m.AWSRequests.WithLabelValues("EC2", "CreateFleet", "412")); got != 1 {
 			t.Errorf("%v dry runs of CreateFleet are counted, want 1", got)
 		}
 		if got := testutil.ToFloat64(m.AWSAttempts.WithLabelValues("EC2", "CreateFleet", "200")); got != 1 {

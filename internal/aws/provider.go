@@ -169,7 +169,7 @@ func (p *Provider) classController() *class.Controller {
 	return &class.Controller{
 		Settings: class.Settings{
 			Cluster: p.settings.ClusterName, CABundle: p.settings.ClusterCABundle, Reservations: p.settings.ReservedCapacity,
-			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone, Wrote: p.classes.Note,
+			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone, Unready: p.classUnready, BootstrapsTwice: p.classBootstrapsTwice, Wrote: p.classes.Note,
 		},
 		Kube: p.in.Kube, Images: p.images, Networks: p.network, Reservations: p.reservations, Profiles: p.profiles,
 		Templates: p.templates, Claims: p.claims, Validator: validator,

@@ -71,6 +71,15 @@ func (l *eventLog) has(reason telemetry.Reason, object string) bool {
 	return false
 }
 
+// says tells whether an event of an object says just this.
+func (l *eventLog) says(reason telemetry.Reason, object, message string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.list, func(e corev1.Event) bool {
+		return e.Reason == string(reason) && e.InvolvedObject.Name == object && e.Message == message
+	})
+}
+
 func testScheme(t testing.TB) *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, awsv1.AddToScheme} {

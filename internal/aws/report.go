@@ -3,10 +3,12 @@ package aws
 import (
 	"cmp"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
@@ -31,7 +33,7 @@ func (p *Provider) templateMade(t *launch.Template) {
 // observer counts calls of AWS.
 func (p *Provider) observer() ec2api.Observer {
 	m := p.in.Metrics
-	code := func(c ec2api.Call) string { return cmp.Or(c.Code, "200") }
+	code := func(c ec2api.Call) string { return strconv.Itoa(c.Status) }
 	return ec2api.Observer{
 		Call: func(c ec2api.Call) {
 			m.AWSRequests.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
@@ -77,6 +79,19 @@ func (p *Provider) zoneID(zone string) string {
 
 func (p *Provider) classWaits(nc *awsv1.EC2NodeClass, message string) {
 	p.in.Events.Publish(telemetry.Event{Object: classRef(nc), Reason: telemetry.WaitingOnNodeClaimTermination, Message: message, Key: []string{nc.Name}})
+}
+
+func (p *Provider) classUnready(nc *awsv1.EC2NodeClass, c metav1.Condition) {
+	p.in.Events.Publish(telemetry.Event{
+		Object: classRef(nc), Reason: telemetry.NodeClassNotReady, Message: c.Reason + ": " + c.Message, Key: []string{nc.Name, c.Type, c.Message},
+	})
+}
+
+func (p *Provider) classBootstrapsTwice(nc *awsv1.EC2NodeClass) {
+	p.in.Events.Publish(telemetry.Event{
+		Object: classRef(nc), Reason: telemetry.BootstrapsTwice, Key: []string{nc.Name},
+		Message: "spec.userData calls /etc/eks/bootstrap.sh, and Karpenter bootstraps the node too: remove the call, or use amiFamily Custom and leave all of it to spec.userData",
+	})
 }
 
 func (p *Provider) classGone(name string) {

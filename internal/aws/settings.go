@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"karpenter.sh/karpenter/internal/aws/hardware"
@@ -53,7 +55,29 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift", "Follow ARC zonal shifts; not supported by this version."),
 		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
 		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
+		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off; this version has code for none.", noGates),
 	}
+}
+
+// celGate lets the kubelet's settings hold expressions.
+const celGate = "NodeClassCEL"
+
+// noGates refuses to switch on what has no code behind it. Unknown names are ignored, as among the gates of the core.
+func noGates(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return fmt.Errorf("%q is not of the form Name=true or Name=false", part)
+		}
+		if on && strings.TrimSpace(name) == celGate {
+			return fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", celGate)
+		}
+	}
+	return nil
 }
 
 // Validate says what is wrong with the settings.

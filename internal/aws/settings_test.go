@@ -1,9 +1,12 @@
 package aws
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"karpenter.sh/karpenter/internal/setting"
 )
 
 func TestSettings(t *testing.T) {
@@ -32,7 +35,20 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	s := DefaultSettings()
-	if got := len(s.List()); got != 12 {
-		t.Errorf("there are %d settings, want the twelve of AWS", got)
+	if got := len(s.List()); got != 13 {
+		t.Errorf("there are %d settings, want the thirteen of AWS", got)
+	}
+}
+
+func TestGatesOfTheProvider(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "NodeClassCEL=false": "", "Unknown=true, NodeClassCEL=false": "",
+		"NodeClassCEL=true": "no code for it", "NodeClassCEL": "not of the form", "NodeClassCEL=maybe": "not of the form",
+	} {
+		s := DefaultSettings()
+		err := setting.Read("test", s.List(), nil, func(name string) (string, bool) { return text, name == "AWS_FEATURE_GATES" }, io.Discard)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error = %v, want one about %q", text, err, want)
+		}
 	}
 }

@@ -47,12 +47,15 @@ func (d *document) lineOf(path string) int {
 	return d.line
 }
 
-// readAll reads every document of files and folders, in order. All errors are returned together.
-func readAll(paths []string) ([]*document, error) {
-	var docs []*document
+// A foreignError says that nothing in a file looks like a Kubernetes object.
+type foreignError struct{ error }
+
+// readAll reads every document of files and folders, in order. All errors are returned together. A repository holds other YAML
+// too, such as values of Helm charts: what is found in a folder and is no object is left out, and its file named in others.
+func readAll(paths []string) (docs []*document, others []string, err error) {
 	var errs []error
 	for _, path := range paths {
-		files, err := filesIn(path)
+		files, searched, err := filesIn(path)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -64,26 +67,29 @@ func readAll(paths []string) ([]*document, error) {
 				continue
 			}
 			got, err := parse(file, text)
+			if _, foreign := errors.AsType[*foreignError](err); foreign && searched {
+				others = append(others, file)
+				continue
+			}
 			docs = append(docs, got...)
 			errs = append(errs, err)
 		}
 	}
-	return docs, errors.Join(errs...)
+	return docs, others, errors.Join(errs...)
 }
 
-// filesIn lists the manifests of a folder by name, or the one file that path is.
-func filesIn(path string) ([]string, error) {
+// filesIn lists the manifests of a folder by name, or the one file that path is; searched tells which of the two.
+func filesIn(path string) (files []string, searched bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no such file or folder; check the path", path)
+		return nil, false, fmt.Errorf("%s: no such file or folder; check the path", path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !info.IsDir() {
-		return []string{path}, nil
+		return []string{path}, false, nil
 	}
-	var files []string
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 			files = append(files, file)
@@ -93,22 +99,35 @@ func filesIn(path string) ([]string, error) {
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("%s: no .yaml, .yml or .json file in this folder", path)
 	}
-	return files, err
+	return files, true, err
 }
 
 // parse splits a file into documents; lists become their items.
 func parse(file string, text []byte) ([]*document, error) {
 	var docs []*document
 	var errs []error
+	foreign := 0
 	line := 1
 	for _, part := range splitDocuments(text) {
 		d := &document{file: file, line: line, text: part}
 		line += bytes.Count(part, []byte("\n"))
 		got, err := d.decode()
 		docs = append(docs, got...)
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if _, ok := errors.AsType[*foreignError](err); ok {
+			foreign++
+		}
 	}
-	return docs, errors.Join(errs...)
+	err := errors.Join(errs...)
+	if len(docs) == 0 && foreign > 0 && foreign == len(errs) {
+		return nil, &foreignError{err}
+	}
+	if foreign > 0 { // beside objects, something that should be one is a mistake
+		return docs, errors.New(err.Error())
+	}
+	return docs, err
 }
 
 // splitDocuments cuts at lines that start with three dashes, each part beginning with its own such line.
@@ -132,19 +151,26 @@ func splitDocuments(text []byte) [][]byte {
 var yamlLine = regexp.MustCompile(`line (\d+): ?(.*)`)
 
 func (d *document) decode() ([]*document, error) {
-	var content map[string]any
-	if err := yaml.Unmarshal(d.text, &content); err != nil {
+	var decoded any
+	if err := yaml.Unmarshal(d.text, &decoded); err != nil {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			return nil, d.at(d.line+n-1, "not valid YAML: %s", m[2])
 		}
-		return nil, d.at(d.line, "not a YAML object: %v", err)
+		return nil, d.at(d.line, "not valid YAML: %v", err)
+	}
+	content, ok := decoded.(map[string]any)
+	if !ok && decoded != nil {
+		return nil, &foreignError{d.at(d.line, "not a YAML object: an object has apiVersion, kind and metadata")}
 	}
 	if len(content) == 0 {
 		return nil, nil
 	}
 	d.obj = &unstructured.Unstructured{Object: content}
-	if d.obj.GetKind() == "" || d.obj.GetAPIVersion() == "" {
+	switch kind, version := d.obj.GetKind(), d.obj.GetAPIVersion(); {
+	case kind == "" && version == "":
+		return nil, &foreignError{d.at(d.line, "the object has no apiVersion and no kind; add both, or leave the file out if it is no manifest")}
+	case kind == "" || version == "":
 		return nil, d.at(d.line, "the object has no apiVersion or no kind; add both")
 	}
 	if !d.obj.IsList() {

@@ -14,6 +14,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -119,7 +120,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 				continue
 			}
 		} else if ours(gvk.Group) {
-			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk.Kind)))
+			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk)))
 			continue
 		}
 		key := fmt.Sprintf("%s %s/%s", gvk.GroupKind(), d.obj.GetNamespace(), d.obj.GetName())
@@ -148,14 +149,25 @@ func ours(group string) bool {
 	return group == v1.GroupVersion.Group || group == awsv1.GroupVersion.Group
 }
 
-func served(kind string) string {
-	switch kind {
+// served says what to write instead of a kind or version that is not served.
+func served(gvk schema.GroupVersionKind) string {
+	const page = "; docs/moving.md says what became of each field"
+	switch gvk.Kind {
 	case "Provisioner":
-		return "use karpenter.sh/v1 NodePool"
+		return "write a karpenter.sh/v1 NodePool" + page
 	case "AWSNodeTemplate":
-		return "use karpenter.k8s.aws/v1 EC2NodeClass"
+		return "write a karpenter.k8s.aws/v1 EC2NodeClass" + page
+	case "Machine":
+		return "Karpenter makes karpenter.sh/v1 NodeClaims by itself; leave it out"
+	case "NodePool":
+		return "use karpenter.sh/v1, give nodeClassRef a group and a kind, move spec.disruption.expireAfter to spec.template.spec, " +
+			"rename WhenUnderutilized to WhenEmptyOrUnderutilized, and move spec.template.spec.kubelet to the EC2NodeClass" + page
+	case "NodeClaim":
+		return "use karpenter.sh/v1"
+	case "EC2NodeClass":
+		return "use karpenter.k8s.aws/v1 and add spec.amiSelectorTerms, such as [{alias: al2023@latest}]" + page
 	}
-	return "use apiVersion karpenter.sh/v1 for NodePool and NodeClaim, karpenter.k8s.aws/v1 for EC2NodeClass"
+	return "there is no such kind: " + v1.GroupVersion.String() + " has NodePool and NodeClaim, " + awsv1.GroupVersion.String() + " has EC2NodeClass"
 }
 
 // typed decodes strictly, so that a misspelled field is an error and not a surprise.

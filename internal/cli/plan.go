@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/budget"
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
@@ -102,9 +103,12 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 
 // read collects the objects of files and cluster.
 func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
-	docs, err := readAll(p.files)
+	docs, others, err := readAll(p.files)
 	if err != nil {
 		return nil, err
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(env.Err, "no manifests, left out: %s\n", strings.Join(others, ", "))
 	}
 	o, err := typed(ctx, docs)
 	if err != nil {
@@ -152,6 +156,9 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 		if pool.Spec.Replicas != nil {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes\n", pool.Name)
 			continue
+		}
+		if _, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 1, in.Now); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q: %v; until that is mended none of its nodes is disrupted\n", pool.Name, err)
 		}
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		class := classes[ref.Name]

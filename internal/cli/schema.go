@@ -20,6 +20,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/crds"
 )
 
@@ -110,5 +111,42 @@ func (s *crdSchema) check(ctx context.Context, d *document) error {
 
 func (d *document) violation(v *field.Error) error {
 	path := strings.TrimPrefix(v.Field, "<nil>.")
-	return d.at(d.lineOf(path), "%s %q: %s: %s", d.obj.GetKind(), d.obj.GetName(), path, v.ErrorBody())
+	text := v.ErrorBody()
+	if say := hint(path, v); say != "" {
+		text = say
+		if !ofWrongType(v) { // then the value is the name of its type
+			text = fmt.Sprintf("%v: %s", v.BadValue, say)
+		}
+	}
+	return d.at(d.lineOf(path), "%s %q: %s: %s", d.obj.GetKind(), d.obj.GetName(), path, text)
 }
+
+// hints say how fields are written whose schema is a pattern: few people read those.
+var hints = []struct{ suffix, say string }{
+	{".consolidateAfter", "write hours, minutes and seconds, such as 30s, 24h or 1h30m, or Never; there are no days"},
+	{".expireAfter", "write hours, minutes and seconds, such as 24h or 720h, or Never; there are no days"},
+	{".terminationGracePeriod", "write hours, minutes and seconds, such as 30m or 48h; leave it out for no limit"},
+	{"].duration", "write hours and minutes, such as 8h or 1h30m"},
+	{"].nodes", "write a number of nodes, such as \"5\", or a part of them from 0% to 100%"},
+	{"].schedule", "write the five fields of cron, such as 0 9 * * mon-fri, or @daily; times are UTC"},
+	{".volumeSize", "write text in whole Gi, G, Ti or T, such as 100Gi"},
+	{".nodeClassRef.group", "write the group without a version, such as " + awsv1.Group},
+}
+
+// hint says what to write instead, "" where the violation says so itself.
+func hint(path string, v *field.Error) string {
+	if v.Type == field.ErrorTypeRequired || strings.Contains(v.Detail, "must be set together") {
+		return ""
+	}
+	for _, h := range hints {
+		if strings.HasSuffix(path, h.suffix) {
+			return h.say
+		}
+	}
+	if ofWrongType(v) && strings.Contains(v.Detail, "type string") {
+		return "it must be text; put it into quotes"
+	}
+	return ""
+}
+
+func ofWrongType(v *field.Error) bool { return strings.Contains(v.Detail, "must be of type") }

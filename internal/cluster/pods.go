@@ -67,6 +67,9 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 		Mirror:       isMirror(pod),
 		Unjudged:     len(pod.Spec.SchedulingGates) == 0,
 	}
+	if row.DoNotDisrupt == "" && pod.Annotations[v1.DoNotEvictAnnotationKey] == "true" {
+		row.DoNotDisrupt, row.DoNotEvict = "true", true
+	}
 	if pod.Spec.Priority != nil {
 		row.Priority = *pod.Spec.Priority
 	}

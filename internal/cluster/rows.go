@@ -41,7 +41,7 @@ type Pod struct {
 	Started       time.Time     // status.startTime
 	Phase         corev1.PodPhase
 	Owner         *Owner  // the controlling owner, interned, nil for bare pods
-	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent
+	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent; "true" for one that says so by the older name
 	DeletionCost  float64 // controller.kubernetes.io/pod-deletion-cost
 	NominatedNode string  // status.nominatedNodeName, if it was not written by us
 	OurHint       string  // status.nominatedNodeName, if we wrote it
@@ -53,6 +53,7 @@ type Pod struct {
 	DaemonSet     bool // some owner is an apps/v1 DaemonSet
 	Mirror        bool // some owner is a Node
 	StatefulSet   bool // some owner is an apps/v1 StatefulSet
+	DoNotEvict    bool // it is protected by the older name of the annotation only
 }
 
 // Key returns the pod's name.

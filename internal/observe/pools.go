@@ -19,7 +19,7 @@ var (
 )
 
 func (o *Observer) collectPools(out sink, snap *cluster.Snapshot) {
-	pools, _ := o.Catalogs.Pools(context.Background(), snap)
+	pools, _ := o.Catalogs.Pools(telemetry.WithController(context.Background(), "metrics.nodepool"), snap)
 	cost := map[string]cloud.NanoUSD{}
 	for n := range snap.Nodes() {
 		if n.Claim == nil {

@@ -17,6 +17,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // Bubble runs a test in a bubble of simulated time, with a cluster that has a pool and a node class named "default", and a Karpenter
@@ -35,6 +36,9 @@ func Bubble(t *testing.T, o Options, ko KarpenterOptions, test func(*testing.T, 
 // With runs a Karpenter while do does something.
 func (w *World) With(t *testing.T, ko KarpenterOptions, do func(*Karpenter)) {
 	ctx, stop := context.WithCancel(t.Context())
+	if ko.Log != nil {
+		ctx = telemetry.WithLog(ctx, ko.Log)
+	}
 	k := w.Karpenter(ko.withDefaults())
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()

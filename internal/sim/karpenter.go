@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -62,6 +63,8 @@ type KarpenterOptions struct {
 	Trials int
 	// Planner are the settings of disruption; zero for the default.
 	Planner disrupt.Settings
+	// Log is where the loops say what they do; nil for nowhere.
+	Log *slog.Logger
 }
 
 // Known is what the core and AWS know about labels.

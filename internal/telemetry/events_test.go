@@ -183,31 +183,3 @@ func TestReasons(t *testing.T) {
 		seen[r.Reason] = true
 	}
 }
-
-func TestMetrics(t *testing.T) {
-	m := NewMetrics(prometheus.NewRegistry(), ConditionKinds("karpenter.k8s.aws/ec2nodeclass"))
-	rows := map[string]Row{}
-	for _, r := range append(m.Rows(), GaugeRows()...) {
-		if _, twice := rows[r.Name]; twice || r.Help == "" {
-			t.Errorf("row of %s: %+v", r.Name, r)
-		}
-		rows[r.Name] = r
-	}
-	for name, labels := range map[string]string{
-		"karpenter_nodeclaims_created_total":                         "reason nodepool min_values_relaxed",
-		"karpenter_nodeclaims_disrupted_total":                       "reason nodepool capacity_type consolidation_policy termination_mode",
-		"karpenter_scheduler_scheduling_duration_seconds":            "controller",
-		"karpenter_cloudprovider_errors_total":                       "controller method provider error",
-		"karpenter_cloudprovider_duration_seconds":                   "controller method provider",
-		"karpenter_voluntary_disruption_decisions_by_nodepool_total": "nodepool decision reason consolidation_type",
-		"operator_nodeclaim_status_condition_transitions_total":      "type status reason karpenter_sh_nodepool karpenter_k8s_aws_ec2nodeclass",
-		"operator_node_status_condition_transition_seconds":          "type status karpenter_sh_nodepool karpenter_sh_initialized karpenter_k8s_aws_ec2nodeclass",
-		"operator_ec2nodeclass_termination_duration_seconds":         "",
-		"karpenter_pods_unbound_time_seconds":                        "name namespace",
-	} {
-		r, ok := rows[name]
-		if got := strings.Join(r.Labels, " "); !ok || got != labels {
-			t.Errorf("%s has labels %q, want %q", name, got, labels)
-		}
-	}
-}

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -67,22 +69,34 @@ type ConditionGauges struct{ Count, Seconds, Terminating *prometheus.Desc }
 
 // NewConditionGauges describes the gauges of one kind whose series carry some extra labels.
 func NewConditionGauges(kind string, extra []string) ConditionGauges {
-	object := []string{"namespace", "name"}
-	condition := append(append(object[:2:2], "type", "status", "reason"), extra...)
-	return ConditionGauges{
-		Count:       prometheus.NewDesc("operator_"+kind+"_status_condition_count", "1 for each condition of an object.", condition, nil),
-		Seconds:     prometheus.NewDesc("operator_"+kind+"_status_condition_current_status_seconds", "How long a condition has been what it is.", condition, nil),
-		Terminating: prometheus.NewDesc("operator_"+kind+"_termination_current_time_seconds", "How long ago an object was deleted that is still there.", append(object[:2:2], extra...), nil),
-	}
+	return described(conditionRows("operator_"+kind+"_", Beta, []string{"namespace", "name"}, extra))
 }
 
 // OldConditionGauges describes the same for all kinds together, under older names.
 func OldConditionGauges() ConditionGauges {
-	object := []string{"namespace", "name", "group", "kind"}
-	condition := append(object[:4:4], "type", "status", "reason")
-	return ConditionGauges{
-		Count:       prometheus.NewDesc("operator_status_condition_count", "1 for each condition of an object.", condition, nil),
-		Seconds:     prometheus.NewDesc("operator_status_condition_current_status_seconds", "How long a condition has been what it is.", condition, nil),
-		Terminating: prometheus.NewDesc("operator_termination_current_time_seconds", "How long ago an object was deleted that is still there.", object, nil),
+	return described(conditionRows("operator_", Deprecated, []string{"namespace", "name", "group", "kind"}, nil))
+}
+
+// ConditionGaugeRows describes these gauges for all kinds of ConditionKinds, and the older names.
+func ConditionGaugeRows(kinds map[string][]string) []Row {
+	var out []Row
+	for _, kind := range sortedKeys(kinds) {
+		out = append(out, conditionRows("operator_"+kind+"_", Beta, []string{"namespace", "name"}, kinds[kind])...)
 	}
+	return append(out, conditionRows("operator_", Deprecated, []string{"namespace", "name", "group", "kind"}, nil)...)
+}
+
+// conditionRows are the gauges whose names begin with prefix: of conditions, how long they stand, and of deletion.
+func conditionRows(prefix string, s Stability, object, extra []string) []Row {
+	condition := slices.Concat(object, []string{"type", "status", "reason"}, extra)
+	return []Row{
+		{prefix + "status_condition_count", "gauge", s, "1 for each condition of an object.", condition},
+		{prefix + "status_condition_current_status_seconds", "gauge", s, "How long a condition has been what it is.", condition},
+		{prefix + "termination_current_time_seconds", "gauge", s, "How long ago an object was deleted that is still there.", slices.Concat(object, extra)},
+	}
+}
+
+func described(rows []Row) ConditionGauges {
+	desc := func(r Row) *prometheus.Desc { return prometheus.NewDesc(r.Name, r.Help, r.Labels, nil) }
+	return ConditionGauges{Count: desc(rows[0]), Seconds: desc(rows[1]), Terminating: desc(rows[2])}
 }

@@ -124,8 +124,9 @@ func open(paths []string) (io.Writer, func(), error) {
 }
 
 // NewHandler returns the handler that gives log lines their shape: JSON with level, time and message under the names
-// that people search for, durations as text, the caller only at debug level, and no more than the first hundred lines
-// of one message each second, then every hundredth.
+// that people search for, durations as text, objects as {"name": …}, a pod as {"namespace": …, "name": …} of what is said as
+// namespace/name, the caller only at debug level, and no more than the first hundred lines of one message each second, then
+// every hundredth.
 func NewHandler(w io.Writer, level slog.Level) slog.Handler {
 	h := slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level:       level,
@@ -146,6 +147,11 @@ func rename(groups []string, a slog.Attr) slog.Attr {
 			if src, ok := a.Value.Any().(*slog.Source); ok {
 				return slog.String("caller", fmt.Sprintf("%s:%d", shortFile(src.File), src.Line))
 			}
+		case "NodeClaim", "NodePool", "Node", "EC2NodeClass":
+			return slog.Group(a.Key, "name", a.Value.Resolve().String())
+		case "Pod":
+			namespace, name, _ := strings.Cut(a.Value.Resolve().String(), "/")
+			return slog.Group(a.Key, "namespace", namespace, "name", name)
 		}
 	}
 	switch v := a.Value.Resolve(); v.Kind() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func TestLogLines(t *testing.T) {
 	var b bytes.Buffer
 	log := slog.New(NewHandler(&b, slog.LevelInfo)).With("logger", "controller", "commit", "abc")
 	ctx := WithController(WithLog(t.Context(), log), "provisioner")
-	Log(ctx).Info("created nodeclaim", "NodePool", "default", "duration", 1500*time.Millisecond, "error", errors.New("trouble"))
+	Log(ctx).Info("created nodeclaim", "NodePool", "default", "Pod", "web/a", "duration", 1500*time.Millisecond, "error", errors.New("trouble"))
 	Log(ctx).Debug("not shown")
 	var line map[string]any
 	if err := json.Unmarshal(b.Bytes(), &line); err != nil {
@@ -23,9 +24,10 @@ func TestLogLines(t *testing.T) {
 	}
 	for key, want := range map[string]any{
 		"level": "INFO", "message": "created nodeclaim", "logger": "controller", "commit": "abc", "controller": "provisioner",
-		"NodePool": "default", "duration": "1.5s", "error": "trouble",
+		"duration": "1.5s", "error": "trouble",
+		"NodePool": map[string]any{"name": "default"}, "Pod": map[string]any{"namespace": "web", "name": "a"},
 	} {
-		if line[key] != want {
+		if !reflect.DeepEqual(line[key], want) {
 			t.Errorf("%s = %v, want %v", key, line[key], want)
 		}
 	}

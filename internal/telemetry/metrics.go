@@ -112,7 +112,7 @@ var (
 	cloudCall   = []string{"controller", "method", "provider"}
 	offering    = []string{"instance_type", "capacity_type", "zone"}
 	workqueued  = []string{"name", "controller"}
-	awsCall     = []string{"service", "operation", "code"}
+	awsCall     = []string{"service", "action", "code"}
 	poolAndZone = []string{"nodepool", "zone"}
 )
 
@@ -310,14 +310,14 @@ func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 		OfferingAvailable: t.scraped("karpenter_cloudprovider_instance_type_offering_available", Beta,
 			"1 while an offering can be had.", offering...),
 		AWSRequests: t.counter("aws_sdk_go_request_total", Beta,
-			"Requests to AWS.", awsCall...),
-		AWSRetries: t.histogram("aws_sdk_go_request_retry_count", Beta, []float64{0, 1, 2, 3, 5, 10},
+			"Requests to AWS, by the HTTP status of the answer; 0 when there was none.", awsCall...),
+		AWSRetries: t.histogram("aws_sdk_go_request_retry_count", Beta, retries,
 			"How often a request to AWS was repeated.", awsCall...),
-		AWSRequestDuration: t.histogram("aws_sdk_go_request_duration_seconds", Beta, prometheus.DefBuckets,
+		AWSRequestDuration: t.histogram("aws_sdk_go_request_duration_seconds", Beta, exponential(.01, 1.5, 20),
 			"Time of requests to AWS, with all their attempts.", awsCall...),
 		AWSAttempts: t.counter("aws_sdk_go_request_attempt_total", Beta,
 			"Attempts of requests to AWS.", awsCall...),
-		AWSAttemptDuration: t.histogram("aws_sdk_go_request_attempt_duration_seconds", Beta, prometheus.DefBuckets,
+		AWSAttemptDuration: t.histogram("aws_sdk_go_request_attempt_duration_seconds", Beta, exponential(.01, 1.5, 20),
 			"Time of single attempts of requests to AWS.", awsCall...),
 		OfferingPrice: t.scraped("karpenter_cloudprovider_instance_type_offering_price_estimate", Beta,
 			"Hourly price of an offering.", offering...),

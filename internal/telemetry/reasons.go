@@ -18,6 +18,7 @@ const (
 	InvalidDoNotDisruptAnnotation  Reason = "InvalidDoNotDisruptAnnotation"
 	DoNotDisruptUntil              Reason = "DoNotDisruptUntil"
 	DoNotDisruptGracePeriodElapsed Reason = "DoNotDisruptGracePeriodElapsed"
+	DeprecatedAnnotation           Reason = "DeprecatedAnnotation"
 
 	DisruptionLaunching          Reason = "DisruptionLaunching"
 	DisruptionWaitingReadiness   Reason = "DisruptionWaitingReadiness"
@@ -48,6 +49,8 @@ const (
 	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
 	SpotServiceRoleMissing         Reason = "SpotSLRCreationFailed"
 	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
+	NodeClassNotReady              Reason = "NodeClassNotReady"
+	BootstrapsTwice                Reason = "BootstrapsTwice"
 )
 
 // EventRow is one line of the table of events.
@@ -81,6 +84,7 @@ var reasons = []EventRow{
 	{InvalidDoNotDisruptAnnotation, warning, "A do-not-disrupt annotation means nothing and is ignored.", again, 0, 0, false},
 	{DoNotDisruptUntil, normal, "A pod is protected until some time.", again, 0, 0, false},
 	{DoNotDisruptGracePeriodElapsed, normal, "The protection of a pod has ended.", again, 0, 0, false},
+	{DeprecatedAnnotation, warning, "An annotation of a pod has an older name, which counts still; the message gives the new one.", time.Hour, 0, 0, false},
 
 	{DisruptionLaunching, normal, "A replacement is being launched.", again, 0, 0, false},
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", again, 0, 0, false},
@@ -111,6 +115,8 @@ var reasons = []EventRow{
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
 	{SpotServiceRoleMissing, warning, "No spot machine can be launched: the account lacks a role, and the controller may not create it.", again, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},
+	{BootstrapsTwice, warning, "The user data of a node class joins the cluster, which Karpenter does as well.", time.Hour, 0, 0, false},
+	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.", again, 0, 0, false},
 }
 
 // EventRows describes every reason of events, in the order of the table.

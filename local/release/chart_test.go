@@ -1,6 +1,7 @@
 package release
 
 import (
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,17 +11,31 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/internal/operator"
+	"karpenter.sh/karpenter/internal/setting"
 )
 
 type values = map[string]any
 
-// render returns what `helm template karpenter` with these values would, by file.
+const notes = "karpenter/templates/NOTES.txt"
+
+// render returns the objects that `helm template karpenter` with these values would make, by file.
 func render(t *testing.T, chartName string, v values, apis ...string) (map[string]string, error) {
+	t.Helper()
+	files, err := renderAll(t, chartName, v, apis...)
+	delete(files, notes)
+	return files, err
+}
+
+// renderAll returns the notes for the user as well.
+func renderAll(t *testing.T, chartName string, v values, apis ...string) (map[string]string, error) {
 	t.Helper()
 	ch, err := Load(chartName)
 	if err != nil {
@@ -93,6 +108,171 @@ func TestWithoutClusterNameNothingIsRendered(t *testing.T) {
 	}
 }
 
+// Values of older charts, and of features that this version lacks, are refused with what to write instead: Helm would ignore them.
+func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
+	aws := func(key string, value any) values { return values{"settings": values{"aws": values{key: value}}} }
+	gate := func(key string, value any) values {
+		return values{"settings": values{"featureGates": values{key: value}}}
+	}
+	for name, tc := range map[string]struct {
+		values values
+		want   string // "" where there is nothing to say
+	}{
+		"the cluster's name of old":           {aws("clusterName", "prod"), "settings.aws.clusterName: write settings.clusterName"},
+		"the queue of old":                    {aws("interruptionQueueName", "q"), "settings.aws.interruptionQueueName: write settings.interruptionQueue"},
+		"false of old":                        {aws("isolatedVPC", false), "settings.aws.isolatedVPC: write settings.isolatedVPC"},
+		"a default instance profile":          {aws("defaultInstanceProfile", "p"), "spec.instanceProfile, or better spec.role, in each EC2NodeClass"},
+		"a default instance profile, older":   {values{"aws": values{"defaultInstanceProfile": "p"}}, "aws.defaultInstanceProfile: "},
+		"global tags":                         {aws("tags", values{"a": "b"}), "spec.tags in each EC2NodeClass"},
+		"no global tags":                      {aws("tags", values{}), ""},
+		"pod interfaces":                      {aws("enablePodENI", true), "settings.aws.enablePodENI: remove it"},
+		"pods beyond what interfaces hold":    {aws("enableENILimitedPodDensity", false), "spec.kubelet.maxPods"},
+		"pods as interfaces hold":             {aws("enableENILimitedPodDensity", true), ""},
+		"names of nodes":                      {aws("nodeNameConvention", "resource-name"), "settings.aws.nodeNameConvention: remove it"},
+		"a role to assume":                    {values{"settings": values{"assumeRoleARN": "arn"}}, "give the role to the service account"},
+		"the cluster's name, oldest":          {values{"clusterName": "prod"}, "clusterName: write settings.clusterName"},
+		"the log level of the controller":     {values{"controller": values{"logLevel": "debug"}}, "controller.logLevel: write logLevel"},
+		"the log's own settings":              {values{"logConfig": values{"enabled": true}}, "write logLevel, logOutputPaths"},
+		"the log's own settings, off":         {values{"logConfig": values{"enabled": false}}, ""},
+		"a log for people":                    {values{"logEncoding": "console"}, "the log is JSON"},
+		"a log for programs":                  {values{"logEncoding": "json"}, ""},
+		"drift off":                           {gate("drift", false), "reason Drifted"},
+		"drift on":                            {gate("drift", true), ""},
+		"a gate of the provider without code": {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": true}}}, "settings.awsFeatureGates.nodeClassCEL"},
+		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
+		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, "settings.enableZonalShift"},
+		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, "karpenter", named(tc.values))
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("error = %v, want %q", err, tc.want)
+			}
+		})
+	}
+	_, err := render(t, "karpenter", values{"settings": values{"aws": values{"clusterName": "prod", "defaultInstanceProfile": "p"}}})
+	if err == nil || !strings.Contains(err.Error(), "clusterName: write") || !strings.Contains(err.Error(), "EC2NodeClass") || strings.Contains(err.Error(), "is required") {
+		t.Errorf("error = %v, want both mistakes at once, and nothing that follows from them", err)
+	}
+}
+
+// A gate that the controller would not start with is refused when it is set, and no other.
+func TestGatesThatTheControllerRefusesAreRefused(t *testing.T) {
+	defaults := operator.DefaultSettings()
+	for assignment := range strings.SplitSeq(defaults.Gates.String(), ",") {
+		gate, _, _ := strings.Cut(assignment, "=")
+		s := operator.DefaultSettings()
+		if err := setting.Read("", s.List(), []string{"--feature-gates=" + gate + "=true"}, func(string) (string, bool) { return "", false }, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		refused := s.Validate() != nil
+		key := strings.ToLower(gate[:1]) + gate[1:]
+		if _, err := render(t, "karpenter", named(values{"settings": values{"featureGates": values{key: true}}})); refused != (err != nil) {
+			t.Errorf("gate %s: the controller refuses it: %t, the chart says %v", gate, refused, err)
+		}
+	}
+}
+
+// What people type with --set, as it stands in guides.
+func TestFlagsThatPeopleType(t *testing.T) {
+	const role = "arn:aws:iam::123456789012:role/KarpenterControllerRole-prod"
+	for name, tc := range map[string]struct {
+		set     []string
+		refused string
+		role    bool
+		env     map[string]string
+	}{
+		"cluster, endpoint and role": {
+			set: []string{"settings.clusterName=prod", "settings.clusterEndpoint=https://x.eks.amazonaws.com", `serviceAccount.annotations.eks\.amazonaws\.com/role-arn=` + role},
+			env: map[string]string{"CLUSTER_NAME": "prod", "CLUSTER_ENDPOINT": "https://x.eks.amazonaws.com"}, role: true,
+		},
+		"cluster, queue and resources": {
+			set: []string{
+				"settings.clusterName=my-cluster", "settings.interruptionQueue=my-cluster-karpenter", "controller.resources.requests.cpu=1",
+				"controller.resources.requests.memory=1Gi", "controller.resources.limits.cpu=1", "controller.resources.limits.memory=1Gi",
+			},
+			env: map[string]string{"CLUSTER_NAME": "my-cluster", "INTERRUPTION_QUEUE": "my-cluster-karpenter"},
+		},
+		"settings of the time of Provisioners": {
+			set:     []string{"settings.aws.clusterName=prod", "settings.aws.defaultInstanceProfile=KarpenterNodeInstanceProfile-prod"},
+			refused: "settings.aws.clusterName: write settings.clusterName",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := values{}
+			for _, s := range tc.set {
+				if err := strvals.ParseInto(s, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.refused != "" {
+				if _, err := render(t, "karpenter", v); err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("error = %v, want %q", err, tc.refused)
+				}
+				return
+			}
+			container := deployment(t, v).Spec.Template.Spec.Containers[0]
+			for _, e := range container.Env {
+				if want, asked := tc.env[e.Name]; asked && e.Value != want {
+					t.Errorf("%s = %q, want %q", e.Name, e.Value, want)
+				}
+				delete(tc.env, e.Name)
+			}
+			if len(tc.env) > 0 {
+				t.Errorf("not told: %v", tc.env)
+			}
+			if cpu := container.Resources.Limits.Cpu(); len(tc.set) > 3 && cpu.String() != "1" {
+				t.Errorf("limit of CPU = %s, want 1", cpu)
+			}
+			account := object[corev1.ServiceAccount](t, v, "ServiceAccount", "karpenter")
+			if got := account.Annotations["eks.amazonaws.com/role-arn"]; (got == role) != tc.role {
+				t.Errorf("the service account has the role %q", got)
+			}
+		})
+	}
+}
+
+func TestNotesNameWhatIsMissing(t *testing.T) {
+	const queue = "settings.interruptionQueue is empty"
+	for name, tc := range map[string]struct {
+		values  values
+		says    string
+		saysNot string
+	}{
+		"without a queue":        {nil, queue, "has no effect"},
+		"with a queue":           {values{"settings": values{"interruptionQueue": "q"}}, "kubectl get ec2nodeclasses,nodepools", queue},
+		"with values of old age": {values{"webhook": values{"port": 8443}}, "The value webhook is of an older chart", "extraObjects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, err := renderAll(t, "karpenter", named(tc.values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := files[notes]; !strings.Contains(text, tc.says) || strings.Contains(text, tc.saysNot) {
+				t.Errorf("the notes should say %q and not %q:\n%s", tc.says, tc.saysNot, text)
+			}
+		})
+	}
+}
+
+// Whoever installs the controller's chart alone has the definitions too.
+func TestTheFirstInstallBringsTheDefinitions(t *testing.T) {
+	ch, err := Load("karpenter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range ch.CRDObjects() {
+		got = append(got, strings.TrimSuffix(strings.TrimPrefix(c.Name, "crds/"), ".yaml"))
+	}
+	want := []string{
+		"autoscaling.x-k8s.io_capacitybuffers", "karpenter.k8s.aws_ec2nodeclasses", "karpenter.sh_nodeclaims", "karpenter.sh_nodeoverlays", "karpenter.sh_nodepools",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestSettingsBecomeEnvironment(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values values
@@ -115,8 +295,8 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 			map[string]string{"INTERRUPTION_QUEUE": "karpenter-queue"},
 		},
 		"gates are told all together": {
-			values{"settings": values{"featureGates": values{"nodeRepair": true, "reservedCapacity": false}}},
-			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=false,NodeRepair=true,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
+			values{"settings": values{"featureGates": values{"spotToSpotConsolidation": true, "reservedCapacity": false}}},
+			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
 		},
 		"further variables come last": {
 			values{"controller": values{"env": []any{values{"name": "LOG_LEVEL", "value": "debug"}}}},

@@ -100,6 +100,7 @@ func (r Release) install(ctx context.Context, kubeconfig string, log *slog.Logge
 		install := action.NewInstall(config)
 		install.ReleaseName, install.Namespace, install.Description = r.Chart, plane.Namespace, digest
 		install.WaitStrategy, install.TakeOwnership = kube.HookOnlyStrategy, true
+		install.SkipCRDs = true // they come from karpenter-crd, which keeps them up to date
 		_, err := install.RunWithContext(ctx, ch, r.Values)
 		return "installed", err
 	}

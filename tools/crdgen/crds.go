@@ -29,6 +29,8 @@ func (besideSource) Open(pkg *loader.Package, name string) (io.WriteCloser, erro
 const (
 	crdFolder   = "api/crds"
 	chartFolder = "charts/karpenter-crd/templates"
+	// firstFolder is in the controller's chart. Helm creates what is there on the first install and never touches it again.
+	firstFolder = "charts/karpenter/crds"
 	fileHeader  = "# Generated from the Go types under api by \"make gen\". Do not edit.\n"
 )
 
@@ -84,7 +86,7 @@ func (j joinLines) Visit(schema *apiextensionsv1.JSONSchemaProps) crd.SchemaVisi
 	return j
 }
 
-// crdFiles are the texts of the CRDs by path: each once for the embedding package and once for the chart.
+// crdFiles are the texts of the CRDs by path: each for the embedding package, for the chart of the CRDs, and for the controller's chart.
 func crdFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for i := range crds {
@@ -94,6 +96,7 @@ func crdFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]byt
 		}
 		name := fmt.Sprintf("%s_%s.yaml", crds[i].Spec.Group, crds[i].Spec.Names.Plural)
 		files[filepath.Join(crdFolder, name)] = text
+		files[filepath.Join(firstFolder, name)] = text
 		files[filepath.Join(chartFolder, name)] = asTemplate(text)
 	}
 	return files, nil

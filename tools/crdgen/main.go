@@ -1,5 +1,5 @@
 // Command crdgen writes everything that is generated from the Go types under api: deep copies, CRDs (the plain files that the
-// api/crds package embeds, and the templates of the karpenter-crd chart), and the reference pages under docs/reference.
+// api/crds package embeds, those of the karpenter chart, and the templates of the karpenter-crd chart), and the reference pages under docs/reference.
 //
 // Run it with "make gen". Its output depends on nothing but the sources, so running it twice changes nothing.
 package main
@@ -68,7 +68,7 @@ func generate() (map[string][]byte, error) {
 // same folders.
 func generatedFiles() ([]string, error) {
 	var out []string
-	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
+	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err

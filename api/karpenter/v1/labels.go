@@ -37,6 +37,8 @@ const (
 const (
 	// On a pod, "true" or a duration since its start; on a Node, a NodeClaim or in a pool's template, "true": forbids voluntary disruption.
 	DoNotDisruptAnnotationKey = Group + "/do-not-disrupt"
+	// On a pod: the older name of do-not-disrupt. "true" still counts, nothing else does.
+	DoNotEvictAnnotationKey = Group + "/do-not-evict"
 
 	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
 	NodePoolHashAnnotationKey = Group + "/nodepool-hash"

@@ -28,7 +28,7 @@
 {{- include "karpenter.env" (dict "name" "LOG_OUTPUT_PATHS" "value" (join "," .Values.logOutputPaths)) }}
 {{- include "karpenter.env" (dict "name" "LOG_ERROR_OUTPUT_PATHS" "value" (join "," .Values.logErrorOutputPaths)) }}
 - name: CLUSTER_NAME
-  value: {{ tpl (toString (required "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" $s.clusterName)) . | quote }}
+  value: {{ tpl (toString $s.clusterName) . | quote }}
 {{- range $setting := list
   (dict "name" "BATCH_MAX_DURATION" "value" $s.batchMaxDuration)
   (dict "name" "BATCH_IDLE_DURATION" "value" $s.batchIdleDuration)

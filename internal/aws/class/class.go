@@ -62,6 +62,10 @@ type Settings struct {
 	// Waiting is told when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
 	Waiting func(nc *awsv1.EC2NodeClass, message string)
 	Gone    func(name string)
+	// Unready is told of a condition that has become False, or is so for another reason. It may be nil.
+	Unready func(nc *awsv1.EC2NodeClass, c metav1.Condition)
+	// BootstrapsTwice is told of a class whose user data bootstraps the node, which Karpenter does as well. It may be nil.
+	BootstrapsTwice func(nc *awsv1.EC2NodeClass)
 	// Wrote is told of each object as it was written.
 	Wrote func(*awsv1.EC2NodeClass)
 }
@@ -118,6 +122,9 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 		nc = stored.DeepCopy()
 	}
 	stored = nc.DeepCopy()
+	if c.Settings.BootstrapsTwice != nil && bootstrapsTwice(nc) {
+		c.Settings.BootstrapsTwice(nc)
+	}
 	again, err := c.look(ctx, nc)
 	err = errors.Join(stampErr, err)
 	if patchErr := c.patchStatus(ctx, stored, nc); patchErr != nil {
@@ -125,6 +132,16 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 		return least(wait, again), errors.Join(err, patchErr)
 	}
 	return again, err
+}
+
+// bootstrapsTwice tells whether the user's own script joins the cluster: the node would come without the labels, taints and limits
+// that it was chosen for, and pods could start before they are there. Of AL2023 the script is gone, so there it only fails.
+func bootstrapsTwice(nc *awsv1.EC2NodeClass) bool {
+	switch nc.AMIFamily() {
+	case awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023:
+		return nc.Spec.UserData != nil && strings.Contains(*nc.Spec.UserData, "/etc/eks/bootstrap.sh")
+	}
+	return false
 }
 
 // conflict turns the refusal of an outdated write into another turn soon: the news is on its way.
@@ -256,7 +273,24 @@ func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeC
 		return err
 	}
 	c.wrote(nc)
+	c.tell(stored, nc)
 	return nil
+}
+
+// tell says what has gone wrong since the class was last written. Conditions that only sum up others say nothing new.
+func (c *Controller) tell(old, nc *awsv1.EC2NodeClass) {
+	if c.Settings.Unready == nil {
+		return
+	}
+	for _, is := range nc.Status.Conditions {
+		if is.Status != metav1.ConditionFalse || is.Type == condition.Ready || is.Reason == awsv1.ReasonDependenciesNotReady {
+			continue
+		}
+		was := condition.Get(old, is.Type)
+		if was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message {
+			c.Settings.Unready(nc, is)
+		}
+	}
 }
 
 func (c *Controller) wrote(nc *awsv1.EC2NodeClass) {

@@ -2,7 +2,9 @@ package class
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -20,6 +22,16 @@ const (
 	seldom = 5 * time.Minute
 )
 
+// nothing says which terms of a class select nothing: a mistyped tag is seen at once.
+func nothing(what, field string, terms any) string {
+	const most = 500
+	text, err := json.Marshal(terms)
+	if err != nil || len(text) > most {
+		return fmt.Sprintf("no %s matches spec.%s", what, field)
+	}
+	return fmt.Sprintf("no %s matches spec.%s %s", what, field, text)
+}
+
 func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
 	var unsupported *ami.UnsupportedAliasError
@@ -32,7 +44,7 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	}
 	nc.Status.AMIs = images
 	if len(images) == 0 {
-		return missing(awsv1.ReasonAMINotFound, "the AMI selector terms match no image", often)
+		return missing(awsv1.ReasonAMINotFound, nothing("image", "amiSelectorTerms", nc.Spec.AMISelectorTerms), often)
 	}
 	return found(seldom)
 }
@@ -73,7 +85,7 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	}
 	nc.Status.Subnets = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSubnetsNotFound, "the subnet selector terms match no subnet", often)
+		return missing(awsv1.ReasonSubnetsNotFound, nothing("subnet", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
 	}
 	return found(often)
 }
@@ -85,7 +97,7 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 	}
 	nc.Status.SecurityGroups = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSecurityGroupsNotFound, "the security group selector terms match no security group", often)
+		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("security group", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), often)
 	}
 	return found(seldom)
 }

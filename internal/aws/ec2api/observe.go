@@ -2,16 +2,19 @@ package ec2api
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 // A Call is one call of AWS, or one attempt of it, that has ended.
 type Call struct {
 	Service, Operation string
-	Code               string // "" when it succeeded
+	Status             int // of the HTTP answer; 0 when there was none
 	Took               time.Duration
 	Retries            int // of a whole call
 }
@@ -60,10 +63,12 @@ func call(ctx context.Context, err error, begun time.Time, retries int) Call {
 		Service: awsmiddleware.GetServiceID(ctx), Operation: awsmiddleware.GetOperationName(ctx),
 		Took: time.Since(begun), Retries: retries,
 	}
-	if err != nil {
-		if c.Code = Code(err); c.Code == "" {
-			c.Code = "RequestError"
-		}
+	var response *smithyhttp.ResponseError
+	switch {
+	case err == nil:
+		c.Status = http.StatusOK
+	case errors.As(err, &response):
+		c.Status = response.HTTPStatusCode()
 	}
 	return c
 }

@@ -118,3 +118,15 @@ func TestCategories(t *testing.T) {
 		})
 	}
 }
+
+// Kinds are values of labels, and reasons of deletions: queries ask for them.
+func TestKindsAreWhatQueriesKnow(t *testing.T) {
+	got := []Kind{NoOp, SpotInterrupted, Rebalance, Stopped, Terminated, ReservationReclaimed, ScheduledChange, InstanceStatus, SystemStatus, EventStatus}
+	want := []Kind{
+		"no_op", "spot_interrupted", "rebalance_recommendation", "instance_stopped", "instance_terminated", "capacity_reservation_interrupted",
+		"scheduled_change", "instance_status", "system_status", "event_status",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("kinds = %q, want %q", got, want)
+	}
+}

@@ -1,6 +1,10 @@
 package claim_test
 
 import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +36,39 @@ func TestClaimBecomesANodeAndGoesAgain(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		sim.WantNothing(t, w)
 	})
+}
+
+// The life of a claim is told in the words that operators search for, each once.
+func TestTheLifeOfAClaimIsLogged(t *testing.T) {
+	var said lines
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Log: slog.New(&said)}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		c := sim.Claim("c")
+		sim.Create(t, w, c)
+		time.Sleep(30 * time.Second)
+		sim.Delete(t, w, c)
+		time.Sleep(30 * time.Second)
+		sim.WantNothing(t, w)
+	})
+	want := []string{"launched nodeclaim", "registered nodeclaim", "initialized nodeclaim", "tainted node", "deleted node", "deleted nodeclaim"}
+	if !slices.Equal(said.infos, want) {
+		t.Errorf("the log says %q, want %q", said.infos, want)
+	}
+}
+
+// lines is a log handler that keeps the messages of level info.
+type lines struct {
+	mu    sync.Mutex
+	infos []string
+}
+
+func (l *lines) Enabled(_ context.Context, level slog.Level) bool { return level == slog.LevelInfo }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler               { return l }
+func (l *lines) WithGroup(string) slog.Handler                    { return l }
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.infos = append(l.infos, r.Message)
+	return nil
 }
 
 // inWorld runs a test in a bubble with a cluster and a Karpenter.

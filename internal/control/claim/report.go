@@ -48,7 +48,7 @@ func (l *Loop) reportInitialized(ctx context.Context, claim *v1.NodeClaim, node 
 
 // reportDeleted tells about a claim that we deleted. pods is how many pods must find another home because of it.
 func (l *Loop) reportDeleted(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) {
-	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "reason", string(reason), "pods", pods)
+	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", claim.Name, "reason", string(reason), "pods", pods)
 	l.Metrics.Disrupted(claim, string(reason), "", pods)
 }
 
@@ -62,7 +62,7 @@ func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline
 
 func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
 	pool := claim.Labels[v1.NodePoolLabelKey]
-	telemetry.Log(ctx).Info("ended nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", claim.Status.NodeName)
+	telemetry.Log(ctx).Info("deleted nodeclaim", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "Node", claim.Status.NodeName)
 	l.Metrics.NodeClaimsTerminated.WithLabelValues(pool, claim.Labels[v1.CapacityTypeLabelKey], claim.Labels[corev1.LabelTopologyZone]).Inc()
 	l.Metrics.NodeClaimTermination.WithLabelValues(pool).Observe(time.Since(claim.DeletionTimestamp.Time).Seconds())
 	if stopping := condition.Get(claim, v1.ConditionTypeInstanceTerminating); stopping != nil {

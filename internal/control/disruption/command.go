@@ -198,6 +198,7 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 		telemetry.Log(ctx).Error("cannot take the record off the replacements", "command", c.ID, "error", err)
 		return // the next turn tries again
 	}
+	telemetry.Log(ctx).Debug("command succeeded", "command", c.ID)
 	delete(l.commands, c.ID)
 }
 
@@ -213,7 +214,7 @@ func (l *Loop) forget(ctx context.Context, snap *cluster.Snapshot, claims []stri
 
 // fail takes a command back: candidates work again, replacements that nothing uses go away.
 func (l *Loop) fail(ctx context.Context, c *command, why string) {
-	telemetry.Log(ctx).Info("disruption command failed", "command", c.ID, "candidates", c.Candidates, "cause", why)
+	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID, "candidates", c.Candidates, "error", why)
 	snap := l.store.Snapshot()
 	errs := parallel(c.Candidates, func(name string) error { return l.release(ctx, name) })
 	for _, name := range c.Replacements {

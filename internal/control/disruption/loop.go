@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 const (
@@ -80,6 +81,7 @@ func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tel
 
 // Run works until ctx ends. Only the leader may run it.
 func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, "disruption")
 	for ctx.Err() == nil {
 		snap := l.store.Snapshot()
 		began := time.Now()

@@ -1,8 +1,10 @@
 package disruption
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +29,8 @@ import (
 
 // A stage is an API in memory, a store that watches it, and a fleet of one node that is far too large for its pods.
 type stage struct {
+	log bytes.Buffer // what the loop said; read it when it has stopped
+
 	api   *memapi.Server
 	store *cluster.Store
 	pools map[string]lower.PoolInput
@@ -124,7 +128,7 @@ func (s *stage) run(t *testing.T) (stop func()) {
 	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(s.hear, s.metrics)
 	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(telemetry.WithLog(t.Context(), slog.New(telemetry.NewHandler(&s.log, slog.LevelDebug))))
 	var running sync.WaitGroup
 	running.Go(func() { _ = l.Run(ctx) })
 	running.Go(func() { _ = events.Run(ctx) })

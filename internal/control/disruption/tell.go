@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -137,6 +138,8 @@ func (t *teller) protection(p *cluster.Pod, now time.Time) {
 		reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
 	case held.Held && !held.Until.IsZero():
 		reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
+	case p.DoNotEvict:
+		reason, message = telemetry.DeprecatedAnnotation, fmt.Sprintf("the annotation %s is called %s now; it counts still", v1.DoNotEvictAnnotationKey, v1.DoNotDisruptAnnotationKey)
 	default:
 		return
 	}
@@ -221,7 +224,50 @@ func (t *teller) rejected(step *disrupt.Step, cause disrupt.Refusal) {
 func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
 	telemetry.Log(ctx).Info("disrupting node(s)", "command", step.String(), "reason", metricReason(step.Reason), "decision", step.Decision(),
 		"disrupted-node-count", len(step.Remove), "replacement-node-count", len(step.Open), "pod-count", step.Pods(),
+		"disrupted-nodes", disrupted(step), "replacement-nodes", replacements(step),
 		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))
+}
+
+// What the log says of nodes has the form that queries over logs know.
+type (
+	named struct {
+		Name string `json:"name"`
+	}
+	leaves struct {
+		Node         named  `json:"Node"`
+		NodeClaim    named  `json:"NodeClaim"`
+		InstanceType string `json:"instance-type"`
+		CapacityType string `json:"capacity-type"`
+	}
+	comes struct {
+		CapacityType  string `json:"capacity-type"`
+		InstanceTypes string `json:"instance-types,omitempty"` // of a single replacement
+	}
+)
+
+func disrupted(step *disrupt.Step) []leaves {
+	out := make([]leaves, len(step.Remove))
+	for i, c := range step.Remove {
+		labels := c.Node.Labels()
+		out[i] = leaves{named{c.Name()}, named{c.Node.Claim.Name}, labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey]}
+	}
+	return out
+}
+
+func replacements(step *disrupt.Step) []comes {
+	out := make([]comes, len(step.Open))
+	for i := range step.Open {
+		out[i].CapacityType = step.Open[i].CapacityType
+	}
+	if len(step.Open) == 1 {
+		types := step.Open[0].Types
+		text := strings.Join(types[:min(len(types), 5)], ", ")
+		if more := len(types) - 5; more > 0 {
+			text += fmt.Sprintf(" and %d other(s)", more)
+		}
+		out[0].InstanceTypes = text
+	}
+	return out
 }
 
 // started counts a step that is under way.

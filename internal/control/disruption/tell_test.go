@@ -1,10 +1,13 @@
 package disruption
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +57,65 @@ func TestAReplacementIsToldOfAndCounted(t *testing.T) {
 			"queue failures":     s.metrics.DisruptionQueueFailures.WithLabelValues(labels...),
 			"failed validations": s.metrics.DisruptionFailedValidations.WithLabelValues("single"),
 		})
+	})
+}
+
+// said returns the first line of the log with this message.
+func said(t *testing.T, s *stage, message string) map[string]any {
+	t.Helper()
+	for text := range strings.Lines(s.log.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line["message"] == message {
+			return line
+		}
+	}
+	t.Fatalf("nothing says %q:\n%s", message, s.log.String())
+	return nil
+}
+
+// The lines that operators search for have the words and the fields that they know.
+func TestACommandIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		stop := s.run(t)
+		time.Sleep(validationDelay + 5*time.Second)
+		s.initialise(replacementName)
+		time.Sleep(5 * time.Second)
+		stop()
+		line := said(t, s, "disrupting node(s)")
+		got := map[string]any{}
+		for _, field := range []string{"level", "controller", "reason", "decision", "disrupted-node-count", "replacement-node-count", "pod-count", "disrupted-nodes", "replacement-nodes"} {
+			got[field] = line[field]
+		}
+		want := map[string]any{
+			"level": "INFO", "controller": "disruption", "reason": "underutilized", "decision": "replace", "disrupted-node-count": 1.0, "replacement-node-count": 1.0, "pod-count": 3.0,
+			"disrupted-nodes": []any{map[string]any{
+				"Node": map[string]any{"name": "a"}, "NodeClaim": map[string]any{"name": "claim-a"}, "instance-type": "big", "capacity-type": "on-demand",
+			}},
+			"replacement-nodes": []any{map[string]any{"capacity-type": "on-demand", "instance-types": "small"}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if line := said(t, s, "command succeeded"); line["level"] != "DEBUG" {
+			t.Errorf("line = %v", line)
+		}
+	})
+}
+
+func TestACommandThatFailsIsLoggedAsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		stop := s.run(t)
+		time.Sleep(validationDelay + leastTimeout + 10*time.Second)
+		stop()
+		line := said(t, s, "failed terminating nodes while executing a disruption command")
+		if line["level"] != "ERROR" || line["error"] != "the replacements were not ready in time" {
+			t.Errorf("line = %v", line)
+		}
 	})
 }
 
@@ -139,11 +201,16 @@ func TestProtectionsAreExplainedToTheOwnersOfPods(t *testing.T) {
 		"a time that runs":                            {"1h", 0, "DoNotDisruptUntil Pod late", true},
 		"a time that is over":                         {"1m", 2 * time.Minute, "DoNotDisruptGracePeriodElapsed Pod late", true},
 		"one that means nothing, on a node that goes": {"yes", 0, "InvalidDoNotDisruptAnnotation Pod late", false},
+		"the older name":                              {"old", 0, "DeprecatedAnnotation Pod late", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t.Context())
-				s.api.Put(late(s, "late", tc.annotation))
+				pod := late(s, "late", tc.annotation)
+				if tc.annotation == "old" {
+					pod.Annotations = map[string]string{v1.DoNotEvictAnnotationKey: "true"}
+				}
+				s.api.Put(pod)
 				time.Sleep(10 * time.Millisecond) // the store has heard of it
 				defer s.run(t)()
 				time.Sleep(5*time.Second + tc.wait)

@@ -159,7 +159,7 @@ func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool, err
 	case apierrors.IsInternalError(err):
 		l.reportRefused(j.row.Node, p, "the API server cannot evict it: "+err.Error())
 	default:
-		telemetry.Log(ctx).Error("eviction failed, trying again", "Node", j.row.Name, "namespace", p.Namespace, "Pod", p.Name, "error", err)
+		telemetry.Log(ctx).Error("eviction failed, trying again", "Node", j.row.Name, "Pod", p.Namespace+"/"+p.Name, "error", err)
 	}
 	return false, err
 }
@@ -188,7 +188,7 @@ func (l *Loop) delete(ctx context.Context, j job, d evict.Deletion) (done bool, 
 		return true, nil
 	}
 	if ctx.Err() == nil {
-		telemetry.Log(ctx).Error("deleting a pod failed, trying again", "Node", j.row.Name, "namespace", p.Namespace, "Pod", p.Name, "error", err)
+		telemetry.Log(ctx).Error("deleting a pod failed, trying again", "Node", j.row.Name, "Pod", p.Namespace+"/"+p.Name, "error", err)
 	}
 	return false, err
 }

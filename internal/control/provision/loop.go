@@ -54,7 +54,8 @@ type Loop struct {
 	Deps
 	settings Settings
 	memory   memory
-	failures int // turns in a row in which claims could not be created
+	failures int  // turns in a row in which claims could not be created
+	counted  bool // gauges tell of pods that wait
 }
 
 // New returns a loop that has not started.
@@ -90,6 +91,9 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 		if snap.Synced() {
 			unbound, leaving := waiting(snap, now)
 			l.acknowledge(unbound, now)
+			if len(unbound)+len(leaving) == 0 {
+				l.nothingWaits()
+			}
 			due, soonest := l.memory.due(snap, append(unbound, leaving...), now)
 			for _, p := range due {
 				w.add(string(p.UID), now)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -147,11 +148,14 @@ func open1(in lower.Input) *lower.Plan {
 }
 
 func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
-	pools := map[string]lower.PoolInput{}
+	pools, notReady := map[string]lower.PoolInput{}, map[string]bool{}
 	for p := range snap.Pools() {
 		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{}}
+		if !condition.IsTrue(p, v1.ConditionTypeReady) {
+			notReady[p.Name] = true
+		}
 	}
-	return pools, nil
+	return pools, notReady
 }
 
 // Open is the opener: one claim for each opening, recorded like the real one does.
@@ -424,6 +428,53 @@ func TestEveryPodWithoutPlaceHearsWhyOnce(t *testing.T) {
 	})
 }
 
+// A pod may wait for a pool that is not ready: that pool is named, with what it lacks.
+func TestPodsHearOfPoolsThatAreNotReady(t *testing.T) {
+	broken := readyPool("gpu")
+	broken.Status.Conditions = []metav1.Condition{
+		{Type: v1.ConditionTypeReady, Status: metav1.ConditionFalse},
+		{Type: v1.ConditionTypeNodeClassReady, Status: metav1.ConditionFalse, Message: `there is no EC2NodeClass named "gpu"`},
+	}
+	fresh := readyPool("gpu")
+	fresh.Status.Conditions = nil
+	for name, tc := range map[string]struct {
+		pools []*v1.NodePool
+		want  []string
+	}{
+		"beside a pool that cannot hold the pod": {
+			[]*v1.NodePool{readyPool("default"), broken},
+			[]string{`FailedScheduling Pod/a: no place for a; pool "gpu" is not ready: there is no EC2NodeClass named "gpu"`},
+		},
+		"when there is no other": {
+			[]*v1.NodePool{broken},
+			[]string{`FailedScheduling Pod/a: no pool may open nodes; pool "gpu" is not ready: there is no EC2NodeClass named "gpu"`},
+		},
+		"before anybody has looked at it": {
+			[]*v1.NodePool{fresh},
+			[]string{`FailedScheduling Pod/a: no pool may open nodes; pool "gpu" is not ready yet`},
+		},
+		"a cluster without pools is no affair of ours": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.answerWith(refuse(reason.TooLarge))
+				w.store.Update(func(d *cluster.Draft) {
+					d.DeletePool("default")
+					for _, p := range tc.pools {
+						d.PutPool(p)
+					}
+				})
+				w.put(pod("a"))
+				time.Sleep(2 * time.Second)
+				if got := w.published(telemetry.FailedScheduling); !slices.Equal(got, tc.want) {
+					t.Errorf("events = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestAPodThatGetsAPlaceMeanwhileHearsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -472,6 +523,47 @@ func TestRefusalsAreToldApart(t *testing.T) {
 				}
 				if got := testutil.ToFloat64(w.metrics.SchedulingUnschedulablePods.WithLabelValues("provisioner")); got != tc.stuck {
 					t.Errorf("unschedulable pods = %v, want %v", got, tc.stuck)
+				}
+			})
+		})
+	}
+}
+
+// The pool whose requirements exclude each other hears which.
+func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
+	for key, want := range map[string]string{
+		"arch and zone": "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched: no type meets arch and zone",
+		"":              "NoCompatibleInstanceTypes NodePool/default: The pool's requirements leave no instance type that can be launched",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.answerWith(func(in lower.Input) *lower.Plan {
+				return &lower.Plan{Refused: []lower.Refused{{Pod: in.Pods[0], Reasons: []reason.Count{{Code: reason.NoTypes, Key: key, Pool: "default"}}}}}
+			})
+			w.put(pod("a"))
+			time.Sleep(2 * time.Second)
+			if got := w.published(telemetry.NoCompatibleInstanceTypes); !slices.Equal(got, []string{want}) {
+				t.Errorf("events = %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Gauges about pods that wait do not outlive the pods: an alert on them would never end.
+func TestNobodyIsCountedOnceNobodyWaits(t *testing.T) {
+	for name, code := range map[string]reason.Code{"a pod that nothing can hold": reason.TooLarge, "a pod that asks for a wrong label": reason.RestrictedLabel} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.answerWith(refuse(code))
+				w.put(pod("a"))
+				time.Sleep(2 * time.Second)
+				w.store.Update(func(d *cluster.Draft) { d.DeletePod(key("a")) })
+				time.Sleep(time.Second)
+				ignored := testutil.ToFloat64(w.metrics.SchedulingIgnoredPods)
+				stuck := testutil.ToFloat64(w.metrics.SchedulingUnschedulablePods.WithLabelValues("provisioner"))
+				if zones := testutil.CollectAndCount(w.metrics.SchedulingPendingPodsByZone); ignored != 0 || stuck != 0 || zones != 0 {
+					t.Errorf("%v ignored, %v unschedulable, %d series of zones; want none", ignored, stuck, zones)
 				}
 			})
 		})

@@ -16,6 +16,7 @@ type summary struct {
 	pool    string
 	text    string
 	noTypes bool
+	blame   string // the requirements that leave no type, if they are known
 }
 
 type cause struct {
@@ -74,9 +75,9 @@ func summarise(pool string, pods int, causes map[cause]int) summary {
 	if len(order) > most {
 		parts = append(parts, fmt.Sprintf("%d other cause(s)", len(order)-most))
 	}
-	return summary{
-		pool:    pool,
-		text:    fmt.Sprintf("%d pod(s) cannot run on nodes of this pool: %s", pods, strings.Join(parts, ", ")),
-		noTypes: slices.ContainsFunc(order, func(c cause) bool { return c.code == reason.NoTypes }),
+	s := summary{pool: pool, text: fmt.Sprintf("%d pod(s) cannot run on nodes of this pool: %s", pods, strings.Join(parts, ", "))}
+	if i := slices.IndexFunc(order, func(c cause) bool { return c.code == reason.NoTypes }); i >= 0 {
+		s.noTypes, s.blame = true, order[i].key
 	}
+	return s
 }

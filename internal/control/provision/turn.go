@@ -37,11 +37,12 @@ func (l *Loop) turn(ctx context.Context, last time.Time) {
 		l.memory.looked(snap, nil, outcome{}, now)
 		return
 	}
+	l.counted = true
 	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", firstFew(pods), "duration", now.Sub(last))
-	pools := l.pools(ctx, snap)
+	pools, missing := l.pools(ctx, snap)
 	if len(pools) == 0 {
-		telemetry.Log(ctx).Info("no nodepools found that can get nodes")
-		l.undecidable(snap, pods, now)
+		telemetry.Log(ctx).Info("no nodepools found that can get nodes", "left-out", missing)
+		l.undecidable(snap, pods, missing, now)
 		return
 	}
 	l.countZones(snap, unbound)
@@ -49,26 +50,45 @@ func (l *Loop) turn(ctx context.Context, last time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
+	for i := range plan.Refused {
+		if r := &plan.Refused[i]; missing != "" && judge(r) == unplaced {
+			r.Text += "; " + missing
+		}
+	}
 	l.carryOut(ctx, snap, pods, plan, last)
 }
 
-// pools returns the pools that may get nodes now, by name. The engine ranks them.
-func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot) []lower.PoolInput {
+// nothingWaits takes back what the last turn counted, once no pod waits any more: there is no turn without pods.
+func (l *Loop) nothingWaits() {
+	if !l.counted {
+		return
+	}
+	l.counted = false
+	l.Metrics.SchedulingIgnoredPods.Set(0)
+	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(0)
+	l.Metrics.SchedulingPendingPodsByZone.Reset()
+}
+
+// pools returns the pools that may get nodes now, by name, and says which others there are. The engine ranks them.
+func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot) (out []lower.PoolInput, missing string) {
 	known, notReady := l.Catalogs.Pools(ctx, snap)
-	var out []lower.PoolInput
 	for p := range snap.Pools() {
 		in, ok := known[p.Name]
 		if ok && !notReady[p.Name] && !p.IsStatic() {
 			out = append(out, in)
 		}
 	}
-	return out
+	return out, leftOut(snap, notReady)
 }
 
-// undecidable notes that these pods have been looked at and that there is no pool to give them nodes.
-func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) {
+// undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners are told if there
+// are pools that could, were they ready; in a cluster without pools Karpenter has no say.
+func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing string, now time.Time) {
 	for _, p := range pods {
 		l.decided(p, now, false)
+		if missing != "" && p.NodeName == "" {
+			l.refused(p, "no pool may open nodes; "+missing, "no pools")
+		}
 	}
 	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(len(pods)))
 	l.memory.looked(snap, pods, outcome{}, now)
@@ -233,10 +253,7 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *lower.P
 		if became.refused[r.Pod.UID] = r.Text; l.memory.pods[r.Pod.UID].refusal != r.Text {
 			telemetry.Log(ctx).Error("could not schedule pod", "Pod", podName(r.Pod), "error", r.Text)
 		}
-		l.Events.Publish(telemetry.Event{
-			Object: telemetry.PodRef(r.Pod.Namespace, r.Pod.Name, r.Pod.UID), Reason: telemetry.FailedScheduling,
-			Key: []string{string(r.Pod.UID)}, Message: r.Text, Still: l.stillWaits(r.Pod),
-		})
+		l.refused(r.Pod, r.Text)
 	}
 	l.Metrics.SchedulingIgnoredPods.Set(float64(ignored))
 	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(unschedulable))
@@ -248,6 +265,14 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *lower.P
 		})
 	}
 	l.summarise(snap, plan.Refused)
+}
+
+// refused tells the owner of a pod why it has no place, once in a while for each kind of reason.
+func (l *Loop) refused(p *cluster.Pod, why string, kind ...string) {
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.FailedScheduling,
+		Key: append(kind, string(p.UID)), Message: why, Still: l.stillWaits(p),
+	})
 }
 
 // stillWaits returns a check whether the pod still waits without a place.
@@ -310,9 +335,13 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
 			continue
 		}
 		if s.noTypes {
+			message := "The pool's requirements leave no instance type that can be launched"
+			if s.blame != "" {
+				message += ": no type meets " + s.blame
+			}
 			l.Events.Publish(telemetry.Event{
 				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)},
-				Message: "The pool's requirements leave no instance type that can be launched",
+				Message: message,
 			})
 		}
 		l.Events.Publish(telemetry.Event{

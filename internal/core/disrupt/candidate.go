@@ -181,7 +181,11 @@ func newCandidate(w *World, n *cluster.Node, pdbs *movable.PDBs) *Candidate {
 // podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
 func podBlock(w *World, n *cluster.Node, p *cluster.Pod, pdbs *movable.PDBs) *Block {
 	if held := movable.Protected(p, w.Now); held.Held {
-		text := fmt.Sprintf("pod %s/%s has the annotation %s=%s", p.Namespace, p.Name, v1.DoNotDisruptAnnotationKey, p.DoNotDisrupt)
+		key := v1.DoNotDisruptAnnotationKey
+		if p.DoNotEvict {
+			key = v1.DoNotEvictAnnotationKey
+		}
+		text := fmt.Sprintf("pod %s/%s has the annotation %s=%s", p.Namespace, p.Name, key, p.DoNotDisrupt)
 		return &Block{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey, Code: PodProtected, Text: text, Until: held.Until}
 	}
 	budget, several := pdbs.Blocking(p, w.Now)

@@ -18,6 +18,9 @@ func TestWhatBlocksANode(t *testing.T) {
 	annotate := func(value string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: value} }
 	}
+	evict := func(value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotEvictAnnotationKey: value} }
+	}
 	owned := func(kind string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			apiVersion := "apps/v1"
@@ -61,6 +64,9 @@ func TestWhatBlocksANode(t *testing.T) {
 		"a protected mirror pod blocks":                          {nil, []func(*fixture){with(owned("Node"), annotate("true"))}, PodProtected},
 		"a protected pod that has ended does not":                {nil, []func(*fixture){with(annotate("true"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}, ""},
 		"a protected pod that is stopping does not":              {nil, []func(*fixture){with(annotate("true"), stopping)}, ""},
+		"a pod protected by the older name blocks":               {nil, []func(*fixture){with(evict("true"))}, PodProtected},
+		"a duration under the older name does not":               {nil, []func(*fixture){with(evict("61m"))}, ""},
+		"the newer name wins over the older":                     {nil, []func(*fixture){with(evict("true"), func(p *corev1.Pod) { p.Annotations[v1.DoNotDisruptAnnotationKey] = "59m" })}, ""},
 		"a pod protected for a time blocks":                      {nil, []func(*fixture){with(annotate("61m"))}, PodProtected},
 		"a pod whose time is over does not":                      {nil, []func(*fixture){with(annotate("59m"))}, ""},
 		"a pod protected for a time that has not started blocks": {nil, []func(*fixture){with(annotate("1s"), func(p *corev1.Pod) { p.Status.StartTime = nil })}, PodProtected},

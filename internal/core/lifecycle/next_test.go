@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -476,5 +477,16 @@ func TestNeedsOpenNode(t *testing.T) {
 				t.Errorf("needs an open node: %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// Reasons are values of labels: queries ask for them.
+func TestReasonsAreWhatQueriesKnow(t *testing.T) {
+	got := []lifecycle.Reason{
+		lifecycle.InsufficientCapacity, lifecycle.NodeClassNotReady, lifecycle.LaunchTimeout, lifecycle.RegistrationTimeout, lifecycle.Expired, lifecycle.GarbageCollected,
+	}
+	want := []lifecycle.Reason{"insufficient_capacity", "nodeclass_not_ready", "launch_timeout", "registration_timeout", "expired", "garbage_collected"}
+	if !slices.Equal(got, want) {
+		t.Errorf("reasons = %q, want %q", got, want)
 	}
 }

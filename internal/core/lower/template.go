@@ -127,7 +127,7 @@ func (e *Engine) build(t *template) {
 	e.addDaemons(t)
 	t.tmpl.Reprice()
 	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
-		t.none = reason.Count{Code: reason.NoTypes, Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
+		t.none = reason.Count{Code: reason.NoTypes, Key: t.blame(), Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 	Limit         // Key: the resource of which the pool may have no more
 	MinValues     // Key: the label with too few distinct values left
 	Reservation   // a reservation that could serve it is in use
-	NoTypes       // the pool's requirements leave no instance type
+	NoTypes       // the pool's requirements leave no instance type; Key: the ones that no type meets, if they are few
 	Closed        // the node takes no pods
 
 	numCodes

@@ -267,6 +267,7 @@ func TestInstanceStoreBecomesPodStorage(t *testing.T) {
 func TestDevicesOfAcceleratedTypes(t *testing.T) {
 	for name, want := range map[string]map[corev1.ResourceName]int64{
 		"g5.12xlarge":   {"nvidia.com/gpu": 4},
+		"g6f.large":     {"nvidia.com/gpu": 1},
 		"inf2.48xlarge": {"aws.amazon.com/neuron": 12, "aws.amazon.com/neuroncore": 24},
 		"m5.large":      {"vpc.amazonaws.com/pod-eni": 9},
 	} {

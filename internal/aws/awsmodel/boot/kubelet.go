@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -151,7 +152,7 @@ func devices(m Machine) map[corev1.ResourceName]int {
 		names := map[string]corev1.ResourceName{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 		for _, g := range m.Type.GPU.GPUs {
 			if name, ok := names[g.Manufacturer]; ok {
-				out[name] += g.Count
+				out[name] += cmp.Or(g.Count, g.Logical) // a slice of a GPU is seen as one
 			}
 		}
 	}

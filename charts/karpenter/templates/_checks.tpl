@@ -1,0 +1,53 @@
+{{/*
+Helm ignores values that a chart does not know. Values of older charts would so be lost without a word, and the controller would
+start without its cluster or its queue. What must be written otherwise is refused here, all of it at once.
+*/}}
+{{- define "karpenter.checks" -}}
+{{- $wrong := list -}}
+{{- $v := .Values -}}
+{{- $aws := $v.settings.aws | default dict -}}
+{{- range $old, $new := dict
+  "clusterName" "settings.clusterName"
+  "clusterEndpoint" "settings.clusterEndpoint"
+  "clusterCABundle" "settings.clusterCABundle"
+  "interruptionQueueName" "settings.interruptionQueue"
+  "isolatedVPC" "settings.isolatedVPC"
+  "vmMemoryOverheadPercent" "settings.vmMemoryOverheadPercent"
+  "reservedENIs" "settings.reservedENIs"
+}}
+{{- if hasKey $aws $old }}{{ $wrong = append $wrong (printf "settings.aws.%s: write %s" $old $new) }}{{ end }}
+{{- end }}
+{{- $profile := "there is no default instance profile; write spec.instanceProfile, or better spec.role, in each EC2NodeClass" }}
+{{- if hasKey $aws "defaultInstanceProfile" }}{{ $wrong = append $wrong (printf "settings.aws.defaultInstanceProfile: %s" $profile) }}{{ end }}
+{{- if hasKey ($v.aws | default dict) "defaultInstanceProfile" }}{{ $wrong = append $wrong (printf "aws.defaultInstanceProfile: %s" $profile) }}{{ end }}
+{{- with $aws.tags }}{{ $wrong = append $wrong "settings.aws.tags: write spec.tags in each EC2NodeClass" }}{{ end }}
+{{- if hasKey $aws "enablePodENI" }}{{ $wrong = append $wrong "settings.aws.enablePodENI: remove it; the resource is always counted" }}{{ end }}
+{{- if eq (toString $aws.enableENILimitedPodDensity) "false" }}{{ $wrong = append $wrong "settings.aws.enableENILimitedPodDensity=false: write spec.kubelet.maxPods in each EC2NodeClass" }}{{ end }}
+{{- if not (has (toString ($aws.nodeNameConvention | default "ip-name")) (list "ip-name")) }}{{ $wrong = append $wrong "settings.aws.nodeNameConvention: remove it; nodes are found by their provider ID, whatever their name" }}{{ end }}
+{{- if or $aws.assumeRoleARN $v.settings.assumeRoleARN }}{{ $wrong = append $wrong "settings.assumeRoleARN: give the role to the service account, by serviceAccount.annotations or pod identity" }}{{ end }}
+{{- range $key := list "clusterName" "clusterEndpoint" }}
+{{- if get $v $key }}{{ $wrong = append $wrong (printf "%s: write settings.%s" $key $key) }}{{ end }}
+{{- end }}
+{{- range $old, $new := dict
+  "logLevel" "logLevel"
+  "outputPaths" "logOutputPaths"
+  "errorOutputPaths" "logErrorOutputPaths"
+  "batchMaxDuration" "settings.batchMaxDuration"
+  "batchIdleDuration" "settings.batchIdleDuration"
+}}
+{{- if get $v.controller $old }}{{ $wrong = append $wrong (printf "controller.%s: write %s" $old $new) }}{{ end }}
+{{- end }}
+{{- if ($v.logConfig | default dict).enabled }}{{ $wrong = append $wrong "logConfig: write logLevel, logOutputPaths and logErrorOutputPaths" }}{{ end }}
+{{- if eq (toString $v.logEncoding) "console" }}{{ $wrong = append $wrong "logEncoding=console: remove it; the log is JSON" }}{{ end }}
+{{- $gates := $v.settings.featureGates | default dict }}
+{{- range $key := list "drift" "driftEnabled" }}
+{{- if eq (toString (get $gates $key)) "false" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=false: drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted" $key) }}{{ end }}
+{{- end }}
+{{- range $key := list "nodeRepair" "nodeOverlay" "staticCapacity" "capacityBuffer" }}
+{{- if eq (toString (get $gates $key)) "true" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=true: this version has no code for it" $key) }}{{ end }}
+{{- end }}
+{{- if eq (toString ($v.settings.awsFeatureGates | default dict).nodeClassCEL) "true" }}{{ $wrong = append $wrong "settings.awsFeatureGates.nodeClassCEL=true: this version has no code for it" }}{{ end }}
+{{- if eq (toString $v.settings.enableZonalShift) "true" }}{{ $wrong = append $wrong "settings.enableZonalShift=true: this version has no code for it" }}{{ end }}
+{{- if not (or $v.settings.clusterName $v.clusterName $aws.clusterName) }}{{ $wrong = append $wrong "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" }}{{ end }}
+{{- with $wrong }}{{ fail (printf "these values cannot be used as they are:\n  - %s" (join "\n  - " .)) }}{{ end }}
+{{- end -}}

@@ -1,0 +1,46 @@
+package provision
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// leftOut says which pools get no nodes now whatever pods ask for, and why, to be read after what the other pools lack. A pod that
+// only such a pool could hold would otherwise wait without a word about it. It is empty when no pool is left out.
+func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
+	const few = 5
+	var parts []string
+	more := 0
+	for p := range snap.Pools() {
+		switch {
+		case !notReady[p.Name]:
+		case len(parts) == few:
+			more++
+		default:
+			parts = append(parts, fmt.Sprintf("pool %q %s", p.Name, unready(p)))
+		}
+	}
+	if more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more pool(s) that are not ready", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// unready says why a pool is not ready.
+func unready(p *v1.NodePool) string {
+	if p.DeletionTimestamp != nil {
+		return "is being deleted"
+	}
+	for _, kind := range []string{v1.ConditionTypeValidationSucceeded, v1.ConditionTypeNodeClassReady} {
+		if c := condition.Get(p, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+			return "is not ready: " + c.Message
+		}
+	}
+	return "is not ready yet"
+}
