@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
@@ -21,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/share"
 )
 
 // Sources are what catalogues are made of.
@@ -50,6 +53,7 @@ type Shop struct {
 	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
 	shelves map[string]*shelf              // by signature
 	labels  map[string][]map[string][]string
+	share   *share.Table // of what types have in common
 }
 
 // A shelf is the catalogue of all classes with one signature.
@@ -83,7 +87,7 @@ type epoch struct {
 
 // New returns a Shop.
 func New(from Sources) *Shop {
-	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[string][]map[string][]string{}}
+	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[string][]map[string][]string{}, share: share.New()}
 }
 
 // Catalog returns what can be bought for a class. The class must not be changed afterwards.
@@ -207,6 +211,10 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 		}
 		it := hardware.Size(t, sh.class, s.from.Memory.Seen(sh.images, t.Name))
 		it.Labels = labels[i]
+		it.Capacity = s.share.Amounts(it.Capacity)
+		for _, list := range []*corev1.ResourceList{&it.Overhead.KubeReserved, &it.Overhead.SystemReserved, &it.Overhead.EvictionThreshold} {
+			*list = s.share.Amounts(*list)
+		}
 		sh.base = append(sh.base, it)
 		sh.types = append(sh.types, t)
 		sh.usable = append(sh.usable, hardware.Compatible(t, sh.class, sh.wishes) == "")
@@ -224,6 +232,9 @@ func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]strin
 		if hardware.Usable(t) {
 			it := &cloud.InstanceType{Labels: hardware.Labels(t, s.from.Region, sh.class.Family)}
 			sh.market.Place(it, t)
+			for key, values := range it.Labels {
+				it.Labels[key] = s.share.Strings(values)
+			}
 			out[i] = it.Labels
 		}
 	}
