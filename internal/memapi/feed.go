@@ -30,10 +30,18 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Feed keeps a store in step with the server, lag behind it, until ctx ends.
+// Feed keeps a store in step with the server, lag behind it, until ctx ends. As from a real server, heartbeats are no news.
 func (s *Server) Feed(ctx context.Context, store *cluster.Store, lag time.Duration) {
 	s.Watch(ctx, lag,
-		func(e Event) { store.Update(func(d *cluster.Draft) { Apply(d, e) }) },
+		func(e Event) {
+			store.Update(func(d *cluster.Draft) {
+				d.Calm()
+				beats := d.Beats()
+				if Apply(d, e); d.Beats() == beats {
+					d.Alarm()
+				}
+			})
+		},
 		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
 }
 
