@@ -85,16 +85,14 @@ func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (clou
 	if err != nil {
 		return "", err
 	}
-	for _, it := range catalog.Types {
-		if it.Name != name {
-			continue
-		}
-		if image, ok := ami.For(nc.Status.AMIs, it.Labels); !ok || image.ID != claim.Status.ImageID {
-			return awsv1.DriftReasonAMI, nil
-		}
-		return "", nil
+	it := typeNamed(catalog, name)
+	if it == nil {
+		return "", fmt.Errorf("claim %s: EC2 has no instance type %s", claim.Name, name)
 	}
-	return "", fmt.Errorf("claim %s: EC2 has no instance type %s", claim.Name, name)
+	if image, ok := ami.For(nc.Status.AMIs, it.Labels); !ok || image.ID != claim.Status.ImageID {
+		return awsv1.DriftReasonAMI, nil
+	}
+	return "", nil
 }
 
 // instanceDrift compares a running instance with its class. A reservation counts for machines that were launched into it, not

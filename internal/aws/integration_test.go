@@ -15,7 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -1099,6 +1101,29 @@ func BenchmarkScrape(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(series), "series")
+}
+
+// BenchmarkMachines describes 1,000 machines whose tags do not name their claims yet.
+func BenchmarkMachines(b *testing.B) {
+	w := newWorld(b, awsmodel.Config{Types: []string{"*"}}, nil)
+	var instances []ec2types.Instance
+	for n := range 1000 {
+		id := fmt.Sprintf("i-%017d", n)
+		instances = append(instances, ec2types.Instance{
+			InstanceId: &id, InstanceType: "m5.large", Placement: &ec2types.Placement{AvailabilityZone: aws.String("us-east-1a")},
+			Tags: []ec2types.Tag{{Key: aws.String(awsv1.TagNodeClass), Value: aws.String("default")}},
+		})
+		w.provider.launches.done.Put(id, cloud.Machine{ProviderID: providerID("us-east-1a", id), ClaimName: "claim-" + id})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		claims := sync.OnceValue(w.provider.claimsByMachine)
+		for _, i := range instances {
+			if m := w.provider.machine(i, claims); m.ClaimName == "" || m.Capacity == nil {
+				b.Fatalf("%+v", m)
+			}
+		}
+	}
 }
 
 // scrape returns every series by its metric and the values of its labels.

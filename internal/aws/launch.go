@@ -319,7 +319,7 @@ func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (
 		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
 	}
 	for _, i := range found {
-		m := p.machine(i)
+		m := p.machine(i, p.claimsByMachine)
 		if m.Deleting {
 			continue
 		}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -106,7 +109,7 @@ func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, e
 	case err != nil:
 		return cloud.Machine{}, err
 	}
-	return p.machine(i), nil
+	return p.machine(i, p.claimsByMachine), nil
 }
 
 // List returns every machine of the cluster.
@@ -122,9 +125,10 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 		return nil, err
 	}
 	out := make([]cloud.Machine, 0, len(found)+len(young))
+	claims := sync.OnceValue(p.claimsByMachine)
 	for _, i := range found {
 		delete(young, aws.ToString(i.InstanceId))
-		out = append(out, p.machine(i))
+		out = append(out, p.machine(i, claims))
 	}
 	for id, m := range young {
 		if _, still := p.launches.machines.Get(id); still { // not stopped meanwhile
@@ -135,8 +139,8 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 }
 
 // machine describes an instance. What its class or type would add is left out when they are not known any more: one
-// odd machine must not hide the others.
-func (p *Provider) machine(i ec2types.Instance) cloud.Machine {
+// odd machine must not hide the others. claims is asked for a machine whose tags name no claim.
+func (p *Provider) machine(i ec2types.Instance, claims func() map[string]string) cloud.Machine {
 	tags := ec2api.TagMap(i.Tags)
 	m := cloud.Machine{
 		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool],
@@ -148,7 +152,7 @@ func (p *Provider) machine(i ec2types.Instance) cloud.Machine {
 	}
 	m.ProviderID = providerID(m.Zone, aws.ToString(i.InstanceId))
 	if m.ClaimName == "" {
-		m.ClaimName = p.claimOf(m.ProviderID)
+		m.ClaimName = claims()[m.ProviderID]
 	}
 	m.Labels[v1.CapacityTypeLabelKey] = m.CapacityType
 	if m.PoolName != "" {
@@ -179,24 +183,32 @@ func (p *Provider) describeBySort(m *cloud.Machine, i ec2types.Instance, classNa
 	if i.Placement != nil && i.Placement.Tenancy == ec2types.TenancyDedicated {
 		tenancy = awsv1.TenancyDedicated
 	}
-	for _, it := range catalog.Types {
-		if it.Name != m.InstanceType {
-			continue
-		}
-		o := &cloud.Offering{Labels: m.Labels}
-		for n := range it.Offerings {
-			if of := &it.Offerings[n]; of.Zone() == m.Zone && of.CapacityType() == m.CapacityType &&
-				of.Labels[awsv1.LabelCapacityReservationID] == m.Labels[awsv1.LabelCapacityReservationID] {
-				o = of
-			}
-		}
-		labels := recipe.Labels(it, o, tenancy)
-		for key, value := range m.Labels {
-			labels[key] = value
-		}
-		m.Labels = labels
-		m.Capacity, m.Allocatable = recipe.Resources(it, efaInterfaces(i))
+	it := typeNamed(catalog, m.InstanceType)
+	if it == nil {
+		return
 	}
+	o := &cloud.Offering{Labels: m.Labels}
+	for n := range it.Offerings {
+		if of := &it.Offerings[n]; of.Zone() == m.Zone && of.CapacityType() == m.CapacityType &&
+			of.Labels[awsv1.LabelCapacityReservationID] == m.Labels[awsv1.LabelCapacityReservationID] {
+			o = of
+		}
+	}
+	labels := recipe.Labels(it, o, tenancy)
+	for key, value := range m.Labels {
+		labels[key] = value
+	}
+	m.Labels = labels
+	m.Capacity, m.Allocatable = recipe.Resources(it, efaInterfaces(i))
+}
+
+// typeNamed finds a type in a catalogue, which is sorted by name; nil if it is not there.
+func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
+	i, ok := slices.BinarySearchFunc(catalog.Types, name, func(it *cloud.InstanceType, name string) int { return strings.Compare(it.Name, name) })
+	if !ok {
+		return nil
+	}
+	return catalog.Types[i]
 }
 
 func efaInterfaces(i ec2types.Instance) int {
@@ -221,17 +233,17 @@ func (p *Provider) capacityType(i ec2types.Instance) string {
 	return v1.CapacityTypeOnDemand
 }
 
-// claimOf returns the claim that has a machine. The tag comes only after registration where a launch was shared.
-func (p *Provider) claimOf(providerID string) string {
-	for _, m := range p.launches.done.All() {
-		if m.ProviderID == providerID {
-			return m.ClaimName
-		}
-	}
+// claimsByMachine returns the names of claims by the provider ids of their machines. The tag comes only after registration where a
+// launch was shared.
+func (p *Provider) claimsByMachine() map[string]string {
+	out := map[string]string{}
 	for claim := range p.claims.Each() {
-		if claim.Status.ProviderID == providerID {
-			return claim.Name
+		if id := claim.Status.ProviderID; id != "" {
+			out[id] = claim.Name
 		}
 	}
-	return ""
+	for _, m := range p.launches.done.All() {
+		out[m.ProviderID] = m.ClaimName
+	}
+	return out
 }

@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"cmp"
 	"log/slog"
 	"strconv"
 	"strings"

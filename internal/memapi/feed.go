@@ -30,24 +30,26 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Feed keeps a store in step with the server, lag behind it, until ctx ends.
+// Feed keeps a store in step with the server, lag behind it, until ctx ends. As from a real server, heartbeats are no news.
 func (s *Server) Feed(ctx context.Context, store *cluster.Store, lag time.Duration) {
 	s.Watch(ctx, lag,
-		func(e Event) { store.Update(func(d *cluster.Draft) { Apply(d, e) }) },
+		func(e Event) {
+			store.Observe(func(d *cluster.Draft) bool { return Apply(d, e) })
+		},
 		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
 }
 
-// Apply makes one change in a draft. Kinds that a store does not hold are ignored.
-func Apply(d *cluster.Draft, e Event) {
+// Apply makes one change in a draft, and tells whether anybody need look at it. Kinds that a store does not hold are ignored.
+func Apply(d *cluster.Draft, e Event) (news bool) {
 	if e.Deleted {
 		remove(d, e)
-		return
+		return true
 	}
 	switch o := copyOf(e.Object).(type) {
 	case *corev1.Pod:
 		d.PutPod(o)
 	case *corev1.Node:
-		d.PutNode(o)
+		return d.PutNode(o)
 	case *v1.NodeClaim:
 		d.PutClaim(o)
 	case *v1.NodePool:
@@ -73,6 +75,7 @@ func Apply(d *cluster.Draft, e Event) {
 	case *schedulingv1.PriorityClass:
 		d.PutPriorityClass(o)
 	}
+	return true
 }
 
 func remove(d *cluster.Draft, e Event) {

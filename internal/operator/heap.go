@@ -11,20 +11,28 @@ import (
 )
 
 const (
-	// smallHeap is what may be alive before garbage is collected more often than Go does by itself. By default a process grows to twice
-	// of what is alive before it looks for garbage; in a large cluster most of that would be memory bought for nothing.
-	smallHeap = 64 << 20
+	// busyGarbage and calmGarbage are about how much garbage may lie around before it is collected. By default a process grows to twice of
+	// what is alive before it looks for garbage; in a large cluster most of that would be memory bought for nothing. The less garbage there
+	// is, the less often it would have to be collected anyway, so a process that hardly makes any may as well be small.
+	busyGarbage = 64 << 20
+	calmGarbage = 24 << 20
+	// calmCycles is how many collections between two looks are few.
+	calmCycles = 2
 	// leastGC is the least percentage by which the heap grows between collections.
 	leastGC = 40
-	heapKey = "/gc/heap/live:bytes"
+
+	heapEvery = 10 * time.Second
+	heapKey   = "/gc/heap/live:bytes"
+	cyclesKey = "/gc/cycles/total:gc-cycles"
 )
 
-// gcPercent is how much the heap may grow between collections.
-func gcPercent(live uint64) int {
-	if live <= smallHeap {
-		return 100
+// gcPercent is how much the heap may grow between collections, of which there were so many in the last heapEvery.
+func gcPercent(live, cycles uint64) int {
+	garbage := uint64(busyGarbage)
+	if cycles <= calmCycles {
+		garbage = calmGarbage
 	}
-	return max(leastGC, int(100*smallHeap/live))
+	return min(100, max(leastGC, int(100*garbage/max(1, live))))
 }
 
 // watchHeap collects garbage the more often the more is alive, until ctx ends. Whoever sets GOGC has decided.
@@ -33,10 +41,16 @@ func watchHeap(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	sample := []metrics.Sample{{Name: heapKey}}
-	for pause.For(ctx, 10*time.Second) {
+	sample := []metrics.Sample{{Name: heapKey}, {Name: cyclesKey}}
+	seen, set := uint64(0), 100
+	for pause.For(ctx, heapEvery) {
 		metrics.Read(sample)
-		debug.SetGCPercent(gcPercent(sample[0].Value.Uint64()))
+		live, cycles := sample[0].Value.Uint64(), sample[1].Value.Uint64()
+		if percent := gcPercent(live, cycles-seen); percent != set {
+			debug.SetGCPercent(percent)
+			set = percent
+		}
+		seen = cycles
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
@@ -22,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/share"
 )
 
 // Sources are what catalogues are made of.
@@ -51,6 +54,7 @@ type Shop struct {
 	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
 	shelves map[string]*shelf              // by signature
 	labels  map[labelsKey][]map[string][]string
+	share   *share.Table // of what types have in common
 }
 
 // labelsKey is what labels are worked out from. It holds on to the goods, so that no later ones can be taken for them.
@@ -91,7 +95,10 @@ type epoch struct {
 
 // New returns a Shop.
 func New(from Sources) *Shop {
-	return &Shop{from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{}, labels: map[labelsKey][]map[string][]string{}}
+	return &Shop{
+		from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{},
+		labels: map[labelsKey][]map[string][]string{}, share: share.New(),
+	}
 }
 
 // Catalog returns what can be bought for a class. The class must not be changed afterwards.
@@ -216,6 +223,10 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 		}
 		it := hardware.Size(t, sh.class, s.from.Memory.Seen(sh.images, t.Name))
 		it.Labels = labels[i]
+		it.Capacity = s.share.Amounts(it.Capacity)
+		for _, list := range []*corev1.ResourceList{&it.Overhead.KubeReserved, &it.Overhead.SystemReserved, &it.Overhead.EvictionThreshold} {
+			*list = s.share.Amounts(*list)
+		}
 		sh.base = append(sh.base, it)
 		sh.types = append(sh.types, t)
 		// What no image of the class boots on is never planned with; as long as none is known, nothing is said about that.
@@ -235,6 +246,9 @@ func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]strin
 		if hardware.Usable(t) {
 			it := &cloud.InstanceType{Labels: hardware.Labels(t, s.from.Region, sh.class.Family)}
 			sh.market.Place(it, t)
+			for key, values := range it.Labels {
+				it.Labels[key] = s.share.Strings(values)
+			}
 			out[i] = it.Labels
 		}
 	}

@@ -248,6 +248,23 @@ func TestClassesWithoutCatalogue(t *testing.T) {
 	}
 }
 
+// BenchmarkWeight is what the catalogue of the whole region keeps in memory.
+func BenchmarkWeight(b *testing.B) {
+	s, _, _, _ := newShop()
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		fresh := New(s.from)
+		c := catalog(b, fresh, class("a", func(*awsv1.EC2NodeClass) {}))
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MB-live")
+		b.ReportMetric(float64(len(c.Types)), "types")
+		runtime.KeepAlive(fresh)
+	}
+}
+
 // BenchmarkTwentyPools resolves the whole region for 20 pools: with one class each, all alike but in what does not show.
 func BenchmarkTwentyPools(b *testing.B) {
 	awsdata.Types()

@@ -210,7 +210,7 @@ func TestNothingToDoIsRemembered(t *testing.T) {
 	if p := planner.Propose(t.Context(), w); !p.Idle || asked.n != before {
 		t.Errorf("the second pass looked again: idle %v, %d questions", p.Idle, asked.n-before)
 	}
-	f.store.Update(func(d *cluster.Draft) { d.Calm() })
+	f.store.Observe(func(*cluster.Draft) bool { return false })
 	if p := planner.Propose(t.Context(), f.world()); !p.Idle {
 		t.Error("a heartbeat made the pass look again")
 	}
