@@ -141,6 +141,31 @@ func TestChoose(t *testing.T) {
 			t.Errorf("chose %s, %v", got.text(), err)
 		}
 	})
+	t.Run("the cheapest sixty make room for values that minValues ask for", func(t *testing.T) {
+		var many []*cloud.InstanceType
+		for i := range 100 {
+			it := kind(fmt.Sprintf("t%03d", i), "2", false, fmt.Sprintf("on-demand a %d", 100+i))
+			it.Labels[awsv1.LabelInstanceCPU] = []string{map[bool]string{true: "4", false: "8"}[i < 90]}
+			it.Labels[awsv1.LabelInstanceFamily] = []string{fmt.Sprint("f", i/50)}
+			many = append(many, it)
+		}
+		cpu := reqs{{Key: awsv1.LabelInstanceCPU, Operator: "Exists", MinValues: &two}, {Key: awsv1.LabelInstanceFamily, Operator: "Exists", MinValues: &two}}
+		got, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range got.Candidates {
+			names = append(names, c.Type.Name)
+		}
+		if len(names) != 60 || names[58] != "t058" || names[59] != "t090" {
+			t.Errorf("sent are %v, want the cheapest 59 and the cheapest of the other size", names)
+		}
+		cpu[0].MinValues = &three
+		if _, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}); err == nil {
+			t.Error("minValues that no types have are no refusal")
+		}
+	})
 	t.Run("at most sixty types are sent", func(t *testing.T) {
 		var many []*cloud.InstanceType
 		for i := range 100 {
