@@ -849,6 +849,31 @@ func TestManyClaimsAtOnce(t *testing.T) {
 	})
 }
 
+// After a restart in the middle of a large scale-up, each claim that has no machine yet may have one that nobody wrote down. To
+// look for them one by one would use up the allowance of calls.
+func TestManyClaimsAfterARestart(t *testing.T) {
+	inWorld(t, awsmodel.Config{Faults: awsmodel.Faults{Throttle: true}}, nil, func(t *testing.T, w *world) {
+		time.Sleep(5 * time.Minute)
+		lost := newClaim("claim-000")
+		lost.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		_, err := w.provider.Launch(t.Context(), lost) // and the answer is lost with the process
+		check(t, err)
+		w.crash()
+		w.provider = w.start(t)
+		before, begun := w.cloud.Calls()["ec2:DescribeInstances"], time.Now()
+		for _, err := range w.launchAll(t, 300, func(_ int, claim *v1.NodeClaim) { claim.CreationTimestamp = lost.CreationTimestamp }) {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("all launched after %v", took)
+		}
+		if n := w.cloud.Calls()["ec2:DescribeInstances"] - before; n > 10 {
+			t.Errorf("%d DescribeInstances calls, want a few", n)
+		}
+		w.wantOnePerClaim(t, 300)
+	})
+}
+
 func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
 	t.Helper()
 	var mu sync.Mutex

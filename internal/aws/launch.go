@@ -313,8 +313,7 @@ func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (
 	if !lost && !claim.CreationTimestamp.Time.Before(p.begun.Truncate(time.Second)) {
 		return cloud.Machine{}, false, nil
 	}
-	found, err := p.fleet.List(ctx,
-		ec2api.Filter("tag:"+awsv1.TagClusterName, p.settings.ClusterName), ec2api.Filter("tag:"+awsv1.TagNodeClaim, claim.Name))
+	found, err := p.fleet.OfClaim(ctx, claim.Name)
 	if err != nil {
 		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
 	}
