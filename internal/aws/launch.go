@@ -15,7 +15,6 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
-	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
@@ -97,7 +96,7 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Sweep()
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
-	case ec2api.IsUnknownOutcome(c.err) && !isTyped(c.err):
+	case fleet.Unsure(c.err) && !isTyped(c.err):
 		l.unknown.Sweep()
 		l.unknown.Put(key, struct{}{})
 	}

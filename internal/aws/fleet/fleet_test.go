@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -192,8 +194,11 @@ func TestCallFailed(t *testing.T) {
 		"a permission that is not named": {of("UnauthorizedOperation", "Encoded: x9"), "Unauthorized", "UnauthorizedOperation: not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)"},
 		"something that we know":         {of("RequestLimitExceeded", "Request limit exceeded."), "RequestLimitExceeded", "EC2 throttles this account's requests"},
 		"a lost answer":                  {errors.New("connection reset"), "", ""},
-		"nobody waits any longer":        {context.DeadlineExceeded, "", ""},
-		"a class that is not ready":      {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
+		"EC2 failed on the way":          {&smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 500}}, Err: of("InternalError", "")}, "", ""},
+		"throttled, which EC2 calls a failure of its own": {&smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 503}}, Err: of("RequestLimitExceeded", "")},
+			"RequestLimitExceeded", "EC2 throttles this account's requests"},
+		"nobody waits any longer":   {context.DeadlineExceeded, "", ""},
+		"a class that is not ready": {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
 	} {
 		err := CallFailed(tc.err)
 		var refused *cloud.LaunchError
