@@ -723,7 +723,7 @@ func TestWhyAClassIsNotReadyYet(t *testing.T) {
 	}{
 		"a version of an alias that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v1"}}
-		}, nil, awsv1.ConditionTypeAMIsReady, []string{"@v1", "1.36"}},
+		}, nil, awsv1.ConditionTypeAMIsReady, []string{"AL2023", "version v1 ", "1.36"}},
 		"a missing permission": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "b"}}}
 		}, deny("ec2:DescribeSubnets"), awsv1.ConditionTypeSubnetsReady, []string{"UnauthorizedOperation", "ec2:DescribeSubnets"}},
@@ -884,6 +884,31 @@ func TestManyClaimsAtOnce(t *testing.T) {
 	})
 }
 
+// After a restart in the middle of a large scale-up, each claim that has no machine yet may have one that nobody wrote down. To
+// look for them one by one would use up the allowance of calls.
+func TestManyClaimsAfterARestart(t *testing.T) {
+	inWorld(t, awsmodel.Config{Faults: awsmodel.Faults{Throttle: true}}, nil, func(t *testing.T, w *world) {
+		time.Sleep(5 * time.Minute)
+		lost := newClaim("claim-000")
+		lost.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		_, err := w.provider.Launch(t.Context(), lost) // and the answer is lost with the process
+		check(t, err)
+		w.crash()
+		w.provider = w.start(t)
+		before, begun := w.cloud.Calls()["ec2:DescribeInstances"], time.Now()
+		for _, err := range w.launchAll(t, 300, func(_ int, claim *v1.NodeClaim) { claim.CreationTimestamp = lost.CreationTimestamp }) {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("all launched after %v", took)
+		}
+		if n := w.cloud.Calls()["ec2:DescribeInstances"] - before; n > 10 {
+			t.Errorf("%d DescribeInstances calls, want a few", n)
+		}
+		w.wantOnePerClaim(t, 300)
+	})
+}
+
 func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
 	t.Helper()
 	var mu sync.Mutex
@@ -918,6 +943,24 @@ func (w *world) wantOnePerClaim(t *testing.T, n int) {
 	if len(names) != n || names[""] {
 		t.Errorf("the machines belong to %d claims, want %d", len(names), n)
 	}
+}
+
+// EC2 may answer with a failure of its own after it has launched something: the next try is the same call, not another one.
+func TestAFailureOfEC2LaunchesNothingTwice(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:CreateFleet": {Code: "InternalError", Message: "An internal error has occurred", Status: 500}}
+		})
+		claim := newClaim("a")
+		_, err := w.provider.Launch(t.Context(), claim)
+		if err == nil || isType[*cloud.LaunchError](err) || isType[*cloud.NoCapacityError](err) {
+			t.Errorf("error = %v, want one that leaves open whether there is a machine", err)
+		}
+		w.faults(t, func(f *awsmodel.Faults) { f.Fail = nil })
+		_, err = w.provider.Launch(t.Context(), claim)
+		check(t, err)
+		w.wantOnePerClaim(t, 1)
+	})
 }
 
 func TestLaunchesSurviveTrouble(t *testing.T) {

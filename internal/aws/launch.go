@@ -15,7 +15,6 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
-	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
@@ -97,7 +96,7 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Sweep()
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
-	case ec2api.IsUnknownOutcome(c.err) && !isTyped(c.err):
+	case fleet.Unsure(c.err) && !isTyped(c.err):
 		l.unknown.Sweep()
 		l.unknown.Put(key, struct{}{})
 	}
@@ -313,8 +312,7 @@ func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (
 	if !lost && !claim.CreationTimestamp.Time.Before(p.begun.Truncate(time.Second)) {
 		return cloud.Machine{}, false, nil
 	}
-	found, err := p.fleet.List(ctx,
-		ec2api.Filter("tag:"+awsv1.TagClusterName, p.settings.ClusterName), ec2api.Filter("tag:"+awsv1.TagNodeClaim, claim.Name))
+	found, err := p.fleet.OfClaim(ctx, claim.Name)
 	if err != nil {
 		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
 	}

@@ -194,12 +194,16 @@ func (c *Controller) look(ctx context.Context, nc *awsv1.EC2NodeClass) (time.Dur
 // does not become ready would have to read the controller's log. What was found before stays, and so it does while AWS is only
 // slow or broken.
 func told(object condition.Object, conditionType string, f finding) finding {
-	known := condition.Get(object, conditionType)
-	answered := known != nil && known.Status != metav1.ConditionUnknown && known.ObservedGeneration == object.GetGeneration()
-	if f.status == "" && !answered && !ec2api.IsThrottled(f.err) && !ec2api.IsServerFault(f.err) {
+	if f.status == "" && !answered(object, conditionType) && !ec2api.IsThrottled(f.err) && !ec2api.IsServerFault(f.err) {
 		f.status, f.reason, f.message = metav1.ConditionUnknown, awsv1.ReasonLookupFailed, ec2api.Explain(f.err)
 	}
 	return f
+}
+
+// answered says whether a condition says yes or no about the class as it stands.
+func answered(object condition.Object, conditionType string) bool {
+	c := condition.Get(object, conditionType)
+	return c != nil && c.Status != metav1.ConditionUnknown && c.ObservedGeneration == object.GetGeneration()
 }
 
 // judged is the class with the rules for its root condition.

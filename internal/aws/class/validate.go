@@ -215,7 +215,12 @@ func (v *Validator) try(ctx context.Context, cluster recipe.Cluster, nc *awsv1.E
 				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist", *nc.Spec.InstanceProfile), often)
 			}
 		}
-		return finding{again: 2 * time.Second} // EC2 sees a new profile after some seconds
+		f := finding{again: 2 * time.Second} // EC2 sees a new profile after some seconds
+		if !answered(nc, awsv1.ConditionTypeValidationSucceeded) {
+			f.status, f.reason = metav1.ConditionUnknown, awsv1.ReasonLookupFailed
+			f.message = fmt.Sprintf("EC2 does not see instance profile %s yet", nc.Status.InstanceProfile)
+		}
+		return f
 	}
 	if f, done := v.judge(err, key, awsv1.ReasonRunInstancesAuthCheckFailed); done {
 		return f

@@ -228,6 +228,8 @@ func TestValidate(t *testing.T) {
 			status: no, reason: awsv1.ReasonInstanceProfileNotFound, again: often, calls: 2},
 		"a profile of the user that EC2 does not show yet": {class: own, aws: tries{profile: true, run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
 			status: unchanged, again: 2 * time.Second, calls: 2},
+		"a profile that EC2 does not show yet, of a class that is new": {class: depend(awsv1.ConditionTypeValidationSucceeded, unknown), aws: tries{run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
+			status: unknown, reason: awsv1.ReasonLookupFailed, again: 2 * time.Second, calls: 2},
 		"a profile of ours that EC2 does not show yet": {class: none, aws: tries{run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
 			status: unchanged, again: 2 * time.Second, calls: 2},
 	} {

@@ -67,9 +67,11 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (
 	if len(choice.Candidates) == 0 {
 		return choice, ErrNothingFits
 	}
+	whole := choice
 	choice.Candidates = truncate(choice, needs.HasMinValues(), band)
-	if strict {
-		if key, ok := lacksMinValues(choice.Candidates, needs); ok {
+	if _, lacks := lacksMinValues(choice.Candidates, needs); strict && lacks {
+		choice.Candidates = spread(truncate(whole, true, shape.Band{Types: len(whole.Candidates), Permille: anyPrice}), needs, band.Types)
+		if key, lacks := lacksMinValues(choice.Candidates, needs); lacks {
 			return choice, fmt.Errorf("the %d cheapest types offer fewer values of %s than minValues asks for", len(choice.Candidates), key)
 		}
 	}
@@ -250,6 +252,42 @@ func truncate(choice Choice, diverse bool, band shape.Band) []Candidate {
 		}
 		out[place].Offerings = append(out[place].Offerings, s.offering)
 		sum, n = sum+s.offering.Price, n+1
+	}
+	return out
+}
+
+// spread cuts a list, cheapest first, down to limit types without losing what minValues ask for: the cheapest type for each further
+// value, and the cheapest of all others. The cheapest types alone may well be of one size, and the claim would be planned and refused
+// for ever.
+func spread(list []Candidate, needs need.Needs, limit int) []Candidate {
+	must := map[string]bool{}
+	for key := range needs {
+		values := map[string]bool{}
+		for _, c := range list {
+			if len(values) >= needs.MinValues(key) {
+				break
+			}
+			before := len(values)
+			for _, value := range c.Type.Labels[key] {
+				values[value] = true
+			}
+			if len(values) > before {
+				must[c.Type.Name] = true
+			}
+		}
+	}
+	var out []Candidate
+	others := limit - len(must)
+	for _, c := range list {
+		if !must[c.Type.Name] {
+			if others <= 0 {
+				continue
+			}
+			others--
+		}
+		if out = append(out, c); len(out) == limit {
+			break
+		}
 	}
 	return out
 }

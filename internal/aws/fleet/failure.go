@@ -132,10 +132,16 @@ func CallFailed(err error) error {
 	var known *cloud.LaunchError
 	var dry *cloud.NoCapacityError
 	var unready *cloud.ClassNotReadyError
-	if ec2api.IsUnknownOutcome(err) || errors.As(err, &known) || errors.As(err, &dry) || errors.As(err, &unready) {
+	if Unsure(err) || errors.As(err, &known) || errors.As(err, &dry) || errors.As(err, &unready) {
 		return err
 	}
 	return launchError(err)
+}
+
+// Unsure says that a call may have launched something: its answer was lost, or EC2 failed on the way. The same call, with the
+// same token, finds out.
+func Unsure(err error) bool {
+	return ec2api.IsUnknownOutcome(err) || ec2api.IsServerFault(err) && !ec2api.IsThrottled(err)
 }
 
 // deniedCode returns the code in an error's text that says that a permission is missing, "" if there is none.

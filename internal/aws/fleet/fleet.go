@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/batch"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/stock"
@@ -60,6 +61,7 @@ type Fleet struct {
 
 	launches   *batch.Batcher[string, *Order, Launched]
 	lookups    *batch.Batcher[struct{}, string, ec2types.Instance]
+	ofClaims   *batch.Batcher[struct{}, string, []ec2types.Instance]
 	terminates *batch.Batcher[struct{}, string, struct{}]
 }
 
@@ -69,6 +71,7 @@ func New(base context.Context, api api, subnets subnets, s *stock.Stock, setting
 	f.launches = batch.New(base, f.window("create_fleet", 35*time.Millisecond, 1000), f.launch)
 	// EC2 takes at most 200 values in one filter.
 	f.lookups = batch.New(base, f.window("describe_instances", 100*time.Millisecond, 200), f.describe)
+	f.ofClaims = batch.New(base, f.window("describe_instances", 100*time.Millisecond, 200), f.describeClaims)
 	f.terminates = batch.New(base, f.window("terminate_instances", 100*time.Millisecond, 500), f.terminate)
 	return f
 }
@@ -270,6 +273,26 @@ func (f *Fleet) describe(ctx context.Context, _ struct{}, ids []string) []batch.
 	return out
 }
 
+// OfClaim finds the machines that were launched for one claim and are not gone.
+func (f *Fleet) OfClaim(ctx context.Context, claim string) ([]ec2types.Instance, error) {
+	return f.ofClaims.Do(ctx, struct{}{}, claim)
+}
+
+func (f *Fleet) describeClaims(ctx context.Context, _ struct{}, claims []string) []batch.Result[[]ec2types.Instance] {
+	names := slices.Compact(slices.Sorted(slices.Values(claims)))
+	found, err := f.List(ctx, ec2api.Filter("tag:"+awsv1.TagClusterName, f.settings.Cluster), ec2api.Filter("tag:"+awsv1.TagNodeClaim, names...))
+	byClaim := map[string][]ec2types.Instance{}
+	for _, i := range found {
+		name := ec2api.TagMap(i.Tags)[awsv1.TagNodeClaim]
+		byClaim[name] = append(byClaim[name], i)
+	}
+	out := make([]batch.Result[[]ec2types.Instance], len(claims))
+	for n, name := range claims {
+		out[n] = batch.Result[[]ec2types.Instance]{Value: byClaim[name], Err: err}
+	}
+	return out
+}
+
 // List returns every machine that satisfies the filters and is not gone.
 func (f *Fleet) List(ctx context.Context, filters ...ec2types.Filter) ([]ec2types.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
@@ -354,5 +377,6 @@ func gone(err error) error {
 func (f *Fleet) Wait() {
 	f.launches.Wait()
 	f.lookups.Wait()
+	f.ofClaims.Wait()
 	f.terminates.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -141,6 +143,31 @@ func TestChoose(t *testing.T) {
 			t.Errorf("chose %s, %v", got.text(), err)
 		}
 	})
+	t.Run("the cheapest sixty make room for values that minValues ask for", func(t *testing.T) {
+		var many []*cloud.InstanceType
+		for i := range 100 {
+			it := kind(fmt.Sprintf("t%03d", i), "2", false, fmt.Sprintf("on-demand a %d", 100+i))
+			it.Labels[awsv1.LabelInstanceCPU] = []string{map[bool]string{true: "4", false: "8"}[i < 90]}
+			it.Labels[awsv1.LabelInstanceFamily] = []string{fmt.Sprint("f", i/50)}
+			many = append(many, it)
+		}
+		cpu := reqs{{Key: awsv1.LabelInstanceCPU, Operator: "Exists", MinValues: &two}, {Key: awsv1.LabelInstanceFamily, Operator: "Exists", MinValues: &two}}
+		got, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range got.Candidates {
+			names = append(names, c.Type.Name)
+		}
+		if len(names) != 60 || names[58] != "t058" || names[59] != "t090" {
+			t.Errorf("sent are %v, want the cheapest 59 and the cheapest of the other size", names)
+		}
+		cpu[0].MinValues = &three
+		if _, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}); err == nil {
+			t.Error("minValues that no types have are no refusal")
+		}
+	})
 	t.Run("at most sixty types are sent", func(t *testing.T) {
 		var many []*cloud.InstanceType
 		for i := range 100 {
@@ -167,8 +194,11 @@ func TestCallFailed(t *testing.T) {
 		"a permission that is not named": {of("UnauthorizedOperation", "Encoded: x9"), "Unauthorized", "UnauthorizedOperation: not authorized to perform ec2:CreateFleet (the controller's IAM policy does not allow it)"},
 		"something that we know":         {of("RequestLimitExceeded", "Request limit exceeded."), "RequestLimitExceeded", "EC2 throttles this account's requests"},
 		"a lost answer":                  {errors.New("connection reset"), "", ""},
-		"nobody waits any longer":        {context.DeadlineExceeded, "", ""},
-		"a class that is not ready":      {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
+		"EC2 failed on the way":          {&smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 500}}, Err: of("InternalError", "")}, "", ""},
+		"throttled, which EC2 calls a failure of its own": {&smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 503}}, Err: of("RequestLimitExceeded", "")},
+			"RequestLimitExceeded", "EC2 throttles this account's requests"},
+		"nobody waits any longer":   {context.DeadlineExceeded, "", ""},
+		"a class that is not ready": {&cloud.ClassNotReadyError{Err: errors.New("no")}, "", ""},
 	} {
 		err := CallFailed(tc.err)
 		var refused *cloud.LaunchError
