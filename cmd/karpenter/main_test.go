@@ -26,3 +26,22 @@ func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		})
 	}
 }
+
+func TestWordsThatAreTriedFirst(t *testing.T) {
+	for args, tc := range map[string]struct {
+		code int
+		want string
+	}{
+		"help":      {0, "plan"},
+		"--help":    {0, "controller"},
+		"-h":        {0, "version"},
+		"version":   {0, "karpenter dev"},
+		"--version": {0, "karpenter dev"},
+		"fly":       {2, `no command "fly"`},
+	} {
+		var said strings.Builder
+		if code := run(t.Context(), strings.Fields(args), &said, &said); code != tc.code || !strings.Contains(said.String(), tc.want) {
+			t.Errorf("karpenter %s: code %d and %q, want %d and something about %q", args, code, said.String(), tc.code, tc.want)
+		}
+	}
+}
