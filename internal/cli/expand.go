@@ -38,6 +38,35 @@ func (o *objects) expand() {
 	}
 }
 
+// defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is
+// asked for, and a port of a pod on the host's network is one of the host.
+func (o *objects) defaults() {
+	for _, p := range o.pods {
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				askForLimits(&list[i].Resources)
+				for j := range list[i].Ports {
+					if port := &list[i].Ports[j]; p.Spec.HostNetwork && port.HostPort == 0 {
+						port.HostPort = port.ContainerPort
+					}
+				}
+			}
+		}
+	}
+}
+
+func askForLimits(r *corev1.ResourceRequirements) {
+	for name, q := range r.Limits {
+		if _, asked := r.Requests[name]; asked {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[name] = q
+	}
+}
+
 // count reads a number of replicas, whose default is one.
 func count(n *int32) int {
 	if n == nil {

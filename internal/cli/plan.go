@@ -124,6 +124,7 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
 	}
 	o.expand()
+	o.defaults()
 	o.storage()
 	if err := o.priorities(); err != nil {
 		return nil, err
