@@ -125,9 +125,18 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 	}
 	o.expand()
 	o.defaults()
+	o.ephemeral()
 	o.storage()
-	if err := o.priorities(); err != nil {
-		return nil, err
+	unknown := o.priorities()
+	if p.kubeconfig == "" { // what the files do not hold may be in the cluster
+		if assumed := o.assume(); len(assumed) > 0 {
+			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod goes: %s\n", strings.Join(assumed, ", "))
+		}
+		if len(unknown) > 0 {
+			fmt.Fprintf(env.Err, "priority classes in no file, taken for priority 0: %s\n", strings.Join(unknown, ", "))
+		}
+	} else if len(unknown) > 0 {
+		return nil, fmt.Errorf("there is no PriorityClass named %s; the cluster would refuse the pods", strings.Join(unknown, ", "))
 	}
 	if gated := o.wait(); len(gated) > 0 {
 		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
