@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,9 +40,10 @@ func (o *objects) expand() {
 }
 
 // defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is
-// asked for, and a port of a pod on the host's network is one of the host.
+// asked for, a port of a pod on the host's network is one of the host, and a runtime class adds what it costs and where it is.
 func (o *objects) defaults() {
 	for _, p := range o.pods {
+		o.run(p)
 		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range list {
 				askForLimits(&list[i].Resources)
@@ -53,6 +55,30 @@ func (o *objects) defaults() {
 			}
 		}
 	}
+}
+
+// run gives a pod what its runtime class says.
+func (o *objects) run(p *corev1.Pod) {
+	i := slices.IndexFunc(o.runtimeClasses, func(c *nodev1.RuntimeClass) bool {
+		return p.Spec.RuntimeClassName != nil && c.Name == *p.Spec.RuntimeClassName
+	})
+	if i < 0 {
+		return
+	}
+	class := o.runtimeClasses[i]
+	if class.Overhead != nil && p.Spec.Overhead == nil {
+		p.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if p.Spec.NodeSelector == nil {
+			p.Spec.NodeSelector = map[string]string{}
+		}
+		p.Spec.NodeSelector[key] = value
+	}
+	p.Spec.Tolerations = append(p.Spec.Tolerations, class.Scheduling.Tolerations...)
 }
 
 func askForLimits(r *corev1.ResourceRequirements) {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -44,6 +45,7 @@ type objects struct {
 	namespaces      []*corev1.Namespace
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
+	runtimeClasses  []*nodev1.RuntimeClass
 	ignored         map[string]int // kinds that do not matter to a plan
 }
 
@@ -86,6 +88,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.priorityClasses = append(o.priorityClasses, x)
 	case *corev1.Service:
 		o.services = append(o.services, x)
+	case *nodev1.RuntimeClass:
+		o.runtimeClasses = append(o.runtimeClasses, x)
 	default:
 		return false
 	}

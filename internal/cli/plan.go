@@ -37,8 +37,8 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR… [-o table|json|yaml] [
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. Files may hold Pods,
 Deployments, ReplicaSets, StatefulSets, Jobs, DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
-and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, Namespaces and Services. With --kubeconfig the objects of a
-cluster are read as well.
+and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces and Services. With --kubeconfig
+the objects of a cluster are read as well.
 
 Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
 
