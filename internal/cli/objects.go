@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -46,7 +49,8 @@ type objects struct {
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
-	ignored         map[string]int // kinds that do not matter to a plan
+	ignored         map[string]int  // kinds that do not matter to a plan
+	inFiles         map[string]bool // what files hold, by identity
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -113,7 +117,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 		return nil, err
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	out := &objects{ignored: map[string]int{}}
+	out := &objects{ignored: map[string]int{}, inFiles: map[string]bool{}}
 	seen := map[string]*document{}
 	var errs []error
 	for _, d := range docs {
@@ -142,11 +146,22 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if !out.take(obj) {
+		if out.take(obj) {
+			out.inFiles[identity(obj)] = true
+		} else {
 			out.ignored[gvk.Kind]++
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// identity names an object among all of its kind.
+func identity(o runtime.Object) string {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%T %s/%s", o, cmp.Or(m.GetNamespace(), metav1.NamespaceDefault), m.GetName())
 }
 
 func ours(group string) bool {
