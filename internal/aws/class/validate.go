@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -103,9 +104,15 @@ func (v *Validator) remember(key string, f finding) finding {
 	return f
 }
 
+// explain says what AWS refused. The id of the request is left out: with it each attempt would say something new, and a condition
+// that changes all the time is written all the time.
 func explain(err error) string {
-	if ec2api.IsDenied(err) {
+	var api smithy.APIError
+	switch {
+	case ec2api.IsDenied(err):
 		return ec2api.Denial(err)
+	case errors.As(err, &api):
+		return api.ErrorCode() + ": " + api.ErrorMessage()
 	}
 	return err.Error()
 }
