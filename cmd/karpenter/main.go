@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -29,27 +31,44 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	args := os.Args[1:]
-	if len(args) > 0 && cli.Has(args[0]) {
-		os.Exit(cli.Run(ctx, cli.Env{Out: os.Stdout, Err: os.Stderr, Catalog: planCatalog}, args))
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run does what the words ask for and returns the exit code.
+func run(ctx context.Context, args []string, out, trouble io.Writer) int {
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
 	}
-	if len(args) > 0 && args[0] == "controller" {
+	switch {
+	case cli.Has(word):
+		return cli.Run(ctx, cli.Env{Out: out, Err: trouble, Catalog: planCatalog}, args)
+	case word == "help" || word == "-h" || word == "--help":
+		usage(out)
+		return 0
+	case word == "version" || word == "--version":
+		fmt.Fprintf(out, "karpenter %s, commit %s, %s\n", version, cmp.Or(commit(), "unknown"), runtime.Version())
+		return 0
+	case word == "controller":
 		args = args[1:]
-	} else if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		fmt.Fprintf(os.Stderr, "karpenter: there is no command %q\n", args[0])
-		usage(os.Stderr)
-		os.Exit(2)
+	case word != "" && !strings.HasPrefix(word, "-"):
+		fmt.Fprintf(trouble, "karpenter: there is no command %q\n", word)
+		usage(trouble)
+		return 2
 	}
 	if err := controller(ctx, args); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "karpenter:", err)
-		os.Exit(1)
+		fmt.Fprintln(trouble, "karpenter:", err)
+		return 1
 	}
+	return 0
 }
 
 func usage(w io.Writer) {
-	fmt.Fprintln(w, "Commands:\n  controller   run in the cluster (also without a word); --help lists its flags")
+	fmt.Fprintln(w, "Commands, each with --help:\n  controller   run in the cluster (also without a word)")
 	cli.Usage(w)
+	fmt.Fprintln(w, "  version      which version this is")
 }
 
 // controller reads the settings and runs until ctx ends.

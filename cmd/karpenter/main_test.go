@@ -26,3 +26,36 @@ func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		})
 	}
 }
+
+func TestWordsThatAreTriedFirst(t *testing.T) {
+	for args, tc := range map[string]struct {
+		code int
+		want string
+	}{
+		"help":      {0, "plan"},
+		"--help":    {0, "controller"},
+		"-h":        {0, "version"},
+		"version":   {0, "karpenter dev"},
+		"--version": {0, "karpenter dev"},
+		"fly":       {2, `no command "fly"`},
+	} {
+		var said strings.Builder
+		if code := run(t.Context(), strings.Fields(args), &said, &said); code != tc.code || !strings.Contains(said.String(), tc.want) {
+			t.Errorf("karpenter %s: code %d and %q, want %d and something about %q", args, code, said.String(), tc.code, tc.want)
+		}
+	}
+}
+
+// The examples are what people copy: everything in them is valid, and their pods get machines.
+func TestExamples(t *testing.T) {
+	var out, trouble strings.Builder
+	code := run(t.Context(), []string{"plan", "--time", "1s", "-f", "../../docs/examples"}, &out, &trouble)
+	if code != 0 || strings.Contains(trouble.String(), "left out") || strings.Contains(trouble.String(), "is in no file") {
+		t.Errorf("code %d: %s%s", code, out.String(), trouble.String())
+	}
+	for _, want := range []string{"gpu", "spot-first", "train", "inflate"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the plan does not name %s:\n%s", want, out.String())
+		}
+	}
+}

@@ -2,11 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -35,6 +36,60 @@ func (o *objects) expand() {
 			n = min(n, int(*j.Spec.Completions))
 		}
 		o.replicas(workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, n)
+	}
+}
+
+// defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is
+// asked for, a port of a pod on the host's network is one of the host, and a runtime class adds what it costs and where it is.
+func (o *objects) defaults() {
+	for _, p := range o.pods {
+		o.run(p)
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				askForLimits(&list[i].Resources)
+				for j := range list[i].Ports {
+					if port := &list[i].Ports[j]; p.Spec.HostNetwork && port.HostPort == 0 {
+						port.HostPort = port.ContainerPort
+					}
+				}
+			}
+		}
+	}
+}
+
+// run gives a pod what its runtime class says.
+func (o *objects) run(p *corev1.Pod) {
+	i := slices.IndexFunc(o.runtimeClasses, func(c *nodev1.RuntimeClass) bool {
+		return p.Spec.RuntimeClassName != nil && c.Name == *p.Spec.RuntimeClassName
+	})
+	if i < 0 {
+		return
+	}
+	class := o.runtimeClasses[i]
+	if class.Overhead != nil && p.Spec.Overhead == nil {
+		p.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if p.Spec.NodeSelector == nil {
+			p.Spec.NodeSelector = map[string]string{}
+		}
+		p.Spec.NodeSelector[key] = value
+	}
+	p.Spec.Tolerations = append(p.Spec.Tolerations, class.Scheduling.Tolerations...)
+}
+
+func askForLimits(r *corev1.ResourceRequirements) {
+	for name, q := range r.Limits {
+		if _, asked := r.Requests[name]; asked {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[name] = q
 	}
 }
 
@@ -183,8 +238,8 @@ func (o *objects) ordinals(s *appsv1.StatefulSet) {
 	}
 }
 
-// priorities fills in the priority that a class name stands for.
-func (o *objects) priorities() error {
+// priorities fills in the priority that a class name stands for, and returns the names of classes that are not known.
+func (o *objects) priorities() (unknown []string) {
 	values := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 	standard := int32(0)
 	for _, c := range o.priorityClasses {
@@ -201,13 +256,65 @@ func (o *objects) priorities() error {
 		if p.Spec.PriorityClassName == "" {
 			value, ok = standard, true
 		}
-		if !ok {
-			return fmt.Errorf("pod %s/%s names PriorityClass %q, which is in no file; add it, known are %v",
-				p.Namespace, p.Name, p.Spec.PriorityClassName, slices.Sorted(maps.Keys(values)))
+		if !ok && !slices.Contains(unknown, p.Spec.PriorityClassName) {
+			unknown = append(unknown, p.Spec.PriorityClassName)
 		}
 		p.Spec.Priority = &value
 	}
-	return nil
+	slices.Sort(unknown)
+	return unknown
+}
+
+// ephemeral adds the claims that the control plane makes for generic ephemeral volumes.
+func (o *objects) ephemeral() {
+	have := map[string]bool{}
+	for _, c := range o.pvcs {
+		have[c.Namespace+"/"+c.Name] = true
+	}
+	for _, p := range o.pods {
+		for i := range p.Spec.Volumes {
+			v := &p.Spec.Volumes[i]
+			name := p.Name + "-" + v.Name
+			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || have[p.Namespace+"/"+name] {
+				continue
+			}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true)}}
+			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
+			o.pvcs = append(o.pvcs, claim)
+		}
+	}
+}
+
+// ebs is the driver that makes EBS volumes.
+const ebs = "ebs.csi.aws.com"
+
+// assume takes the storage classes that claims name and no file holds for what clusters on EC2 have: volumes that are made where
+// their pod goes. It returns their names.
+func (o *objects) assume() (assumed []string) {
+	known := map[string]bool{}
+	for _, c := range o.storageClasses {
+		known[c.Name] = true
+	}
+	for _, c := range o.pvcs {
+		if c.Spec.VolumeName != "" {
+			continue
+		}
+		if c.Spec.StorageClassName == nil {
+			c.Spec.StorageClassName = new("default")
+		}
+		name := *c.Spec.StorageClassName
+		if name == "" || known[name] {
+			continue
+		}
+		known[name] = true
+		assumed = append(assumed, name)
+		o.storageClasses = append(o.storageClasses, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: ebs, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		})
+	}
+	slices.Sort(assumed)
+	return assumed
 }
 
 // storage gives claims without a class the default one.

@@ -66,6 +66,9 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 			return fmt.Errorf("read the cluster: %w", err)
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
+			if o.inFiles[identity(item)] {
+				return nil // the file says what it is to become
+			}
 			if !o.take(item) {
 				return errors.New("unexpected kind in a list")
 			}

@@ -41,3 +41,17 @@ func TestObjectsOfEveryPageAreRead(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A pool in a file and in the cluster is one pool: the file says what it is to become.
+func TestFilesGoBeforeTheCluster(t *testing.T) {
+	planned := &v1.NodePool{}
+	planned.Name, planned.Spec.Weight = "a", new(int32(7))
+	o := &objects{pools: []*v1.NodePool{planned}, inFiles: map[string]bool{identity(planned): true}}
+	err := o.list(t.Context(), pages{answers: map[string]string{"": `{"items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}`}}, &v1.NodePoolList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.pools) != 2 || o.pools[0] != planned || o.pools[1].Name != "b" {
+		t.Errorf("pools = %v, want the planned one and b", o.pools)
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -44,7 +48,9 @@ type objects struct {
 	namespaces      []*corev1.Namespace
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
-	ignored         map[string]int // kinds that do not matter to a plan
+	runtimeClasses  []*nodev1.RuntimeClass
+	ignored         map[string]int  // kinds that do not matter to a plan
+	inFiles         map[string]bool // what files hold, by identity
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -86,6 +92,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.priorityClasses = append(o.priorityClasses, x)
 	case *corev1.Service:
 		o.services = append(o.services, x)
+	case *nodev1.RuntimeClass:
+		o.runtimeClasses = append(o.runtimeClasses, x)
 	default:
 		return false
 	}
@@ -109,7 +117,7 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 		return nil, err
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	out := &objects{ignored: map[string]int{}}
+	out := &objects{ignored: map[string]int{}, inFiles: map[string]bool{}}
 	seen := map[string]*document{}
 	var errs []error
 	for _, d := range docs {
@@ -138,11 +146,22 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if !out.take(obj) {
+		if out.take(obj) {
+			out.inFiles[identity(obj)] = true
+		} else {
 			out.ignored[gvk.Kind]++
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// identity names an object among all of its kind.
+func identity(o runtime.Object) string {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%T %s/%s", o, cmp.Or(m.GetNamespace(), metav1.NamespaceDefault), m.GetName())
 }
 
 func ours(group string) bool {

@@ -37,8 +37,8 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR… [-o table|json|yaml] [
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. Files may hold Pods,
 Deployments, ReplicaSets, StatefulSets, Jobs, DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
-and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, Namespaces and Services. With --kubeconfig the objects of a
-cluster are read as well.
+and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces and Services. With --kubeconfig
+the objects of a cluster are read as well.
 
 Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
 
@@ -124,9 +124,19 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
 	}
 	o.expand()
+	o.defaults()
+	o.ephemeral()
 	o.storage()
-	if err := o.priorities(); err != nil {
-		return nil, err
+	unknown := o.priorities()
+	if p.kubeconfig == "" { // what the files do not hold may be in the cluster
+		if assumed := o.assume(); len(assumed) > 0 {
+			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod goes: %s\n", strings.Join(assumed, ", "))
+		}
+		if len(unknown) > 0 {
+			fmt.Fprintf(env.Err, "priority classes in no file, taken for priority 0: %s\n", strings.Join(unknown, ", "))
+		}
+	} else if len(unknown) > 0 {
+		return nil, fmt.Errorf("there is no PriorityClass named %s; the cluster would refuse the pods", strings.Join(unknown, ", "))
 	}
 	if gated := o.wait(); len(gated) > 0 {
 		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))

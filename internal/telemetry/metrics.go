@@ -229,7 +229,7 @@ func NewMetrics(reg prometheus.Registerer, kinds map[string][]string) *Metrics {
 		DisruptionEligibleNodes: t.gauge("karpenter_voluntary_disruption_eligible_nodes", Beta,
 			"Nodes that the latest pass considered.", "reason"),
 		DisruptionTimeouts: t.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", Beta,
-			"Passes of consolidation that ran out of time.", "consolidation_type"),
+			"Passes of consolidation that ran out of time: none, because a pass has no limit of time.", "consolidation_type"),
 		DisruptionFailedValidations: t.counter("karpenter_voluntary_disruption_failed_validations_total", Alpha,
 			"Candidates that were lost between decision and execution.", "consolidation_type"),
 		DisruptionQueueFailures: t.counter("karpenter_voluntary_disruption_queue_failures_total", Beta,

@@ -50,10 +50,8 @@ func (l *Loop) turn(ctx context.Context, last time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	for i := range plan.Refused {
-		if r := &plan.Refused[i]; missing != "" && judge(r) == unplaced {
-			r.Text += "; " + missing
-		}
+	if missing != "" {
+		mention(plan, missing)
 	}
 	l.carryOut(ctx, snap, pods, plan, last)
 }
