@@ -1188,3 +1188,26 @@ func scrape(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 	}
 	return out
 }
+
+// Who runs Karpenter on a version that is too old or too new reads so in the log's first lines.
+func TestAnUnsupportedVersionIsLoggedAtTheStart(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		for version, want := range map[string]bool{"1.36": false, "1.20": true} {
+			var log bytes.Buffer
+			ctx := telemetry.WithLog(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+			s := w.settings
+			s.EKSControlPlane, s.ClusterEndpoint = false, "https://k8s.example"
+			claims, nodes := mirrored(w.kube)
+			_, err := New(ctx, s, Input{
+				Config: w.cloud.AWSConfigFor("AKIACONTROLLER"), Kube: w.kube, Claims: claims, Nodes: nodes, Metrics: w.provider.in.Metrics, Events: w.provider.in.Events,
+				KubernetesVersion: func(context.Context) (string, error) { return version, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(log.String(), "not supported"); got != want {
+				t.Errorf("version %s: log says %q", version, log.String())
+			}
+		}
+	})
+}

@@ -88,11 +88,15 @@ func (p *Provider) refreshVersion(ctx context.Context) error {
 	}
 	if now := p.facts.Version(); now != old {
 		telemetry.Log(ctx).InfoContext(ctx, "the cluster's version changed", "from", old, "to", now)
-		if !facts.Supported(now) {
-			telemetry.Log(ctx).ErrorContext(ctx, "this version of Kubernetes is not supported", "version", now)
-		}
+		warnOfVersion(ctx, now)
 	}
 	return nil
+}
+
+func warnOfVersion(ctx context.Context, version string) {
+	if !facts.Supported(version) {
+		telemetry.Log(ctx).ErrorContext(ctx, "this version of Kubernetes is not supported", "version", version)
+	}
 }
 
 // classLoop keeps the status of every EC2NodeClass.

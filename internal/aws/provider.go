@@ -115,6 +115,7 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 	}, p.clients.EKS, in.Kube); err != nil {
 		return nil, err
 	}
+	warnOfVersion(ctx, p.facts.Version())
 	if _, err := p.inventory.Refresh(ctx); err != nil {
 		return nil, err
 	}

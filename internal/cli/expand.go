@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files and
-// belong to a workload count towards its replicas.
+// expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
+// cluster, and belong to a workload count towards its replicas.
 func (o *objects) expand() {
 	o.complete()
 	for _, d := range o.deployments {
@@ -161,11 +161,11 @@ type workload struct {
 	template         *corev1.PodTemplateSpec
 }
 
-// owned counts the pods in the files that belong to the workload, directly or through a ReplicaSet.
+// owned returns the pods that belong to the workload, directly or through a ReplicaSet. In a cluster the workload of a file has another UID.
 func (o *objects) owned(w workload) map[string]bool {
 	owners := map[types.UID]bool{w.meta.UID: true}
 	for _, r := range o.replicaSets {
-		if ref := metav1.GetControllerOf(r); ref != nil && ref.UID == w.meta.UID {
+		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace && (ref.UID == w.meta.UID || ref.Kind == w.kind && ref.Name == w.meta.Name) {
 			owners[r.UID] = true
 		}
 	}

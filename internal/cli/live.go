@@ -12,6 +12,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +24,8 @@ import (
 // readTimeout bounds one list call.
 const readTimeout = time.Minute
 
-// readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist.
+// readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist. ReplicaSets are, where files
+// hold Deployments: they tell which pods those have already.
 func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -38,11 +40,15 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 	}
-	for _, list := range []client.ObjectList{
+	lists := []client.ObjectList{
 		&v1.NodePoolList{}, &v1.NodeClaimList{}, &awsv1.EC2NodeClassList{}, &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{},
 		&policyv1.PodDisruptionBudgetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &storagev1.StorageClassList{},
 		&storagev1.CSINodeList{}, &corev1.NamespaceList{}, &schedulingv1.PriorityClassList{}, &corev1.ServiceList{},
-	} {
+	}
+	if len(o.deployments) > 0 {
+		lists = append(lists, &appsv1.ReplicaSetList{})
+	}
+	for _, list := range lists {
 		if err := o.list(ctx, c, list); err != nil {
 			return err
 		}
@@ -68,6 +74,9 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if o.inFiles[identity(item)] {
 				return nil // the file says what it is to become
+			}
+			if rs, ok := item.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(rs) == nil {
+				return nil // its pods exist
 			}
 			if !o.take(item) {
 				return errors.New("unexpected kind in a list")

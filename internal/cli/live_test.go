@@ -3,9 +3,13 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -53,5 +57,36 @@ func TestFilesGoBeforeTheCluster(t *testing.T) {
 	}
 	if len(o.pools) != 2 || o.pools[0] != planned || o.pools[1].Name != "b" {
 		t.Errorf("pools = %v, want the planned one and b", o.pools)
+	}
+}
+
+// Pods that a Deployment of a file has in the cluster already are not planned again.
+func TestPodsOfTheClusterCount(t *testing.T) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "of the file"}}
+	d.Spec.Replicas = new(int32(5))
+	o := &objects{deployments: []*appsv1.Deployment{d}, inFiles: map[string]bool{identity(d): true}}
+	owner := func(kind, name string) string {
+		return fmt.Sprintf(`"namespace": "default", "ownerReferences": [{"apiVersion": "apps/v1", "kind": %q, "name": %q, "uid": "uid of %s", "controller": true}]`, kind, name, name)
+	}
+	for _, page := range []struct {
+		list  client.ObjectList
+		items string
+	}{
+		{&appsv1.ReplicaSetList{}, `{"metadata": {"name": "web-1", "uid": "uid of web-1", ` + owner("Deployment", "web") + `}},
+			{"metadata": {"name": "alone", "namespace": "default"}, "spec": {"replicas": 9}}`},
+		{&corev1.PodList{}, `{"metadata": {"name": "web-1-a", ` + owner("ReplicaSet", "web-1") + `}}, {"metadata": {"name": "web-1-b", ` + owner("ReplicaSet", "web-1") + `}},
+			{"metadata": {"name": "other", ` + owner("ReplicaSet", "other-1") + `}}`},
+	} {
+		if err := o.list(t.Context(), pages{answers: map[string]string{"": `{"items": [` + page.items + `]}`}}, page.list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.expand()
+	var got []string
+	for _, p := range o.pods {
+		got = append(got, p.Name)
+	}
+	if diff := cmp.Diff([]string{"web-1-a", "web-1-b", "other", "web-0", "web-1", "web-2"}, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -454,10 +454,8 @@ func TestRights(t *testing.T) {
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
 			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch update",
 		}},
-		"people who are admin": {"ClusterRole", "karpenter-admin", nil, []string{
-			"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status: get list watch create delete patch",
-			"karpenter.k8s.aws: ec2nodeclasses: get list watch create delete patch",
-		}},
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, people(read + " create delete patch update")},
+		"people who may look":  {"ClusterRole", "karpenter-view", nil, people(read)},
 		"own namespace": {"Role", "karpenter", nil, []string{
 			"coordination.k8s.io: leases: get watch",
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
@@ -480,6 +478,24 @@ func TestRights(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// people is what people may do with our kinds.
+func people(verbs string) []string {
+	return []string{
+		"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status nodeoverlays nodeoverlays/status: " + verbs,
+		"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: " + verbs,
+		"autoscaling.x-k8s.io: capacitybuffers capacitybuffers/status: " + verbs,
+	}
+}
+
+func TestRolesOfPeopleGoIntoThoseOfKubernetes(t *testing.T) {
+	for _, role := range []string{"admin", "view"} {
+		r := object[rbacv1.ClusterRole](t, named(), "ClusterRole", "karpenter-"+role)
+		if r.Labels["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
+			t.Errorf("role %s has labels %v", role, r.Labels)
+		}
 	}
 }
 

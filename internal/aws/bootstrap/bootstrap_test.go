@@ -265,3 +265,23 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+// A line of the user's own that looks like our border does not end the document.
+func TestPartsMayHoldTheBorder(t *testing.T) {
+	for name, body := range map[string]string{
+		"plain": "#!/bin/sh\necho a", "the border": "#!/bin/sh\ncat <<X\n--//\nX", "the end": "--//--\necho", "a longer one": "--//\n--////\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := []part{{shellPart, body}, {nodeConfigPart, "kind: NodeConfig"}}
+			out, err := parseMIME(writeMIME(in))
+			if err != nil || len(out) != 2 {
+				t.Fatalf("parts = %q, %v; want two", out, err)
+			}
+			for i := range in {
+				if strings.TrimSpace(out[i].body) != strings.TrimSpace(in[i].body) {
+					t.Errorf("part %d = %q, want %q", i, out[i].body, in[i].body)
+				}
+			}
+		})
+	}
+}

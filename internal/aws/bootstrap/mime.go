@@ -8,6 +8,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/mail"
+	"slices"
 	"strings"
 )
 
@@ -64,10 +65,20 @@ func parseMIME(text string) ([]part, error) {
 // writeMIME puts parts together. Carriage returns go: shells would take them for text.
 func writeMIME(parts []part) string {
 	var b strings.Builder
-	b.WriteString("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n\n")
+	border := boundary(parts)
+	fmt.Fprintf(&b, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n\n", border)
 	for _, p := range parts {
-		fmt.Fprintf(&b, "--//\nContent-Type: %s\n\n%s\n", p.contentType, strings.TrimRight(p.body, "\r\n"))
+		fmt.Fprintf(&b, "--%s\nContent-Type: %s\n\n%s\n", border, p.contentType, strings.TrimRight(p.body, "\r\n"))
 	}
-	b.WriteString("--//--\n")
+	fmt.Fprintf(&b, "--%s--\n", border)
 	return strings.ReplaceAll(b.String(), "\r", "")
+}
+
+// boundary is the line between parts: always the same, unless a part has such a line.
+func boundary(parts []part) string {
+	border := "//"
+	for slices.ContainsFunc(parts, func(p part) bool { return strings.Contains("\n"+p.body, "\n--"+border) }) {
+		border += "/"
+	}
+	return border
 }
