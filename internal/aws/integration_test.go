@@ -1211,3 +1211,32 @@ func TestAnUnsupportedVersionIsLoggedAtTheStart(t *testing.T) {
 		}
 	})
 }
+
+// Who wants to keep a machine takes our tag off it. Its claim can then be deleted, and ends.
+func TestAMachineWithoutOurTagIsLeftRunning(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, kept := w.create(t, newClaim("kept"))
+		_, other := w.create(t, newClaim("other"))
+		_, err := ec2.NewFromConfig(w.cloud.AWSConfig()).DeleteTags(t.Context(), &ec2.DeleteTagsInput{
+			Resources: []string{instanceID(kept.ProviderID)}, Tags: []ec2types.Tag{{Key: aws.String(awsv1.TagNodePool)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * invisible) // what was just launched may not show its tags yet, and must be stopped all the same
+		if err := w.provider.Terminate(t.Context(), kept.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+			t.Errorf("Terminate = %v, want that there is no machine of ours", err)
+		}
+		if err := w.provider.Terminate(t.Context(), other.ProviderID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		running := map[string]bool{}
+		for _, m := range w.cloud.Machines() {
+			running[m.ID] = m.State == "running"
+		}
+		if !running[instanceID(kept.ProviderID)] || running[instanceID(other.ProviderID)] {
+			t.Errorf("running: %v, want the one without the tag", running)
+		}
+	})
+}

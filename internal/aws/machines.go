@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/telemetry"
 	"karpenter.sh/karpenter/internal/pause"
 )
 
@@ -41,22 +42,24 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		return cloud.ErrNotFound
 	}
 	i, err := p.fleet.Describe(ctx, id)
+	_, young := p.launches.machines.Get(id) // EC2 may not show it yet, or not all of it
 	switch {
 	case errors.Is(err, fleet.ErrGone):
 		p.launches.ended(providerID)
 		p.returned(providerID)
 		return cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
-		if _, young := p.launches.machines.Get(id); !young {
+		if !young {
 			return cloud.ErrNotFound
 		}
-		// EC2 does not show it yet.
 	case err != nil:
 		return err
 	case stopping(i):
 		return nil
+	case !young && !ours(i):
+		telemetry.Log(ctx).WarnContext(ctx, "a machine from which somebody took our tag is left running", "instance-id", id, "tag", awsv1.TagNodePool)
+		return cloud.ErrNotFound
 	}
-	_, young := p.launches.machines.Get(id)
 	err = p.fleet.Terminate(ctx, id)
 	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		err = p.fleet.Terminate(ctx, id)
@@ -83,6 +86,12 @@ func (p *Provider) returned(providerID string) {
 			p.reservations.Terminated(id)
 		}
 	}
+}
+
+// ours are machines with the tag that every launch gives. Who takes it off wants to keep the machine.
+func ours(i ec2types.Instance) bool {
+	_, ok := ec2api.TagMap(i.Tags)[awsv1.TagNodePool]
+	return ok
 }
 
 func stopping(i ec2types.Instance) bool {
