@@ -23,16 +23,9 @@ import (
 )
 
 func status(args []string) error {
-	if err := noArguments(args); err != nil {
-		return err
-	}
-	dir, found, err := existing()
+	dir, err := existingWithout(args)
 	if err != nil {
 		return err
-	}
-	if !found {
-		fmt.Println("There is no cluster here; `karpenter-local up` starts one.")
-		return quietError{}
 	}
 	pid, err := dir.Holder()
 	if err != nil {
