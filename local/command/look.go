@@ -54,7 +54,7 @@ func env(args []string) error {
 			fmt.Println("unset", name)
 			continue
 		}
-		fmt.Printf("export %s='%s'\n", name, value)
+		fmt.Printf("export %s=%s\n", name, quoted(value))
 	}
 	return nil
 }
