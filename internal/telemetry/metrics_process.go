@@ -1,6 +1,10 @@
 package telemetry
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"karpenter.sh/karpenter/internal/bug"
+)
 
 // processMetrics are about this program: its calls, its loops and its lease.
 type processMetrics struct {
@@ -34,6 +38,8 @@ var (
 )
 
 func newProcessMetrics(t *maker) processMetrics {
+	t.counted("karpenter_bugs_total", Alpha,
+		"Things that cannot happen and did; the log says what.", func() float64 { return float64(bug.Count()) })
 	return processMetrics{
 		CloudCalls: t.histogram("karpenter_cloudprovider_duration_seconds", Beta, prometheus.DefBuckets,
 			"Time of calls to the cloud provider.", cloudCall...),
