@@ -3,9 +3,7 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -20,11 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
-	"karpenter.sh/karpenter/internal/telemetry"
 )
-
-// logVariable names the environment variable that makes Karpenter's log visible if it is not empty.
-const logVariable = "CRASH_LOG"
 
 // The burst: so many pods, of which four fit a machine.
 const (
@@ -153,18 +147,10 @@ func (r *trial) start() (end func()) {
 	k := r.Karpenter(sim.KarpenterOptions{
 		Name: fmt.Sprint("process ", r.process), Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true,
 	})
-	ctx, stop := context.WithCancel(r.log(r.t.Context()))
+	ctx, stop := context.WithCancel(sim.Loud(r.t.Context(), "CRASH_LOG", r.process))
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()
 	return func() { stop(); <-done }
-}
-
-// log writes what a process says to stderr if the environment asks for it.
-func (r *trial) log(ctx context.Context) context.Context {
-	if os.Getenv(logVariable) == "" {
-		return ctx
-	}
-	return telemetry.WithLog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", r.process))
 }
 
 func (r *trial) burst() {

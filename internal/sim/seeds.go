@@ -1,12 +1,16 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // EachSeed runs a test for each of many seeds, in a bubble each: for the first few, for the first soak ones when
@@ -43,4 +47,12 @@ func parseSeeds(text string) (first, last uint64, err error) {
 		return 0, 0, fmt.Errorf("%q is neither a seed nor a range of seeds", text)
 	}
 	return first, last, nil
+}
+
+// Loud returns a context in which a process writes to stderr what it says, if the environment asks for it with this variable.
+func Loud(ctx context.Context, variable string, process int) context.Context {
+	if os.Getenv(variable) == "" {
+		return ctx
+	}
+	return telemetry.WithLog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", process))
 }
