@@ -329,6 +329,45 @@ func TestTheCoreHasNoClock(t *testing.T) {
 	}
 }
 
+// logKeys are what objects are called in the log, by what they must not be called: queries over logs know one name for each.
+var logKeys = map[string]string{
+	"claim": "NodeClaim", "nodeclaim": "NodeClaim", "node": "Node", "pool": "NodePool", "nodepool": "NodePool", "pod": "Pod", "class": "EC2NodeClass",
+}
+
+var logMethods = []string{"Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext"}
+
+// wrongLogKeys lists where a file writes a line of the log that calls an object otherwise.
+func wrongLogKeys(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if method, ok := call.Fun.(*ast.SelectorExpr); !ok || !slices.Contains(logMethods, method.Sel.Name) {
+			return true
+		}
+		for _, arg := range call.Args {
+			if text, ok := arg.(*ast.BasicLit); ok && text.Kind == token.STRING && logKeys[strings.Trim(text.Value, `"`)] != "" {
+				found = append(found, s.fset.Position(text.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestTheLogCallsObjectsByOneName(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/...", s.folder) {
+			continue
+		}
+		for _, where := range wrongLogKeys(s) {
+			t.Errorf("%s: the log has NodeClaim, Node, NodePool, Pod and EC2NodeClass as keys", where)
+		}
+	}
+}
+
 // parse makes a source of a text.
 func parse(t *testing.T, text string) source {
 	t.Helper()
@@ -353,7 +392,16 @@ const text = "about karpenter.sh"     // free text
 
 var now = time.Now()          // found
 var later = time.Unix(0, 0)   // a value
+
+func f() {
+	log.Error("no claim", "claim", c.Name)        // found
+	log.Error("no claim", "NodeClaim", c.Name)
+	other("claim")
+}
 `)
+	if got := wrongLogKeys(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:15:") {
+		t.Errorf("log keys = %v, want the one in line 15", got)
+	}
 	if got := foreignStrings(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:8:") {
 		t.Errorf("strings = %v, want the one in line 8", got)
 	}

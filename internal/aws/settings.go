@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"karpenter.sh/karpenter/internal/aws/hardware"
@@ -64,20 +62,12 @@ const celGate = "NodeClassCEL"
 
 // noGates refuses to switch on what has no code behind it. Unknown names are ignored, as among the gates of the core.
 func noGates(text string) error {
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
+	return setting.Gates(text, func(gate string, on bool) error {
+		if on && gate == celGate {
+			return setting.GateWithoutCode(gate)
 		}
-		name, value, ok := strings.Cut(part, "=")
-		on, err := strconv.ParseBool(strings.TrimSpace(value))
-		if !ok || err != nil {
-			return fmt.Errorf("%q is not of the form Name=true or Name=false", part)
-		}
-		if on && strings.TrimSpace(name) == celGate {
-			return fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", celGate)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Validate says what is wrong with the settings.

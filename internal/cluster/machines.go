@@ -85,18 +85,13 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 		return false
 	}
 	n = d.slimNode(old, n)
-	news = old == nil || !onlyBeat(old, n)
-	if old != nil && old.Spec.ProviderID != n.Spec.ProviderID {
-		d.unlink(old.Spec.ProviderID, n.Name, nodesOf)
-		old = nil
-	}
 	m.nodes[n.Name] = n
 	if old == nil {
 		d.link(n.Spec.ProviderID, n.Name, nodesOf)
-		return news
+		return true
 	}
-	d.refreshNode(n.Name)
-	return news
+	d.relink(old.Spec.ProviderID, n.Spec.ProviderID, n.Name, nodesOf)
+	return !onlyBeat(old, n)
 }
 
 // onlyBeat tells whether nothing has happened to a Node but a heartbeat.
@@ -149,16 +144,12 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) {
 		old = nil
 	}
 	c = d.slimClaim(old, c)
-	if old != nil && old.Status.ProviderID != c.Status.ProviderID {
-		d.unlink(old.Status.ProviderID, c.Name, claimsOf)
-		old = nil
-	}
 	m.claims[c.Name] = c
 	if old == nil {
 		d.link(c.Status.ProviderID, c.Name, claimsOf)
-		return
+	} else {
+		d.relink(old.Status.ProviderID, c.Status.ProviderID, c.Name, claimsOf)
 	}
-	d.refreshClaim(c.Name)
 }
 
 // DeleteClaim removes a NodeClaim. Its Node, if there is one, stays.
@@ -301,6 +292,14 @@ func (d *Draft) link(id, name string, side func(*sameID) *[]string) {
 		*names = slices.Insert(*names, at, name)
 	}
 	d.refreshID(id)
+}
+
+// relink enters an object that has changed, perhaps its provider ID too, and remakes the rows concerned.
+func (d *Draft) relink(was, id, name string, side func(*sameID) *[]string) {
+	if was != id {
+		d.unlink(was, name, side)
+	}
+	d.link(id, name, side)
 }
 
 // unlink undoes link. The object itself may be gone already, or be about to appear under another ID.

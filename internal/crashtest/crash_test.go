@@ -3,14 +3,9 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,14 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
-	"karpenter.sh/karpenter/internal/telemetry"
 )
-
-// seedsVariable names the environment variable that says which seeds to run, such as "17" or "0-999".
-const seedsVariable = "CRASH_SEEDS"
-
-// logVariable names the environment variable that makes Karpenter's log visible if it is not empty.
-const logVariable = "CRASH_LOG"
 
 // The burst: so many pods, of which four fit a machine.
 const (
@@ -40,34 +28,7 @@ const (
 )
 
 func TestCrashesLoseNothing(t *testing.T) {
-	first, last := seeds(t)
-	for seed := first; seed <= last; seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { crashing(t, seed) })
-		})
-	}
-}
-
-func seeds(t *testing.T) (first, last uint64) {
-	text := os.Getenv(seedsVariable)
-	switch {
-	case text != "":
-	case os.Getenv("KARPENTER_SOAK") != "":
-		return 0, 1999
-	default:
-		return 0, 199
-	}
-	from, to, ranged := strings.Cut(text, "-")
-	if !ranged {
-		to = from
-	}
-	first, err1 := strconv.ParseUint(from, 10, 64)
-	last, err2 := strconv.ParseUint(to, 10, 64)
-	if err1 != nil || err2 != nil {
-		t.Fatalf("%s=%q is neither a seed nor a range of seeds", seedsVariable, text)
-	}
-	return first, last
+	sim.EachSeed(t, "CRASH_SEEDS", 200, 2000, crashing)
 }
 
 // crashing lets one seed decide when Karpenter stops, for how long, and what goes wrong besides.
@@ -186,18 +147,10 @@ func (r *trial) start() (end func()) {
 	k := r.Karpenter(sim.KarpenterOptions{
 		Name: fmt.Sprint("process ", r.process), Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true,
 	})
-	ctx, stop := context.WithCancel(r.log(r.t.Context()))
+	ctx, stop := context.WithCancel(sim.Loud(r.t.Context(), "CRASH_LOG", r.process))
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()
 	return func() { stop(); <-done }
-}
-
-// log writes what a process says to stderr if the environment asks for it.
-func (r *trial) log(ctx context.Context) context.Context {
-	if os.Getenv(logVariable) == "" {
-		return ctx
-	}
-	return telemetry.WithLog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", r.process))
 }
 
 func (r *trial) burst() {

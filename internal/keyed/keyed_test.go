@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,11 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // log is what steps did, and when.
@@ -39,6 +44,17 @@ func (l *log) String() string {
 	return strings.Join(l.lines, ", ")
 }
 
+// pools are the rows of all works here.
+func pools(s *cluster.Snapshot) iter.Seq2[string, *v1.NodePool] {
+	return func(yield func(string, *v1.NodePool) bool) {
+		for p := range s.Pools() {
+			if !yield(p.Name, p) {
+				return
+			}
+		}
+	}
+}
+
 // run runs work on pools, of which the test changes some, for a minute.
 func run(t *testing.T, step func(l *log, key string) (time.Time, error), change func(put func(name string), drop func(name string)), want string) {
 	t.Helper()
@@ -54,17 +70,9 @@ func run(t *testing.T, step func(l *log, key string) (time.Time, error), change 
 		go func() {
 			done <- keyed.Work[*v1.NodePool]{
 				Workers: 2,
-				Rows: func(s *cluster.Snapshot) iter.Seq2[string, *v1.NodePool] {
-					return func(yield func(string, *v1.NodePool) bool) {
-						for p := range s.Pools() {
-							if !yield(p.Name, p) {
-								return
-							}
-						}
-					}
-				},
-				Step:   func(_ context.Context, _ *cluster.Snapshot, key string) (time.Time, error) { return step(l, key) },
-				Forget: func(key string) { l.add("forget %s", key) },
+				Rows:    pools,
+				Step:    func(_ context.Context, _ *cluster.Snapshot, key string) (time.Time, error) { return step(l, key) },
+				Forget:  func(key string) { l.add("forget %s", key) },
 			}.Run(ctx, store)
 		}()
 		change(put, drop)
@@ -146,4 +154,63 @@ func TestWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { run(t, tc.step, tc.change, tc.want) })
 	}
+}
+
+// One worker and two objects, the first of which is too much for the loop, twice.
+func TestAPanicFailsOnlyItsOwnKey(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the bug and its stack
+	synctest.Test(t, func(t *testing.T) {
+		before := bug.Count()
+		store := cluster.NewStore()
+		store.Update(func(d *cluster.Draft) {
+			for _, name := range []string{"a", "b"} {
+				d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			}
+		})
+		var said strings.Builder // one step at a time, so one line at a time
+		ctx, stop := context.WithCancel(telemetry.WithLog(t.Context(), slog.New(slog.NewTextHandler(&said, nil))))
+		metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+		l := &log{start: time.Now()}
+		done := make(chan error)
+		go func() {
+			done <- keyed.Work[*v1.NodePool]{
+				Name: "loop", Metrics: metrics, Workers: 1, Rows: pools,
+				Step: func(_ context.Context, _ *cluster.Snapshot, key string) (time.Time, error) {
+					l.add("%s", key)
+					if key == "a" && time.Since(l.start) < 2*time.Second {
+						var none *v1.NodePool
+						_ = none.Name
+					}
+					return time.Time{}, nil
+				},
+			}.Run(ctx, store)
+		}()
+		time.Sleep(time.Minute)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got, want := l.String(), "0s a, 0s b, 1s a, 3s a"; got != want {
+			t.Errorf("steps = %s, want %s", got, want)
+		}
+		for metric, want := range map[prometheus.Collector]float64{
+			metrics.ReconcilePanics.WithLabelValues("loop"):           2,
+			metrics.ReconcileErrors.WithLabelValues("loop"):           2,
+			metrics.WorkqueueRetries.WithLabelValues("loop", "loop"):  2,
+			metrics.ReconcileTotal.WithLabelValues("loop", "error"):   2,
+			metrics.ReconcileTotal.WithLabelValues("loop", "success"): 2,
+		} {
+			if got := testutil.ToFloat64(metric); got != want {
+				t.Errorf("%v = %v, want %v", metric.(prometheus.Metric).Desc(), got, want)
+			}
+		}
+		if n := bug.Count() - before; n != 2 {
+			t.Errorf("%d bugs were counted, want 2", n)
+		}
+		if line := `msg="step failed, trying again" controller=loop name=a error="panic: runtime error: invalid memory address`; strings.Count(said.String(), line) != 2 {
+			t.Errorf("the log is\n%s\nwant two lines with %s", &said, line)
+		}
+	})
 }

@@ -3,7 +3,6 @@ package keyed_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,15 +31,7 @@ func TestMetricsOfALoop(t *testing.T) {
 		go func() {
 			done <- keyed.Work[*v1.NodePool]{
 				Name: "loop", Metrics: metrics, Workers: 1, MinWait: time.Minute,
-				Rows: func(s *cluster.Snapshot) iter.Seq2[string, *v1.NodePool] {
-					return func(yield func(string, *v1.NodePool) bool) {
-						for p := range s.Pools() {
-							if !yield(p.Name, p) {
-								return
-							}
-						}
-					}
-				},
+				Rows: pools,
 				Step: func(_ context.Context, _ *cluster.Snapshot, key string) (time.Time, error) {
 					trouble := troubles[key]
 					delete(troubles, key)

@@ -200,22 +200,14 @@ func (g *Gates) String() string {
 
 // parse reads Name=bool pairs. Unknown names are ignored, gates that are not named stay as they are.
 func (g *Gates) parse(text string) error {
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(part, "=")
-		on, err := strconv.ParseBool(strings.TrimSpace(value))
-		if !ok || err != nil {
-			return fmt.Errorf("%q is not of the form Name=true or Name=false", part)
-		}
+	return setting.Gates(text, func(name string, on bool) error {
 		for _, gate := range g.named() {
-			if gate.name == strings.TrimSpace(name) {
+			if gate.name == name {
 				*gate.on = on
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // validate refuses gates that have nothing behind them.
@@ -223,7 +215,7 @@ func (g *Gates) validate() error {
 	var errs []error
 	for _, gate := range g.named() {
 		if *gate.on && gate.on != &g.ReservedCapacity && gate.on != &g.SpotToSpotConsolidation {
-			errs = append(errs, fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", gate.name))
+			errs = append(errs, setting.GateWithoutCode(gate.name))
 		}
 	}
 	return errors.Join(errs...)

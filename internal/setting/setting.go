@@ -80,6 +80,30 @@ func Func(name, value, usage string, set func(string) error) Setting {
 	return Setting{Flag: name, Usage: usage, Default: value, set: set}
 }
 
+// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. Whoever does not know a gate ignores it:
+// one text may be for several programs.
+func Gates(text string, set func(gate string, on bool) error) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return fmt.Errorf("%q is not of the form Name=true or Name=false", part)
+		}
+		if err := set(strings.TrimSpace(name), on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GateWithoutCode is why a gate that has nothing behind it is refused.
+func GateWithoutCode(gate string) error {
+	return fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", gate)
+}
+
 func parse[T any](p *T, read func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		v, err := read(s)

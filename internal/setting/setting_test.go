@@ -73,3 +73,35 @@ func TestRead(t *testing.T) {
 		})
 	}
 }
+
+func TestGates(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "",
+		"A=true,B=false":                 "A on, B off",
+		" A = T , ,B=0,":                 "A on, B off",
+		"A=true,A=false":                 "A on, A off",
+		"A":                              `"A" is not of the form Name=true or Name=false`,
+		"A=maybe":                        `"A=maybe" is not of the form Name=true or Name=false`,
+		"A=true,None=true,never=reaches": "feature gate None cannot be switched on: this version has no code for it",
+	} {
+		var got []string
+		err := setting.Gates(text, func(gate string, on bool) error {
+			switch {
+			case gate == "None":
+				return setting.GateWithoutCode(gate)
+			case on:
+				got = append(got, gate+" on")
+			default:
+				got = append(got, gate+" off")
+			}
+			return nil
+		})
+		said := strings.Join(got, ", ")
+		if err != nil {
+			said = err.Error()
+		}
+		if said != want {
+			t.Errorf("%q: %s, want %s", text, said, want)
+		}
+	}
+}

@@ -73,6 +73,12 @@ func (t *maker) counter(name string, s Stability, help string, labels ...string)
 	return v
 }
 
+// counted is a counter that somebody else keeps.
+func (t *maker) counted(name string, s Stability, help string, read func() float64) {
+	t.note(name, "counter", s, help, nil)
+	t.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
+}
+
 func (t *maker) gauge(name string, s Stability, help string, labels ...string) *prometheus.GaugeVec {
 	t.note(name, "gauge", s, help, labels)
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)

@@ -1,12 +1,15 @@
 package telemetry
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 // known is what dashboards and alerts that were written for Karpenter before rely on: names, kinds and labels. A line may only be
@@ -209,3 +212,29 @@ func TestBucketsAreWhatDashboardsKnow(t *testing.T) {
 }
 
 func near(a, b float64) bool { return a-b < 1e-6*b+1e-12 && b-a < 1e-6*b+1e-12 }
+
+func TestBugsAreCounted(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	reg := prometheus.NewRegistry()
+	NewMetrics(reg, ConditionKinds())
+	read := func() float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "karpenter_bugs_total" {
+				return f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		t.Fatal("there is no such metric")
+		return 0
+	}
+	before := read()
+	bug.Reportf("two and two are %d", 5)
+	if got := read(); got != before+1 {
+		t.Errorf("after a bug the metric went from %v to %v", before, got)
+	}
+}

@@ -103,11 +103,20 @@ func statePath() string {
 	return ".local"
 }
 
-// existing opens the state folder only if there is one.
-func existing() (home.Dir, bool, error) {
+var errNoCluster = errors.New("there is no cluster here; `karpenter-local up` starts one")
+
+// existing opens the state folder, or returns errNoCluster: only up makes one.
+func existing() (home.Dir, error) {
 	if _, err := os.Stat(statePath()); errors.Is(err, os.ErrNotExist) {
-		return "", false, nil
+		return "", errNoCluster
 	}
-	d, err := home.Open(statePath())
-	return d, err == nil, err
+	return home.Open(statePath())
+}
+
+// existingWithout is existing for commands that take no arguments, and refuses those that were given.
+func existingWithout(args []string) (home.Dir, error) {
+	if len(args) > 0 {
+		return "", fmt.Errorf("%q is one argument too many", args[0])
+	}
+	return existing()
 }

@@ -14,16 +14,13 @@ import (
 const stopWithin = 30 * time.Second
 
 func down(args []string) error {
-	if err := noArguments(args); err != nil {
-		return err
-	}
-	dir, found, err := existing()
-	if err != nil {
-		return err
-	}
-	if !found {
+	dir, err := existingWithout(args)
+	if errors.Is(err, errNoCluster) {
 		fmt.Println("There is no cluster here.")
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	return stop(dir)
 }
@@ -63,16 +60,13 @@ func waitUntilFree(dir home.Dir, patience time.Duration) bool {
 }
 
 func clean(args []string) error {
-	if err := noArguments(args); err != nil {
-		return err
-	}
-	dir, found, err := existing()
-	if err != nil {
-		return err
-	}
-	if !found {
+	dir, err := existingWithout(args)
+	if errors.Is(err, errNoCluster) {
 		fmt.Println("There is nothing to forget.")
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if pid, err := dir.Holder(); err != nil {
 		fmt.Fprintln(os.Stderr, oneLine(err)) // that is what we are here for
@@ -85,12 +79,5 @@ func clean(args []string) error {
 		return err
 	}
 	fmt.Printf("%s is forgotten.\n", dir)
-	return nil
-}
-
-func noArguments(args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%q is one argument too many", args[0])
-	}
 	return nil
 }

@@ -20,12 +20,9 @@ import (
 
 // kubectl becomes kubectl with the administrator's kubeconfig.
 func kubectl(args []string) error {
-	dir, found, err := existing()
+	dir, err := existing()
 	if err != nil {
 		return err
-	}
-	if !found {
-		return errors.New("there is no cluster here; `karpenter-local up` starts one")
 	}
 	if pid, err := dir.Holder(); err != nil {
 		return err
@@ -42,15 +39,9 @@ func kubectl(args []string) error {
 
 // env prints what a shell needs to reach the cluster and its AWS.
 func env(args []string) error {
-	if err := noArguments(args); err != nil {
-		return err
-	}
-	dir, found, err := existing()
+	dir, err := existingWithout(args)
 	if err != nil {
 		return err
-	}
-	if !found {
-		return errors.New("there is no cluster here")
 	}
 	run, err := dir.Read()
 	if err != nil {
@@ -63,7 +54,7 @@ func env(args []string) error {
 			fmt.Println("unset", name)
 			continue
 		}
-		fmt.Printf("export %s='%s'\n", name, value)
+		fmt.Printf("export %s=%s\n", name, quoted(value))
 	}
 	return nil
 }
@@ -113,12 +104,9 @@ func logs(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	dir, found, err := existing()
+	dir, err := existing()
 	if err != nil {
 		return err
-	}
-	if !found {
-		return errors.New("there is no cluster here")
 	}
 	files, err := logFiles(dir, flags.Arg(0))
 	if err != nil {

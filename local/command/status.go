@@ -18,22 +18,14 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
 )
 
 func status(args []string) error {
-	if err := noArguments(args); err != nil {
-		return err
-	}
-	dir, found, err := existing()
+	dir, err := existingWithout(args)
 	if err != nil {
 		return err
-	}
-	if !found {
-		fmt.Println("There is no cluster here; `karpenter-local up` starts one.")
-		return quietError{}
 	}
 	pid, err := dir.Holder()
 	if err != nil {
@@ -54,7 +46,7 @@ func status(args []string) error {
 	fmt.Printf("%s, since %s (%s)\nAPI server  %s\nkubeconfig  %s\n\n",
 		state, run.Started.Format(time.TimeOnly), time.Since(run.Started).Round(time.Second), run.Server, dir.Kubeconfig())
 	printPrograms(run)
-	return printNodes(dir)
+	return printNodes(plane.Plane{Dir: dir, Ports: run.Ports})
 }
 
 func table() *tabwriter.Writer { return tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0) }
@@ -117,12 +109,15 @@ func portsOf(program string, ports map[string]int) string {
 	return strings.Join(numbers, ",")
 }
 
-func printNodes(dir home.Dir) error {
-	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
+// patience is how long status waits for the API server and for AWS.
+const patience = 5 * time.Second
+
+func printNodes(p plane.Plane) error {
+	config, err := clientcmd.BuildConfigFromFlags("", p.Dir.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	config.Timeout = 5 * time.Second
+	config.Timeout = patience
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -138,19 +133,21 @@ func printNodes(dir home.Dir) error {
 		return err
 	}
 	if len(nodes.Items) > 0 {
-		if err := nodeTable(nodes.Items, pods.Items); err != nil {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		prices, err := prices(ctx, market(p), nodes.Items)
+		stop()
+		if err := nodeTable(nodes.Items, pods.Items, prices); err != nil {
 			return err
+		}
+		if err != nil {
+			fmt.Printf("\nAWS does not tell what spot machines cost: %s\n", oneLine(err))
 		}
 	}
 	fmt.Printf("\n%d nodes, %s\n", len(nodes.Items), countPods(pods.Items))
 	return nil
 }
 
-func nodeTable(nodes []corev1.Node, pods []corev1.Pod) error {
-	prices, err := prices(nodes)
-	if err != nil {
-		return err
-	}
+func nodeTable(nodes []corev1.Node, pods []corev1.Pod, prices map[string]cloud.NanoUSD) error {
 	bound := map[string]int{}
 	for _, p := range pods {
 		bound[p.Spec.NodeName]++
@@ -160,37 +157,17 @@ func nodeTable(nodes []corev1.Node, pods []corev1.Pod) error {
 	fmt.Fprintln(w, "NODE\tTYPE\tZONE\tCAPACITY\tSTATE\tPODS\tAGE\t$/H")
 	var total cloud.NanoUSD
 	for _, n := range nodes {
-		price := prices[n.Name]
-		total += price
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%.4f\n", n.Name, n.Labels[corev1.LabelInstanceTypeStable],
+		price := "-"
+		if dollars, known := prices[n.Name]; known {
+			price = fmt.Sprintf("%.4f", dollars.Dollars())
+			total += dollars
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", n.Name, n.Labels[corev1.LabelInstanceTypeStable],
 			n.Labels[corev1.LabelTopologyZone], n.Labels[v1.CapacityTypeLabelKey], nodeState(&n), bound[n.Name],
-			time.Since(n.CreationTimestamp.Time).Round(time.Second), price.Dollars())
+			time.Since(n.CreationTimestamp.Time).Round(time.Second), price)
 	}
 	fmt.Fprintf(w, "\t\t\t\t\t\t\t%.4f\n", total.Dollars())
 	return w.Flush()
-}
-
-// prices looks up what each node costs an hour, by name.
-func prices(nodes []corev1.Node) (map[string]cloud.NanoUSD, error) {
-	found := map[string]cloud.NanoUSD{}
-	for _, n := range nodes {
-		catalog, err := offline.Catalog(offline.Options{Region: n.Labels[corev1.LabelTopologyRegion]})
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(catalog.Types, func(t *cloud.InstanceType) bool {
-			return t.Name == n.Labels[corev1.LabelInstanceTypeStable]
-		})
-		if i < 0 {
-			continue
-		}
-		for _, o := range catalog.Types[i].Offerings {
-			if o.Zone() == n.Labels[corev1.LabelTopologyZone] && o.CapacityType() == n.Labels[v1.CapacityTypeLabelKey] {
-				found[n.Name] = o.Price
-			}
-		}
-	}
-	return found, nil
 }
 
 func nodeState(n *corev1.Node) string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -161,18 +162,44 @@ func follow(dir home.Dir, cmd *exec.Cmd, reports io.Reader) error {
 	return quietError{} // it was stopped
 }
 
+// printNext prints what people may type now. Whatever shell they have, each line does what it says as it stands.
 func printNext(dir home.Dir) {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0] // what was typed
 	}
-	fmt.Printf(`
-  export KUBECONFIG=%[1]s
-  alias kubectl='%[2]s kubectl'   # or a kubectl of your own
-  kubectl scale deployment inflate --replicas=10
-  kubectl get nodeclaims,nodes,pods
-  %[2]s status
-`, dir.Kubeconfig(), self)
+	fmt.Println()
+	for _, line := range next(dir, quoted(self), os.Getenv(DirEnv) != "") {
+		fmt.Println(" ", line)
+	}
+}
+
+// next is what people may type. The binary finds the cluster from the folder in which it was started, unless a variable names another.
+func next(dir home.Dir, self string, named bool) []string {
+	var lines []string
+	if named {
+		lines = append(lines, "export "+DirEnv+"="+quoted(string(dir)))
+	}
+	return append(lines,
+		"export KUBECONFIG="+quoted(dir.Kubeconfig()),
+		"alias kubectl="+quoted(self+" kubectl"), // that of the binary, for those who have none
+		"kubectl scale deployment inflate --replicas=10",
+		"kubectl get nodeclaims,nodes,pods",
+		self+" status",
+	)
+}
+
+// quoted is a word for a shell.
+func quoted(word string) string {
+	if strings.IndexFunc(word, special) < 0 && word != "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// special says whether a shell may take a character for something else than itself.
+func special(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-./:=,+@%", r))
 }
 
 // superviseMain is the detached supervisor.

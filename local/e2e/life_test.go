@@ -3,7 +3,9 @@ package e2e
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,10 +52,10 @@ func TestDownAndUp(t *testing.T) {
 	if out := c.do(t, "down"); !strings.Contains(out, "no cluster") {
 		t.Errorf("down before the first up: %q", out)
 	}
-	c.do(t, "up")
+	said := c.do(t, "up")
 	first := c.run(t)
-	c.do(t, "kubectl", "scale", "deployment", "inflate", "--replicas=1")
-	c.do(t, "kubectl", "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/inflate", "--timeout=60s")
+	checkNext(t, said)
+	c.do(t, "kubectl", "wait", "--for=jsonpath={.status.readyReplicas}=10", "deployment/inflate", "--timeout=60s")
 	nodes := c.do(t, "kubectl", "get", "nodes", "-o", "name")
 	c.do(t, "down")
 	checkGone(t, first)
@@ -72,6 +74,27 @@ func TestDownAndUp(t *testing.T) {
 	checkGone(t, second)
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", c.dir, err)
+	}
+}
+
+// checkNext types what up says may be typed next, line by line into a shell that knows nothing of the cluster and is somewhere else.
+func checkNext(t *testing.T, said string) {
+	t.Helper()
+	_, next, _ := strings.Cut(said, "\n\n")
+	shell := exec.Command("sh", "-e")
+	shell.Dir = t.TempDir()
+	shell.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "KARPENTER_LOCAL_DIR=") || strings.HasPrefix(v, "KUBECONFIG=")
+	})
+	shell.Stdin = strings.NewReader(next)
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("up said\n%s\nand typing that said %v\n%s", said, err, out)
+	}
+	for _, want := range []string{"deployment.apps/inflate scaled", "ready, since"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("typing what up says does not tell of %q:\n%s", want, out)
+		}
 	}
 }
 

@@ -98,6 +98,11 @@ func UnregisteredTaint() corev1.Taint {
 	return corev1.Taint{Key: UnregisteredTaintKey, Effect: corev1.TaintEffectNoExecute}
 }
 
+// IsUnregisteredTaint says whether a taint is the one that a node boots with. Of another effect it is somebody else's, and stays.
+func IsUnregisteredTaint(t *corev1.Taint) bool {
+	return t.Key == UnregisteredTaintKey && t.Effect == corev1.TaintEffectNoExecute
+}
+
 // UnderusedTaint is on nodes that should get empty, as the pods on them come to their end.
 func UnderusedTaint() corev1.Taint {
 	return corev1.Taint{Key: UnderusedTaintKey, Effect: corev1.TaintEffectPreferNoSchedule}
@@ -113,10 +118,8 @@ func KnownEphemeralTaint(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule
 	case "node.cloudprovider.kubernetes.io/uninitialized":
 		return t.Effect == corev1.TaintEffectNoSchedule
-	case UnregisteredTaintKey:
-		return t.Effect == corev1.TaintEffectNoExecute
 	default:
-		return strings.HasPrefix(t.Key, ReadinessTaintPrefix)
+		return IsUnregisteredTaint(t) || strings.HasPrefix(t.Key, ReadinessTaintPrefix)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -17,6 +16,8 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // clusterAPI is the part of EKS that facts come from.
@@ -62,7 +63,7 @@ func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (
 	}
 	dns := &corev1.Service{}
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); err != nil {
-		slog.InfoContext(ctx, "no cluster DNS address; nodes use the default of their image", "error", err)
+		telemetry.Log(ctx).Info("no cluster DNS address; nodes use the default of their image", "error", err)
 	}
 	f.DNS = dns.Spec.ClusterIP
 	return f, nil

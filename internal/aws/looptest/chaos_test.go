@@ -1,13 +1,9 @@
 package looptest
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -17,9 +13,6 @@ import (
 	"karpenter.sh/karpenter/internal/sim"
 )
 
-// seedsVariable names the environment variable that says which seeds to run, such as "17" or "0-999".
-const seedsVariable = "LOOP_SEEDS"
-
 // settleTime is how long after a bad time nothing may be left over.
 const settleTime = 60 * time.Second
 
@@ -27,34 +20,7 @@ const settleTime = 60 * time.Second
 // loops that are torn down. When the bad time has ended every pod runs, on machines that are one to one with claims and nodes; a
 // minute after everything was deleted, nothing is left. Karpenter never stops a machine under a pod that runs.
 func TestChaosLosesNoPod(t *testing.T) {
-	first, last := seeds(t)
-	for seed := first; seed <= last; seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { liveThroughChaos(t, seed) })
-		})
-	}
-}
-
-func seeds(t *testing.T) (first, last uint64) {
-	text := os.Getenv(seedsVariable)
-	switch {
-	case text != "":
-	case os.Getenv("KARPENTER_SOAK") != "":
-		return 0, 999
-	default:
-		return 0, 99
-	}
-	from, to, ranged := strings.Cut(text, "-")
-	if !ranged {
-		to = from
-	}
-	first, err1 := strconv.ParseUint(from, 10, 64)
-	last, err2 := strconv.ParseUint(to, 10, 64)
-	if err1 != nil || err2 != nil {
-		t.Fatalf("%s=%q is neither a seed nor a range of seeds", seedsVariable, text)
-	}
-	return first, last
+	sim.EachSeed(t, "LOOP_SEEDS", 100, 1000, liveThroughChaos)
 }
 
 func liveThroughChaos(t *testing.T, seed uint64) {

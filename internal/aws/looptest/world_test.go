@@ -31,9 +31,6 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// logVariable names the environment variable that makes Karpenter's log visible if it is not empty.
-const logVariable = "LOOP_LOG"
-
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	os.Exit(m.Run())
@@ -157,7 +154,7 @@ func (w *world) noteCut(node string) {
 // that the provider takes several attempts, as of a pod that is restarted.
 func (w *world) start() (end func()) {
 	w.process++
-	ctx, stop := context.WithCancel(w.log(w.t.Context()))
+	ctx, stop := context.WithCancel(sim.Loud(w.t.Context(), "LOOP_LOG", w.process))
 	done := make(chan struct{})
 	name := fmt.Sprint("process ", w.process)
 	go func() {
@@ -202,14 +199,6 @@ func (w *world) live(ctx context.Context, name string) error {
 	}
 	k.Run(ctx)
 	return nil
-}
-
-// log writes what a process says to stderr if the environment asks for it.
-func (w *world) log(ctx context.Context) context.Context {
-	if os.Getenv(logVariable) == "" {
-		return ctx
-	}
-	return telemetry.WithLog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", w.process))
 }
 
 // deploy makes pods that a ReplicaSet owns.

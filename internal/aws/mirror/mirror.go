@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // A Mirror holds the objects of one cluster-scoped kind. It may be read concurrently.
@@ -108,7 +109,7 @@ func (m *Mirror[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := m.follow(ctx); err != nil && ctx.Err() == nil {
-			slog.WarnContext(ctx, "watching failed and begins anew", "kind", fmt.Sprintf("%T", m.list()), "error", err)
+			telemetry.Log(ctx).Warn("watching failed and begins anew", "kind", fmt.Sprintf("%T", m.list()), "error", err)
 		}
 		if time.Since(begun) > time.Minute {
 			wait = time.Second

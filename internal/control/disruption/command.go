@@ -111,7 +111,7 @@ func (l *Loop) mark(ctx context.Context, c *command) map[string]bool {
 	})
 	for i, err := range errs {
 		if err != nil {
-			telemetry.Log(ctx).Error("cannot mark for disruption", "claim", c.Candidates[i], "error", err)
+			telemetry.Log(ctx).Error("cannot mark for disruption", "NodeClaim", c.Candidates[i], "error", err)
 			failed[c.Candidates[i]] = true
 		}
 	}
@@ -174,7 +174,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	})
 	for i, err := range errs {
 		if err != nil { // the next turn tries again
-			telemetry.Log(ctx).Error("cannot delete claim", "claim", c.Candidates[i], "error", err)
+			telemetry.Log(ctx).Error("cannot delete claim", "NodeClaim", c.Candidates[i], "error", err)
 		}
 	}
 	if errors.Join(errs...) == nil {
@@ -270,7 +270,7 @@ func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 		}
 		r, ok, err := recordOn(n.Claim)
 		if err != nil {
-			telemetry.Log(ctx).Error("ignoring a disruption record", "claim", n.Claim.Name, "error", err)
+			telemetry.Log(ctx).Error("ignoring a disruption record", "NodeClaim", n.Claim.Name, "error", err)
 		}
 		if !ok || l.commands[r.ID] != nil || n.Claim.DeletionTimestamp != nil && r.Role == candidate {
 			continue
@@ -302,7 +302,7 @@ func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 			continue
 		}
 		if err := l.release(ctx, n.Claim.Name); err != nil {
-			telemetry.Log(ctx).Error("cannot release a node that is not being disrupted", "node", n.Name, "error", err)
+			telemetry.Log(ctx).Error("cannot release a node that is not being disrupted", "Node", n.Name, "error", err)
 		}
 	}
 }

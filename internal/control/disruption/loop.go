@@ -86,11 +86,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		snap := l.store.Snapshot()
 		began := time.Now()
 		next, calm := l.turn(ctx, snap)
-		rest := rest(time.Since(began), calm)
-		if !pause.For(ctx, rest) {
+		quiet := rest(time.Since(began), calm)
+		if !pause.For(ctx, quiet) {
 			break
 		}
-		timer := time.NewTimer(max(0, next-rest))
+		timer := time.NewTimer(max(0, next-quiet))
 		select {
 		case <-ctx.Done():
 		case <-snap.Stale():
@@ -102,7 +102,8 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // rest is how long to leave the fleet alone after a turn. A turn over a large fleet takes its time: the rest of the process gets at
-// least as much, and a hundred times as much where nothing came of it. Clusters change all the time, and next to no change matters here.
+// least as much. Where nothing came of it, it gets a hundred times as much, up to calmPoll: clusters change all the time, and next to
+// no change matters here.
 func rest(took time.Duration, calm bool) time.Duration {
 	least := max(busyPoll, took)
 	if calm {

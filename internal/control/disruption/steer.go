@@ -31,7 +31,7 @@ func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
 	})
 	for i, err := range errs {
 		if err != nil { // the next look tries again
-			telemetry.Log(ctx).Error("cannot change which nodes new pods are kept off", "claim", claims[i], "error", err)
+			telemetry.Log(ctx).Error("cannot change which nodes new pods are kept off", "NodeClaim", claims[i], "error", err)
 		}
 	}
 }

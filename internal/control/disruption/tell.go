@@ -14,7 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -121,29 +121,14 @@ func (t *teller) protections(w *disrupt.World) {
 			continue
 		}
 		for _, p := range n.Pods {
-			if p.DoNotDisrupt != "" {
-				t.protection(p, w.Now)
+			if p.DoNotDisrupt == "" { // nearly all of them
+				continue
+			}
+			if e, ok := protection.Event(p, w.Now); ok {
+				t.Events.Publish(e)
 			}
 		}
 	}
-}
-
-// protection explains a do-not-disrupt annotation to the owner of the pod.
-func (t *teller) protection(p *cluster.Pod, now time.Time) {
-	reason, message := telemetry.Reason(""), ""
-	switch held := movable.Protected(p, now); {
-	case held.Invalid:
-		reason, message = telemetry.InvalidDoNotDisruptAnnotation, fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
-	case held.Elapsed:
-		reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
-	case held.Held && !held.Until.IsZero():
-		reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
-	case p.DoNotEvict:
-		reason, message = telemetry.DeprecatedAnnotation, fmt.Sprintf("the annotation %s is called %s now; it counts still", v1.DoNotEvictAnnotationKey, v1.DoNotDisruptAnnotationKey)
-	default:
-		return
-	}
-	t.Events.Publish(telemetry.Event{Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Message: message, Key: []string{string(p.UID), message}})
 }
 
 // budgets reports what budgets allow and hold back.

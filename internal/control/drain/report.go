@@ -12,7 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
-	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -37,20 +37,9 @@ func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan) {
 // reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.
 func (l *Loop) reportProtections(waiting []*cluster.Pod, now time.Time) {
 	for _, p := range waiting {
-		reason, message := telemetry.Reason(""), ""
-		switch held := movable.Protected(p, now); {
-		case held.Invalid:
-			reason, message = telemetry.InvalidDoNotDisruptAnnotation, fmt.Sprintf("%q is neither true nor a positive duration; the annotation is ignored", p.DoNotDisrupt)
-		case held.Elapsed:
-			reason, message = telemetry.DoNotDisruptGracePeriodElapsed, "the pod may be disrupted again"
-		case held.Held && !held.Until.IsZero():
-			reason, message = telemetry.DoNotDisruptUntil, "the pod is not disrupted before "+held.Until.UTC().Format(time.RFC3339)
-		default:
-			continue
+		if e, ok := protection.Event(p, now); ok {
+			l.Events.Publish(e)
 		}
-		l.Events.Publish(telemetry.Event{
-			Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: reason, Key: []string{string(p.UID), message}, Message: message,
-		})
 	}
 }
 

@@ -210,7 +210,7 @@ func usable(n *cluster.Node) bool {
 
 // held tells whether our own taint still keeps pods from a node: it is to be opened.
 func held(n *cluster.Node) bool {
-	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnregisteredTaintKey })
+	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
 // lacks tells whether a pod that waits has no hint yet, and could have one for a node of ours.

@@ -122,25 +122,29 @@ func bound(name, node string) *corev1.Pod {
 
 func key(name string) cluster.PodKey { return cluster.PodKey{Namespace: "default", Name: name} }
 
+// Taints of machines.
+var (
+	notReady     = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	startup      = corev1.Taint{Key: "startup", Effect: corev1.TaintEffectNoSchedule}
+	unregistered = v1.UnregisteredTaint()
+)
+
 // machine puts a claim and, unless it has not come, its Node with some taints.
-func machine(d *cluster.Draft, name string, ready bool, taints ...string) {
+func machine(d *cluster.Draft, name string, ready bool, taints ...corev1.Taint) {
 	d.PutClaim(&v1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: uid("claim-" + name)},
-		Spec:       v1.NodeClaimSpec{StartupTaints: []corev1.Taint{{Key: "startup", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec:       v1.NodeClaimSpec{StartupTaints: []corev1.Taint{startup}},
 		Status:     v1.NodeClaimStatus{ProviderID: "id-" + name},
 	})
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(name), Labels: map[string]string{v1.NodeRegisteredLabelKey: "true"}},
-		Spec:       corev1.NodeSpec{ProviderID: "id-" + name},
+		Spec:       corev1.NodeSpec{ProviderID: "id-" + name, Taints: taints},
 	}
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-	for _, key := range taints {
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
-	}
 	d.PutNode(n)
 }
 
@@ -173,14 +177,14 @@ func TestHints(t *testing.T) {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
 					d.PutPod(waiting("a"))
-					machine(d, "n", false, corev1.TaintNodeNotReady)
+					machine(d, "n", false, notReady)
 					d.Plan(key("a"), "claim-n", now)
 				})
 				time.Sleep(time.Second)
 				if got := w.written(); len(got) != 0 {
 					panic(fmt.Sprint("too early: ", got))
 				}
-				w.store.Update(func(d *cluster.Draft) { machine(d, "n", true, corev1.TaintNodeNotReady) })
+				w.store.Update(func(d *cluster.Draft) { machine(d, "n", true, notReady) })
 			},
 			[]string{"a=n"},
 		},
@@ -188,7 +192,7 @@ func TestHints(t *testing.T) {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
 					d.PutPod(waiting("a"))
-					machine(d, "n", true, "startup")
+					machine(d, "n", true, startup)
 					d.Plan(key("a"), "claim-n", now)
 				})
 			}, nil,
@@ -212,7 +216,7 @@ func TestHints(t *testing.T) {
 				w.wipe = true
 				w.store.Update(func(d *cluster.Draft) {
 					d.PutPod(waiting("a"))
-					machine(d, "n", true, corev1.TaintNodeNotReady)
+					machine(d, "n", true, notReady)
 					d.Plan(key("a"), "claim-n", now)
 				})
 				time.Sleep(10 * time.Second)
@@ -245,7 +249,7 @@ func TestHints(t *testing.T) {
 		"just before the last taint goes every planned pod is told": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", true, v1.UnregisteredTaintKey)
+					machine(d, "n", true, unregistered)
 					for _, p := range []string{"a", "b"} {
 						d.PutPod(waiting(p))
 						d.Plan(key(p), "claim-n", now)
@@ -259,7 +263,7 @@ func TestHints(t *testing.T) {
 		"before a node that is not ready loses our taint nobody is told: the hint would be wiped": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", false, v1.UnregisteredTaintKey)
+					machine(d, "n", false, unregistered)
 					d.PutPod(waiting("a"))
 					d.Plan(key("a"), "claim-n", now)
 				})
@@ -269,17 +273,28 @@ func TestHints(t *testing.T) {
 		"while our taint keeps pods away nobody is told: the node's time comes": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", true, v1.UnregisteredTaintKey)
+					machine(d, "n", true, unregistered)
 					d.PutPod(waiting("a"))
 					d.Plan(key("a"), "claim-n", now)
 				})
 			}, nil,
 		},
+		"a taint of our key that has another effect is not ours: nobody is going to open the node": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true, corev1.Taint{Key: v1.UnregisteredTaintKey, Effect: corev1.TaintEffectPreferNoSchedule})
+					d.PutPod(waiting("a"))
+					d.Plan(key("a"), "claim-n", now)
+					frequent(d)
+				})
+			},
+			[]string{"a=n"},
+		},
 		"what is wiped before the node opens is written again": {
 			func(w *world) {
 				w.wipe = true
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", true, v1.UnregisteredTaintKey)
+					machine(d, "n", true, unregistered)
 					d.PutPod(waiting("a"))
 					d.Plan(key("a"), "claim-n", now)
 				})
@@ -349,7 +364,6 @@ func (w *world) opening(ctx context.Context, node string) func() time.Duration {
 }
 
 func TestNodesOfOnePlanOpenTogether(t *testing.T) {
-	const unregistered = v1.UnregisteredTaintKey
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t, true)
 		w.store.Update(frequent)
@@ -407,8 +421,8 @@ func TestEverybodyIsToldWhileOthersWaitForLaterNodes(t *testing.T) {
 				w := run(t, true)
 				w.store.Update(frequent)
 				w.store.Update(func(d *cluster.Draft) {
-					machine(d, "n", true, v1.UnregisteredTaintKey)
-					machine(d, "m", false, v1.UnregisteredTaintKey)
+					machine(d, "n", true, unregistered)
+					machine(d, "m", false, unregistered)
 					d.PutPod(waiting("a"))
 					d.Plan(key("frequent-0"), "claim-n", time.Now())
 					d.Plan(key(tc.later), "claim-m", time.Now())
@@ -429,7 +443,7 @@ func TestAGroupIsNotGatheredForEver(t *testing.T) {
 		w.store.Update(func(d *cluster.Draft) {
 			for i := range 30 {
 				name := fmt.Sprint("n", i)
-				machine(d, name, true, v1.UnregisteredTaintKey)
+				machine(d, name, true, unregistered)
 				d.PutPod(waiting("pod-" + name))
 				d.Plan(key("pod-"+name), "claim-"+name, time.Now())
 			}

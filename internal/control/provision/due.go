@@ -74,6 +74,7 @@ func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time)
 	news := m.pools != describePools(snap)
 	m.follow(pods, now)
 	m.places = placesOf(snap, m.places[:0])
+	defer clear(m.places) // of the rows, which may be the last of nodes that are gone, nothing is kept
 	for _, p := range pods {
 		at := m.dueAt(p, placeOf(m.places, p.PodKey), news)
 		switch {

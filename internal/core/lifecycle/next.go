@@ -164,7 +164,7 @@ func (w *work) register() {
 	if !w.findNode(v1.ConditionTypeRegistered) {
 		return
 	}
-	if !hasLabel(w.node, v1.NodeRegisteredLabelKey) && !hasTaint(w.node, isUnregistered) {
+	if !hasLabel(w.node, v1.NodeRegisteredLabelKey) && !hasTaint(w.node, v1.IsUnregisteredTaint) {
 		w.reached = append(w.reached, RegisteredWithoutTaint)
 	}
 	Join(w.node, w.claim)
@@ -214,10 +214,10 @@ func (w *work) open() {
 	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
 		return
 	}
-	if w.node == nil && (len(w.nodes) != 1 || !hasTaint(w.nodes[0], isUnregistered)) {
+	if w.node == nil && (len(w.nodes) != 1 || !hasTaint(w.nodes[0], v1.IsUnregisteredTaint)) {
 		return
 	}
-	if !w.findNode(v1.ConditionTypeInitialized) || !hasTaint(w.node, isUnregistered) {
+	if !w.findNode(v1.ConditionTypeInitialized) || !hasTaint(w.node, v1.IsUnregisteredTaint) {
 		return
 	}
 	if hold := w.settings.HoldTaint; hold > 0 && !usable(w.node) {
@@ -227,13 +227,13 @@ func (w *work) open() {
 			return
 		}
 	}
-	w.node.Spec.Taints = slices.DeleteFunc(w.node.Spec.Taints, func(t corev1.Taint) bool { return isUnregistered(&t) })
+	w.node.Spec.Taints = slices.DeleteFunc(w.node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 	w.reached = append(w.reached, Opened)
 }
 
 // usable says whether nothing but our own taint keeps pods from a node that is starting.
 func usable(n *corev1.Node) bool {
-	return ready(n) && !hasTaint(n, func(t *corev1.Taint) bool { return v1.KnownEphemeralTaint(t) && !isUnregistered(t) })
+	return ready(n) && !hasTaint(n, func(t *corev1.Taint) bool { return v1.KnownEphemeralTaint(t) && !v1.IsUnregisteredTaint(t) })
 }
 
 func (w *work) initialize() {

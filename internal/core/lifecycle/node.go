@@ -88,10 +88,6 @@ func hasTaint(node *corev1.Node, is func(*corev1.Taint) bool) bool {
 	return false
 }
 
-func isUnregistered(t *corev1.Taint) bool {
-	return t.Key == v1.UnregisteredTaintKey && t.Effect == corev1.TaintEffectNoExecute
-}
-
 // NeedsOpenNode tells whether the network of a node may wait for a DaemonSet that stays away while the node has the unregistered
 // taint. Only pods on the host's network can run before the node is ready.
 func NeedsOpenNode(ds *appsv1.DaemonSet) bool {

@@ -1,0 +1,52 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// disruptionMetrics are about nodes that are removed for a better fleet.
+type disruptionMetrics struct {
+	DisruptionEvaluation        *prometheus.HistogramVec
+	DisruptionDecisions         *prometheus.CounterVec
+	DisruptionDecisionsByPool   *prometheus.CounterVec
+	DisruptionEligibleNodes     *prometheus.GaugeVec
+	DisruptionTimeouts          *prometheus.CounterVec
+	DisruptionFailedValidations *prometheus.CounterVec
+	DisruptionQueueFailures     *prometheus.CounterVec
+	DisruptionHeldBackSavings   *prometheus.GaugeVec
+	ConsolidationScore          *prometheus.HistogramVec
+	ConsolidationMoves          *prometheus.CounterVec
+}
+
+// Labels that several of them share.
+var (
+	decided  = []string{"decision", "reason", "consolidation_type"}
+	balanced = []string{"decision", "nodepool", "policy"}
+)
+
+func newDisruptionMetrics(t *maker) disruptionMetrics {
+	m := disruptionMetrics{
+		DisruptionEvaluation: t.histogram("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", Beta, durations,
+			"Time of one pass of a disruption method, with the wait for validation.", "reason", "consolidation_type"),
+		DisruptionDecisions: t.counter("karpenter_voluntary_disruption_decisions_total", Stable,
+			"Disruption commands that were started.", decided...),
+		DisruptionDecisionsByPool: t.counter("karpenter_voluntary_disruption_decisions_by_nodepool_total", Alpha,
+			"Disruption commands that were started, once for each pool concerned.", append([]string{"nodepool"}, decided...)...),
+		DisruptionEligibleNodes: t.gauge("karpenter_voluntary_disruption_eligible_nodes", Beta,
+			"Nodes that the latest pass considered.", "reason"),
+		DisruptionTimeouts: t.counter("karpenter_voluntary_disruption_consolidation_timeouts_total", Beta,
+			"Passes of consolidation that ran out of time: none, because a pass has no limit of time.", "consolidation_type"),
+		DisruptionFailedValidations: t.counter("karpenter_voluntary_disruption_failed_validations_total", Alpha,
+			"Candidates that were lost between decision and execution.", "consolidation_type"),
+		DisruptionQueueFailures: t.counter("karpenter_voluntary_disruption_queue_failures_total", Beta,
+			"Replacements that were not ready when their command failed.", decided...),
+		DisruptionHeldBackSavings: t.gauge("karpenter_voluntary_disruption_held_back_savings_dollars", Alpha,
+			"Hourly savings that the budgets of a pool hold back now.", "nodepool"),
+		ConsolidationScore: t.histogram("karpenter_consolidation_score", Alpha, scores,
+			"Score of moves under policy Balanced.", balanced...),
+		ConsolidationMoves: t.counter("karpenter_consolidation_moves_total", Alpha,
+			"Moves judged under policy Balanced.", balanced...),
+	}
+	for _, kind := range []string{"multi", "single"} {
+		m.DisruptionTimeouts.WithLabelValues(kind) // there from the start, so that a rate has something to start from
+	}
+	return m
+}
