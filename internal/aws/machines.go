@@ -18,8 +18,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/recipe"
-	"karpenter.sh/karpenter/internal/telemetry"
 	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s", zone, instance) }
