@@ -17,7 +17,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/control/catalog"
+	catalogs "karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/observe"
@@ -106,7 +106,7 @@ func watching(w *sim.World, k *sim.Karpenter) *observe.Observer {
 	kinds := telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass")
 	return observe.New(observe.Deps{
 		Store: k.Store, Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), kinds), Events: k.Sink(), Times: telemetry.NewPodTimes(),
-		Catalogs: catalog.New(w.Cloud), Kinds: kinds, Leading: func() bool { return true }, Detailed: true,
+		Catalogs: catalogs.New(w.Cloud), Kinds: kinds, Leading: func() bool { return true }, Detailed: true,
 		Missing: func() ([]string, time.Duration) { return nil, 0 },
 	})
 }
