@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -137,4 +138,31 @@ func TestRawServerErrors(t *testing.T) {
 	if _, err := s.List(t.Context(), metav1.ListOptions{}); !absent(err) {
 		t.Errorf("list of an unknown kind: %v, want that it is absent", err)
 	}
+}
+
+// Whatever the server sends, the watch ends or goes on; it never panics, and an object that cannot be decoded says so.
+func FuzzEvents(f *testing.F) {
+	f.Add(`{"type":"ADDED","object":` + claimJSON("a", "1", "id") + "}\n")
+	f.Add(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"20"}}}` + "\n" + `{"type":"ERROR","object":{"code":410}}` + "\n")
+	f.Add(`{"type":"MODIFIED","object":{"metadata":{"name":7},"spec":[]}}` + "\n")
+	f.Add("{\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		body := io.NopCloser(strings.NewReader(text))
+		d := &eventDecoder{body: body, lines: bufio.NewReader(body)}
+		for range strings.Count(text, "\n") + 1 {
+			_, o, err := d.Decode()
+			if err != nil {
+				return
+			}
+			if raw, ok := o.(*rawObject); ok {
+				claim := &v1.NodeClaim{}
+				if err := raw.decode(claim); err == nil && raw.Name != "" && claim.Name != raw.Name {
+					t.Errorf("the head says %q, the object %q", raw.Name, claim.Name)
+				}
+			}
+		}
+		if _, _, err := d.Decode(); err == nil {
+			t.Error("there are more events than lines")
+		}
+	})
 }
