@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"os"
@@ -168,10 +169,15 @@ func runUnder(t testing.TB, process context.Context, loop func(context.Context) 
 }
 
 // mirrored are the claims and nodes of a cluster, followed without a store.
-func mirrored(kube client.WithWatch) (*mirror.Mirror[*v1.NodeClaim], *mirror.Mirror[*corev1.Node]) {
-	return mirror.New[*v1.NodeClaim](kube, func() client.ObjectList { return &v1.NodeClaimList{} }),
-		mirror.New[*corev1.Node](kube, func() client.ObjectList { return &corev1.NodeList{} })
+func mirrored(kube client.WithWatch) (followed[*v1.NodeClaim], followed[*corev1.Node]) {
+	return followed[*v1.NodeClaim]{mirror.New[*v1.NodeClaim](kube, func() client.ObjectList { return &v1.NodeClaimList{} })},
+		followed[*corev1.Node]{mirror.New[*corev1.Node](kube, func() client.ObjectList { return &corev1.NodeList{} })}
 }
+
+// followed makes Objects of a mirror.
+type followed[T client.Object] struct{ *mirror.Mirror[T] }
+
+func (f followed[T]) Each() iter.Seq[T] { return slices.Values(f.All()) }
 
 // start makes another provider for the same AWS and cluster, as after a restart.
 func (w *world) start(t testing.TB) *Provider {

@@ -23,6 +23,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // Images finds machine images.
@@ -312,7 +313,7 @@ func (c *Controller) finalize(ctx context.Context, stored *awsv1.EC2NodeClass) (
 	}
 	if users := c.claimsOf(stored.Name); len(users) > 0 {
 		if c.Settings.Waiting != nil {
-			c.Settings.Waiting(stored, "waiting for NodeClaims to terminate: "+someNames(users))
+			c.Settings.Waiting(stored, "waiting for NodeClaims to terminate: "+telemetry.FirstFew(users, (*v1.NodeClaim).GetName))
 		}
 		return waitForClaims, nil
 	}
@@ -335,18 +336,4 @@ func (c *Controller) finalize(ctx context.Context, stored *awsv1.EC2NodeClass) (
 		c.Settings.Gone(stored.Name)
 	}
 	return 0, nil
-}
-
-// someNames names up to five claims.
-func someNames(users []*v1.NodeClaim) string {
-	const most = 5
-	names := make([]string, 0, most)
-	for _, claim := range users[:min(most, len(users))] {
-		names = append(names, claim.Name)
-	}
-	text := strings.Join(names, ", ")
-	if more := len(users) - most; more > 0 {
-		text += fmt.Sprintf(" and %d other(s)", more)
-	}
-	return text
 }

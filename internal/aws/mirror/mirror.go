@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -67,20 +66,6 @@ func (m *Mirror[T]) All() []T {
 	m.mu.RUnlock()
 	slices.SortFunc(out, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return out
-}
-
-// Each yields every object, in no order.
-func (m *Mirror[T]) Each() iter.Seq[T] {
-	return func(yield func(T) bool) {
-		m.mu.RLock()
-		rows := slices.Collect(maps.Values(m.rows))
-		m.mu.RUnlock()
-		for _, row := range rows {
-			if !yield(row) {
-				return
-			}
-		}
-	}
 }
 
 // WaitForSync blocks until the first list is here. It returns false if ctx ends first.

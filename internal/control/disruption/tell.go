@@ -245,12 +245,7 @@ func replacements(step *disrupt.Step) []comes {
 		out[i].CapacityType = step.Open[i].CapacityType
 	}
 	if len(step.Open) == 1 {
-		types := step.Open[0].Types
-		text := strings.Join(types[:min(len(types), 5)], ", ")
-		if more := len(types) - 5; more > 0 {
-			text += fmt.Sprintf(" and %d other(s)", more)
-		}
-		out[0].InstanceTypes = text
+		out[0].InstanceTypes = telemetry.FirstFew(step.Open[0].Types, telemetry.Itself)
 	}
 	return out
 }

@@ -245,7 +245,7 @@ func (s *Service) report(ctx context.Context, t *task) {
 	}
 	s.metrics.NodeClaimsCreated.WithLabelValues(t.reason, pool, relaxed).Inc()
 	telemetry.Log(ctx).Info("created nodeclaim", "NodePool", pool, "NodeClaim", t.created.Name,
-		"requests", t.created.Spec.Resources.Requests, "instance-types", firstFew(t.opening.Types), "pods", len(t.opening.Pods),
+		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types, telemetry.Itself), "pods", len(t.opening.Pods),
 		"price", t.opening.Price.Dollars())
 	for _, p := range t.opening.Pods {
 		s.events.Publish(telemetry.Event{
@@ -253,13 +253,4 @@ func (s *Service) report(ctx context.Context, t *task) {
 			Message: "Pod should schedule on: nodeclaim/" + t.created.Name,
 		})
 	}
-}
-
-// firstFew renders a list of types, of which there may be hundreds.
-func firstFew(types []string) string {
-	const few = 5
-	if len(types) <= few {
-		return fmt.Sprint(types)
-	}
-	return fmt.Sprintf("%v and %d other(s)", types[:few], len(types)-few)
 }

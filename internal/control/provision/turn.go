@@ -38,7 +38,7 @@ func (l *Loop) turn(ctx context.Context, last time.Time) {
 		return
 	}
 	l.counted = true
-	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", firstFew(pods), "duration", now.Sub(last))
+	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", telemetry.FirstFew(pods, podName), "duration", now.Sub(last))
 	pools, missing := l.pools(ctx, snap)
 	if len(pools) == 0 {
 		telemetry.Log(ctx).Info("no nodepools found that can get nodes", "left-out", missing)
@@ -371,19 +371,3 @@ func podsOf(openings []lower.Opening) int {
 }
 
 func podName(p *cluster.Pod) string { return p.Namespace + "/" + p.Name }
-
-// firstFew names the first pods of a long list.
-func firstFew(pods []*cluster.Pod) string {
-	const few = 5
-	text := ""
-	for i, p := range pods[:min(few, len(pods))] {
-		if i > 0 {
-			text += ", "
-		}
-		text += podName(p)
-	}
-	if len(pods) > few {
-		text += fmt.Sprintf(" and %d other(s)", len(pods)-few)
-	}
-	return text
-}
