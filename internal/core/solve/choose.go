@@ -10,14 +10,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
-// bestTarget returns the target with the most worth per dollar among the templates of a tier, for the domains in s.choice.
-func (s *state) bestTarget(ci, vi, tier int, t *touches) (target, reason.Code) {
+// bestTarget returns the target with the most worth per dollar among some templates, for the domains in s.choice.
+func (s *state) bestTarget(ci, vi int, among run, t *touches) (target, reason.Code) {
 	best, code := target{tmpl: -1}, reason.Code(reason.NoShape)
-	for i := range s.p.Templates {
-		if s.p.Templates[i].Tier != tier {
-			continue
-		}
-		if s.likeEarlier(ci, vi, i, t) {
+	for i := among.from; i < among.to; i++ {
+		if s.twin[i] >= among.from && s.likeEarlier(ci, vi, i, t) {
 			continue
 		}
 		cands := s.candidatesOf(ci, vi, i)
@@ -32,6 +29,9 @@ func (s *state) bestTarget(ci, vi, tier int, t *touches) (target, reason.Code) {
 		got, bad := s.bestShape(ci, vi, i, t, mask, cands)
 		if bad != 0 {
 			code = bad
+			if best.tmpl < 0 {
+				best.unmet = got.unmet
+			}
 			continue
 		}
 		if best.tmpl < 0 || better(got, best) {
@@ -44,13 +44,10 @@ func (s *state) bestTarget(ci, vi, tier int, t *touches) (target, reason.Code) {
 	return best, 0
 }
 
-// likeEarlier reports whether an earlier template sells the same machines on the same terms, so that this one cannot be
+// likeEarlier reports whether the twin of a template sells the same machines on the same terms, so that this one cannot be
 // better.
 func (s *state) likeEarlier(ci, vi, i int, t *touches) bool {
 	u := s.twin[i]
-	if u < 0 {
-		return false
-	}
 	v := &s.p.Classes[ci].Variants[vi]
 	a, b := &s.p.Labels.OnTemplate[v.Reqs][i], &s.p.Labels.OnTemplate[v.Reqs][u]
 	if a.OK != b.OK || !a.Shapes.Equal(b.Shapes) || !a.Mask.Equal(b.Mask) || s.p.Labels.TolTmpl[v.Tol].Has(i) != s.p.Labels.TolTmpl[v.Tol].Has(u) {
@@ -200,7 +197,7 @@ func (s *state) meetMinValues(c *Class, v *Variant, t *touches, best target, mas
 	for k, m := range tmpl.Min {
 		if n := tmpl.Catalog.Distinct(m.Key, s.shapes, m.N); n < m.N {
 			if !s.p.Settings.MinBestEffort || n == 0 {
-				return target{tmpl: -1}, reason.MinValues
+				return target{tmpl: -1, unmet: k}, reason.MinValues
 			}
 			if best.low == nil {
 				best.low = make([]int, len(tmpl.Min))

@@ -113,12 +113,13 @@ func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
 		return reason.Explanation{{Code: reason.Limit, Key: s.limitKey(ci, vi, t), Pool: pool, Candidates: all}}
 	}
 	code := s.openHost(t2)
-	if code == 0 {
-		_, code = s.openFrom(ci, vi, tmpl.Tier, t2, 0)
+	var refused target
+	if code == 0 { // of this template alone: another of its tier may be refused for what this one does not know
+		refused, code = s.openFrom(ci, vi, run{t, t + 1}, t2, 0)
 	}
 	key := s.keyOf(code, t2)
 	if code == reason.MinValues {
-		key = tmpl.Min[0].Key
+		key = tmpl.Min[refused.unmet].Key
 	}
 	return reason.Explanation{{Code: code, Key: key, Pool: pool, Candidates: all}}
 }

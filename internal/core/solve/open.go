@@ -14,6 +14,22 @@ type target struct {
 	value       int64        // of the demand that it could hold
 	low         []int        // minValues that had to be lowered; nil for nearly all
 	reserve     quantity.Vec // what is taken from the pool's limit; nil: the shape's capacity
+	unmet       int          // of a refusal for minValues: which of the template's cannot be met
+}
+
+// A run is neighbouring templates: those of a tier, or just one.
+type run struct{ from, to int }
+
+// tierRun returns the templates of a tier.
+func (s *state) tierRun(tier int) run {
+	var r run
+	for r.from < len(s.p.Templates) && s.p.Templates[r.from].Tier < tier {
+		r.from++
+	}
+	for r.to = r.from; r.to < len(s.p.Templates) && s.p.Templates[r.to].Tier == tier; {
+		r.to++
+	}
+	return r
 }
 
 // open opens a new node for one pod of class ci as variant vi in the given tier and places the pod there. It returns
@@ -24,7 +40,7 @@ func (s *state) open(ci, vi, tier int) (int, reason.Code) {
 	if code := s.openHost(t); code != 0 {
 		return 0, code
 	}
-	best, code := s.openFrom(ci, vi, tier, t, 0)
+	best, code := s.openFrom(ci, vi, s.tierRun(tier), t, 0)
 	if code != 0 {
 		return 0, code
 	}
@@ -44,31 +60,37 @@ func (s *state) openHost(t *touches) reason.Code {
 	return 0
 }
 
-// openFrom settles the domains of the touched keys from the i-th on, in the order of preference, and chooses the best target.
-func (s *state) openFrom(ci, vi, tier int, t *touches, i int) (target, reason.Code) {
+// openFrom settles the domains of the touched keys from the i-th on, in the order of preference, and chooses the best target
+// among some templates.
+func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reason.Code) {
 	if i == len(t.keys) {
-		return s.bestTarget(ci, vi, tier, t)
+		return s.bestTarget(ci, vi, among, t)
 	}
 	to := &t.keys[i]
 	v := &s.p.Classes[ci].Variants[vi]
-	code := reason.Code(codeOfTouch(s, to))
+	best, code := target{}, reason.Code(codeOfTouch(s, to))
+	reached := false // a domain that the groups admit and some template is in
 	for _, d := range s.byCount(to, i) {
 		if bad := s.admits(to, v, int(d)); bad != 0 {
-			code = bad
+			if !reached {
+				code = bad
+			}
 			continue
 		}
 		s.choice[to.key] = d
-		best, bad := s.openFrom(ci, vi, tier, t, i+1)
+		got, bad := s.openFrom(ci, vi, among, t, i+1)
 		if bad == 0 {
-			return best, 0
+			return got, 0
 		}
-		code = bad
+		if bad != reason.NoShape { // else no template is in that domain, which explains nothing
+			best, code, reached = got, bad, true
+		}
 	}
 	if len(to.owned) == 0 { // nothing is asked of the domain: a node without the label will do
 		s.choice[to.key] = noDomain
-		return s.openFrom(ci, vi, tier, t, i+1)
+		return s.openFrom(ci, vi, among, t, i+1)
 	}
-	return target{}, code
+	return best, code
 }
 
 func codeOfTouch(s *state, to *touch) reason.Code {
