@@ -183,10 +183,15 @@ func (s *state) firstOpen(open bits.Set, v *Variant) bits.Set {
 // extend adds the bins that were opened since the visit began.
 func (v *visit) extend(bins int) {
 	for ; v.bins < bins; v.bins++ {
-		for i := range v.open {
-			v.open[i] = v.open[i].Grow(v.bins)
-			v.open[i].Add(v.bins)
-		}
+		v.reopen(v.bins)
+	}
+}
+
+// reopen lets the class ask a bin: one that is new, or one that had no room and has grown since.
+func (v *visit) reopen(bin int) {
+	for i := range v.open {
+		v.open[i] = v.open[i].Grow(bin)
+		v.open[i].Add(bin)
 	}
 }
 
@@ -323,6 +328,7 @@ func (s *state) growAny(ci, vi int) bool {
 	c := &s.p.Classes[ci]
 	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
 		if bad := s.tryHost(t, bin); bad.code == 0 && !c.Need.Fits(s.roomOf(bin)) && s.grow(ci, vi, bin) {
+			s.visit.reopen(bin)
 			return true
 		}
 	}
