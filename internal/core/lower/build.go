@@ -26,22 +26,22 @@ type builder struct {
 	dropped    []reason.Count // pools without types
 	w          *world
 	repulsions []repulsion
-	concerns   []bool // groups that select pods of this batch
 
-	batch    map[cluster.PodKey]bool
-	refused  []Refused
-	cohorts  []*cohort
-	groups   *groupTable
-	keys     []*topologyKey
-	reqs     interned[label.Reqs]
-	tols     interned[tolerance]
-	ports    *ports.Table
-	drivers  map[string]int
-	volumes  map[string]int // numbers of shared claims
-	classes  []*classPods
-	matching map[matchKey][]int
-	orders   []priceOrder
-	softOn   bool // some template or node has a PreferNoSchedule taint
+	batch   map[cluster.PodKey]bool
+	chosen  map[string]bool // labels that could be chosen for each node
+	refused []Refused
+	cohorts []*cohort
+	labels  *labelIndex // of the batch
+	groups  *groupTable
+	keys    []*topologyKey
+	reqs    interned[label.Reqs]
+	tols    interned[tolerance]
+	ports   *ports.Table
+	drivers map[string]int
+	volumes map[string]int // numbers of shared claims
+	classes []*classPods
+	orders  []priceOrder
+	softOn  bool // some template or node has a PreferNoSchedule taint
 }
 
 // An interned table numbers values by a canonical text.
@@ -67,6 +67,7 @@ func (t *interned[T]) of(text string, v T) int {
 type cohort struct {
 	info     *podInfo
 	labels   *podclass.Labels
+	set      int // number of the labels in their namespace
 	pods     []*cluster.Pod
 	priority int32
 	virtual  bool
@@ -82,7 +83,7 @@ type cohort struct {
 }
 
 func newBuilder(e *Engine, in Input) *builder {
-	return &builder{e: e, in: in, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}, matching: map[matchKey][]int{}}
+	return &builder{e: e, in: in, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
 }
 
 func (b *builder) build() {
@@ -107,6 +108,7 @@ func (b *builder) build() {
 // readPods sorts pods into cohorts, and refuses those that cannot be planned.
 func (b *builder) readPods() {
 	pods := sortPods(b.in.Pods)
+	b.chosen = b.e.chosenKeys(b.in)
 	b.batch = make(map[cluster.PodKey]bool, len(pods))
 	index := map[cohortKey]*cohort{}
 	for _, p := range pods {
@@ -145,10 +147,10 @@ func (b *builder) readPods() {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return len(c.pods) == 0 })
 	for _, c := range b.cohorts {
 		for _, t := range c.info.terms {
-			b.e.learn(t)
+			b.e.learn(t, b.chosen)
 		}
 		for _, t := range c.info.preferred {
-			b.e.learn(t)
+			b.e.learn(t, b.chosen)
 		}
 	}
 }

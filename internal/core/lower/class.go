@@ -18,6 +18,7 @@ import (
 // Bounds on hostile objects. Nobody writes so many by hand.
 const (
 	mostTerms        = 512
+	mostPreferences  = 64 // of each kind, the heaviest; each is a level at which all the others are told again
 	mostVariants     = 1024
 	mostAlternatives = 64
 )
@@ -146,7 +147,7 @@ func (i *podInfo) readNodeAffinity(spec *corev1.PodSpec) {
 	i.terms = slices.CompactFunc(i.terms, func(a, b label.Reqs) bool { return a.Key() == b.Key() })
 	pref := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	slices.SortStableFunc(pref, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
-	for _, p := range pref[:min(len(pref), mostTerms)] {
+	for _, p := range pref[:min(len(pref), mostPreferences)] {
 		i.preferred = append(i.preferred, i.expressions(p.Preference.MatchExpressions, false))
 	}
 	if s, ok := i.terms[0].Get(v1.NodePoolLabelKey); ok && s.HasAbsent() && !s.Open() {

@@ -32,6 +32,7 @@ func (k *topologyKey) number(v string) int32 {
 // readGroups interns the constraints of all cohorts and of pods that keep others away.
 func (b *builder) readGroups() {
 	b.groups = newGroupTable(b.in.Snap)
+	b.readLabels()
 	for _, c := range b.cohorts {
 		i, ns, lbl := c.info, c.info.class.Namespace, c.labels.Map
 		ids := func(n int, of func(k int) *group) []int {
@@ -72,9 +73,7 @@ func (b *builder) readGroups() {
 		}
 	}
 	b.readRepelling()
-	for _, c := range b.cohorts {
-		c.groups = b.groupsOf(c.info.class.Namespace, c.labels)
-	}
+	b.match()
 }
 
 // A repulsion is a term of running pods that is about pods of this batch.
@@ -91,7 +90,8 @@ func (b *builder) readRepelling() {
 	}
 }
 
-// fewCohorts is up to how many cohorts are asked one by one whether a term selects them.
+// fewCohorts is up to how many cohorts are asked one by one which terms select them: the world remembers the answer for the next
+// question. Of more cohorts every term is asked.
 const fewCohorts = 64
 
 // concerning returns the terms of running pods that could select pods of this batch.
@@ -99,7 +99,9 @@ func (b *builder) concerning() []int {
 	var out []int
 	if len(b.cohorts) > fewCohorts {
 		for i := range b.w.terms {
-			out = append(out, i)
+			if b.concerns(&b.w.terms[i]) {
+				out = append(out, i)
+			}
 		}
 		return out
 	}
@@ -110,25 +112,55 @@ func (b *builder) concerning() []int {
 	return slices.Compact(out)
 }
 
-type matchKey struct {
-	namespace string
-	labels    *podclass.Labels
+// concerns reports whether a term of running pods could select pods of this batch.
+func (b *builder) concerns(t *repellerTerm) bool {
+	if t.term.every || t.term.among != nil {
+		for ns := range b.labels.sets {
+			if len(b.labels.selected(ns, &t.selector)) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(t.term.namespaces, func(ns string) bool { return len(b.labels.selected(ns, &t.selector)) > 0 })
 }
 
-// groupsOf returns the groups whose selector matches pods with these labels.
-func (b *builder) groupsOf(namespace string, l *podclass.Labels) []int {
-	key := matchKey{namespace, l}
-	if out, ok := b.matching[key]; ok {
-		return out
+// match tells each cohort which groups select its pods.
+func (b *builder) match() {
+	groups := map[string][][]int{} // by namespace and label set
+	for ns, sets := range b.labels.sets {
+		groups[ns] = make([][]int, len(sets))
 	}
-	var out []int
 	for _, g := range b.groups.list {
-		if g.covers(namespace) && g.selector.matches(l.Map) {
-			out = append(out, g.id)
+		for _, ns := range b.labels.namespacesOf(g) {
+			for _, i := range b.labels.selected(ns, &g.selector) {
+				groups[ns][i] = append(groups[ns][i], g.id)
+			}
 		}
 	}
-	b.matching[key] = out
-	return out
+	for _, c := range b.cohorts {
+		c.groups = groups[c.info.class.Namespace][c.set]
+	}
+}
+
+// readLabels numbers the label sets of the batch.
+func (b *builder) readLabels() {
+	type set struct {
+		namespace string
+		labels    *podclass.Labels
+	}
+	b.labels = newLabelIndex()
+	known := map[set]int{}
+	for _, c := range b.cohorts {
+		ns := c.info.class.Namespace
+		at, ok := known[set{ns, c.labels}]
+		if !ok {
+			at = len(b.labels.sets[ns])
+			known[set{ns, c.labels}] = at
+			b.labels.sets[ns] = append(b.labels.sets[ns], c.labels)
+		}
+		c.set = at
+	}
 }
 
 // readKeys numbers the domains of every topology key that a group uses.

@@ -10,9 +10,15 @@ import (
 
 // A base is what a group is before a question takes nodes and pods away: its filters, and everything that runs, counted.
 type base struct {
-	group    spread.Group
-	sold     bits.Set // domains that new nodes can be in
-	inhabits []int32  // by domain: nodes that are in it
+	group  spread.Group
+	filter *nodeFilter // of a spread
+}
+
+// A nodeFilter is whose pods a spread counts and which domains it knows. Spreads over one label that take the same nodes share it.
+type nodeFilter struct {
+	nodes, templates bits.Set // nil: all
+	sold             bits.Set // domains that new nodes can be in
+	inhabits         []int32  // by domain: nodes that are in it
 }
 
 // makeGroups writes the groups with what runs now.
@@ -21,7 +27,7 @@ func (b *builder) makeGroups() {
 		b.problem.Keys = append(b.problem.Keys, solveKey(k))
 	}
 	if b.w.bases == nil || !slices.Equal(b.w.basesFor, b.templates) {
-		b.w.basesFor, b.w.bases = b.templates, map[string]*base{}
+		b.w.basesFor, b.w.bases, b.w.filters = b.templates, map[string]*base{}, map[string]*nodeFilter{}
 	}
 	for _, g := range b.groups.list {
 		from := b.baseOf(g)
@@ -31,19 +37,14 @@ func (b *builder) makeGroups() {
 			out.Filter = append(out.Filter, b.reqs.of(r.Key(), r))
 		}
 		if g.kind == spread.Spread && out.Key != spread.Host {
-			out.Universe = b.universe(g, from)
+			out.Universe = b.universe(g, from.filter)
 		}
 		if g.owned {
 			b.takeAway(g, &out)
 		}
 		b.problem.Groups = append(b.problem.Groups, out)
 	}
-	b.concerns = make([]bool, len(b.groups.list))
-	for _, c := range b.cohorts {
-		for _, g := range c.groups {
-			b.concerns[g] = true
-		}
-	}
+	b.takeAwayMoving()
 	b.countOwners()
 }
 
@@ -56,12 +57,10 @@ func (b *builder) baseOf(g *group) *base {
 	if out := b.w.bases[name]; out != nil {
 		return out
 	}
-	out := &base{group: spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains, Required: g.required, Name: g.text("")}}
+	out := &base{group: spread.Group{Kind: g.kind, Key: b.keyIndex(g.key), MaxSkew: g.skew, MinDomains: g.minDomains, Required: g.required, Name: g.identity}}
 	if g.kind == spread.Spread {
-		b.filter(g, &out.group)
-		if out.group.Key != spread.Host {
-			b.findDomains(g, b.keys[out.group.Key], out)
-		}
+		out.filter = b.filterOf(g, out.group.Key)
+		out.group.Nodes, out.group.Templates = out.filter.nodes, out.filter.templates
 	}
 	if g.owned {
 		for _, c := range b.w.countsOf(g) {
@@ -74,45 +73,61 @@ func (b *builder) baseOf(g *group) *base {
 	return out
 }
 
-// filter writes the node filter of a spread.
-func (b *builder) filter(g *group, out *spread.Group) {
-	if !g.honorTaints && len(g.terms) == 0 {
-		return
+// filterOf returns the node filter of a spread.
+func (b *builder) filterOf(g *group, key int) *nodeFilter {
+	name := g.key + "\x00" + g.filter
+	if out := b.w.filters[name]; out != nil {
+		return out
 	}
-	out.Nodes = bits.Make(len(b.nodes))
+	out := &nodeFilter{}
+	b.w.filters[name] = out
+	if key != spread.Host {
+		b.findDomains(g, b.keys[key], out)
+	}
+	if !g.honorTaints && len(g.terms) == 0 {
+		return out
+	}
+	out.nodes = bits.Make(len(b.nodes))
 	for i, n := range b.nodes {
 		if g.accepts(n) {
-			out.Nodes.Add(i)
+			out.nodes.Add(i)
 		}
 	}
 	if g.honorTaints {
-		out.Templates = bits.Make(len(b.templates))
+		out.templates = bits.Make(len(b.templates))
 		for i, t := range b.templates {
 			if toleratesAll(g.tolerances, t.taints, true) {
-				out.Templates.Add(i)
+				out.templates.Add(i)
+			}
+		}
+	}
+	return out
+}
+
+// takeAway takes everything on removed nodes off the counts.
+func (b *builder) takeAway(g *group, out *spread.Group) {
+	if len(b.in.Gone) == 0 {
+		return
+	}
+	for _, c := range b.w.countsOf(g) {
+		if c.bin >= 0 && b.gone[c.bin] || c.bin < 0 && b.in.Gone[c.node] {
+			if d, ok := b.domainOf(g, out.Key, c.node); ok {
+				out.Add(d, -c.n)
 			}
 		}
 	}
 }
 
-// takeAway takes the pods of this batch, which are about to move, and everything on removed nodes off the counts.
-func (b *builder) takeAway(g *group, out *spread.Group) {
-	if len(b.in.Gone) > 0 {
-		for _, c := range b.w.countsOf(g) {
-			if c.bin >= 0 && b.gone[c.bin] || c.bin < 0 && b.in.Gone[c.node] {
-				if d, ok := b.domainOf(g, out.Key, c.node); ok {
-					out.Add(d, -c.n)
-				}
-			}
-		}
-	}
+// takeAwayMoving takes the pods of this batch that run, and are about to move, off the counts.
+func (b *builder) takeAwayMoving() {
 	for _, c := range b.cohorts {
 		for _, p := range c.pods {
-			if p.NodeName == "" || b.in.Gone[p.NodeName] { // it is counted nowhere
+			if p.NodeName == "" || b.in.Gone[p.NodeName] || !p.Deleted.IsZero() { // it is counted nowhere
 				continue
 			}
-			if p.Deleted.IsZero() && g.covers(p.Namespace) && g.selector.matches(p.Labels.Map) {
-				if d, ok := b.domainOf(g, out.Key, p.NodeName); ok {
+			for _, id := range c.groups {
+				g, out := b.groups.list[id], &b.problem.Groups[id]
+				if d, ok := b.domainOf(g, out.Key, p.NodeName); ok && g.owned {
 					out.Add(d, -1)
 				}
 			}
@@ -155,6 +170,12 @@ func (b *builder) countOwners() {
 	if len(b.repulsions) == 0 {
 		return
 	}
+	concerned := make([]bool, len(b.groups.list))
+	for _, c := range b.cohorts {
+		for _, g := range c.groups {
+			concerned[g] = true
+		}
+	}
 	moving := map[*repeller][]*cluster.Pod{}
 	for _, p := range b.in.Pods {
 		if r := b.w.repelling[p.PodKey]; r != nil && !b.in.Gone[p.NodeName] {
@@ -162,7 +183,7 @@ func (b *builder) countOwners() {
 		}
 	}
 	for _, r := range b.repulsions {
-		if !b.concerns[r.group.id] {
+		if !concerned[r.group.id] {
 			continue // nobody in this batch is selected
 		}
 		out := &b.problem.Groups[r.group.id]

@@ -22,7 +22,7 @@ type Engine struct {
 	nodes     map[*cluster.Node]*nodeInfo
 	catalogs  map[catalogKey]*catalog
 	templates map[templateKey]*template
-	mentioned map[string][]string // label values that pods ask for, sorted
+	mentioned map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
 
 	reservations  map[string]int
 	daemons       []daemon
@@ -56,7 +56,7 @@ func (e *Engine) forget() {
 	e.nodes = map[*cluster.Node]*nodeInfo{}
 	e.catalogs = map[catalogKey]*catalog{}
 	e.templates = map[templateKey]*template{}
-	e.mentioned = map[string][]string{}
+	e.mentioned = map[string]map[string]bool{}
 	e.daemons, e.world, e.memory = nil, nil, solve.Memory{}
 	e.daemonVersion++
 }
@@ -69,6 +69,7 @@ func (e *Engine) tidy() {
 	if e.turn%keepTurns != 0 {
 		return
 	}
+	e.mentioned = map[string]map[string]bool{} // the pods at hand mention theirs again
 	for k, v := range e.infos {
 		if v.used+keepTurns < e.turn {
 			delete(e.infos, k)

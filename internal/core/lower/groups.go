@@ -27,12 +27,25 @@ type group struct {
 	honorTaints bool
 	tolerances  []corev1.Toleration
 	terms       []label.Reqs // nil: no filter by labels
+	filter      string       // identity of the node filter
 	owned       bool         // some pod of this batch carries it
 	identity    string
 }
 
+// filterText returns the identity of the node filter.
+func (g *group) filterText(tolKey string) string {
+	var b strings.Builder
+	if g.honorTaints {
+		b.WriteString("taints\x02" + tolKey + "\x02")
+	}
+	for _, t := range g.terms {
+		b.WriteString("term\x02" + t.Key() + "\x02")
+	}
+	return b.String()
+}
+
 // text returns the group's identity.
-func (g *group) text(tolKey string) string {
+func (g *group) text() string {
 	var b strings.Builder
 	w := func(parts ...string) {
 		for _, p := range parts {
@@ -49,13 +62,7 @@ func (g *group) text(tolKey string) string {
 	}
 	w(g.namespaces...)
 	if g.kind == spread.Spread {
-		w(itoa(g.skew), itoa(g.minDomains))
-		if g.honorTaints {
-			w("taints", tolKey)
-		}
-		for _, t := range g.terms {
-			w("term", t.Key())
-		}
+		w(itoa(g.skew), itoa(g.minDomains), g.filter)
 	}
 	return b.String()
 }
@@ -79,8 +86,8 @@ func newGroupTable(snap *cluster.Snapshot) *groupTable {
 	return &groupTable{index: map[string]*group{}, snap: snap}
 }
 
-func (t *groupTable) intern(g group, tolKey string) *group {
-	text := g.text(tolKey)
+func (t *groupTable) intern(g group) *group {
+	text := g.text()
 	if old := t.index[text]; old != nil {
 		old.owned = old.owned || g.owned
 		return old
@@ -106,7 +113,8 @@ func (t *groupTable) spread(i *podInfo, term *spreadTerm, namespace string, podL
 	if term.honorNodes && (len(i.terms) > 1 || len(i.terms[0]) > 0) {
 		g.terms = i.terms
 	}
-	return t.intern(g, i.tolKey)
+	g.filter = g.filterText(i.tolKey)
+	return t.intern(g)
 }
 
 // affinity returns the group of a term of pod affinity or anti-affinity.
@@ -123,11 +131,11 @@ func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned b
 		slices.Sort(g.namespaces)
 		g.namespaces = slices.Compact(g.namespaces)
 	}
-	return t.intern(g, "")
+	return t.intern(g)
 }
 
 // findDomains notes which domains exist for the owners of a spread, and by whom.
-func (b *builder) findDomains(g *group, key *topologyKey, out *base) {
+func (b *builder) findDomains(g *group, key *topologyKey, out *nodeFilter) {
 	set := bits.Make(len(key.values))
 	for i, t := range b.templates {
 		if g.honorTaints && !toleratesAll(g.tolerances, t.taints, true) {
@@ -163,7 +171,7 @@ func (b *builder) findDomains(g *group, key *topologyKey, out *base) {
 }
 
 // universe says which domains exist for the owners of a spread, without the removed nodes.
-func (b *builder) universe(g *group, from *base) bits.Set {
+func (b *builder) universe(g *group, from *nodeFilter) bits.Set {
 	key := b.keys[b.keyIndex(g.key)]
 	left := slices.Clone(from.inhabits)
 	for _, i := range b.goneBins {

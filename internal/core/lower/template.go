@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -164,7 +165,7 @@ func (e *Engine) findFree(t *template) {
 func (e *Engine) valuesFor(key string, s label.Set) []string {
 	out := slices.Clone(s.Values())
 	out = append(out, boundsOf(s)...)
-	out = append(out, e.mentioned[key]...)
+	out = slices.AppendSeq(out, maps.Keys(e.mentioned[key]))
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -460,14 +461,33 @@ func (t *template) freeDomains(key string, number func(string) int32) solve.KeyO
 	return k
 }
 
-// learn remembers which values pods mention for labels, and the bounds that they set.
-func (e *Engine) learn(r label.Reqs) {
+// learn remembers which values pods mention for labels that are chosen for each node, and the bounds that they set.
+func (e *Engine) learn(r label.Reqs, chosen map[string]bool) {
 	for _, q := range r {
+		if !chosen[q.Key] {
+			continue
+		}
+		known := e.mentioned[q.Key]
+		if known == nil {
+			known = map[string]bool{}
+			e.mentioned[q.Key] = known
+		}
 		for _, v := range append(boundsOf(q.Set), q.Set.Values()...) {
-			list := e.mentioned[q.Key]
-			if at, known := slices.BinarySearch(list, v); !known {
-				e.mentioned[q.Key] = slices.Insert(list, at, v)
-			}
+			known[v] = true
 		}
 	}
+}
+
+// chosenKeys returns the labels that could be chosen for each node of some pool.
+func (e *Engine) chosenKeys(in Input) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range in.Pools {
+		for _, q := range p.Pool.Spec.Template.Spec.Requirements {
+			out[label.Normal(q.Key)] = true
+		}
+		for _, key := range e.catalogOf(p.Catalog, in.Settings.ReservedCapacity).several {
+			out[key] = true
+		}
+	}
+	return out
 }

@@ -14,10 +14,12 @@ import (
 
 // A selector selects pods by label. Its text is canonical: equal texts select the same pods.
 type selector struct {
-	text  string
-	sel   labels.Selector
-	key   string // set if the selector is just key = value
-	value string
+	text string
+	sel  labels.Selector
+	// key, if set, is a label that has one of values in every label set that is selected. whole says that nothing else is asked.
+	key    string
+	values []string
+	whole  bool
 }
 
 var nothing = selector{text: "\x00nothing", sel: labels.Nothing()}
@@ -77,10 +79,11 @@ func canonical(reqs labels.Requirements) selector {
 		}
 		parts, kept = append(parts, texts[i]), append(kept, reqs[i])
 	}
-	s := selector{text: strings.Join(parts, "\x01"), sel: out.Add(kept...)}
-	if len(kept) == 1 && kept[0].Values().Len() == 1 && strings.Contains(parts[0], "\x00in\x00") {
-		s.key = kept[0].Key()
-		s.value = kept[0].Values().List()[0]
+	s := selector{text: strings.Join(parts, "\x01"), sel: out.Add(kept...), whole: len(kept) == 1}
+	for i := range kept {
+		if strings.HasPrefix(parts[i], kept[i].Key()+"\x00in\x00") && (s.key == "" || kept[i].Values().Len() < len(s.values)) {
+			s.key, s.values = kept[i].Key(), kept[i].Values().List()
+		}
 	}
 	return s
 }
@@ -105,7 +108,12 @@ func excluding(s selector, keys []string, pod map[string]string) selector {
 func (s *selector) matches(pod map[string]string) bool {
 	if s.key != "" {
 		v, ok := pod[s.key]
-		return ok && v == s.value
+		if !ok || !slices.Contains(s.values, v) {
+			return false
+		}
+		if s.whole {
+			return true
+		}
 	}
 	return s.sel.Matches(labels.Set(pod))
 }
@@ -164,10 +172,11 @@ func (i *podInfo) readSpread(spec *corev1.PodSpec) {
 	for k := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[k]
 		t := spreadTermOf(c)
-		if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
-			i.soft = append(i.soft, t)
-		} else {
+		switch {
+		case c.WhenUnsatisfiable != corev1.ScheduleAnyway:
 			i.hard = append(i.hard, t)
+		case len(i.soft) < mostPreferences:
+			i.soft = append(i.soft, t)
 		}
 	}
 }
@@ -201,7 +210,7 @@ func (i *podInfo) readPodAffinity(namespace string, a *corev1.Affinity) {
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(a, b corev1.WeightedPodAffinityTerm) int { return int(b.Weight) - int(a.Weight) })
 		var out []podTerm
-		for k := range list[:min(len(list), mostTerms)] {
+		for k := range list[:min(len(list), mostPreferences)] {
 			out = append(out, podTermOf(&list[k].PodAffinityTerm, namespace))
 		}
 		return out

@@ -67,7 +67,7 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		}
 	}
 	for _, alt := range c.volumes.alternatives {
-		b.e.learn(alt)
+		b.e.learn(alt, b.chosen)
 	}
 	return reason.Count{}
 }

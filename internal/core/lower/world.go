@@ -28,14 +28,16 @@ type world struct {
 	taints  []taintGroup
 	soft    bool // some node has a PreferNoSchedule taint
 
-	running   map[string][]labelRows // by namespace
-	counts    map[string][]nodeCount // by scope of a group
+	labels    *labelIndex              // of the running pods
+	running   map[string][][]nodeCount // by namespace: where pods with each of its label sets run
+	counts    map[string][]nodeCount   // by scope of a group
 	repellers []*repeller
 	repelling map[cluster.PodKey]*repeller
 	terms     []repellerTerm
 	selected  map[*podclass.Labels][]int // terms that select pods with these labels, whatever their namespace
 
 	bases    map[string]*base // groups, by their text
+	filters  map[string]*nodeFilter
 	basesFor []*template
 }
 
@@ -50,12 +52,6 @@ type repellerTerm struct {
 type taintGroup struct {
 	taints []corev1.Taint
 	nodes  bits.Set
-}
-
-// labelRows says how many pods with one label set run on which nodes.
-type labelRows struct {
-	labels *podclass.Labels
-	nodes  []nodeCount
 }
 
 type nodeCount struct {
@@ -155,17 +151,18 @@ func (w *world) readNodes(e *Engine) {
 
 // readRunning sorts the running pods by namespace and label set, so that a selector is asked once for each label set.
 func (w *world) readRunning() {
-	w.running = map[string][]labelRows{}
+	w.running, w.labels = map[string][][]nodeCount{}, newLabelIndex()
 	for ns := range w.namespaces() {
-		var rows []labelRows
+		var sets []*podclass.Labels
+		var rows [][]nodeCount
 		for c := range w.snap.LabelCounts(ns) {
-			if len(rows) == 0 || rows[len(rows)-1].labels != c.Labels {
-				rows = append(rows, labelRows{labels: c.Labels})
+			last := len(sets) - 1
+			if last < 0 || sets[last] != c.Labels {
+				sets, rows, last = append(sets, c.Labels), append(rows, nil), last+1
 			}
-			last := &rows[len(rows)-1]
-			last.nodes = append(last.nodes, nodeCount{node: c.Node, n: int32(c.Count)})
+			rows[last] = append(rows[last], nodeCount{node: c.Node, n: int32(c.Count)})
 		}
-		w.running[ns] = rows
+		w.labels.sets[ns], w.running[ns] = sets, rows
 	}
 }
 
@@ -252,18 +249,15 @@ func (w *world) column(key string) *column {
 // countsOf returns how many running pods the group selects, by node.
 func (w *world) countsOf(g *group) []nodeCount {
 	scope := group{namespaces: g.namespaces, every: g.every, selector: g.selector}
-	key := scope.text("")
+	key := scope.text()
 	if out, ok := w.counts[key]; ok {
 		return out
 	}
 	at := map[string]int{}
 	var out []nodeCount
-	scan := func(rows []labelRows) {
-		for i := range rows {
-			if !g.selector.matches(rows[i].labels.Map) {
-				continue
-			}
-			for _, c := range rows[i].nodes {
+	for _, ns := range w.labels.namespacesOf(g) {
+		for _, i := range w.labels.selected(ns, &g.selector) {
+			for _, c := range w.running[ns][i] {
 				j, ok := at[c.node]
 				if !ok {
 					j = len(out)
@@ -276,15 +270,6 @@ func (w *world) countsOf(g *group) []nodeCount {
 				}
 				out[j].n += c.n
 			}
-		}
-	}
-	if g.every {
-		for _, ns := range sortedKeys(w.running) {
-			scan(w.running[ns])
-		}
-	} else {
-		for _, ns := range g.namespaces {
-			scan(w.running[ns])
 		}
 	}
 	w.counts[key] = out
