@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"karpenter.sh/karpenter/internal/aws/class"
 	"karpenter.sh/karpenter/internal/cli"
 	"karpenter.sh/karpenter/internal/operator"
 	"karpenter.sh/karpenter/internal/setting"
@@ -44,7 +45,7 @@ func run(ctx context.Context, args []string, out, trouble io.Writer) int {
 	}
 	switch {
 	case cli.Has(word):
-		return cli.Run(ctx, cli.Env{Out: out, Err: trouble, Catalog: planCatalog}, args)
+		return cli.Run(ctx, cli.Env{In: os.Stdin, Out: out, Err: trouble, Catalog: planCatalog, CheckClass: class.Check}, args)
 	case word == "help" || word == "-h" || word == "--help":
 		usage(out)
 		return 0

@@ -22,10 +22,13 @@ const (
 
 // An Env is what a command gets from outside.
 type Env struct {
+	In       io.Reader
 	Out, Err io.Writer
 	// Catalog returns what can be bought in a region under a node class; spot is "model", "none" or the name of a file
 	// with spot prices. A nil class means the defaults.
 	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
+	// CheckClass says why the controller would not use a node class, as far as that is to be seen without asking the cloud.
+	CheckClass func(*awsv1.EC2NodeClass) error
 }
 
 // A command is one word after "karpenter".

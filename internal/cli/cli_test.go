@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -18,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"karpenter": func() {
-		env := Env{Out: os.Stdout, Err: os.Stderr, Catalog: threeTypes}
+		env := Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Catalog: threeTypes, CheckClass: noPlacementGroups}
 		if len(os.Args) < 2 {
 			Usage(os.Stderr)
 			os.Exit(exitBadInput)
@@ -29,6 +30,13 @@ func TestMain(m *testing.M) {
 
 func TestCommands(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata"})
+}
+
+func noPlacementGroups(c *awsv1.EC2NodeClass) error {
+	if c.Spec.PlacementGroupSelector != nil {
+		return errors.New("placement groups are not supported")
+	}
+	return nil
 }
 
 // threeTypes is a small catalogue: 2, 4 and 8 cores at 0.1, 0.2 and 0.4 dollars, in two zones.

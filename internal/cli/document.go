@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,14 +48,23 @@ func (d *document) lineOf(path string) int {
 	return d.line
 }
 
+// standardInput is the path that stands for what is piped in.
+const standardInput = "-"
+
 // A foreignError says that nothing in a file looks like a Kubernetes object.
 type foreignError struct{ error }
 
 // readAll reads every document of files and folders, in order. All errors are returned together. A repository holds other YAML
 // too, such as values of Helm charts: what is found in a folder and is no object is left out, and its file named in others.
-func readAll(paths []string) (docs []*document, others []string, err error) {
+func readAll(in io.Reader, paths []string) (docs []*document, others []string, err error) {
 	var errs []error
 	for _, path := range paths {
+		if path == standardInput {
+			text, err := io.ReadAll(in)
+			got, broken := parse("standard input", text)
+			docs, errs = append(docs, got...), append(errs, err, broken)
+			continue
+		}
 		files, searched, err := filesIn(path)
 		if err != nil {
 			errs = append(errs, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,6 +38,16 @@ func (o *objects) expand() {
 		}
 		o.replicas(workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, n)
 	}
+}
+
+// oneRun is the Job that a CronJob makes when its time has come.
+func oneRun(c *batchv1.CronJob) *batchv1.Job {
+	j := &batchv1.Job{ObjectMeta: *c.Spec.JobTemplate.ObjectMeta.DeepCopy(), Spec: *c.Spec.JobTemplate.Spec.DeepCopy()}
+	j.Namespace, j.Name = c.Namespace, c.Name+"-run"
+	if c.Spec.Suspend != nil && *c.Spec.Suspend {
+		j.Spec.Suspend = c.Spec.Suspend
+	}
+	return j
 }
 
 // defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is

@@ -74,6 +74,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.statefulSets = append(o.statefulSets, x)
 	case *batchv1.Job:
 		o.jobs = append(o.jobs, x)
+	case *batchv1.CronJob:
+		o.jobs = append(o.jobs, oneRun(x))
 	case *appsv1.DaemonSet:
 		o.daemonSets = append(o.daemonSets, x)
 	case *policyv1.PodDisruptionBudget:

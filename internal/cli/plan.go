@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
@@ -32,11 +34,11 @@ type planFlags struct {
 	budget            time.Duration
 }
 
-const planHelp = `usage: karpenter plan -f FILE_OR_DIR… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
+const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
        karpenter plan --kubeconfig FILE [-f FILE_OR_DIR…]
 
-Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. Files may hold Pods,
-Deployments, ReplicaSets, StatefulSets, Jobs, DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
+Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
+in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
 and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces and Services. With --kubeconfig
 the objects of a cluster are read as well.
 
@@ -50,7 +52,7 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, planHelp); fs.PrintDefaults() }
 	add := func(path string) error { p.files = append(p.files, path); return nil }
-	fs.Func("f", "file or folder with manifests; may be given several times", add)
+	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
 	fs.Func("filename", "the same as -f", add)
 	fs.StringVar(&p.output, "o", "table", "table, json or yaml")
 	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
@@ -103,7 +105,7 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 
 // read collects the objects of files and cluster.
 func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
-	docs, others, err := readAll(p.files)
+	docs, others, err := readAll(env.In, p.files)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +174,10 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 		}
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		class := classes[ref.Name]
+		if err := usable(env, class); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: the controller does not use EC2NodeClass %q: %v\n", pool.Name, class.Name, err)
+			continue
+		}
 		if class == nil {
 			fmt.Fprintf(env.Err, "NodePool %q: its %s %q is in no file; planning with the defaults\n", pool.Name, ref.Kind, ref.Name)
 		}
@@ -188,6 +194,17 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
 	return in, nil
+}
+
+// usable says why the controller would launch nothing with a class: it has refused it, or is going to. No class stands for the defaults.
+func usable(env Env, class *awsv1.EC2NodeClass) error {
+	if class == nil {
+		return nil
+	}
+	if ready := condition.Get(class, condition.Ready); ready != nil && ready.Status == metav1.ConditionFalse {
+		return errors.New(ready.Message)
+	}
+	return env.CheckClass(class)
 }
 
 // elsewhere returns the zones that a pool asks for, if the catalogue sells nothing in any of them.

@@ -69,8 +69,12 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 	return found(again)
 }
 
-// placementGroup refuses classes that ask for one: nothing behind the field launches into placement groups yet.
 func (c *Controller) placementGroup(_ context.Context, nc *awsv1.EC2NodeClass) finding {
+	return checkPlacementGroup(nc)
+}
+
+// checkPlacementGroup refuses classes that ask for one: nothing behind the field launches into placement groups yet.
+func checkPlacementGroup(nc *awsv1.EC2NodeClass) finding {
 	if nc.Spec.PlacementGroupSelector != nil {
 		return missing(awsv1.ReasonPlacementGroupResolutionFailed,
 			"spec.placementGroupSelector is not supported by this version of Karpenter; remove it", 0)

@@ -103,6 +103,16 @@ func (v *Validator) remember(key string, f finding) finding {
 	return f
 }
 
+// Check says why a class would not be used, as far as that is to be seen without a call.
+func Check(nc *awsv1.EC2NodeClass) error {
+	for _, f := range []finding{checkPlacementGroup(nc), checkStatic(nc)} {
+		if f.status == metav1.ConditionFalse {
+			return errors.New(f.message)
+		}
+	}
+	return nil
+}
+
 // checkStatic looks at what needs no call.
 func checkStatic(nc *awsv1.EC2NodeClass) finding {
 	if bad := CheckKubelet(nc.Spec.Kubelet); len(bad) > 0 {
