@@ -75,6 +75,36 @@ var bans = []ban{
 // The numeric packages see numbers only: lowering is done before they run.
 var numeric = []string{"bits", "quantity", "label", "reason", "shape", "pack", "rule/...", "solve/..."}
 
+// The local cluster links the main module. What both use in two versions would be compiled twice by who builds both, and with it
+// everything that imports it.
+func TestModulesUseOneSetOfVersions(t *testing.T) {
+	main, local := versions(t, "go.mod"), versions(t, "local/go.mod")
+	for path, version := range main {
+		if other, both := local[path]; both && other != version {
+			t.Errorf("%s is %s in go.mod and %s in local/go.mod: go get %[1]s@ the newer one where it is older, then go mod tidy", path, version, other)
+		}
+	}
+}
+
+// versions reads which version of each module a go.mod requires.
+func versions(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) >= 2 && strings.HasPrefix(line, "\t") {
+			out[fields[0]] = fields[1]
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s requires nothing", file)
+	}
+	return out
+}
+
 func allBans() []ban {
 	all := slices.Clone(bans)
 	for _, name := range numeric {

@@ -56,6 +56,8 @@ func env(args []string) error {
 		}
 		fmt.Printf("export %s=%s\n", name, quoted(value))
 	}
+	// The aws command before 2.13 does not look at the variable, and would go to the real AWS.
+	fmt.Printf("aws() { command aws --endpoint-url %s \"$@\"; }\n", quoted(p.AWSEndpoint()))
 	return nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -329,11 +331,16 @@ func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
 }
 
 // TestTheEnvironmentNamesNoProfile evaluates what env prints, as people do, in a shell with a profile of their own: the aws command
-// looks for a profile even if its name is empty.
+// looks for a profile even if its name is empty, and old ones do not look for an endpoint.
 func TestTheEnvironmentNamesNoProfile(t *testing.T) {
-	const script = `AWS_PROFILE=mine; export AWS_PROFILE; eval "$1"; echo "${AWS_PROFILE-none} $AWS_REGION $AWS_DEFAULT_REGION $AWS_ENDPOINT_URL"`
-	out, err := exec.Command("sh", "-c", script, "sh", shared.do(t, "env")).CombinedOutput()
-	want := fmt.Sprintf("none %s %s %s\n", plane.Region, plane.Region, plane.Plane{Ports: shared.run(t).Ports}.AWSEndpoint())
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "aws"), []byte("#!/bin/sh\necho \"aws $*\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const script = `AWS_PROFILE=mine; export AWS_PROFILE; PATH="$2:$PATH"; eval "$1"; echo "${AWS_PROFILE-none} $AWS_REGION $AWS_DEFAULT_REGION $AWS_ENDPOINT_URL"; aws sqs "two words"`
+	out, err := exec.Command("sh", "-c", script, "sh", shared.do(t, "env"), folder).CombinedOutput()
+	endpoint := plane.Plane{Ports: shared.run(t).Ports}.AWSEndpoint()
+	want := fmt.Sprintf("none %s %s %s\naws --endpoint-url %s sqs two words\n", plane.Region, plane.Region, endpoint, endpoint)
 	if err != nil || string(out) != want {
 		t.Errorf("the shell has %q, %v; want %q", out, err, want)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
@@ -43,6 +44,16 @@ func TestLogs(t *testing.T) {
 func TestKubectlTalksToThisCluster(t *testing.T) {
 	if out := shared.do(t, "kubectl", "version"); strings.Count(out, "v1.36.3") != 2 {
 		t.Errorf("kubectl version = %q, want client and server of one version", out)
+	}
+}
+
+// TestTheFirstObjectsAreTheUsers applies a pool of the name of ours, as every guide has one.
+func TestTheFirstObjectsAreTheUsers(t *testing.T) {
+	for kind, want := range map[string]string{"nodepool": "NodePool", "ec2nodeclass": "EC2NodeClass", "deployment": "Deployment"} {
+		name := map[string]string{"deployment": "inflate"}[kind]
+		if said := shared.do(t, "kubectl", "apply", "view-last-applied", kind, cmp.Or(name, "default")); !strings.Contains(said, "kind: "+want) {
+			t.Errorf("last applied of %s: %q", kind, said)
+		}
 	}
 }
 

@@ -53,11 +53,11 @@ func renderAll(t *testing.T, chartName string, v values, apis ...string) (map[st
 
 // named is the least that the chart wants.
 func named(more ...values) values {
-	v := values{"settings": values{"clusterName": "prod"}}
+	v := values{"settings": values{"clusterName": "prod"}, "controller": values{"image": values{"repository": "r"}}}
 	for _, m := range more {
 		for key, value := range m {
-			if key == "settings" {
-				maps.Copy(v["settings"].(values), value.(values))
+			if given, ok := v[key].(values); ok {
+				maps.Copy(given, value.(values))
 			} else {
 				v[key] = value
 			}
@@ -140,6 +140,7 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"drift on":                            {gate("drift", true), ""},
 		"a gate of the provider without code": {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": true}}}, "settings.awsFeatureGates.nodeClassCEL"},
 		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
+		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, "settings.ignoreDRARequests=false: this version"},
 		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, "settings.enableZonalShift"},
 		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
 	} {
@@ -150,7 +151,9 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := render(t, "karpenter", values{"settings": values{"aws": values{"clusterName": "prod", "defaultInstanceProfile": "p"}}})
+	_, err := render(t, "karpenter", values{
+		"settings": values{"aws": values{"clusterName": "prod", "defaultInstanceProfile": "p"}}, "controller": values{"image": values{"repository": "r"}},
+	})
 	if err == nil || !strings.Contains(err.Error(), "clusterName: write") || !strings.Contains(err.Error(), "EC2NodeClass") || strings.Contains(err.Error(), "is required") {
 		t.Errorf("error = %v, want both mistakes at once, and nothing that follows from them", err)
 	}
@@ -175,7 +178,7 @@ func TestGatesThatTheControllerRefusesAreRefused(t *testing.T) {
 
 // What people type with --set, as it stands in guides.
 func TestFlagsThatPeopleType(t *testing.T) {
-	const role = "arn:aws:iam::123456789012:role/KarpenterControllerRole-prod"
+	const role, image = "arn:aws:iam::123456789012:role/KarpenterControllerRole-prod", "controller.image.repository=r"
 	for name, tc := range map[string]struct {
 		set     []string
 		refused string
@@ -183,15 +186,18 @@ func TestFlagsThatPeopleType(t *testing.T) {
 		env     map[string]string
 	}{
 		"cluster, endpoint and role": {
-			set: []string{"settings.clusterName=prod", "settings.clusterEndpoint=https://x.eks.amazonaws.com", `serviceAccount.annotations.eks\.amazonaws\.com/role-arn=` + role},
+			set: []string{image, "settings.clusterName=prod", "settings.clusterEndpoint=https://x.eks.amazonaws.com", `serviceAccount.annotations.eks\.amazonaws\.com/role-arn=` + role},
 			env: map[string]string{"CLUSTER_NAME": "prod", "CLUSTER_ENDPOINT": "https://x.eks.amazonaws.com"}, role: true,
 		},
 		"cluster, queue and resources": {
 			set: []string{
-				"settings.clusterName=my-cluster", "settings.interruptionQueue=my-cluster-karpenter", "controller.resources.requests.cpu=1",
+				image, "settings.clusterName=my-cluster", "settings.interruptionQueue=my-cluster-karpenter", "controller.resources.requests.cpu=1",
 				"controller.resources.requests.memory=1Gi", "controller.resources.limits.cpu=1", "controller.resources.limits.memory=1Gi",
 			},
 			env: map[string]string{"CLUSTER_NAME": "my-cluster", "INTERRUPTION_QUEUE": "my-cluster-karpenter"},
+		},
+		"no image, as in guides for charts that know where theirs is": {
+			set: []string{"settings.clusterName=prod"}, refused: "controller.image.repository is required",
 		},
 		"settings of the time of Provisioners": {
 			set:     []string{"settings.aws.clusterName=prod", "settings.aws.defaultInstanceProfile=KarpenterNodeInstanceProfile-prod"},
@@ -221,7 +227,7 @@ func TestFlagsThatPeopleType(t *testing.T) {
 			if len(tc.env) > 0 {
 				t.Errorf("not told: %v", tc.env)
 			}
-			if cpu := container.Resources.Limits.Cpu(); len(tc.set) > 3 && cpu.String() != "1" {
+			if cpu := container.Resources.Limits.Cpu(); len(tc.set) > 4 && cpu.String() != "1" {
 				t.Errorf("limit of CPU = %s, want 1", cpu)
 			}
 			account := object[corev1.ServiceAccount](t, v, "ServiceAccount", "karpenter")
@@ -287,8 +293,8 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 		}},
 		"what is empty is not told": {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
 		"false and zero are values": {
-			values{"settings": values{"ignoreDRARequests": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
-			map[string]string{"IGNORE_DRA_REQUESTS": "false", "VM_MEMORY_OVERHEAD_PERCENT": "0", "NOMINATION_HINTS": "false"},
+			values{"settings": values{"isolatedVPC": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
+			map[string]string{"ISOLATED_VPC": "false", "VM_MEMORY_OVERHEAD_PERCENT": "0", "NOMINATION_HINTS": "false"},
 		},
 		"settings may be templates": {
 			values{"settings": values{"interruptionQueue": "{{ .Release.Name }}-queue"}},
@@ -298,9 +304,11 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 			values{"settings": values{"featureGates": values{"spotToSpotConsolidation": true, "reservedCapacity": false}}},
 			map[string]string{"FEATURE_GATES": "ReservedCapacity=false,SpotToSpotConsolidation=true,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false"},
 		},
-		"further variables come last": {
-			values{"controller": values{"env": []any{values{"name": "LOG_LEVEL", "value": "debug"}}}},
-			map[string]string{"LOG_LEVEL": "debug"},
+		"a variable that is given stands alone": {
+			values{"controller": values{"env": []any{
+				values{"name": "LOG_LEVEL", "value": "debug"}, values{"name": "ISOLATED_VPC", "value": "true"}, values{"name": "HTTPS_PROXY", "value": "p"},
+			}}},
+			map[string]string{"LOG_LEVEL": "debug", "ISOLATED_VPC": "true", "HTTPS_PROXY": "p", "DISABLE_DRY_RUN": "false"},
 		},
 		"several log paths are joined": {
 			values{"logOutputPaths": []any{"stdout", "/tmp/log"}},
@@ -310,6 +318,9 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			for _, e := range deployment(t, named(tc.values)).Spec.Template.Spec.Containers[0].Env {
+				if _, twice := got[e.Name]; twice {
+					t.Errorf("%s is there twice; a server-side apply refuses that", e.Name)
+				}
 				got[e.Name] = e.Value
 			}
 			for variable, want := range tc.want {
@@ -337,6 +348,36 @@ func TestPodsOfTheController(t *testing.T) {
 	}}}
 	if got := deployment(t, named(theirs)).Spec.Template.Spec.TopologySpreadConstraints[0]; got.LabelSelector.MatchLabels["a"] != "b" || got.MaxSkew != 2 {
 		t.Errorf("a spread with a selector of its own became %+v", got)
+	}
+	near := values{"topologyKey": "zone"}
+	chosen := values{"topologyKey": "zone", "labelSelector": values{"matchLabels": values{"a": "b"}}}
+	kinds := values{
+		"requiredDuringSchedulingIgnoredDuringExecution":  []any{near, chosen},
+		"preferredDuringSchedulingIgnoredDuringExecution": []any{values{"weight": 7, "podAffinityTerm": near}, values{"weight": 1, "podAffinityTerm": chosen}},
+	}
+	affinity := deployment(t, named(values{"affinity": values{"podAffinity": kinds, "podAntiAffinity": kinds}})).Spec.Template.Spec.Affinity
+	for kind, terms := range map[string][]corev1.PodAffinityTerm{
+		"podAffinity, required": affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		"podAffinity, preferred": {
+			affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm, affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[1].PodAffinityTerm,
+		},
+		"podAntiAffinity, required": affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+		"podAntiAffinity, preferred": {
+			affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm, affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[1].PodAffinityTerm,
+		},
+	} {
+		if terms[0].TopologyKey != "zone" || !maps.Equal(terms[0].LabelSelector.MatchLabels, own) || terms[1].LabelSelector.MatchLabels["a"] != "b" {
+			t.Errorf("%s: %+v, want the controller's own pods where nothing else is said", kind, terms)
+		}
+	}
+	if got := affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Weight; got != 7 {
+		t.Errorf("a preference of weight 7 has weight %d", got)
+	}
+	if got := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; len(got) != 1 ||
+		!slices.ContainsFunc(got[0].MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+			return e.Key == "karpenter.sh/nodepool" && e.Operator == "DoesNotExist"
+		}) {
+		t.Errorf("node affinity = %v, want one that keeps off Karpenter's own nodes", got)
 	}
 	c := spec.Containers[0].SecurityContext
 	if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !*c.RunAsNonRoot || *c.RunAsUser != 65532 || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
@@ -438,7 +479,6 @@ func TestRights(t *testing.T) {
 		": events: " + read + " create patch",
 	}
 	hint := ": pods/status: patch"
-	devices := "resource.k8s.io: deviceclasses resourceclaims resourceclaimtemplates resourceslices: " + read
 	for name, tc := range map[string]struct {
 		kind, role string
 		values     values
@@ -446,7 +486,6 @@ func TestRights(t *testing.T) {
 	}{
 		"core":               {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
 		"core without hints": {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
-		"core with devices":  {"ClusterRole", "karpenter-core", values{"settings": values{"ignoreDRARequests": false}}, append([]string{hint, devices}, core...)},
 		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
 			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
 		}}, append([]string{hint, "x: y: z"}, core...)},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubectl/pkg/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -44,6 +45,10 @@ func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 		return err
 	}
 	for _, o := range first {
+		// As if the user had applied it: their own apply of an object of that name then neither warns nor leaves fields of ours behind.
+		if err := util.CreateApplyAnnotation(o, unstructured.UnstructuredJSONScheme); err != nil {
+			return fmt.Errorf("annotate %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
 		if err := create(ctx, c, o); err != nil {
 			return fmt.Errorf("create %s %s: %w", o.GetKind(), o.GetName(), err)
 		}

@@ -45,8 +45,9 @@ func Releases() []Release {
 	return []Release{
 		{Chart: "karpenter-crd"},
 		{Chart: "karpenter", Values: map[string]any{
-			"replicas": 0,
-			"settings": map[string]any{"clusterName": plane.ClusterName},
+			"replicas":   0,
+			"controller": map[string]any{"image": map[string]any{"repository": "none"}}, // without pods, none is pulled
+			"settings":   map[string]any{"clusterName": plane.ClusterName},
 		}},
 	}
 }

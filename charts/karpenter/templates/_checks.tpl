@@ -48,6 +48,8 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- end }}
 {{- if eq (toString ($v.settings.awsFeatureGates | default dict).nodeClassCEL) "true" }}{{ $wrong = append $wrong "settings.awsFeatureGates.nodeClassCEL=true: this version has no code for it" }}{{ end }}
 {{- if eq (toString $v.settings.enableZonalShift) "true" }}{{ $wrong = append $wrong "settings.enableZonalShift=true: this version has no code for it" }}{{ end }}
+{{- if eq (toString $v.settings.ignoreDRARequests) "false" }}{{ $wrong = append $wrong "settings.ignoreDRARequests=false: this version has no code for it" }}{{ end }}
+{{- if not $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository is required, as no image of this version is published: --set controller.image.repository=<where yours is>" }}{{ end }}
 {{- if not (or $v.settings.clusterName $v.clusterName $aws.clusterName) }}{{ $wrong = append $wrong "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" }}{{ end }}
 {{- with $wrong }}{{ fail (printf "these values cannot be used as they are:\n  - %s" (join "\n  - " .)) }}{{ end }}
 {{- end -}}

@@ -1,4 +1,16 @@
+{{/* Two variables of one name in a container are refused by a server-side apply: what is given in controller.env stands alone. */}}
 {{- define "karpenter.environment" -}}
+{{- $given := .Values.controller.env | default list -}}
+{{- $names := list -}}
+{{- range $given }}{{ $names = append $names .name }}{{ end -}}
+{{- $all := list -}}
+{{- range include "karpenter.environment.settings" . | fromYamlArray }}
+{{- if not (has .name $names) }}{{ $all = append $all . }}{{ end }}
+{{- end }}
+{{- toYaml (concat $all $given) }}
+{{- end -}}
+
+{{- define "karpenter.environment.settings" -}}
 {{- $s := .Values.settings -}}
 - name: KUBERNETES_MIN_VERSION
   value: 1.19.0-0
@@ -57,8 +69,5 @@
 {{- with $s.featureGates }}
 - name: FEATURE_GATES
   value: {{ printf "ReservedCapacity=%t,SpotToSpotConsolidation=%t,NodeRepair=%t,NodeOverlay=%t,StaticCapacity=%t,CapacityBuffer=%t" .reservedCapacity .spotToSpotConsolidation .nodeRepair .nodeOverlay .staticCapacity .capacityBuffer | quote }}
-{{- end }}
-{{- with .Values.controller.env }}
-{{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -52,6 +52,16 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* a constraint over pods; where it does not say which, it means the controller's own */}}
+{{- define "karpenter.selecting" -}}
+{{- $own := dict "matchLabels" (include "karpenter.selector" .root | fromYaml) -}}
+{{- if kindIs "invalid" .term.labelSelector -}}
+{{- merge (dict "labelSelector" $own) (omit .term "labelSelector") | toYaml -}}
+{{- else -}}
+{{- toYaml .term -}}
+{{- end -}}
+{{- end -}}
+
 {{/* one environment variable; false and 0 are values, only nothing and "" are none */}}
 {{- define "karpenter.env" -}}
 {{- if not (or (kindIs "invalid" .value) (eq (toString .value) "")) }}
