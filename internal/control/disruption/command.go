@@ -11,9 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"karpenter.sh/karpenter/internal/telemetry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -21,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 const (
@@ -34,6 +34,11 @@ type command struct {
 	record
 	step        *disrupt.Step   // nil after a restart
 	initialized map[string]bool // replacements that have been seen initialised; what happens to them later does not matter
+	removed     map[string]bool // candidates that were deleted
+}
+
+func newCommand(r record) *command {
+	return &command{record: r, initialized: map[string]bool{}, removed: map[string]bool{}}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -56,36 +61,30 @@ func (l *Loop) timeout(more int) time.Duration {
 // start carries out the first half of a step: mark what goes, open what comes.
 func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 	now := time.Now()
-	c := &command{step: step, initialized: map[string]bool{}}
-	c.record = record{
+	c := newCommand(record{
 		ID: fmt.Sprintf("%s-%d", strings.ToLower(string(step.Reason)), now.UnixNano()), Reason: step.Reason, Method: step.Method,
 		Created: now.UTC(), Deadline: now.UTC().Add(l.timeout(len(step.Remove))),
-	}
+	})
+	c.step = step
 	for _, r := range step.Remove {
-		c.Candidates = append(c.Candidates, r.Node.Claim.Name)
+		c.Candidates = append(c.Candidates, memberOf(r.Node.Claim))
 	}
 	c.Replacements = l.opener.Names(c.ID, step.Open)
 	l.commands[c.ID] = c
 	l.tell.starting(ctx, step)
 
-	failed := l.mark(ctx, c)
-	if len(failed) > 0 && (len(step.Open) > 0 || len(failed) == len(c.Candidates)) {
-		l.fail(ctx, c, "could not mark the nodes")
+	if err := l.mark(ctx, c); err != nil {
+		l.fail(ctx, c, fmt.Errorf("mark the nodes: %w", err))
 		return
 	}
-	c.Candidates = slices.DeleteFunc(c.Candidates, func(name string) bool { return failed[name] })
-	if len(step.Open) > 0 {
-		annotations := map[string]string{v1.DisruptionCommandAnnotationKey: c.as(replacement)}
-		if _, err := l.opener.Open(ctx, c.ID, strings.ToLower(string(step.Reason)), step.Open, annotations); err != nil {
-			telemetry.Log(ctx).Error("cannot open replacements", "command", c.ID, "error", err)
-			l.fail(ctx, c, "could not open the replacements")
-			return
-		}
+	if err := l.open(ctx, c); err != nil {
+		l.fail(ctx, c, fmt.Errorf("open the replacements: %w", err))
+		return
 	}
 	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own.
 	l.store.Update(func(d *cluster.Draft) {
-		for _, name := range c.Candidates {
-			d.MarkForRemoval(name)
+		for _, m := range c.Candidates {
+			d.MarkForRemoval(m.Name)
 		}
 		for _, p := range step.Place {
 			d.Plan(p.Pod.PodKey, p.Node, now)
@@ -96,26 +95,43 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 	l.tell.started(step)
 }
 
-// mark writes the record, the reason and the taint on every candidate, and returns the claims for which that failed.
-func (l *Loop) mark(ctx context.Context, c *command) map[string]bool {
-	failed := map[string]bool{}
-	errs := parallel(c.Candidates, func(name string) error {
-		return errors.Join(l.editClaim(ctx, name, func(claim *v1.NodeClaim) {
+// mark writes the record, the reason and the taint on every candidate.
+func (l *Loop) mark(ctx context.Context, c *command) error {
+	return errors.Join(parallel(c.Candidates, func(m member) error {
+		taken := ""
+		err := l.editClaim(ctx, m, func(claim *v1.NodeClaim) bool {
+			if other, ok, _ := recordOn(claim); ok && other.ID != c.ID {
+				taken = other.ID
+				return false
+			}
 			if claim.Annotations == nil {
 				claim.Annotations = map[string]string{}
 			}
 			claim.Annotations[v1.DisruptionCommandAnnotationKey] = c.as(candidate)
+			return true
 		}, func(claim *v1.NodeClaim) {
 			condition.Set(claim, reasonCondition(c.Reason), time.Now())
-		}), l.editNode(ctx, name, addTaint))
-	})
-	for i, err := range errs {
-		if err != nil {
-			telemetry.Log(ctx).Error("cannot mark for disruption", "NodeClaim", c.Candidates[i], "error", err)
-			failed[c.Candidates[i]] = true
+		})
+		switch {
+		case err != nil:
+			return err
+		case taken != "":
+			return fmt.Errorf("claim %s takes part in the command %s", m.Name, taken)
+		}
+		return l.editNode(ctx, m.Name, addTaint)
+	})...)
+}
+
+// open creates the replacements of a command.
+func (l *Loop) open(ctx context.Context, c *command) error {
+	annotations := map[string]string{v1.DisruptionCommandAnnotationKey: c.as(replacement)}
+	claims, err := l.opener.Open(ctx, c.ID, strings.ToLower(string(c.Reason)), c.step.Open, annotations)
+	for i, claim := range claims {
+		if claim != nil {
+			c.Replacements[i] = claim.Name // somebody else's claim may have had the name
 		}
 	}
-	return failed
+	return err
 }
 
 // advance looks after a command that is under way.
@@ -124,13 +140,23 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		l.finish(ctx, snap, c)
 		return
 	}
+	if len(c.removed) > 0 { // there is no way back
+		l.remove(ctx, snap, c)
+		return
+	}
+	for _, m := range c.Candidates {
+		if n := m.staying(snap); n != nil && !c.on(n.Claim, candidate) {
+			l.fail(ctx, c, fmt.Errorf("claim %s does not carry the record any more", m.Name))
+			return
+		}
+	}
 	waiting := false
 	for _, name := range c.Replacements {
 		n := snap.ClaimNode(name)
 		switch {
 		case c.initialized[name]:
-		case n == nil || n.Claim.DeletionTimestamp != nil:
-			l.fail(ctx, c, "replacement "+name+" is gone")
+		case n == nil || n.Claim.DeletionTimestamp != nil || !c.on(n.Claim, replacement):
+			l.fail(ctx, c, fmt.Errorf("replacement %s is gone", name))
 			return
 		case condition.IsTrue(n.Claim, v1.ConditionTypeInitialized):
 			c.initialized[name] = true
@@ -144,42 +170,39 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		return
 	}
 	if time.Now().After(c.Deadline) {
-		l.fail(ctx, c, "the replacements were not ready in time")
+		l.fail(ctx, c, errors.New("the replacements were not ready in time"))
 	}
 }
 
 // gone tells whether every candidate is deleted or being deleted.
 func (l *Loop) gone(snap *cluster.Snapshot, c *command) bool {
-	return !slices.ContainsFunc(c.Candidates, func(name string) bool {
-		n := snap.ClaimNode(name)
-		return n != nil && n.Claim.DeletionTimestamp == nil
-	})
+	return !slices.ContainsFunc(c.Candidates, func(m member) bool { return m.staying(snap) != nil })
 }
 
 // remove deletes the candidates; draining is the affair of their finalizers.
 func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
-	errs := parallel(c.Candidates, func(name string) error {
-		n := snap.ClaimNode(name)
-		if n == nil || n.Claim.DeletionTimestamp != nil {
-			return nil
+	var left []*cluster.Node
+	for _, m := range c.Candidates {
+		if n := m.staying(snap); n != nil && !c.removed[m.Name] {
+			left = append(left, n)
 		}
-		err := l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: n.Claim.ObjectMeta}, client.Preconditions{UID: &n.Claim.UID})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil {
-			l.tell.removed(n, c.Reason, snap.Pool(n.Pool()), reschedulable(n))
-		}
-		return err
-	})
+	}
+	errs := parallel(left, func(n *cluster.Node) error { return l.delete(ctx, n.Claim) })
 	for i, err := range errs {
+		n := left[i]
 		if err != nil { // the next turn tries again
-			telemetry.Log(ctx).Error("cannot delete claim", "NodeClaim", c.Candidates[i], "error", err)
+			telemetry.Log(ctx).Error("cannot delete claim", "NodeClaim", n.Claim.Name, "error", err)
+			continue
 		}
+		c.removed[n.Claim.Name] = true
+		l.tell.removed(n, c.Reason, snap.Pool(n.Pool()), reschedulable(n))
 	}
-	if errors.Join(errs...) == nil {
-		l.finish(ctx, snap, c)
-	}
+}
+
+// delete deletes a claim as it was looked at: not one that got its name, nor one that has changed since.
+func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
+	seen := client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}
+	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Name}}, seen))
 }
 
 func reschedulable(n *cluster.Node) int {
@@ -194,7 +217,14 @@ func reschedulable(n *cluster.Node) int {
 
 // finish forgets a command that has done its work.
 func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
-	if err := l.forget(ctx, snap, c.Replacements); err != nil {
+	errs := parallel(c.Replacements, func(name string) error {
+		n := snap.ClaimNode(name)
+		if n == nil || !c.on(n.Claim, replacement) {
+			return nil
+		}
+		return l.editClaim(ctx, memberOf(n.Claim), dropRecord, nil)
+	})
+	if err := errors.Join(errs...); err != nil {
 		telemetry.Log(ctx).Error("cannot take the record off the replacements", "command", c.ID, "error", err)
 		return // the next turn tries again
 	}
@@ -202,31 +232,21 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	delete(l.commands, c.ID)
 }
 
-func (l *Loop) forget(ctx context.Context, snap *cluster.Snapshot, claims []string) error {
-	return errors.Join(parallel(claims, func(name string) error {
-		n := snap.ClaimNode(name)
-		if n == nil || n.Claim.Annotations[v1.DisruptionCommandAnnotationKey] == "" {
-			return nil
-		}
-		return l.editClaim(ctx, name, dropRecord, nil)
-	})...)
-}
-
 // fail takes a command back: candidates work again, replacements that nothing uses go away.
-func (l *Loop) fail(ctx context.Context, c *command, why string) {
+func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID, "candidates", c.Candidates, "error", why)
 	snap := l.store.Snapshot()
-	errs := parallel(c.Candidates, func(name string) error { return l.release(ctx, name) })
-	for _, name := range c.Replacements {
-		errs = append(errs, l.giveBack(ctx, snap, name))
-	}
+	errs := parallel(c.Candidates, func(m member) error { return l.release(ctx, snap, m, c.ID) })
+	errs = append(errs, parallel(c.Replacements, func(name string) error { return l.giveBack(ctx, snap, c, name) })...)
 	if err := errors.Join(errs...); err != nil {
 		// What stays behind is found by the sweep and by adopt.
 		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
 	}
 	l.store.Update(func(d *cluster.Draft) {
-		for _, name := range c.Candidates {
-			d.Unmark(name)
+		for _, m := range c.Candidates {
+			if m.node(snap) != nil {
+				d.Unmark(m.Name)
+			}
 		}
 		if c.step != nil {
 			for _, r := range c.step.Remove {
@@ -243,88 +263,66 @@ func (l *Loop) fail(ctx context.Context, c *command, why string) {
 	delete(l.commands, c.ID)
 }
 
-// giveBack deletes a replacement that runs nothing yet; one that is in use stays, as any other node.
-func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, name string) error {
+// giveBack deletes a replacement that runs nothing yet; one that is in use stays, as any other node. What does not carry the
+// command's record is not its replacement, whatever the record says.
+func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, c *command, name string) error {
 	n := snap.ClaimNode(name)
-	if n == nil || n.Claim.DeletionTimestamp != nil {
+	if n == nil || n.Claim.DeletionTimestamp != nil || !c.on(n.Claim, replacement) {
 		return nil
 	}
 	if reschedulable(n) > 0 {
-		return l.editClaim(ctx, name, dropRecord, nil)
+		return l.editClaim(ctx, memberOf(n.Claim), dropRecord, nil)
 	}
-	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: n.Claim.ObjectMeta}, client.Preconditions{UID: &n.Claim.UID}))
+	return l.delete(ctx, n.Claim)
 }
 
-// release takes taint, reason and record off a candidate that stays.
-func (l *Loop) release(ctx context.Context, claim string) error {
+// release takes taint, reason and record off a candidate that stays, unless it takes part in another command.
+func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m member, command string) error {
+	n := m.node(snap)
+	if n == nil {
+		return nil
+	}
+	if r, ok, _ := recordOn(n.Claim); ok && r.ID != command {
+		return nil
+	}
 	return errors.Join(
-		l.editNode(ctx, claim, dropTaint),
-		l.editClaim(ctx, claim, dropRecord, func(claim *v1.NodeClaim) { condition.Clear(claim, v1.ConditionTypeDisruptionReason, time.Now()) }))
-}
-
-// adopt takes over commands that another process started, from the records on their claims.
-func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
-	for n := range snap.Nodes() {
-		if n.Claim == nil {
-			continue
-		}
-		r, ok, err := recordOn(n.Claim)
-		if err != nil {
-			telemetry.Log(ctx).Error("ignoring a disruption record", "NodeClaim", n.Claim.Name, "error", err)
-		}
-		if !ok || l.commands[r.ID] != nil || n.Claim.DeletionTimestamp != nil && r.Role == candidate {
-			continue
-		}
-		l.commands[r.ID] = &command{record: r, initialized: map[string]bool{}}
-		l.store.Update(func(d *cluster.Draft) {
-			for _, name := range r.Candidates {
-				d.MarkForRemoval(name)
-			}
-		})
-		telemetry.Log(ctx).Info("resuming a disruption command", "command", r.ID, "candidates", r.Candidates, "replacements", r.Replacements)
-	}
+		l.editNode(ctx, m.Name, dropTaint),
+		l.editClaim(ctx, m, dropRecord, func(claim *v1.NodeClaim) { condition.Clear(claim, v1.ConditionTypeDisruptionReason, time.Now()) }))
 }
 
 // sweep releases nodes that carry our mark but take part in no command: what a failed start or rollback left behind. A
 // taint that somebody else put on a node, without our reason on its claim, is theirs and stays.
 func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
-	busy := map[string]bool{}
-	for _, c := range l.commands {
-		for _, name := range c.Candidates {
-			busy[name] = true
-		}
-	}
 	for n := range snap.Nodes() {
-		if n.Claim == nil || busy[n.Claim.Name] || n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node != nil && n.Node.DeletionTimestamp != nil {
+		if n.Claim == nil || n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node != nil && n.Node.DeletionTimestamp != nil ||
+			n.Claim.Annotations[v1.DisruptionCommandAnnotationKey] != "" || !condition.IsTrue(n.Claim, v1.ConditionTypeDisruptionReason) {
 			continue
 		}
-		if !condition.IsTrue(n.Claim, v1.ConditionTypeDisruptionReason) {
-			continue
-		}
-		if err := l.release(ctx, n.Claim.Name); err != nil {
+		if err := l.release(ctx, snap, memberOf(n.Claim), ""); err != nil {
 			telemetry.Log(ctx).Error("cannot release a node that is not being disrupted", "Node", n.Name, "error", err)
 		}
 	}
 }
 
-// editClaim changes metadata and status of a claim, each with one patch; either may be nil.
-func (l *Loop) editClaim(ctx context.Context, name string, meta, status func(*v1.NodeClaim)) error {
+// editClaim changes metadata and status of a claim, each with one patch; either may be nil. Nothing is written where meta says that
+// nothing is to be changed, nor when the claim is gone.
+func (l *Loop) editClaim(ctx context.Context, m member, meta func(*v1.NodeClaim) bool, status func(*v1.NodeClaim)) error {
 	var claim v1.NodeClaim
-	if err := l.client.Get(ctx, types.NamespacedName{Name: name}, &claim); err != nil {
+	if err := l.client.Get(ctx, types.NamespacedName{Name: m.Name}, &claim); err != nil || claim.UID != m.UID {
 		return client.IgnoreNotFound(err)
 	}
-	if meta != nil {
-		before := claim.DeepCopy()
-		meta(&claim)
+	if before := claim.DeepCopy(); meta != nil {
+		if !meta(&claim) {
+			return nil
+		}
 		if err := l.client.Patch(ctx, &claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("patch claim %s: %w", name, err)
+			return fmt.Errorf("patch claim %s: %w", m.Name, err)
 		}
 	}
-	if status != nil {
-		before := claim.DeepCopy()
+	if before := claim.DeepCopy(); status != nil {
 		status(&claim)
 		if err := l.client.Status().Patch(ctx, &claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("patch status of claim %s: %w", name, err)
+			return fmt.Errorf("patch status of claim %s: %w", m.Name, err)
 		}
 	}
 	l.store.Update(func(d *cluster.Draft) { d.PutClaim(&claim) })
@@ -371,17 +369,20 @@ func dropTaint(n *corev1.Node) bool {
 	return true
 }
 
-func dropRecord(claim *v1.NodeClaim) { delete(claim.Annotations, v1.DisruptionCommandAnnotationKey) }
+func dropRecord(claim *v1.NodeClaim) bool {
+	delete(claim.Annotations, v1.DisruptionCommandAnnotationKey)
+	return true
+}
 
-// parallel calls do for every name, a few dozen at a time, and returns the errors in the order of the names.
-func parallel(names []string, do func(string) error) []error {
-	errs := make([]error, len(names))
+// parallel calls do for each of them, a few dozen at a time, and returns the errors in their order.
+func parallel[T any](list []T, do func(T) error) []error {
+	errs := make([]error, len(list))
 	slots := make(chan struct{}, 32)
-	for i, name := range names {
+	for i, one := range list {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			errs[i] = do(name)
+			errs[i] = do(one)
 		}()
 	}
 	for range cap(slots) {

@@ -118,7 +118,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		return unsyncedPoll, false
 	}
 	l.adopt(ctx, snap)
-	l.sweep(ctx, snap)
+	l.sweep(ctx, l.store.Snapshot())
 	for _, c := range l.ordered() {
 		l.advance(ctx, snap, c)
 	}
@@ -170,10 +170,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		}
 	}
 	for _, c := range l.commands {
-		for _, name := range c.Candidates {
-			if n := snap.ClaimNode(name); n != nil {
-				w.Busy[n.Claim.UID] = true
-			}
+		for _, m := range c.Candidates {
+			w.Busy[m.UID] = true
 		}
 	}
 	return w

@@ -269,7 +269,7 @@ func TestARestartResumesACommand(t *testing.T) {
 func TestARestartBeforeTheReplacementWasCreatedRollsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
-		r := record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Candidates: []string{"claim-a"}, Replacements: []string{"p-never"}, Created: time.Now(), Deadline: time.Now().Add(time.Hour)}
+		r := record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Candidates: []member{{"claim-a", "claim-a"}}, Replacements: []string{"p-never"}, Created: time.Now(), Deadline: time.Now().Add(time.Hour)}
 		memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) {
 			c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: r.as(candidate)}
 			condition.Set(c, reasonCondition(v1.DisruptionReasonUnderutilized), time.Now())

@@ -3,6 +3,8 @@ package disrupt
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -347,6 +349,40 @@ func still(step *Step, c *Candidate) bool {
 	}
 	_, ok := consolidates(c)
 	return ok && c.Held == nil
+}
+
+// Forbids says why a step that another process has begun may not go on to remove the nodes of some claims, nil if it may: they must be
+// candidates for its reason, and the budgets must let them go together.
+func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) error {
+	wanted := map[types.UID]bool{}
+	for _, uid := range claims {
+		wanted[uid] = true
+	}
+	candidates, blocks := Candidates(w)
+	var remove []*Candidate
+	for _, c := range candidates {
+		switch {
+		case !wanted[c.Node.Claim.UID]:
+			continue
+		case c.Held != nil && (reason != v1.DisruptionReasonDrifted || c.Node.Claim.Spec.TerminationGracePeriod == nil):
+			return errors.New(c.Held.Text)
+		case reason == v1.DisruptionReasonEmpty && !c.Empty():
+			return fmt.Errorf("node %s is not empty any more", c.Name())
+		}
+		remove = append(remove, c)
+	}
+	if len(remove) < len(wanted) {
+		for i := range blocks {
+			if n := w.Snap.ClaimNode(blocks[i].Claim); n != nil && wanted[n.Claim.UID] {
+				return fmt.Errorf("claim %s: %s", blocks[i].Claim, blocks[i].Text)
+			}
+		}
+		return errors.New("a candidate is no node of ours")
+	}
+	if !NewLedger(w).Take(reason, remove) {
+		return fmt.Errorf("the budgets do not let %d node(s) go for the reason %s now", len(remove), reason)
+	}
+	return nil
 }
 
 // join puts the parts into which a confirmed step fell together again; all of its nodes must be there.

@@ -1,0 +1,133 @@
+package disruption
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// A stray is a record that no command of this process has written, and the claims that carry it.
+type stray struct {
+	record
+	unread error // the record says nothing
+	claims []*v1.NodeClaim
+}
+
+// adopt takes over commands that another process started, from the records on their claims, oldest first. A record that is not
+// borne out is taken off, together with the taint that came with it.
+func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
+	for _, s := range l.strays(snap) {
+		waits, why := false, s.unread
+		if why == nil {
+			waits, why = l.doubt(ctx, s.record)
+		}
+		switch {
+		case waits:
+			continue
+		case why != nil:
+			l.discard(ctx, s.claims, why)
+			continue
+		}
+		if others := slices.DeleteFunc(s.claims, s.names); len(others) > 0 {
+			l.discard(ctx, others, errors.New("it does not name the claim that carries it"))
+		}
+		c := newCommand(s.record)
+		l.commands[c.ID] = c
+		l.store.Update(func(d *cluster.Draft) {
+			for _, m := range c.Candidates {
+				if m.node(snap) != nil {
+					d.MarkForRemoval(m.Name)
+				}
+			}
+		})
+		telemetry.Log(ctx).Info("resuming a disruption command", "command", c.ID, "candidates", c.Candidates, "replacements", c.Replacements)
+	}
+}
+
+// strays lists the records that belong to no command. What is being deleted needs no command any more.
+func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
+	known := map[string]*stray{}
+	for n := range snap.Nodes() {
+		if n.Claim == nil || n.Claim.DeletionTimestamp != nil {
+			continue
+		}
+		r, ok, err := recordOn(n.Claim)
+		if !ok && err == nil || ok && l.commands[r.ID] != nil {
+			continue
+		}
+		key := r.as(candidate)
+		if err != nil {
+			key = n.Claim.Name // no record says that
+		}
+		if known[key] == nil {
+			known[key] = &stray{record: r, unread: err}
+		}
+		known[key].claims = append(known[key].claims, n.Claim)
+	}
+	out := make([]*stray, 0, len(known))
+	for _, key := range sortedKeys(known) {
+		out = append(out, known[key])
+	}
+	slices.SortStableFunc(out, func(a, b *stray) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// doubt says why a record does not count, nil if it does: every candidate that still exists must carry it, and whatever keeps nodes
+// from being removed is asked again. It waits where the machines of a candidate's pool are not known, which a restart may be too early for.
+func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
+	snap := l.store.Snapshot()
+	w := l.world(ctx, snap, time.Now())
+	var left []types.UID
+	for _, m := range r.Candidates {
+		n := m.node(snap)
+		switch {
+		case n == nil:
+			continue
+		case !r.on(n.Claim, candidate):
+			return false, fmt.Errorf("candidate %s does not carry it", m.Name)
+		case n.Claim.DeletionTimestamp == nil:
+			left = append(left, m.UID)
+		}
+		if _, known := w.Pools[n.Pool()]; !known && snap.Pool(n.Pool()) != nil && w.Now.Before(r.Deadline) {
+			waits = true
+		}
+	}
+	if waits {
+		return true, nil
+	}
+	return false, w.Forbids(r.Reason, left)
+}
+
+// discard takes a record off the claims that carry it.
+func (l *Loop) discard(ctx context.Context, claims []*v1.NodeClaim, why error) {
+	telemetry.Log(ctx).Error("a disruption record does not count and is taken off", "NodeClaims", namesOf(claims), "error", why)
+	errs := parallel(claims, func(claim *v1.NodeClaim) error {
+		r, ok, _ := recordOn(claim)
+		if ok && r.Role == replacement {
+			return l.editClaim(ctx, memberOf(claim), dropRecord, nil)
+		}
+		return l.release(ctx, l.store.Snapshot(), memberOf(claim), r.ID)
+	})
+	for i, err := range errs {
+		if err != nil { // the next turn tries again
+			telemetry.Log(ctx).Error("cannot take a disruption record off", "NodeClaim", claims[i].Name, "error", err)
+		}
+	}
+}
+
+func namesOf(claims []*v1.NodeClaim) []string {
+	names := make([]string, len(claims))
+	for i, c := range claims {
+		names[i] = c.Name
+	}
+	return names
+}
