@@ -7,6 +7,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
@@ -14,8 +15,10 @@ import (
 func (b *builder) makeNodes() {
 	b.problem.Nodes = slices.Clone(b.w.bins)
 	for _, i := range b.w.ported {
-		for _, p := range b.nodes[i].ports {
-			b.problem.Nodes[i].Ports = append(b.problem.Nodes[i].Ports, b.ports.Intern(p))
+		for _, list := range [][]ports.Port{b.nodes[i].ports, b.nodes[i].promised} {
+			for _, p := range list {
+				b.problem.Nodes[i].Ports = append(b.problem.Nodes[i].Ports, b.ports.Intern(p))
+			}
 		}
 	}
 	for _, names := range []map[string]bool{b.in.Closed, b.in.Gone} {

@@ -110,12 +110,19 @@ func (b *builder) readPods() {
 	pods := sortPods(b.in.Pods)
 	b.chosen = b.e.chosenKeys(b.in)
 	b.batch = make(map[cluster.PodKey]bool, len(pods))
-	index := map[cohortKey]*cohort{}
 	for _, p := range pods {
 		b.batch[p.PodKey] = true
+	}
+	exclusive := b.readExclusive(pods)
+	index := map[cohortKey]*cohort{}
+	for _, p := range pods {
 		info := b.e.infoOf(p.Class)
 		if len(info.invalid) > 0 {
 			b.refuse(p, info.invalid)
+			continue
+		}
+		if bad := exclusive.refusal(p, info.claims); bad.Code != 0 {
+			b.refuse(p, []reason.Count{bad})
 			continue
 		}
 		key := cohortKey{class: p.Class, labels: p.Labels, priority: p.Priority, virtual: b.in.Virtual[p.PodKey]}

@@ -91,7 +91,9 @@ func (i *podInfo) readVolumes(spec *corev1.PodSpec) {
 	for _, v := range spec.Volumes {
 		switch {
 		case v.PersistentVolumeClaim != nil:
-			i.claims = append(i.claims, v.PersistentVolumeClaim.ClaimName)
+			if name := v.PersistentVolumeClaim.ClaimName; !slices.Contains(i.claims, name) {
+				i.claims = append(i.claims, name)
+			}
 		case v.Ephemeral != nil:
 			i.ephemeral = append(i.ephemeral, v.Name)
 		}

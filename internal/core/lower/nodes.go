@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -28,12 +29,14 @@ type nodeInfo struct {
 	used     quantity.Vec // by bound pods
 	daemons  quantity.Vec // the part of used that belongs to DaemonSets
 	ports    []ports.Port
+	sets     []types.UID    // DaemonSets that run here
 	pods     []*cluster.Pod // with volumes
 	capacity quantity.Vec
 	pool     string
-	ready    bool // initialised
-	reserve  quantity.Vec
-	version  int // of the daemons that reserve was worked out for
+	ready    bool         // initialised
+	reserve  quantity.Vec // for daemons that will still come
+	promised []ports.Port // to them
+	version  int          // of the daemons that these were worked out for
 	seen     uint64
 }
 
@@ -60,6 +63,9 @@ func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
 		n.used.Add(info.need)
 		if p.DaemonSet {
 			n.daemons.Add(info.need)
+			if p.Owner != nil {
+				n.sets = append(n.sets, p.Owner.UID)
+			}
 		}
 		n.ports = append(n.ports, info.ports...)
 		if len(info.claims)+len(info.ephemeral) > 0 {
@@ -198,10 +204,21 @@ func (e *Engine) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 		limitsAsRequests(spec.Containers)
 		limitsAsRequests(spec.InitContainers)
 	}
+	spec.Tolerations = append(spec.Tolerations, daemonTolerations...)
 	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
 	info := e.infoOf(c)
 	delete(e.infos, c) // nobody will ask for this class again
 	return info
+}
+
+// daemonTolerations are what the controller of DaemonSets gives each of their pods.
+var daemonTolerations = []corev1.Toleration{
+	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	{Key: corev1.TaintNodeDiskPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodePIDPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 }
 
 func limitsAsRequests(list []corev1.Container) {
@@ -226,21 +243,36 @@ func (e *Engine) reserveOf(n *nodeInfo) quantity.Vec {
 		return n.reserve
 	}
 	n.version = e.daemonVersion
-	n.reserve = make(quantity.Vec, e.resources.names.Len())
+	n.reserve, n.promised = make(quantity.Vec, e.resources.names.Len()), nil
 	for i := range e.daemons {
 		d := &e.daemons[i]
-		if d.ignored() || !toleratesAll(d.info.tolerances, n.taints, true) {
+		if !d.suits(n) {
 			continue
 		}
-		if slices.ContainsFunc(d.info.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok }) {
-			n.reserve.Add(d.info.need)
+		if !slices.Contains(n.sets, d.set.UID) {
+			if taken(n.ports, d.info.ports) || taken(n.promised, d.info.ports) {
+				continue // it never comes
+			}
+			n.promised = append(n.promised, d.info.ports...)
 		}
+		n.reserve.Add(d.info.need)
 	}
 	n.reserve.Sub(n.daemons)
 	for r := range n.reserve {
 		n.reserve[r] = max(n.reserve[r], 0)
 	}
 	return n.reserve
+}
+
+// suits reports whether the set puts a pod onto a node.
+func (d *daemon) suits(n *nodeInfo) bool {
+	return !d.ignored() && toleratesAll(d.info.tolerances, n.taints, true) &&
+		slices.ContainsFunc(d.info.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok })
+}
+
+// taken reports whether any of the ports is in use.
+func taken(used, want []ports.Port) bool {
+	return slices.ContainsFunc(want, func(p ports.Port) bool { return slices.ContainsFunc(used, p.Conflict) })
 }
 
 // A column is the values of one label on a list of nodes.

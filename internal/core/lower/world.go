@@ -135,7 +135,7 @@ func (w *world) readNodes(e *Engine) {
 		room.Sub(n.used)
 		room.Sub(e.reserveOf(n))
 		w.bins = append(w.bins, solve.Node{Name: n.row.Name, Room: room[:r:r]})
-		if len(n.ports) > 0 {
+		if len(n.ports)+len(n.promised) > 0 {
 			w.ported = append(w.ported, i)
 		}
 		at, ok := byTaints[n.taintKey]

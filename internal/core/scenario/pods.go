@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -24,9 +25,10 @@ func decode[T any](raw map[string]any) (*T, error) {
 	return o, json.Unmarshal(b, o)
 }
 
-// readPods reads pods: a name with cpu, mem, gpu, labels, ns, priority, on (a node), select=k:v, need=key:Op:v|w (required, terms
-// separated by ";"), want=weight/key:Op:v|w, spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish
-// (preferred, with weight/), tolerate=k:v:effect, port=n, pvc=claim, owner=replica set.
+// readPods reads pods: a name with cpu, mem, gpu, init, sidecar and overhead (cpu:1,mem:1Gi), labels, ns, priority, on (a node),
+// going (being deleted), select=k:v, need=key:Op:v|w (required, terms separated by ";"), want=weight/key:Op:v|w,
+// spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish (preferred, with weight/),
+// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, owner=replica set, daemon=set.
 func (w *World) readPods(text string) error {
 	for _, l := range lines(text) {
 		for range l.count {
@@ -58,6 +60,7 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 		w.pending = append(w.pending, p)
 	}
+	w.Objects = append(w.Objects, p)
 	d.PutPod(p)
 }
 
@@ -77,13 +80,16 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	}
 	main := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests}}
 	for _, x := range l.all("port") {
-		n, err := strconv.ParseInt(x, 10, 32)
+		port, err := portOf(x)
 		if err != nil {
 			return nil, err
 		}
-		main.Ports = append(main.Ports, corev1.ContainerPort{HostPort: int32(n)})
+		main.Ports = append(main.Ports, port)
 	}
 	p.Spec.Containers = []corev1.Container{main}
+	if err := addSmallPrint(p, l); err != nil {
+		return nil, err
+	}
 	p.Spec.NodeName = l.get("on", "")
 	p.Spec.NodeSelector = pairs(l.get("select", ""))
 	for _, x := range l.all("tolerate") {
@@ -105,11 +111,63 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 		priority := int32(n)
 		p.Spec.Priority = &priority
 	}
-	if x := l.get("owner", ""); x != "" {
-		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: x, UID: types.UID(x), Controller: &yes}}
+	for key, kind := range map[string]string{"owner": "ReplicaSet", "daemon": "DaemonSet"} {
+		if x := l.get(key, ""); x != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: x, UID: types.UID(x), Controller: new(true)}}
+		}
+	}
+	if l.has("going") {
+		p.DeletionTimestamp = new(metav1.NewTime(w.Now))
 	}
 	return p, addConstraints(p, l)
+}
+
+// addSmallPrint adds what a pod uses beside its main container.
+func addSmallPrint(p *corev1.Pod, l *line) error {
+	always := corev1.ContainerRestartPolicyAlways
+	for _, key := range []string{"sidecar", "init"} {
+		for _, x := range l.all(key) {
+			list, err := quantitiesOf(x)
+			if err != nil {
+				return err
+			}
+			c := corev1.Container{Name: key + "-" + strconv.Itoa(len(p.Spec.InitContainers)), Resources: corev1.ResourceRequirements{Requests: list}}
+			if key == "sidecar" {
+				c.RestartPolicy = &always
+			}
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		}
+	}
+	if x := l.get("overhead", ""); x != "" {
+		list, err := quantitiesOf(x)
+		p.Spec.Overhead = list
+		return err
+	}
+	return nil
+}
+
+// quantitiesOf reads cpu:1,mem:1Gi.
+func quantitiesOf(text string) (corev1.ResourceList, error) {
+	out := corev1.ResourceList{}
+	for k, v := range pairs(text) {
+		q, err := resource.ParseQuantity(v)
+		if err != nil {
+			return nil, err
+		}
+		name := corev1.ResourceName(k)
+		if k == "mem" {
+			name = corev1.ResourceMemory
+		}
+		out[name] = q
+	}
+	return out, nil
+}
+
+// portOf reads number[:protocol[:ip]].
+func portOf(text string) (corev1.ContainerPort, error) {
+	f := append(strings.SplitN(text, ":", 3), "", "")
+	n, err := strconv.ParseInt(f[0], 10, 32)
+	return corev1.ContainerPort{HostPort: int32(n), ContainerPort: int32(n), Protocol: corev1.Protocol(cmp.Or(f[1], string(corev1.ProtocolTCP))), HostIP: f[2]}, err
 }
 
 func (w *World) next(name string) int {
@@ -173,18 +231,33 @@ func weighted(text string) (int32, string) {
 	return int32(n), rest
 }
 
-// podTermOf reads key:label:value[:ns=a|b][:ns=*].
+// podTermOf reads key:label:value with options ns=a|b, ns=* (all namespaces), in=label|value (namespaces by label). The value may
+// be !v (any pod but those with that value) or * (any pod with the label).
 func podTermOf(text string) corev1.PodAffinityTerm {
 	f := append(strings.Split(text, ":"), "", "")
-	t := corev1.PodAffinityTerm{TopologyKey: longKey(f[0]), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{f[1]: f[2]}}}
-	if len(f) > 3 && strings.HasPrefix(f[3], "ns=") {
-		if f[3] == "ns=*" {
+	t := corev1.PodAffinityTerm{TopologyKey: longKey(f[0]), LabelSelector: selectorOf(f[1], f[2])}
+	for _, x := range f[3:] {
+		switch k, v, _ := strings.Cut(x, "="); {
+		case x == "ns=*":
 			t.NamespaceSelector = &metav1.LabelSelector{}
-		} else {
-			t.Namespaces = strings.Split(strings.TrimPrefix(f[3], "ns="), "|")
+		case k == "ns":
+			t.Namespaces = strings.Split(v, "|")
+		case k == "in":
+			label, value, _ := strings.Cut(v, "|")
+			t.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
 		}
 	}
 	return t
+}
+
+func selectorOf(key, value string) *metav1.LabelSelector {
+	if value == "*" {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
+	}
+	if other, not := strings.CutPrefix(value, "!"); not {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{other}}}}
+	}
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
 // spreadOf reads key:skew with options anyway, min=n, taints=Honor, affinity=Ignore, by=label (matchLabelKeys), of=l|v, of=none,

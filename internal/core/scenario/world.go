@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -32,6 +33,7 @@ type World struct {
 	Settings lower.Settings
 	Now      time.Time
 	Engine   *lower.Engine
+	Objects  []runtime.Object // what was put into the store, as the API server would show it
 
 	pending []*corev1.Pod
 	names   map[string]int
@@ -289,7 +291,8 @@ func requirementOf(text string) corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: longKey(f[0]), Operator: corev1.NodeSelectorOperator(f[1]), Values: split(f[2], "|")}
 }
 
-// readNodes reads nodes: a name with pool, cpu, mem, pods, zone, ct, type, labels, taint, starting, going.
+// readNodes reads nodes: a name with pool, cpu, mem, gpu, pods, zone, ct, type, labels, taint, volumes=driver:limit, starting, going,
+// cordoned.
 func (w *World) readNodes(text string) error {
 	for _, l := range lines(text) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name), Labels: map[string]string{corev1.LabelHostname: l.name}}}
@@ -301,8 +304,8 @@ func (w *World) readNodes(text string) error {
 			}
 		}
 		n.Status.Allocatable = corev1.ResourceList{}
-		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods"} {
-			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
+		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
+			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
 			if err != nil {
 				return fmt.Errorf("node %s: %w", l.name, err)
 			}
@@ -312,7 +315,29 @@ func (w *World) readNodes(text string) error {
 		for _, x := range l.all("taint") {
 			n.Spec.Taints = append(n.Spec.Taints, taintOf(x))
 		}
+		n.Spec.Unschedulable = l.has("cordoned")
+		if err := w.readAttachLimits(n.Name, &l); err != nil {
+			return err
+		}
 		w.putNode(n, l.get("pool", ""), !l.has("starting"), l.has("going"))
+	}
+	return nil
+}
+
+// readAttachLimits gives a node the CSINode that its volumes=driver:limit describe.
+func (w *World) readAttachLimits(node string, l *line) error {
+	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	for _, x := range l.all("volumes") {
+		driver, n, _ := strings.Cut(x, ":")
+		limit, err := strconv.ParseInt(n, 10, 32)
+		if err != nil {
+			return err
+		}
+		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: node, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(limit))}})
+	}
+	if len(csi.Spec.Drivers) > 0 {
+		w.Objects = append(w.Objects, csi)
+		w.Store.Update(func(d *cluster.Draft) { d.PutCSINode(csi) })
 	}
 	return nil
 }
@@ -329,8 +354,10 @@ func (w *World) putNode(n *corev1.Node, pool string, ready, going bool) {
 			c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name), Labels: maps.Clone(n.Labels)}}
 			c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
 			c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
+			w.Objects = append(w.Objects, c)
 			d.PutClaim(c)
 		}
+		w.Objects = append(w.Objects, n)
 		d.PutNode(n)
 		if going {
 			d.MarkForRemoval(n.Name)
@@ -385,30 +412,30 @@ func (w *World) putObject(raw map[string]any) error {
 				w.putPod(d, p)
 			}
 		case "DaemonSet":
-			err = put(raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })
+			err = put(w, raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })
 		case "PersistentVolumeClaim":
-			err = put(raw, d.PutPVC)
+			err = put(w, raw, d.PutPVC)
 		case "PersistentVolume":
-			err = put(raw, d.PutPV)
+			err = put(w, raw, d.PutPV)
 		case "StorageClass":
-			err = put(raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
+			err = put(w, raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
 		case "CSINode":
-			err = put(raw, d.PutCSINode)
+			err = put(w, raw, d.PutCSINode)
 		case "Namespace":
-			err = put(raw, d.PutNamespace)
+			err = put(w, raw, d.PutNamespace)
 		case "Service":
-			err = put(raw, d.PutService)
+			err = put(w, raw, d.PutService)
 		case "ReplicaSet":
-			err = put(raw, func(o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
+			err = put(w, raw, func(o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
 		case "NodePool":
-			err = put(raw, func(p *v1.NodePool) {
+			err = put(w, raw, func(p *v1.NodePool) {
 				d.PutPool(p)
 				w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
 			})
 		case "Node":
-			err = put(raw, func(n *corev1.Node) { d.PutNode(n) })
+			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n) })
 		case "NodeClaim":
-			err = put(raw, func(c *v1.NodeClaim) { d.PutClaim(c) })
+			err = put(w, raw, func(c *v1.NodeClaim) { d.PutClaim(c) })
 		default:
 			err = fmt.Errorf("unknown kind %q", kind)
 		}
@@ -416,10 +443,14 @@ func (w *World) putObject(raw map[string]any) error {
 	return err
 }
 
-func put[T any](raw map[string]any, to func(*T)) error {
+func put[T any, P interface {
+	*T
+	runtime.Object
+}](w *World, raw map[string]any, to func(P)) error {
 	o, err := decode[T](raw)
 	if err == nil {
-		to(o)
+		w.Objects = append(w.Objects, P(o))
+		to(P(o))
 	}
 	return err
 }
