@@ -17,7 +17,19 @@ import (
 // KARPENTER_SOAK is set, or for those that an environment variable chooses, such as "17" or "0-999".
 func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first, last := uint64(0), few-1
+	first, last := Seeds(t, variable, few, soak)
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, seed) })
+		})
+	}
+}
+
+// Seeds returns the first and the last seed that a test runs, which EachSeed explains.
+func Seeds(t *testing.T, variable string, few, soak uint64) (first, last uint64) {
+	t.Helper()
+	last = few - 1
 	if os.Getenv("KARPENTER_SOAK") != "" {
 		last = soak - 1
 	}
@@ -27,12 +39,7 @@ func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *test
 			t.Fatalf("%s: %v", variable, err)
 		}
 	}
-	for seed := first; seed <= last; seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { test(t, seed) })
-		})
-	}
+	return first, last
 }
 
 // parseSeeds reads a seed or a range of them. A range that is empty would be a test that tests nothing.

@@ -1,0 +1,10 @@
+// Package judge holds tests only: the filter plugins of kube-scheduler itself judge our plans on random worlds.
+//
+// A world is a scenario, made from a seed. The engine plans it; the plan becomes Nodes, each a machine that the launch of
+// its claim could give, picked at random, with its DaemonSet pods; then the planned pods are bound one by one in an order that
+// kube-scheduler could take. A pod that the filters refuse in every such order is a failure. The other way round, a pod that the
+// plan refuses must be refused by the filters on every node there is then, and on every node that a pool could have opened.
+//
+// A world that fails is made as small as it still fails, and belongs into testdata, where it is judged again for ever.
+// JUDGE_SEEDS=17 or JUDGE_SEEDS=0-999 chooses worlds, JUDGE_FEATURES=node,spread allows only these kinds of constraints.
+package judge

@@ -1,0 +1,469 @@
+package judge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/scenario"
+)
+
+// A finding is one thing in which a plan and the filters differ.
+type finding struct {
+	kind string // what shrinking must keep
+	text string
+}
+
+// The kinds of findings.
+const (
+	panicked = "panic"
+	unsold   = "nothing serves a claim"
+	answers  = "answers"
+	rejected = "rejected"
+	hadRoom  = "refused though a node has room"
+	openable = "refused though a node could be opened"
+)
+
+// draws is how often machines are picked at random for one plan.
+const draws = 2
+
+// judge plans a world and returns what the filters have against the plan.
+func judge(f *filters, text []byte) []finding {
+	w, err := enter(text)
+	if err != nil {
+		return []finding{{"world", err.Error()}}
+	}
+	plan, trouble := planOf(w)
+	if trouble != "" {
+		return []finding{{panicked, trouble}}
+	}
+	for draw := range uint64(draws) {
+		c := newCourt(f, w, rand.New(rand.NewPCG(draw, 5)))
+		if found := c.try(plan); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+func enter(text []byte) (*scenario.World, error) {
+	s, err := scenario.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.World()
+	if err != nil {
+		return nil, err
+	}
+	w.Settings.TrialBudget = 2_000
+	return w, w.Enter(s, 1)
+}
+
+func planOf(w *scenario.World) (plan *lower.Plan, trouble string) {
+	defer func() {
+		if r := recover(); r != nil {
+			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	return w.Engine.Plan(context.Background(), w.Input()), ""
+}
+
+// A place is where a plan puts a pod.
+type place struct {
+	pod  *corev1.Pod
+	node string
+}
+
+// try judges a plan.
+func (c *court) try(plan *lower.Plan) []finding {
+	if found := c.complete(plan); len(found) > 0 {
+		return found
+	}
+	var bought []machine
+	for i := range plan.Open {
+		all := machinesFor(plan.Open[i].Claim, c.world.Catalog)
+		if len(all) == 0 {
+			return []finding{{unsold, fmt.Sprintf("claim %d: %v", i+1, plan.Open[i].Claim.Spec.Requirements)}}
+		}
+		bought = append(bought, all[c.draw.IntN(len(all))])
+	}
+	places := c.placesOf(plan)
+	var left map[place]string
+	for _, order := range c.orders(places) {
+		c.stage(plan, bought)
+		if left = c.play(order); len(left) == 0 {
+			break
+		}
+	}
+	var found []finding
+	for p, why := range left {
+		found = append(found, finding{rejected, fmt.Sprintf("%s on %s (%s): %s", p.pod.Name, p.node, c.picture.infos[p.node].Node().Labels[corev1.LabelInstanceTypeStable], why)})
+	}
+	if len(found) == 0 {
+		found = c.refusals(plan, bought)
+	}
+	slices.SortFunc(found, func(a, b finding) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.text, b.text)) })
+	return found
+}
+
+// complete says which pods have not exactly one answer.
+func (c *court) complete(plan *lower.Plan) []finding {
+	n := map[cluster.PodKey]int{}
+	for i := range plan.Open {
+		for _, p := range plan.Open[i].Pods {
+			n[p.PodKey]++
+		}
+	}
+	for _, x := range plan.Place {
+		n[x.Pod.PodKey]++
+	}
+	for _, r := range plan.Refused {
+		n[r.Pod.PodKey]++
+	}
+	var found []finding
+	for _, p := range c.world.Input().Pods {
+		if n[p.PodKey] != 1 {
+			found = append(found, finding{answers, fmt.Sprintf("%s has %d answers", p.Name, n[p.PodKey])})
+		}
+	}
+	return found
+}
+
+func (c *court) placesOf(plan *lower.Plan) []place {
+	var out []place
+	for _, x := range plan.Place {
+		out = append(out, place{c.again(x.Pod), x.Node})
+	}
+	for i := range plan.Open {
+		for _, p := range plan.Open[i].Pods {
+			out = append(out, place{c.again(p), fmt.Sprintf("new-%d", i+1)})
+		}
+	}
+	return out
+}
+
+// again is the pod that waits, or that takes the place of one whose node goes.
+func (c *court) again(row *cluster.Pod) *corev1.Pod {
+	p := c.pods[row.PodKey].DeepCopy()
+	p.Spec.NodeName = ""
+	return p
+}
+
+// stage shows the world with the nodes of a plan, before any pod of it.
+func (c *court) stage(plan *lower.Plan, bought []machine) {
+	c.show()
+	for _, node := range c.picture.names() {
+		c.startDaemons(node)
+	}
+	for i, m := range bought {
+		c.open(m, plan.Open[i].Claim)
+	}
+}
+
+// orders returns orders that kube-scheduler could take. Its queue goes by priority, then by age; but pods that it refused come
+// back one by one, after a wait of their own, so that among equals any order is possible.
+func (c *court) orders(places []place) [][]place {
+	byPriority := func(a, b place) int { return cmp.Compare(priority(b.pod), priority(a.pod)) }
+	queue := slices.Clone(places)
+	slices.SortStableFunc(queue, func(a, b place) int {
+		return cmp.Or(byPriority(a, b), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time))
+	})
+	planned := slices.Clone(places)
+	slices.SortStableFunc(planned, byPriority)
+	out := [][]place{queue, planned}
+	for range 6 {
+		mixed := slices.Clone(places)
+		c.draw.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		slices.SortStableFunc(mixed, byPriority)
+		out = append(out, mixed)
+	}
+	return out
+}
+
+func priority(p *corev1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// play binds pods in an order. What the filters refuse is tried again when others have been bound. It returns what is left, and why.
+func (c *court) play(order []place) map[place]string {
+	for {
+		left := map[place]string{}
+		var again []place
+		for _, p := range order {
+			if why := c.ask(p.pod).on(p.node); why != "" {
+				left[p] = why
+				again = append(again, p)
+				continue
+			}
+			c.bind(p.pod, p.node)
+		}
+		if len(again) == 0 || len(again) == len(order) {
+			return left
+		}
+		order = again
+	}
+}
+
+// refusals tries the pods that the plan refuses on all nodes of the plan, and on all that could be opened beside them.
+func (c *court) refusals(plan *lower.Plan, bought []machine) []finding {
+	var found []finding
+	asked := map[string]bool{}
+	for _, r := range plan.Refused {
+		kind := r.Pod.Name[:strings.LastIndexByte(r.Pod.Name, '-')]
+		if asked[kind] {
+			continue
+		}
+		asked[kind] = true
+		pod := c.again(r.Pod)
+		if where := c.hasRoom(plan, bought, pod); where != "" {
+			found = append(found, finding{hadRoom, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
+		}
+		if where := c.couldOpen(plan, pod); where != "" {
+			found = append(found, finding{openable, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
+		}
+	}
+	return found
+}
+
+// hasRoom names a node of the finished plan that would take the pod as well; "" if there is none.
+func (c *court) hasRoom(plan *lower.Plan, bought []machine, pod *corev1.Pod) string {
+	opinion := c.ask(pod)
+	for _, node := range c.picture.names() {
+		if !strings.HasPrefix(node, "new-") && opinion.on(node) == "" {
+			return node
+		}
+	}
+	for i := range plan.Open {
+		node := fmt.Sprintf("new-%d", i+1)
+		var good []machine
+		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
+			c.become(node, m, plan.Open[i].Claim)
+			if c.ask(pod).on(node) == "" {
+				good = append(good, m)
+			}
+		}
+		c.become(node, bought[i], plan.Open[i].Claim)
+		if enoughValues(c.poolOf(plan.Open[i].Pool), good) {
+			return fmt.Sprintf("%s (%s)", node, good[0].kind.Name)
+		}
+	}
+	return ""
+}
+
+func (c *court) poolOf(name string) *v1.NodePool {
+	for _, in := range c.world.Pools {
+		if in.Pool.Name == name {
+			return in.Pool
+		}
+	}
+	return nil
+}
+
+// couldOpen names a node that a pool could have opened for a pod beside all that it opens; "" if there is none.
+func (c *court) couldOpen(plan *lower.Plan, pod *corev1.Pod) string {
+	for _, in := range c.world.Pools {
+		left := c.leftOf(in.Pool, plan)
+		for _, claim := range claimsOf(in.Pool, pod) {
+			good := map[string][]machine{} // by domains: the machines of one claim may need to be alike
+			for _, m := range machinesFor(claim, in.Catalog) {
+				if !within(m.kind.Capacity, left) {
+					continue
+				}
+				name := c.open(m, claim)
+				if c.ask(pod).on(name) == "" {
+					at := domainsOf(pod, c.picture.infos[name].Node())
+					good[at] = append(good[at], m)
+				}
+				c.close(name)
+			}
+			for _, at := range slices.Sorted(maps.Keys(good)) {
+				if enoughValues(in.Pool, good[at]) {
+					return fmt.Sprintf("%s of %s in %s with %v", good[at][0].kind.Name, in.Pool.Name, at, claim.Labels)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// domainsOf is where a node is in the eyes of a pod: a plan knows that of a claim whose pods care.
+func domainsOf(pod *corev1.Pod, node *corev1.Node) string {
+	keys := []string{corev1.LabelTopologyZone, v1.CapacityTypeLabelKey}
+	for _, t := range pod.Spec.TopologySpreadConstraints {
+		keys = append(keys, t.TopologyKey)
+	}
+	for _, t := range append(pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...) {
+		keys = append(keys, t.TopologyKey)
+	}
+	slices.Sort(keys[2:])
+	var values []string
+	for _, key := range slices.Compact(keys) {
+		if key != corev1.LabelHostname {
+			values = append(values, node.Labels[key])
+		}
+	}
+	return strings.Join(values, " ")
+}
+
+// leftOf is what the limits of a pool leave: a claim counts as the largest of each resource that it lists.
+func (c *court) leftOf(pool *v1.NodePool, plan *lower.Plan) corev1.ResourceList {
+	left := corev1.ResourceList{}
+	for name, q := range pool.Spec.Limits {
+		left[name] = q.DeepCopy()
+	}
+	take := func(capacity corev1.ResourceList) {
+		for name, q := range left {
+			q.Sub(capacity[name])
+			left[name] = q
+		}
+	}
+	one := resource.MustParse("1")
+	for _, o := range c.world.Objects {
+		if n, ok := o.(*corev1.Node); ok && n.Labels[v1.NodePoolLabelKey] == pool.Name && c.picture.infos[n.Name] != nil {
+			capacity := n.Status.Capacity.DeepCopy()
+			capacity["nodes"] = one
+			take(capacity)
+		}
+	}
+	for i := range plan.Open {
+		if o := &plan.Open[i]; o.Pool == pool.Name {
+			most := corev1.ResourceList{"nodes": one}
+			for _, t := range c.world.Catalog.Types {
+				if !slices.Contains(o.Types, t.Name) {
+					continue
+				}
+				for name, q := range t.Capacity {
+					if have := most[name]; q.Cmp(have) > 0 {
+						most[name] = q
+					}
+				}
+			}
+			take(most)
+		}
+	}
+	return left
+}
+
+func within(capacity, left corev1.ResourceList) bool {
+	for name, q := range left {
+		want := capacity[name]
+		if name == "nodes" {
+			want = resource.MustParse("1")
+		}
+		if want.Cmp(q) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// claimsOf returns claims of a pool, one for each combination of the labels that no machine decides.
+func claimsOf(pool *v1.NodePool, pod *corev1.Pod) []*v1.NodeClaim {
+	first := &v1.NodeClaim{}
+	first.Labels = map[string]string{v1.NodePoolLabelKey: pool.Name}
+	if ref := pool.Spec.Template.Spec.NodeClassRef; ref != nil {
+		first.Labels[v1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
+	}
+	maps.Copy(first.Labels, pool.Spec.Template.Labels)
+	first.Spec.Taints = pool.Spec.Template.Spec.Taints
+	first.Spec.Requirements = pool.Spec.Template.Spec.Requirements
+	for key, value := range first.Labels {
+		if !allowed(first, key, value) {
+			return nil
+		}
+	}
+	claims := []*v1.NodeClaim{first}
+	for _, key := range customKeys {
+		if _, set := first.Labels[key]; set {
+			continue
+		}
+		var more []*v1.NodeClaim
+		for _, claim := range claims {
+			for _, value := range labelsFor(claim, key, pod) {
+				other := claim.DeepCopy()
+				if value != "" {
+					other.Labels[key] = value
+				}
+				more = append(more, other)
+			}
+		}
+		claims = more
+	}
+	return claims
+}
+
+// labelsFor returns the values that a claim of a pool may get for a label that no machine decides, "" for none. What a pool leaves
+// open is settled by a pod that asks for a value; without one the node gets the smallest number that the pool allows, or no label
+// where it allows that: nobody invents domains.
+func labelsFor(claim *v1.NodeClaim, key string, pod *corev1.Pod) []string {
+	open, absent, asked := true, true, mentions(pod, key)
+	for _, r := range claim.Spec.Requirements {
+		if r.Key == key {
+			open = open && r.Operator != corev1.NodeSelectorOpIn
+			absent = absent && (r.Operator == corev1.NodeSelectorOpNotIn || r.Operator == corev1.NodeSelectorOpDoesNotExist)
+		}
+	}
+	var out []string
+	if absent {
+		out = append(out, "")
+	}
+	if !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.Key == key }) {
+		return out
+	}
+	for _, value := range valuesOfKey[key] {
+		if allowed(claim, key, value) && (!open || asked) {
+			out = append(out, value)
+		}
+	}
+	for n := 0; open && !absent && n < 10; n++ {
+		if value := strconv.Itoa(n); allowed(claim, key, value) {
+			return append(out, value)
+		}
+	}
+	return out
+}
+
+// mentions says whether a pod asks for nodes by a label.
+func mentions(pod *corev1.Pod, key string) bool {
+	_, ok := pod.Spec.NodeSelector[key]
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			ok = ok || slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
+		}
+	}
+	return ok
+}
+
+// enoughValues says whether types satisfy the minValues of a pool.
+func enoughValues(pool *v1.NodePool, list []machine) bool {
+	for _, r := range pool.Spec.Template.Spec.Requirements {
+		if r.MinValues == nil {
+			continue
+		}
+		values := map[string]bool{}
+		for _, m := range list {
+			for _, v := range m.kind.Labels[r.Key] {
+				values[v] = true
+			}
+		}
+		if len(values) < *r.MinValues {
+			return false
+		}
+	}
+	return len(list) > 0
+}
