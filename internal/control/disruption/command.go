@@ -58,11 +58,16 @@ func (l *Loop) timeout(more int) time.Duration {
 	return min(mostTimeout, max(leastTimeout, time.Duration(more)*timeoutByNode))
 }
 
+// idOf names a command. Many may start at once, but a claim takes part in one of them only.
+func idOf(step *disrupt.Step, now time.Time) string {
+	return fmt.Sprintf("%s-%d-%s", metricReason(step.Reason), now.UnixNano(), step.Remove[0].Node.Claim.Name)
+}
+
 // start carries out the first half of a step: mark what goes, open what comes.
 func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 	now := time.Now()
 	c := newCommand(record{
-		ID: fmt.Sprintf("%s-%d", strings.ToLower(string(step.Reason)), now.UnixNano()), Reason: step.Reason, Method: step.Method,
+		ID: idOf(step, now), Reason: step.Reason, Method: step.Method,
 		Created: now.UTC(), Deadline: now.UTC().Add(l.timeout(len(step.Remove))),
 	})
 	c.step = step

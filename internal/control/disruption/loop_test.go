@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -313,6 +314,26 @@ func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
 			t.Error("the empty node is still there after three seconds")
+		}
+	})
+}
+
+func TestStepsOfOneMomentAreCommandsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
+		for _, name := range []string{"b", "c", "d"} {
+			s.node(name, "small", true)
+		}
+		time.Sleep(10 * time.Millisecond)
+		stop := s.run(t)
+		time.Sleep(3 * time.Second)
+		stop()
+		if got := s.deleted(); !slices.Equal(got, []string{"claim-b", "claim-c", "claim-d"}) {
+			t.Errorf("deleted %q, want the three empty ones", got)
+		}
+		if text := s.log.String(); strings.Contains(text, "resuming") || strings.Contains(text, "taken off") {
+			t.Errorf("they were taken for strangers:\n%s", text)
 		}
 	})
 }
