@@ -21,6 +21,7 @@ import (
 // A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
 type Draft struct {
 	synced bool
+	failed []FailedFeed // replaced, never changed
 
 	share      *share.Table
 	intern     *podclass.Interner
@@ -149,6 +150,7 @@ func compareRefs(a, b v1.NodeClassReference) int {
 func (d *Draft) publish() *Snapshot {
 	return &Snapshot{
 		synced:     d.synced,
+		failed:     d.failed,
 		pods:       d.pods.publish(),
 		unbound:    d.unbound.publish(),
 		repelling:  d.repelling.publish(),

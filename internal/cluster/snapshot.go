@@ -21,6 +21,7 @@ type Snapshot struct {
 	news     uint64
 	stale    chan struct{}
 	synced   bool
+	failed   []FailedFeed
 
 	pods       view[PodKey, *Pod]
 	unbound    view[PodKey, *Pod]

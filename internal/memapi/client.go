@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fieldselector "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,11 +93,12 @@ func assign(to, from client.Object) {
 	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(copyOf(from)).Elem())
 }
 
-// List implements client.Client. It knows namespaces and label selectors.
+// List implements client.Client. It knows namespaces, label selectors and the node of pods.
 func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (err error) {
 	options := (&client.ListOptions{}).ApplyOptions(opts)
-	if options.FieldSelector != nil && !options.FieldSelector.Empty() {
-		return fmt.Errorf("memapi: field selectors are not supported")
+	node, onNode, err := nodeSelected(options.FieldSelector)
+	if err != nil {
+		return err
 	}
 	gvk, err := apiutil.GVKForObject(list, c.server.scheme)
 	if err != nil {
@@ -114,9 +116,24 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
 			continue
 		}
+		if pod, ok := o.(*corev1.Pod); onNode && (!ok || pod.Spec.NodeName != node) {
+			continue
+		}
 		items = append(items, copyOf(o))
 	}
 	return meta.SetList(list, items)
+}
+
+// nodeSelected returns the node that a field selector asks for.
+func nodeSelected(s fieldselector.Selector) (node string, selected bool, err error) {
+	if s == nil || s.Empty() {
+		return "", false, nil
+	}
+	node, selected = s.RequiresExactMatch("spec.nodeName")
+	if !selected || len(s.Requirements()) > 1 {
+		return "", false, fmt.Errorf("memapi: field selector %s is not supported", s)
+	}
+	return node, true, nil
 }
 
 // Create implements client.Client.

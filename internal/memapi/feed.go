@@ -32,9 +32,16 @@ func Scheme() *runtime.Scheme {
 
 // Feed keeps a store in step with the server, lag behind it, until ctx ends. As from a real server, heartbeats are no news.
 func (s *Server) Feed(ctx context.Context, store *cluster.Store, lag time.Duration) {
+	s.FeedDeaf(ctx, store, lag, func(Event) bool { return false })
+}
+
+// FeedDeaf is Feed without the events to which deaf says yes.
+func (s *Server) FeedDeaf(ctx context.Context, store *cluster.Store, lag time.Duration, deaf func(Event) bool) {
 	s.Watch(ctx, lag,
 		func(e Event) {
-			store.Observe(func(d *cluster.Draft) bool { return Apply(d, e) })
+			if !deaf(e) {
+				store.Observe(func(d *cluster.Draft) bool { return Apply(d, e) })
+			}
 		},
 		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
 }

@@ -19,6 +19,7 @@ var (
 	clusterNodeCount    = telemetry.Gauge("karpenter_cluster_state_node_count")
 	clusterSynced       = telemetry.Gauge("karpenter_cluster_state_synced")
 	clusterUnsyncedTime = telemetry.Gauge("karpenter_cluster_state_unsynced_time_seconds")
+	clusterFailedFeeds  = telemetry.Gauge("karpenter_cluster_state_failed_feeds")
 	clusterUtilization  = telemetry.Gauge("karpenter_cluster_utilization_percent")
 )
 

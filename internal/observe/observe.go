@@ -147,6 +147,11 @@ func (o *Observer) collectSync(out sink, snap *cluster.Snapshot) {
 	}
 	out.gauge(clusterSynced, synced)
 	out.gauge(clusterUnsyncedTime, unsynced.Seconds())
+	failed := 0
+	for range snap.FailedFeeds() {
+		failed++
+	}
+	out.gauge(clusterFailedFeeds, float64(failed))
 }
 
 // sink takes metrics as they are collected.

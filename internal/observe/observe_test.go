@@ -358,3 +358,13 @@ func TestQuietOnesForgetPodsToo(t *testing.T) {
 		}
 	})
 }
+
+func TestFailedFeedsAreCountedOnEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		names := []string{"karpenter_cluster_state_failed_feeds"}
+		w.check(t, names, "cluster_state_failed_feeds{} 0")
+		w.store.Update(func(d *cluster.Draft) { d.FailedFeeds([]cluster.FailedFeed{{Kind: "Node"}, {Kind: "Pod"}}) })
+		w.check(t, names, "cluster_state_failed_feeds{} 2")
+	})
+}

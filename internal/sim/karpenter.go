@@ -45,9 +45,10 @@ type Karpenter struct {
 
 // KarpenterOptions change what the process does.
 type KarpenterOptions struct {
-	Name  string         // of its clients, for faults
-	Lag   time.Duration  // of its watches
-	Store *cluster.Store // its own by default
+	Name  string                  // of its clients, for faults
+	Lag   time.Duration           // of its watches
+	Deaf  func(memapi.Event) bool // which events its watches do not show; nil for none
+	Store *cluster.Store          // its own by default
 	Claim claim.Settings
 	Gates pool.Gates
 	Cloud cloud.Provider // the world's by default
@@ -77,6 +78,9 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 		k.Store = cluster.NewStore()
 	}
 	k.Client.Delay = o.Delay
+	if o.Deaf == nil {
+		o.Deaf = func(memapi.Event) bool { return false }
+	}
 	k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	k.sink = telemetry.NewEvents(k.keep, k.Metrics)
 	provider := o.Cloud
@@ -93,7 +97,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 		Store: k.Store, Client: k.Client, Evictions: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink,
 	}, drain.Settings{})
 	k.runs = []func(context.Context) error{
-		func(ctx context.Context) error { w.API.Feed(ctx, k.Store, o.Lag); return nil },
+		func(ctx context.Context) error { w.API.FeedDeaf(ctx, k.Store, o.Lag, o.Deaf); return nil },
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
 	}
 	if o.Provision {

@@ -9,11 +9,12 @@ import (
 // ConditionTypeReady is the root condition of NodePool and NodeClaim.
 const ConditionTypeReady = condition.Ready
 
-// Conditions of a NodePool. NodeRegistrationHealthy does not count for Ready.
+// Conditions of a NodePool. The last two do not count for Ready.
 const (
 	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
+	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
 )
 
 // Reasons of NodePool conditions.
@@ -24,6 +25,7 @@ const (
 	ReasonNodeClassTerminating      = "NodeClassTerminating"      // NodeClassReady is False: the node class is being deleted.
 	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False: the node class does not say yet whether it is ready.
 	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
+	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 
 // Conditions of a NodeClaim. The first three make it Ready.

@@ -117,6 +117,10 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	if !snap.Synced() {
 		return unsyncedPoll, false
 	}
+	if !snap.Fed() { // nothing is begun, finished or taken back by a picture that is not true any more; what waits is looked at anew
+		clear(l.pending)
+		return unsyncedPoll, false
+	}
 	l.adopt(ctx, snap)
 	l.sweep(ctx, l.store.Snapshot())
 	for _, c := range l.ordered() {

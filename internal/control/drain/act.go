@@ -42,6 +42,22 @@ func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
 	return nil
 }
 
+// bound asks the API server for the pods of a node.
+func (l *Loop) bound(ctx context.Context, node *corev1.Node) ([]*cluster.Pod, error) {
+	var list corev1.PodList
+	if err := l.Client.List(ctx, &list, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node.Name, err)
+	}
+	own := cluster.NewStore() // a picture of this node alone
+	own.Update(func(d *cluster.Draft) {
+		d.PutNode(node)
+		for i := range list.Items {
+			d.PutPod(&list.Items[i])
+		}
+	})
+	return own.Snapshot().Node(node.Name).Pods, nil
+}
+
 // write writes the conditions of the claim.
 func (w *work) write(ctx context.Context) error {
 	if w.claim == nil || equality.Semantic.DeepEqual(w.claim.Status, w.row.Claim.Status) {

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -378,5 +379,136 @@ func TestEvictAfter(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		sim.WantNothing(t, w)
+	})
+}
+
+// deafInWorld is inWorld with watches that stop to show pods when the test says so.
+func deafInWorld(t *testing.T, edit func(*v1.NodeClaim), test func(t *testing.T, w *sim.World, deafen func())) {
+	t.Helper()
+	var deaf atomic.Bool
+	ko := sim.KarpenterOptions{Deaf: func(e memapi.Event) bool {
+		_, pod := e.Object.(*corev1.Pod)
+		return pod && deaf.Load()
+	}}
+	sim.Bubble(t, sim.Options{PodStop: 2 * time.Second}, ko, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("c", edit))
+		time.Sleep(20 * time.Second)
+		test(t, w, func() { deaf.Store(true) })
+	})
+}
+
+func listsFail(w *sim.World) {
+	w.API.SetFault(func(r memapi.Request) error {
+		if r.Verb == "list" && r.Kind == "Pod" {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+}
+
+func TestPodsThatWereNotSeen(t *testing.T) {
+	none := func(*v1.NodeClaim) {}
+	grace := func(d time.Duration) func(*v1.NodeClaim) {
+		return func(c *v1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: d} }
+	}
+	held := func(w *sim.World, allowed int32) {
+		w.API.Put(&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "late"}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		})
+	}
+	tolerant := func(p *corev1.Pod) {
+		p.Spec.Tolerations = []corev1.Toleration{{Key: v1.DisruptedTaintKey, Operator: corev1.TolerationOpExists}}
+	}
+	for name, tc := range map[string]struct {
+		claim       func(*v1.NodeClaim)
+		world       func(t *testing.T, w *sim.World)
+		after       func(t *testing.T, w *sim.World) // a minute after the end began
+		first, last int                              // machines that run a minute after the end began, and a minute after that
+	}{
+		"a pod is evicted, and its budget asked": {none, func(_ *testing.T, w *sim.World) { held(w, 0); run(w, sim.Pod("late", "1")) },
+			func(_ *testing.T, w *sim.World) { held(w, 1) }, 1, 0},
+		"a pod that stays until the machine stops does not count": {none, func(_ *testing.T, w *sim.World) { run(w, sim.Pod("late", "1", tolerant)) },
+			func(*testing.T, *sim.World) {}, 0, 0},
+		"a machine waits while nobody knows": {none, func(_ *testing.T, w *sim.World) { listsFail(w) },
+			func(_ *testing.T, w *sim.World) { w.API.SetFault(nil) }, 1, 0},
+		"but not beyond its deadline": {grace(90 * time.Second), func(_ *testing.T, w *sim.World) { listsFail(w) },
+			func(*testing.T, *sim.World) {}, 1, 0},
+		"nor when the cloud takes it anyway": {none, func(t *testing.T, w *sim.World) {
+			listsFail(w)
+			memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1.EvictAfterAnnotationKey, time.Now().Add(90*time.Second).UTC().Format(time.RFC3339))
+			})
+		}, func(*testing.T, *sim.World) {}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deafInWorld(t, tc.claim, func(t *testing.T, w *sim.World, deafen func()) {
+				deafen()
+				tc.world(t, w)
+				sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+				time.Sleep(time.Minute)
+				if n := len(w.Cloud.Machines()); n != tc.first {
+					t.Fatalf("%d machines a minute after the end began, want %d", n, tc.first)
+				}
+				if c, ok := sim.Find[*v1.NodeClaim](w, "c"); ok && condition.IsTrue(c, v1.ConditionTypeDrained) {
+					t.Error("the claim says that it is drained")
+				}
+				tc.after(t, w)
+				time.Sleep(time.Minute)
+				if n := len(w.Cloud.Machines()); n != tc.last {
+					t.Errorf("%d machines in the end, want %d", n, tc.last)
+				}
+			})
+		})
+	}
+}
+
+// Volumes may keep a machine long after its pods were last looked for.
+func TestPodsThatCameWhileVolumesStayed(t *testing.T) {
+	deafInWorld(t, func(*v1.NodeClaim) {}, func(t *testing.T, w *sim.World, deafen func()) {
+		attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		attachment.Spec.NodeName, attachment.Spec.Source.PersistentVolumeName = nodeOf(t, w).Name, new("pv")
+		w.API.Put(attachment)
+		sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+		time.Sleep(30 * time.Second)
+		if !condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeDrained) {
+			t.Fatal("not drained")
+		}
+		deafen()
+		w.API.Put(sim.Pod("late", "1", func(p *corev1.Pod) {
+			p.Spec.NodeName = nodeOf(t, w).Name
+			p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+		}))
+		w.API.Remove(attachment)
+		time.Sleep(time.Minute)
+		if len(w.Cloud.Machines()) != 1 {
+			t.Error("the machine was stopped under a pod")
+		}
+		if condition.IsTrue(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeDrained) {
+			t.Error("the claim says that it is drained")
+		}
+	})
+}
+
+// A list of pods is dear to old API servers.
+func TestTheAPIServerIsAskedOnceForThePodsOfAMachine(t *testing.T) {
+	slow := sim.Options{Cloud: fakecloud.Options{Shutdown: 2 * time.Minute}}
+	sim.Bubble(t, slow, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(20 * time.Second)
+		var lists atomic.Int32
+		w.API.SetFault(func(r memapi.Request) error {
+			if r.Verb == "list" && r.Kind == "Pod" {
+				lists.Add(1)
+			}
+			return nil
+		})
+		sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+		time.Sleep(3 * time.Minute)
+		sim.WantNothing(t, w)
+		if n := lists.Load(); n != 1 {
+			t.Errorf("asked %d times, want once", n)
+		}
 	})
 }

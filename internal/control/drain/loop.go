@@ -33,6 +33,7 @@ const (
 	staleWait  = time.Second     // how long a newer picture may take to arrive
 	volumePoll = time.Second     // how often attached volumes are looked at
 	placePoll  = time.Second     // how often the new places of pods are looked at
+	unseenPoll = time.Second     // how often the API server is asked for pods that our picture lacks
 	stopPoll   = 5 * time.Second // how often the cloud is asked whether a machine is gone
 	// dwell is how long a node is drained at least, so that pods which were bound a moment ago are seen.
 	dwell = 5 * time.Second
@@ -223,9 +224,47 @@ func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Tim
 	if at := begun.Add(dwell); w.now.Before(at) {
 		return at, true, nil
 	}
+	if again, waiting, err = w.unseen(ctx); waiting {
+		return again, true, err
+	}
 	w.drained = condition.SetTrue(w.claim, v1.ConditionTypeDrained, w.now)
 	return time.Time{}, false, nil
 }
+
+// unseen asks the API server itself for the pods of the node, because our picture may have missed some, and makes those leave, too. An
+// error means that nobody knows; then the machine waits, unless its time is up anyway.
+func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err error) {
+	if w.overdue() {
+		return time.Time{}, false, nil
+	}
+	pods, err := w.bound(ctx, w.row.Node)
+	switch {
+	case err != nil && evict.Taken(w.claim, w.now):
+		telemetry.Log(ctx).Error("the cloud takes the machine back, nobody knows which pods are left on it", "Node", w.row.Name, "error", err)
+		return time.Time{}, false, nil
+	case err != nil:
+		w.occupied("it cannot be found out which pods are left: " + err.Error())
+		w.nodeEvent(w.row.Node, telemetry.FailedDraining, "It cannot be found out which pods are left: "+err.Error())
+		return time.Time{}, true, err
+	}
+	plan := evict.Next(pods, w.deadline, w.now)
+	if len(plan.Waiting) == 0 {
+		return time.Time{}, false, nil
+	}
+	w.occupied(fmt.Sprintf("%d pods are left that were not seen before", len(plan.Waiting)))
+	w.reportDraining(w.row.Node, plan)
+	w.queue(w.row.Name).run(ctx, w.Loop, job{row: w.row, claim: w.claim, plan: plan, deadline: w.deadline})
+	return w.now.Add(unseenPoll), true, nil // nobody tells us when they are gone
+}
+
+// occupied takes back that the node is drained.
+func (w *work) occupied(why string) {
+	if w.claim != nil {
+		condition.SetUnknown(w.claim, v1.ConditionTypeDrained, v1.ReasonDraining, why, w.now)
+	}
+}
+
+func (w *work) overdue() bool { return !w.deadline.IsZero() && !w.now.Before(w.deadline) }
 
 // condition sets a condition of the claim to Unknown, unless it is True already.
 func (w *work) condition(conditionType, reason, message string) {
@@ -237,9 +276,8 @@ func (w *work) condition(conditionType, reason, message string) {
 // volumes waits for the volumes to leave the machine, until the deadline.
 func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 	left := evict.Attached(snap, w.row, w.now)
-	overdue := !w.deadline.IsZero() && !w.now.Before(w.deadline)
 	switch {
-	case len(left) > 0 && !overdue:
+	case len(left) > 0 && !w.overdue():
 		w.condition(v1.ConditionTypeVolumesDetached, v1.ReasonAwaitingVolumeDetachment, fmt.Sprintf("%d volumes are attached", len(left)))
 		w.reportVolumes(w.row.Node, left)
 		return w.now.Add(volumePoll), true
@@ -257,6 +295,11 @@ func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err error) {
 	if w.claim == nil || w.claim.Status.ProviderID == "" {
 		return time.Time{}, false, nil
+	}
+	if !w.drained && !condition.IsTrue(w.claim, v1.ConditionTypeInstanceTerminating) {
+		if again, waiting, err = w.unseen(ctx); waiting {
+			return again, true, err
+		}
 	}
 	err = w.Cloud.Terminate(ctx, w.claim.Status.ProviderID)
 	if errors.Is(err, cloud.ErrNotFound) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,8 +76,9 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // version is what decides about a pool's conditions and hash.
 type version struct {
-	pool  *v1.NodePool
-	class *cluster.NodeClass
+	pool   *v1.NodePool
+	class  *cluster.NodeClass
+	unread string // see unread
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -85,7 +87,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			return
 		}
 		for p := range snap.Pools() {
-			if l.managed(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef)}) {
+			if l.managed(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
 				return
 			}
 		}
@@ -113,7 +115,7 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	}
 	pool, err := l.stamp(ctx, snap, pool)
 	if err == nil {
-		err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef))
+		err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef), unread(snap))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return time.Now().Add(staleWait), nil
@@ -169,13 +171,14 @@ func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) err
 }
 
 // judge writes the conditions.
-func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass) error {
+func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass, unread string) error {
 	judged := pool.DeepCopy()
 	now := time.Now()
 	condition.Init(judged)
 	l.validate(judged, now)
 	checkClass(judged, class, now)
 	l.checkHealth(judged, class, now)
+	checkFeeds(judged, unread, now)
 	if equality.Semantic.DeepEqual(judged.Status, pool.Status) {
 		return nil
 	}
@@ -202,6 +205,23 @@ func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
 	default:
 		condition.SetTrue(pool, v1.ConditionTypeValidationSucceeded, now)
 	}
+}
+
+// unread says in words what can no longer be read although disruption needs it, "" if all can.
+func unread(snap *cluster.Snapshot) string {
+	var out []string
+	for f := range snap.FailedFeeds() {
+		out = append(out, fmt.Sprintf("%s has not been read since %s: %s", f.Kind, f.Since.UTC().Format(time.RFC3339), f.Why))
+	}
+	return strings.Join(out, "; ")
+}
+
+func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
+	if unread == "" {
+		condition.Clear(pool, v1.ConditionTypeClusterStateCurrent, now)
+		return
+	}
+	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, "no node is disrupted voluntarily: "+unread, now)
 }
 
 func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {

@@ -29,6 +29,13 @@ const (
 	mostWait  = 30 * time.Second
 	// absentWait is how long a kind that the API server does not know is left alone.
 	absentWait = time.Minute
+
+	// standing is how long a watch stands before it counts as one that works, though nothing happens.
+	standing = 5 * time.Second
+	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may take to come. Whoever
+	// does not answer then is asked anew.
+	overtime = 30 * time.Second
+	listTime = 90 * time.Second
 )
 
 // source is where a feed gets its objects.
@@ -50,8 +57,10 @@ type kind struct {
 	remove func(*cluster.Draft, removed)
 	// tag is what remove needs besides the name. nil: nothing.
 	tag func(client.Object) string
-	// optional kinds may be unknown to the API server, or closed to us. They count as empty then.
+	// optional kinds may be unknown to the API server, or closed to us from the start. They count as empty then.
 	optional bool
+	// minor kinds stop nothing when they are no longer read: they make a plan nicer, and not a node safe to remove.
+	minor bool
 }
 
 // removed names an object that is gone.
@@ -67,6 +76,8 @@ type feed struct {
 	store  *cluster.Store
 	listed func() // called after each complete list, and when the kind is optional and unknown
 
+	health health
+	seen   bool                             // a list was complete once
 	have   map[types.NamespacedName]*string // the tag, nil without one: there may be many pods
 	broken map[types.NamespacedName]bool
 }
@@ -75,6 +86,7 @@ type feed struct {
 // knows that place is everything listed again.
 func (f *feed) run(ctx context.Context) error {
 	f.have, f.broken = map[types.NamespacedName]*string{}, map[types.NamespacedName]bool{}
+	f.health.hear() // from now on it is waited for
 	version, wait := "", leastWait
 	for {
 		next, err := f.once(ctx, version)
@@ -83,14 +95,19 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		version = next
 		if err == nil {
+			f.health.hear()
 			wait = leastWait
 			continue
 		}
+		f.health.fail(err)
 		rest := wait/2 + rand.N(wait/2)
 		switch {
 		case errors.Is(err, errStartOver):
 			version = ""
-		case f.optional && absent(err):
+		case f.optional && f.absent(err):
+			if !apierrors.IsForbidden(err) {
+				f.health.hear() // there is nothing to be read
+			}
 			telemetry.Log(ctx).Debug("a kind cannot be read and counts as empty", "kind", f.name, "error", err)
 			f.forgetAllBut(nil)
 			f.listed()
@@ -113,9 +130,10 @@ func (f *feed) once(ctx context.Context, version string) (string, error) {
 	return f.watch(ctx, version)
 }
 
-// absent tells whether the API server does not know a kind, or keeps it from us.
-func absent(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+// absent tells whether the API server does not know the kind, or has always kept it from us. What was taken from us later is still
+// there, and stays known.
+func (f *feed) absent(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !f.seen
 }
 
 // errStartOver says that the API server no longer knows the version from which we would go on.
@@ -125,7 +143,7 @@ var errStartOver = errors.New("watch has to start over")
 func (f *feed) list(ctx context.Context) (version string, err error) {
 	seen := map[types.NamespacedName]bool{}
 	for token := ""; ; {
-		page, err := f.source.List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
+		page, err := f.page(ctx, token)
 		if apierrors.IsResourceExpired(err) && token != "" {
 			return "", errStartOver
 		}
@@ -152,8 +170,15 @@ func (f *feed) list(ctx context.Context) (version string, err error) {
 		}
 	}
 	f.forgetAllBut(seen)
+	f.seen = true
 	f.listed()
 	return version, nil
+}
+
+func (f *feed) page(ctx context.Context, token string) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	return f.source.List(ctx, metav1.ListOptions{Limit: pageSize, Continue: token})
 }
 
 // forgetAllBut removes what a complete list did not hold.
@@ -175,6 +200,8 @@ func (f *feed) forgetAllBut(seen map[types.NamespacedName]bool) {
 // watch follows changes until the watch ends and returns the version that was reached.
 func (f *feed) watch(ctx context.Context, version string) (string, error) {
 	timeout := int64(300 + rand.N(300))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(timeout)*time.Second+overtime)
+	defer cancel()
 	w, err := f.source.Watch(ctx, metav1.ListOptions{
 		ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
 	})
@@ -183,10 +210,13 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 	}
 	defer w.Stop()
 	began := time.Now()
+	stands := time.After(standing)
 	for got := false; ; got = true {
 		select {
 		case <-ctx.Done():
-			return version, nil
+			return version, fmt.Errorf("the watch did not end: %w", ctx.Err())
+		case <-stands:
+			f.health.hear()
 		case e, ok := <-w.ResultChan():
 			if !ok && !got && time.Since(began) < time.Second {
 				return version, errors.New("the watch ended at once")
@@ -197,6 +227,7 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 			if version, err = f.follow(ctx, version, e, w.ResultChan()); err != nil {
 				return version, err
 			}
+			f.health.hear()
 		}
 	}
 }

@@ -60,12 +60,12 @@ func builtin() []served {
 			(*cluster.Draft).PutNamespace,
 			func(d *cluster.Draft, r removed) { d.DeleteNamespace(r.Name) }),
 		// The chart does not grant these: a pod says its priority itself.
-		optional(object("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
+		minor(optional(object("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			(*cluster.Draft).PutPriorityClass,
-			func(d *cluster.Draft, r removed) { d.DeletePriorityClass(r.Name) })),
-		object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
+			func(d *cluster.Draft, r removed) { d.DeletePriorityClass(r.Name) }))),
+		minor(object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
 			(*cluster.Draft).PutService,
-			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) }),
+			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) })),
 		attachments(),
 		pods(),
 	}
@@ -73,6 +73,11 @@ func builtin() []served {
 
 func optional(l served) served {
 	l.optional = true
+	return l
+}
+
+func minor(l served) served {
+	l.minor = true
 	return l
 }
 
@@ -134,7 +139,7 @@ func owners() []served {
 }
 
 func owner[O client.Object](name string, list func() client.ObjectList, selector func(O) *metav1.LabelSelector) served {
-	return served{kind{
+	return minor(served{kind{
 		name: name,
 		put: func(d *cluster.Draft, o client.Object) bool {
 			d.PutOwnerSelector(o.GetUID(), selector(o.(O)).DeepCopy())
@@ -142,7 +147,7 @@ func owner[O client.Object](name string, list func() client.ObjectList, selector
 		},
 		tag:    func(o client.Object) string { return string(o.GetUID()) },
 		remove: func(d *cluster.Draft, r removed) { d.DeleteOwnerSelector(types.UID(r.tag)) },
-	}, typed(list)}
+	}, typed(list)})
 }
 
 // own are Karpenter's kinds.

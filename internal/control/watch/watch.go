@@ -101,10 +101,11 @@ func (w *Watch) Run(ctx context.Context) error {
 		wg.Go(func() { f.run(ctx) })
 	}
 	w.complain(ctx)
+	w.judge(ctx)
 	return nil
 }
 
-// complain logs while the first lists take long.
+// complain logs while the first lists take long, and returns when they have arrived.
 func (w *Watch) complain(ctx context.Context) {
 	for wait := patience; ; wait = nag {
 		if !pause.For(ctx, wait) {

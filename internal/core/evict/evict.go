@@ -173,6 +173,16 @@ func HeldUntil(snap *cluster.Snapshot, row *cluster.Node, now time.Time) time.Ti
 	return time.Time{}
 }
 
+// Taken tells whether the cloud is about to take the machine of a claim back, and pods have stayed for as long as they may: it goes
+// whatever we do.
+func Taken(claim *v1.NodeClaim, now time.Time) bool {
+	if claim == nil {
+		return false
+	}
+	until, err := time.Parse(time.RFC3339, claim.Annotations[v1.EvictAfterAnnotationKey])
+	return err == nil && !now.Before(until)
+}
+
 // placed pods are planned for a machine that can take them now.
 func placed(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	plan, ok := snap.Planned(p.PodKey)

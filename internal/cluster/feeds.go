@@ -1,0 +1,24 @@
+package cluster
+
+import (
+	"iter"
+	"slices"
+	"time"
+)
+
+// A FailedFeed is a kind of object that is no longer read although decisions need it: what the picture says of it may be wrong.
+type FailedFeed struct {
+	Kind  string
+	Since time.Time // when the picture was last known to be right
+	Why   string
+}
+
+// FailedFeeds replaces what is known about feeds that have failed.
+func (d *Draft) FailedFeeds(all []FailedFeed) { d.failed = slices.Clone(all) }
+
+// FailedFeeds yields the kinds that are no longer read, by name.
+func (s *Snapshot) FailedFeeds() iter.Seq[FailedFeed] { return slices.Values(s.failed) }
+
+// Fed tells whether everything that decisions need is still being read. Nothing may be disrupted voluntarily by a picture that is not:
+// nobody knows what has come to run on a node since.
+func (s *Snapshot) Fed() bool { return len(s.failed) == 0 }
