@@ -104,7 +104,7 @@ func TestAlertsNameWhatExists(t *testing.T) {
 	}
 	for _, rule := range file.Groups[0].Rules {
 		for _, word := range name.FindAllString(rule.Expr, -1) {
-			if labels[word] == nil && !known[word] {
+			if _, ok := labels[word]; !ok && !known[word] {
 				t.Errorf("%s: there is no %s", rule.Alert, word)
 			}
 		}
