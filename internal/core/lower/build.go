@@ -34,6 +34,7 @@ type builder struct {
 	labels  *labelIndex // of the batch
 	groups  *groupTable
 	keys    []*topologyKey
+	asked   []string // key=value: values that pods list for topology keys that a pool leaves open
 	reqs    interned[label.Reqs]
 	tols    interned[tolerance]
 	ports   *ports.Table

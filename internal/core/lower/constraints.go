@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
@@ -173,7 +174,8 @@ func (b *builder) readKeys() {
 		}
 	}
 	for _, k := range b.keys {
-		b.numberDomains(k)
+		asked := b.askedFor(k.name)
+		b.numberDomains(k, asked)
 		col := b.column(k.name)
 		k.node = make([]int32, len(b.nodes))
 		for i, v := range col.of {
@@ -183,7 +185,7 @@ func (b *builder) readKeys() {
 			}
 		}
 		for _, t := range b.templates {
-			k.tmpl = append(k.tmpl, t.keyOf(k.name, k.number))
+			k.tmpl = append(k.tmpl, t.keyOf(k.name, asked, k.number))
 		}
 		for i := range k.tmpl {
 			for k.tmpl[i].Choice != nil && len(k.tmpl[i].Choice) < len(k.values) {
@@ -193,12 +195,35 @@ func (b *builder) readKeys() {
 	}
 }
 
+// askedFor returns the values of a label that pods of this batch list, sorted, if some pool leaves it open.
+func (b *builder) askedFor(key string) []string {
+	if !slices.ContainsFunc(b.templates, func(t *template) bool { return t.opens(key) }) {
+		return nil
+	}
+	var out []string
+	for _, c := range b.cohorts {
+		for _, list := range [][]label.Reqs{c.info.terms, c.info.preferred, c.volumes.alternatives} {
+			for _, r := range list {
+				if s, says := r.Get(key); says && !s.Open() {
+					out = append(out, s.Values()...)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	for _, v := range out {
+		b.asked = append(b.asked, key+"="+v)
+	}
+	return out
+}
+
 // numberDomains numbers values in alphabetical order, so that ties break by name.
-func (b *builder) numberDomains(k *topologyKey) {
+func (b *builder) numberDomains(k *topologyKey, asked []string) {
 	var all []string
 	note := func(v string) int32 { all = append(all, v); return 0 }
 	for _, t := range b.templates {
-		t.keyOf(k.name, note)
+		t.keyOf(k.name, asked, note)
 	}
 	all = append(all, b.column(k.name).values...)
 	slices.Sort(all)

@@ -26,8 +26,8 @@ func (b *builder) makeGroups() {
 	for _, k := range b.keys {
 		b.problem.Keys = append(b.problem.Keys, solveKey(k))
 	}
-	if b.w.bases == nil || !slices.Equal(b.w.basesFor, b.templates) {
-		b.w.basesFor, b.w.bases, b.w.filters = b.templates, map[string]*base{}, map[string]*nodeFilter{}
+	if b.w.bases == nil || !slices.Equal(b.w.basesFor, b.templates) || !slices.Equal(b.w.basesAsked, b.asked) {
+		b.w.basesFor, b.w.basesAsked, b.w.bases, b.w.filters = b.templates, b.asked, map[string]*base{}, map[string]*nodeFilter{}
 	}
 	for _, g := range b.groups.list {
 		from := b.baseOf(g)

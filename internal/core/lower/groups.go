@@ -148,7 +148,7 @@ func (b *builder) findDomains(g *group, key *topologyKey, out *nodeFilter) {
 		switch {
 		case of.Choice != nil:
 			for d, mask := range of.Choice {
-				if mask != nil {
+				if mask != nil && (!t.opens(key.name) || g.means(t, key, key.values[d])) {
 					set.Add(d)
 				}
 			}
@@ -168,6 +168,19 @@ func (b *builder) findDomains(g *group, key *topologyKey, out *nodeFilter) {
 			out.inhabits[d]++
 		}
 	}
+}
+
+// means reports whether a value of a label that a pool leaves open is a domain of a spread: the owners ask for it, or get it unasked. What
+// other pods ask for is no place that the owners have to fill.
+func (g *group) means(t *template, key *topologyKey, value string) bool {
+	set, _ := t.reqs.Get(key.name)
+	if v, ok := anyValue(set); ok && v == value {
+		return true
+	}
+	return slices.ContainsFunc(g.terms, func(r label.Reqs) bool {
+		s, says := r.Get(key.name)
+		return says && !s.Open() && s.Has(value)
+	})
 }
 
 // universe says which domains exist for the owners of a spread, without the removed nodes.

@@ -160,11 +160,14 @@ func (e *Engine) findFree(t *template) {
 	t.learned = e.learnedFor(t)
 }
 
-// valuesFor returns the values of a label that a pool lists or pods mention. The bounds that anybody sets are among
-// them, so that two sets of bounds meet only where a listed value meets them.
+// valuesFor returns the values of a label that a pool lists or pods mention, and the one that a claim gets if nobody does. The bounds
+// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them.
 func (e *Engine) valuesFor(key string, s label.Set) []string {
 	out := slices.Clone(s.Values())
 	out = append(out, boundsOf(s)...)
+	if v, ok := anyValue(s); ok {
+		out = append(out, v)
+	}
 	out = slices.AppendSeq(out, maps.Keys(e.mentioned[key]))
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -377,15 +380,16 @@ func (t *template) matchOf(r label.Reqs, key string) solve.Match {
 	return m
 }
 
-// keyOf says how the template's nodes get their domain of a topology key. number gives values their numbers.
-func (t *template) keyOf(key string, number func(string) int32) solve.KeyOf {
+// keyOf says how the template's nodes get their domain of a topology key. number gives values their numbers; asked are values that
+// pods of this batch ask for where the pool leaves the label open.
+func (t *template) keyOf(key string, asked []string, number func(string) int32) solve.KeyOf {
 	cat := t.catalog.shape
 	set, defined := t.reqs.Get(key)
 	switch {
 	case cat.Decides(key):
 		return t.offerDomains(key, set, number)
 	case t.isFree(key):
-		return t.freeDomains(key, number)
+		return t.freeDomains(key, asked, number)
 	case cat.Mentions(key):
 		k := solve.KeyOf{Fixed: -2, Shape: make([]int32, cat.Len())}
 		for s := range k.Shape {
@@ -434,31 +438,54 @@ func (t *template) offerDomains(key string, set label.Set, number func(string) i
 	return k
 }
 
-func (t *template) freeDomains(key string, number func(string) int32) solve.KeyOf {
-	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+// opens reports whether the pool leaves a label open: no list says which values its nodes may have.
+func (t *template) opens(key string) bool {
 	set, _ := t.reqs.Get(key)
-	for _, f := range t.free {
-		if f.key != key {
-			continue
+	return set.Open() && t.isFree(key) && !t.catalog.shape.Mentions(key)
+}
+
+// freeDomains handles labels that are chosen for each node. Where the pool leaves one open, the domains are the value that every claim
+// gets unless its pods ask for another, and what pods ask for.
+func (t *template) freeDomains(key string, asked []string, number func(string) int32) solve.KeyOf {
+	f := &t.free[slices.IndexFunc(t.free, func(f freeKey) bool { return f.key == key })]
+	set, _ := t.reqs.Get(key)
+	values := f.values
+	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+	if t.opens(key) {
+		values = asked
+		if v, ok := anyValue(set); ok && !slices.Contains(asked, v) {
+			values = append(slices.Clone(asked), v)
 		}
-		for i, v := range f.values {
-			if !t.tmpl.Mask.Has(f.from+i) || set.Open() && !t.catalog.shape.Mentions(key) {
-				continue // only values that the pool lists are domains
-			}
-			n := int(number(v))
-			for len(k.Choice) <= n {
-				k.Choice = append(k.Choice, nil)
-			}
-			mask := bits.Full(64 * len(t.tmpl.Mask))
-			for b := f.from; b < f.from+len(f.values)+2; b++ {
-				if b != f.from+i {
-					mask.Remove(b)
-				}
-			}
-			k.Choice[n] = mask
+		if set.HasAbsent() {
+			k.None = t.only(f, f.from+len(f.values)+1)
 		}
 	}
+	for _, v := range values {
+		bit := f.from + len(f.values) // of all others
+		if i, mentioned := slices.BinarySearch(f.values, v); mentioned {
+			bit = f.from + i
+		}
+		if !set.Has(v) || !t.tmpl.Mask.Has(bit) {
+			continue
+		}
+		n := int(number(v))
+		for len(k.Choice) <= n {
+			k.Choice = append(k.Choice, nil)
+		}
+		k.Choice[n] = t.only(f, bit)
+	}
 	return k
+}
+
+// only returns all choices but those of a label, of which one bit is left.
+func (t *template) only(f *freeKey, bit int) bits.Set {
+	mask := bits.Full(64 * len(t.tmpl.Mask))
+	for b := f.from; b < f.from+len(f.values)+2; b++ {
+		if b != bit {
+			mask.Remove(b)
+		}
+	}
+	return mask
 }
 
 // learn remembers which values pods mention for labels that are chosen for each node, and the bounds that they set.

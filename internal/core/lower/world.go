@@ -36,9 +36,10 @@ type world struct {
 	terms     []repellerTerm
 	selected  map[*podclass.Labels][]int // terms that select pods with these labels, whatever their namespace
 
-	bases    map[string]*base // groups, by their text
-	filters  map[string]*nodeFilter
-	basesFor []*template
+	bases      map[string]*base // groups, by their text
+	filters    map[string]*nodeFilter
+	basesFor   []*template // and what numbers their domains
+	basesAsked []string
 }
 
 // A repellerTerm is one required anti-affinity term of running pods.

@@ -23,8 +23,7 @@ func (s *state) bestTarget(ci, vi int, among run, t *touches) (target, reason.Co
 		}
 		mask := s.maskFor(ci, vi, i, t)
 		if !s.p.Templates[i].open(mask[:len(s.p.Templates[i].Mask)]) {
-			code = reason.NoOffering
-			continue
+			continue // the pod does not want to be there, or nothing is sold there
 		}
 		got, bad := s.bestShape(ci, vi, i, t, mask, cands)
 		if bad != 0 {
@@ -95,7 +94,7 @@ func (s *state) domainPossible(i int, t *touches) bool {
 		of := &s.p.Keys[key].Tmpl[i]
 		switch {
 		case of.Choice != nil:
-			if d := s.choice[key]; d < 0 || of.Choice[d] == nil {
+			if of.choice(s.choice[key]) == nil {
 				return false
 			}
 		case of.Shape == nil:
@@ -105,6 +104,14 @@ func (s *state) domainPossible(i int, t *touches) bool {
 		}
 	}
 	return true
+}
+
+// choice returns the bits that remain for a domain, nil where it is impossible.
+func (k *KeyOf) choice(d int32) bits.Set {
+	if d < 0 {
+		return k.None
+	}
+	return k.Choice[d]
 }
 
 // maskFor returns the choices of template i that the variant and the chosen domains leave, in masks[last].
@@ -118,7 +125,8 @@ func (s *state) maskFor(ci, vi, i int, t *touches) bits.Set {
 	for k := range t.keys {
 		key := t.keys[k].key
 		if of := &s.p.Keys[key].Tmpl[i]; of.Choice != nil {
-			mask[:len(of.Choice[s.choice[key]])].And(of.Choice[s.choice[key]])
+			chosen := of.choice(s.choice[key])
+			mask[:len(chosen)].And(chosen)
 		}
 	}
 	return mask

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -68,6 +70,13 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 	}
 	to := &t.keys[i]
 	v := &s.p.Classes[ci].Variants[vi]
+	bare := s.admits(to, v, noDomain) == 0
+	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
+		s.choice[to.key] = noDomain
+		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad == 0 {
+			return got, 0
+		}
+	}
 	best, code := target{}, reason.Code(codeOfTouch(s, to))
 	reached := false // a domain that the groups admit and some template is in
 	for _, d := range s.byCount(to, i) {
@@ -86,18 +95,25 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 			best, code, reached = got, bad, true
 		}
 	}
-	if len(to.owned) == 0 { // nothing is asked of the domain: a node without the label will do
+	if bare {
 		s.choice[to.key] = noDomain
-		return s.openFrom(ci, vi, among, t, i+1)
+		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad != reason.NoShape {
+			return got, bad
+		}
 	}
 	return best, code
+}
+
+// leavesOut reports whether some of the templates have the label of a key only if somebody asks for it.
+func (s *state) leavesOut(key int, among run) bool {
+	return slices.ContainsFunc(s.p.Keys[key].Tmpl[among.from:among.to], func(k KeyOf) bool { return k.None != nil })
 }
 
 func codeOfTouch(s *state, to *touch) reason.Code {
 	if len(to.owned) > 0 {
 		return codeOf(s.groups[to.owned[0]].Kind)
 	}
-	return reason.NoOffering
+	return reason.NoShape
 }
 
 // takenBy returns what a new bin has taken from its pool's limit.
@@ -160,7 +176,8 @@ func (s *state) narrowNew(c *Class, v *Variant, t *touches, bin int, g target) {
 	for k := range t.keys {
 		key := t.keys[k].key
 		if of := &s.p.Keys[key].Tmpl[g.tmpl]; of.Choice != nil {
-			mask[:len(of.Choice[s.choice[key]])].And(of.Choice[s.choice[key]])
+			chosen := of.choice(s.choice[key])
+			mask[:len(chosen)].And(chosen)
 		}
 	}
 	s.hold(bin, mask)

@@ -131,6 +131,7 @@ type KeyOf struct {
 	Fixed  int32      // the only domain, −1 if none; −2: see below
 	Shape  []int32    // the shape decides: its domain, −1 if none
 	Choice []bits.Set // the mask decides: by domain, the bits that remain; nil where impossible
+	None   bits.Set   // with Choice: the bits that remain for a node without the label; nil where each has one
 }
 
 // A Class is pods that are the same question.

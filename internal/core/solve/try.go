@@ -141,15 +141,21 @@ func (s *state) chooseOpen(t *touches, v *Variant, bin, i int) reason.Code {
 	to := &t.keys[i]
 	n := bin - len(s.p.Nodes)
 	tmpl := &s.p.Templates[s.tmpl[n]]
-	choices := s.p.Keys[to.key].Tmpl[s.tmpl[n]].Choice
+	of := &s.p.Keys[to.key].Tmpl[s.tmpl[n]]
 	code := reason.Code(reason.NoOffering)
-	for _, d := range s.byCount(to, i) {
-		if choices[d] == nil {
+	domains := s.byCount(to, i)
+	for at := -1; at < len(domains); at++ {
+		d := int32(noDomain) // first: nobody gives a node a label that nobody asks for
+		if at >= 0 {
+			d = domains[at]
+		}
+		chosen := of.choice(d)
+		if chosen == nil {
 			continue
 		}
 		mask := bits.Set(s.masks[i+1])
 		copy(mask, s.masks[i])
-		mask.And(choices[d])
+		mask.And(chosen)
 		if !s.sells(tmpl, int(s.target[n]), mask) {
 			continue
 		}
