@@ -17,7 +17,6 @@ type base struct {
 // A nodeFilter is whose pods a spread counts and which domains it knows. Spreads over one label that take the same nodes share it.
 type nodeFilter struct {
 	nodes, templates bits.Set // nil: all
-	sold             bits.Set // domains that new nodes can be in
 	inhabits         []int32  // by domain: nodes that are in it
 }
 
@@ -82,7 +81,7 @@ func (b *builder) filterOf(g *group, key int) *nodeFilter {
 	out := &nodeFilter{}
 	b.w.filters[name] = out
 	if key != spread.Host {
-		b.findDomains(g, b.keys[key], out)
+		out.inhabits = b.inhabits(g, b.keys[key])
 	}
 	if !g.honorTaints && len(g.terms) == 0 {
 		return out

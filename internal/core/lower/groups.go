@@ -134,65 +134,27 @@ func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned b
 	return t.intern(g)
 }
 
-// findDomains notes which domains exist for the owners of a spread, and by whom.
-func (b *builder) findDomains(g *group, key *topologyKey, out *nodeFilter) {
-	set := bits.Make(len(key.values))
-	for i, t := range b.templates {
-		if g.honorTaints && !toleratesAll(g.tolerances, t.taints, true) {
-			continue
-		}
-		if len(g.terms) > 0 && !slices.ContainsFunc(g.terms, func(r label.Reqs) bool { return t.matchOf(r, r.Key()).OK }) {
-			continue
-		}
-		of := &key.tmpl[i]
-		switch {
-		case of.Choice != nil:
-			for d, mask := range of.Choice {
-				if mask != nil && (!t.opens(key.name) || g.means(t, key, key.values[d])) {
-					set.Add(d)
-				}
-			}
-		case of.Shape != nil:
-			for sh := range t.tmpl.Shapes.All() {
-				if d := of.Shape[sh]; d >= 0 {
-					set.Add(int(d))
-				}
-			}
-		case of.Fixed >= 0:
-			set.Add(int(of.Fixed))
-		}
-	}
-	out.sold, out.inhabits = set, make([]int32, len(key.values))
+// inhabits counts, by domain, the nodes whose pods a spread counts, and claims that will become such nodes.
+func (b *builder) inhabits(g *group, key *topologyKey) []int32 {
+	out := make([]int32, len(key.values))
 	for i, n := range b.nodes {
-		if d := key.node[i]; d >= 0 && n.row.Node != nil && g.accepts(n) {
-			out.inhabits[d]++
+		if d := key.node[i]; d >= 0 && g.accepts(n) {
+			out[d]++
 		}
 	}
+	return out
 }
 
-// means reports whether a value of a label that a pool leaves open is a domain of a spread: the owners ask for it, or get it unasked. What
-// other pods ask for is no place that the owners have to fill.
-func (g *group) means(t *template, key *topologyKey, value string) bool {
-	set, _ := t.reqs.Get(key.name)
-	if v, ok := anyValue(set); ok && v == value {
-		return true
-	}
-	return slices.ContainsFunc(g.terms, func(r label.Reqs) bool {
-		s, says := r.Get(key.name)
-		return says && !s.Open() && s.Has(value)
-	})
-}
-
-// universe says which domains exist for the owners of a spread, without the removed nodes.
+// universe says which domains a spread has without the removed nodes.
 func (b *builder) universe(g *group, from *nodeFilter) bits.Set {
 	key := b.keys[b.keyIndex(g.key)]
 	left := slices.Clone(from.inhabits)
 	for _, i := range b.goneBins {
-		if d := key.node[i]; d >= 0 && b.nodes[i].row.Node != nil && g.accepts(b.nodes[i]) {
+		if d := key.node[i]; d >= 0 && g.accepts(b.nodes[i]) {
 			left[d]--
 		}
 	}
-	set := from.sold.Clone()
+	set := bits.Make(len(key.values))
 	for d, n := range left {
 		if n > 0 {
 			set.Add(d)

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
@@ -77,6 +76,10 @@ func (b *builder) classOf(c *cohort, order int) solve.Class {
 	}
 	out.Volumes = c.volumes.mounts
 	out.Variants = b.variantsOf(c)
+	for _, term := range i.terms {
+		out.Terms = append(out.Terms, b.reqs.of(term.Key(), term))
+	}
+	out.Tol = b.tols.of(i.tolKey+softText(true), tolerance{i.tolerances, true})
 	return out
 }
 
@@ -136,14 +139,13 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 		owns := b.ownedAt(c, l)
 		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
 		for _, term := range i.terms {
-			allowed := b.allowedBy(term)
 			full := term
 			if !b.in.Settings.IgnorePreferences && l.preferred < len(i.preferred) {
 				full = full.And(i.preferred[l.preferred])
 			}
 			for _, alt := range alternatives {
 				reqs := full.And(alt)
-				out = append(out, solve.Variant{Level: n, Reqs: b.reqs.of(reqs.Key(), reqs), Tol: tol, Owns: owns, Allowed: allowed})
+				out = append(out, solve.Variant{Level: n, Reqs: b.reqs.of(reqs.Key(), reqs), Tol: tol, Owns: owns})
 			}
 		}
 	}
@@ -168,28 +170,6 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// allowedBy returns, by topology key, the domains that a pod's own requirements allow.
-func (b *builder) allowedBy(term label.Reqs) []bits.Set {
-	var out []bits.Set
-	for _, q := range term {
-		k := b.keyIndex(q.Key)
-		if k < 0 || q.Key == corev1.LabelHostname {
-			continue
-		}
-		if out == nil {
-			out = make([]bits.Set, len(b.keys))
-		}
-		set := bits.Make(len(b.keys[k].values))
-		for d, v := range b.keys[k].values {
-			if q.Set.Has(v) {
-				set.Add(d)
-			}
-		}
-		out[k] = set
-	}
-	return out
 }
 
 // addSticky notes where earlier plans put pods of the class.

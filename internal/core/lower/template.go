@@ -449,12 +449,12 @@ func (t *template) opens(key string) bool {
 func (t *template) freeDomains(key string, asked []string, number func(string) int32) solve.KeyOf {
 	f := &t.free[slices.IndexFunc(t.free, func(f freeKey) bool { return f.key == key })]
 	set, _ := t.reqs.Get(key)
-	values := f.values
+	values, unasked := f.values, ""
 	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
 	if t.opens(key) {
 		values = asked
-		if v, ok := anyValue(set); ok && !slices.Contains(asked, v) {
-			values = append(slices.Clone(asked), v)
+		if v, ok := anyValue(set); ok {
+			values, unasked = append(slices.Clone(asked), v), v
 		}
 		if set.HasAbsent() {
 			k.None = t.only(f, f.from+len(f.values)+1)
@@ -473,6 +473,10 @@ func (t *template) freeDomains(key string, asked []string, number func(string) i
 			k.Choice = append(k.Choice, nil)
 		}
 		k.Choice[n] = t.only(f, bit)
+		if t.opens(key) && v != unasked {
+			k.Asked = k.Asked.Grow(n)
+			k.Asked.Add(n)
+		}
 	}
 	return k
 }

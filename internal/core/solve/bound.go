@@ -76,7 +76,7 @@ func (k *packing) leastByDomain(it *item) (key int, least []int) {
 	for i := range t.keys {
 		for j, g := range t.keys[i].owned {
 			if t.keys[i].self[j] && k.alone(g, it) {
-				return t.keys[i].key, s.leastOf(g, t.keys[i].key, &c.Variants[it.variant], it.count)
+				return t.keys[i].key, s.leastOf(g, &t.keys[i], it.count)
 			}
 		}
 	}
@@ -92,12 +92,6 @@ func (k *packing) alone(g int, it *item) bool {
 	}
 	for i := range s.p.Classes {
 		if i != it.class && slices.Contains(s.p.Classes[i].Groups, g) {
-			return false
-		}
-	}
-	first := &s.p.Classes[it.class].Variants[it.variant]
-	for _, v := range k.readings(it) {
-		if !slices.EqualFunc(v.Allowed, first.Allowed, bits.Set.Equal) {
 			return false
 		}
 	}
@@ -187,12 +181,11 @@ func (k *packing) capOf(g int) (out hostCap) {
 // leastOf works out how many of n new pods come to each domain at least. The last pod that comes to a domain finds it no more than the
 // skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has to be large enough for n
 // new ones, and every domain reaches m.
-func (s *state) leastOf(g, key int, v *Variant, n int) []int {
+func (s *state) leastOf(g int, to *touch, n int) []int {
 	group := &s.p.Groups[g]
-	domains := group.Universe.Clone()
-	if key < len(v.Allowed) && v.Allowed[key] != nil {
-		domains.And(v.Allowed[key])
-	}
+	domains := bits.Make(len(s.p.Keys[to.key].Values))
+	domains.Or(group.Universe)
+	domains.Or(to.reach)
 	takes := func(m int32) int {
 		sum := -int(group.MaxSkew) // the emptiest takes no more than m
 		for d := range domains.All() {
@@ -210,7 +203,7 @@ func (s *state) leastOf(g, key int, v *Variant, n int) []int {
 	for takes(m) < n {
 		m++
 	}
-	least := make([]int, len(s.p.Keys[key].Values))
+	least := make([]int, len(s.p.Keys[to.key].Values))
 	for d := range domains.All() {
 		least[d] = int(max(0, m-group.At(d)))
 	}

@@ -48,6 +48,16 @@ func (s *state) candidatesOf(ci, vi, t int) []int32 {
 }
 
 func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
+	out := s.suitable(s.visit.arena[len(s.visit.arena):], c, v, t)
+	s.visit.arena = s.visit.arena[:len(s.visit.arena)+len(out)]
+	if room := len(s.p.Templates[t].Room); cap(out) > 0 && cap(s.visit.arena) < len(s.visit.arena)+room {
+		s.visit.arena = make([]int32, 0, 4*cap(s.visit.arena)+4*room)
+	}
+	return out
+}
+
+// suitable appends the shapes of template t that can hold one pod of a class, read as v.
+func (s *state) suitable(out []int32, c *Class, v *Variant, t int) []int32 {
 	tmpl := &s.p.Templates[t]
 	if c.TooMuch != "" || !s.p.Labels.TolTmpl[v.Tol].Has(t) || s.tooLargeFor(c.Need, t) {
 		return nil
@@ -62,7 +72,6 @@ func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
 		mask.And(m.Mask)
 	}
 	prices := s.pricesOf(t, s.wide(mask))
-	out := s.visit.arena[len(s.visit.arena):]
 	ordinary := false
 	for sh := range tmpl.Shapes.All() {
 		if m.Shapes != nil && !m.Shapes.Has(sh) || prices[sh] == 0 || !c.Need.Fits(tmpl.Room[sh]) || !s.fitsHardware(c, tmpl, sh) {
@@ -71,12 +80,7 @@ func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
 		out = append(out, int32(sh))
 		ordinary = ordinary || !tmpl.Catalog.Exotic.Has(sh)
 	}
-	out = s.preferOrdinary(tmpl, out, ordinary)
-	s.visit.arena = s.visit.arena[:len(s.visit.arena)+len(out)]
-	if cap(out) > 0 && cap(s.visit.arena) < len(s.visit.arena)+len(tmpl.Room) {
-		s.visit.arena = make([]int32, 0, 4*cap(s.visit.arena)+4*len(tmpl.Room))
-	}
-	return out
+	return s.preferOrdinary(tmpl, out, ordinary)
 }
 
 // preferOrdinary drops exotic machines where an ordinary one would do, as launch does, and large ones by the size policy.

@@ -386,13 +386,10 @@ func (c *checker) checkGroup(g int, group *spread.Group, crowds []crowd) {
 func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, d int, t *tally) {
 	least := 0
 	if group.Key != spread.Host {
-		var allowed bits.Set
-		if group.Key < len(t.sample.variant.Allowed) {
-			allowed = t.sample.variant.Allowed[group.Key]
-		}
 		known := 0
-		for u := range group.Universe.All() {
-			if allowed != nil && !allowed.Has(u) {
+		reach := newState(c.p).reachOf(slices.IndexFunc(c.p.Classes, func(x Class) bool { return x.Name == t.sample.class.Name }))[group.Key]
+		for u := range c.p.Keys[group.Key].Values {
+			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue
 			}
 			n := 0

@@ -69,8 +69,7 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 		return s.bestTarget(ci, vi, among, t)
 	}
 	to := &t.keys[i]
-	v := &s.p.Classes[ci].Variants[vi]
-	bare := s.admits(to, v, noDomain) == 0
+	bare := s.admits(to, noDomain) == 0
 	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
 		s.choice[to.key] = noDomain
 		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad == 0 {
@@ -80,7 +79,7 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 	best, code := target{}, reason.Code(codeOfTouch(s, to))
 	reached := false // a domain that the groups admit and some template is in
 	for _, d := range s.byCount(to, i) {
-		if bad := s.admits(to, v, int(d)); bad != 0 {
+		if bad := s.admits(to, int(d)); bad != 0 {
 			if !reached {
 				code = bad
 			}

@@ -132,6 +132,7 @@ type KeyOf struct {
 	Shape  []int32    // the shape decides: its domain, −1 if none
 	Choice []bits.Set // the mask decides: by domain, the bits that remain; nil where impossible
 	None   bits.Set   // with Choice: the bits that remain for a node without the label; nil where each has one
+	Asked  bits.Set   // with Choice: domains of nodes whose pods ask for them
 }
 
 // A Class is pods that are the same question.
@@ -147,6 +148,8 @@ type Class struct {
 	Groups   []int // groups whose selector matches it
 	Ports    []int
 	Conflict bits.Set // ports that exclude it
+	Terms    []int    // requirements without preferences and volumes, of which one must be met
+	Tol      int      // tolerations, with every PreferNoSchedule taint tolerated
 	Volumes  []volumes.Volume
 	Sticky   []Sticky // where earlier plans put some of its pods
 }
@@ -157,11 +160,10 @@ type Sticky struct{ Node, Count int }
 // A Variant is one way to read a pod: a required term, a level of preferences, a volume alternative. Earlier ones are
 // stricter.
 type Variant struct {
-	Level   int
-	Reqs    int // requirements, with preferences and volumes
-	Tol     int // tolerations
-	Owns    []int
-	Allowed []bits.Set // by topology key: domains that the pod itself allows; nil: all. Shorter than Keys: all
+	Level int
+	Reqs  int // requirements, with preferences and volumes
+	Tol   int // tolerations
+	Owns  []int
 }
 
 // A Result is a plan in numbers.

@@ -42,9 +42,10 @@ type state struct {
 	left    []int // reservations
 	placed  []Put // on existing nodes
 
-	mounts  map[int]int // pods that mount each volume, made when first needed
-	touch   [][]touches // [class][variant], made when first needed
-	alive   bits.Set    // bins with room for the smallest need of anybody
+	mounts  map[int]int           // pods that mount each volume, made when first needed
+	touch   [][]touches           // [class][variant], made when first needed
+	reaches map[string][]bits.Set // see reachOf
+	alive   bits.Set              // bins with room for the smallest need of anybody
 	least   quantity.Vec
 	commits int
 	trials  int
@@ -181,9 +182,10 @@ type touch struct {
 	key     int
 	owned   []int // groups whose constraint the pods carry
 	self    []bool
-	shunned []int // required anti-affinity of others that selects the pods
-	counted []int // groups that count the pods
-	repels  []int // required anti-affinity that the pods own
+	shunned []int    // required anti-affinity of others that selects the pods
+	counted []int    // groups that count the pods
+	repels  []int    // required anti-affinity that the pods own
+	reach   bits.Set // domains in which the pods could get a new node, where they are spread over them
 }
 
 // touchesOf returns the groups that a variant has to do with.
@@ -193,12 +195,13 @@ func (s *state) touchesOf(class, variant int) *touches {
 	}
 	t := &s.touch[class][variant]
 	if !t.ready {
-		s.fillTouches(t, &s.p.Classes[class], &s.p.Classes[class].Variants[variant])
+		s.fillTouches(t, class, &s.p.Classes[class].Variants[variant])
 	}
 	return t
 }
 
-func (s *state) fillTouches(t *touches, c *Class, v *Variant) {
+func (s *state) fillTouches(t *touches, class int, v *Variant) {
+	c := &s.p.Classes[class]
 	t.ready = true
 	if len(c.Groups) == 0 && len(v.Owns) == 0 {
 		return
@@ -235,6 +238,9 @@ func (s *state) fillTouches(t *touches, c *Class, v *Variant) {
 		}
 		if group.Key != spread.Host && (group.Kind != spread.Affinity) {
 			t.one = true
+		}
+		if group.Key != spread.Host && group.Kind == spread.Spread && to.reach == nil {
+			to.reach = s.reachOf(class)[group.Key]
 		}
 		if group.Key == spread.Host && group.Kind == spread.Affinity {
 			t.glued = true

@@ -38,7 +38,7 @@ func (s *state) try(c *Class, v *Variant, t *touches, bin int) verdict {
 		return bad
 	}
 	if len(t.keys) > 0 {
-		if code := s.chooseFor(t, v, bin); code != 0 {
+		if code := s.chooseFor(t, bin); code != 0 {
 			return verdict{code, false}
 		}
 	}
@@ -110,12 +110,12 @@ func codeOf(k spread.Kind) reason.Code {
 }
 
 // chooseFor settles the domain of every touched key, or says which kind of constraint left none.
-func (s *state) chooseFor(t *touches, v *Variant, bin int) reason.Code {
-	return s.chooseFrom(t, v, bin, 0)
+func (s *state) chooseFor(t *touches, bin int) reason.Code {
+	return s.chooseFrom(t, bin, 0)
 }
 
 // chooseFrom settles the keys from the i-th on. masks[i] holds the choices so far.
-func (s *state) chooseFrom(t *touches, v *Variant, bin, i int) reason.Code {
+func (s *state) chooseFrom(t *touches, bin, i int) reason.Code {
 	if i == len(t.keys) {
 		if bin >= len(s.p.Nodes) && i > 0 {
 			copy(s.masks[0], s.masks[i])
@@ -125,19 +125,19 @@ func (s *state) chooseFrom(t *touches, v *Variant, bin, i int) reason.Code {
 	to := &t.keys[i]
 	d := s.domainOf(to.key, bin)
 	if d != openDomain {
-		if code := s.admits(to, v, int(d)); code != 0 {
+		if code := s.admits(to, int(d)); code != 0 {
 			return code
 		}
 		s.choice[to.key] = d
 		if bin >= len(s.p.Nodes) {
 			copy(s.masks[i+1], s.masks[i])
 		}
-		return s.chooseFrom(t, v, bin, i+1)
+		return s.chooseFrom(t, bin, i+1)
 	}
-	return s.chooseOpen(t, v, bin, i)
+	return s.chooseOpen(t, bin, i)
 }
 
-func (s *state) chooseOpen(t *touches, v *Variant, bin, i int) reason.Code {
+func (s *state) chooseOpen(t *touches, bin, i int) reason.Code {
 	to := &t.keys[i]
 	n := bin - len(s.p.Nodes)
 	tmpl := &s.p.Templates[s.tmpl[n]]
@@ -159,12 +159,12 @@ func (s *state) chooseOpen(t *touches, v *Variant, bin, i int) reason.Code {
 		if !s.sells(tmpl, int(s.target[n]), mask) {
 			continue
 		}
-		if bad := s.admits(to, v, int(d)); bad != 0 {
+		if bad := s.admits(to, int(d)); bad != 0 {
 			code = bad
 			continue
 		}
 		s.choice[to.key] = d
-		bad := s.chooseFrom(t, v, bin, i+1)
+		bad := s.chooseFrom(t, bin, i+1)
 		if bad == 0 {
 			return 0
 		}
@@ -174,22 +174,18 @@ func (s *state) chooseOpen(t *touches, v *Variant, bin, i int) reason.Code {
 }
 
 // admits asks all groups of one key about a domain.
-func (s *state) admits(to *touch, v *Variant, d int) reason.Code {
+func (s *state) admits(to *touch, d int) reason.Code {
 	for _, g := range to.shunned {
 		if s.groups[g].Repels(d) {
 			return reason.AntiAffinity
 		}
-	}
-	var allowed bits.Set
-	if to.key < len(v.Allowed) {
-		allowed = v.Allowed[to.key]
 	}
 	for i, g := range to.owned {
 		group := &s.groups[g]
 		if s.pinned && group.Kind != spread.Anti {
 			continue
 		}
-		if !group.Admits(d, to.self[i], allowed) {
+		if !group.Admits(d, to.self[i], to.reach) {
 			return codeOf(group.Kind)
 		}
 	}
@@ -308,8 +304,14 @@ func (s *state) record(to *touch, d int32, bin, n int) {
 		return
 	}
 	for _, g := range to.counted {
-		if s.counts(&s.groups[g], bin) {
-			s.groups[g].Add(int(d), int32(n))
+		group := &s.groups[g]
+		if !s.counts(group, bin) {
+			continue
+		}
+		group.Add(int(d), int32(n))
+		if group.Kind == spread.Spread && group.Key != spread.Host {
+			group.Universe = group.Universe.Grow(int(d))
+			group.Universe.Add(int(d)) // the node makes it one for everybody
 		}
 	}
 	for _, g := range to.repels {

@@ -32,7 +32,8 @@ type Group struct {
 	MaxSkew    int32
 	MinDomains int32
 	Required   bool // anti-affinity: owners also keep matching pods away
-	// Universe is the domains that exist for the owners of a spread; nil for other kinds and for Host.
+	// Universe is the domains of nodes that a spread counts; nil for other kinds and for Host. For an owner those exist besides in which it
+	// could get a new node.
 	Universe bits.Set
 	// Nodes are the existing nodes whose pods are counted, nil for all. Templates and Filter say the same of new ones:
 	// tolerated templates (nil for all), and requirement sets of which one must be met (nil for none).
@@ -47,10 +48,10 @@ type Group struct {
 	Total  int     // sum of Count
 }
 
-// Clone returns a copy whose counts can change on their own.
+// Clone returns a copy whose counts and domains can change on their own.
 func (g *Group) Clone() Group {
 	c := *g
-	c.Count, c.Owners = slices.Clone(g.Count), slices.Clone(g.Owners)
+	c.Universe, c.Count, c.Owners = slices.Clone(g.Universe), slices.Clone(g.Count), slices.Clone(g.Owners)
 	return c
 }
 
@@ -85,16 +86,17 @@ func grown(counts []int32, d int) []int32 {
 	return counts
 }
 
-// Least returns the smallest count over the domains that exist and are in allowed (nil: all), and whether there is any. With
-// fewer domains than MinDomains it is zero.
-func (g *Group) Least(allowed bits.Set) (int32, bool) {
+// Least returns the smallest count over the domains that exist for an owner which could get a new node in those of reach. With fewer
+// domains than MinDomains it is zero.
+func (g *Group) Least(reach bits.Set) int32 {
 	least, n := int32(-1), int32(0)
-	for w, word := range g.Universe {
-		if allowed != nil {
-			if w >= len(allowed) {
-				break
-			}
-			word &= allowed[w]
+	for w := range max(len(g.Universe), len(reach)) {
+		word := uint64(0)
+		if w < len(g.Universe) {
+			word = g.Universe[w]
+		}
+		if w < len(reach) {
+			word |= reach[w]
 		}
 		for d := w << 6; word != 0; d, word = d+1, word>>1 {
 			if word&1 == 0 {
@@ -106,18 +108,15 @@ func (g *Group) Least(allowed bits.Set) (int32, bool) {
 			}
 		}
 	}
-	if n == 0 {
-		return 0, false
-	}
 	if n < g.MinDomains {
-		return 0, true
+		return 0
 	}
-	return least, true
+	return least
 }
 
-// Admits reports whether one more owner may go to domain d. self says that the owner matches the group's selector; allowed
-// are the domains that the pod itself allows (nil: all).
-func (g *Group) Admits(d int, self bool, allowed bits.Set) bool {
+// Admits reports whether one more owner may go to domain d. self says that the owner matches the group's selector; reach
+// are the domains in which it could get a new node.
+func (g *Group) Admits(d int, self bool, reach bits.Set) bool {
 	switch g.Kind {
 	case Spread:
 		if d < 0 && g.Key != Host {
@@ -130,33 +129,12 @@ func (g *Group) Admits(d int, self bool, allowed bits.Set) bool {
 		if g.Key == Host {
 			return g.At(d)+one <= g.MaxSkew
 		}
-		if !g.Universe.Has(d) {
-			return false
-		}
-		least, ok := g.Least(allowed)
-		return ok && g.At(d)+one-least <= g.MaxSkew
-	case Affinity:
-		return g.At(d) > 0 || self && d >= 0 && g.bootstrap(allowed)
+		return (g.Universe.Has(d) || reach.Has(d)) && g.At(d)+one-g.Least(reach) <= g.MaxSkew
+	case Affinity: // the first of a group may choose freely, as long as nobody whom it looks for is anywhere at all
+		return g.At(d) > 0 || self && d >= 0 && g.Total == 0
 	default:
 		return g.At(d) == 0
 	}
-}
-
-// bootstrap reports whether the first pod of a self-affine group may choose freely: nothing matches yet in any domain that
-// it allows.
-func (g *Group) bootstrap(allowed bits.Set) bool {
-	if g.Total == 0 || g.Key == Host {
-		return g.Total == 0
-	}
-	if allowed == nil {
-		return false
-	}
-	for d, c := range g.Count {
-		if c > 0 && allowed.Has(d) {
-			return false
-		}
-	}
-	return true
 }
 
 // Repels reports whether owners of an anti-affinity keep matching pods out of domain d.

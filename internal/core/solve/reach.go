@@ -1,0 +1,113 @@
+package solve
+
+import (
+	"encoding/binary"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+)
+
+// reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
+// something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
+// in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
+func (s *state) reachOf(class int) []bits.Set {
+	c := &s.p.Classes[class]
+	key := reachKey(c)
+	if out, ok := s.reaches[key]; ok {
+		return out
+	}
+	out := make([]bits.Set, len(s.p.Keys))
+	for k := range out {
+		out[k] = bits.Make(len(s.p.Keys[k].Values))
+	}
+	var shapes []int32
+	for t := range s.p.Templates {
+		for _, reqs := range c.Terms {
+			shapes = s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t)
+			s.addReach(out, t, s.p.Labels.OnTemplate[reqs][t].Mask, shapes)
+		}
+	}
+	if s.reaches == nil {
+		s.reaches = map[string][]bits.Set{}
+	}
+	s.reaches[key] = out
+	return out
+}
+
+// reachKey identifies what reachOf asks about a class.
+func reachKey(c *Class) string {
+	key := binary.AppendVarint(nil, int64(c.Tol))
+	for _, reqs := range c.Terms {
+		key = binary.AppendVarint(key, int64(reqs))
+	}
+	key = append(key, c.TooMuch...)
+	key = append(key, 0)
+	for _, n := range c.Need {
+		key = binary.AppendVarint(key, n)
+	}
+	for _, p := range c.Ports {
+		key = binary.AppendVarint(key, int64(p))
+	}
+	for _, v := range c.Volumes {
+		key = binary.AppendVarint(key, int64(v.Driver))
+	}
+	return string(key)
+}
+
+// addReach adds the domains of some shapes of a template, as far as its pool's limits allow them.
+func (s *state) addReach(out []bits.Set, t int, mask bits.Set, shapes []int32) {
+	tmpl := &s.p.Templates[t]
+	limit := &s.p.Pools[tmpl.Pool].Limit
+	sold, one := bits.Make(64*len(tmpl.Mask)), bits.Make(64*len(tmpl.Mask))
+	found := false
+	for _, sh := range shapes {
+		if limit.Limited && limit.Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {
+			continue
+		}
+		found = true
+		sold.Or(tmpl.ShapeMask[sh])
+		for k := range out {
+			if of := s.p.Keys[k].Tmpl[t].Shape; of != nil && of[sh] >= 0 {
+				out[k].Add(int(of[sh]))
+			}
+		}
+	}
+	if !found {
+		return
+	}
+	if mask != nil {
+		sold.And(mask)
+	}
+	for k := range out {
+		of := &s.p.Keys[k].Tmpl[t]
+		switch {
+		case of.Choice != nil:
+			addChoices(out[k], of, func(choice bits.Set) bool {
+				if choice == nil {
+					return false
+				}
+				copy(one, sold)
+				one.And(choice)
+				return tmpl.open(one)
+			})
+		case of.Shape == nil && of.Fixed >= 0:
+			out[k].Add(int(of.Fixed))
+		}
+	}
+}
+
+// addChoices adds the domains among which the mask decides. Those that nodes have only if their pods ask for them are places to fill for
+// nobody else.
+func addChoices(out bits.Set, of *KeyOf, open func(choice bits.Set) bool) {
+	unasked := open(of.None)
+	for d, choice := range of.Choice {
+		if !of.Asked.Has(d) && open(choice) {
+			out.Add(d)
+			unasked = true
+		}
+	}
+	for d := range of.Asked.All() {
+		if !unasked && open(of.Choice[d]) {
+			out.Add(d)
+		}
+	}
+}
