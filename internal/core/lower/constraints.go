@@ -54,8 +54,8 @@ func (b *builder) readGroups() {
 				c.hard = append(c.hard, g.id)
 			}
 		}
-		if n := len(i.near); n > 0 {
-			c.near = ids(n, func(k int) *group { return b.groups.affinity(spread.Affinity, &i.near[k], true, true, lbl) })
+		if len(i.near) > 0 {
+			c.near = b.groups.near(i.near, lbl)
 		}
 		if n := len(i.apart); n > 0 {
 			c.apart = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apart[k], true, true, lbl) })

@@ -119,8 +119,38 @@ func (t *groupTable) spread(i *podInfo, term *spreadTerm, namespace string, podL
 
 // affinity returns the group of a term of pod affinity or anti-affinity.
 func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned bool, podLabels map[string]string) *group {
-	g := group{kind: kind, key: term.key, required: required, every: term.every, namespaces: term.namespaces, owned: owned}
-	g.selector = term.selectorFor(podLabels)
+	g := t.about(term, podLabels)
+	g.kind, g.key, g.required, g.owned = kind, term.key, required, owned
+	return t.intern(g)
+}
+
+// near returns the groups of required pod affinity, one for each label. Its terms are about the same pods: kube-scheduler counts those
+// that match all of them.
+func (t *groupTable) near(terms []podTerm, podLabels map[string]string) []int {
+	all := t.about(&terms[0], podLabels)
+	for k := range terms[1:] {
+		more := t.about(&terms[1+k], podLabels)
+		all.selector = both(all.selector, more.selector)
+		switch {
+		case all.every:
+			all.every, all.namespaces = more.every, more.namespaces
+		case !more.every:
+			all.namespaces = slices.DeleteFunc(slices.Clone(all.namespaces), func(ns string) bool { return !more.covers(ns) })
+		}
+	}
+	var out []int
+	for k := range terms {
+		g := all
+		g.kind, g.key, g.required, g.owned = spread.Affinity, terms[k].key, true, true
+		out = append(out, t.intern(g).id)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// about returns a group of the pods that a term of pod affinity is about.
+func (t *groupTable) about(term *podTerm, podLabels map[string]string) group {
+	g := group{every: term.every, namespaces: term.namespaces, selector: term.selectorFor(podLabels)}
 	if term.among != nil {
 		g.namespaces = slices.Clone(term.namespaces)
 		for ns := range t.snap.Namespaces() {
@@ -131,7 +161,7 @@ func (t *groupTable) affinity(kind spread.Kind, term *podTerm, required, owned b
 		slices.Sort(g.namespaces)
 		g.namespaces = slices.Compact(g.namespaces)
 	}
-	return t.intern(g)
+	return g
 }
 
 // inhabits counts, by domain, the nodes whose pods a spread counts, and claims that will become such nodes.

@@ -105,6 +105,16 @@ func excluding(s selector, keys []string, pod map[string]string) selector {
 	return canonical(reqs)
 }
 
+// both selects what two selectors select.
+func both(a, b selector) selector {
+	reqs, selectable := a.sel.Requirements()
+	more, too := b.sel.Requirements()
+	if !selectable || !too {
+		return nothing
+	}
+	return canonical(slices.Concat(reqs, more))
+}
+
 func (s *selector) matches(pod map[string]string) bool {
 	if s.key != "" {
 		v, ok := pod[s.key]

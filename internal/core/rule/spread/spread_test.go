@@ -23,7 +23,7 @@ func TestAdmits(t *testing.T) {
 		"a domain in reach takes the first":                 {Group{Universe: bits.Full(2), MaxSkew: 1, Count: []int32{1, 1}}, 70, true, bits.Of(80, 70), true},
 		"domains in reach count for the minimum number":     {Group{Universe: bits.Full(2), MaxSkew: 1, MinDomains: 3, Count: []int32{1, 1, 1}}, 0, true, bits.Of(3, 2), true},
 		"too few domains make the minimum zero":             {Group{Universe: bits.Full(2), MaxSkew: 1, MinDomains: 3, Count: []int32{1, 1}}, 0, true, nil, false},
-		"a domain without a node out of reach is none":         {Group{Universe: bits.Full(2), MaxSkew: 9}, 2, true, nil, false},
+		"a domain without a node out of reach is none":      {Group{Universe: bits.Full(2), MaxSkew: 9}, 2, true, nil, false},
 		"a node without the label is no domain":             {Group{Universe: zones, MaxSkew: 9}, -1, true, nil, false},
 		"a host counts from zero":                           {Group{Key: Host, MaxSkew: 2, Count: []int32{1}}, 0, true, nil, true},
 		"a full host":                                       {Group{Key: Host, MaxSkew: 2, Count: []int32{2}}, 0, true, nil, false},
