@@ -9,12 +9,13 @@ import (
 // ConditionTypeReady is the root condition of NodePool and NodeClaim.
 const ConditionTypeReady = condition.Ready
 
-// Conditions of a NodePool. The last two do not count for Ready.
+// Conditions of a NodePool. The last three do not count for Ready.
 const (
 	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
 	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
+	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
 )
 
 // Reasons of NodePool conditions.

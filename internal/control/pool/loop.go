@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,6 +180,7 @@ func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.Node
 	checkClass(judged, class, now)
 	l.checkHealth(judged, class, now)
 	checkFeeds(judged, unread, now)
+	checkAnnotations(judged, now)
 	if equality.Semantic.DeepEqual(judged.Status, pool.Status) {
 		return nil
 	}
@@ -222,6 +224,17 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 		return
 	}
 	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, "no node is disrupted voluntarily: "+unread, now)
+}
+
+// checkAnnotations says which annotations of the template nodes do not get.
+func checkAnnotations(pool *v1.NodePool, now time.Time) {
+	reserved := pool.Spec.Template.ReservedAnnotations()
+	if len(reserved) == 0 {
+		condition.Clear(pool, v1.ConditionTypeReservedKeysIgnored, now)
+		return
+	}
+	message := "Karpenter keeps these annotations of spec.template.metadata for itself, so nodes do not get them: " + strings.Join(reserved, ", ")
+	condition.Set(pool, metav1.Condition{Type: v1.ConditionTypeReservedKeysIgnored, Status: metav1.ConditionTrue, Reason: v1.ConditionTypeReservedKeysIgnored, Message: message}, now)
 }
 
 func checkClass(pool *v1.NodePool, class *cluster.NodeClass, now time.Time) {

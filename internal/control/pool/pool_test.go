@@ -93,6 +93,29 @@ func TestStaticPoolNeedsItsGate(t *testing.T) {
 	}
 }
 
+// A template may carry annotations that Karpenter keeps for itself: the pool works, and a condition names them.
+func TestReservedKeysAreNamed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {
+			p.Spec.Template.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: "{}", v1.LaunchTokenAnnotationKey: "x", v1.DoNotDisruptAnnotationKey: "true"}
+		})
+		time.Sleep(time.Second)
+		p := sim.Get[*v1.NodePool](t, w, "default")
+		c := condition.Get(p, v1.ConditionTypeReservedKeysIgnored)
+		if c == nil || !strings.HasSuffix(c.Message, ": "+v1.DisruptionCommandAnnotationKey+", "+v1.LaunchTokenAnnotationKey) {
+			t.Errorf("condition = %v, want it to name the two", c)
+		}
+		if !condition.IsTrue(p, v1.ConditionTypeReady) {
+			t.Errorf("the pool is not ready: %v", p.Status.Conditions)
+		}
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Template.Annotations = nil })
+		time.Sleep(time.Second)
+		if got := conditionOf(t, w, "default", v1.ConditionTypeReservedKeysIgnored); got != "none" {
+			t.Errorf("without such keys the condition is %s", got)
+		}
+	})
+}
+
 func TestForeignPoolsAreNotTouched(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		p := sim.Pool("other")

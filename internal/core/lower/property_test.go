@@ -195,7 +195,7 @@ func TestClaim(t *testing.T) {
 	pool := in.Pools[0].Pool
 	pool.Annotations = map[string]string{v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1"}
 	pool.Spec.Template.Labels = map[string]string{"team": "a"}
-	pool.Spec.Template.Annotations = map[string]string{"note": "x"}
+	pool.Spec.Template.Annotations = map[string]string{"note": "x", v1.DisruptionCommandAnnotationKey: "forged", v1.LaunchTokenAnnotationKey: "forged"}
 	pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "cni", Effect: corev1.TaintEffectNoSchedule}}
 	pool.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: "tier", Operator: corev1.NodeSelectorOpIn, Values: []string{"gold", "silver"}}}
 	grace := 5 * time.Minute
@@ -216,6 +216,11 @@ func TestClaim(t *testing.T) {
 	for key, want := range map[string]string{"note": "x", v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1", v1.NodeClaimMinValuesRelaxedAnnotationKey: "false"} {
 		if c.Annotations[key] != want {
 			t.Errorf("annotation %s = %q, want %q", key, c.Annotations[key], want)
+		}
+	}
+	for key, value := range c.Annotations {
+		if value == "forged" {
+			t.Errorf("annotation %s of the template is on the claim", key)
 		}
 	}
 	if o := c.OwnerReferences; len(o) != 1 || o[0].Kind != "NodePool" || o[0].Controller != nil || !*o[0].BlockOwnerDeletion {

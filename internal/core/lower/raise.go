@@ -229,10 +229,7 @@ func (b *builder) claim(t *template, bin *solve.Bin, o *Opening) *v1.NodeClaim {
 	c := &v1.NodeClaim{}
 	c.GenerateName = t.pool.Name + "-"
 	c.Labels = b.claimLabels(t, reqs)
-	c.Annotations = maps.Clone(t.pool.Spec.Template.Annotations)
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
+	c.Annotations = t.pool.Spec.Template.NodeAnnotations()
 	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey} {
 		if v, ok := t.pool.Annotations[key]; ok {
 			c.Annotations[key] = v

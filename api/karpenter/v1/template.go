@@ -1,0 +1,36 @@
+package v1
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ReservedAnnotations lists the annotations of the template that nodes do not get: those of Karpenter and of its provider, which say
+// what was done and is to be done with a machine. Users are asked to set none but do-not-disrupt. (Labels like them make a pool invalid.)
+func (t *NodeClaimTemplate) ReservedAnnotations() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for key := range t.Annotations {
+			if t.owned(key) && key != DoNotDisruptAnnotationKey && !yield(key) {
+				return
+			}
+		}
+	})
+}
+
+// NodeAnnotations returns the annotations that nodes get.
+func (t *NodeClaimTemplate) NodeAnnotations() map[string]string {
+	out := make(map[string]string, len(t.Annotations))
+	maps.Copy(out, t.Annotations)
+	for _, key := range t.ReservedAnnotations() {
+		delete(out, key)
+	}
+	return out
+}
+
+// owned tells whether a key is in the domain of Karpenter, or of the provider whose node class the template refers to.
+func (t *NodeClaimTemplate) owned(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	in := func(of string) bool { return domain == of || strings.HasSuffix(domain, "."+of) }
+	return in(Group) || t.Spec.NodeClassRef != nil && in(t.Spec.NodeClassRef.Group)
+}
