@@ -7,6 +7,7 @@ package bug
 import (
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 )
@@ -31,4 +32,27 @@ func Reportf(format string, args ...any) {
 	}
 	count.Add(1)
 	slog.Error("this cannot happen; please report it", "bug", text)
+}
+
+// A Panic is an error that was a panic.
+type Panic struct {
+	What  string // was being done
+	Value any    // that the panic carried
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("%s panicked: %v", p.What, p.Value) }
+
+// Recovered reports the value of a panic and returns it as an error. what says what was being done, and names the object.
+func Recovered(value any, what string) *Panic {
+	p := &Panic{what, value}
+	Reportf("%v\n%s", p, debug.Stack())
+	return p
+}
+
+// Catch, when it is deferred, turns a panic of the function into its error. What is done for one object of many is wrapped in it, so that
+// the others do not suffer.
+func Catch(err *error, what string) {
+	if value := recover(); value != nil {
+		*err = Recovered(value, what)
+	}
 }

@@ -1,6 +1,7 @@
 package bug_test
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,4 +32,33 @@ func TestBugsPanicInTests(t *testing.T) {
 	}()
 	bug.Reportf("two and two are %d", 5)
 	t.Error("a bug went unnoticed")
+}
+
+func TestAPanicBecomesAnError(t *testing.T) {
+	bug.Expect(t)
+	before := bug.Count()
+	do := func() (err error) {
+		defer bug.Catch(&err, "looking after pool a")
+		var none []int
+		_ = none[0]
+		return nil
+	}
+	err := do()
+	if _, ok := errors.AsType[*bug.Panic](err); !ok || !strings.Contains(err.Error(), "looking after pool a panicked: runtime error: index out of range") {
+		t.Errorf("error = %v, want a panic that names what was done", err)
+	}
+	if n := bug.Count() - before; n != 1 {
+		t.Errorf("counted %d bugs, want one", n)
+	}
+}
+
+func TestWithoutPanicAnErrorStays(t *testing.T) {
+	trouble := errors.New("trouble")
+	do := func() (err error) {
+		defer bug.Catch(&err, "anything")
+		return trouble
+	}
+	if err := do(); !errors.Is(err, trouble) {
+		t.Errorf("error = %v, want %v", err, trouble)
+	}
 }

@@ -8,9 +8,7 @@ package keyed
 import (
 	"container/heap"
 	"context"
-	"fmt"
 	"iter"
-	"runtime/debug"
 	"time"
 
 	"karpenter.sh/karpenter/internal/bug"
@@ -41,7 +39,8 @@ type Work[V comparable] struct {
 
 // Run works until ctx ends, and returns when the last step has.
 func (w Work[V]) Run(ctx context.Context, source Source) error {
-	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result), meter: newMeter(w.Name, w.Metrics, w.Workers)}
+	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result), watched: w.Metrics.Loop(w.Name, w.Workers)}
+	defer w.Metrics.End(r.watched)
 	if r.MinWait <= 0 {
 		r.MinWait = time.Second
 	}
@@ -59,7 +58,7 @@ func (w Work[V]) Run(ctx context.Context, source Source) error {
 
 type run[V comparable] struct {
 	Work[V]
-	meter   *meter
+	watched *telemetry.Loop
 	source  Source
 	states  map[string]*state[V]
 	ready   []string // to be started as soon as a worker is free
@@ -74,7 +73,6 @@ type state[V comparable] struct {
 	round    uint64 // in which it was last seen
 	running  bool
 	called   time.Time // when it was put into ready
-	began    time.Time // when its step did
 	queued   bool      // in ready
 	changed  bool      // while running
 	due      time.Time // zero for never
@@ -91,23 +89,33 @@ func (r *run[V]) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	snap := r.source.Snapshot()
-	r.scan(snap)
+	r.look(snap)
 	for {
 		r.wakeDue(time.Now())
 		r.start(ctx)
+		r.watched.Waiting(len(r.ready))
+		if r.running < r.Workers {
+			r.watched.Beat() // else only a step that ends shows that there is life
+		}
 		timer.Reset(r.untilDue())
-		r.gauge(time.Now())
 		select {
 		case <-ctx.Done():
 			return
 		case <-snap.Stale():
 			snap = r.source.Snapshot()
-			r.scan(snap)
+			r.look(snap)
 		case res := <-r.done:
 			r.finish(ctx, res)
 		case <-timer.C:
 		}
 	}
+}
+
+// look scans a snapshot. One that cannot be read costs its news, which the next one has as well.
+func (r *run[V]) look(snap *cluster.Snapshot) {
+	var err error // a bug, which is told where it is caught
+	defer bug.Catch(&err, "looking for news for "+r.Name)
+	r.scan(snap)
 }
 
 // scan looks for keys that are new, changed or gone.
@@ -146,7 +154,7 @@ func (r *run[V]) call(key string, s *state[V]) {
 	case !s.queued:
 		s.queued, s.called = true, time.Now()
 		r.ready = append(r.ready, key)
-		r.meter.added()
+		r.watched.Added()
 	}
 }
 
@@ -160,15 +168,14 @@ func (r *run[V]) wakeDue(now time.Time) {
 	}
 }
 
+// idle is how long the loop waits at most. Whoever watches over it must see that it lives.
+const idle = time.Minute
+
 func (r *run[V]) untilDue() time.Duration {
-	longest := time.Hour
-	if r.running > 0 {
-		longest = gaugeEvery // so that a step that hangs shows
-	}
 	if len(r.due) == 0 {
-		return longest
+		return idle
 	}
-	return min(longest, time.Until(r.due[0].at))
+	return min(idle, time.Until(r.due[0].at))
 }
 
 func (r *run[V]) start(ctx context.Context) {
@@ -183,46 +190,33 @@ func (r *run[V]) start(ctx context.Context) {
 		if s == nil {
 			continue
 		}
-		s.queued, s.running, s.changed, s.due, s.began = false, true, false, time.Time{}, time.Now()
-		r.meter.waited(s.began.Sub(s.called))
+		s.queued, s.running, s.changed, s.due = false, true, false, time.Time{}
+		r.watched.Waited(time.Since(s.called))
 		r.running++
-		r.meter.began(key, s.began)
 		go func() { r.done <- r.step(ctx, snap, key) }()
 	}
 }
 
-func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) (res result) {
-	begun := time.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			bug.Reportf("step of %q panicked: %v\n%s", key, p, debug.Stack())
-			res = result{key: key, err: fmt.Errorf("panic: %v", p)}
-			r.meter.panicked()
-			r.count(ctx, key, res, time.Since(begun))
-		}
-	}()
-	again, err := r.Step(telemetry.With(ctx, "name", key), snap, key)
-	res = result{key, again, err}
-	r.count(ctx, key, res, time.Since(begun))
-	return res
+func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) result {
+	again, err := r.turn(ctx, snap, key)
+	if err != nil && ctx.Err() == nil {
+		telemetry.Log(ctx).Error("step failed, trying again", "name", key, "error", err)
+	}
+	return result{key, again, err}
 }
 
-// count tells logs and metrics about a step. A step that failed because we are being stopped has not failed.
-func (r *run[V]) count(ctx context.Context, key string, res result, took time.Duration) {
-	if res.err != nil && ctx.Err() != nil {
-		return
-	}
-	if res.err != nil {
-		telemetry.Log(ctx).Error("step failed, trying again", "name", key, "error", res.err)
-	}
-	r.meter.stepped(res, took)
+func (r *run[V]) turn(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error) {
+	turn, ctx := r.watched.Begin(ctx, "step of "+key)
+	defer turn.End(&err)
+	again, err = r.Step(telemetry.With(ctx, "name", key), snap, key)
+	turn.Again = !again.IsZero()
+	return again, err
 }
 
 func (r *run[V]) finish(ctx context.Context, res result) {
 	r.running--
 	s := r.states[res.key]
 	s.running = false
-	r.meter.ended(s.began)
 	if s.round != r.round {
 		r.forget(res.key)
 		return
@@ -231,7 +225,7 @@ func (r *run[V]) finish(ctx context.Context, res result) {
 	case s.changed:
 		r.call(res.key, s)
 	case res.err != nil:
-		r.meter.retried()
+		r.watched.Retried()
 		r.wake(res.key, s, time.Now().Add(r.backoff(s)))
 	case !res.again.IsZero():
 		s.failures = 0

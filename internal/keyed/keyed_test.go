@@ -209,7 +209,7 @@ func TestAPanicFailsOnlyItsOwnKey(t *testing.T) {
 		if n := bug.Count() - before; n != 2 {
 			t.Errorf("%d bugs were counted, want 2", n)
 		}
-		if line := `msg="step failed, trying again" controller=loop name=a error="panic: runtime error: invalid memory address`; strings.Count(said.String(), line) != 2 {
+		if line := `msg="step failed, trying again" controller=loop name=a error="step of a panicked: runtime error: invalid memory address`; strings.Count(said.String(), line) != 2 {
 			t.Errorf("the log is\n%s\nwant two lines with %s", &said, line)
 		}
 	})

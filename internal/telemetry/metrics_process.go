@@ -8,27 +8,26 @@ import (
 
 // processMetrics are about this program: its calls, its loops and its lease.
 type processMetrics struct {
-	CloudCalls             *prometheus.HistogramVec
-	CloudErrors            *prometheus.CounterVec
-	BuildInfo              *prometheus.GaugeVec
-	EventsDropped          *prometheus.CounterVec
-	ReconcileTotal         *prometheus.CounterVec
-	ReconcileErrors        *prometheus.CounterVec
-	ReconcileTime          *prometheus.HistogramVec
-	ReconcileMaxConcurrent *prometheus.GaugeVec
-	ReconcileActiveWorkers *prometheus.GaugeVec
-	WorkqueueDepth         *prometheus.GaugeVec
-	WorkqueueAdds          *prometheus.CounterVec
-	ReconcilePanics        *prometheus.CounterVec
-	WorkqueueRetries       *prometheus.CounterVec
-	WorkqueueWait          *prometheus.HistogramVec
-	WorkqueueWork          *prometheus.HistogramVec
-	WorkqueueUnfinished    *prometheus.GaugeVec
-	WorkqueueLongest       *prometheus.GaugeVec
-	ClientRequests         *prometheus.CounterVec
-	ClientRequestDuration  *prometheus.HistogramVec
-	LeaderStatus           *prometheus.GaugeVec
-	LeaderSlowpath         *prometheus.CounterVec
+	CloudCalls              *prometheus.HistogramVec
+	CloudErrors             *prometheus.CounterVec
+	BuildInfo               *prometheus.GaugeVec
+	EventsDropped           *prometheus.CounterVec
+	ReconcileTotal          *prometheus.CounterVec
+	ReconcileErrors         *prometheus.CounterVec
+	ReconcileTerminalErrors *prometheus.CounterVec
+	ReconcileTimeouts       *prometheus.CounterVec
+	ReconcileTime           *prometheus.HistogramVec
+	WorkqueueAdds           *prometheus.CounterVec
+	ReconcilePanics         *prometheus.CounterVec
+	WorkqueueRetries        *prometheus.CounterVec
+	WorkqueueWait           *prometheus.HistogramVec
+	WorkqueueWork           *prometheus.HistogramVec
+	ClientRequests          *prometheus.CounterVec
+	ClientRequestDuration   *prometheus.HistogramVec
+	LeaderStatus            *prometheus.GaugeVec
+	LeaderSlowpath          *prometheus.CounterVec
+
+	loops *loops
 }
 
 // Labels that several of them share.
@@ -40,7 +39,10 @@ var (
 func newProcessMetrics(t *maker) processMetrics {
 	t.counted("karpenter_bugs_total", Alpha,
 		"Things that cannot happen and did; the log says what.", func() float64 { return float64(bug.Count()) })
+	all := newLoops(t)
 	return processMetrics{
+		loops: all,
+
 		CloudCalls: t.histogram("karpenter_cloudprovider_duration_seconds", Beta, prometheus.DefBuckets,
 			"Time of calls to the cloud provider.", cloudCall...),
 		CloudErrors: t.counter("karpenter_cloudprovider_errors_total", Beta,
@@ -54,14 +56,12 @@ func newProcessMetrics(t *maker) processMetrics {
 			"Steps of a loop for one object, by result.", "controller", "result"),
 		ReconcileErrors: t.counter("controller_runtime_reconcile_errors_total", Stable,
 			"Steps of a loop that failed.", "controller"),
+		ReconcileTerminalErrors: t.counter("controller_runtime_terminal_reconcile_errors_total", Stable,
+			"Steps of a loop that failed and are not tried again: none, because every one is.", "controller"),
+		ReconcileTimeouts: t.counter("controller_runtime_reconcile_timeouts_total", Stable,
+			"Steps of a loop that failed because they took too long.", "controller"),
 		ReconcileTime: t.histogram("controller_runtime_reconcile_time_seconds", Stable, reconciles,
 			"Time of one step of a loop.", "controller"),
-		ReconcileMaxConcurrent: t.gauge("controller_runtime_max_concurrent_reconciles", Stable,
-			"Workers of a loop.", "controller"),
-		ReconcileActiveWorkers: t.gauge("controller_runtime_active_workers", Stable,
-			"Workers of a loop that are busy.", "controller"),
-		WorkqueueDepth: t.gauge("workqueue_depth", Stable,
-			"Objects that wait for a step of a loop.", workqueued...),
 		WorkqueueAdds: t.counter("workqueue_adds_total", Stable,
 			"Objects handed to a loop.", workqueued...),
 		ReconcilePanics: t.counter("controller_runtime_reconcile_panics_total", Stable,
@@ -72,10 +72,6 @@ func newProcessMetrics(t *maker) processMetrics {
 			"How long objects waited for a step of a loop.", workqueued...),
 		WorkqueueWork: t.histogram("workqueue_work_duration_seconds", Stable, queues,
 			"How long steps of a loop took.", workqueued...),
-		WorkqueueUnfinished: t.gauge("workqueue_unfinished_work_seconds", Stable,
-			"How long the steps that are under way have taken, all together.", workqueued...),
-		WorkqueueLongest: t.gauge("workqueue_longest_running_processor_seconds", Stable,
-			"How long the oldest step that is under way has taken.", workqueued...),
 		ClientRequests: t.counter("client_go_request_total", Stable,
 			"Requests to the API server.", "code", "method"),
 		ClientRequestDuration: t.histogram("client_go_request_duration_seconds", Stable, exponential(.001, 1.5, 20),

@@ -95,10 +95,12 @@ histogram aws_sdk_go_request_attempt_duration_seconds service action code
 counter   controller_runtime_reconcile_total controller result
 counter   controller_runtime_reconcile_errors_total controller
 counter   controller_runtime_reconcile_panics_total controller
+counter   controller_runtime_terminal_reconcile_errors_total controller
+counter   controller_runtime_reconcile_timeouts_total controller
 histogram controller_runtime_reconcile_time_seconds controller
 gauge     controller_runtime_max_concurrent_reconciles controller
 gauge     controller_runtime_active_workers controller
-gauge     workqueue_depth name controller
+gauge     workqueue_depth name controller priority
 counter   workqueue_adds_total name controller
 histogram workqueue_queue_duration_seconds name controller
 histogram workqueue_work_duration_seconds name controller

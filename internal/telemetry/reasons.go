@@ -39,6 +39,7 @@ const (
 	NoCompatibleInstanceTypes Reason = "NoCompatibleInstanceTypes"
 	PodsUnschedulable         Reason = "PodsUnschedulable"
 	UnreadableObject          Reason = "UnreadableObject"
+	LeftOut                   Reason = "LeftOut"
 
 	SpotInterrupted                Reason = "SpotInterrupted"
 	SpotRebalanceRecommendation    Reason = "SpotRebalanceRecommendation"
@@ -105,6 +106,7 @@ var reasons = []EventRow{
 	{NoCompatibleInstanceTypes, warning, "The requirements of a pool leave no instance type.", time.Minute, 0, 0, false},
 	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
+	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},
 
 	{SpotInterrupted, warning, "The cloud takes a spot machine back.", again, 0, 0, false},
 	{SpotRebalanceRecommendation, normal, "A spot machine is likely to be taken back.", again, 0, 0, false},

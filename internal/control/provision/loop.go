@@ -2,11 +2,13 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/pause"
@@ -54,6 +56,8 @@ type Loop struct {
 	Deps
 	settings Settings
 	memory   memory
+	watched  *telemetry.Loop
+	aside    aside
 	failures int  // turns in a row in which claims could not be created
 	counted  bool // gauges tell of pods that wait
 }
@@ -66,14 +70,29 @@ func New(d Deps, s Settings) *Loop {
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	ctx = telemetry.WithController(ctx, name)
-	for {
-		opened, last, ok := l.gather(ctx)
-		if !ok {
-			return nil
+	l.watched = l.Metrics.Loop(name, 1)
+	defer l.Metrics.End(l.watched)
+	for ctx.Err() == nil {
+		if err := l.batch(ctx); err != nil {
+			l.watched.Wait(ctx, again, nil) // the pods are due still, and may have done it
 		}
-		l.Metrics.BatchDuration.Observe(time.Since(opened).Seconds())
-		l.turn(ctx, last)
 	}
+	return nil
+}
+
+// batch waits for a batch and plans for it. Its error is one that was told where it was made.
+func (l *Loop) batch(ctx context.Context) (err error) {
+	defer bug.Catch(&err, "gathering pods that wait")
+	opened, last, ok := l.gather(ctx)
+	if !ok {
+		return nil
+	}
+	l.Metrics.BatchDuration.Observe(time.Since(opened).Seconds())
+	err = l.watched.Turn(ctx, "planning for pods that wait", func(ctx context.Context) error { return l.turn(ctx, last) })
+	if _, panicked := errors.AsType[*bug.Panic](err); panicked {
+		return err
+	}
+	return nil // the pods of claims that could not be created are due when the turn has said
 }
 
 // breath is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
@@ -82,8 +101,6 @@ const breath = 100 * time.Millisecond
 // gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
 func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 	w := newWindow(l.settings.Idle, l.settings.Max)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		snap := l.Store.Snapshot()
 		now := time.Now()
@@ -108,15 +125,13 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 			}
 			next = closes
 		}
-		timer.Reset(min(next.Sub(now), time.Hour))
-		select {
-		case <-ctx.Done():
+		next = earlier(next, now.Add(time.Hour))
+		if !l.watched.Wait(ctx, next.Sub(now), snap.Stale()) {
 			return first, last, false
-		case <-snap.Stale():
-			if rest := breath - time.Since(now); rest > 0 && !pause.For(ctx, rest) {
-				return first, last, false
-			}
-		case <-timer.C:
+		}
+		woken := time.Now() // before its time if there was news
+		if rest := breath - woken.Sub(now); woken.Before(next) && rest > 0 && !pause.For(ctx, rest) {
+			return first, last, false
 		}
 	}
 }

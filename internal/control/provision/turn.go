@@ -6,11 +6,13 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -28,14 +30,14 @@ func seedOf(snap *cluster.Snapshot) string {
 }
 
 // turn looks, thinks and acts once. last is when the newest pod of the batch was seen.
-func (l *Loop) turn(ctx context.Context, last time.Time) {
+func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	snap := l.Store.Snapshot()
 	now := time.Now()
 	unbound, leaving := waiting(snap, now)
 	pods := append(unbound, leaving...)
 	if len(pods) == 0 {
 		l.memory.looked(snap, nil, outcome{}, now)
-		return
+		return nil
 	}
 	l.counted = true
 	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", telemetry.FirstFew(pods, podName), "duration", now.Sub(last))
@@ -43,17 +45,17 @@ func (l *Loop) turn(ctx context.Context, last time.Time) {
 	if len(pools) == 0 {
 		telemetry.Log(ctx).Info("no nodepools found that can get nodes", "left-out", missing)
 		l.undecidable(snap, pods, missing, now)
-		return
+		return nil
 	}
 	l.countZones(snap, unbound)
 	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now})
 	if ctx.Err() != nil {
-		return
+		return ctx.Err()
 	}
 	if missing != "" {
 		mention(plan, missing)
 	}
-	l.carryOut(ctx, snap, pods, plan, last)
+	return l.carryOut(ctx, snap, pods, plan, last)
 }
 
 // nothingWaits takes back what the last turn counted, once no pod waits any more: there is no turn without pods.
@@ -100,24 +102,16 @@ func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
 	depth.Set(float64(len(in.Pods)))
 	age := l.Metrics.SchedulingUnfinishedWork.WithLabelValues(name, id)
 	began := time.Now()
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				age.Set(time.Since(began).Seconds())
-			}
+	aging, grown := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for pause.For(aging, time.Second) {
+			age.Set(time.Since(began).Seconds())
 		}
-	}()
-	plan := l.Engine.Plan(ctx, in)
-	close(stop)
-	<-done
+	})
+	plan := l.around(ctx, in)
+	grown()
+	done.Wait()
 	l.Metrics.SchedulingQueueDepth.DeleteLabelValues(name, id)
 	l.Metrics.SchedulingUnfinishedWork.DeleteLabelValues(name, id)
 	l.Metrics.SchedulingDuration.WithLabelValues(name).Observe(time.Since(began).Seconds())
@@ -131,7 +125,7 @@ func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
 }
 
 // carryOut records where pods go and has opened what is missing.
-func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *lower.Plan, last time.Time) {
+func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *lower.Plan, last time.Time) error {
 	now := time.Now()
 	became := newOutcome()
 	l.place(ctx, snap, plan.Place, became, now)
@@ -144,7 +138,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	}
 	l.memory.looked(snap, pods, became, now)
 	if len(plan.Open) == 0 {
-		return
+		return nil
 	}
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
 		"price", plan.Price.Dollars(), "gap", plan.Gap(), "trials", plan.Trials)
@@ -165,10 +159,11 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	}
 	if err == nil {
 		l.failures = 0
-		return
+		return nil
 	}
 	l.failures = min(l.failures+1, 4)
 	l.memory.hurry(failed, time.Now(), time.Second<<(l.failures-1))
+	return err
 }
 
 // place records the pods that go to nodes that exist or are on their way.

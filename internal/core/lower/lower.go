@@ -124,5 +124,13 @@ type Refused struct {
 // Plan places the pods of in. The answer depends on in only, unless a time budget cuts it short or the last question was nearly the
 // same: then what did not change stays as it was answered.
 func (e *Engine) Plan(ctx context.Context, in Input) *Plan {
-	return e.plan(ctx, in)
+	sound := false
+	defer func() {
+		if !sound { // a panic left half of what the engine remembers; the next question must not be built on that
+			*e = *New()
+		}
+	}()
+	plan := e.plan(ctx, in)
+	sound = true
+	return plan
 }
