@@ -1,5 +1,11 @@
 package bug
 
+import (
+	"context"
+	"slices"
+	"time"
+)
+
 // Panics calls do and tells whether it panics, without a report: it is for finding out what a panic that was reported hangs on.
 func Panics(do func()) (panics bool) {
 	defer func() { panics = recover() != nil }()
@@ -13,6 +19,29 @@ func Culprits[T any](things []T, fails func([]T) bool, enough func() bool) (bad,
 	t := trial[T]{fails: fails, enough: enough}
 	t.add(things, true)
 	return t.bad, t.unknown
+}
+
+// Spoilers is like Culprits for a few things that mean little without each other: it first looks whether it works without one of them.
+func Spoilers[T any](things []T, fails func([]T) bool, enough func() bool) (bad, unknown []T) {
+	for i := range things {
+		if len(things) < 2 || enough() {
+			break
+		}
+		if !fails(slices.Delete(slices.Clone(things), i, i+1)) {
+			return things[i : i+1], nil
+		}
+	}
+	return Culprits(things, fails, enough)
+}
+
+// Patience returns an enough for Culprits: after some trials, after some time, or when ctx has ended.
+func Patience(ctx context.Context) func() bool {
+	const trials, most = 64, 20 * time.Second // whatever is not the culprit waits meanwhile
+	began, asked := time.Now(), 0
+	return func() bool {
+		asked++
+		return asked > trials || time.Since(began) > most || ctx.Err() != nil
+	}
 }
 
 type trial[T any] struct {

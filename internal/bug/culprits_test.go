@@ -84,6 +84,30 @@ func TestWithoutPatienceTheRestIsUnknown(t *testing.T) {
 	}
 }
 
+func TestSpoilers(t *testing.T) {
+	never := func() bool { return false }
+	for name, tc := range map[string]struct {
+		fails func(some string) bool
+		bad   string
+	}{
+		"one that spoils what only another brings out": {func(some string) bool { return strings.Contains(some, "a") && strings.Contains(some, "c") }, "a"},
+		"two that spoil each for themselves":           {func(some string) bool { return strings.ContainsAny(some, "ac") }, "ac"},
+		"all":                                          {func(string) bool { return true }, "abc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad, _ := bug.Spoilers(strings.Split("abc", ""), func(some []string) bool { return tc.fails(strings.Join(some, "")) }, never)
+			if got := strings.Join(bad, ""); got != tc.bad {
+				t.Errorf("bad = %q, want %q", got, tc.bad)
+			}
+		})
+	}
+	asked := 0
+	bug.Spoilers([]string{"a"}, func([]string) bool { asked++; return false }, never)
+	if asked != 0 {
+		t.Error("it was tried without anything")
+	}
+}
+
 func TestPanics(t *testing.T) {
 	before := bug.Count()
 	if !bug.Panics(func() { panic("no") }) || bug.Panics(func() {}) {

@@ -17,6 +17,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/movable"
@@ -387,6 +388,11 @@ func parallel[T any](list []T, do func(T) error) []error {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
+			defer func() {
+				if value := recover(); value != nil {
+					errs[i] = bug.Recovered(value, fmt.Sprintf("looking after %v", one))
+				}
+			}()
 			errs[i] = do(one)
 		}()
 	}

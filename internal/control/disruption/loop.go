@@ -13,11 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// Names of this loop, and of its care for commands that are under way, in logs and metrics.
+const (
+	name      = "disruption"
+	queueName = "disruption.queue"
 )
 
 const (
@@ -57,6 +64,9 @@ type Loop struct {
 	tell     *teller
 	settings Settings
 
+	watched, queue *telemetry.Loop
+	aside          aside
+
 	pending  map[string]*proposal
 	commands map[string]*command
 	flights  []*flight
@@ -81,22 +91,23 @@ func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tel
 
 // Run works until ctx ends. Only the leader may run it.
 func (l *Loop) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "disruption")
+	ctx = telemetry.WithController(ctx, name)
+	l.watched, l.queue = l.tell.Metrics.Loop(name, 1), l.tell.Metrics.Loop(queueName, 1)
+	defer l.tell.Metrics.End(l.watched)
+	defer l.tell.Metrics.End(l.queue)
 	for ctx.Err() == nil {
 		snap := l.store.Snapshot()
 		began := time.Now()
-		next, calm := l.turn(ctx, snap)
+		next, calm := idlePoll, false
+		l.watched.Turn(ctx, "looking for nodes to remove", func(ctx context.Context) error {
+			next, calm = l.turn(ctx, snap)
+			return nil
+		})
 		quiet := rest(time.Since(began), calm)
 		if !pause.For(ctx, quiet) {
 			break
 		}
-		timer := time.NewTimer(max(0, next-quiet))
-		select {
-		case <-ctx.Done():
-		case <-snap.Stale():
-		case <-timer.C:
-		}
-		timer.Stop()
+		l.watched.Wait(ctx, max(0, next-quiet), snap.Stale())
 	}
 	return nil
 }
@@ -121,27 +132,49 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		clear(l.pending)
 		return unsyncedPoll, false
 	}
-	l.adopt(ctx, snap)
-	l.sweep(ctx, l.store.Snapshot())
-	for _, c := range l.ordered() {
-		l.advance(ctx, snap, c)
-	}
+	l.safely("adopting commands", func() { l.adopt(ctx, snap) })
+	l.safely("releasing nodes", func() { l.sweep(ctx, l.store.Snapshot()) })
+	l.work(ctx, snap)
 	now := time.Now()
 	w := l.world(ctx, l.store.Snapshot(), now)
 	if l.confirm(ctx, w) {
 		w = l.world(ctx, l.store.Snapshot(), now)
 	}
-	out := l.planner.Propose(ctx, w)
-	l.tell.proposal(w, out, time.Since(now))
+	out := l.propose(ctx, w)
+	l.safely("telling what was found", func() { l.tell.proposal(w, out, time.Since(now)) })
 	for _, step := range out.Steps {
 		if step.Method.Waits() {
 			l.pending[step.ID()] = &proposal{step: step, due: now.Add(validationDelay)}
 		} else {
-			l.start(ctx, step)
+			l.safely("starting "+step.ID(), func() { l.start(ctx, step) })
 		}
 	}
-	l.steer(ctx, out.Steering)
+	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
+}
+
+// work looks after the commands that are under way, each for itself.
+func (l *Loop) work(ctx context.Context, snap *cluster.Snapshot) {
+	l.queue.Beat()
+	for _, c := range l.ordered() {
+		l.queue.Turn(ctx, "command "+c.ID, func(ctx context.Context) error {
+			l.advance(ctx, snap, c)
+			return nil
+		})
+	}
+	l.queue.Waiting(len(l.commands))
+}
+
+// safely does one part of a turn. A panic costs that part and nothing else.
+func (l *Loop) safely(what string, do func()) (err error) {
+	defer func() {
+		if err != nil {
+			l.watched.Panicked()
+		}
+	}()
+	defer bug.Catch(&err, what)
+	do()
+	return nil
 }
 
 // next is the earliest moment at which something is due.
@@ -167,6 +200,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now),
 		Settings: l.settings.Planner, Engine: l.settings.Engine,
 	}
+	l.aside.apply(w)
 	for _, p := range l.pending {
 		for _, c := range p.step.Remove {
 			w.Busy[c.Node.Claim.UID] = true
@@ -192,7 +226,12 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 		delete(l.pending, id)
 		decided = true
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
-		step, refusal := l.planner.Confirm(ctx, view, p.step)
+		var step *disrupt.Step
+		var refusal disrupt.Refusal
+		if err := l.safely("confirming "+id, func() { step, refusal = l.planner.Confirm(ctx, view, p.step) }); err != nil {
+			l.planner = l.planner.Afresh()
+			refusal = disrupt.Scheduling // it is tried again later and later
+		}
 		if refusal != "" {
 			l.tell.rejected(p.step, refusal)
 			if refusal == disrupt.Scheduling {
@@ -200,7 +239,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			}
 			continue
 		}
-		l.start(ctx, step)
+		l.safely("starting "+id, func() { l.start(ctx, step) })
 	}
 	return decided
 }

@@ -37,6 +37,7 @@ type stage struct {
 	pools map[string]lower.PoolInput
 
 	metrics *telemetry.Metrics // of the loop that was started last
+	spoil   func(*Loop)        // what to do to a loop before it runs; may be nil
 	mu      sync.Mutex
 	told    []string // events: reason, kind and name
 }
@@ -129,6 +130,9 @@ func (s *stage) run(t *testing.T) (stop func()) {
 	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(s.hear, s.metrics)
 	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
+	if s.spoil != nil {
+		s.spoil(l)
+	}
 	ctx, cancel := context.WithCancel(telemetry.WithLog(t.Context(), slog.New(telemetry.NewHandler(&s.log, slog.LevelDebug))))
 	var running sync.WaitGroup
 	running.Go(func() { _ = l.Run(ctx) })

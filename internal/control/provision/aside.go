@@ -20,9 +20,6 @@ const (
 	// it hangs on what is in the cluster, and may be over soon.
 	asideFor    = 10 * time.Minute
 	allAsideFor = time.Minute
-	// asideTrials and asideTime bound the search for it. All other pods wait meanwhile; what is not found now is the next turn's.
-	asideTrials = 64
-	asideTime   = 20 * time.Second
 )
 
 // aside is what is left out of plans because the engine panicked over it, and until when.
@@ -78,20 +75,16 @@ func (l *Loop) try(ctx context.Context, in lower.Input) (plan *lower.Plan, err e
 }
 
 // find leaves aside what the engine panics over, and returns the plan for the rest: without some classes of pods if that helps, else
-// without some pools.
+// without some pools. What it has no patience to find now is the next turn's.
 func (l *Loop) find(ctx context.Context, in lower.Input, broken *bug.Panic) *lower.Plan {
 	plan := &lower.Plan{}
 	fails := func(in lower.Input) bool { return bug.Panics(func() { plan = l.Engine.Plan(ctx, in) }) }
-	began, trials := time.Now(), 0
-	enough := func() bool {
-		trials++
-		return trials > asideTrials || time.Since(began) > asideTime || ctx.Err() != nil
-	}
+	enough := bug.Patience(ctx)
 	all := classesOf(in.Pods)
 	classes, unknown := bug.Culprits(all, func(some []*podclass.Class) bool { return fails(ofClasses(in, some)) }, enough)
 	long := asideFor
 	if len(classes) == len(all) && len(unknown) == 0 {
-		pools, rest := bug.Culprits(in.Pools, func(some []lower.PoolInput) bool {
+		pools, rest := bug.Spoilers(in.Pools, func(some []lower.PoolInput) bool {
 			in := in
 			in.Pools = some
 			return fails(in)

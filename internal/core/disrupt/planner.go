@@ -35,6 +35,11 @@ func NewPlanner(e engine) *Planner {
 	return &Planner{engine: e, failed: map[types.UID]setback{}}
 }
 
+// Afresh returns a planner that knows what failed, and nothing else of what this one remembers.
+func (p *Planner) Afresh() *Planner {
+	return &Planner{engine: p.engine, failed: maps.Clone(p.failed)}
+}
+
 // A setback keeps a node from being tried again too soon.
 type setback struct {
 	until time.Time

@@ -1,0 +1,155 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// asideFor is how long what makes the planner panic is left out, and allAsideFor how long nothing is planned where nothing helps: then
+	// it hangs on what is in the cluster, and may be over soon.
+	asideFor    = 10 * time.Minute
+	allAsideFor = time.Minute
+)
+
+// aside is what is left out because the planner panicked over it, and until when.
+type aside struct {
+	claims map[types.UID]time.Time
+	pools  map[string]time.Time
+	all    time.Time
+}
+
+// apply keeps what is left aside from being looked at: nodes are neither removed nor room for others, and pools are not there.
+func (a *aside) apply(w *disrupt.World) {
+	maps.DeleteFunc(a.claims, func(_ types.UID, until time.Time) bool { return !w.Now.Before(until) })
+	maps.DeleteFunc(a.pools, func(_ string, until time.Time) bool { return !w.Now.Before(until) })
+	for uid := range a.claims {
+		w.Busy[uid] = true
+	}
+	if len(a.pools) > 0 {
+		w.Pools = maps.Clone(w.Pools)
+		maps.DeleteFunc(w.Pools, func(name string, _ lower.PoolInput) bool { _, left := a.pools[name]; return left })
+	}
+}
+
+// propose asks the planner, and when it panics asks about everything but what it panics over: one odd node must not keep all others from
+// being looked after.
+func (l *Loop) propose(ctx context.Context, w *disrupt.World) *disrupt.Proposal {
+	if w.Now.Before(l.aside.all) {
+		return &disrupt.Proposal{Idle: true, Next: l.aside.all}
+	}
+	var out *disrupt.Proposal
+	err := l.safely("looking for nodes to remove", func() { out = l.planner.Propose(ctx, w) })
+	broken, ok := errors.AsType[*bug.Panic](err)
+	if !ok {
+		return out
+	}
+	l.planner = l.planner.Afresh()
+	return l.find(ctx, w, broken)
+}
+
+// find leaves aside what the planner panics over, and returns what it proposes for the rest: without some nodes if that helps, else
+// without some pools.
+func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *disrupt.Proposal {
+	out := &disrupt.Proposal{Idle: true}
+	fails := func(w *disrupt.World) bool {
+		planner := l.planner.Afresh()
+		panics := bug.Panics(func() { out = planner.Propose(ctx, w) })
+		if !panics {
+			l.planner = planner
+		}
+		return panics
+	}
+	enough := bug.Patience(ctx)
+	all := machines(w)
+	nodes, unknown := bug.Culprits(all, func(some []*cluster.Node) bool { return fails(withNodes(w, all, some)) }, enough)
+	if len(nodes)+len(unknown) < len(all) {
+		l.leaveNodes(ctx, nodes, w.Now, broken)
+		return out
+	}
+	names := slices.Sorted(maps.Keys(w.Pools))
+	pools, rest := bug.Spoilers(names, func(some []string) bool { return fails(withPools(w, some)) }, enough)
+	if len(pools)+len(rest) < len(names) {
+		l.leavePools(ctx, w, pools, broken)
+		return out
+	}
+	telemetry.Log(ctx).Error("no node can be looked at because of a bug", "again", allAsideFor, "error", broken)
+	l.aside.all = w.Now.Add(allAsideFor)
+	return out
+}
+
+// machines are the nodes that may be candidates.
+func machines(w *disrupt.World) []*cluster.Node {
+	var out []*cluster.Node
+	for n := range w.Snap.Nodes() {
+		if n.Claim != nil && !w.Busy[n.Claim.UID] {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// withNodes is the world with only some of its machines to be looked at.
+func withNodes(w *disrupt.World, all, some []*cluster.Node) *disrupt.World {
+	less := *w
+	less.Busy = maps.Clone(w.Busy)
+	for _, n := range all {
+		less.Busy[n.Claim.UID] = true
+	}
+	for _, n := range some {
+		delete(less.Busy, n.Claim.UID)
+	}
+	return &less
+}
+
+// withPools is the world with only some of its pools.
+func withPools(w *disrupt.World, some []string) *disrupt.World {
+	less := *w
+	less.Pools = map[string]lower.PoolInput{}
+	for _, name := range some {
+		less.Pools[name] = w.Pools[name]
+	}
+	return &less
+}
+
+// reported is what everybody is told about a bug of ours that concerns them.
+const reported = "Karpenter runs into a bug of its own over this %s and does not disrupt it until %s; please report it: %v"
+
+func (l *Loop) leaveNodes(ctx context.Context, nodes []*cluster.Node, now time.Time, broken *bug.Panic) {
+	until := now.Add(asideFor)
+	for _, n := range nodes {
+		if l.aside.claims == nil {
+			l.aside.claims = map[types.UID]time.Time{}
+		}
+		l.aside.claims[n.Claim.UID] = until
+		telemetry.Log(ctx).Error("a node is not disrupted because of a bug", "NodeClaim", n.Claim.Name, "until", until, "error", broken)
+		l.tell.both(n, telemetry.LeftOut, fmt.Sprintf(reported, "node", until.UTC().Format(time.TimeOnly), broken.Value))
+	}
+}
+
+func (l *Loop) leavePools(ctx context.Context, w *disrupt.World, pools []string, broken *bug.Panic) {
+	until := w.Now.Add(asideFor)
+	for _, name := range pools {
+		if l.aside.pools == nil {
+			l.aside.pools = map[string]time.Time{}
+		}
+		l.aside.pools[name] = until
+		telemetry.Log(ctx).Error("a pool is not disrupted because of a bug", "NodePool", name, "until", until, "error", broken)
+		l.tell.Events.Publish(telemetry.Event{
+			Object: telemetry.PoolRef(w.Pools[name].Pool), Reason: telemetry.LeftOut, Key: []string{name},
+			Message: fmt.Sprintf(reported, "pool", until.UTC().Format(time.TimeOnly), broken.Value),
+		})
+	}
+}

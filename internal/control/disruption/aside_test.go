@@ -1,0 +1,140 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// A fragile engine panics over some questions, as long as it is broken.
+type fragile struct {
+	engine *lower.Engine
+	over   func(lower.Input) bool
+	broken bool
+}
+
+func (f *fragile) Plan(ctx context.Context, in lower.Input) *lower.Plan {
+	if f.broken && f.over(in) {
+		panic("index out of range")
+	}
+	return f.engine.Plan(ctx, in)
+}
+
+func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	for name, tc := range map[string]struct {
+		over    func(lower.Input) bool
+		spared  []string // nodes that are not touched while the bug lasts
+		removed bool     // node a is
+		event   string
+	}{
+		"a node": {
+			func(in lower.Input) bool { return in.Gone["b"] }, []string{"b"}, true, "LeftOut Node b",
+		},
+		"a pool": {
+			func(in lower.Input) bool {
+				return slices.ContainsFunc(in.Pools, func(p lower.PoolInput) bool { return p.Pool.Name == "odd" })
+			}, nil, true, "LeftOut NodePool odd",
+		},
+		"everything": {
+			func(lower.Input) bool { return true }, []string{"a", "b"}, false, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := bug.Count()
+				s := newStage(t.Context())
+				s.node("b", "big", true)
+				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-b", UID: "on-b"}}
+				p.Spec.NodeName, p.Status.Phase = "b", corev1.PodRunning
+				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: instance("", 6, 0).Capacity[corev1.ResourceCPU]}}}}
+				s.api.Put(p)
+				odd := s.pools["p"].Pool.DeepCopy()
+				odd.Name, odd.UID = "odd", types.UID("odd")
+				s.pools["odd"] = lower.PoolInput{Pool: odd, Catalog: s.pools["p"].Catalog}
+				engine := &fragile{lower.New(), tc.over, true}
+				s.spoil = func(l *Loop) { l.planner = disrupt.NewPlanner(engine) }
+				defer s.run(t)()
+				time.Sleep(validationDelay + 20*time.Second)
+				synctest.Wait()
+				if n, panics := bug.Count()-before, testutil.ToFloat64(s.metrics.ReconcilePanics.WithLabelValues("disruption")); n != 1 || panics != 1 {
+					t.Errorf("%d bugs were reported and %v panics counted, want one of each: it is told once", n, panics)
+				}
+				if got := s.tainted("a"); got != tc.removed {
+					t.Errorf("node a is being removed = %v, want %v", got, tc.removed)
+				}
+				for _, name := range tc.spared {
+					if s.tainted(name) {
+						t.Errorf("node %s is being removed", name)
+					}
+				}
+				if tc.event != "" && !s.heard(tc.event) {
+					t.Errorf("events = %q, want %s", s.told, tc.event)
+				}
+				engine.broken = false
+				time.Sleep(asideFor + validationDelay + 20*time.Second)
+				if !s.tainted("a") && !s.tainted("b") && s.claim("claim-a").DeletionTimestamp == nil {
+					t.Error("nothing is removed although the bug is over")
+				}
+			})
+		})
+	}
+}
+
+// A command over whose claims the loop panics does not keep another one from ending.
+func TestAPanicOverOneCommandLeavesTheOthers(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.spoil = func(l *Loop) {
+			for i, id := range []string{"first", "second"} {
+				l.commands[id] = &command{record: record{ID: id, Created: time.Now().Add(time.Duration(i)), Deadline: time.Now().Add(time.Hour), Candidates: []string{"claim-a"}, Replacements: []string{"claim-a"}}}
+			}
+			l.commands["second"].initialized = map[string]bool{} // the first has nowhere to note that its replacement is there
+		}
+		defer s.run(t)()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := testutil.ToFloat64(s.metrics.ReconcilePanics.WithLabelValues("disruption.queue")); n == 0 {
+			t.Error("no panic was counted")
+		}
+		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
+			t.Error("the other command did not remove its node")
+		}
+	})
+}
+
+func TestAPanicOverOneNameLeavesTheOthers(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	done := make([]bool, 3)
+	errs := parallel([]string{"0", "1", "2"}, func(name string) error {
+		if name == "1" {
+			panic("no")
+		}
+		done[name[0]-'0'] = true
+		return nil
+	})
+	if got := fmt.Sprint(done, errs); got != "[true false true] [<nil> looking after 1 panicked: no <nil>]" {
+		t.Error(got)
+	}
+}
+
