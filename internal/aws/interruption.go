@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -13,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -29,18 +31,20 @@ func (p *Provider) interrupted(ctx context.Context, m interrupt.Message) error {
 	for _, id := range m.Instances {
 		wanted[id] = true
 	}
+	var errs []error // of one claim, for which the others must not wait: there may be two minutes left
 	for claim := range p.claims.Each() {
 		if id := instanceID(claim.Status.ProviderID); id == "" || !wanted[id] {
 			continue
 		}
 		if err := p.interruptClaim(ctx, claim, m); err != nil {
-			return fmt.Errorf("NodeClaim %s: %w", claim.Name, err)
+			errs = append(errs, fmt.Errorf("NodeClaim %s: %w", claim.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m interrupt.Message) error {
+func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m interrupt.Message) (err error) {
+	defer bug.Catch(&err, "carrying out "+string(m.Kind))
 	p.tell(claim, m.Kind)
 	switch m.Kind {
 	case interrupt.Rebalance, interrupt.NoOp:
@@ -60,7 +64,7 @@ func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m in
 		return client.IgnoreNotFound(err)
 	}
 	uid := claim.UID
-	err := p.in.Kube.Delete(ctx, claim, client.Preconditions{UID: &uid})
+	err = p.in.Kube.Delete(ctx, claim, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}

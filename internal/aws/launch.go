@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -87,16 +88,20 @@ func (l *launches) do(ctx context.Context, key string, run func(context.Context)
 }
 
 func (l *launches) run(key string, c *launching, run func(context.Context) (cloud.Machine, error)) {
-	c.machine, c.err = run(l.base)
+	func() {
+		defer bug.Catch(&c.err, "launching a machine for claim "+key)
+		c.machine, c.err = run(l.base)
+	}()
 	l.mu.Lock()
 	delete(l.now, key)
 	l.mu.Unlock()
+	_, panicked := errors.AsType[*bug.Panic](c.err)
 	switch {
 	case c.err == nil:
 		l.done.Sweep()
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
-	case fleet.Unsure(c.err) && !isTyped(c.err):
+	case panicked || fleet.Unsure(c.err) && !isTyped(c.err):
 		l.unknown.Sweep()
 		l.unknown.Put(key, struct{}{})
 	}
@@ -242,7 +247,10 @@ func (p *Provider) ensure(ctx context.Context, r *recipe.Recipe) error {
 	errs := make([]error, len(r.Templates))
 	var wg sync.WaitGroup
 	for i, t := range r.Templates {
-		wg.Go(func() { _, errs[i] = p.templates.Ensure(ctx, t) })
+		wg.Go(func() {
+			defer bug.Catch(&errs[i], "making launch template "+t.Name())
+			_, errs[i] = p.templates.Ensure(ctx, t)
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -9,7 +9,6 @@ import (
 	"karpenter.sh/karpenter/internal/aws/facts"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/turns"
-	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -35,7 +34,7 @@ func (p *Provider) Always() []func(context.Context) error {
 // Leader returns the loops that only the leading replica runs.
 func (p *Provider) Leader() []func(context.Context) error {
 	loops := []func(context.Context) error{
-		p.classLoop, p.templates.Run,
+		p.classLoop, p.templateLoop,
 		p.every("providers.ssm.invalidation", collectEvery, collectEvery, p.images.Forget),
 		p.tagLoop,
 		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
@@ -59,13 +58,12 @@ func (p *Provider) poller() *interrupt.Poller {
 func (p *Provider) every(name string, first, period time.Duration, task func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx = telemetry.WithController(ctx, name)
+		watched := p.in.Metrics.Loop(name, 1)
+		defer p.in.Metrics.End(watched)
 		wait, failures := first, 0
-		for {
-			if !pause.For(ctx, wait) {
-				return nil
-			}
+		for watched.Wait(ctx, wait, nil) {
 			wait = period
-			if err := task(ctx); err != nil && ctx.Err() == nil {
+			if err := watched.Turn(ctx, name, task); err != nil && ctx.Err() == nil {
 				telemetry.Log(ctx).WarnContext(ctx, "a periodic task failed and is tried again", "error", err)
 				wait = min(period, time.Second<<min(failures, 9))
 				failures++
@@ -73,7 +71,16 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 				failures = 0
 			}
 		}
+		return nil
 	}
+}
+
+// templateLoop deletes launch templates that are no longer used.
+func (p *Provider) templateLoop(ctx context.Context) error {
+	const name = "launchtemplate"
+	watched := p.in.Metrics.Loop(name, 1)
+	defer p.in.Metrics.End(watched)
+	return p.templates.Run(telemetry.WithController(ctx, name), watched)
 }
 
 func (p *Provider) discover(ctx context.Context) error {
@@ -101,7 +108,8 @@ func warnOfVersion(ctx context.Context, version string) {
 
 // classLoop keeps the status of every EC2NodeClass.
 func (p *Provider) classLoop(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "nodeclass")
+	const name = "nodeclass"
+	ctx = telemetry.WithController(ctx, name)
 	queue := &turns.Turns{}
 	p.classes.Subscribe(ctx, queue.Call)
 	p.claims.Subscribe(ctx, func(name string) {
@@ -120,7 +128,9 @@ func (p *Provider) classLoop(ctx context.Context) error {
 	for _, nc := range p.classes.All() {
 		queue.Call(nc.Name)
 	}
-	return queue.Run(ctx, func(ctx context.Context, name string) (time.Duration, error) {
+	watched := p.in.Metrics.Loop(name, turns.Workers)
+	defer p.in.Metrics.End(watched)
+	return queue.Run(ctx, watched, func(ctx context.Context, name string) (time.Duration, error) {
 		nc, ok := p.classes.Get(name)
 		if !ok {
 			return 0, nil

@@ -12,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -21,7 +22,10 @@ const tagPause = time.Second
 
 // tagLoop tags machines whenever claims changed, and repeats what failed.
 func (p *Provider) tagLoop(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "nodeclaim.tagging")
+	const name = "nodeclaim.tagging"
+	ctx = telemetry.WithController(ctx, name)
+	watched := p.in.Metrics.Loop(name, 1)
+	defer p.in.Metrics.End(watched)
 	changed := make(chan struct{}, 1)
 	p.claims.Subscribe(ctx, func(string) {
 		select {
@@ -29,21 +33,16 @@ func (p *Provider) tagLoop(ctx context.Context) error {
 		default:
 		}
 	})
-	retry := time.NewTimer(0)
-	defer retry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		case <-retry.C:
-		}
-		if err := p.tagMachines(ctx); err != nil && ctx.Err() == nil {
+	wait := time.Duration(0)
+	for watched.Wait(ctx, wait, changed) {
+		wait = time.Hour
+		if err := watched.Turn(ctx, "tagging machines", p.tagMachines); err != nil && ctx.Err() == nil {
 			telemetry.Log(ctx).WarnContext(ctx, "machines could not be tagged and are tried again", "error", err)
-			retry.Reset(10 * tagPause)
+			wait = 10 * tagPause
 		}
 		pause.For(ctx, tagPause) // while a hundred machines start, claims change all the time
 	}
+	return nil
 }
 
 // tagMachines gives registered machines the tags that were not known at launch.
@@ -53,8 +52,11 @@ func (p *Provider) tagMachines(ctx context.Context) error {
 	}
 	var errs []error
 	for _, claim := range p.claims.All() {
-		if !needsTags(claim) || ctx.Err() != nil {
+		if !needsTags(claim) {
 			continue
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
 		}
 		called, err := p.tag(ctx, claim)
 		if err != nil {
@@ -75,6 +77,7 @@ func needsTags(claim *v1.NodeClaim) bool {
 
 // tag adds the tags that the machine lacks; one that somebody gave it already stays.
 func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
+	defer bug.Catch(&err, "tagging the machine of NodeClaim "+claim.Name)
 	id := instanceID(claim.Status.ProviderID)
 	i, err := p.fleet.Describe(ctx, id)
 	if errors.Is(err, fleet.ErrGone) || errors.Is(err, fleet.ErrUnknown) {

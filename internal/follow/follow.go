@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
@@ -96,12 +97,19 @@ func (o *Objects[T]) Subscribe(ctx context.Context, f func(name string)) {
 				return
 			}
 			now := o.store.Snapshot()
-			for name := range o.changes(last, now) {
-				f(name)
-			}
+			o.tell(last, now, f)
 			last = now
 		}
 	}()
+}
+
+// tell calls f for every change. A panic costs the news of one picture.
+func (o *Objects[T]) tell(last, now *cluster.Snapshot, f func(name string)) {
+	var err error // a bug, which is told where it is caught
+	defer bug.Catch(&err, "telling of changes")
+	for name := range o.changes(last, now) {
+		f(name)
+	}
 }
 
 // changes are the names of the objects that differ between two pictures.

@@ -14,6 +14,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -69,22 +70,30 @@ const (
 
 // Run compares snapshots until ctx ends.
 func (o *Observer) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "observer")
+	const name = "observer"
+	ctx = telemetry.WithController(ctx, name)
+	watched := o.Metrics.Loop(name, 1)
+	defer o.Metrics.End(watched)
 	var last *cluster.Snapshot
 	for {
 		snap := o.Store.Snapshot()
 		if snap.Synced() {
-			o.pods(last, snap)
-			o.broken(snap)
-			if o.Detailed {
-				o.conditions(last, snap)
-				o.costErrors(ctx, last, snap)
-			}
-			last = snap
+			watched.Turn(ctx, "comparing snapshots", func(ctx context.Context) error { o.compare(ctx, last, snap); return nil })
+			last = snap // also after a panic, which would come again
 		}
-		if !wait(ctx, snap) {
+		if !pause.For(ctx, pace) || !watched.Wait(ctx, calm, snap.Stale()) {
 			return nil
 		}
+	}
+}
+
+// compare tells what happened between two snapshots; last is nil at first.
+func (o *Observer) compare(ctx context.Context, last, snap *cluster.Snapshot) {
+	o.pods(last, snap)
+	o.broken(snap)
+	if o.Detailed {
+		o.conditions(last, snap)
+		o.costErrors(ctx, last, snap)
 	}
 }
 
@@ -97,25 +106,6 @@ func (o *Observer) broken(snap *cluster.Snapshot) {
 			Message: "The object cannot be read and is left out: " + b.Err,
 		})
 	}
-}
-
-// wait returns when there is news, but not too soon, and false when ctx ended.
-func wait(ctx context.Context, snap *cluster.Snapshot) bool {
-	timer := time.NewTimer(pace)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	}
-	timer.Reset(calm)
-	select {
-	case <-ctx.Done():
-		return false
-	case <-snap.Stale():
-	case <-timer.C:
-	}
-	return true
 }
 
 // Describe implements prometheus.Collector. What is collected depends on the cluster, so nothing is promised.

@@ -25,6 +25,7 @@ type clients struct {
 	rest      *rest.Config
 	main      client.WithWatch // claims, nodes, and what is read of the kinds of Kubernetes
 	raw       rest.Interface   // custom resources are read with it
+	version   discovery.ServerVersionInterface
 	evictions client.Client
 	hints     client.Client
 	events    client.Client
@@ -78,6 +79,9 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 	if out.raw, err = rest.UnversionedRESTClientFor(bare); err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
 	}
+	if out.version, err = discovery.NewDiscoveryClientForConfig(out.rest); err != nil {
+		return nil, fmt.Errorf("API client: %w", err)
+	}
 	if out.evictions, _, err = make(evictionQPS, evictionBurst); err != nil {
 		return nil, err
 	}
@@ -96,11 +100,7 @@ func (c *clients) writeEvent(ctx context.Context, e *corev1.Event) error {
 
 // understandsHints tells whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.
 func (c *clients) understandsHints() (bool, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(c.rest)
-	if err != nil {
-		return false, fmt.Errorf("read the server's version: %w", err)
-	}
-	info, err := d.ServerVersion()
+	info, err := c.version.ServerVersion()
 	if err != nil {
 		return false, fmt.Errorf("read the server's version: %w", err)
 	}

@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-
-	"karpenter.sh/karpenter/internal/pause"
 )
 
 const (
@@ -36,14 +34,16 @@ func gcPercent(live, cycles uint64) int {
 }
 
 // watchHeap collects garbage the more often the more is alive, until ctx ends. Whoever sets GOGC has decided.
-func watchHeap(ctx context.Context) error {
+func (p *parts) watchHeap(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()
 		return nil
 	}
+	watched := p.metrics.Loop("heap", 1)
+	defer p.metrics.End(watched)
 	sample := []metrics.Sample{{Name: heapKey}, {Name: cyclesKey}}
 	seen, set := uint64(0), 100
-	for pause.For(ctx, heapEvery) {
+	for watched.Wait(ctx, heapEvery, nil) {
 		metrics.Read(sample)
 		live, cycles := sample[0].Value.Uint64(), sample[1].Value.Uint64()
 		if percent := gcPercent(live, cycles-seen); percent != set {

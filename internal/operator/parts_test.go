@@ -139,7 +139,7 @@ func TestCloudErrorsAreNamed(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	ready := errors.New("not synced: Pod")
-	h := healthHandler(func() error { return ready })
+	h := healthHandler(checks{alive(telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())), func() error { return ready }})
 	status := func(path string) int {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

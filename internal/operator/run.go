@@ -125,13 +125,14 @@ func Run(ctx context.Context, o Options) error {
 		registry.MustRegister(whileLeading{provider.Gauges, &leading})
 	}
 
-	stopServers, err := serve(ctx, s, registry, ready(clients, feeds, &leading, s.DisableWarmup), o.Started)
+	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
+	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients, feeds, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
 	defer stopServers()
 
-	always := append([]func(context.Context) error{events.Run, watchHeap}, provider.Always...)
+	always := append(p.always(), provider.Always...)
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
 		defer leading.Store(false)
@@ -155,6 +156,11 @@ type parts struct {
 	metrics  *telemetry.Metrics
 	events   *telemetry.Events
 	settings Settings
+}
+
+// always makes what runs on every replica.
+func (p *parts) always() []func(context.Context) error {
+	return []func(context.Context) error{p.events.Run, p.watchHeap}
 }
 
 // nomination is how long a node that pods are sent to is kept from disruption.
@@ -210,7 +216,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,
-		gated.New(p.clients.main, gated.Gates{NodeOverlay: s.Gates.NodeOverlay, CapacityBuffer: s.Gates.CapacityBuffer}).Run,
+		gated.New(p.clients.main, gated.Gates{NodeOverlay: s.Gates.NodeOverlay, CapacityBuffer: s.Gates.CapacityBuffer}, p.metrics).Run,
 	}
 	if s.Hints.Enabled {
 		loops = append(loops, hints.Run)

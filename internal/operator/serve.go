@@ -45,7 +45,7 @@ func (w whileLeading) Collect(ch chan<- prometheus.Metric) {
 }
 
 // serve starts the listeners. What it returns stops them.
-func serve(ctx context.Context, s Settings, r *prometheus.Registry, ready func() error, started func(Addresses)) (func(), error) {
+func serve(ctx context.Context, s Settings, r *prometheus.Registry, c checks, started func(Addresses)) (func(), error) {
 	var at Addresses
 	var servers []*http.Server
 	stop := func() {
@@ -63,7 +63,7 @@ func serve(ctx context.Context, s Settings, r *prometheus.Registry, ready func()
 		at      *string
 	}{
 		{s.MetricsPort, metricsHandler(r, s.EnableProfiling), &at.Metrics},
-		{s.HealthProbePort, healthHandler(ready), &at.Health},
+		{s.HealthProbePort, healthHandler(c), &at.Health},
 	} {
 		if l.port == 0 {
 			continue
@@ -101,17 +101,35 @@ func metricsHandler(r *prometheus.Registry, profiling bool) http.Handler {
 	return mux
 }
 
-func healthHandler(ready func() error) http.Handler {
+// checks are what the probes ask.
+type checks struct{ alive, ready func() error }
+
+func healthHandler(c checks) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	for path, check := range map[string]func() error{"/healthz": c.alive, "/readyz": c.ready} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		})
+	}
 	return mux
+}
+
+// silence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while: without a restart such a
+// program would lead for ever.
+const silence = 10 * time.Minute
+
+// alive returns the liveness check: no loop hangs.
+func alive(m *telemetry.Metrics) func() error {
+	return func() error {
+		if silent := m.Silent(silence); len(silent) > 0 {
+			return fmt.Errorf("no turn for %v: %s", silence, strings.Join(silent, ", "))
+		}
+		return nil
+	}
 }
 
 // ready returns the readiness check: our own kinds are known, and what is watched is in the store. A standby that does

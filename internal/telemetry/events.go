@@ -161,18 +161,26 @@ func (s *Events) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.runPaced(ctx) })
+	watched := s.metrics.Loop("events", 1)
+	defer s.metrics.End(watched)
+	alive := time.NewTicker(beatEvery)
+	defer alive.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-alive.C:
+			watched.Beat()
 		case e := <-s.queue:
-			s.send(ctx, e)
+			watched.Turn(ctx, "sending an event", func(ctx context.Context) error { return s.send(ctx, e) })
 		}
 	}
 }
 
 // runPaced sends paced events one by one.
 func (s *Events) runPaced(ctx context.Context) {
+	watched := s.metrics.Loop("events.paced", 1)
+	defer s.metrics.End(watched)
 	tick := time.NewTicker(time.Second / pace)
 	defer tick.Stop()
 	for {
@@ -180,20 +188,19 @@ func (s *Events) runPaced(ctx context.Context) {
 		e, ok := s.paced.take()
 		s.mu.Unlock()
 		if !ok {
-			select {
-			case <-ctx.Done():
+			if !watched.Wait(ctx, time.Hour, s.paced.news) {
 				return
-			case <-s.paced.news:
 			}
 			continue
 		}
-		if e.Still != nil && !e.Still() {
+		sent := false
+		watched.Turn(ctx, "sending a paced event", func(ctx context.Context) (err error) {
+			sent, err = s.sendPaced(ctx, &e)
+			return err
+		})
+		if !sent {
 			continue
 		}
-		s.mu.Lock()
-		o := s.object(&e, time.Now())
-		s.mu.Unlock()
-		s.send(ctx, o)
 		select {
 		case <-ctx.Done():
 			return
@@ -202,12 +209,25 @@ func (s *Events) runPaced(ctx context.Context) {
 	}
 }
 
-func (s *Events) send(ctx context.Context, e *corev1.Event) {
+// sendPaced sends an event if it is still true.
+func (s *Events) sendPaced(ctx context.Context, e *Event) (sent bool, err error) {
+	if e.Still != nil && !e.Still() {
+		return false, nil
+	}
+	s.mu.Lock()
+	o := s.object(e, time.Now())
+	s.mu.Unlock()
+	return true, s.send(ctx, o)
+}
+
+func (s *Events) send(ctx context.Context, e *corev1.Event) error {
 	// An event that cannot be written is lost on purpose: nothing depends on it, and trying again would only add to the load.
-	if err := s.write(ctx, e); err != nil && ctx.Err() == nil {
+	err := s.write(ctx, e)
+	if err != nil && ctx.Err() == nil {
 		s.drop(Reason(e.Reason))
 		Log(ctx).Debug("could not write event", "reason", e.Reason, "object", e.InvolvedObject.Name, "error", err)
 	}
+	return err
 }
 
 // pacedQueue holds the newest paced event of each object, in the order in which the objects came.

@@ -7,8 +7,11 @@ package batch
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 // Settings are the windows of a Batcher.
@@ -122,7 +125,18 @@ func (b *Batcher[K, In, Out]) deliver(key K, w *window[In, Out]) {
 	}
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
-	for i, r := range b.send(b.base, key, w.items) {
-		w.waiters[i] <- r
+	results, err := b.safely(key, w.items)
+	for i, waiter := range w.waiters {
+		if err != nil {
+			waiter <- Result[Out]{Err: err}
+		} else {
+			waiter <- results[i]
+		}
 	}
+}
+
+// safely sends a batch. A panic is a failure of that batch, whose callers wait for an answer.
+func (b *Batcher[K, In, Out]) safely(key K, items []In) (results []Result[Out], err error) {
+	defer bug.Catch(&err, fmt.Sprintf("a joined call of %d", len(items)))
+	return b.send(b.base, key, items), nil
 }

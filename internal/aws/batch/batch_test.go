@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 // recorder answers each item with itself and remembers what went out.
@@ -145,5 +148,25 @@ func TestWorkersLimitBatchesInFlight(t *testing.T) {
 		if d := time.Since(start); d != 3*time.Second+time.Millisecond {
 			t.Errorf("six batches of a second took %v with two workers, want three seconds and the window", d)
 		}
+	})
+}
+
+func TestAPanicAnswersEveryCaller(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) {
+		b := New(t.Context(), Settings{Idle: 35 * time.Millisecond, Max: time.Second, Size: 1000}, func(context.Context, string, []int) []Result[int] { panic("no") })
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				_, err := b.Do(t.Context(), "a", i)
+				if _, ok := errors.AsType[*bug.Panic](err); !ok {
+					t.Errorf("error = %v, want a panic", err)
+				}
+			})
+		}
+		wg.Wait()
+		b.Wait()
 	})
 }

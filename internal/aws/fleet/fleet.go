@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/batch"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 // api is the part of EC2 that machines need.
@@ -345,6 +346,7 @@ func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch
 			wg.Go(func() {
 				limit <- struct{}{}
 				defer func() { <-limit }()
+				defer bug.Catch(&out[i].Err, "stopping machine "+id)
 				_, err := f.stopIDs(ctx, []string{id})
 				out[i].Err = gone(err)
 			})

@@ -3,6 +3,7 @@ package interrupt
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -181,5 +183,39 @@ func TestQueue(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("the end of the program is an error: %v", err)
 		}
+	})
+}
+
+// A message over which we panic comes again, as one that failed. The others, and the loop, go on.
+func TestAPanicOverAMessageIsAFailureOfThatMessage(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) {
+		b := &mailbox{messages: []string{spotNotice("i-bad"), spotNotice("i-1")}}
+		q := &Queue{API: b, Name: "demo", Metrics: metrics(), Act: func(_ context.Context, m Message) error {
+			if m.Instances[0] == "i-bad" {
+				panic("no")
+			}
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- q.Run(ctx) }()
+		time.Sleep(30 * time.Second)
+		b.mu.Lock()
+		b.messages = append(b.messages, spotNotice("i-bad"), spotNotice("i-2")) // the first came again
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if want := []string{spotNotice("i-1"), spotNotice("i-2")}; !slices.Equal(b.deleted, want) {
+			t.Errorf("deleted %q, want %q", b.deleted, want)
+		}
+		if got := testutil.ToFloat64(q.Metrics.ReconcilePanics.WithLabelValues("interruption")); got != 2 {
+			t.Errorf("%v panics were counted, want two", got)
+		}
+		cancel()
+		<-ended
 	})
 }

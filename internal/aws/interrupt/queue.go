@@ -2,6 +2,7 @@ package interrupt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -40,10 +42,13 @@ const (
 
 // Run hears messages until ctx ends. A queue that cannot be reached is tried again, later and later.
 func (q *Queue) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "interruption")
+	const name = "interruption"
+	ctx = telemetry.WithController(ctx, name)
+	watched := q.Metrics.Loop(name, 1)
+	defer q.Metrics.End(watched)
 	url, wait := "", time.Second
 	for ctx.Err() == nil {
-		err := q.turn(ctx, &url)
+		err := watched.Turn(ctx, "reading the interruption queue", func(ctx context.Context) error { return q.turn(ctx, watched, &url) })
 		if err == nil {
 			wait = time.Second
 			continue
@@ -52,19 +57,14 @@ func (q *Queue) Run(ctx context.Context) error {
 			break
 		}
 		telemetry.Log(ctx).ErrorContext(ctx, "the interruption queue cannot be read", "queue", q.Name, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		watched.Wait(ctx, wait, nil)
 		wait = min(2*wait, slowest)
 	}
 	return nil
 }
 
 // turn finds the queue if need be, and deals with one answer.
-func (q *Queue) turn(ctx context.Context, url *string) error {
+func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) error {
 	if *url == "" {
 		out, err := q.API.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(q.Name)})
 		if err != nil {
@@ -83,13 +83,23 @@ func (q *Queue) turn(ctx context.Context, url *string) error {
 	var working sync.WaitGroup
 	for _, m := range out.Messages {
 		working.Go(func() {
-			if err := q.handle(ctx, *url, m); err != nil && ctx.Err() == nil {
-				telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "error", err)
+			err := q.safely(ctx, *url, m)
+			if _, panicked := errors.AsType[*bug.Panic](err); panicked {
+				watched.Panicked()
+			}
+			if err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "message", aws.ToString(m.MessageId), "error", err)
 			}
 		})
 	}
 	working.Wait()
 	return nil
+}
+
+// safely deals with one message. A panic is a failure of that message.
+func (q *Queue) safely(ctx context.Context, url string, m sqstypes.Message) (err error) {
+	defer bug.Catch(&err, "dealing with message "+aws.ToString(m.MessageId))
+	return q.handle(ctx, url, m)
 }
 
 func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {

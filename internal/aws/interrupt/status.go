@@ -2,6 +2,7 @@ package interrupt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -76,9 +77,7 @@ func (p *Poller) Poll(ctx context.Context) error {
 			continue
 		}
 		// A failed check goes before an appointment: such a machine cannot be drained.
-		if err := p.Act(ctx, Message{Kind: categories[0], Instances: []string{id}, Time: time.Now()}); err != nil {
-			failed = err
-		}
+		failed = errors.Join(failed, p.Act(ctx, Message{Kind: categories[0], Instances: []string{id}, Time: time.Now()}))
 	}
 	p.counted = seen
 	return failed

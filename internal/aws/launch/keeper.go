@@ -14,6 +14,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -62,7 +63,7 @@ func (k *Keeper) Ensure(ctx context.Context, t *Template) (string, error) {
 		}
 		c, mine := k.begin(name)
 		if mine {
-			c.err = k.create(ctx, t)
+			c.err = k.safely(ctx, t)
 			k.end(name, c)
 		} else {
 			select {
@@ -100,6 +101,12 @@ func (k *Keeper) end(name string, c *call) {
 	close(c.done)
 }
 
+// safely is create, after which whoever waits for it is answered in any case.
+func (k *Keeper) safely(ctx context.Context, t *Template) (err error) {
+	defer bug.Catch(&err, "making launch template "+t.Name())
+	return k.create(ctx, t)
+}
+
 // create does not look first: a template that is not known is hardly ever there, and the answer says if it is.
 func (k *Keeper) create(ctx context.Context, t *Template) error {
 	in := t.Request()
@@ -118,25 +125,20 @@ func (k *Keeper) Forget(name string) { k.known.Delete(name) }
 
 // Run takes over the templates that an earlier controller left, and deletes templates that are no longer used, until
 // ctx ends. What cannot be taken over now is tried again; it does not keep our own from being deleted.
-func (k *Keeper) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "launchtemplate")
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+func (k *Keeper) Run(ctx context.Context, watched *telemetry.Loop) error {
 	adopted, again := false, time.Now()
 	for {
 		if !adopted && !time.Now().Before(again) {
-			err := k.adopt(ctx)
+			err := watched.Turn(ctx, "taking over launch templates", k.adopt)
 			if adopted = err == nil; !adopted && ctx.Err() == nil {
 				telemetry.Log(ctx).WarnContext(ctx, "launch templates that an earlier controller left cannot be listed", "error", err)
 				again = time.Now().Add(adoptEvery)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !watched.Wait(ctx, sweepEvery, nil) {
 			return nil
-		case <-tick.C:
-			k.sweep(ctx)
 		}
+		watched.Turn(ctx, "deleting launch templates", func(ctx context.Context) error { k.sweep(ctx); return nil })
 	}
 }
 

@@ -122,7 +122,7 @@ func TestTemplatesLiveWhileTheyAreUsed(t *testing.T) {
 		k := NewKeeper(e, "demo", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go k.Run(ctx)
+		go k.Run(ctx, nil)
 		for i := range 4 {
 			if _, err := k.Ensure(ctx, template("ami-1")); err != nil {
 				t.Fatal(err)
@@ -151,7 +151,7 @@ func TestTemplatesAreDeletedThoughTheyCannotBeListed(t *testing.T) {
 		k := NewKeeper(e, "demo", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go k.Run(ctx)
+		go k.Run(ctx, nil)
 		if _, err := k.Ensure(ctx, template("ami-1")); err != nil {
 			t.Fatal(err)
 		}

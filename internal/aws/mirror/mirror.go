@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -109,7 +110,8 @@ func (m *Mirror[T]) Run(ctx context.Context) error {
 }
 
 // follow lists once and watches until the watch ends.
-func (m *Mirror[T]) follow(ctx context.Context) error {
+func (m *Mirror[T]) follow(ctx context.Context) (err error) {
+	defer bug.Catch(&err, "following the cluster")
 	list := m.list()
 	if err := m.kube.List(ctx, list); err != nil {
 		return err

@@ -8,13 +8,17 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 const (
 	firstWait = time.Second
 	longest   = time.Minute
-	workers   = 10
 )
+
+// Workers is how many steps run at the same time.
+const Workers = 10
 
 // Turns knows whose turn it is. The zero value is ready to use.
 type Turns struct {
@@ -69,35 +73,44 @@ func (t *Turns) waker() chan struct{} {
 	return t.wake
 }
 
-// Run takes turns until ctx ends, and returns when the last step has. step says when to look again, 0 for never, and is
+// Run takes turns until ctx ends, and returns when the last step has. watched may be nil. step says when to look again, 0 for never, and is
 // told of no name that was not called.
-func (t *Turns) Run(ctx context.Context, step func(ctx context.Context, name string) (time.Duration, error)) error {
+func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx context.Context, name string) (time.Duration, error)) error {
 	t.mu.Lock()
 	wake := t.waker()
 	t.mu.Unlock()
 	var running sync.WaitGroup
 	defer running.Wait()
-	slots := make(chan struct{}, workers)
+	slots := make(chan struct{}, Workers)
 	for {
 		names, wait := t.ready()
-		for _, name := range names {
+		for i, name := range names {
+			watched.Added()
+			watched.Waiting(len(names) - i)
 			slots <- struct{}{}
 			running.Go(func() {
-				again, err := step(ctx, name)
+				again, err := one(ctx, watched, name, step)
+				if err != nil {
+					watched.Retried()
+				}
 				t.finish(name, again, err)
 				<-slots
 			})
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		watched.Waiting(0)
+		if !watched.Wait(ctx, wait, wake) {
 			return nil
-		case <-wake:
-		case <-timer.C:
 		}
-		timer.Stop()
 	}
+}
+
+// one takes one step. One that panics fails.
+func one(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration, error)) (again time.Duration, err error) {
+	turn, ctx := watched.Begin(ctx, "step of "+name)
+	defer turn.End(&err)
+	again, err = step(ctx, name)
+	turn.Again = again > 0
+	return again, err
 }
 
 // ready marks the names that are due as running, and says how long until the next is due.

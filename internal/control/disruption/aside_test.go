@@ -137,4 +137,3 @@ func TestAPanicOverOneNameLeavesTheOthers(t *testing.T) {
 		t.Error(got)
 	}
 }
-

@@ -7,6 +7,7 @@ package gated
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,44 +35,51 @@ type Gates struct{ NodeOverlay, CapacityBuffer bool }
 
 // Loop writes conditions on objects whose gate is off.
 type Loop struct {
-	client client.Client
-	gates  Gates
+	client  client.Client
+	gates   Gates
+	metrics *telemetry.Metrics
 }
 
 // New returns a loop that has not started. The client must ask the API server, not a cache.
-func New(c client.Client, g Gates) *Loop { return &Loop{client: c, gates: g} }
+func New(c client.Client, g Gates, m *telemetry.Metrics) *Loop {
+	return &Loop{client: c, gates: g, metrics: m}
+}
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "gated")
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	const name = "gated"
+	ctx = telemetry.WithController(ctx, name)
+	watched := l.metrics.Loop(name, 1)
+	defer l.metrics.End(watched)
 	for {
-		l.turn(ctx, time.Now())
-		select {
-		case <-ctx.Done():
+		err := watched.Turn(ctx, "telling about feature gates that are off", func(ctx context.Context) error { return l.turn(ctx, time.Now()) })
+		if err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).Error("telling about feature gates that are off failed", "error", err)
+		}
+		if !watched.Wait(ctx, every, nil) {
 			return nil
-		case <-tick.C:
 		}
 	}
 }
 
 // turn tells everyone who has not been told. What fails is tried again in the next turn.
-func (l *Loop) turn(ctx context.Context, now time.Time) {
+func (l *Loop) turn(ctx context.Context, now time.Time) error {
+	var errs []error
 	if !l.gates.NodeOverlay {
-		l.report(ctx, l.overlays(ctx, now))
+		errs = append(errs, present(l.overlays(ctx, now)))
 	}
 	if !l.gates.CapacityBuffer {
-		l.report(ctx, l.buffers(ctx, now))
+		errs = append(errs, present(l.buffers(ctx, now)))
 	}
+	return errors.Join(errs...)
 }
 
-// report logs an error. A kind that is not installed has no objects to tell about, and a controller that stops has failed nobody.
-func (l *Loop) report(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return
+// present forgives a kind that is not installed: it has no objects to tell about.
+func present(err error) error {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
 	}
-	telemetry.Log(ctx).Error("telling about feature gates that are off failed", "error", err)
+	return err
 }
 
 func (l *Loop) overlays(ctx context.Context, now time.Time) error {

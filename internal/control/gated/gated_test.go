@@ -36,7 +36,7 @@ func runFor(t *testing.T, api *memapi.Server, g gated.Gates, d time.Duration) {
 	defer stop()
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if err := gated.New(api.Client("test"), g).Run(ctx); err != nil {
+		if err := gated.New(api.Client("test"), g, nil).Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})

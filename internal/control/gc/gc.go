@@ -38,6 +38,12 @@ const (
 	pageSize   = 500
 )
 
+// Names of the two loops in logs and metrics.
+const (
+	machinesName = "instance.garbagecollection"
+	claimsName   = "nodeclaim.garbagecollection"
+)
+
 // Deps are what the loop works with. Client must ask the API server, not a cache.
 type Deps struct {
 	Store   *cluster.Store
@@ -65,12 +71,12 @@ func (l *Loop) Suspect() {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "nodeclaim.garbagecollection")
+	ctx = telemetry.WithController(ctx, claimsName)
 	if !l.synced(ctx) {
 		return nil
 	}
 	var wait sync.WaitGroup
-	wait.Go(func() { l.watchMachines(ctx) })
+	wait.Go(func() { l.watchMachines(telemetry.WithController(ctx, machinesName)) })
 	wait.Go(func() { l.watchClaims(ctx) })
 	wait.Wait()
 	return nil
@@ -92,6 +98,8 @@ func (l *Loop) synced(ctx context.Context) bool {
 }
 
 func (l *Loop) watchMachines(ctx context.Context) {
+	watched := l.Metrics.Loop(machinesName, 1)
+	defer l.Metrics.End(watched)
 	left := quickRuns
 	for {
 		wait := slow
@@ -107,30 +115,22 @@ func (l *Loop) watchMachines(ctx context.Context) {
 				left = quickRuns / 2
 			}
 		case <-time.After(wait):
-			l.turn(ctx, "looking for machines without claim", l.machines)
+			l.turn(ctx, watched, "looking for machines without claim", l.machines)
 		}
 	}
 }
 
 func (l *Loop) watchClaims(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(claimsTurn):
-			l.turn(ctx, "looking for claims without machine", l.claims)
-		}
+	watched := l.Metrics.Loop(claimsName, 1)
+	defer l.Metrics.End(watched)
+	for watched.Wait(ctx, claimsTurn, nil) {
+		l.turn(ctx, watched, "looking for claims without machine", l.claims)
 	}
 }
 
 // turn does one round. A panic costs the round and nothing else.
-func (l *Loop) turn(ctx context.Context, what string, round func(context.Context) error) {
-	defer func() {
-		if p := recover(); p != nil {
-			bug.Reportf("%s panicked: %v", what, p)
-		}
-	}()
-	if err := round(ctx); err != nil && ctx.Err() == nil {
+func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, round func(context.Context) error) {
+	if err := watched.Turn(ctx, what, round); err != nil && ctx.Err() == nil {
 		telemetry.Log(ctx).Error(what+" failed", "error", err)
 	}
 }
@@ -307,6 +307,7 @@ func (l *Loop) each(n int, do func(int) error) error {
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
+			defer bug.Catch(&errs[i], "collecting garbage")
 			errs[i] = do(i)
 		})
 	}

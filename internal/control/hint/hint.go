@@ -77,7 +77,7 @@ type plan struct {
 	node string // "" while the node is not there
 }
 
-// New returns a loop that has not started. understood is asked once, when it starts.
+// New returns a loop that has not started. understood is asked when it starts, and until it has an answer.
 func New(store *cluster.Store, c client.Client, m *telemetry.Metrics, understood func() (bool, error)) *Loop {
 	return &Loop{
 		store: store, client: c, metrics: m, understood: understood,
@@ -87,31 +87,45 @@ func New(store *cluster.Store, c client.Client, m *telemetry.Metrics, understood
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	ctx = telemetry.WithController(ctx, "pod.hint")
-	switch ok, err := l.understood(); {
-	case err != nil:
-		telemetry.Log(ctx).Error("no hints for kube-scheduler, its version is unknown", "error", err)
-		l.off.Store(true)
-	case !ok:
-		telemetry.Log(ctx).Info("no hints for kube-scheduler, it is too old for them")
-		l.off.Store(true)
-	}
+	const name = "pod.hint"
+	ctx = telemetry.WithController(ctx, name)
+	watched := l.metrics.Loop(name, 1)
+	defer l.metrics.End(watched)
+	l.off.Store(true)
+	known, ask := false, time.Now()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
+		if !known && !time.Now().Before(ask) {
+			known, ask = l.ask(ctx), time.Now().Add(askAgain)
+		}
 		snap := l.store.Snapshot()
 		if snap.Synced() {
-			l.turn(ctx, snap, &wg)
+			// What a turn starts outlives it, so it is given the context of the loop.
+			watched.Turn(ctx, "telling where pods are meant to go", func(context.Context) error { l.turn(ctx, snap, &wg); return nil })
 		}
-		if !pause.For(ctx, breath) {
+		if !pause.For(ctx, breath) || !watched.Wait(ctx, askAgain, snap.Stale()) {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-snap.Stale():
 		}
 	}
+}
+
+// askAgain is how long to wait when nobody could say whether hints are understood.
+const askAgain = time.Minute
+
+// ask finds out whether hints are understood, and tells whether it did. Until then none is written.
+func (l *Loop) ask(ctx context.Context) (known bool) {
+	ok, err := l.understood()
+	switch {
+	case err != nil:
+		telemetry.Log(ctx).Error("no hints for kube-scheduler until its version is known", "error", err)
+		return false
+	case !ok:
+		telemetry.Log(ctx).Info("no hints for kube-scheduler, it is too old for them")
+	default:
+		l.off.Store(false)
+	}
+	return true
 }
 
 // breath is the least time between two looks.

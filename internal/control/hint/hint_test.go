@@ -3,6 +3,7 @@ package hint_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -155,16 +156,47 @@ type world struct {
 }
 
 func run(t *testing.T, understood bool) *world {
+	return runWith(t, func() (bool, error) { return understood, nil })
+}
+
+func runWith(t *testing.T, understood func() (bool, error)) *world {
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	w := &world{api: &api{store: store}, metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())}
-	w.loop = hint.New(store, w.api, w.metrics, func() (bool, error) { return understood, nil })
+	w.loop = hint.New(store, w.api, w.metrics, understood)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.loop.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
 	synctest.Wait()
 	return w
+}
+
+// An API server that does not answer as the program starts costs hints for a minute, not until the next restart.
+func TestTheVersionIsAskedForUntilItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		w := runWith(t, func() (bool, error) {
+			if asked++; asked < 3 {
+				return false, errors.New("the API server is busy")
+			}
+			return true, nil
+		})
+		w.store.Update(func(d *cluster.Draft) {
+			frequent(d)
+			d.PutPod(waiting("a"))
+			machine(d, "n", true)
+			d.Plan(key("a"), "claim-n", time.Now())
+		})
+		time.Sleep(90 * time.Second)
+		if got := w.written(); len(got) > 0 {
+			t.Errorf("hints %q were written though nobody knew whether they are understood", got)
+		}
+		time.Sleep(time.Hour)
+		if got := w.written(); !slices.Equal(got, []string{"a=n"}) || asked != 3 {
+			t.Errorf("hints = %q after the version was asked for %d times, want one after three", got, asked)
+		}
+	})
 }
 
 func TestHints(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/pause"
@@ -101,8 +102,9 @@ func (s *Service) Open(ctx context.Context, seed, reason string, openings []lowe
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer s.settle(t)
+			defer bug.Catch(&t.err, "creating NodeClaim "+t.claim.Name)
 			t.created, t.err = s.create(ctx, t)
-			s.settle(t)
 		})
 	}
 	wg.Wait()

@@ -2,15 +2,19 @@ package pool
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -19,36 +23,34 @@ import (
 const countEvery = 5 * time.Second
 
 // count keeps the counts in the status of pools. A cluster that does not change is not counted again.
-func (l *Loop) count(ctx context.Context) error {
+func (l *Loop) count(ctx context.Context) {
+	const name = "nodepool.counter"
+	ctx = telemetry.WithController(ctx, name)
+	watched := l.Metrics.Loop(name, 1)
+	defer l.Metrics.End(watched)
 	for {
 		snap := l.Store.Snapshot()
 		if snap.Synced() {
-			l.countAll(ctx, snap)
+			if err := watched.Turn(ctx, "counting what pools hold", func(ctx context.Context) error { return l.countAll(ctx, snap) }); err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).Error("writing the counts of pools failed", "error", err)
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(countEvery):
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-snap.Stale():
+		if !watched.Wait(ctx, countEvery, nil) || !watched.Wait(ctx, time.Hour, snap.Stale()) {
+			return
 		}
 	}
 }
 
-func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) {
+func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	l.forgetGone(snap)
 	held := Held(snap)
+	var errs []error
 	for pool := range snap.Pools() {
-		if !l.managed(pool) {
-			continue
-		}
-		if err := l.writeCount(ctx, pool, held[pool.Name]); err != nil && client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("writing the counts of a pool failed", "NodePool", pool.Name, "error", err)
+		if l.managed(pool) {
+			errs = append(errs, l.writeCount(ctx, pool, held[pool.Name]))
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // A Holding is what the nodes of a pool are together.
@@ -93,7 +95,8 @@ func none() corev1.ResourceList {
 }
 
 // writeCount writes what changed. Nobody else writes these fields, so there is nothing to lock.
-func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h Holding) error {
+func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h Holding) (err error) {
+	defer bug.Catch(&err, "counting what pool "+pool.Name+" holds")
 	counted := pool.DeepCopy()
 	counted.Status.Nodes = h.Nodes
 	counted.Status.Resources = none()
@@ -102,7 +105,10 @@ func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h Holding) err
 		return nil
 	}
 	if err := l.Client.Status().Patch(ctx, counted, client.MergeFrom(pool)); err != nil {
-		return err
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
 	l.Store.Update(func(d *cluster.Draft) { d.PutPool(counted) })
 	return nil

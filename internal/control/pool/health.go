@@ -110,34 +110,35 @@ func (o *outcomes) take() []outcome {
 
 // countOutcomes keeps the registration health of the pools.
 func (l *Loop) countOutcomes(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.outcomes.news:
-		}
+	const name = "nodepool.registrationhealth"
+	ctx = telemetry.WithController(ctx, name)
+	watched := l.Metrics.Loop(name, 1)
+	defer l.Metrics.End(watched)
+	for watched.Wait(ctx, time.Hour, l.outcomes.news) {
 		for _, o := range l.outcomes.take() {
-			l.countOutcome(ctx, o)
+			what := "counting the outcome of NodeClaim " + o.claim.Name
+			if err := watched.Turn(ctx, what, func(ctx context.Context) error { return l.countOutcome(ctx, o) }); err != nil && ctx.Err() == nil {
+				telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool", o.claim.Labels[v1.NodePoolLabelKey], "error", err)
+			}
 		}
 	}
 }
 
 // countOutcome writes what the pool's condition becomes with one more outcome, and then remembers the outcome. Claims of a pool
 // that is gone, or was made anew under the same name, do not count.
-func (l *Loop) countOutcome(ctx context.Context, o outcome) {
+func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
 	pool := l.Store.Snapshot().Pool(o.claim.Labels[v1.NodePoolLabelKey])
 	if pool == nil || !owns(pool.UID, o.claim) {
-		return
+		return nil
 	}
 	next := l.known(pool).With(o.succeeded)
 	verdict := next.Verdict()
 	if verdict == lifecycle.Healthy && !o.succeeded { // one failure among few says nothing new
 		verdict = lifecycle.NothingKnown
 	}
-	if err := l.publish(ctx, pool.Name, verdict, o.claim); err != nil && ctx.Err() == nil {
-		telemetry.Log(ctx).Error("writing the registration health of a pool failed", "NodePool", pool.Name, "error", err)
-	}
+	err := l.publish(ctx, pool.Name, verdict, o.claim)
 	l.remember(pool, next)
+	return err
 }
 
 func owns(pool types.UID, claim *v1.NodeClaim) bool {

@@ -6,7 +6,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -63,16 +62,16 @@ func New(d Deps) *Loop {
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
-	var errs [2]error
+	var err error
 	wait.Go(func() {
-		errs[0] = keyed.Work[version]{
+		err = keyed.Work[version]{
 			Name: "nodepool.readiness", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step,
 		}.Run(ctx, l.Store)
 	})
-	wait.Go(func() { errs[1] = l.count(telemetry.WithController(ctx, "nodepool.counter")) })
-	wait.Go(func() { l.countOutcomes(telemetry.WithController(ctx, "nodepool.registrationhealth")) })
+	wait.Go(func() { l.count(ctx) })
+	wait.Go(func() { l.countOutcomes(ctx) })
 	wait.Wait()
-	return errors.Join(errs[:]...)
+	return err
 }
 
 // version is what decides about a pool's conditions and hash.

@@ -3,6 +3,7 @@ package lower_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -124,5 +125,32 @@ func TestVirtualPodsComeLast(t *testing.T) {
 		if len(plan.Place) != 1 || plan.Place[0].Pod.Name != want || len(plan.Open) != 1 {
 			t.Errorf("virtual=%v: %q, want %s on the node", virtual, outline(plan), want)
 		}
+	}
+}
+
+// A question over which an engine panics, here one whose third pod has no class, leaves nothing behind: the next answer is that of a new one.
+func TestAnEngineForgetsAQuestionThatItPanickedOver(t *testing.T) {
+	store := largeCluster(t, 12, 4, 40, 8)
+	pools := manyPools(t, 2)
+	snap := store.Snapshot()
+	in := lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{FirstFit: true}}
+	e := lower.New()
+	e.Plan(context.Background(), in)
+	bad := in
+	bad.Pods = slices.Clone(in.Pods)
+	bad.Pods[2] = &cluster.Pod{}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("there was no panic: the test needs another bad question")
+			}
+		}()
+		e.Plan(context.Background(), bad)
+	}()
+	if !reflect.DeepEqual(*e, *lower.New()) {
+		t.Error("the engine remembers what it knew before the panic")
+	}
+	if got, want := outline(e.Plan(context.Background(), in)), outline(lower.New().Plan(context.Background(), in)); !slices.Equal(got, want) {
+		t.Errorf("after a panic: %q, want %q", got, want)
 	}
 }

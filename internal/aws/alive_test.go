@@ -1,0 +1,112 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/interrupt"
+	"karpenter.sh/karpenter/internal/bug"
+)
+
+// All but the two mirrors, which are no loops of turns, are watched over under the names that dashboards know.
+func TestEveryLoopIsWatchedOver(t *testing.T) {
+	w := newWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" })
+	p := w.provider
+	want := []string{
+		"capacityreservation.capacitytype", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus", "launchtemplate",
+		"nodeclaim.tagging", "nodeclass", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
+		"providers.ssm.invalidation", "providers.version",
+	}
+	got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
+	if !slices.Equal(got, want) {
+		t.Errorf("watched over are %q, want %q", got, want)
+	}
+	if loops := len(p.Always()) + len(p.Leader()) - 2; loops != len(want) {
+		t.Errorf("there are %d loops, %d are watched over", loops, len(want))
+	}
+}
+
+// Of three machines that are interrupted at once the second cannot be deleted, and the third is one over which we panic.
+func TestAMessageAboutSeveralMachinesGoesOnWithTheOthers(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	w := newWorld(t, awsmodel.Config{}, nil)
+	for i := range 4 {
+		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("claim-%d", i), UID: types.UID(fmt.Sprint("uid-", i)), Finalizers: []string{v1.TerminationFinalizer}}}
+		c.Status.ProviderID = providerID("us-east-1a", fmt.Sprintf("i-%017d", i))
+		if err := w.kube.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 10*time.Second, func() error {
+		if n := len(w.provider.claims.All()); n != 4 {
+			return fmt.Errorf("the provider knows of %d claims, want 4", n)
+		}
+		return nil
+	})
+	w.provider.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			switch o.GetName() {
+			case "claim-1":
+				return errors.New("not now")
+			case "claim-2":
+				panic("no")
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	m := interrupt.Message{Kind: interrupt.Stopped, Time: time.Now()}
+	for i := range 4 {
+		m.Instances = append(m.Instances, fmt.Sprintf("i-%017d", i))
+	}
+	if err := w.provider.interrupted(t.Context(), m); err == nil {
+		t.Error("what failed is no error, so that the message would be deleted")
+	}
+	for i, want := range []bool{true, false, false, true} {
+		var c v1.NodeClaim
+		if err := w.kube.Get(t.Context(), types.NamespacedName{Name: fmt.Sprintf("claim-%d", i)}, &c); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.DeletionTimestamp != nil; got != want {
+			t.Errorf("claim-%d is deleted = %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestALaunchThatPanicsAnswersItsCallers(t *testing.T) {
+	bug.Expect(t)
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaunches(t.Context())
+		for range 2 {
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			_, err := l.do(ctx, "a", func(context.Context) (cloud.Machine, error) { panic("no") })
+			if _, ok := errors.AsType[*bug.Panic](err); !ok {
+				t.Errorf("error = %v, want a panic", err)
+			}
+			stop()
+		}
+		if _, ok := l.unknown.Get("a"); !ok {
+			t.Error("a machine may run of which nobody knows, and that is not remembered")
+		}
+		if _, err := l.do(t.Context(), "a", func(context.Context) (cloud.Machine, error) { return cloud.Machine{ProviderID: "x"}, nil }); err != nil {
+			t.Errorf("the next try fails too: %v", err)
+		}
+	})
+}
