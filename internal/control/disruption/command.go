@@ -390,7 +390,7 @@ func parallel[T any](list []T, do func(T) error) []error {
 			defer func() { <-slots }()
 			defer func() {
 				if value := recover(); value != nil {
-					errs[i] = bug.Recovered(value, fmt.Sprintf("looking after %v", one))
+					errs[i] = bug.Recovered(value, "looking after "+nameOf(one))
 				}
 			}()
 			errs[i] = do(one)
@@ -400,4 +400,19 @@ func parallel[T any](list []T, do func(T) error) []error {
 		slots <- struct{}{}
 	}
 	return errs
+}
+
+// nameOf names what parallel is called with.
+func nameOf(one any) string {
+	switch one := one.(type) {
+	case string:
+		return one
+	case member:
+		return one.Name
+	case *cluster.Node:
+		return one.Name
+	case client.Object:
+		return one.GetName()
+	}
+	return fmt.Sprintf("%T", one)
 }
