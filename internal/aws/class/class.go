@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -37,7 +38,7 @@ type networks interface {
 }
 
 type reservations interface {
-	Find(context.Context, *awsv1.EC2NodeClass, time.Time) ([]awsv1.CapacityReservation, error)
+	Find(context.Context, *awsv1.EC2NodeClass, time.Time) (reservation.Found, error)
 }
 
 type profiles interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/reservation"
 )
 
 // findings are what a class's selectors find.
@@ -26,6 +28,7 @@ type findings struct {
 	subnets      []awsv1.Subnet
 	groups       []awsv1.SecurityGroup
 	reservations []awsv1.CapacityReservation
+	blocks       []string
 	profile      string
 	err          map[string]error // by what is looked for
 }
@@ -57,8 +60,8 @@ func (f imagesOf) Find(context.Context, *awsv1.EC2NodeClass, string) ([]awsv1.AM
 
 type reservationsOf struct{ *findings }
 
-func (f reservationsOf) Find(context.Context, *awsv1.EC2NodeClass, time.Time) ([]awsv1.CapacityReservation, error) {
-	return f.reservations, f.err["reservations"]
+func (f reservationsOf) Find(context.Context, *awsv1.EC2NodeClass, time.Time) (reservation.Found, error) {
+	return reservation.Found{Usable: f.reservations, Others: f.blocks}, f.err["reservations"]
 }
 
 // newController looks at a class in an API server whose NodeClaims cannot be written if refuse is set.
@@ -179,6 +182,25 @@ func TestReconcile(t *testing.T) {
 				t.Error("the object that was handed in was changed")
 			}
 		})
+	}
+}
+
+// A class that selects a capacity block is told that it is not used, and is good without.
+func TestReservationsThatCannotBeUsedAreNamed(t *testing.T) {
+	f := all()
+	f.blocks = []string{"cr-7 (capacity-block)"}
+	nc := newClass(func(*awsv1.EC2NodeClass) {})
+	c := newController(t, f, nc, nil, nil)
+	if _, err := c.Reconcile(t.Context(), nc); err != nil {
+		t.Fatal(err)
+	}
+	got := &awsv1.EC2NodeClass{}
+	if err := c.Kube.Get(t.Context(), client.ObjectKeyFromObject(nc), got); err != nil {
+		t.Fatal(err)
+	}
+	said := condition.Get(got, awsv1.ConditionTypeCapacityReservationsReady)
+	if said.Status != metav1.ConditionTrue || !strings.Contains(said.Message, "not used") || !strings.Contains(said.Message, "cr-7 (capacity-block)") {
+		t.Errorf("the condition says %+v, want the reservation that is not used", said)
 	}
 }
 

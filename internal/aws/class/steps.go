@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -55,18 +56,22 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 		return found(0)
 	}
 	now := time.Now()
-	list, err := c.Reservations.Find(ctx, nc, now)
+	selected, err := c.Reservations.Find(ctx, nc, now)
 	if err != nil {
 		return unsure(err)
 	}
-	nc.Status.CapacityReservations = list
+	nc.Status.CapacityReservations = selected.Usable
 	again := often
-	for _, r := range list {
+	for _, r := range selected.Usable {
 		if r.EndTime != nil {
 			again = min(again, max(time.Second, r.EndTime.Sub(now)))
 		}
 	}
-	return found(again)
+	f := found(again)
+	if len(selected.Others) > 0 { // the class is good without them
+		f.message = "not used, as this version cannot launch into reservations of their kind: " + strings.Join(selected.Others, ", ")
+	}
+	return f
 }
 
 func (c *Controller) placementGroup(_ context.Context, nc *awsv1.EC2NodeClass) finding {

@@ -49,26 +49,36 @@ func NewBook(api api) *Book {
 	return &Book{api: api, lists: ttl.New[string, []ec2types.CapacityReservation](listLife), left: map[string]remaining{}}
 }
 
-// Find returns the reservations that a class selects and that can be used, by id.
-func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) ([]awsv1.CapacityReservation, error) {
-	if len(nc.Spec.CapacityReservationSelectorTerms) == 0 {
-		return nil, nil
-	}
+// Found are the reservations that a class selects.
+type Found struct {
+	Usable []awsv1.CapacityReservation // by id
+	Others []string                    // which exist, but are of a kind that this version cannot launch into; with the kind
+}
+
+// Find looks for the reservations that a class selects.
+func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) (Found, error) {
 	seen := map[string]bool{}
-	var out []awsv1.CapacityReservation
+	var out Found
 	for _, q := range Queries(nc.Spec.CapacityReservationSelectorTerms) {
 		found, err := b.ask(ctx, q)
 		if err != nil {
-			return nil, fmt.Errorf("describe capacity reservations: %w", err)
+			return Found{}, fmt.Errorf("describe capacity reservations: %w", err)
 		}
 		for _, r := range found {
-			if cr, ok := Read(r, now); ok && !seen[cr.ID] {
-				seen[cr.ID] = true
-				out = append(out, cr)
+			id := aws.ToString(r.CapacityReservationId)
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			if cr, ok := Read(r, now); ok {
+				out.Usable = append(out.Usable, cr)
+			} else if kind := special(r); kind != "" {
+				out.Others = append(out.Others, id+" ("+kind+")")
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b awsv1.CapacityReservation) int { return strings.Compare(a.ID, b.ID) })
+	slices.Sort(out.Others)
+	slices.SortFunc(out.Usable, func(a, b awsv1.CapacityReservation) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
@@ -136,11 +146,10 @@ func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
 // Read takes over a reservation that Karpenter can launch into: active, not over, of the ordinary kind. Capacity blocks
 // and interruptible reservations are left alone.
 func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
-	ordinary := r.ReservationType == "" || r.ReservationType == ec2types.CapacityReservationTypeDefault
 	ended := r.EndDate != nil && !r.EndDate.After(now)
 	// The status of a class knows no other ways of matching; the whole status would be refused.
 	known := r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen || r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaTargeted
-	if r.State != ec2types.CapacityReservationStateActive || !ordinary || !known || aws.ToBool(r.Interruptible) || ended {
+	if r.State != ec2types.CapacityReservationStateActive || special(r) != "" || !known || ended {
 		return awsv1.CapacityReservation{}, false
 	}
 	out := awsv1.CapacityReservation{
@@ -153,6 +162,17 @@ func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservat
 		out.EndTime = &metav1.Time{Time: *r.EndDate}
 	}
 	return out, true
+}
+
+// special names the kind of a reservation that is not an ordinary one, "" for those that are.
+func special(r ec2types.CapacityReservation) string {
+	switch {
+	case aws.ToBool(r.Interruptible):
+		return "interruptible"
+	case r.ReservationType == "" || r.ReservationType == ec2types.CapacityReservationTypeDefault:
+		return ""
+	}
+	return string(r.ReservationType)
 }
 
 func (b *Book) sync(found []ec2types.CapacityReservation) {

@@ -77,7 +77,7 @@ func TestFind(t *testing.T) {
 			for range 2 {
 				found, err := b.Find(t.Context(), nc, time.Now())
 				var got []string
-				for _, r := range found {
+				for _, r := range found.Usable {
 					got = append(got, r.ID)
 				}
 				if !slices.Equal(got, tc.want) || (err != nil) != tc.fails {
@@ -89,6 +89,33 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A class that names a reservation of a kind that cannot be used is told so; what is over is not worth a word.
+func TestKindsThatCannotBeUsedAreNamed(t *testing.T) {
+	b := NewBook(kinds{})
+	nc := &awsv1.EC2NodeClass{}
+	nc.Spec.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{InstanceMatchCriteria: "targeted"}}
+	found, err := b.Find(t.Context(), nc, time.Now())
+	if want := []string{"cr-2 (capacity-block)", "cr-3 (interruptible)"}; err != nil || !slices.Equal(found.Others, want) || len(found.Usable) != 1 {
+		t.Errorf("found %+v, %v; want one that can be used, and others %q", found, err, want)
+	}
+}
+
+type kinds struct{}
+
+func (kinds) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
+	r := func(id string, edit func(*ec2types.CapacityReservation)) ec2types.CapacityReservation {
+		out := ec2types.CapacityReservation{CapacityReservationId: aws.String(id), State: "active", InstanceMatchCriteria: "targeted", AvailableInstanceCount: aws.Int32(1)}
+		edit(&out)
+		return out
+	}
+	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{
+		r("cr-3", func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }),
+		r("cr-1", func(*ec2types.CapacityReservation) {}),
+		r("cr-2", func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }),
+		r("cr-4", func(r *ec2types.CapacityReservation) { r.State = "expired" }),
+	}}, nil
 }
 
 func TestQueries(t *testing.T) {
@@ -136,7 +163,7 @@ func TestWhatIsLeft(t *testing.T) {
 		nc.Spec.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{ID: "cr-1"}}
 		find := func() {
 			t.Helper()
-			if got, err := b.Find(t.Context(), nc, time.Now()); err != nil || len(got) != 1 {
+			if got, err := b.Find(t.Context(), nc, time.Now()); err != nil || len(got.Usable) != 1 {
 				t.Fatalf("Find = %v, %v", got, err)
 			}
 		}
