@@ -24,12 +24,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -170,6 +172,76 @@ func TestOtherMessages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message says when it was sent; nobody can make a machine wait by saying that it was sent next year.
+func TestTimesOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for name, tc := range map[string]struct{ sent, want time.Time }{
+			"just now":     {now, now.Add(evictAfter)},
+			"a minute ago": {now.Add(-time.Minute), now.Add(evictAfter - time.Minute)},
+			"next year":    {now.AddDate(1, 0, 0), now.Add(evictAfter)},
+			"never":        {time.Time{}, now.Add(evictAfter)},
+		} {
+			got := deadline(&v1.NodeClaim{}, interrupt.Message{Kind: interrupt.SpotInterrupted, Time: tc.sent})[v1.EvictAfterAnnotationKey]
+			if want := tc.want.UTC().Format(time.RFC3339); got != want {
+				t.Errorf("%s: evictions begin at %s, want %s", name, got, want)
+			}
+		}
+	})
+}
+
+// An interrupted claim may be gone, and another one have its name, when the message is acted upon.
+func TestAnInterruptionDeletesTheClaimThatItIsAbout(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		claim, _ := w.create(t, spotClaim("a"))
+		var asked client.DeleteOptions
+		w.provider.in.Kube = interceptor.NewClient(w.kube, interceptor.Funcs{
+			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+				asked.ApplyOptions(options)
+				return nil
+			},
+		})
+		check(t, w.provider.interruptClaim(t.Context(), claim, interrupt.Message{Kind: interrupt.Stopped}))
+		if asked.Preconditions == nil || asked.Preconditions.UID == nil || *asked.Preconditions.UID != claim.UID {
+			t.Errorf("the claim is deleted under %v, want its UID", asked.Preconditions)
+		}
+	})
+}
+
+// What EC2 once said is gone stays gone, whatever an answer about an earlier time says.
+func TestAMachineThatIsGoneDoesNotComeBack(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, m := w.create(t, newClaim("a"))
+		time.Sleep(2 * invisible)
+		w.provider.launches.ended(m.ProviderID) // while the model, like a replica of EC2 that lags behind, still shows it
+		if _, err := w.provider.Get(t.Context(), m.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+			t.Errorf("Get = %v, want that it is gone", err)
+		}
+		if err := w.provider.Terminate(t.Context(), m.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
+			t.Errorf("Terminate = %v, want that it is gone", err)
+		}
+	})
+}
+
+// A launch whose answer was lost left a machine. The class changed since, so that the same call cannot be made again: the machine is
+// looked for.
+func TestALostLaunchIsFoundThoughTheClassChanged(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.faults(t, func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
+		claim := newClaim("a")
+		if _, err := w.provider.Launch(t.Context(), claim); err == nil {
+			t.Fatal("a launch whose answers are all lost succeeded")
+		}
+		w.faults(t, func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 0, nil })
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "y"} })
+		time.Sleep(time.Minute)
+		if _, err := w.provider.Launch(t.Context(), claim); err != nil {
+			t.Errorf("the second launch: %v, want the machine of the first", err)
+		}
+		w.wantOnePerClaim(t, 1)
+	})
 }
 
 func TestMessagesThatMeanNothingAreDropped(t *testing.T) {

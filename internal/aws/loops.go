@@ -27,6 +27,7 @@ func (p *Provider) Always() []func(context.Context) error {
 		p.every("providers.instancetype", discoverEvery, discoverEvery, p.discover),
 		p.every("providers.pricing", 0, discoverEvery, p.prices.Refresh),
 		p.every("providers.version", versionEvery, versionEvery, p.refreshVersion),
+		p.every("providers.dns", minute, minute, p.facts.RefreshDNS),
 		p.every("providers.instancetype.capacity", 0, minute, p.measureMemory),
 	}
 }

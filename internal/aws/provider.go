@@ -181,7 +181,7 @@ func (p *Provider) classController() *class.Controller {
 func (p *Provider) cluster(ctx context.Context, family string) (recipe.Cluster, error) {
 	c := recipe.Cluster{
 		Cluster: bootstrap.Cluster{Name: p.settings.ClusterName, Endpoint: p.facts.Endpoint, CABundle: p.facts.CABundle()},
-		Region:  p.in.Config.Region, DNS: p.facts.DNS, IPv6: p.facts.IPv6(), Reservations: p.settings.ReservedCapacity,
+		Region:  p.in.Config.Region, DNS: p.facts.DNS(), IPv6: p.facts.IPv6(), Reservations: p.settings.ReservedCapacity,
 	}
 	if family != awsv1.AMIFamilyAL2023 {
 		return c, nil

@@ -134,7 +134,11 @@ func (k *call) needs(in any) []need {
 	case *ec2.CreateTagsInput:
 		return k.eachResource("ec2:CreateTags", in.Resources, in.Tags)
 	case *ssm.GetParameterInput:
-		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.cfg.Region+":"+k.parameterOwner(aws.ToString(in.Name))+":parameter/"+strings.TrimPrefix(aws.ToString(in.Name), "/"))}
+		name := aws.ToString(in.Name)
+		if strings.HasPrefix(name, "arn:") {
+			return []need{k.plain("ssm:GetParameter", name)}
+		}
+		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.cfg.Region+":"+k.parameterOwner(name)+":parameter/"+strings.TrimPrefix(name, "/"))}
 	case *sqs.GetQueueUrlInput:
 		return []need{k.plain("sqs:GetQueueUrl", k.cfg.arn("sqs", aws.ToString(in.QueueName)))}
 	case *sqs.ReceiveMessageInput:

@@ -308,6 +308,24 @@ func TestQueueDeliversAtLeastOnce(t *testing.T) {
 	})
 }
 
+// A parameter may be named by its ARN, and a policy that allows the parameter allows it by both names.
+func TestParametersByARN(t *testing.T) {
+	inWorld(t, Config{Identities: map[string]Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:user/karpenter", Policies: [][]byte{[]byte(controller)}}}}, func(t *testing.T, w *world) {
+		client := ssm.NewFromConfig(w.AWSConfigFor("CONTROLLER"))
+		const name = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
+		for _, n := range []string{name, "arn:aws:ssm:us-east-1::parameter" + name} {
+			out, err := client.GetParameter(t.Context(), &ssm.GetParameterInput{Name: &n})
+			if err != nil || !strings.HasPrefix(*out.Parameter.Value, "ami-") {
+				t.Errorf("%s: %v", n, err)
+			}
+		}
+		secret := "arn:aws:ssm:us-east-1:123456789012:parameter/secret"
+		if _, err := client.GetParameter(t.Context(), &ssm.GetParameterInput{Name: &secret}); code(err) != "AccessDeniedException" {
+			t.Errorf("a parameter that is not allowed: %v", err)
+		}
+	})
+}
+
 func TestClusterAndCaller(t *testing.T) {
 	inWorld(t, Config{}, func(t *testing.T, w *world) {
 		client := eks.NewFromConfig(w.AWSConfig())

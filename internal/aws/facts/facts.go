@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -40,9 +41,11 @@ type Facts struct {
 	settings Settings
 	api      clusterAPI
 
-	Endpoint string
-	DNS      string // address of the cluster's DNS service; "" if there is none
+	kube client.Reader
 
+	Endpoint string
+
+	dns     atomic.Pointer[string]
 	version atomic.Pointer[string]
 	gate    chan struct{} // held while EKS is asked for the range
 	cidr    atomic.Pointer[string]
@@ -50,7 +53,7 @@ type Facts struct {
 
 // Find asks for the facts that must be known at start. It fails when the endpoint or the version cannot be found.
 func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (*Facts, error) {
-	f := &Facts{settings: s, api: api, Endpoint: s.Endpoint, gate: make(chan struct{}, 1)}
+	f := &Facts{settings: s, api: api, kube: kube, Endpoint: s.Endpoint, gate: make(chan struct{}, 1)}
 	if f.Endpoint == "" {
 		c, err := f.describe(ctx)
 		if err != nil {
@@ -61,12 +64,30 @@ func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (
 	if err := f.RefreshVersion(ctx); err != nil {
 		return nil, err
 	}
-	dns := &corev1.Service{}
-	if err := kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); err != nil {
-		telemetry.Log(ctx).Info("no cluster DNS address; nodes use the default of their image", "error", err)
+	f.dns.Store(new(""))
+	if err := f.RefreshDNS(ctx); err != nil {
+		telemetry.Log(ctx).WarnContext(ctx, "the cluster's DNS address cannot be read; nodes use the default of their image until it can", "error", err)
+	} else if f.DNS() == "" {
+		telemetry.Log(ctx).InfoContext(ctx, "there is no service kube-dns in kube-system yet; nodes use the default of their image until there is")
 	}
-	f.DNS = dns.Spec.ClusterIP
 	return f, nil
+}
+
+// DNS is the address of the cluster's DNS service, "" while there is none.
+func (f *Facts) DNS() string { return *f.dns.Load() }
+
+// RefreshDNS asks for the address again: the service may come after Karpenter. An address that is known stays when the service goes
+// or cannot be read.
+func (f *Facts) RefreshDNS(ctx context.Context) error {
+	dns := &corev1.Service{}
+	switch err := f.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("find the cluster's DNS address: %w", err)
+	}
+	f.dns.Store(&dns.Spec.ClusterIP)
+	return nil
 }
 
 // CABundle is the certificate authority that nodes trust, in base64.
@@ -74,7 +95,7 @@ func (f *Facts) CABundle() string { return f.settings.CABundle }
 
 // IPv6 says whether pods have IPv6 addresses.
 func (f *Facts) IPv6() bool {
-	ip, err := netip.ParseAddr(f.DNS)
+	ip, err := netip.ParseAddr(f.DNS())
 	return err == nil && ip.Is6()
 }
 

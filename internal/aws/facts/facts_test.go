@@ -80,10 +80,32 @@ func TestFind(t *testing.T) {
 			if (err != nil) != tc.fails || tc.eks.calls != tc.calls {
 				t.Fatalf("error = %v after %d calls of EKS, want one: %v, after %d", err, tc.eks.calls, tc.fails, tc.calls)
 			}
-			if err == nil && (f.Endpoint != tc.endpoint || f.DNS != tc.dns || f.Version() != tc.version || f.IPv6() != tc.ipv6) {
-				t.Errorf("endpoint %s, DNS %s, version %s, IPv6 %v", f.Endpoint, f.DNS, f.Version(), f.IPv6())
+			if err == nil && (f.Endpoint != tc.endpoint || f.DNS() != tc.dns || f.Version() != tc.version || f.IPv6() != tc.ipv6) {
+				t.Errorf("endpoint %s, DNS %s, version %s, IPv6 %v", f.Endpoint, f.DNS(), f.Version(), f.IPv6())
 			}
 		})
+	}
+}
+
+// A cluster whose DNS service comes after Karpenter gets nodes that know it, and one whose service cannot be read keeps its address.
+func TestTheDNSAddressIsAskedForAgain(t *testing.T) {
+	kube := fake.NewClientBuilder().Build()
+	f, err := Find(t.Context(), Settings{Endpoint: "https://x", Version: server("1.36", nil)}, &cluster{}, kube)
+	if err != nil || f.DNS() != "" {
+		t.Fatalf("DNS = %q, %v; want none yet", f.DNS(), err)
+	}
+	service := dns("fd00::10")
+	if err := kube.Create(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RefreshDNS(t.Context()); err != nil || f.DNS() != "fd00::10" || !f.IPv6() {
+		t.Errorf("DNS = %q, IPv6 %v, %v; want the service's address", f.DNS(), f.IPv6(), err)
+	}
+	if err := kube.Delete(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RefreshDNS(t.Context()); err != nil || f.DNS() != "fd00::10" {
+		t.Errorf("DNS = %q, %v; want the known address", f.DNS(), err)
 	}
 }
 

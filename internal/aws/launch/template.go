@@ -6,10 +6,10 @@
 package launch
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
@@ -58,9 +58,9 @@ func (t *Template) Name() string {
 	if err != nil {
 		panic(fmt.Sprintf("launch template cannot be written as JSON: %v", err)) // plain data; cannot happen
 	}
-	h := fnv.New64a()
-	h.Write(text)
-	return fmt.Sprintf("%s/%d", awsv1.Group, h.Sum64())
+	// A template of that name that exists is used: nobody may be able to make another one with the same.
+	sum := sha256.Sum256(text)
+	return fmt.Sprintf("%s/%x", awsv1.Group, sum[:16])
 }
 
 func (t *Template) unnamed() *ec2.CreateLaunchTemplateInput {

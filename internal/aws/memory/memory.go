@@ -7,6 +7,8 @@ package memory
 import (
 	"sync"
 	"time"
+
+	"karpenter.sh/karpenter/internal/aws/ttl"
 )
 
 // life is how long a figure is kept after it was last seen.
@@ -16,18 +18,13 @@ const life = 60 * 24 * time.Hour
 type Memory struct {
 	mu       sync.Mutex
 	sequence uint64
-	seen     map[key]figure
+	seen     *ttl.Map[key, int64] // bytes
 }
 
 type key struct{ images, instanceType string }
 
-type figure struct {
-	bytes int64
-	until time.Time
-}
-
 // New returns a Memory without figures.
-func New() *Memory { return &Memory{seen: map[key]figure{}} }
+func New() *Memory { return &Memory{seen: ttl.New[key, int64](life)} }
 
 // See takes note of a node's memory.
 func (m *Memory) See(images, instanceType string, bytes int64) {
@@ -37,25 +34,23 @@ func (m *Memory) See(images, instanceType string, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := key{images, instanceType}
-	old, ok := m.seen[k]
-	if ok && old.bytes <= bytes && time.Now().Before(old.until) {
-		bytes = old.bytes
+	old, ok := m.seen.Get(k)
+	if ok {
+		bytes = min(bytes, old)
 	}
-	if !ok || old.bytes != bytes {
+	if !ok || old != bytes {
 		m.sequence++
+		m.seen.Sweep() // images come and go for as long as the process lives
 	}
-	m.seen[k] = figure{bytes, time.Now().Add(life)}
+	m.seen.Put(k, bytes)
 }
 
 // Seen returns the memory in bytes that nodes of a type were seen to have, 0 if none was.
 func (m *Memory) Seen(images, instanceType string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f, ok := m.seen[key{images, instanceType}]
-	if !ok || !time.Now().Before(f.until) {
-		return 0
-	}
-	return f.bytes
+	bytes, _ := m.seen.Get(key{images, instanceType})
+	return bytes
 }
 
 // Sequence is a number that changes whenever Seen may give another answer.

@@ -30,5 +30,9 @@ func TestTheSmallestNodeCounts(t *testing.T) {
 		if m.Seen("ami-1", "m5.large") != 0 {
 			t.Error("a figure outlives sixty days")
 		}
+		m.See("ami-3", "m5.large", 100)
+		if n := len(m.seen.All()); n != 1 {
+			t.Errorf("%d figures are kept, want those of living images only", n)
+		}
 	})
 }

@@ -123,9 +123,12 @@ func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
 	}
 }
 
+// yuan is what AWS takes in China.
+const yuan = "CNY"
+
 func currency(region string) string {
 	if strings.HasPrefix(region, "cn-") {
-		return "CNY"
+		return yuan
 	}
 	return "USD"
 }

@@ -27,12 +27,20 @@ type List struct {
 // Static returns the on-demand prices that ship with Karpenter for a region, and no spot prices.
 func Static(region string) *List {
 	table := awsdata.Prices(region)
+	rate := 1.0
+	if _, exact := awsdata.PriceRegion(region); !exact && currency(region) == yuan {
+		rate = yuanPerDollar
+	}
 	l := &List{onDemand: make(map[string]cloud.NanoUSD, len(table))}
 	for name, dollars := range table {
-		l.onDemand[name] = cloud.FromDollars(dollars)
+		l.onDemand[name] = cloud.FromDollars(dollars * rate)
 	}
 	return l
 }
+
+// yuanPerDollar makes an estimate of prices in China from those elsewhere. Spot prices there are quoted in yuan: against dollars
+// each would look dearer than on demand.
+const yuanPerDollar = 7
 
 // OnDemand returns the price of a type, false if it is not known.
 func (l *List) OnDemand(instanceType string) (cloud.NanoUSD, bool) {

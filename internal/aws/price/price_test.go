@@ -29,6 +29,16 @@ func TestModelSpot(t *testing.T) {
 	}
 }
 
+// Spot prices in China are in yuan; the prices on demand that they are compared with must not be in dollars.
+func TestPricesInChinaAreInYuan(t *testing.T) {
+	there, _ := Static("cn-north-1").OnDemand("m5.large")
+	here, _ := Static("us-east-1").OnDemand("m5.large")
+	elsewhere, _ := Static("eu-west-2").OnDemand("m5.large")
+	if there < 6*here || there > 8*here || elsewhere != here {
+		t.Errorf("m5.large costs %v in China, %v in London, %v in Virginia; want yuan, dollars, dollars", there.Dollars(), elsewhere.Dollars(), here.Dollars())
+	}
+}
+
 func TestList(t *testing.T) {
 	a, b := Pool{"m5.large", "us-east-1a"}, Pool{"m5.large", "us-east-1b"}
 	l := Static("us-east-1")
