@@ -29,7 +29,7 @@ type podInfo struct {
 	need       quantity.Vec
 	tooMuch    string
 	invalid    []reason.Count // the pod cannot be planned at all
-	terms      []label.Reqs   // node selector with each required term; at least one
+	terms      []label.Reqs   // node selector with each required term; at least one, unless the pod is invalid
 	preferred  []label.Reqs   // preferred node affinity, heaviest first
 	tolerances []corev1.Toleration
 	tolKey     string
@@ -121,66 +121,96 @@ func hostPorts(spec *corev1.PodSpec) []ports.Port {
 	return out
 }
 
-// readNodeAffinity turns the node selector and the terms of node affinity into requirements, and checks the required ones.
+// readNodeAffinity turns the node selector and the terms of node affinity into requirements. A required term that cannot be planned for is
+// left out, since any other will do; the pod is invalid if none is left.
 func (i *podInfo) readNodeAffinity(spec *corev1.PodSpec) {
 	base := label.Reqs{}
 	for k, v := range spec.NodeSelector {
-		i.checkKey(k)
+		if vocabulary.Restricted(k) {
+			i.refuse(reason.Count{Code: reason.RestrictedLabel, Key: k})
+		}
 		base = base.With(k, label.Only(v))
 	}
 	var affinity corev1.NodeAffinity
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		affinity = *spec.Affinity.NodeAffinity
 	}
-	if r := affinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
-		for _, term := range r.NodeSelectorTerms {
-			if len(term.MatchFields) > 0 {
-				i.invalid = append(i.invalid, reason.Count{Code: reason.Invalid, Key: "matchFields", Detail: "is not supported in required node affinity"})
-			}
-			if len(i.terms) == mostTerms || len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
-				continue // an empty term matches no node
-			}
-			i.terms = append(i.terms, base.And(i.expressions(term.MatchExpressions, true)))
-		}
+	if r := affinity.RequiredDuringSchedulingIgnoredDuringExecution; r == nil {
+		i.addTerm(base)
+	} else {
+		i.readTerms(base, r.NodeSelectorTerms)
 	}
-	if len(i.terms) == 0 {
-		i.terms = []label.Reqs{base}
-	}
-	i.terms = slices.CompactFunc(i.terms, func(a, b label.Reqs) bool { return a.Key() == b.Key() })
 	pref := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	slices.SortStableFunc(pref, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
 	for _, p := range pref[:min(len(pref), mostPreferences)] {
-		i.preferred = append(i.preferred, i.expressions(p.Preference.MatchExpressions, false))
-	}
-	if s, ok := i.terms[0].Get(v1.NodePoolLabelKey); ok && s.HasAbsent() && !s.Open() {
-		i.invalid = append(i.invalid, reason.Count{Code: reason.AvoidsManaged})
+		reqs, _ := expressions(p.Preference.MatchExpressions) // what makes no sense can never be met, and is relaxed
+		i.preferred = append(i.preferred, reqs)
 	}
 }
 
-// expressions turns match expressions into requirements. Required ones are checked; preferred ones that make no sense can
-// never be met, and are relaxed.
-func (i *podInfo) expressions(list []corev1.NodeSelectorRequirement, required bool) label.Reqs {
+// readTerms reads the required terms, of which one must be met beside what the node selector says.
+func (i *podInfo) readTerms(base label.Reqs, terms []corev1.NodeSelectorTerm) {
+	var bad []reason.Count
+	var all []label.Reqs
+	for _, term := range terms {
+		if len(all) == mostTerms || len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
+			continue // an empty term matches no node
+		}
+		reqs, wrong := expressions(term.MatchExpressions)
+		all = append(all, base.And(reqs))
+		if len(term.MatchFields) > 0 {
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: "matchFields", Detail: "is not supported in required node affinity"})
+		}
+		if len(wrong) == 0 {
+			wrong = i.addTerm(base.And(reqs))
+		}
+		bad = append(bad, wrong...)
+	}
+	if len(i.terms) > 0 {
+		i.terms = slices.CompactFunc(i.terms, func(a, b label.Reqs) bool { return a.Key() == b.Key() })
+		return
+	}
+	if len(bad) == 0 {
+		bad = []reason.Count{{Code: reason.Invalid, Key: "required node affinity", Detail: "has only empty terms, which match no node"}}
+	}
+	i.refuse(bad...)
+	i.terms = all // a DaemonSet may ask for what pods may not
+}
+
+// addTerm adds requirements of which one must be met, or says why no node of a pool could.
+func (i *podInfo) addTerm(reqs label.Reqs) []reason.Count {
+	if s, ok := reqs.Get(v1.NodePoolLabelKey); ok && s.HasAbsent() && !s.Open() {
+		return []reason.Count{{Code: reason.AvoidsManaged}}
+	}
+	i.terms = append(i.terms, reqs)
+	return nil
+}
+
+// refuse notes why the pod cannot be planned, each reason once.
+func (i *podInfo) refuse(why ...reason.Count) {
+	for _, w := range why {
+		if !slices.Contains(i.invalid, w) {
+			i.invalid = append(i.invalid, w)
+		}
+	}
+}
+
+// expressions turns match expressions into requirements, and says what is wrong with them.
+func expressions(list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Count) {
 	out := label.Reqs{}
+	var wrong []reason.Count
 	for _, x := range list {
-		if required {
-			i.checkKey(x.Key)
+		if vocabulary.Restricted(x.Key) {
+			wrong = append(wrong, reason.Count{Code: reason.RestrictedLabel, Key: x.Key})
 		}
 		s, ok := label.New(label.Op(x.Operator), x.Values)
 		if !ok || x.Operator == corev1.NodeSelectorOpIn && len(x.Values) == 0 {
-			if required {
-				i.invalid = append(i.invalid, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
-			}
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
 			s = label.Nothing()
 		}
 		out = out.With(x.Key, s)
 	}
-	return out
-}
-
-func (i *podInfo) checkKey(key string) {
-	if vocabulary.Restricted(key) {
-		i.invalid = append(i.invalid, reason.Count{Code: reason.RestrictedLabel, Key: key})
-	}
+	return out, wrong
 }
 
 // toleratesAll reports whether tolerations cover all taints. Taints of effect PreferNoSchedule are left out if soft is set.
