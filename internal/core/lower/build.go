@@ -39,7 +39,8 @@ type builder struct {
 	tols    interned[tolerance]
 	ports   *ports.Table
 	drivers map[string]int
-	volumes map[string]int // numbers of shared claims
+	volumes map[string]int // numbers of claims
+	shared  map[string]*sharedClaim
 	classes []*classPods
 	orders  []priceOrder
 	softOn  bool // some template or node has a PreferNoSchedule taint

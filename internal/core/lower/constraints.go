@@ -75,6 +75,7 @@ func (b *builder) readGroups() {
 	}
 	b.readRepelling()
 	b.match()
+	b.readShared()
 }
 
 // A repulsion is a term of running pods that is about pods of this batch.

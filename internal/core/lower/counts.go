@@ -45,6 +45,7 @@ func (b *builder) makeGroups() {
 	}
 	b.takeAwayMoving()
 	b.countOwners()
+	b.countPlannedUsers()
 }
 
 // baseOf returns the base of a group, which many questions about one snapshot share.

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -161,13 +162,14 @@ func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs
 // volumeTopology returns the terms of a bound volume's node affinity. A local disk names its host, which is of no use for
 // a new node: such expressions are dropped, and what is left may be no condition at all.
 func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
+	zone := zoneOf(pv)
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return nil, false
+		return []label.Reqs{zone}, len(zone) > 0
 	}
 	local := pv.Spec.Local != nil || pv.Spec.HostPath != nil
 	var out []label.Reqs
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		r := label.Reqs{}
+		r := zone
 		for _, x := range term.MatchExpressions {
 			if local && x.Key == corev1.LabelHostname {
 				continue
@@ -181,6 +183,20 @@ func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
 		out = append(out, r)
 	}
 	return merged(out), len(out) > 0
+}
+
+// placeLabels are the labels by which a volume may say where it is.
+var placeLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion}
+
+// zoneOf returns what a volume's own labels say about its place. Volumes made by hand and old ones have them in place of a node affinity.
+func zoneOf(pv *corev1.PersistentVolume) label.Reqs {
+	var out label.Reqs
+	for _, key := range placeLabels {
+		if v, ok := pv.Labels[key]; ok {
+			out = out.With(key, label.Only(strings.Split(v, "__")...))
+		}
+	}
+	return out
 }
 
 // merged joins alternatives that say something about one and the same key only.

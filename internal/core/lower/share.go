@@ -1,0 +1,94 @@
+package lower
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// A shared claim is one that several pods wait for and whose volume is made where the first of them starts. All of them have to be in
+// that zone, though none says so.
+type sharedClaim struct {
+	users   int
+	cohorts []*cohort
+	planned []string // nodes that pods outside of this batch were planned onto
+	group   *group
+}
+
+// readShared ties the pods that share such a claim to one zone, as if they asked to be near each other.
+func (b *builder) readShared() {
+	b.shared = map[string]*sharedClaim{}
+	for _, c := range b.cohorts {
+		for _, name := range c.info.claims {
+			if !b.boundByPlace(b.in.Snap.PVC(c.info.class.Namespace, name)) {
+				continue
+			}
+			key := c.info.class.Namespace + "/" + name
+			if b.shared[key] == nil {
+				b.shared[key] = &sharedClaim{}
+			}
+			b.shared[key].users += len(c.pods)
+			b.shared[key].cohorts = append(b.shared[key].cohorts, c)
+		}
+	}
+	if len(b.shared) == 0 {
+		return
+	}
+	b.readPlannedUsers()
+	for _, key := range sortedKeys(b.shared) {
+		s := b.shared[key]
+		if s.users < 2 {
+			continue
+		}
+		s.group = b.groups.intern(group{kind: spread.Affinity, key: corev1.LabelTopologyZone, required: true, owned: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
+		for _, c := range s.cohorts {
+			c.near = append(c.near, s.group.id)
+			c.groups = append(slices.Clip(c.groups), s.group.id)
+		}
+	}
+}
+
+// readPlannedUsers notes the pods outside of this batch that will use a shared claim too.
+func (b *builder) readPlannedUsers() {
+	for key, plan := range b.in.Snap.Plans() {
+		pod, row := b.in.Snap.Pod(key), b.in.Snap.Target(plan.Target)
+		if b.batch[key] || pod == nil || row == nil || pod.NodeName != "" {
+			continue
+		}
+		for _, name := range b.e.infoOf(pod.Class).claims {
+			if s := b.shared[key.Namespace+"/"+name]; s != nil {
+				s.users++
+				s.planned = append(s.planned, row.Name)
+			}
+		}
+	}
+}
+
+// countPlannedUsers counts them in their zones.
+func (b *builder) countPlannedUsers() {
+	for _, s := range b.shared {
+		if s.group == nil {
+			continue
+		}
+		out := &b.problem.Groups[s.group.id]
+		for _, node := range s.planned {
+			if d, ok := b.domainOf(s.group, out.Key, node); ok {
+				out.Add(d, 1)
+			}
+		}
+	}
+}
+
+// boundByPlace reports whether a claim gets its volume in the zone of its first pod. One that many nodes may write at once is a file
+// system, which has no place.
+func (b *builder) boundByPlace(pvc *corev1.PersistentVolumeClaim) bool {
+	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany) {
+		return false
+	}
+	sc := b.in.Snap.StorageClass(storageClassOf(pvc))
+	return sc != nil && sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
