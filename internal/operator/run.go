@@ -173,7 +173,6 @@ func (s *Settings) engine() lower.Settings {
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
 		DefaultSpread:       s.Scheduling.DefaultSpread,
-		TimeBudget:          s.Scheduling.TimeBudget,
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -60,8 +61,8 @@ type KarpenterOptions struct {
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool
-	// Trials limits the engine's search. Simulated time stands still while it searches, so no clock does.
-	Trials int
+	// Search limits the engine's search for cheaper fleets; 0 for the default.
+	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
 	Planner disrupt.Settings
 	// Log is where the loops say what they do; nil for nowhere.
@@ -111,7 +112,7 @@ const nomination = 20 * time.Second
 
 // provision adds the loops that decide what to launch and what to remove.
 func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
-	settings := lower.Settings{ReservedCapacity: true, TrialBudget: o.Trials}
+	settings := lower.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink, nomination)
 	planning := provision.New(provision.Deps{
