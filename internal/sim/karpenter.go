@@ -107,24 +107,21 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	return k
 }
 
-// nomination is how long a node that pods are sent to is kept from disruption.
-const nomination = 20 * time.Second
-
 // provision adds the loops that decide what to launch and what to remove.
 func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
 	settings := lower.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
-	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink, nomination)
+	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	planning := provision.New(provision.Deps{
 		Store: k.Store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
-	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: nomination, Engine: settings})
+	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
 		o.Planner = disrupt.DefaultSettings
 	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink},
-			disruption.Settings{Planner: o.Planner, Engine: settings, Nomination: nomination}).Run)
+			disruption.Settings{Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
 	}
 }
 

@@ -89,7 +89,7 @@ func newWorld(t *testing.T) *world {
 	w.answer = open1
 	w.loop = New(Deps{
 		Store: w.store, Engine: w, Catalogs: w, Opener: w, Metrics: w.metrics, Events: events, Times: telemetry.NewPodTimes(),
-	}, Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: 20 * time.Second})
+	}, Settings{Idle: time.Second, Max: 10 * time.Second})
 	w.store.Update(func(d *cluster.Draft) {
 		d.Synced(true)
 		d.PutPool(readyPool("default"))

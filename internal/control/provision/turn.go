@@ -197,7 +197,6 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []l
 			if have, ok := snap.Planned(p.Pod.PodKey); !ok || have.Target != target {
 				d.Plan(p.Pod.PodKey, target, now)
 			}
-			d.Nominate(target, now.Add(l.settings.Nomination))
 		}
 	})
 	unready := map[string]bool{}

@@ -103,12 +103,18 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		return slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return gone[c] })
 	}
 
-	steps, notes := empties(candidates, ledger)
+	steps, notes, soon := empties(w, candidates, ledger)
 	out.Eligible[Emptiness] = countEmpty(candidates)
 	out.Notes = append(out.Notes, notes...)
 	add(steps)
 
-	drift := drifted(rest())
+	drift, later := drifted(w, rest())
+	soon = append(soon, later...)
+	for _, c := range soon {
+		if at := w.vacant(c); at.Before(out.Next) {
+			out.Next = at
+		}
+	}
 	out.Eligible[Drift] = len(drift)
 	replaced := s.drifts(ctx, drift)
 	for _, step := range replaced {
@@ -122,8 +128,11 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
 	out.Eligible[MultiNode], out.Eligible[SingleNode] = len(movers), len(movers)
 	out.Notes = append(out.Notes, notes...)
-	// Nodes that other steps of this pass remove are no room for anybody.
+	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
 	for c := range gone {
+		s.q.gated[c.Name()] = true
+	}
+	for _, c := range soon {
 		s.q.gated[c.Name()] = true
 	}
 	known := true
