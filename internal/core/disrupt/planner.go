@@ -129,12 +129,8 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	out.Eligible[MultiNode], out.Eligible[SingleNode] = len(movers), len(movers)
 	out.Notes = append(out.Notes, notes...)
 	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
-	for c := range gone {
-		s.q.gated[c.Name()] = true
-	}
-	for _, c := range soon {
-		s.q.gated[c.Name()] = true
-	}
+	s.q.gate(slices.Collect(maps.Keys(gone)))
+	s.q.gate(soon)
 	known := true
 	if len(movers) == 0 || len(s.q.pools) == 0 {
 		p.resume, p.looked = "", 0
@@ -333,6 +329,11 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, ""
 	}
 	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: NewLedger(w), totals: poolTotals(w), notes: map[*Candidate]string{}}
+	empty, _, soon := empties(w, candidates, NewLedger(w))
+	for _, e := range empty {
+		s.q.gate(e.Remove)
+	}
+	s.q.gate(soon)
 	var steps []*Step
 	if step.Method == Drift {
 		steps = s.drifts(ctx, remove)

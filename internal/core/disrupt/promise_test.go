@@ -105,3 +105,33 @@ func TestTheNextLookIsWhenANodeHasBeenVacantForLongEnough(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyIsMovedOntoANodeThatIsAboutToGo looks again at a step after the fifteen seconds in which another node stayed empty.
+func TestNobodyIsMovedOntoANodeThatIsAboutToGo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vacant  time.Duration
+		budgets string
+		want    string
+	}{
+		"one that goes soon":             {14 * time.Second, "100%", "underutilized a -> cheap/on-demand"},
+		"one that goes now":              {15 * time.Second, "100%", "underutilized a -> cheap/on-demand"},
+		"one that no budget lets go now": {15 * time.Second, "1", "underutilized a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 1, "1", "1Gi")
+			out := f.propose(t)
+			f.pool("other", allowing(tc.budgets)).node("b", "other", "cheap", onDemand).node("c", "other", "cheap", onDemand, func(n *corev1.Node, _ *v1.NodeClaim) {
+				n.Status.Conditions[0].Status, n.Spec.Unschedulable = corev1.ConditionFalse, true
+			})
+			f.vacant["claim-b"] = noon.Add(-tc.vacant)
+			f.vacant["claim-c"] = noon
+			step, refusal := NewPlanner(realEngine()).Confirm(t.Context(), f.world(), out.Steps[0])
+			if refusal != "" {
+				t.Fatal(refusal)
+			}
+			if got := say(&Proposal{Steps: []*Step{step}}); got[0] != tc.want {
+				t.Errorf("confirmed %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -66,6 +66,13 @@ func newWhatIf(w *World, e engine, pdbs *movable.PDBs) *whatIf {
 	return q
 }
 
+// gate keeps consolidation from moving pods onto nodes that go themselves.
+func (q *whatIf) gate(going []*Candidate) {
+	for _, c := range going {
+		q.gated[c.Name()] = true
+	}
+}
+
 func (q *whatIf) wait(p *cluster.Pod) {
 	if _, planned := q.w.Snap.Planned(p.PodKey); planned {
 		return // it has a place already, which the engine keeps free
