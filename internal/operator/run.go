@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients, feeds, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if k.Store == nil {
 		k.Store = cluster.NewStore()
 	}
-	k.Client.Delay = o.Delay
+	k.Client.Delay, k.Client.Careful = o.Delay, true
 	if o.Deaf == nil {
 		o.Deaf = func(memapi.Event) bool { return false }
 	}
