@@ -493,8 +493,9 @@ func TestRights(t *testing.T) {
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
 			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch update",
 		}},
-		"people who are admin": {"ClusterRole", "karpenter-admin", nil, people(read + " create delete patch update")},
-		"people who may look":  {"ClusterRole", "karpenter-view", nil, people(read)},
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+" create delete patch update"),
+			"karpenter.k8s.aws: ec2nodeclasses: "+read+" create delete patch update")},
+		"people who may look, but not at user data": {"ClusterRole", "karpenter-view", nil, people(read)},
 		"own namespace": {"Role", "karpenter", nil, []string{
 			"coordination.k8s.io: leases: get watch",
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
@@ -520,13 +521,9 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// people is what people may do with our kinds.
+// people is what people may do with the kinds of every cloud; status is the controller's alone.
 func people(verbs string) []string {
-	return []string{
-		"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status nodeoverlays nodeoverlays/status: " + verbs,
-		"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: " + verbs,
-		"autoscaling.x-k8s.io: capacitybuffers capacitybuffers/status: " + verbs,
-	}
+	return []string{"karpenter.sh: nodepools nodeclaims nodeoverlays: " + verbs, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
 }
 
 func TestRolesOfPeopleGoIntoThoseOfKubernetes(t *testing.T) {

@@ -287,6 +287,16 @@ func TestEphemeralStorage(t *testing.T) {
 	}
 }
 
+// Other clouds that speak EC2's protocol leave things out.
+func TestAManufacturerThatIsNotToldIsNoLabel(t *testing.T) {
+	i := slices.IndexFunc(awsdata.Types(), func(t *awsdata.InstanceType) bool { return t.Name == "m5.large" })
+	machine := *awsdata.Types()[i]
+	machine.Processor.Manufacturer = ""
+	if got := Labels(&machine, "us-east-1", "AL2023")[awsv1.LabelInstanceCPUManufacturer]; got != nil {
+		t.Errorf("manufacturer = %q, want no label", got)
+	}
+}
+
 func TestLabels(t *testing.T) {
 	for name, tc := range map[string]struct {
 		itype string

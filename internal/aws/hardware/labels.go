@@ -37,6 +37,15 @@ type labelSet map[string][]string
 // put records the possible values of a label; empty ones mean that the label is absent.
 func (l labelSet) put(key string, values ...string) { l[key] = values }
 
+// text records a word; what EC2 does not tell is absent, and no label without a value.
+func (l labelSet) text(key, value string) {
+	if value == "" {
+		l[key] = nil
+		return
+	}
+	l.put(key, value)
+}
+
 // number records a count; zero means that the label is absent.
 func (l labelSet) number(key string, n int64) {
 	if n == 0 {
@@ -81,7 +90,7 @@ func (l labelSet) name(name string) {
 
 func (l labelSet) processor(t *awsdata.InstanceType) {
 	l.put(awsv1.LabelInstanceCPU, strconv.Itoa(t.VCPU.Default))
-	l.put(awsv1.LabelInstanceCPUManufacturer, kebab(t.Processor.Manufacturer))
+	l.text(awsv1.LabelInstanceCPUManufacturer, kebab(t.Processor.Manufacturer))
 	mhz := int64(math.Round(t.Processor.ClockGHz * 1000))
 	l.put(awsv1.LabelInstanceCPUSustainedClockSpeedMhz, strconv.FormatInt(mhz, 10))
 	l.put(awsv1.LabelInstanceMemory, strconv.FormatInt(t.Memory.MiB, 10))
