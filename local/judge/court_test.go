@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -52,22 +53,31 @@ func (c *court) show() {
 	for _, o := range c.world.Objects {
 		switch o := o.(type) {
 		case *corev1.Node:
-			if !going[o.Name] {
-				c.picture.addNode(c.settled(o))
-			}
+			c.picture.addNode(c.settled(o))
 		case *corev1.Pod:
 			p := admitted(o)
 			c.pods[cluster.PodKey{Namespace: p.Namespace, Name: p.Name}] = p
 			pods = append(pods, p)
 		case *storagev1.CSINode:
 			c.putCSINode(o)
-		case *corev1.PersistentVolume, *corev1.PersistentVolumeClaim, *storagev1.StorageClass, *corev1.Namespace:
-			c.feeds[o.GetObjectKind().GroupVersionKind().Kind].put(o)
+		case *corev1.PersistentVolume:
+			c.feeds["PersistentVolume"].put(o)
+		case *corev1.PersistentVolumeClaim:
+			c.feeds["PersistentVolumeClaim"].put(o)
+		case *storagev1.StorageClass:
+			c.feeds["StorageClass"].put(o)
+		case *corev1.Namespace:
+			c.feeds["Namespace"].put(o)
 		}
 	}
 	for _, p := range pods {
 		if p.Spec.NodeName != "" && c.picture.infos[p.Spec.NodeName] != nil {
 			c.picture.infos[p.Spec.NodeName].AddPod(p)
+		}
+	}
+	for _, node := range c.picture.names() {
+		if going[node] {
+			c.remove(node)
 		}
 	}
 }
@@ -165,6 +175,14 @@ func (m machine) node(name string, claim *v1.NodeClaim) *corev1.Node {
 	return n
 }
 
+func (m machine) csiNode(name string) *storagev1.CSINode {
+	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, driver := range slices.Sorted(maps.Keys(m.kind.VolumeLimits)) {
+		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(m.kind.VolumeLimits[driver]))}})
+	}
+	return csi
+}
+
 func allowed(claim *v1.NodeClaim, key, value string) bool {
 	return !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.Key == key && !r.Allows(value) })
 }
@@ -174,11 +192,7 @@ func (c *court) open(m machine, claim *v1.NodeClaim) string {
 	c.news++
 	name := fmt.Sprintf("new-%d", c.news)
 	c.picture.addNode(m.node(name, claim))
-	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, driver := range slices.Sorted(maps.Keys(m.kind.VolumeLimits)) {
-		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(m.kind.VolumeLimits[driver]))}})
-	}
-	c.putCSINode(csi)
+	c.putCSINode(m.csiNode(name))
 	for _, disk := range c.disks(name) {
 		c.feeds["PersistentVolume"].put(disk)
 	}
@@ -190,6 +204,7 @@ func (c *court) open(m machine, claim *v1.NodeClaim) string {
 func (c *court) become(name string, m machine, claim *v1.NodeClaim) {
 	pods := c.picture.infos[name].GetPods()
 	c.picture.addNode(m.node(name, claim))
+	c.putCSINode(m.csiNode(name))
 	for _, p := range pods {
 		c.picture.infos[name].AddPodInfo(p)
 	}
@@ -234,7 +249,8 @@ func (c *court) close(name string) {
 	}
 }
 
-// startDaemons binds the daemons that the filters let onto a node and that it does not run yet.
+// startDaemons binds the daemons that the filters let onto a node and that it does not run yet. Other pods' wishes keep none away:
+// daemons come first.
 func (c *court) startDaemons(node string) {
 	info := c.picture.infos[node]
 	for _, o := range c.world.Objects {
@@ -244,10 +260,12 @@ func (c *court) startDaemons(node string) {
 		}
 		p := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 		p.Namespace, p.Name, p.UID = cmp.Or(set.Namespace, "default"), set.Name+"-"+node, types.UID(set.Name+"/"+node)
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: set.Name, UID: set.UID, Controller: new(true)}}
+		p.Status.Phase = corev1.PodRunning
 		for key, effect := range map[string]corev1.TaintEffect{corev1.TaintNodeNotReady: corev1.TaintEffectNoExecute, corev1.TaintNodeUnschedulable: corev1.TaintEffectNoSchedule} {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
 		}
-		if c.ask(p).on(node) == "" {
+		if why := c.ask(p).on(node); why == "" || strings.HasPrefix(why, names.InterPodAffinity) {
 			p.Spec.NodeName = node
 			info.AddPod(p)
 		}
@@ -316,13 +334,15 @@ func (c *court) freeVolume(claim *corev1.PersistentVolumeClaim, node *corev1.Nod
 	return nil
 }
 
-// madeVolume is a volume that the provisioner of a class makes for a node: in its zone.
+// madeVolume is a volume that the provisioner of a class makes for a node: in its zone, or everywhere if many nodes may write to it,
+// as disks and file systems are.
 func madeVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "made-for-" + claim.Name, ResourceVersion: "1"}}
 	v.Spec.StorageClassName = class.Name
 	v.Spec.AccessModes, v.Spec.Capacity = claim.Spec.AccessModes, claim.Spec.Resources.Requests
 	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: v.Name}
-	if zone, ok := node.Labels[corev1.LabelTopologyZone]; ok {
+	zone, ok := node.Labels[corev1.LabelTopologyZone]
+	if ok && !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
 		v.Spec.NodeAffinity = on(corev1.LabelTopologyZone, zone)
 	}
 	return v

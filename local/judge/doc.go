@@ -5,6 +5,9 @@
 // kube-scheduler could take. A pod that the filters refuse in every such order is a failure. The other way round, a pod that the
 // plan refuses must be refused by the filters on every node there is then, and on every node that a pool could have opened.
 //
+// So are the steps of disruption: pods run on a random fleet wherever the filters let them, and after each step that the planner
+// proposes and confirms, all pods of the removed nodes must fit where it says; nothing that protects a node may be passed over.
+//
 // A world that fails is made as small as it still fails, and belongs into testdata, where it is judged again for ever.
-// JUDGE_SEEDS=17 or JUDGE_SEEDS=0-999 chooses worlds, JUDGE_FEATURES=node,spread allows only these kinds of constraints.
+// JUDGE_SEEDS=17 or JUDGE_SEEDS=0-999 chooses worlds, JUDGE_FLEETS fleets, JUDGE_FEATURES=node,spread allows only these kinds of constraints.
 package judge

@@ -12,17 +12,34 @@ import (
 	"karpenter.sh/karpenter/internal/sim"
 )
 
+// A jury is a way to make worlds and a way to judge them.
+type jury struct {
+	variable  string // of the environment, which chooses worlds
+	few, soak uint64
+	make      func(seed uint64, features []string) []byte
+	judge     func(f *filters, world []byte) []finding
+}
+
 // TestRandomWorlds judges plans of random worlds.
 func TestRandomWorlds(t *testing.T) {
-	first, last := sim.Seeds(t, "JUDGE_SEEDS", 5_000, 2_000_000)
+	jury{"JUDGE_SEEDS", 5_000, 2_000_000, makeWorld, judge}.sit(t)
+}
+
+// TestRandomFleets judges what is proposed to make of random fleets.
+func TestRandomFleets(t *testing.T) {
+	jury{"JUDGE_FLEETS", 1_000, 500_000, makeFleet, judgeSteps}.sit(t)
+}
+
+func (j jury) sit(t *testing.T) {
+	first, last := sim.Seeds(t, j.variable, j.few, j.soak)
 	allowed := features
 	if text := os.Getenv("JUDGE_FEATURES"); text != "" {
 		allowed = strings.Split(text, ",")
 	}
 	inParallel(t, first, last, func(f *filters, seed uint64) {
-		text := makeWorld(seed, allowed)
-		if found := judge(f, text); len(found) > 0 {
-			small, found := shrink(f, text, found)
+		world := j.make(seed, allowed)
+		if found := j.judge(f, world); len(found) > 0 {
+			small, found := shrink(func(world []byte) []finding { return j.judge(f, world) }, world, found)
 			t.Errorf("seed %d: %s\n%s", seed, tell(found), small)
 		}
 	})

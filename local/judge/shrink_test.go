@@ -7,14 +7,14 @@ import (
 )
 
 // shrink returns the smallest world it comes to that still fails in the same way, and what is found in it.
-func shrink(f *filters, text []byte, found []finding) ([]byte, []finding) {
+func shrink(judge func([]byte) []finding, text []byte, found []finding) ([]byte, []finding) {
 	kind := found[0].kind
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for {
 		smaller := false
 		for i := len(lines) - 1; i >= 0; i-- {
 			for _, less := range lesser(lines, i) {
-				now := judge(f, []byte(strings.Join(less, "\n")+"\n"))
+				now := judge([]byte(strings.Join(less, "\n") + "\n"))
 				if len(now) > 0 && now[0].kind == kind {
 					lines, found, smaller = less, now, true
 					break

@@ -13,12 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/scenario"
-	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A finding is one thing in which a plan and the filters differ.
@@ -68,7 +68,7 @@ func enter(text []byte) (*scenario.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Settings.Search = work.Second / 50
+	w.Settings.TrialBudget = 2_000
 	return w, w.Enter(s, 1)
 }
 
@@ -92,31 +92,46 @@ func (c *court) try(plan *lower.Plan) []finding {
 	if found := c.complete(plan); len(found) > 0 {
 		return found
 	}
-	var bought []machine
-	for i := range plan.Open {
-		all := machinesFor(plan.Open[i].Claim, c.world.Catalog)
-		if len(all) == 0 {
-			return []finding{{unsold, fmt.Sprintf("claim %d: %v", i+1, plan.Open[i].Claim.Spec.Requirements)}}
-		}
-		bought = append(bought, all[c.draw.IntN(len(all))])
+	bought, none := c.buy(plan.Open)
+	if len(none) > 0 {
+		return none
 	}
-	places := c.placesOf(plan)
+	found := c.bindAll(c.placesOf(plan.Place, plan.Open), func() { c.stage(plan.Open, bought) })
+	if len(found) == 0 {
+		found = c.refusals(plan, bought)
+	}
+	return found
+}
+
+// bindAll binds pods in the first order in which all of them can be, each time on a fresh stage, and says which cannot.
+func (c *court) bindAll(places []place, stage func()) []finding {
 	var left map[place]string
 	for _, order := range c.orders(places) {
-		c.stage(plan, bought)
+		stage()
 		if left = c.play(order); len(left) == 0 {
-			break
+			return nil
 		}
 	}
 	var found []finding
 	for p, why := range left {
-		found = append(found, finding{rejected, fmt.Sprintf("%s on %s (%s): %s", p.pod.Name, p.node, c.picture.infos[p.node].Node().Labels[corev1.LabelInstanceTypeStable], why)})
+		plugin, _, _ := strings.Cut(why, ":")
+		found = append(found, finding{rejected + " by " + plugin, fmt.Sprintf("%s on %s (%s): %s", p.pod.Name, p.node, c.picture.infos[p.node].Node().Labels[corev1.LabelInstanceTypeStable], why)})
 	}
-	if len(found) == 0 {
-		found = c.refusals(plan, bought)
-	}
-	slices.SortFunc(found, func(a, b finding) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.text, b.text)) })
+	slices.SortFunc(found, func(a, b finding) int { return cmp.Compare(a.text, b.text) })
 	return found
+}
+
+// buy picks a machine for each opening.
+func (c *court) buy(open []lower.Opening) ([]machine, []finding) {
+	var bought []machine
+	for i := range open {
+		all := machinesFor(open[i].Claim, c.world.Catalog)
+		if len(all) == 0 {
+			return nil, []finding{{unsold, fmt.Sprintf("claim %d: %v", i+1, open[i].Claim.Spec.Requirements)}}
+		}
+		bought = append(bought, all[c.draw.IntN(len(all))])
+	}
+	return bought, nil
 }
 
 // complete says which pods have not exactly one answer.
@@ -142,13 +157,13 @@ func (c *court) complete(plan *lower.Plan) []finding {
 	return found
 }
 
-func (c *court) placesOf(plan *lower.Plan) []place {
+func (c *court) placesOf(old []lower.Placement, open []lower.Opening) []place {
 	var out []place
-	for _, x := range plan.Place {
+	for _, x := range old {
 		out = append(out, place{c.again(x.Pod), x.Node})
 	}
-	for i := range plan.Open {
-		for _, p := range plan.Open[i].Pods {
+	for i := range open {
+		for _, p := range open[i].Pods {
 			out = append(out, place{c.again(p), fmt.Sprintf("new-%d", i+1)})
 		}
 	}
@@ -162,14 +177,14 @@ func (c *court) again(row *cluster.Pod) *corev1.Pod {
 	return p
 }
 
-// stage shows the world with the nodes of a plan, before any pod of it.
-func (c *court) stage(plan *lower.Plan, bought []machine) {
+// stage shows the world with the nodes that are opened, before any pod is bound to them.
+func (c *court) stage(open []lower.Opening, bought []machine) {
 	c.show()
 	for _, node := range c.picture.names() {
 		c.startDaemons(node)
 	}
 	for i, m := range bought {
-		c.open(m, plan.Open[i].Claim)
+		c.open(m, open[i].Claim)
 	}
 }
 
@@ -183,8 +198,12 @@ func (c *court) orders(places []place) [][]place {
 	})
 	planned := slices.Clone(places)
 	slices.SortStableFunc(planned, byPriority)
-	out := [][]place{queue, planned}
-	for range 6 {
+	spreadFirst := slices.Clone(queue)
+	slices.SortStableFunc(spreadFirst, func(a, b place) int {
+		return cmp.Or(byPriority(a, b), cmp.Compare(len(b.pod.Spec.TopologySpreadConstraints), len(a.pod.Spec.TopologySpreadConstraints)))
+	})
+	out := [][]place{queue, planned, spreadFirst}
+	for range 12 {
 		mixed := slices.Clone(places)
 		c.draw.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 		slices.SortStableFunc(mixed, byPriority)
@@ -200,18 +219,27 @@ func priority(p *corev1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// play binds pods in an order. What the filters refuse is tried again when others have been bound. It returns what is left, and why.
+// play binds pods in an order. Pods of one kind may take each other's places. What the filters refuse is tried again when others have
+// been bound. It returns what is left, and why.
 func (c *court) play(order []place) map[place]string {
+	free := map[string][]string{} // nodes, by kind of pod
+	for _, p := range order {
+		free[kindOf(p.pod)] = append(free[kindOf(p.pod)], p.node)
+	}
 	for {
 		left := map[place]string{}
 		var again []place
 		for _, p := range order {
-			if why := c.ask(p.pod).on(p.node); why != "" {
+			kind := kindOf(p.pod)
+			opinion, why := c.ask(p.pod), ""
+			at := slices.IndexFunc(free[kind], func(node string) bool { why = opinion.on(node); return why == "" })
+			if at < 0 {
 				left[p] = why
 				again = append(again, p)
 				continue
 			}
-			c.bind(p.pod, p.node)
+			c.bind(p.pod, free[kind][at])
+			free[kind] = slices.Delete(free[kind], at, at+1)
 		}
 		if len(again) == 0 || len(again) == len(order) {
 			return left
@@ -220,47 +248,102 @@ func (c *court) play(order []place) map[place]string {
 	}
 }
 
+// kindOf is what copies of one pod have in common.
+func kindOf(p *corev1.Pod) string {
+	return p.Namespace + "/" + p.Name[:strings.LastIndexByte(p.Name, '-')]
+}
+
 // refusals tries the pods that the plan refuses on all nodes of the plan, and on all that could be opened beside them.
 func (c *court) refusals(plan *lower.Plan, bought []machine) []finding {
 	var found []finding
 	asked := map[string]bool{}
 	for _, r := range plan.Refused {
-		kind := r.Pod.Name[:strings.LastIndexByte(r.Pod.Name, '-')]
-		if asked[kind] {
+		pod := c.again(r.Pod)
+		if asked[kindOf(pod)] {
 			continue
 		}
-		asked[kind] = true
-		pod := c.again(r.Pod)
+		asked[kindOf(pod)] = true
+		c.showDomains(pod)
 		if where := c.hasRoom(plan, bought, pod); where != "" {
 			found = append(found, finding{hadRoom, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
 		}
 		if where := c.couldOpen(plan, pod); where != "" {
 			found = append(found, finding{openable, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
 		}
+		c.hideDomains()
 	}
 	return found
+}
+
+// ghost begins the names of nodes that are there to be counted only.
+const ghost = "ghost-"
+
+// showDomains adds empty nodes on which nothing runs, for the sake of spread constraints. kube-scheduler counts the domains of Nodes
+// that exist. We count also those that could exist: where a pool that the pod may use can launch something it accepts, whatever
+// limits and minValues say; and another host like each that there is. A spread that looks even until the first node of a zone
+// opens would not stay so.
+func (c *court) showDomains(pod *corev1.Pod) {
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return
+	}
+	for _, name := range c.picture.names() {
+		n := c.picture.infos[name].Node().DeepCopy()
+		c.addGhost(n)
+	}
+	alone := pod.DeepCopy()
+	alone.Spec.TopologySpreadConstraints, alone.Spec.Volumes = nil, nil
+	for _, in := range c.world.Pools {
+		for _, claim := range claimsOf(in.Pool, pod) {
+			for _, m := range machinesFor(claim, in.Catalog) {
+				name := c.open(m, claim)
+				n := c.picture.infos[name].Node()
+				why := c.ask(alone).on(name)
+				c.close(name)
+				if why == "" || strings.HasPrefix(why, names.InterPodAffinity) {
+					c.addGhost(n)
+				}
+			}
+		}
+	}
+}
+
+func (c *court) addGhost(n *corev1.Node) {
+	n.Name = ghost + strconv.Itoa(len(c.picture.infos))
+	n.Labels[corev1.LabelHostname], n.Spec.Unschedulable = n.Name, true
+	c.picture.addNode(n)
+}
+
+func (c *court) hideDomains() {
+	for _, name := range c.picture.names() {
+		if strings.HasPrefix(name, ghost) {
+			delete(c.picture.infos, name)
+		}
+	}
 }
 
 // hasRoom names a node of the finished plan that would take the pod as well; "" if there is none.
 func (c *court) hasRoom(plan *lower.Plan, bought []machine, pod *corev1.Pod) string {
 	opinion := c.ask(pod)
 	for _, node := range c.picture.names() {
-		if !strings.HasPrefix(node, "new-") && opinion.on(node) == "" {
+		if !strings.HasPrefix(node, "new-") && !strings.HasPrefix(node, ghost) && opinion.on(node) == "" {
 			return node
 		}
 	}
 	for i := range plan.Open {
 		node := fmt.Sprintf("new-%d", i+1)
-		var good []machine
+		good := map[string][]machine{}
 		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
 			c.become(node, m, plan.Open[i].Claim)
 			if c.ask(pod).on(node) == "" {
-				good = append(good, m)
+				at := domainsOf(pod, c.picture.infos[node].Node())
+				good[at] = append(good[at], m)
 			}
 		}
 		c.become(node, bought[i], plan.Open[i].Claim)
-		if enoughValues(c.poolOf(plan.Open[i].Pool), good) {
-			return fmt.Sprintf("%s (%s)", node, good[0].kind.Name)
+		for _, at := range slices.Sorted(maps.Keys(good)) {
+			if enoughValues(c.poolOf(plan.Open[i].Pool), good[at]) {
+				return fmt.Sprintf("%s (%s in %s)", node, good[at][0].kind.Name, at)
+			}
 		}
 	}
 	return ""

@@ -3,12 +3,13 @@ package judge
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
 // The features that a world may have. Each seed picks some of them, so that failures narrow down by themselves.
 var features = []string{
-	"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "minvalues", "nodes", "types",
+	"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types",
 }
 
 // Labels that no machine decides, and what pods and pools say of them.
@@ -20,26 +21,56 @@ var (
 // A maker makes a world out of chance.
 type maker struct {
 	*rand.Rand
-	on map[string]bool
+	on    map[string]bool
+	fleet bool
 
 	shapes, pools, nodes, pods, objects strings.Builder
+	kinds                               []kind
 	poolNames                           []string
 	nodeNames                           []string
 	claims                              []string // PersistentVolumeClaims of the namespace default
 }
 
+// A kind is what nodes of an instance type say of themselves, and where they are sold.
+type kind struct {
+	text  string
+	zones []string
+	spot  bool
+}
+
 // makeWorld writes the world of a seed, with no other features than those that are allowed.
 func makeWorld(seed uint64, allowed []string) []byte {
-	m := &maker{Rand: rand.New(rand.NewPCG(seed, 11)), on: map[string]bool{}}
-	dense := m.one(2)
-	for _, name := range allowed {
-		m.on[name] = m.one(3) || dense && m.one(3)
-	}
+	m := newMaker(seed, 11, allowed)
 	m.makeShapes()
 	m.makePools()
 	m.makeObjects()
 	m.makeNodes()
-	m.makePods()
+	m.makePods(1 + m.IntN(6))
+	return m.world(seed)
+}
+
+// makeFleet writes the fleet of a seed: more nodes, all of pools, and pods that will run on them.
+func makeFleet(seed uint64, allowed []string) []byte {
+	m := newMaker(seed, 13, allowed)
+	m.fleet = true
+	m.makeShapes()
+	m.makePools()
+	m.makeObjects()
+	m.makeFleetNodes()
+	m.makePods(2 + m.IntN(6))
+	return m.world(seed)
+}
+
+func newMaker(seed, stream uint64, allowed []string) *maker {
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, stream)), on: map[string]bool{}}
+	dense := m.one(2)
+	for _, name := range allowed {
+		m.on[name] = m.one(3) || dense && m.one(3)
+	}
+	return m
+}
+
+func (m *maker) world(seed uint64) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The world of seed %d.\n", seed)
 	for _, s := range []struct {
@@ -74,32 +105,38 @@ func (m *maker) makeShapes() {
 	for i := range 2 + m.IntN(4) {
 		cpu := 1 << m.IntN(5)
 		price := float64(cpu) * (0.04 + 0.02*m.Float64())
-		fmt.Fprintf(&m.shapes, "t%d cpu=%d mem=%dGi pods=%s zones=%s od=%.4f", i, cpu, cpu<<(1+m.IntN(3)), m.pick("4", "8", "29", "110"), strings.Join(m.sample([]string{"a", "b", "c"}), ","), price)
-		if m.one(2) {
-			fmt.Fprintf(&m.shapes, " spot=%.4f", price*(0.2+0.6*m.Float64()))
-		}
-		if m.on["types"] {
-			fmt.Fprintf(&m.shapes, " label=family:%s", m.pick("f", "g"))
-			if m.one(3) {
-				fmt.Fprint(&m.shapes, " label=arch:arm64")
-			}
-			if m.one(2) {
-				fmt.Fprintf(&m.shapes, " label=size:%d", cpu)
-			} else {
-				fmt.Fprint(&m.shapes, " label=size:") // never there
-			}
-			if m.one(6) {
-				fmt.Fprintf(&m.shapes, " dry=%s", m.pick("a", "b", "c"))
-			}
+		k := kind{text: fmt.Sprintf("cpu=%d mem=%dGi pods=%s", cpu, cpu<<(1+m.IntN(3)), m.pick("4", "8", "29", "110")), zones: m.sample([]string{"a", "b", "c"}), spot: m.one(2)}
+		sold := fmt.Sprintf("zones=%s od=%.4f", strings.Join(k.zones, ","), price)
+		if k.spot {
+			sold += fmt.Sprintf(" spot=%.4f", price*(0.2+0.6*m.Float64()))
 		}
 		if m.has("resources", 4) {
-			fmt.Fprintf(&m.shapes, " gpu=%d", 1+m.IntN(4))
+			k.text += fmt.Sprintf(" gpu=%d", 1+m.IntN(4))
 		}
 		if m.has("volumes", 2) {
-			fmt.Fprintf(&m.shapes, " volumes=csi.example:%d", 1+m.IntN(4))
+			k.text += fmt.Sprintf(" volumes=csi.example:%d", 1+m.IntN(4))
+		}
+		labels := m.typeLabels(cpu)
+		fmt.Fprintf(&m.shapes, "t%d %s %s", i, k.text, sold)
+		for _, label := range labels {
+			fmt.Fprintf(&m.shapes, " label=%s", label)
+		}
+		if m.on["types"] && m.one(6) {
+			fmt.Fprintf(&m.shapes, " dry=%s", m.pick("a", "b", "c"))
 		}
 		fmt.Fprintln(&m.shapes)
+		labels = slices.DeleteFunc(labels, func(label string) bool { return strings.HasSuffix(label, ":") })
+		k.text += fmt.Sprintf(" type=t%d os=linux labels=%s", i, strings.Join(append(labels, "made:yes"), ","))
+		m.kinds = append(m.kinds, k)
 	}
+}
+
+// typeLabels are labels of an instance type; one without a value is never there.
+func (m *maker) typeLabels(cpu int) []string {
+	if !m.on["types"] {
+		return []string{"arch:amd64"}
+	}
+	return []string{"family:" + m.pick("f", "g"), "arch:" + m.pick("amd64", "amd64", "arm64"), m.pick("size:", fmt.Sprintf("size:%d", cpu))}
 }
 
 func (m *maker) makePools() {
@@ -143,6 +180,9 @@ func (m *maker) makePools() {
 		}
 		if m.has("minvalues", 2) {
 			fmt.Fprintf(&m.pools, " need=%s:Exists::2", m.pick("type", "zone", "family", "ct"))
+		}
+		if m.fleet {
+			fmt.Fprintf(&m.pools, " budget=%s", m.pick("100%", "100%", "50%", "1", "0"))
 		}
 		fmt.Fprintln(&m.pools)
 	}
@@ -270,8 +310,32 @@ func (m *maker) makeNodes() {
 	}
 }
 
-func (m *maker) makePods() {
-	for i := range 1 + m.IntN(6) {
+func (m *maker) makeFleetNodes() {
+	for i := range 2 + m.IntN(6) {
+		k := m.kinds[m.IntN(len(m.kinds))]
+		ct := "on-demand"
+		if k.spot && m.one(2) {
+			ct = "spot"
+		}
+		fmt.Fprintf(&m.nodes, "node-%d pool=%s zone=%s ct=%s %s", i, m.pick(m.poolNames...), m.pick(k.zones...), ct, k.text)
+		if m.has("taints", 4) {
+			fmt.Fprintf(&m.nodes, " taint=%s", m.taint())
+		}
+		if m.one(8) {
+			fmt.Fprint(&m.nodes, " protected")
+		}
+		if m.one(12) {
+			fmt.Fprint(&m.nodes, " cordoned")
+		}
+		fmt.Fprintln(&m.nodes)
+	}
+	if m.one(3) {
+		m.object("{kind: PodDisruptionBudget, metadata: {name: careful, namespace: default}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: %s}}}, status: {disruptionsAllowed: %d}}", m.pick("p", "q"), m.IntN(2))
+	}
+}
+
+func (m *maker) makePods(kinds int) {
+	for i := range kinds {
 		fmt.Fprintf(&m.pods, "pod-%d x%d", i, 1+m.IntN(5))
 		if !m.one(10) {
 			fmt.Fprintf(&m.pods, " cpu=%dm mem=%dMi", 100*(1+m.IntN(30)), 128*(1+m.IntN(30)))
@@ -282,6 +346,12 @@ func (m *maker) makePods() {
 		}
 		if m.has("priority", 2) {
 			fmt.Fprintf(&m.pods, " priority=%d", m.IntN(3))
+		}
+		if m.fleet {
+			fmt.Fprintf(&m.pods, " owner=set-%d", i)
+			if m.one(12) {
+				fmt.Fprint(&m.pods, " protected")
+			}
 		}
 		fmt.Fprintln(&m.pods)
 	}

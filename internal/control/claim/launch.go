@@ -84,9 +84,7 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	if failure.GiveUp != "" {
 		return time.Time{}, l.remove(ctx, claim, failure.GiveUp, 0)
 	}
-	_, refused := errors.AsType[*cloud.LaunchError](err)
-	_, ofClass := errors.AsType[*cloud.ClassNotReadyError](err)
-	if !refused && !ofClass {
+	if _, refused := errors.AsType[*cloud.LaunchError](err); !refused {
 		l.suspect()
 	}
 	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))

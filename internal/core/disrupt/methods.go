@@ -10,19 +10,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
-// empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
-// also returns those that have not been vacant for long enough.
-func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Note, soon []*Candidate) {
+// empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other.
+func empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Note) {
 	var ready []*Candidate
 	for _, c := range candidates {
 		switch {
 		case c.Static() || c.Held != nil || !c.Empty():
 		case c.Pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			notes = append(notes, Note{c, "the node is empty, but its NodePool has consolidateAfter: Never"})
-		case !c.Consolidatable:
-		case w.vacant(c).After(w.Now):
-			soon = append(soon, c)
-		default:
+		case c.Consolidatable:
 			ready = append(ready, c)
 		}
 	}
@@ -32,19 +28,15 @@ func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, 
 			steps = append(steps, &Step{Method: Emptiness, Reason: v1.DisruptionReasonEmpty, Remove: []*Candidate{c}, Before: c.Price})
 		}
 	}
-	return steps, notes, soon
+	return steps, notes
 }
 
 // drifted lists the nodes that no longer are what their pool asks for. A termination grace period overcomes pods that hold
 // their node, because then the end of the node is certain. Nodes that run nothing which comes back come first, then those that drifted first.
-// Those that have not been vacant for long may be about to get the pods that they were opened for.
-func drifted(w *World, candidates []*Candidate) (out, soon []*Candidate) {
+func drifted(candidates []*Candidate) []*Candidate {
+	var out []*Candidate
 	for _, c := range candidates {
-		switch {
-		case c.Drifted == nil || c.Static() || c.Held != nil && c.Node.Claim.Spec.TerminationGracePeriod == nil:
-		case c.idle() && w.vacant(c).After(w.Now):
-			soon = append(soon, c)
-		default:
+		if c.Drifted != nil && !c.Static() && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil) {
 			out = append(out, c)
 		}
 	}
@@ -54,7 +46,7 @@ func drifted(w *World, candidates []*Candidate) (out, soon []*Candidate) {
 			a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
 			cmp.Compare(a.Name(), b.Name()))
 	})
-	return out, soon
+	return out
 }
 
 func compareBool(a, b bool) int {

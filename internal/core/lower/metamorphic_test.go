@@ -3,6 +3,7 @@ package lower_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,7 +49,7 @@ func TestWhatHasNoMeaningDoesNotChangeThePrice(t *testing.T) {
 				return &world{pods, []lower.PoolInput{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}}
 			}
 			ask := func(w *world) *lower.Plan {
-				settings := lower.Settings{}
+				settings := lower.Settings{ImproveBudget: time.Second}
 				return solveFresh(prepared(w.pools, settings), w.pods, w.pools, settings)
 			}
 			want := ask(fresh())

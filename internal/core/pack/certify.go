@@ -19,7 +19,6 @@ type exactProof struct {
 	bound int64
 	worth []int64
 	limit []int64
-	steps steps
 }
 
 const (
@@ -32,20 +31,19 @@ const (
 
 // certify makes whole numbers of the best proof. A proof that rests on searches is searched again with integers; if that gives less
 // than another one, the other is taken.
-func (r *run) certify() (best exactProof, steps int) {
+func (r *run) certify() exactProof {
 	proofs := slices.Clone(r.proofs)
 	slices.SortStableFunc(proofs, func(a, b proof) int { return cmp.Compare(b.value, a.value) })
+	var best exactProof
 	for _, p := range proofs {
 		if best.worth != nil && p.value <= float64(best.bound) {
 			break
 		}
-		e := r.exact(p)
-		steps += e.steps.take()
-		if best.worth == nil || e.bound > best.bound {
+		if e := r.exact(p); best.worth == nil || e.bound > best.bound {
 			best = e
 		}
 	}
-	return best, steps
+	return best
 }
 
 func (r *run) exact(f proof) exactProof {
@@ -82,8 +80,6 @@ func (e *exactProof) searchAgain(r *run) {
 		}
 		cost := e.cost(c)
 		upper := r.upper(v, c, cost, proofNodes)
-		e.steps += v.steps
-		v.steps = 0
 		if upper > cost && float64(upper)*float64(num) > float64(cost)*float64(den) {
 			num, den = cost, upper
 		}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
@@ -28,7 +29,7 @@ func decode[T any](raw map[string]any) (*T, error) {
 // readPods reads pods: a name with cpu, mem, gpu, init, sidecar and overhead (cpu:1,mem:1Gi), labels, ns, priority, on (a node),
 // going (being deleted), select=k:v, need=key:Op:v|w (required, terms separated by ";"), want=weight/key:Op:v|w,
 // spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish (preferred, with weight/),
-// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, owner=replica set, daemon=set.
+// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, owner=replica set, daemon=set, protected (do-not-disrupt).
 func (w *World) readPods(text string) error {
 	for _, l := range lines(text) {
 		for range l.count {
@@ -115,6 +116,9 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 		if x := l.get(key, ""); x != "" {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: x, UID: types.UID(x), Controller: new(true)}}
 		}
+	}
+	if l.has("protected") {
+		p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
 	}
 	if l.has("going") {
 		p.DeletionTimestamp = new(metav1.NewTime(w.Now))

@@ -56,6 +56,7 @@ func longKey(key string) string {
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
 	w := &World{Store: cluster.NewStore(), Engine: lower.New(), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w.Settings.TrialBudget = 1_000_000 // the clock has no say in stories
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}
@@ -208,7 +209,8 @@ func finishLabels(it *cloud.InstanceType) {
 	}
 }
 
-// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, labels=k:v, taint=k:v:effect, startup=…, need=key:Op:v|w.
+// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, budget=nodes, labels=k:v, taint=k:v:effect, startup=…,
+// need=key:Op:v|w[:minValues].
 func (w *World) readPools(text string) error {
 	if strings.TrimSpace(text) == "" {
 		text = "default"
@@ -236,6 +238,9 @@ func (w *World) readPools(text string) error {
 				p.Spec.Limits = v1.Limits{}
 			}
 			p.Spec.Limits[corev1.ResourceName(k)] = q
+		}
+		for _, x := range l.all("budget") {
+			p.Spec.Disruption.Budgets = append(p.Spec.Disruption.Budgets, v1.Budget{Nodes: x})
 		}
 		p.Spec.Template.Labels = pairs(l.get("labels", ""))
 		for _, x := range l.all("taint") {
@@ -291,7 +296,7 @@ func requirementOf(text string) corev1.NodeSelectorRequirement {
 }
 
 // readNodes reads nodes: a name with pool, cpu, mem, gpu, pods, zone, ct, type, labels, taint, volumes=driver:limit, starting, going,
-// cordoned.
+// cordoned, protected (do-not-disrupt).
 func (w *World) readNodes(text string) error {
 	for _, l := range lines(text) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name), Labels: map[string]string{corev1.LabelHostname: l.name}}}
@@ -315,6 +320,9 @@ func (w *World) readNodes(text string) error {
 			n.Spec.Taints = append(n.Spec.Taints, taintOf(x))
 		}
 		n.Spec.Unschedulable = l.has("cordoned")
+		if l.has("protected") {
+			n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+		}
 		if err := w.readAttachLimits(n.Name, &l); err != nil {
 			return err
 		}
@@ -422,6 +430,8 @@ func (w *World) putObject(raw map[string]any) error {
 			err = put(w, raw, d.PutCSINode)
 		case "Namespace":
 			err = put(w, raw, d.PutNamespace)
+		case "PodDisruptionBudget":
+			err = put(w, raw, d.PutPDB)
 		case "Service":
 			err = put(w, raw, d.PutService)
 		case "ReplicaSet":

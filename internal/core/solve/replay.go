@@ -16,6 +16,7 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 		}
 	}
 	s.pinned = false
+	s.trials += k.s.trials
 	return s
 }
 
@@ -23,7 +24,7 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 func (k *packing) afresh() *state {
 	old := k.s
 	s := newState(old.p)
-	s.worth, s.touch, s.meter, s.pinned = old.worth, old.touch, old.meter, true
+	s.worth, s.touch, s.pinned = old.worth, old.touch, true
 	for _, p := range old.placed {
 		s.restore(p, p.Bin, nil)
 	}
