@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -130,8 +130,15 @@ func (l *Loop) mark(ctx context.Context, c *command) error {
 
 // open creates the replacements of a command.
 func (l *Loop) open(ctx context.Context, c *command) error {
+	if len(c.step.Open) == 0 {
+		return nil
+	}
+	r := lower.Replacement{Open: c.step.Open, Of: map[types.UID]bool{}}
+	for _, m := range c.Candidates {
+		r.Of[m.UID] = true
+	}
 	annotations := map[string]string{v1.DisruptionCommandAnnotationKey: c.as(replacement)}
-	claims, err := l.opener.Open(ctx, c.ID, strings.ToLower(string(c.Reason)), c.step.Open, annotations)
+	claims, err := l.opener.Replace(ctx, c.ID, metricReason(c.Reason), r, annotations)
 	for i, claim := range claims {
 		if claim != nil {
 			c.Replacements[i] = claim.Name // somebody else's claim may have had the name

@@ -51,7 +51,7 @@ type catalogs interface {
 // opener creates claims, exactly once for each seed, and records them and the pods that they are for in the store.
 type opener interface {
 	Names(seed string, openings []lower.Opening) []string
-	Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error)
+	Replace(ctx context.Context, seed, reason string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error)
 }
 
 // A Loop finds and carries out disruption.

@@ -36,6 +36,8 @@ type stage struct {
 	store *cluster.Store
 	pools map[string]lower.PoolInput
 
+	refused error // what replacements are refused with
+
 	metrics *telemetry.Metrics // of the loop that was started last
 	spoil   func(*Loop)        // what to do to a loop before it runs; may be nil
 	mu      sync.Mutex
@@ -111,10 +113,13 @@ func (s *stage) Names(seed string, openings []lower.Opening) []string {
 	return names
 }
 
-func (s *stage) Open(ctx context.Context, seed, _ string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error) {
+func (s *stage) Replace(ctx context.Context, seed, _ string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
+	if s.refused != nil {
+		return make([]*v1.NodeClaim, len(r.Open)), s.refused
+	}
 	var out []*v1.NodeClaim
-	for i, name := range s.Names(seed, openings) {
-		claim := openings[i].Claim.DeepCopy()
+	for i, name := range s.Names(seed, r.Open) {
+		claim := r.Open[i].Claim.DeepCopy()
 		claim.Name, claim.GenerateName, claim.Annotations = name, "", annotations
 		if err := s.api.Client("open").Create(ctx, claim); err != nil {
 			return nil, err

@@ -2,9 +2,13 @@ package open
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -18,13 +22,13 @@ type reservation struct {
 }
 
 // admit decides which tasks may go on, against the newest snapshot and everything that is being created at this moment.
-// Tasks that may not get an error; for the others a reservation is held until they settle.
-func (s *Service) admit(ctx context.Context, tasks []task) {
+// Tasks that may not get an error; for the others a reservation is held until they settle. gone tells which machines do not count.
+func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.Node) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := s.store.Snapshot()
 	pools, notReady := s.catalogs.Pools(ctx, snap)
-	used := map[string]corev1.ResourceList{}
+	shares := map[string][]*task{}
 	for i := range tasks {
 		t := &tasks[i]
 		name := t.opening.Pool
@@ -32,36 +36,49 @@ func (s *Service) admit(ctx context.Context, tasks []task) {
 		switch {
 		case !known:
 			t.err = &PoolError{name, "is gone, or its instance types are unknown"}
-			continue
 		case notReady[name]:
 			t.err = &PoolError{name, "is not ready"}
-			continue
 		case in.Pool.IsStatic():
 			t.err = &PoolError{name, "has a fixed number of nodes"}
-			continue
+		case snap.ClaimNode(t.claim.Name) != nil: // created before; it counts already
+		default:
+			shares[name] = append(shares[name], t)
 		}
-		if snap.ClaimNode(t.claim.Name) != nil { // created before; it counts already
-			continue
+	}
+	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		pool, m := pools[name].Pool, machinesOf(pools[name].Catalog)
+		if len(pool.Spec.Limits) > 0 {
+			r := room{pool: pool, machines: m, used: s.used(snap, name, m, gone)}
+			r.share(shares[name])
 		}
-		r := reservation{name, Largest(t.claim, in.Catalog)}
-		if len(in.Pool.Spec.Limits) > 0 {
-			if used[name] == nil {
-				used[name] = s.used(snap, name, in.Catalog)
+		for _, t := range shares[name] {
+			if t.err == nil {
+				s.reserved[t.key] = reservation{name, m.largest(t.claim)}
 			}
-			add(used[name], r.largest)
-			if over := in.Pool.Spec.Limits.Exceeded(used[name]); over != "" {
-				subtract(used[name], r.largest)
-				t.err = &LimitError{name, over}
-				continue
-			}
 		}
-		s.reserved[t.key] = r
 	}
 }
 
+// refuse gives up the tasks of a step of which one was refused.
+func (s *Service) refuse(tasks []task) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for i := range tasks {
+		errs = append(errs, tasks[i].err)
+	}
+	err := errors.Join(errs...)
+	if err != nil {
+		for i := range tasks {
+			delete(s.reserved, tasks[i].key)
+		}
+	}
+	return err
+}
+
 // used returns what counts against a pool's limits: its machines, and claims that are being created.
-func (s *Service) used(snap *cluster.Snapshot, pool string, catalog *cloud.Catalog) corev1.ResourceList {
-	out := Used(snap, pool, catalog)
+func (s *Service) used(snap *cluster.Snapshot, pool string, m machines, gone func(*cluster.Node) bool) corev1.ResourceList {
+	out := used(snap, pool, m, gone)
 	for _, r := range s.reserved {
 		if r.pool == pool {
 			add(out, r.largest)
@@ -70,16 +87,25 @@ func (s *Service) used(snap *cluster.Snapshot, pool string, catalog *cloud.Catal
 	return out
 }
 
-// Used returns what the machines of a pool count against its limits. Machines that are on their way out do not count, so
-// that they can be replaced. A claim that is not launched yet counts as the largest machine it may become.
-func Used(snap *cluster.Snapshot, pool string, catalog *cloud.Catalog) corev1.ResourceList {
+// leaving machines are being deleted, for good. Their room is free for new pods. Those that a disruption is about to remove count until
+// then: if it is taken back, they stay.
+func leaving(n *cluster.Node) bool { return n.Deleting() }
+
+// replaced machines do not count for what replaces them, nor do those of other steps, within the budgets of their pool.
+func replaced(claims map[types.UID]bool) func(*cluster.Node) bool {
+	return func(n *cluster.Node) bool { return n.MarkedForRemoval || n.Claim != nil && claims[n.Claim.UID] }
+}
+
+// used returns what the machines of a pool count against its limits. A claim that is not launched yet counts as the largest machine
+// it may become.
+func used(snap *cluster.Snapshot, pool string, m machines, gone func(*cluster.Node) bool) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for n := range snap.Nodes() {
-		if n.MarkedForRemoval || n.Incomplete || n.Pool() != pool {
+		if gone(n) || n.Incomplete || n.Pool() != pool {
 			continue
 		}
 		if n.Node == nil && len(n.Claim.Status.Capacity) == 0 {
-			add(out, Largest(n.Claim, catalog))
+			add(out, m.largest(n.Claim))
 			continue
 		}
 		add(out, n.Capacity())
@@ -87,21 +113,31 @@ func Used(snap *cluster.Snapshot, pool string, catalog *cloud.Catalog) corev1.Re
 	return out
 }
 
-// Largest returns the most of each resource that a claim's machine may have, and one of "nodes".
-func Largest(c *v1.NodeClaim, catalog *cloud.Catalog) corev1.ResourceList {
-	allowed := map[string]bool{}
-	listed := false
-	for i := range c.Spec.Requirements {
-		if r := &c.Spec.Requirements[i]; r.Key == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
-			listed = true
-			for _, v := range r.Values {
-				allowed[v] = true
-			}
-		}
-	}
-	out := corev1.ResourceList{v1.ResourceNodes: *resource.NewQuantity(1, resource.DecimalSI)}
+// machines are the instance types of a pool, by name.
+type machines map[string]*cloud.InstanceType
+
+func machinesOf(catalog *cloud.Catalog) machines {
+	m := make(machines, len(catalog.Types))
 	for _, it := range catalog.Types {
-		if listed && !allowed[it.Name] {
+		m[it.Name] = it
+	}
+	return m
+}
+
+// largest returns the most of each resource that a claim's machine may have, and one of "nodes".
+func (m machines) largest(c *v1.NodeClaim) corev1.ResourceList {
+	if listed := typesOf(c); listed != nil {
+		return m.most(listed.Values)
+	}
+	return m.most(slices.Collect(maps.Keys(m)))
+}
+
+// most is the same for a list of types.
+func (m machines) most(names []string) corev1.ResourceList {
+	out := corev1.ResourceList{v1.ResourceNodes: *resource.NewQuantity(1, resource.DecimalSI)}
+	for _, name := range names {
+		it := m[name]
+		if it == nil {
 			continue
 		}
 		raise(out, it.Capacity)
@@ -110,6 +146,16 @@ func Largest(c *v1.NodeClaim, catalog *cloud.Catalog) corev1.ResourceList {
 		}
 	}
 	return out
+}
+
+// typesOf returns the requirement in which a claim lists instance types, nil if it lists none.
+func typesOf(c *v1.NodeClaim) *v1.NodeSelectorRequirementWithMinValues {
+	for i := range c.Spec.Requirements {
+		if r := &c.Spec.Requirements[i]; r.Key == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+			return r
+		}
+	}
+	return nil
 }
 
 func raise(to, by corev1.ResourceList) {

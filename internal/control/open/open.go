@@ -75,23 +75,47 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("pool %s would exceed its limit of %s", e.Pool, e.Resource)
 }
 
+// RefusedBy names the pool.
+func (e *LimitError) RefusedBy() string { return e.Pool }
+
 // A PoolError says that a claim was not created because its pool may not get nodes now.
 type PoolError struct{ Pool, Why string }
 
 func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
 
-// Open creates one claim for each opening. The seed names the decision: the same seed and openings give the same names,
-// and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
+// RefusedBy names the pool.
+func (e *PoolError) RefusedBy() string { return e.Pool }
+
+// Open creates one claim for each opening, for pods that have no place. The seed names the decision: the same seed and openings give the
+// same names, and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
 // entry for each opening, nil where no claim was created; the error joins what went wrong.
-func (s *Service) Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error) {
-	if len(openings) == 0 {
-		return nil, nil
+func (s *Service) Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error) {
+	tasks := s.tasks(seed, reason, openings, nil)
+	s.admit(ctx, tasks, leaving)
+	return s.createAll(ctx, tasks)
+}
+
+// Replace is Open for nodes that take the place of others, with annotations for their claims. All of them are created or, where a pool may not
+// have one, none.
+func (s *Service) Replace(ctx context.Context, seed, reason string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
+	tasks := s.tasks(seed, reason, r.Open, annotations)
+	s.admit(ctx, tasks, replaced(r.Of))
+	if err := s.refuse(tasks); err != nil {
+		return make([]*v1.NodeClaim, len(tasks)), err
 	}
+	return s.createAll(ctx, tasks)
+}
+
+func (s *Service) tasks(seed, reason string, openings []lower.Opening, annotations map[string]string) []task {
 	tasks := make([]task, len(openings))
 	for i, name := range s.Names(seed, openings) {
 		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason, claim: prepare(&openings[i], name, annotations)}
 	}
-	s.admit(ctx, tasks)
+	return tasks
+}
+
+// createAll creates the claims of the tasks that were admitted, and says how it went.
+func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim, error) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for i := range tasks {
@@ -207,10 +231,24 @@ func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, take
 
 // sameRequest tells whether two claims ask for the same. The API server may have filled in what was left out.
 func sameRequest(have, want *v1.NodeClaim) bool {
-	return equality.Semantic.DeepEqual(have.Spec.Requirements, want.Spec.Requirements) &&
+	return sameRequirements(have, want) &&
 		equality.Semantic.DeepEqual(have.Spec.Resources, want.Spec.Resources) &&
 		equality.Semantic.DeepEqual(have.Spec.NodeClassRef, want.Spec.NodeClassRef) &&
 		equality.Semantic.DeepEqual(have.Spec.Taints, want.Spec.Taints)
+}
+
+// sameRequirements lets the limits have cut the types that the claim lists to less, or less, than they do now.
+func sameRequirements(have, want *v1.NodeClaim) bool {
+	a, b := typesOf(have), typesOf(want)
+	if a == nil || b == nil {
+		return equality.Semantic.DeepEqual(have.Spec.Requirements, want.Spec.Requirements)
+	}
+	like := want.DeepCopy()
+	typesOf(like).Values = a.Values
+	within := func(x, y []string) bool {
+		return !slices.ContainsFunc(x, func(name string) bool { return !slices.Contains(y, name) })
+	}
+	return equality.Semantic.DeepEqual(have.Spec.Requirements, like.Spec.Requirements) && (within(a.Values, b.Values) || within(b.Values, a.Values))
 }
 
 // settle records a created claim and the pods that it is for, and gives back its reservation.

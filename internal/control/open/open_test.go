@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,6 +76,9 @@ func (w *world) opening(types []string, pods ...string) lower.Opening {
 			Requirements: []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: types}},
 		},
 	}}
+	if at := slices.Index(types, "2 of them"); at >= 0 {
+		o.Claim.Spec.Requirements[0].Values, o.Claim.Spec.Requirements[0].MinValues = types[:at], new(2)
+	}
 	for _, name := range pods {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid(name)}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Reason: corev1.PodReasonUnschedulable}}
@@ -104,7 +108,7 @@ func TestOpenRecordsWhatItCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		o := w.opening([]string{"small"}, "a", "b")
-		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{o}, map[string]string{"note": "x"})
+		claims, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{o}}, map[string]string{"note": "x"})
 		if err != nil || claims[0] == nil {
 			t.Fatalf("Open = %v, %v", claims, err)
 		}
@@ -153,7 +157,7 @@ func TestLostAnswersCreateNothingTwice(t *testing.T) {
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
 		s := open.New(w.store, lost, catalogs{w.store}, m, events, time.Second)
-		claims, err := s.Open(t.Context(), "seed", "provisioned", o, nil)
+		claims, err := s.Open(t.Context(), "seed", "provisioned", o)
 		if err != nil || claims[0] == nil {
 			t.Fatalf("Open = %v, %v", claims, err)
 		}
@@ -161,7 +165,7 @@ func TestLostAnswersCreateNothingTwice(t *testing.T) {
 			t.Errorf("claims = %q, want only %s", got, claims[0].Name)
 		}
 		// And so does a whole decision that is taken again.
-		claims, err = s.Open(t.Context(), "seed", "provisioned", o, nil)
+		claims, err = s.Open(t.Context(), "seed", "provisioned", o)
 		if err != nil || claims[0] == nil || len(w.claims(t)) != 1 {
 			t.Errorf("the second Open = %v, %v; claims = %q", claims, err, w.claims(t))
 		}
@@ -198,7 +202,7 @@ func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 		if err := w.api.Client("test").Create(t.Context(), foreign); err != nil {
 			t.Fatal(err)
 		}
-		claims, err := w.service.Open(t.Context(), "seed", "provisioned", o, nil)
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", o)
 		if err != nil || claims[0] == nil || claims[0].Name == taken {
 			t.Fatalf("Open = %v, %v; want a claim of another name than %s", claims, err, taken)
 		}
@@ -220,7 +224,7 @@ func TestRefusedCreatesAreNotRepeated(t *testing.T) {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "NodeClaim"}, "x", nil)
 		})
 		began := time.Now()
-		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")}, nil)
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")})
 		if err == nil || claims[0] != nil || calls != 1 || time.Since(began) > 0 {
 			t.Errorf("Open = %v, %v after %d calls and %v; want one refused call", claims, err, calls, time.Since(began))
 		}
@@ -235,19 +239,24 @@ func TestLimits(t *testing.T) {
 		types  [][]string
 		want   int // how many are created
 	}{
-		"no limits":                              {nil, nil, [][]string{large, large, large}, 3},
-		"exactly at the limit is allowed":        {cpus(4), nil, [][]string{small, small}, 2},
-		"what would exceed it is not created":    {cpus(4), nil, [][]string{small, small, small}, 2},
-		"a claim counts as the largest it lists": {cpus(4), nil, [][]string{either}, 0},
-		"a smaller one may still fit":            {cpus(4), nil, [][]string{large, small}, 1},
-		"nodes are counted too":                  {corev1.ResourceList{v1.ResourceNodes: resource.MustParse("1")}, nil, [][]string{small, small}, 1},
+		"no limits":                           {nil, nil, [][]string{large, large, large}, 3},
+		"exactly at the limit is allowed":     {cpus(4), nil, [][]string{small, small}, 2},
+		"what would exceed it is not created": {cpus(4), nil, [][]string{small, small, small}, 2},
+		"a claim is cut to what fits":         {cpus(4), nil, [][]string{either}, 1},
+		"claims share what there is":          {cpus(4), nil, [][]string{either, either}, 2},
+		"and no more than that":               {cpus(5), nil, [][]string{either, either, either}, 2},
+		"a smaller one may still fit":         {cpus(4), nil, [][]string{large, small}, 1},
+		"nodes are counted too":               {corev1.ResourceList{v1.ResourceNodes: resource.MustParse("1")}, nil, [][]string{small, small}, 1},
 		"machines that run count with what they have": {cpus(4), func(d *cluster.Draft) {
 			d.PutClaim(running("c", 3))
 		}, [][]string{small}, 0},
-		"machines on their way out do not": {cpus(4), func(d *cluster.Draft) {
+		"machines that are being deleted do not": {cpus(4), func(d *cluster.Draft) {
+			d.PutClaim(deleting("c", 3))
+		}, [][]string{small}, 1},
+		"machines that a disruption is about to remove do: it may be taken back": {cpus(4), func(d *cluster.Draft) {
 			d.PutClaim(running("c", 3))
 			d.MarkForRemoval("c")
-		}, [][]string{small}, 1},
+		}, [][]string{small}, 0},
 		"machines of other pools do not": {cpus(4), func(d *cluster.Draft) {
 			c := running("c", 3)
 			c.Labels[v1.NodePoolLabelKey] = "other"
@@ -259,6 +268,7 @@ func TestLimits(t *testing.T) {
 			c.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: either}}
 			d.PutClaim(c)
 		}, [][]string{small}, 0},
+		"a claim that must keep a choice is not cut": {cpus(4), nil, [][]string{{"large", "small", "2 of them"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -270,7 +280,7 @@ func TestLimits(t *testing.T) {
 				for i, types := range tc.types {
 					openings = append(openings, w.opening(types, fmt.Sprint("pod", i)))
 				}
-				claims, err := w.service.Open(t.Context(), "seed", "provisioned", openings, nil)
+				claims, err := w.service.Open(t.Context(), "seed", "provisioned", openings)
 				created := len(slices.DeleteFunc(claims, func(c *v1.NodeClaim) bool { return c == nil }))
 				if created != tc.want {
 					t.Errorf("%d claims were created, want %d (%v)", created, tc.want, err)
@@ -287,6 +297,85 @@ func running(name string, cpu int64) *v1.NodeClaim {
 	return &v1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid(name), Labels: map[string]string{v1.NodePoolLabelKey: "default"}},
 		Status:     v1.NodeClaimStatus{ProviderID: "id-" + name, Capacity: cpus(cpu)},
+	}
+}
+
+func deleting(name string, cpu int64) *v1.NodeClaim {
+	c := running(name, cpu)
+	c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: time.Now()}, []string{v1.TerminationFinalizer}
+	return c
+}
+
+// A step is asked as if what it replaces were gone, gets all of its claims or none, and what it gets counts from then on beside what is
+// still there.
+func TestSteps(t *testing.T) {
+	small, large, either := []string{"small"}, []string{"large"}, []string{"large", "small"}
+	for name, tc := range map[string]struct {
+		limits corev1.ResourceList
+		before func(*cluster.Draft)
+		types  [][]string
+		want   [][]string // what the claims list; nothing for none
+	}{
+		"a machine is replaced by its like at the limit": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) }, [][]string{large}, [][]string{large}},
+		"the same of the number of nodes": {corev1.ResourceList{v1.ResourceNodes: resource.MustParse("1")}, func(d *cluster.Draft) { d.PutClaim(running("old", 8)) },
+			[][]string{either}, [][]string{either}},
+		"not by two where one is allowed": {corev1.ResourceList{v1.ResourceNodes: resource.MustParse("1")}, func(d *cluster.Draft) { d.PutClaim(running("old", 8)) },
+			[][]string{small, small}, nil},
+		"not by more than the limit leaves": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 2)); d.PutClaim(running("other", 4)) }, [][]string{large}, nil},
+		"a list is cut rather than refused": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 2)); d.PutClaim(running("other", 4)) }, [][]string{either}, [][]string{small}},
+		"lists are cut against each other":  {cpus(10), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) }, [][]string{either, either}, [][]string{either, small}},
+		"one claim too many and none is created": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 8)) },
+			[][]string{small, small, small, small, small}, nil},
+		"what another step replaces does not count, what it has opened does": {cpus(10), func(d *cluster.Draft) {
+			d.PutClaim(running("old", 2))
+			d.PutClaim(running("theirs", 8))
+			d.PutClaim(running("their replacement", 8))
+			d.MarkForRemoval("theirs")
+		}, [][]string{either}, [][]string{small}},
+		"above the limit a step may still make it less": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 8)); d.PutClaim(running("other", 4)) },
+			[][]string{either}, [][]string{small}},
+		"but not keep it above": {cpus(8), func(d *cluster.Draft) { d.PutClaim(running("old", 8)); d.PutClaim(running("other", 4)) }, [][]string{large}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, tc.limits)
+				w.store.Update(tc.before)
+				step := lower.Replacement{Of: map[types.UID]bool{uid("old"): true}}
+				for i, types := range tc.types {
+					step.Open = append(step.Open, w.opening(types, fmt.Sprint("pod", i)))
+				}
+				claims, err := w.service.Replace(t.Context(), "step", "drifted", step, nil)
+				var got [][]string
+				for _, c := range claims {
+					if c != nil {
+						got = append(got, c.Spec.Requirements[0].Values)
+					}
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("claims (-want +got):\n%s (%v)", diff, err)
+				}
+				if _, limited := errors.AsType[*open.LimitError](err); limited != (tc.want == nil) || len(w.claims(t)) != len(tc.want) {
+					t.Errorf("%d claims exist, want %d; error %v", len(w.claims(t)), len(tc.want), err)
+				}
+				// What was refused holds nothing back, and above the limit nothing opens for pods.
+				w.store.Update(func(d *cluster.Draft) { d.MarkForRemoval("old") })
+				after, _ := w.service.Open(t.Context(), "pods", "provisioned", []lower.Opening{w.opening(small, "late")})
+				if tc.want != nil && after[0] != nil {
+					t.Error("a machine was opened for a pod in a pool that is at its limit")
+				}
+				w.store.Update(func(d *cluster.Draft) {
+					d.DeleteClaim("old")
+					d.DeleteClaim("other")
+					d.DeleteClaim("theirs")
+					d.DeleteClaim("their replacement")
+				})
+				if tc.want == nil {
+					if after, err := w.service.Open(t.Context(), "pods", "provisioned", []lower.Opening{w.opening(small, "late")}); after[0] == nil {
+						t.Errorf("a step that was refused holds room back: %v", err)
+					}
+				}
+			})
+		})
 	}
 }
 
@@ -307,7 +396,7 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i := range plans {
-			wg.Go(func() { s.Open(t.Context(), fmt.Sprint("seed", i), "provisioned", plans[i], nil) })
+			wg.Go(func() { s.Open(t.Context(), fmt.Sprint("seed", i), "provisioned", plans[i]) })
 		}
 		wg.Wait()
 		if got := w.claims(t); len(got) != 5 {
@@ -328,7 +417,7 @@ func TestPoolsThatMayNotGetNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.store.Update(func(d *cluster.Draft) { change(d, w.pool.DeepCopy()) })
-			claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")}, nil)
+			claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")})
 			if _, refused := errors.AsType[*open.PoolError](err); !refused || claims[0] != nil {
 				t.Errorf("Open = %v, %v; want a PoolError", claims, err)
 			}

@@ -30,7 +30,7 @@ type catalogs interface {
 
 // opener creates claims and records them and their pods in the store.
 type opener interface {
-	Open(ctx context.Context, seed, reason string, openings []lower.Opening, annotations map[string]string) ([]*v1.NodeClaim, error)
+	Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error)
 }
 
 // Deps are what the loop works with.

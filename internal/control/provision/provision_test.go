@@ -159,7 +159,7 @@ func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]low
 }
 
 // Open is the opener: one claim for each opening, recorded like the real one does.
-func (w *world) Open(_ context.Context, _, _ string, openings []lower.Opening, _ map[string]string) ([]*v1.NodeClaim, error) {
+func (w *world) Open(_ context.Context, _, _ string, openings []lower.Opening) ([]*v1.NodeClaim, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fail {

@@ -143,7 +143,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
 		"price", plan.Price.Dollars(), "gap", plan.Gap(), "trials", plan.Trials)
 	displaced := displaced(snap, plan.Open)
-	claims, err := l.Opener.Open(ctx, seedOf(snap), "provisioned", plan.Open, nil)
+	claims, err := l.Opener.Open(ctx, seedOf(snap), "provisioned", plan.Open)
 	l.Metrics.UnschedulableToClaim.Observe(time.Since(last).Seconds())
 	var failed []*cluster.Pod
 	for i, c := range claims {

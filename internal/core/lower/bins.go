@@ -122,7 +122,8 @@ func (b *builder) makeLabels() {
 	}
 }
 
-// makePools works out what each pool may still open.
+// makePools works out what each pool may still open. What disruption replaces counts until it is being deleted: for new pods its room is not
+// free, since the replacement may fail. In a what-if question it is as good as gone.
 func (b *builder) makePools() {
 	used := map[string]quantity.Vec{}
 	count := map[string]int64{}
@@ -132,7 +133,11 @@ func (b *builder) makePools() {
 		}
 	}
 	if len(used) > 0 {
-		for _, n := range b.nodes {
+		rows := b.nodes
+		if !b.in.Simulation {
+			rows = slices.Concat(rows, b.w.replaced)
+		}
+		for _, n := range rows {
 			if v := used[n.pool]; v != nil && !b.in.Gone[n.row.Name] {
 				v.Add(n.capacity)
 				count[n.pool]++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -106,6 +107,12 @@ type Opening struct {
 	Zones, CapacityTypes []string // what the claim may become, sorted
 	Zone, CapacityType   string   // the offering that was priced
 	Sent                 int      // how many types launch sends
+}
+
+// A Replacement is new nodes that take the place of others.
+type Replacement struct {
+	Open []Opening
+	Of   map[types.UID]bool // claims of the machines that go when the new ones are there: limits are asked as if they were gone
 }
 
 // A Placement puts a pod on a node that exists or is on its way.

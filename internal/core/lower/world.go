@@ -19,14 +19,16 @@ type world struct {
 	snap    *cluster.Snapshot
 	version int // of the daemons
 
-	nodes   []*nodeInfo // bins: initialised first, then by name
-	binOf   map[string]int
-	room    quantity.Vec // by bin, all resources
-	bins    []solve.Node // with that room, without what a question adds
-	ported  []int        // bins with host ports in use
-	columns map[string]*column
-	taints  []taintGroup
-	soft    bool // some node has a PreferNoSchedule taint
+	nodes []*nodeInfo // bins: initialised first, then by name
+	// replaced are no bins: a disruption that may still be taken back is about to remove them.
+	replaced []*nodeInfo
+	binOf    map[string]int
+	room     quantity.Vec // by bin, all resources
+	bins     []solve.Node // with that room, without what a question adds
+	ported   []int        // bins with host ports in use
+	columns  map[string]*column
+	taints   []taintGroup
+	soft     bool // some node has a PreferNoSchedule taint
 
 	labels    *labelIndex              // of the running pods
 	running   map[string][][]nodeCount // by namespace: where pods with each of its label sets run
@@ -106,7 +108,7 @@ func alike(before, now *cluster.Snapshot) bool {
 func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
 	same := *w
 	same.snap = snap
-	for _, n := range same.nodes {
+	for _, n := range slices.Concat(same.nodes, same.replaced) {
 		n.seen = turn
 	}
 	return &same
@@ -116,6 +118,9 @@ func (w *world) readNodes(e *Engine) {
 	var later []*nodeInfo
 	for row := range w.snap.Nodes() {
 		if row.Incomplete || row.MarkedForRemoval {
+			if !row.Incomplete && !row.Deleting() {
+				w.replaced = append(w.replaced, e.nodeOf(row))
+			}
 			continue
 		}
 		n := e.nodeOf(row)
