@@ -82,6 +82,7 @@ func TestNothingIsDisruptedWhileAFeedHasFailed(t *testing.T) {
 
 		hear()
 		memapi.Edit(w.API, "default", "late", func(p *corev1.Pod) { p.Labels["seen"] = "true" })
+		time.Sleep(time.Second) // a feed is healthy again once it was heard
 		k.Store.Update(func(d *cluster.Draft) { d.FailedFeeds(nil) })
 		time.Sleep(10 * time.Minute)
 		wantRunning(t, w)

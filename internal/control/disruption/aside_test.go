@@ -115,6 +115,7 @@ func TestAPanicOverOneCommandLeavesTheOthers(t *testing.T) {
 					c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: first.as(role)}
 				})
 			}
+			time.Sleep(10 * time.Millisecond) // the store has heard of them
 			second := newCommand(record{ID: "second", Created: time.Now().Add(1), Candidates: []member{{"gone", "gone"}}})
 			l.commands["first"], l.commands["second"] = first, second
 		}
