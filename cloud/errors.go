@@ -15,8 +15,12 @@ type NoCapacityError struct{ Err error }
 func (e *NoCapacityError) Error() string { return fmt.Sprintf("no capacity: %v", e.Err) }
 func (e *NoCapacityError) Unwrap() error { return e.Err }
 
-// A ClassNotReadyError says that the node class cannot be used yet. The claim is given up.
-type ClassNotReadyError struct{ Err error }
+// A ClassNotReadyError says that the node class cannot be used yet. The claim is given up, unless nobody has judged the class so far:
+// then the launch is tried again until the claim's launch time has passed.
+type ClassNotReadyError struct {
+	Err      error
+	Unjudged bool // the class has not been seen, or not been looked at since it was changed
+}
 
 func (e *ClassNotReadyError) Error() string { return fmt.Sprintf("node class not ready: %v", e.Err) }
 func (e *ClassNotReadyError) Unwrap() error { return e.Err }

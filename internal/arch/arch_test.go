@@ -73,7 +73,7 @@ var bans = []ban{
 }
 
 // The numeric packages see numbers only: lowering is done before they run.
-var numeric = []string{"bits", "quantity", "label", "reason", "shape", "pack", "rule/...", "solve/..."}
+var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack", "rule/...", "solve/..."}
 
 // The local cluster links the main module. What both use in two versions would be compiled twice by who builds both, and with it
 // everything that imports it.
@@ -335,7 +335,10 @@ func TestStringsThatOthersReadHaveOneHome(t *testing.T) {
 }
 
 // clock names what package time has that is not a value.
-var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+var clock = map[string][]string{
+	"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+}
 
 // clockReads lists where a file asks or waits for the time.
 func clockReads(s source) []string {
@@ -345,7 +348,7 @@ func clockReads(s source) []string {
 		if !ok {
 			return true
 		}
-		if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, selector.Sel.Name) {
+		if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(clock[x.Name], selector.Sel.Name) {
 			found = append(found, s.fset.Position(selector.Pos()).String())
 		}
 		return true
@@ -432,6 +435,8 @@ func f() {
 	log.Error("no claim", "claim", c.Name)        // found
 	log.Error("no claim", "NodeClaim", c.Name)
 	other("claim")
+	context.WithTimeout(ctx, second)              // found
+	context.WithCancel(ctx)
 }
 `)
 	if got := wrongLogKeys(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:15:") {
@@ -440,8 +445,8 @@ func f() {
 	if got := foreignStrings(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:8:") {
 		t.Errorf("strings = %v, want the one in line 8", got)
 	}
-	if got := clockReads(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:11:") {
-		t.Errorf("clock reads = %v, want the one in line 11", got)
+	if got := clockReads(s); len(got) != 2 || !strings.HasPrefix(got[0], "x.go:11:") || !strings.HasPrefix(got[1], "x.go:18:") {
+		t.Errorf("clock reads = %v, want those in lines 11 and 18", got)
 	}
 	if got := packageComments([]source{s})["x"]; got != 0 {
 		t.Errorf("package comments = %d, want none", got)

@@ -344,17 +344,20 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 		return nil, ctx.Err()
 	}
 	nc, ok := p.classes.Get(name)
-	if !ok || nc.DeletionTimestamp != nil {
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s does not exist or is being deleted", name)}
+	switch {
+	case !ok: // it may have been created together with what refers to it
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s does not exist", name), Unjudged: true}
+	case nc.DeletionTimestamp != nil:
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s is being deleted", name)}
 	}
 	ready := condition.Get(nc, awsv1.ConditionTypeReady)
 	switch {
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc))}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: it is not known yet whether it is ready: %s", name, notReady(nc)), Unjudged: true}
 	case ready.Status == metav1.ConditionFalse:
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, notReady(nc))}
 	case !classChecked(nc):
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)}
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name), Unjudged: true}
 	}
 	return nc, nil
 }

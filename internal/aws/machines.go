@@ -56,8 +56,8 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		return err
 	case stopping(i):
 		return nil
-	case !young && !ours(i):
-		telemetry.Log(ctx).WarnContext(ctx, "a machine from which somebody took our tag is left running", "instance-id", id, "tag", awsv1.TagNodePool)
+	case !young && !p.ours(i):
+		telemetry.Log(ctx).WarnContext(ctx, "a machine without our tags is left running", "instance-id", id, "tags", []string{awsv1.TagNodePool, awsv1.TagClusterName})
 		return cloud.ErrNotFound
 	}
 	err = p.fleet.Terminate(ctx, id)
@@ -88,10 +88,12 @@ func (p *Provider) returned(providerID string) {
 	}
 }
 
-// ours are machines with the tag that every launch gives. Who takes it off wants to keep the machine.
-func ours(i ec2types.Instance) bool {
-	_, ok := ec2api.TagMap(i.Tags)[awsv1.TagNodePool]
-	return ok
+// ours are machines with the tag that every launch gives, and of no other cluster. Who takes the tag off wants to keep the machine.
+func (p *Provider) ours(i ec2types.Instance) bool {
+	tags := ec2api.TagMap(i.Tags)
+	_, launched := tags[awsv1.TagNodePool]
+	cluster, known := tags[awsv1.TagClusterName]
+	return launched && (!known || cluster == p.settings.ClusterName)
 }
 
 func stopping(i ec2types.Instance) bool {

@@ -21,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/budget"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // planFlags are what plan is asked.
@@ -60,7 +61,7 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
 	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
 	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
-	fs.DurationVar(&p.budget, "time", 0, "how long to look for a cheaper fleet; 0: the controller's default")
+	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
 	if err := fs.Parse(args); err != nil {
 		return p, err
 	}
@@ -153,7 +154,7 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 	snap := o.store().Snapshot()
 	in := lower.Input{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
-	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.ImproveBudget = p.ignorePreferences, p.bestEffort, p.budget
+	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity = true
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
 	classes := map[string]*awsv1.EC2NodeClass{}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -56,9 +55,9 @@ type machines struct {
 	csi     map[string]map[string]int // attach limits by node and driver
 	bound   map[string][]*Pod         // bound pods by node, sorted; the slices are never changed, only replaced
 	byID    map[string]*sameID
-	removal map[string]struct{}  // claims and nodes that we are about to remove
-	until   map[string]time.Time // nominations of claims and nodes
-	gone    recent               // claims that were deleted a moment ago
+	visits  map[string]int      // pods that were bound to each node, but for those of DaemonSets
+	removal map[string]struct{} // claims and nodes that we are about to remove
+	gone    recent              // claims that were deleted a moment ago
 }
 
 // sameID lists the objects that carry one provider ID, sorted: normally one Node and one claim.
@@ -72,7 +71,7 @@ func newMachines() machines {
 		bound:   map[string][]*Pod{},
 		byID:    map[string]*sameID{},
 		removal: map[string]struct{}{},
-		until:   map[string]time.Time{},
+		visits:  map[string]int{},
 	}
 }
 
@@ -217,7 +216,7 @@ func (d *Draft) forget(name string) {
 		return
 	}
 	delete(m.removal, name)
-	delete(m.until, name)
+	delete(m.visits, name)
 	d.unplanAll(name)
 }
 
@@ -254,15 +253,6 @@ func (d *Draft) MarkForRemoval(name string) {
 func (d *Draft) Unmark(name string) {
 	delete(d.machines.removal, name)
 	d.refreshNamed(name)
-}
-
-// Nominate notes that pods are meant to come to a machine, named by its claim or its node, until some time. A
-// nomination never shortens an earlier one. Unknown names are ignored.
-func (d *Draft) Nominate(name string, until time.Time) {
-	if d.knows(name) && until.After(d.machines.until[name]) {
-		d.machines.until[name] = until
-		d.refreshNamed(name)
-	}
 }
 
 func (d *Draft) knows(name string) bool {
@@ -389,7 +379,7 @@ func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
 	names := make([]string, 0, 2)
 	if n != nil {
 		row.Name, row.ProviderID = n.Name, n.Spec.ProviderID
-		row.CSINode, row.Pods = m.csi[n.Name], m.bound[n.Name]
+		row.CSINode, row.Pods, row.Visits = m.csi[n.Name], m.bound[n.Name], m.visits[n.Name]
 		row.Incomplete = c == nil && incomplete(n)
 		names = append(names, n.Name)
 	}
@@ -403,9 +393,6 @@ func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
 	for _, name := range names {
 		_, marked := m.removal[name]
 		row.MarkedForRemoval = row.MarkedForRemoval || marked
-		if until := m.until[name]; until.After(row.NominatedUntil) {
-			row.NominatedUntil = until
-		}
 	}
 	d.nodes.put(row)
 	if c != nil {
@@ -441,7 +428,7 @@ func (d *Draft) setBound(node string, pods []*Pod) {
 	key := rowKey{name: node}
 	if old, ok := d.nodes.get(key); ok {
 		row := *old
-		row.Pods = pods
+		row.Pods, row.Visits = pods, d.machines.visits[node]
 		d.nodes.put(&row)
 	}
 }

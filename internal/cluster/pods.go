@@ -218,6 +218,9 @@ func (d *Draft) enter(row *Pod) {
 	if row.Terminal() {
 		return
 	}
+	if !row.DaemonSet {
+		d.machines.visits[row.NodeName]++
+	}
 	pods := d.machines.bound[row.NodeName]
 	at, _ := slices.BinarySearchFunc(pods, row.PodKey, comparePodKey)
 	grown := make([]*Pod, 0, len(pods)+1)

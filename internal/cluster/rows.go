@@ -79,13 +79,14 @@ type Node struct {
 	Claim      *v1.NodeClaim  // nil for machines of others
 	CSINode    map[string]int // attach limits by driver; nil until the CSINode exists
 	Pods       []*Pod         // bound, not terminal; sorted by key
+	// Visits counts the pods that were bound to it while we watched, but for those of DaemonSets: of two looks that show the same number,
+	// none came and went in between.
+	Visits int
 	// Incomplete Nodes carry the label of a pool but cannot be told apart from a claim that is still to come, because they lack
 	// a provider ID or every sign of registration. They are no capacity: their claim already is.
 	Incomplete bool
 	// MarkedForRemoval is set while we are removing it (a disruption in progress), or when claim or node is being deleted.
 	MarkedForRemoval bool
-	// NominatedUntil is when the last pod nomination of this node runs out.
-	NominatedUntil time.Time
 }
 
 // A NodeClass is what the core needs of a provider's node class, whatever its kind.

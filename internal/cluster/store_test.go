@@ -295,7 +295,7 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	}
 }
 
-func TestMarksAndNominations(t *testing.T) {
+func TestMarks(t *testing.T) {
 	now := time.Unix(1000, 0)
 	deleting := claim("c", "id")
 	deleting.DeletionTimestamp = &metav1.Time{Time: now}
@@ -305,10 +305,9 @@ func TestMarksAndNominations(t *testing.T) {
 	leaving.DeletionTimestamp = &metav1.Time{Time: now}
 
 	for name, tc := range map[string]struct {
-		edit      func(*cluster.Draft)
-		row       string
-		marked    bool
-		nominated time.Time
+		edit   func(*cluster.Draft)
+		row    string
+		marked bool
 	}{
 		"a mark by claim name holds for the node": {
 			edit: func(d *cluster.Draft) {
@@ -355,22 +354,13 @@ func TestMarksAndNominations(t *testing.T) {
 			edit: func(d *cluster.Draft) { d.PutNode(leaving) },
 			row:  "n", marked: true,
 		},
-		"the later of two nominations counts": {
-			edit: func(d *cluster.Draft) {
-				d.PutClaim(claim("c", "id"))
-				d.Nominate("c", now.Add(20*time.Second))
-				d.PutNode(node("n", "id"))
-				d.Nominate("n", now.Add(10*time.Second))
-			},
-			row: "n", nominated: now.Add(20 * time.Second),
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := cluster.NewStore()
 			s.Update(tc.edit)
 			n := s.Snapshot().Node(tc.row)
-			if n.MarkedForRemoval != tc.marked || !n.NominatedUntil.Equal(tc.nominated) {
-				t.Errorf("marked, nominated = %v, %v; want %v, %v", n.MarkedForRemoval, n.NominatedUntil, tc.marked, tc.nominated)
+			if n.MarkedForRemoval != tc.marked {
+				t.Errorf("marked = %v, want %v", n.MarkedForRemoval, tc.marked)
 			}
 		})
 	}

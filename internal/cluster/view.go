@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"slices"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"slices"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
@@ -20,6 +23,19 @@ func (n *Node) Registered() bool {
 // Initialized machines have been ready for pods once. Machines of others always count as such.
 func (n *Node) Initialized() bool {
 	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeInitializedLabelKey] == "true"
+}
+
+// InitializedSince returns when a machine of ours became ready for pods, and whether it has; machines of others always were. The label
+// of the Node is written before the condition of the claim, which alone knows the time.
+func (n *Node) InitializedSince() (since time.Time, ok bool) {
+	if n.Claim == nil {
+		return time.Time{}, true
+	}
+	c := meta.FindStatusCondition(n.Claim.Status.Conditions, v1.ConditionTypeInitialized)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
 }
 
 // Deleting machines are on their way out: their claim is being deleted or the machine is already being stopped. For a

@@ -21,7 +21,7 @@ func TestAWholeFleetDrifts(t *testing.T) {
 		limit   = 10 * time.Minute
 		maxWait = 10 * time.Second
 	)
-	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Trials: trials}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Search: search}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		edit := func(team string) {
 			w.API.Put(pool(func(p *v1.NodePool) {
 				p.Spec.Template.Labels = map[string]string{"team": team}

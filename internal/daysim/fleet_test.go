@@ -96,7 +96,7 @@ func (e *evictions) pods() int {
 func bound(t *testing.T, k *sim.Karpenter, c *cloud.Catalog) float64 {
 	t.Helper()
 	snap := k.Store.Snapshot()
-	in := lower.Input{Snap: snap, Gone: map[string]bool{}, Now: time.Now(), Settings: lower.Settings{ReservedCapacity: true, TrialBudget: trials}}
+	in := lower.Input{Snap: snap, Gone: map[string]bool{}, Now: time.Now(), Settings: lower.Settings{ReservedCapacity: true, Search: search}}
 	for p := range snap.Pools() {
 		in.Pools = append(in.Pools, lower.PoolInput{Pool: p, Catalog: c})
 	}

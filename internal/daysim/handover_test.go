@@ -35,7 +35,7 @@ func TestAFleetChangesHands(t *testing.T) {
 			p.Spec.Template.Labels = map[string]string{"team": "a"}
 			p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
 		}))
-		options := sim.KarpenterOptions{Provision: true, Disrupt: true, Trials: trials}
+		options := sim.KarpenterOptions{Provision: true, Disrupt: true, Search: search}
 		w.With(t, options, func(k *sim.Karpenter) {
 			for i := range 8 {
 				sim.Create(t, w, sim.Pod(fmt.Sprintf("web-%d", i), "1800m", owned))

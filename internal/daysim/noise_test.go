@@ -65,7 +65,7 @@ func playNoise(t *testing.T, like bool) noisyDay {
 		Catalog: func(*v1.NodePool) (*cloud.Catalog, error) { return offer, nil },
 		Boot:    func(cloud.Machine) time.Duration { return 30 * time.Second },
 	}}
-	sim.Bubble(t, options, sim.KarpenterOptions{Provision: true, Disrupt: true, Trials: trials}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+	sim.Bubble(t, options, sim.KarpenterOptions{Provision: true, Disrupt: true, Search: search}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		w.API.Put(pool(func(p *v1.NodePool) {
 			p.Spec.Disruption.ConsolidateAfter = v1.After(5 * time.Minute)
 			p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "10%"}}

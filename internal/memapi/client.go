@@ -29,6 +29,9 @@ type Client struct {
 	// Delay is how long every call takes: half of it before the server acts, half until the answer is there. A context that ends in
 	// the second half loses the answer, not the act.
 	Delay time.Duration
+	// Careful clients must say which incarnation of an object they mean to delete or evict: another one of the same name may have taken
+	// its place since they looked.
+	Careful bool
 }
 
 // Client returns a client. The name is only told to faults.
@@ -278,15 +281,17 @@ func (c *Client) Delete(ctx context.Context, o client.Object, opts ...client.Del
 	if old == nil {
 		return notFound(k)
 	}
-	if err := checkPreconditions(k, old, options.Preconditions); err != nil {
+	if err := c.checkPreconditions(k, old, options.Preconditions); err != nil {
 		return err
 	}
 	s.remove(k, options.GracePeriodSeconds)
 	return nil
 }
 
-func checkPreconditions(k key, o client.Object, p *metav1.Preconditions) error {
+func (c *Client) checkPreconditions(k key, o client.Object, p *metav1.Preconditions) error {
 	switch {
+	case c.Careful && (p == nil || p.UID == nil):
+		return apierrors.NewBadRequest(fmt.Sprintf("memapi: %s %s is to go, whichever it is", k.Kind, k.Name))
 	case p == nil:
 	case p.UID != nil && *p.UID != o.GetUID():
 		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("uid is %s, not %s", o.GetUID(), *p.UID))
@@ -367,24 +372,25 @@ func (r subresource) Create(ctx context.Context, o, body client.Object, _ ...cli
 	if !ok {
 		return notFound(k)
 	}
-	return s.evict(k, pod, eviction)
+	return c.evict(k, pod, eviction)
 }
 
-func (s *Server) evict(k key, pod *corev1.Pod, e *policyv1.Eviction) error {
-	var grace *int64
+func (c *Client) evict(k key, pod *corev1.Pod, e *policyv1.Eviction) error {
+	options := metav1.DeleteOptions{}
 	if e.DeleteOptions != nil {
-		if err := checkPreconditions(k, pod, e.DeleteOptions.Preconditions); err != nil {
-			return err
-		}
-		grace = e.DeleteOptions.GracePeriodSeconds
+		options = *e.DeleteOptions
 	}
+	if err := c.checkPreconditions(k, pod, options.Preconditions); err != nil {
+		return err
+	}
+	s := c.server
 	running := pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 	if running {
 		if err := s.useBudget(pod); err != nil {
 			return err
 		}
 	}
-	s.remove(k, grace)
+	s.remove(k, options.GracePeriodSeconds)
 	return nil
 }
 

@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients, feeds, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (p *parts) always() []func(context.Context) error {
 	return []func(context.Context) error{p.events.Run, p.watchHeap}
 }
 
-// nomination is how long a node that pods are sent to is kept from disruption.
-func (s *Settings) nomination() time.Duration { return max(2*s.Batch.Max, 10*time.Second) }
+// landing is how long pods that were evicted may take to be planned for anew: they come in a batch of their own, perhaps the second.
+func (s *Settings) landing() time.Duration { return max(2*s.Batch.Max, 10*time.Second) }
 
 // engine is what the engine is told in every loop.
 func (s *Settings) engine() lower.Settings {
@@ -173,7 +173,6 @@ func (s *Settings) engine() lower.Settings {
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
 		DefaultSpread:       s.Scheduling.DefaultSpread,
-		TimeBudget:          s.Scheduling.TimeBudget,
 	}
 }
 
@@ -184,10 +183,10 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	times := telemetry.NewPodTimes()
 
 	catalogs := p.catalogs
-	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events, s.nomination())
+	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	provisioning := provision.New(provision.Deps{
 		Store: p.store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
-	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Nomination: s.nomination(), Engine: s.engine()})
+	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
 	pools := pool.New(pool.Deps{
@@ -212,7 +211,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events},
-		disruption.Settings{Planner: p.planner(), Engine: s.engine(), Nomination: s.nomination()})
+		disruption.Settings{Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/control/watch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -134,15 +134,15 @@ func alive(m *telemetry.Metrics) func() error {
 
 // ready returns the readiness check: our own kinds are known, and what is watched is in the store. A standby that does
 // not watch needs only the first.
-func ready(c *clients, feeds *watch.Watch, leading *atomic.Bool, cold bool) func() error {
+func ready(kinds meta.RESTMapper, missing func() ([]string, time.Duration), leading *atomic.Bool, cold bool) func() error {
 	return func() error {
 		for _, kind := range []string{"NodePool", "NodeClaim"} {
-			if _, err := c.main.RESTMapper().RESTMapping(v1.GroupVersion.WithKind(kind).GroupKind(), v1.GroupVersion.Version); err != nil {
+			if _, err := kinds.RESTMapping(v1.GroupVersion.WithKind(kind).GroupKind(), v1.GroupVersion.Version); err != nil {
 				return fmt.Errorf("kind %s is unknown to the API server: %w", kind, err)
 			}
 		}
-		if missing, _ := feeds.Missing(); len(missing) > 0 && (!cold || leading.Load()) {
-			return fmt.Errorf("not synced: %s", strings.Join(missing, ", "))
+		if unread, _ := missing(); len(unread) > 0 && (!cold || leading.Load()) {
+			return fmt.Errorf("not synced: %s", strings.Join(unread, ", "))
 		}
 		return nil
 	}

@@ -58,7 +58,6 @@ type SchedulingSettings struct {
 	IgnorePreferences   bool
 	MinValuesBestEffort bool
 	DefaultSpread       []corev1.TopologySpreadConstraint
-	TimeBudget          time.Duration
 }
 
 // Gates are the feature gates.
@@ -85,7 +84,6 @@ func DefaultSettings() Settings {
 		MemoryLimit:     -1,
 		CPURequests:     1000,
 		Batch:           BatchSettings{Idle: time.Second, Max: 10 * time.Second},
-		Scheduling:      SchedulingSettings{TimeBudget: time.Minute},
 		Gates:           Gates{ReservedCapacity: true},
 		Hints:           HintSettings{Enabled: true, HoldTaint: true},
 	}

@@ -26,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -60,8 +61,8 @@ type KarpenterOptions struct {
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool
-	// Trials limits the engine's search. Simulated time stands still while it searches, so no clock does.
-	Trials int
+	// Search limits the engine's search for cheaper fleets; 0 for the default.
+	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
 	Planner disrupt.Settings
 	// Log is where the loops say what they do; nil for nowhere.
@@ -77,7 +78,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if k.Store == nil {
 		k.Store = cluster.NewStore()
 	}
-	k.Client.Delay = o.Delay
+	k.Client.Delay, k.Client.Careful = o.Delay, true
 	if o.Deaf == nil {
 		o.Deaf = func(memapi.Event) bool { return false }
 	}
@@ -106,24 +107,21 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	return k
 }
 
-// nomination is how long a node that pods are sent to is kept from disruption.
-const nomination = 20 * time.Second
-
 // provision adds the loops that decide what to launch and what to remove.
 func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
-	settings := lower.Settings{ReservedCapacity: true, TrialBudget: o.Trials}
+	settings := lower.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
-	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink, nomination)
+	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	planning := provision.New(provision.Deps{
 		Store: k.Store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
-	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: nomination, Engine: settings})
+	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
 		o.Planner = disrupt.DefaultSettings
 	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink},
-			disruption.Settings{Planner: o.Planner, Engine: settings, Nomination: nomination}).Run)
+			disruption.Settings{Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
 	}
 }
 

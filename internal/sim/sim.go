@@ -31,6 +31,8 @@ type Options struct {
 	PodStart, PodStop time.Duration
 	// Joins says whether the kubelet of a machine comes up at all; nil for always.
 	Joins func(cloud.Machine) bool
+	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nobody else knows; nil for none. It is asked every second.
+	Refuses func(*corev1.Pod, *corev1.Node) bool
 	// NoTaint makes kubelets join without the unregistered taint.
 	NoTaint bool
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,7 +59,7 @@ func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (actio
 	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
 		return w.end(p), time.Time{}
 	case p.Spec.NodeName == "":
-		return w.bind(p, room), time.Time{}
+		return w.bind(p, room), w.retry(now)
 	case w.nodes[p.Spec.NodeName] == nil:
 		return w.end(p), time.Time{}
 	case p.DeletionTimestamp != nil:
@@ -67,6 +68,14 @@ func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (actio
 		return w.after(p, "start", w.options.PodStart, now, w.run(p))
 	}
 	return nil, time.Time{}
+}
+
+// retry is when kube-scheduler tries again by itself: what it refuses for reasons of its own may change without an event.
+func (w *World) retry(now time.Time) time.Time {
+	if w.options.Refuses == nil {
+		return time.Time{}
+	}
+	return now.Add(time.Second)
 }
 
 // after does something a while after it was first asked for.
@@ -105,7 +114,7 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 
 // bind puts a pod on the node that kube-scheduler would choose, or says that there is none.
 func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
-	name := best(p, room)
+	name := best(p, w.allowed(p, room))
 	if name == "" {
 		return w.refuse(p)
 	}
@@ -116,6 +125,16 @@ func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
 			setPodCondition(p, corev1.PodScheduled, corev1.ConditionTrue, "")
 		})
 	}
+}
+
+// allowed leaves out the nodes that a pod is kept off.
+func (w *World) allowed(p *corev1.Pod, room map[string]*free) map[string]*free {
+	if w.options.Refuses == nil {
+		return room
+	}
+	out := maps.Clone(room)
+	maps.DeleteFunc(out, func(_ string, f *free) bool { return w.options.Refuses(p, f.node) })
+	return out
 }
 
 func (w *World) refuse(p *corev1.Pod) action {

@@ -40,7 +40,7 @@ func newPlanMetrics(t *maker) planMetrics {
 		PlanBound: t.gauge("karpenter_scheduler_plan_bound_dollars", Alpha,
 			"Proven lower bound of that price, by the relaxation that proves it: volume or configuration.", "controller", "relaxation"),
 		PlanPartial: t.counter("karpenter_scheduler_plans_partial_total", Alpha,
-			"Plans that were cut short by the time they may take.", "controller"),
+			"Plans that the clock cut short: on a machine with more processor to spare they might have been cheaper.", "controller"),
 		BatchDuration: t.histogram("karpenter_provisioner_batch_duration_seconds", Alpha, durations,
 			"From the first pod of a batch to its end.").WithLabelValues().(prometheus.Histogram),
 		UnschedulableToClaim: t.histogram("karpenter_provisioner_pod_to_nodeclaim_duration_seconds", Alpha, durations,

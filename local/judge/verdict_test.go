@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A finding is one thing in which a plan and the filters differ.
@@ -68,7 +69,7 @@ func enter(text []byte) (*scenario.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Settings.TrialBudget = 2_000
+	w.Settings.Search = work.Second / 50
 	return w, w.Enter(s, 1)
 }
 

@@ -24,7 +24,7 @@ const (
 	ReasonFeatureGateDisabled       = "FeatureGateDisabled"       // ValidationSucceeded is False: the pool needs a feature gate that is off.
 	ReasonNodeClassNotFound         = "NodeClassNotFound"         // NodeClassReady is False: there is no such node class.
 	ReasonNodeClassTerminating      = "NodeClassTerminating"      // NodeClassReady is False: the node class is being deleted.
-	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False: the node class does not say yet whether it is ready.
+	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False, Launched Unknown: the node class does not say yet whether it is ready.
 	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )

@@ -207,11 +207,13 @@ func (k *call) creates(action, kind string, tags, more []ec2types.Tag) []need {
 	return out
 }
 
+// kinds are EC2's kinds of resources by what their ids begin with.
+var kinds = map[string]string{
+	"i": "instance", "lt": "launch-template", "vol": "volume", "eni": "network-interface", "subnet": "subnet", "sg": "security-group", "ami": "image",
+	"cr": "capacity-reservation", "pg": "placement-group",
+}
+
 func (k *call) eachResource(action string, ids []string, request []ec2types.Tag) []need {
-	kinds := map[string]string{
-		"i": "instance", "lt": "launch-template", "vol": "volume", "eni": "network-interface", "subnet": "subnet", "sg": "security-group", "ami": "image",
-		"cr": "capacity-reservation", "pg": "placement-group",
-	}
 	var out []need
 	for _, id := range ids {
 		kind, _, _ := strings.Cut(id, "-")

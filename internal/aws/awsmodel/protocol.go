@@ -1,6 +1,7 @@
 package awsmodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -62,8 +63,13 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 	case "ec2":
 		return ec2Protocol(), true
 	case "iam", "sts":
-		return queryProtocol(service), true
-	case "ssm", "sqs", "pricing":
+		return queryProtocol(service, wire.Query), true
+	case "sqs":
+		if r.Header.Get("X-Amz-Target") == "" {
+			return queryProtocol(service, wire.Queue), true
+		}
+		return jsonProtocol(service), true
+	case "ssm", "pricing":
 		return jsonProtocol(service), true
 	case "eks":
 		return restProtocol(), true
@@ -77,7 +83,7 @@ func guess(r *http.Request, body []byte) string {
 		return map[string]string{"AmazonSSM": "ssm", "AmazonSQS": "sqs", "AWSPriceListService": "pricing"}[prefix]
 	}
 	if form, err := params(r, body); err == nil {
-		if s, ok := map[string]string{"2016-11-15": "ec2", "2010-05-08": "iam", "2011-06-15": "sts"}[form.Get("Version")]; ok {
+		if s, ok := map[string]string{"2016-11-15": "ec2", "2010-05-08": "iam", "2011-06-15": "sts", "2012-11-05": "sqs"}[form.Get("Version")]; ok {
 			return s
 		}
 	}
@@ -153,14 +159,16 @@ func ec2Body(out any) []byte {
 // A rawXML answer is already spelled.
 type rawXML interface{ xml() []byte }
 
-func queryProtocol(service string) *protocol {
-	space := map[string]string{"iam": "https://iam.amazonaws.com/doc/2010-05-08/", "sts": "https://sts.amazonaws.com/doc/2011-06-15/"}[service]
+func queryProtocol(service string, style wire.Style) *protocol {
+	space := map[string]string{
+		"iam": "https://iam.amazonaws.com/doc/2010-05-08/", "sts": "https://sts.amazonaws.com/doc/2011-06-15/", "sqs": "http://queue.amazonaws.com/doc/2012-11-05/",
+	}[service]
 	return &protocol{
-		service: service, decode: decodeForm(service, wire.Query),
+		service: service, decode: decodeForm(service, style),
 		answer: func(w http.ResponseWriter, id, name string, out any) error {
 			write(w, "text/xml", http.StatusOK, fmt.Sprintf(
 				`%s<%sResponse xmlns="%s"><%sResult>%s</%sResult><ResponseMetadata><RequestId>%s</RequestId></ResponseMetadata></%sResponse>`,
-				xmlHeader, name, space, name, wire.Query.XML(out), name, id, name))
+				xmlHeader, name, space, name, style.XML(out), name, id, name))
 			return nil
 		},
 		fail: func(w http.ResponseWriter, id string, f *fault) {
@@ -170,7 +178,7 @@ func queryProtocol(service string) *protocol {
 			}
 			write(w, "text/xml", f.status, fmt.Sprintf(
 				`%s<ErrorResponse xmlns="%s"><Error><Type>%s</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
-				xmlHeader, space, kind, html.EscapeString(f.code), html.EscapeString(f.message), id))
+				xmlHeader, space, kind, html.EscapeString(cmp.Or(f.query, f.code)), html.EscapeString(f.message), id))
 		},
 	}
 }

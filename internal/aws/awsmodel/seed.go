@@ -87,7 +87,7 @@ func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
 		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), OwnerId: &c.cfg.Account,
 		State: ec2types.SubnetStateAvailable, DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
 		AssignIpv6AddressOnCreation: aws.Bool(false),
-		Tags: tagList("Name", c.cfg.Cluster.Name+"/private/"+zone, discoveryTag, c.cfg.Cluster.Name,
+		Tags: tagList("Name", c.cfg.Cluster.Name+"/private/"+zone, discoveryTag, c.cfg.Cluster.Name, "network-type", "private",
 			"kubernetes.io/role/internal-elb", "1"),
 	}}
 }

@@ -220,6 +220,9 @@ var templateFilters = filters[ec2types.LaunchTemplate]{
 }
 
 func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVersionsInput) (*ec2.DescribeLaunchTemplateVersionsOutput, error) {
+	if in.LaunchTemplateId == nil && in.LaunchTemplateName == nil {
+		return c.describeTemplatesAt(in)
+	}
 	t, err := c.findTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
 	if err != nil {
 		return nil, err
@@ -244,6 +247,37 @@ func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVers
 		out = append(out, *v)
 	}
 	return &ec2.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: out}, nil
+}
+
+// describeTemplatesAt lists one version of every template, as EC2 does where no template is named.
+func (c *call) describeTemplatesAt(in *ec2.DescribeLaunchTemplateVersionsInput) (*ec2.DescribeLaunchTemplateVersionsOutput, error) {
+	if len(in.Versions) == 0 || slices.ContainsFunc(in.Versions, func(v string) bool { return v != "$Latest" && v != "$Default" }) {
+		return nil, refuse("MissingParameter", "Without a launch template, Versions must be $Latest, $Default or both")
+	}
+	all := []ec2types.LaunchTemplateVersion{}
+	for _, t := range c.st.Templates {
+		var told []int
+		for _, name := range in.Versions {
+			n, err := t.version(name)
+			if err != nil {
+				return nil, err
+			}
+			if slices.Contains(told, n) {
+				continue
+			}
+			told = append(told, n)
+			v, err := c.describeVersion(t, n)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, *v)
+		}
+	}
+	key := func(v ec2types.LaunchTemplateVersion) string {
+		return fmt.Sprintf("%s/%06d", *v.LaunchTemplateId, *v.VersionNumber)
+	}
+	out, next, err := page(all, in.MaxResults, in.NextToken, 1, 200, key)
+	return &ec2.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: out, NextToken: next}, err
 }
 
 func (c *call) describeVersion(t *template, n int) (*ec2types.LaunchTemplateVersion, error) {

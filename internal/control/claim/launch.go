@@ -84,7 +84,9 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	if failure.GiveUp != "" {
 		return time.Time{}, l.remove(ctx, claim, failure.GiveUp, 0)
 	}
-	if _, refused := errors.AsType[*cloud.LaunchError](err); !refused {
+	_, refused := errors.AsType[*cloud.LaunchError](err)
+	_, ofClass := errors.AsType[*cloud.ClassNotReadyError](err)
+	if !refused && !ofClass {
 		l.suspect()
 	}
 	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,8 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/sim"
 )
 
@@ -36,6 +39,41 @@ func TestClaimBecomesANodeAndGoesAgain(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		sim.WantNothing(t, w)
 	})
+}
+
+// Nobody would know of a machine that goes on running.
+func TestAClaimOutlivesItsMachine(t *testing.T) {
+	slow := sim.Options{Cloud: fakecloud.Options{
+		Boot: func(cloud.Machine) time.Duration { return time.Hour }, Shutdown: 5 * time.Minute,
+	}}
+	for name, fault := range map[string]fakecloud.Fault{
+		"while it stops":                      {},
+		"while the cloud refuses to stop it":  {Err: errors.New("throttled")},
+		"while nobody hears whether it stops": {Lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, slow, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+				sim.Create(t, w, sim.Claim("c"))
+				time.Sleep(10 * time.Second)
+				w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+					if c.Method == fakecloud.Terminate {
+						return fault
+					}
+					return fakecloud.Fault{}
+				})
+				sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "c"))
+				for range 60 {
+					time.Sleep(time.Second)
+					if _, ok := sim.Find[*v1.NodeClaim](w, "c"); !ok || len(w.Cloud.Machines()) != 1 {
+						t.Fatalf("claim there: %v, %d machines; want both", ok, len(w.Cloud.Machines()))
+					}
+				}
+				w.Cloud.SetFault(nil)
+				time.Sleep(6 * time.Minute)
+				sim.WantNothing(t, w)
+			})
+		})
+	}
 }
 
 // The life of a claim is told in the words that operators search for, each once.

@@ -28,6 +28,10 @@ const (
 	leastTimeout  = 10 * time.Minute
 	mostTimeout   = time.Hour
 	timeoutByNode = 80 * time.Millisecond
+
+	// lastLook is how long an empty node carries the taint before it is looked at for the last time: kube-scheduler may have chosen it
+	// for a pod before it saw the taint.
+	lastLook = 3 * time.Second
 )
 
 // A command is a step that has been started.
@@ -36,10 +40,11 @@ type command struct {
 	step        *disrupt.Step   // nil after a restart
 	initialized map[string]bool // replacements that have been seen initialised; what happens to them later does not matter
 	removed     map[string]bool // candidates that were deleted
+	begun       time.Time       // by this process
 }
 
 func newCommand(r record) *command {
-	return &command{record: r, initialized: map[string]bool{}, removed: map[string]bool{}}
+	return &command{record: r, initialized: map[string]bool{}, removed: map[string]bool{}, begun: time.Now()}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -94,7 +99,6 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 		}
 		for _, p := range step.Place {
 			d.Plan(p.Pod.PodKey, p.Node, now)
-			d.Nominate(p.Node, now.Add(l.settings.Nomination))
 		}
 	})
 	l.depart(step, c.Replacements, now)
@@ -163,6 +167,16 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 			return
 		}
 	}
+	if c.Method == disrupt.Emptiness {
+		if time.Since(c.begun) < lastLook {
+			return
+		}
+		if name := occupied(snap, c); name != "" {
+			telemetry.Log(ctx).Info("a node is no longer empty and stays", "command", c.ID, "NodeClaim", name)
+			l.takeBack(ctx, c)
+			return
+		}
+	}
 	waiting := false
 	for _, name := range c.Replacements {
 		n := snap.ClaimNode(name)
@@ -185,6 +199,16 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 	if time.Now().After(c.Deadline) {
 		l.fail(ctx, c, errors.New("the replacements were not ready in time"))
 	}
+}
+
+// occupied names a candidate that was empty and no longer is, "" if there is none.
+func occupied(snap *cluster.Snapshot, c *command) string {
+	for _, m := range c.Candidates {
+		if n := m.staying(snap); n != nil && !disrupt.Vacated(n) {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 // gone tells whether every candidate is deleted or being deleted.
@@ -245,9 +269,18 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	delete(l.commands, c.ID)
 }
 
-// fail takes a command back: candidates work again, replacements that nothing uses go away.
+// fail takes a command back and leaves its nodes alone for a while.
 func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID, "candidates", c.Candidates, "error", why)
+	l.takeBack(ctx, c)
+	l.tell.failed(c)
+	if c.step != nil {
+		l.planner.Failed(c.step, time.Now())
+	}
+}
+
+// takeBack ends a command: candidates work again, replacements that nothing uses go away.
+func (l *Loop) takeBack(ctx context.Context, c *command) {
 	snap := l.store.Snapshot()
 	errs := parallel(c.Candidates, func(m member) error { return l.release(ctx, snap, m, c.ID) })
 	errs = append(errs, parallel(c.Replacements, func(name string) error { return l.giveBack(ctx, snap, c, name) })...)
@@ -269,10 +302,6 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 			}
 		}
 	})
-	l.tell.failed(c)
-	if c.step != nil {
-		l.planner.Failed(c.step, time.Now())
-	}
 	delete(l.commands, c.ID)
 }
 

@@ -60,7 +60,7 @@ func (l *Loop) landing(snap *cluster.Snapshot, now time.Time) map[string]bool {
 		if left != f.left {
 			f.left, f.last = left, now
 		}
-		if since := now.Sub(f.last); since < quickLanding || since < l.settings.Nomination && waits {
+		if since := now.Sub(f.last); since < quickLanding || since < l.settings.Landing && waits {
 			for _, name := range f.places {
 				if n := snap.ClaimNode(name); n != nil {
 					name = n.Name

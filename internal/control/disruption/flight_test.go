@@ -33,7 +33,7 @@ func TestPodsInTheAirKeepTheRoomTheyWerePromised(t *testing.T) {
 	}
 	one, two := put("one", "old", running), put("two", "old", running)
 	step := &disrupt.Step{Remove: []*disrupt.Candidate{{Pods: []*cluster.Pod{one, two}}}, Place: []lower.Placement{{Pod: one, Node: "there"}, {Pod: two, Node: "there"}}}
-	l := &Loop{settings: Settings{Nomination: 20 * time.Second}, pending: map[string]*proposal{"x": {step: step}}}
+	l := &Loop{settings: Settings{Landing: 20 * time.Second}, pending: map[string]*proposal{"x": {step: step}}}
 	start := time.Date(2026, 7, 15, 12, 0, 0, 0, time.UTC)
 	expect := func(when string, after time.Duration, want bool) {
 		t.Helper()

@@ -39,8 +39,8 @@ const (
 type Settings struct {
 	Planner disrupt.Settings
 	Engine  lower.Settings
-	// Nomination is how long a node that pods were promised is kept from being removed.
-	Nomination time.Duration
+	// Landing is how long after pods were evicted the nodes that they are to go to are kept, while pods wait.
+	Landing time.Duration
 }
 
 // catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes now is named in notReady.
@@ -67,9 +67,10 @@ type Loop struct {
 	watched, queue *telemetry.Loop
 	aside          aside
 
-	pending  map[string]*proposal
-	commands map[string]*command
-	flights  []*flight
+	pending   map[string]*proposal
+	commands  map[string]*command
+	flights   []*flight
+	vacancies disrupt.Vacancies
 }
 
 // A proposal waits for its second look.
@@ -130,6 +131,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	if !snap.Fed() { // nothing is begun, finished or taken back by a picture that is not true any more; what waits is looked at anew
 		clear(l.pending)
+		l.vacancies = disrupt.Vacancies{}
 		return unsyncedPoll, false
 	}
 	l.safely("adopting commands", func() { l.adopt(ctx, snap) })
@@ -197,7 +199,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	pools, notReady := l.catalogs.Pools(ctx, snap)
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now),
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now),
 		Settings: l.settings.Planner, Engine: l.settings.Engine,
 	}
 	l.aside.apply(w)

@@ -134,7 +134,7 @@ func (s *stage) Replace(ctx context.Context, seed, _ string, r lower.Replacement
 func (s *stage) run(t *testing.T) (stop func()) {
 	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(s.hear, s.metrics)
-	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Nomination: 20 * time.Second})
+	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings, Landing: 20 * time.Second})
 	if s.spoil != nil {
 		s.spoil(l)
 	}
@@ -312,17 +312,44 @@ func TestLeftoversAreSweptAndForeignTaintsStay(t *testing.T) {
 	})
 }
 
-func TestAnEmptyNodeGoesWithoutDelay(t *testing.T) {
+func (s *stage) clear() {
+	for i := range 3 {
+		s.api.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}})
+	}
+}
+
+// bind puts a pod on the node a.
+func (s *stage) bind(edits ...func(*corev1.Pod)) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late", UID: "late"}}
+	p.Spec.NodeName, p.Status.Phase = "a", corev1.PodRunning
+	for _, edit := range edits {
+		edit(p)
+	}
+	s.api.Put(p)
+}
+
+func (s *stage) gone(name string) bool {
+	c := s.claim(name)
+	return c == nil || c.DeletionTimestamp != nil
+}
+
+func TestAnEmptyNodeIsTaintedAfterFifteenSecondsAndGoesThreeSecondsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
-		for i := range 3 {
-			s.api.Remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}})
-		}
-		time.Sleep(10 * time.Millisecond) // the store has heard of all three, or the first turn sees a node with a pod left
 		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		s.clear()
+		time.Sleep(14 * time.Second)
+		if s.tainted("a") {
+			t.Error("the node was to go within 15 s of its last pod")
+		}
 		time.Sleep(3 * time.Second)
-		if c := s.claim("claim-a"); c != nil && c.DeletionTimestamp == nil {
-			t.Error("the empty node is still there after three seconds")
+		if !s.tainted("a") || s.gone("claim-a") {
+			t.Fatalf("tainted %v, gone %v; want the taint alone", s.tainted("a"), s.gone("claim-a"))
+		}
+		time.Sleep(5 * time.Second)
+		if !s.gone("claim-a") {
+			t.Error("the empty node is still there")
 		}
 	})
 }
@@ -336,7 +363,7 @@ func TestStepsOfOneMomentAreCommandsOfTheirOwn(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 		stop := s.run(t)
-		time.Sleep(3 * time.Second)
+		time.Sleep(30 * time.Second)
 		stop()
 		if got := s.deleted(); !slices.Equal(got, []string{"claim-b", "claim-c", "claim-d"}) {
 			t.Errorf("deleted %q, want the three empty ones", got)
@@ -345,6 +372,80 @@ func TestStepsOfOneMomentAreCommandsOfTheirOwn(t *testing.T) {
 			t.Errorf("they were taken for strangers:\n%s", text)
 		}
 	})
+}
+
+// TestAPodThatWasBoundBeforeTheTaintWasSeenKeepsItsNode has an empty node that has been tainted when a pod arrives, which kube-scheduler had
+// sent to it before.
+func TestAPodThatWasBoundBeforeTheTaintWasSeenKeepsItsNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		restart bool
+		pod     func(*corev1.Pod)
+		stays   bool
+	}{
+		"a pod":                              {stays: true},
+		"a pod, and Karpenter was restarted": {restart: true, stays: true},
+		"a pod of a DaemonSet does not": {pod: func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.clear()
+				stop := s.run(t)
+				for !s.tainted("a") {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if tc.restart {
+					stop()
+					s.store = cluster.NewStore()
+					go s.api.Feed(t.Context(), s.store, time.Millisecond)
+				}
+				if tc.pod == nil {
+					tc.pod = func(*corev1.Pod) {}
+				}
+				s.bind(tc.pod)
+				if tc.restart {
+					stop = s.run(t)
+				}
+				time.Sleep(10 * time.Second)
+				if s.gone("claim-a") == tc.stays {
+					t.Fatalf("gone = %v", !tc.stays)
+				}
+				if c := s.claim("claim-a"); tc.stays && (s.tainted("a") || recorded(c) || condition.Get(c, v1.ConditionTypeDisruptionReason) != nil || s.store.Snapshot().Node("a").MarkedForRemoval) {
+					t.Errorf("left behind: taint %v, record %v, condition %v", s.tainted("a"), recorded(c), condition.Get(c, v1.ConditionTypeDisruptionReason))
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func recorded(c *v1.NodeClaim) bool { return c.Annotations[v1.DisruptionCommandAnnotationKey] != "" }
+
+// TestARestartForgetsWhichNodesWerePromised has a node that has just become ready for pods which nobody remembers sending there: an empty node
+// gets as much time as if it had just become empty.
+func TestARestartForgetsWhichNodesWerePromised(t *testing.T) {
+	for name, drifted := range map[string]bool{"an empty node": false, "one that has drifted": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.clear()
+				if drifted {
+					memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) { condition.SetTrue(c, v1.ConditionTypeDrifted, time.Now()) })
+				}
+				defer s.run(t)()
+				time.Sleep(14 * time.Second)
+				if s.tainted("a") || s.gone("claim-a") {
+					t.Error("the node was to go as soon as Karpenter had started")
+				}
+				time.Sleep(12 * time.Second)
+				if !s.gone("claim-a") {
+					t.Error("the empty node stays")
+				}
+			})
+		})
+	}
 }
 
 // TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty has a large node that could be replaced, which no budget allows. A restart keeps the

@@ -279,6 +279,26 @@ func TestMachinesThatAreGone(t *testing.T) {
 			sim.WantNothing(t, w)
 		})
 	})
+	t.Run("a cloud that does not answer has not said that a machine is gone", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			node := nodeOf(t, w)
+			run(w, sim.Pod("p", "1", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} }))
+			memapi.Edit(w.API, "", node.Name, func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			})
+			w.Cloud.SetFault(func(fakecloud.Call) fakecloud.Fault { return fakecloud.Fault{Err: fmt.Errorf("throttled")} })
+			sim.Delete(t, w, node)
+			time.Sleep(10 * time.Minute)
+			nodeOf(t, w)
+			if got := pods(w); got != "p" {
+				t.Errorf("pods = %q, want that it runs on", got)
+			}
+			w.Cloud.SetFault(nil)
+			w.API.Remove(sim.Get[*corev1.Pod](t, w, "p"))
+			time.Sleep(time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
 	t.Run("nodes of others are not touched", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 			other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Finalizers: []string{v1.TerminationFinalizer}}}

@@ -184,7 +184,7 @@ func (l *Loop) delete(ctx context.Context, j job, d evict.Deletion) (done bool, 
 	case err == nil:
 		l.reportForced(j, d)
 		return true, nil
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
 		return true, nil
 	}
 	if ctx.Err() == nil {

@@ -139,18 +139,33 @@ func TestClaimsWithoutMachineGo(t *testing.T) {
 			})
 		})
 	}
-	t.Run("an incomplete list costs nobody a machine", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
-			sim.Create(t, w, sim.Claim("c"))
-			time.Sleep(30 * time.Second)
-			c := sim.Get[*v1.NodeClaim](t, w, "c")
-			memapi.Edit(w.API, "", c.Status.NodeName, func(n *corev1.Node) {
-				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	for name, fault := range map[string]fakecloud.Fault{
+		"an incomplete list costs nobody a machine":             {},
+		"nor does a cloud that does not answer for the machine": {Err: fmt.Errorf("throttled")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+				w.With(t, sim.KarpenterOptions{Cloud: listless{w.Cloud}}, func(*sim.Karpenter) {
+					sim.Create(t, w, sim.Claim("c"))
+					time.Sleep(30 * time.Second)
+					c := sim.Get[*v1.NodeClaim](t, w, "c")
+					memapi.Edit(w.API, "", c.Status.NodeName, func(n *corev1.Node) {
+						n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+					})
+					w.Cloud.SetFault(func(call fakecloud.Call) fakecloud.Fault {
+						if call.Method == fakecloud.Get {
+							return fault
+						}
+						return fakecloud.Fault{}
+					})
+					time.Sleep(time.Hour)
+					if c := sim.Get[*v1.NodeClaim](t, w, "c"); c.DeletionTimestamp != nil {
+						t.Error("the claim is deleted")
+					}
+				})
 			})
-			time.Sleep(time.Hour)
-			sim.Get[*v1.NodeClaim](t, w, "c")
 		})
-	})
+	}
 	t.Run("a claim that never registered is left to its deadline", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 			c := sim.Claim("c", func(c *v1.NodeClaim) { c.Finalizers = []string{v1.TerminationFinalizer} })
@@ -164,6 +179,11 @@ func TestClaimsWithoutMachineGo(t *testing.T) {
 		})
 	})
 }
+
+// listless is a cloud whose lists lack every machine.
+type listless struct{ *fakecloud.Cloud }
+
+func (listless) List(context.Context) ([]cloud.Machine, error) { return nil, nil }
 
 // forgetful is a cloud that shows no machine to anybody who looks.
 type forgetful struct{ *fakecloud.Cloud }

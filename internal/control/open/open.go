@@ -46,23 +46,19 @@ type catalogs interface {
 
 // Service creates claims for all loops. It may be used concurrently.
 type Service struct {
-	store      *cluster.Store
-	client     client.Client
-	catalogs   catalogs
-	metrics    *telemetry.Metrics
-	events     *telemetry.Events
-	nomination time.Duration
+	store    *cluster.Store
+	client   client.Client
+	catalogs catalogs
+	metrics  *telemetry.Metrics
+	events   *telemetry.Events
 
 	mu       sync.Mutex
 	reserved map[string]reservation // claims that are being created
 }
 
-// New returns a service. Machines that claims are for count as nominated for the given time.
-func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.Metrics, e *telemetry.Events, nomination time.Duration) *Service {
-	return &Service{
-		store: store, client: c, catalogs: catalogs, metrics: m, events: e, nomination: nomination,
-		reserved: map[string]reservation{},
-	}
+// New returns a service.
+func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.Metrics, e *telemetry.Events) *Service {
+	return &Service{store: store, client: c, catalogs: catalogs, metrics: m, events: e, reserved: map[string]reservation{}}
 }
 
 // A LimitError says that a claim was not created because its pool may have no more.
@@ -265,7 +261,6 @@ func (s *Service) settle(t *task) {
 		for _, p := range t.opening.Pods {
 			d.Plan(p.PodKey, t.created.Name, now)
 		}
-		d.Nominate(t.created.Name, now.Add(s.nomination))
 	})
 }
 

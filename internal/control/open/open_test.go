@@ -63,7 +63,7 @@ func newWorld(t *testing.T, limits corev1.ResourceList) *world {
 	w.store.Update(func(d *cluster.Draft) { d.Synced(true); d.PutPool(w.pool) })
 	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
-	w.service = open.New(w.store, w.api.Client("main"), catalogs{w.store}, m, events, 20*time.Second)
+	w.service = open.New(w.store, w.api.Client("main"), catalogs{w.store}, m, events)
 	return w
 }
 
@@ -117,9 +117,8 @@ func TestOpenRecordsWhatItCreates(t *testing.T) {
 			t.Errorf("claim has annotations %v, finalizers %v", c.Annotations, c.Finalizers)
 		}
 		snap := w.store.Snapshot()
-		n := snap.ClaimNode(c.Name)
-		if n == nil || !n.NominatedUntil.Equal(time.Now().Add(20*time.Second)) {
-			t.Fatalf("row of the claim = %+v, want it nominated for 20 s", n)
+		if snap.ClaimNode(c.Name) == nil {
+			t.Fatal("the claim is not in the picture")
 		}
 		for _, p := range o.Pods {
 			if got, _ := snap.Planned(p.PodKey); got.Target != c.Name {
@@ -156,7 +155,7 @@ func TestLostAnswersCreateNothingTwice(t *testing.T) {
 		lost := &loseAnswers{Client: w.api.Client("main"), left: 2}
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
-		s := open.New(w.store, lost, catalogs{w.store}, m, events, time.Second)
+		s := open.New(w.store, lost, catalogs{w.store}, m, events)
 		claims, err := s.Open(t.Context(), "seed", "provisioned", o)
 		if err != nil || claims[0] == nil {
 			t.Fatalf("Open = %v, %v", claims, err)
@@ -387,7 +386,7 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 		slow.Delay = 100 * time.Millisecond
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
-		s := open.New(w.store, slow, catalogs{w.store}, m, events, time.Second)
+		s := open.New(w.store, slow, catalogs{w.store}, m, events)
 		var plans [4][]lower.Opening
 		for i := range plans {
 			for j := range 3 {

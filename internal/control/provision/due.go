@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -146,7 +145,7 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool) time.Time {
 	case p.NodeName != "":
 		return never // its place waits for it
 	}
-	since, ok := initialized(planned.target)
+	since, ok := planned.target.InitializedSince()
 	if !ok {
 		return never // its place is being made ready
 	}
@@ -170,19 +169,6 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// initialized returns when a machine of ours became usable, and whether it has; machines of others always were. The label of the
-// Node is written before the condition of the claim, which alone knows the time.
-func initialized(n *cluster.Node) (since time.Time, ok bool) {
-	if n.Claim == nil {
-		return time.Time{}, true
-	}
-	c := meta.FindStatusCondition(n.Claim.Status.Conditions, v1.ConditionTypeInitialized)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return time.Time{}, false
-	}
-	return c.LastTransitionTime.Time, true
 }
 
 // describePools says what of the pools can change the answer for a pod that was refused.

@@ -46,9 +46,8 @@ type Deps struct {
 
 // Settings of the loop.
 type Settings struct {
-	Idle, Max  time.Duration // of the batch
-	Nomination time.Duration // how long a node that pods are sent to is kept from disruption
-	Engine     lower.Settings
+	Idle, Max time.Duration // of the batch
+	Engine    lower.Settings
 }
 
 // Loop plans for pods that wait.

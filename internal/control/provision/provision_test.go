@@ -89,7 +89,7 @@ func newWorld(t *testing.T) *world {
 	w.answer = open1
 	w.loop = New(Deps{
 		Store: w.store, Engine: w, Catalogs: w, Opener: w, Metrics: w.metrics, Events: events, Times: telemetry.NewPodTimes(),
-	}, Settings{Idle: time.Second, Max: 10 * time.Second, Nomination: 20 * time.Second})
+	}, Settings{Idle: time.Second, Max: 10 * time.Second})
 	w.store.Update(func(d *cluster.Draft) {
 		d.Synced(true)
 		d.PutPool(readyPool("default"))
@@ -568,6 +568,32 @@ func TestNobodyIsCountedOnceNobodyWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The clock that cuts a plan runs from when the engine first asks it, so that what goes before takes nothing of it.
+func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var said []bool
+		w.answerWith(func(in lower.Input) *lower.Plan {
+			time.Sleep(time.Minute) // lowering on a starved machine
+			for _, rest := range []time.Duration{0, patience - time.Nanosecond, time.Nanosecond} {
+				time.Sleep(rest)
+				said = append(said, in.Stop())
+			}
+			plan := open1(in)
+			plan.CutAt = 1000
+			return plan
+		})
+		w.put(pod("a"))
+		time.Sleep(2 * time.Minute)
+		if want := []bool{false, false, true}; !slices.Equal(said, want) {
+			t.Errorf("the clock said %v, want %v", said, want)
+		}
+		if got := testutil.ToFloat64(w.metrics.PlanPartial.WithLabelValues(name)); got != 1 {
+			t.Errorf("%v plans counted as cut, want 1", got)
+		}
+	})
 }
 
 // A burst that kube-scheduler has only begun to look at is planned for as a whole, and once.

@@ -48,7 +48,7 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 		return nil
 	}
 	l.countZones(snap, unbound)
-	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now})
+	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now, Stop: after(patience)})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -118,10 +118,27 @@ func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
 	l.Metrics.PlanPrice.WithLabelValues(name).Set(plan.Price.Dollars())
 	l.Metrics.PlanBound.WithLabelValues(name, "volume").Set(plan.VolumeBound.Dollars())
 	l.Metrics.PlanBound.WithLabelValues(name, "configuration").Set(plan.ConfigBound.Dollars())
-	if plan.Partial {
+	if plan.CutAt > 0 {
 		l.Metrics.PlanPartial.WithLabelValues(name).Inc()
+		telemetry.Log(ctx).Info("the clock cut a plan short; a machine with more processors to spare might have found a cheaper one",
+			"work", plan.CutAt.Seconds(), "duration", time.Since(began), "price", plan.Price.Dollars(), "gap", plan.Gap())
 	}
 	return plan
+}
+
+// patience is how long the placing of pods and the search for a cheaper fleet may take by the clock, while pods wait. On a machine that
+// is not starved the work that the engine grants itself ends them long before.
+const patience = 10 * time.Second
+
+// after returns a clock that runs from when it is first asked and says whether d has passed.
+func after(d time.Duration) (over func() bool) {
+	var began time.Time
+	return func() bool {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		return time.Since(began) >= d
+	}
 }
 
 // carryOut records where pods go and has opened what is missing.
@@ -141,7 +158,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 		return nil
 	}
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
-		"price", plan.Price.Dollars(), "gap", plan.Gap(), "trials", plan.Trials)
+		"price", plan.Price.Dollars(), "gap", plan.Gap(), "work", plan.Work.Seconds(), "cut", plan.CutAt > 0)
 	displaced := displaced(snap, plan.Open)
 	claims, err := l.Opener.Open(ctx, seedOf(snap), "provisioned", plan.Open)
 	l.Metrics.UnschedulableToClaim.Observe(time.Since(last).Seconds())
@@ -180,7 +197,6 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []l
 			if have, ok := snap.Planned(p.Pod.PodKey); !ok || have.Target != target {
 				d.Plan(p.Pod.PodKey, target, now)
 			}
-			d.Nominate(target, now.Add(l.settings.Nomination))
 		}
 	})
 	unready := map[string]bool{}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -325,6 +326,43 @@ func TestBrokenObjectsAreNamedAndLeftOut(t *testing.T) {
 		s.send(apiwatch.Deleted, pool("good", "light"))
 		check("after a broken one was deleted", "bad=7")
 	})
+}
+
+// An object over which reading or storing panics is left out like one that cannot be read: the feed lives on, and the others arrive.
+func TestAPanicCostsOneObject(t *testing.T) {
+	bad := func(o any) {
+		if o.(*corev1.Pod).Name == "bad" {
+			panic("cannot happen")
+		}
+	}
+	put := pods().put
+	for name, edit := range map[string]func(*kind){
+		"while it is read": func(k *kind) {
+			k.read = func(o runtime.Object) (client.Object, error) { bad(o); return o.(client.Object), nil }
+		},
+		"while it is stored": func(k *kind) { k.put = func(d *cluster.Draft, o client.Object) bool { bad(o); return put(d, o) } },
+		"while it is looked up": func(k *kind) {
+			k.known = func(_ *cluster.Draft, o metav1.Object) bool { bad(o); return false }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := pods().kind
+				edit(&k)
+				w := run(t, k, &server1{list: podList, pages: [][]runtime.Object{{pod("a", 1), pod("bad", 2), pod("z", 3)}}})
+				w.server.send(apiwatch.Modified, pod("bad", 4))
+				w.server.send(apiwatch.Modified, pod("z", 5))
+				synctest.Wait()
+				if got, want := w.pods(), []string{"a@1", "z@5"}; !slices.Equal(got, want) {
+					t.Errorf("pods = %q, want %q", got, want)
+				}
+				broken := slices.Collect(w.store.Snapshot().Broken())
+				if len(broken) != 1 || broken[0].Name != "bad" || !strings.Contains(broken[0].Err, "cannot happen") {
+					t.Errorf("broken = %+v, want the one that panics", broken)
+				}
+			})
+		})
+	}
 }
 
 func TestOptionalKindsMayBeAbsent(t *testing.T) {

@@ -39,7 +39,7 @@ func (c *Candidate) Name() string { return c.Node.Name }
 func (c *Candidate) Empty() bool { return len(c.Pods) == 0 }
 
 // idle candidates run nothing that comes back when they go, not even what cannot be given a place beforehand.
-func (c *Candidate) idle() bool { return !slices.ContainsFunc(c.Node.Pods, movable.Reschedulable) }
+func (c *Candidate) idle() bool { return Vacated(c.Node) }
 
 // Ratio says how much is saved for each pod that has to move.
 func (c *Candidate) Ratio() float64 { return float64(c.Price) / c.Cost }
@@ -139,8 +139,8 @@ func nodeBlock(w *World, n *cluster.Node) *Block {
 	case n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil ||
 		condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating):
 		return block(Deleting, time.Time{}, "the node is being removed")
-	case n.NominatedUntil.After(w.Now):
-		return block(Nominated, n.NominatedUntil, "the node is nominated for a pending pod")
+	case w.promised(n.Name).After(w.Now):
+		return block(Nominated, w.promised(n.Name), "the node is promised to pods that wait for it")
 	case w.Landing[n.Name]:
 		return block(Nominated, time.Time{}, "pods of another node that is being removed are on their way to the node")
 	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":

@@ -54,11 +54,36 @@ func TestWhatBlocksANode(t *testing.T) {
 			c.DeletionTimestamp = new(metav1.NewTime(noon))
 			c.Finalizers = []string{"x"}
 		}, nil, Deleting},
-		"a machine that is stopping is not":                      {func(_ *corev1.Node, c *v1.NodeClaim) { condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, noon) }, nil, Deleting},
-		"a node of a pool that is gone is not":                   {func(n *corev1.Node, _ *v1.NodeClaim) { n.Labels[v1.NodePoolLabelKey] = "gone" }, nil, NoPool},
-		"a node without a type label is free":                    {func(n *corev1.Node, _ *v1.NodeClaim) { delete(n.Labels, corev1.LabelInstanceTypeStable) }, nil, ""},
-		"a nominated node is not":                                {nil, []func(*fixture){func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.Nominate("n", noon.Add(time.Second)) }) }}, Nominated},
-		"a nomination that has run out does not count":           {nil, []func(*fixture){func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.Nominate("n", noon) }) }}, ""},
+		"a machine that is stopping is not":                               {func(_ *corev1.Node, c *v1.NodeClaim) { condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, noon) }, nil, Deleting},
+		"a node of a pool that is gone is not":                            {func(n *corev1.Node, _ *v1.NodeClaim) { n.Labels[v1.NodePoolLabelKey] = "gone" }, nil, NoPool},
+		"a node without a type label is free":                             {func(n *corev1.Node, _ *v1.NodeClaim) { delete(n.Labels, corev1.LabelInstanceTypeStable) }, nil, ""},
+		"a node that was promised to a pod nearly ten minutes ago is not": {nil, []func(*fixture){promised(noon.Add(time.Second - promiseTime))}, Nominated},
+		"one that was promised ten minutes ago is":                        {nil, []func(*fixture){promised(noon.Add(-promiseTime))}, ""},
+		"ten minutes begin when the node is initialised": {func(_ *corev1.Node, c *v1.NodeClaim) {
+			condition.Clear(c, v1.ConditionTypeInitialized, noon)
+			condition.SetTrue(c, v1.ConditionTypeInitialized, noon.Add(time.Second-promiseTime))
+		},
+			[]func(*fixture){promised(noon.Add(-time.Hour))}, Nominated},
+		"and not before its claim says so": {func(_ *corev1.Node, c *v1.NodeClaim) { condition.Clear(c, v1.ConditionTypeInitialized, noon) },
+			[]func(*fixture){promised(noon.Add(-time.Hour))}, Nominated},
+		"a promise to a pod that is gone does not count": {nil, []func(*fixture){promised(noon), func(f *fixture) {
+			f.store.Update(func(d *cluster.Draft) { d.DeletePod(promisedPod) })
+		}}, ""},
+		"nor does one to a pod that is being deleted": {nil, []func(*fixture){func(f *fixture) { f.pods("none", "late", 1, "1", "1Gi", waits, stopping) }, func(f *fixture) {
+			f.store.Update(func(d *cluster.Draft) { d.Plan(promisedPod, "n", noon) })
+		}}, ""},
+		"nor does one to a pod that was bound elsewhere": {nil, []func(*fixture){promised(noon), func(f *fixture) {
+			f.pods("none", "late", 1, "1", "1Gi", func(p *corev1.Pod) { p.Spec.NodeName = "elsewhere" })
+		}}, ""},
+		"nor does one that was made to another node since": {nil, []func(*fixture){promised(noon), func(f *fixture) {
+			f.store.Update(func(d *cluster.Draft) { d.Plan(promisedPod, "elsewhere", noon) })
+		}}, ""},
+		"a pod that is to leave another node is promised room too": {nil, []func(*fixture){func(f *fixture) {
+			f.node("other", "p", "mid", onDemand).pods("other", "late", 1, "1", "1Gi")
+			f.store.Update(func(d *cluster.Draft) {
+				d.Plan(cluster.PodKey{Namespace: "default", Name: "late-other-0"}, "claim-n", noon)
+			})
+		}}, Nominated},
 		"a protected pod blocks":                                 {nil, []func(*fixture){with(annotate("true"))}, PodProtected},
 		"a protected DaemonSet pod blocks":                       {nil, []func(*fixture){with(owned("DaemonSet"), annotate("true"))}, PodProtected},
 		"a protected mirror pod blocks":                          {nil, []func(*fixture){with(owned("Node"), annotate("true"))}, PodProtected},
@@ -109,6 +134,9 @@ func TestWhatBlocksANode(t *testing.T) {
 		})
 	}
 }
+
+// promised promises the node n to a pod that waits.
+func promised(at time.Time) func(*fixture) { return func(f *fixture) { f.promise("n", at) } }
 
 func stopping(p *corev1.Pod) {
 	p.DeletionTimestamp = new(metav1.NewTime(noon.Add(10 * time.Second)))

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A fleet is a fixture whose steps can be carried out, at once and without fail.
@@ -285,6 +286,6 @@ func (f *fleet) bound(t *testing.T) cloud.NanoUSD {
 		pods = append(pods, n.Pods...)
 	}
 	plan := lower.New().Plan(t.Context(), lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Gone: gone, Now: noon, Simulation: true,
-		Settings: lower.Settings{TrialBudget: 20_000}})
+		Settings: lower.Settings{Search: work.Second / 10}})
 	return max(plan.ConfigBound, plan.VolumeBound)
 }

@@ -23,8 +23,9 @@ type PoolCount struct {
 // A Ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
 // Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
 type Ledger struct {
-	counts map[string]*PoolCount
-	taken  map[string]int
+	counts  map[string]*PoolCount
+	taken   map[string]int
+	waiting map[string]int // nodes of steps that wait for their confirmation, for which room is kept
 }
 
 // reasons lists the reasons for which budgets are kept.
@@ -32,10 +33,7 @@ var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReaso
 
 // NewLedger counts the nodes of every pool and evaluates its budgets.
 func NewLedger(w *World) *Ledger {
-	l := &Ledger{counts: map[string]*PoolCount{}, taken: maps.Clone(w.Promised)}
-	if l.taken == nil {
-		l.taken = map[string]int{}
-	}
+	l := &Ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: w.Promised}
 	for name := range w.Pools {
 		l.counts[name] = &PoolCount{Raw: map[v1.DisruptionReason]int{}}
 	}
@@ -78,13 +76,18 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// Left returns how many more nodes of the pool may go for the reason.
+// Left returns how many more nodes of the pool may go for the reason. Emptiness waits for nobody: what steps that are not
+// confirmed yet would take is free for it, and they will find it gone.
 func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
 	count := l.counts[pool]
 	if count == nil {
 		return 0
 	}
-	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
+	left := count.Raw[reason] - count.Consuming - l.taken[pool]
+	if reason != v1.DisruptionReasonEmpty {
+		left -= l.waiting[pool]
+	}
+	return max(0, left)
 }
 
 // cramped returns how many more nodes may go for the reason of each pool of which others have gone, are going or are not ready.

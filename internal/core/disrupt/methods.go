@@ -10,15 +10,19 @@ import (
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
-// empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other.
-func empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Note) {
+// empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
+// also returns those that have not been vacant for long enough.
+func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Note, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
 		switch {
 		case c.Static() || c.Held != nil || !c.Empty():
 		case c.Pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			notes = append(notes, Note{c, "the node is empty, but its NodePool has consolidateAfter: Never"})
-		case c.Consolidatable:
+		case !c.Consolidatable:
+		case w.vacant(c).After(w.Now):
+			soon = append(soon, c)
+		default:
 			ready = append(ready, c)
 		}
 	}
@@ -28,15 +32,19 @@ func empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []No
 			steps = append(steps, &Step{Method: Emptiness, Reason: v1.DisruptionReasonEmpty, Remove: []*Candidate{c}, Before: c.Price})
 		}
 	}
-	return steps, notes
+	return steps, notes, soon
 }
 
 // drifted lists the nodes that no longer are what their pool asks for. A termination grace period overcomes pods that hold
 // their node, because then the end of the node is certain. Nodes that run nothing which comes back come first, then those that drifted first.
-func drifted(candidates []*Candidate) []*Candidate {
-	var out []*Candidate
+// Those that have not been vacant for long may be about to get the pods that they were opened for.
+func drifted(w *World, candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
-		if c.Drifted != nil && !c.Static() && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil) {
+		switch {
+		case c.Drifted == nil || c.Static() || c.Held != nil && c.Node.Claim.Spec.TerminationGracePeriod == nil:
+		case c.idle() && w.vacant(c).After(w.Now):
+			soon = append(soon, c)
+		default:
 			out = append(out, c)
 		}
 	}
@@ -46,7 +54,7 @@ func drifted(candidates []*Candidate) []*Candidate {
 			a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
 			cmp.Compare(a.Name(), b.Name()))
 	})
-	return out
+	return out, soon
 }
 
 func compareBool(a, b bool) int {

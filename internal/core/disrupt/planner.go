@@ -103,12 +103,18 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		return slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return gone[c] })
 	}
 
-	steps, notes := empties(candidates, ledger)
+	steps, notes, soon := empties(w, candidates, ledger)
 	out.Eligible[Emptiness] = countEmpty(candidates)
 	out.Notes = append(out.Notes, notes...)
 	add(steps)
 
-	drift := drifted(rest())
+	drift, later := drifted(w, rest())
+	soon = append(soon, later...)
+	for _, c := range soon {
+		if at := w.vacant(c); at.Before(out.Next) {
+			out.Next = at
+		}
+	}
 	out.Eligible[Drift] = len(drift)
 	replaced := s.drifts(ctx, drift)
 	for _, step := range replaced {
@@ -122,10 +128,9 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
 	out.Eligible[MultiNode], out.Eligible[SingleNode] = len(movers), len(movers)
 	out.Notes = append(out.Notes, notes...)
-	// Nodes that other steps of this pass remove are no room for anybody.
-	for c := range gone {
-		s.q.gated[c.Name()] = true
-	}
+	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
+	s.q.gate(slices.Collect(maps.Keys(gone)))
+	s.q.gate(soon)
 	known := true
 	if len(movers) == 0 || len(s.q.pools) == 0 {
 		p.resume, p.looked = "", 0
@@ -324,6 +329,11 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, ""
 	}
 	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: NewLedger(w), totals: poolTotals(w), notes: map[*Candidate]string{}}
+	empty, _, soon := empties(w, candidates, NewLedger(w))
+	for _, e := range empty {
+		s.q.gate(e.Remove)
+	}
+	s.q.gate(soon)
 	var steps []*Step
 	if step.Method == Drift {
 		steps = s.drifts(ctx, remove)

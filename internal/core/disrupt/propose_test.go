@@ -262,7 +262,7 @@ func TestConfirm(t *testing.T) {
 		"a world that stayed as it was": {func(*fixture) {}, ""},
 		"a protected pod arrived":       {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, Churn},
 		"a pod under a budget arrived":  {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi").pdb("new", 0) }, Churn},
-		"the node was nominated":        {func(f *fixture) { f.store.Update(func(d *cluster.Draft) { d.Nominate("a", noon.Add(time.Minute)) }) }, Churn},
+		"the node was promised":         {func(f *fixture) { f.promise("a", noon) }, Churn},
 		"what it saves has shrunk": {func(f *fixture) {
 			f.pods("b", "late", 1, "1", "1Gi")
 			types := append(slices.Clone(f.pools["p"].Catalog.Types), shape("some", 1, 4, 0.19, 0))

@@ -201,20 +201,20 @@ func (r *reader) node(f *fixture, row []string) {
 				condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, noon)
 			case "unlabelled":
 				delete(n.Labels, value)
+			case "vacant":
+				f.vacant[c.UID] = noon.Add(-r.duration(value))
 			case "nominated", "marked":
 			default:
 				r.Fatalf("unknown word %q of a node", word)
 			}
 		}
 	})
-	f.store.Update(func(d *cluster.Draft) {
-		if slices.Contains(row, "nominated") {
-			d.Nominate(name, noon.Add(time.Minute))
-		}
-		if slices.Contains(row, "marked") {
-			d.MarkForRemoval(name)
-		}
-	})
+	if slices.Contains(row, "nominated") {
+		f.promise(name, noon)
+	}
+	if slices.Contains(row, "marked") {
+		f.store.Update(func(d *cluster.Draft) { d.MarkForRemoval(name) })
+	}
 }
 
 func (r *reader) pod(p *corev1.Pod, words []string) {

@@ -14,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A load is a deployment: so many pods of one size.
@@ -70,7 +71,7 @@ func (f *fleet) shrink(t *testing.T, most int) float64 {
 	planner, done := NewPlanner(lower.New()), 0
 	for done < most {
 		w := f.world()
-		w.Engine.TrialBudget = 20_000
+		w.Engine.Search = work.Second / 10
 		out := planner.Propose(t.Context(), w)
 		if len(out.Steps) == 0 && planner.resume == "" {
 			break
@@ -143,7 +144,7 @@ func (f *fleet) deploy(t *testing.T, deployments []deployment, r *rand.Rand) {
 	for _, name := range names {
 		pods = append(pods, snap.Pod(cluster.PodKey{Namespace: "default", Name: name}))
 	}
-	in := lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Now: noon, Settings: lower.Settings{TrialBudget: 20_000}}
+	in := lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Now: noon, Settings: lower.Settings{Search: work.Second / 10}}
 	for _, o := range lower.New().Plan(t.Context(), in).Open {
 		node := f.add("p", o.Type, onDemand)
 		for _, p := range o.Pods {

@@ -58,10 +58,7 @@ func TestSimulations(t *testing.T) {
 		"room that was planned for a pod is taken": {build: func() *fixture {
 			f := newFixture(small()...).pool("p").node("a", "p", "mid", onDemand).pods("a", "web", 1, "3", "1Gi").node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi").
 				pods("none", "late", 1, "3", "1Gi", waits)
-			f.store.Update(func(d *cluster.Draft) {
-				d.Plan(cluster.PodKey{Namespace: "default", Name: "late-none-0"}, "b", noon)
-				d.Nominate("b", noon.Add(20*time.Second))
-			})
+			f.store.Update(func(d *cluster.Draft) { d.Plan(promisedPod, "b", noon) })
 			return f
 		}, want: nil},
 		"pods that would rather be apart keep their nodes": {build: twoApart, want: nil},

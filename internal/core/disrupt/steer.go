@@ -56,7 +56,7 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[t
 func (p *Planner) steer(w *World, candidates, movers []*Candidate) Steering {
 	out := Steering{}
 	for n := range w.Snap.Nodes() {
-		if n.Claim != nil && w.serves(n.Claim) && Avoided(n.Node) && !w.Busy[n.Claim.UID] && !leaving(w, n) && !n.NominatedUntil.After(w.Now) && !w.Landing[n.Name] {
+		if n.Claim != nil && w.serves(n.Claim) && Avoided(n.Node) && !w.Busy[n.Claim.UID] && !leaving(w, n) && !w.promised(n.Name).After(w.Now) && !w.Landing[n.Name] {
 			out[n] = false
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A question is asked of the engine many times in one pass; what does not depend on the removed nodes is prepared once.
@@ -63,6 +64,13 @@ func newWhatIf(w *World, e engine, pdbs *movable.PDBs) *whatIf {
 		}
 	}
 	return q
+}
+
+// gate keeps consolidation from moving pods onto nodes that go themselves.
+func (q *whatIf) gate(going []*Candidate) {
+	for _, c := range going {
+		q.gated[c.Name()] = true
+	}
 }
 
 func (q *whatIf) wait(p *cluster.Pod) {
@@ -132,10 +140,14 @@ func summary(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
+// searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
+const searchEach = work.Second / 2
+
 func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base lower.Input) (*lower.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation = q.w.Snap, q.pools, q.w.Engine, q.w.Now, true
 	in.Settings.Unproven = true // only the price counts here
+	in.Settings.Search = cmp.Or(in.Settings.Search, searchEach)
 	in.Settings.FirstFit = base.Settings.FirstFit
 	in.Gone = map[string]bool{}
 	home := map[*cluster.Pod]*Candidate{}

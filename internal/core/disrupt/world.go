@@ -24,11 +24,15 @@ type World struct {
 	Busy map[types.UID]bool
 	// Promised counts, by pool, the nodes of steps that wait for their confirmation: budgets keep room for them.
 	Promised map[string]int
+	// Vacant says since when nodes have been empty and promised to no pod, by claim; one that it does not name always was, if it is now.
+	Vacant map[types.UID]time.Time
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
 	Landing  map[string]bool
 	Settings Settings
 	Engine   lower.Settings
 	Now      time.Time
+
+	promises map[string]time.Time // of Snap, once somebody has asked
 }
 
 // Settings are the tunables of disruption. The zero value is replaced by the defaults of DefaultSettings.

@@ -31,11 +31,13 @@ type fixture struct {
 	pools map[string]lower.PoolInput
 	types []*cloud.InstanceType
 	set   Settings
+
+	vacant map[types.UID]time.Time
 }
 
 func newFixture(shapes ...*cloud.InstanceType) *fixture {
 	slices.SortFunc(shapes, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
-	f := &fixture{store: cluster.NewStore(), pools: map[string]lower.PoolInput{}, types: shapes, set: DefaultSettings}
+	f := &fixture{store: cluster.NewStore(), pools: map[string]lower.PoolInput{}, types: shapes, set: DefaultSettings, vacant: map[types.UID]time.Time{}}
 	f.store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	return f
 }
@@ -133,6 +135,16 @@ func (f *fixture) pods(node, app string, n int, cpu, memory string, edit ...func
 	return f
 }
 
+// promisedPod is the pod of promise.
+var promisedPod = cluster.PodKey{Namespace: "default", Name: "late-none-0"}
+
+// promise adds a pod that waits for a node.
+func (f *fixture) promise(node string, at time.Time) *fixture {
+	f.pods("none", "late", 1, "1", "1Gi", waits)
+	f.store.Update(func(d *cluster.Draft) { d.Plan(promisedPod, node, at) })
+	return f
+}
+
 // pdb adds a budget for the pods of an application.
 func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisruptionBudget)) *fixture {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app + "-pdb-" + fmt.Sprint(allowed)}}
@@ -147,7 +159,7 @@ func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisru
 }
 
 func (f *fixture) world() *World {
-	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Settings: f.set, Now: noon}
+	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, Settings: f.set, Now: noon}
 }
 
 // propose runs one pass of a fresh planner over the real engine.

@@ -56,11 +56,15 @@ func Failed(claim *v1.NodeClaim, err error, now time.Time) Failure {
 	if _, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
 		return Failure{GiveUp: InsufficientCapacity}
 	}
-	if _, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
+	class, ofClass := errors.AsType[*cloud.ClassNotReadyError](err)
+	if ofClass && !class.Unjudged {
 		return Failure{GiveUp: NodeClassNotReady}
 	}
 	out := another(claim)
 	reason, message := v1.ReasonLaunchFailed, err.Error()
+	if ofClass {
+		reason = v1.ReasonNodeClassReadinessUnknown
+	}
 	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
 		reason, message = refused.Reason, refused.Message
 		nextToken(out)

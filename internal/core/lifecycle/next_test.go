@@ -227,6 +227,9 @@ func TestFailed(t *testing.T) {
 	}{
 		"no capacity gives the claim up":             {fmt.Errorf("launch: %w", &cloud.NoCapacityError{Err: errors.New("dry")}), "give up insufficient_capacity"},
 		"a node class that is not ready gives it up": {&cloud.ClassNotReadyError{Err: errors.New("x")}, "give up nodeclass_not_ready"},
+		"one that nobody has judged yet is waited for, with the same token": {
+			fmt.Errorf("launch: %w", &cloud.ClassNotReadyError{Err: errors.New("not looked at"), Unjudged: true}), v1.ReasonNodeClassReadinessUnknown + ": launch: node class not ready: not looked at, token ",
+		},
 		"a refusal is told with its reason, and the next launch is a new one": {
 			fmt.Errorf("launch: %w", &cloud.LaunchError{Reason: "Denied", Message: "may not", Err: errors.New("403")}), "Denied: may not, token 1",
 		},

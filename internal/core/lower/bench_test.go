@@ -10,6 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // speedRows and priceRows are the workloads with bars on time and on price.
@@ -37,9 +38,9 @@ func BenchmarkVariants(b *testing.B) {
 		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}, agent()) })
 		b.Run(name+"/spot, band of 5 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Diversity: 50}) })
 		b.Run(name+"/spot, band of 25 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Diversity: 250}) })
-		b.Run(name+"/spot, given one second", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{ImproveBudget: time.Second}) })
+		b.Run(name+"/spot, given five seconds", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Search: 5 * work.Second}) })
 		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{FirstFit: true}) })
-		b.Run(name+"/given one second", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{ImproveBudget: time.Second}) })
+		b.Run(name+"/given five seconds", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{Search: 5 * work.Second}) })
 	}
 }
 
@@ -77,6 +78,7 @@ func processorTime() time.Duration {
 // report prints what a plan costs and how close it is.
 func report(b *testing.B, p *lower.Plan) {
 	b.ReportMetric(float64(len(p.Open)), "nodes")
+	b.ReportMetric(float64(p.Work)/1e6, "work-ms")
 	b.ReportMetric(p.Price.Dollars(), "$/h")
 	b.ReportMetric((p.Price - p.Floor).Dollars(), "diversity-$/h")
 	if sent := typesSent(p); len(sent) > 0 {

@@ -54,7 +54,7 @@ func (r dice) spreading(pods, kinds, zones int) Input {
 	})
 	snap := store.Snapshot()
 	return Input{Snap: snap, Pools: []PoolInput{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
-		Settings: Settings{TrialBudget: 1_000_000, Size: SizePolicy{Large: -1}}}
+		Settings: Settings{Size: SizePolicy{Large: -1}}}
 }
 
 // cheapestSpread finds the optimum by trying every zone for every pod and every way to share nodes in a zone; 0 if there is none.

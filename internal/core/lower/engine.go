@@ -3,7 +3,6 @@ package lower
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,6 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // An Engine answers Inputs and keeps what it derived from rows between calls. It is not safe for concurrent use.
@@ -92,39 +92,28 @@ func (e *Engine) tidy() {
 	}
 }
 
-// defaults of the size policy and of improvement.
+// defaults of the size policy and of the search.
 const (
 	defaultLarge  = 64
 	defaultGain   = 10
 	defaultTie    = 3
-	defaultBudget = 250 * time.Millisecond
+	defaultSearch = work.Second * 5 / 4
+	// sureSearch is which part of the search is done whatever there is to win, one of so many.
+	sureSearch = 4
 )
 
 func (e *Engine) plan(ctx context.Context, in Input) *Plan {
-	budget := in.Settings.ImproveBudget
-	if budget == 0 {
-		budget = defaultBudget
-	}
-	hard := ctx
-	if in.Settings.TimeBudget > 0 {
-		bounded, cancel := context.WithTimeout(ctx, in.Settings.TimeBudget)
-		defer cancel()
-		hard = bounded
-	}
-	quick, cancel := context.WithTimeout(hard, budget)
-	defer cancel()
 	e.turn++
 	e.tidy()
 	b := e.lower(in)
 	b.problem.Settings = solveSettings(in)
-	b.problem.Settings.Stop = func() bool { return hard.Err() != nil }
-	if in.Settings.TrialBudget == 0 {
-		b.problem.Settings.Quick = func() bool { return quick.Err() != nil }
-	}
-	b.problem.Settings.Memory = e.memory
+	meter := work.NewMeter(in.Settings.CutAt, func() bool { return ctx.Err() != nil || in.Stop != nil && in.Stop() })
+	b.problem.Settings.Meter, b.problem.Settings.Memory = meter, e.memory
 	r := solve.Run(b.problem)
 	e.memory = r.Memory
-	return b.raise(r)
+	out := b.raise(r)
+	out.Work, out.CutAt = meter.Spent(), meter.CutAt()
+	return out
 }
 
 // lower builds the problem. When a resource turns up that needs a column, everything is derived once more.
@@ -187,8 +176,12 @@ func solveSettings(in Input) solve.Settings {
 	s := in.Settings
 	out := solve.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille, TiePermille: s.Size.TiePermille,
-		Band: bandOf(s), Trials: s.TrialBudget, FirstFit: s.FirstFit, Unproven: s.Unproven,
+		Band: bandOf(s), Most: s.Search, FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}
+	if out.Most == 0 {
+		out.Most = defaultSearch
+	}
+	out.Least = max(out.Most/sureSearch, 1)
 	switch {
 	case out.Large == 0:
 		out.Large, out.GainPermille, out.TiePermille = defaultLarge, defaultGain, defaultTie

@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // FuzzHostileObjects plans pods and pools that nobody would write: no panic, no wrong plan.
@@ -41,7 +42,7 @@ func FuzzHostileObjects(f *testing.F) {
 		snap := store.Snapshot()
 		r := dice{rng(5)}
 		in := Input{Snap: snap, Pools: []PoolInput{{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{r.instanceType(0), r.instanceType(1)}}}}, Pods: snap.Provisionable(),
-			Now: time.Unix(0, 0), Settings: Settings{TrialBudget: 100_000}}
+			Now: time.Unix(0, 0), Settings: Settings{Search: work.Second / 20}}
 		b := New().lower(in)
 		b.problem.Settings = solveSettings(in)
 		if err := solve.Check(b.problem, solve.Run(b.problem)); err != nil {

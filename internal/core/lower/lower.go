@@ -2,7 +2,7 @@
 // turns its plan back into objects: NodeClaims that are ready to create, placements, refusals.
 //
 // An Engine remembers what it derived from rows, keyed by their pointers, so that a second question about nearly
-// the same world costs little. It decides nothing about time or I/O: the caller hands in the clock and the deadline.
+// the same world costs little. It looks at no clock: what it may spend is work, and the caller hands in what may cut that short.
 package lower
 
 import (
@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A PoolInput is a pool that may get new nodes, with what its node class can launch.
@@ -40,6 +41,8 @@ type Input struct {
 	Virtual  map[cluster.PodKey]bool
 	Settings Settings
 	Now      time.Time
+	// Stop is asked now and then from when pods begin to be placed. Once it says so, the best plan so far is the answer. nil: never.
+	Stop func() bool
 }
 
 // Settings are the tunables of the engine. The zero value is usable.
@@ -51,9 +54,11 @@ type Settings struct {
 	// DefaultTerminationGracePeriod is given to claims whose pool sets none; nil leaves them without.
 	DefaultTerminationGracePeriod *time.Duration
 	Size                          SizePolicy
-	TimeBudget                    time.Duration // 0: as long as it takes; exceeding it yields the best plan so far
-	ImproveBudget                 time.Duration // how long to look for a cheaper fleet once every pod has its place; 0: 250 ms
-	TrialBudget                   int           // 0: no limit; the same budget gives the same plan on every machine
+	// Search is how much work may go into finding a cheaper fleet once every pod has its place; 0 means the default. A quarter of it is
+	// done in any case, the rest as long as there is something to win.
+	Search work.Units
+	// CutAt cuts the plan where a clock once did: Plan.CutAt of a plan that was cut, given back, repeats it.
+	CutAt work.Units
 	// Diversity is how much dearer than its cheapest offering the mean of a spot claim's offerings may be, in
 	// thousandths; 0 means the default.
 	Diversity int
@@ -80,8 +85,10 @@ type Plan struct {
 	Price, Floor cloud.NanoUSD
 	// VolumeBound and ConfigBound are proven lower bounds on Price; 0 when not computed.
 	VolumeBound, ConfigBound cloud.NanoUSD
-	Partial                  bool // a budget ran out; pods that were not reached are in Refused with reason.NotReached
-	Trials                   int
+	Partial                  bool // it was cut before all pods were reached; the others are in Refused with reason.NotReached
+	Work                     work.Units
+	// CutAt is set where Input.Stop ended the plan, which a quieter machine might have made cheaper: after so much work.
+	CutAt work.Units
 }
 
 // Gap returns how much dearer the plan is than its best bound, as a fraction; 0 when there is no bound.
@@ -128,8 +135,8 @@ type Refused struct {
 	Text    string
 }
 
-// Plan places the pods of in. The answer depends on in only, unless a time budget cuts it short or the last question was nearly the
-// same: then what did not change stays as it was answered.
+// Plan places the pods of in. The answer depends on in only, unless in.Stop or the end of ctx cuts it short or the last question was
+// nearly the same: then what did not change stays as it was answered.
 func (e *Engine) Plan(ctx context.Context, in Input) *Plan {
 	sound := false
 	defer func() {

@@ -3,7 +3,6 @@ package lower_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,7 +48,7 @@ func TestWhatHasNoMeaningDoesNotChangeThePrice(t *testing.T) {
 				return &world{pods, []lower.PoolInput{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}}
 			}
 			ask := func(w *world) *lower.Plan {
-				settings := lower.Settings{ImproveBudget: time.Second}
+				settings := lower.Settings{}
 				return solveFresh(prepared(w.pools, settings), w.pods, w.pools, settings)
 			}
 			want := ask(fresh())

@@ -3,18 +3,16 @@ package lower_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
-// planOf plans a workload as the benchmarks do, with time enough for a busy machine.
+// planOf plans a workload as the benchmarks do.
 func planOf(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
 	t.Helper()
 	pools := []lower.PoolInput{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
-	settings := lower.Settings{ImproveBudget: time.Second}
-	return solveFresh(prepared(pools, settings), workload(t, name), pools, settings)
+	return solveFresh(prepared(pools, lower.Settings{}), workload(t, name), pools, lower.Settings{})
 }
 
 // TestWorkloadPrices holds the bars on prices from Kubernetes objects to the plan: against the bound, against first
@@ -56,7 +54,7 @@ func TestWorkloadPrices(t *testing.T) {
 					t.Errorf("%s spot=%v: opens a %s, which no pod needs", row.name, spot, o.Type)
 				}
 			}
-			t.Logf("%d %d %s spot=%v: price %.4f, any category %.4f, gap %.4f %.4f", p.Trials, wide.Trials, row.name, spot, p.Price.Dollars(), wide.Price.Dollars(), p.Gap(), wide.Gap())
+			t.Logf("%.2f s %.2f s %s spot=%v: price %.4f, any category %.4f, gap %.4f %.4f", p.Work.Seconds(), wide.Work.Seconds(), row.name, spot, p.Price.Dollars(), wide.Price.Dollars(), p.Gap(), wide.Gap())
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Input {
 	})
 	snap := store.Snapshot()
 	return Input{Snap: snap, Pools: []PoolInput{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
-		Settings: Settings{TrialBudget: 1_000_000, Size: SizePolicy{Large: -1}}}
+		Settings: Settings{Size: SizePolicy{Large: -1}}}
 }
 
 // together says whether host-level constraints let a set of pods share a node, where whoever they select has them too.

@@ -35,7 +35,7 @@ func bandOf(s Settings) shape.Band {
 // raise turns the result back into objects.
 func (b *builder) raise(r *solve.Result) *Plan {
 	p := &Plan{Open: make([]Opening, 0, len(r.Bins)), Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),
-		Partial: r.Partial, Trials: r.Trials, Refused: b.refused}
+		Partial: r.Partial, Refused: b.refused}
 	hand := b.deal()
 	for _, put := range r.Placed {
 		for _, pod := range hand.take(put.Class, put.Bin, put.Count) {

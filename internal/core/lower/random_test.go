@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A dice makes random worlds.
@@ -156,7 +157,7 @@ func (r dice) world(pods int) Input {
 	in.Snap = store.Snapshot()
 	in.Pods = in.Snap.Provisionable()
 	in.Now = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	in.Settings.TrialBudget = 200_000
+	in.Settings.Search = work.Second / 10
 	in.Settings.MinValuesBestEffort = r.one(2)
 	in.Settings.IgnorePreferences = r.one(4)
 	return in

@@ -11,6 +11,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // outline is what a plan does, in words.
@@ -81,7 +82,7 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 	pools := manyPools(t, 1)
 	ask := func(e *lower.Engine) *lower.Plan {
 		snap := store.Snapshot()
-		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{TrialBudget: 20_000}})
+		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Search: work.Second / 10}})
 	}
 	e := lower.New()
 	before := ask(e)
@@ -90,8 +91,8 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 	if float64(after.Price) > 1.005*float64(fresh.Price) {
 		t.Errorf("price %v, of an engine that starts afresh %v", after.Price, fresh.Price)
 	}
-	if after.Trials*2 > fresh.Trials {
-		t.Errorf("%d trials, %d of an engine that starts afresh", after.Trials, fresh.Trials)
+	if after.Work*2 > fresh.Work {
+		t.Errorf("%d units of work, %d of an engine that starts afresh", after.Work, fresh.Work)
 	}
 	types := map[string]int{}
 	for _, o := range before.Open {

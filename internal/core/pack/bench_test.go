@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // firstFit is the baseline: items by CPU, the largest first, each on the first node that still has a machine for everything on it;
@@ -125,7 +127,7 @@ func BenchmarkSolve(b *testing.B) {
 
 func timed(ms int, fast bool) Options {
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
-	return Options{Size: DefaultSize, Fast: fast, Enough: 1000, Stop: func() bool { return time.Now().After(end) }}
+	return Options{Size: DefaultSize, Fast: fast, Enough: 1000, Meter: work.NewMeter(0, func() bool { return time.Now().After(end) })}
 }
 
 func report(b *testing.B, p *Problem, r *Result) {
@@ -150,26 +152,26 @@ func report(b *testing.B, p *Problem, r *Result) {
 	b.ReportMetric(float64(capped)/1e9, "firstfit64-$/h")
 }
 
-// What the bars promise about prices must hold without a clock, too: by trials.
+// What the bars promise about prices must hold without a clock, too: by work.
 func TestPricesStayWithinTheBarsOfTheBound(t *testing.T) {
 	for _, row := range []struct {
 		name             string
 		onDemand, spot   float64 // price / bound
-		trials           int
+		most             work.Units
 		volume, volumeSp float64 // price / volume bound; 0: not asked
 	}{
-		{"few3", 1.005, 1.01, 20000, 0, 0},
-		{"few2skew", 1.005, 1.01, 20000, 0, 0},
-		{"few2complement", 1.005, 1.01, 20000, 0, 0},
-		{"few5", 1.005, 1.01, 20000, 0, 0},
-		{"zonespread", 1.03, 1.03, 6000, 0, 0},
-		{"hostanti", 1.03, 1.03, 5000, 0, 0},
-		{"classes20", 1.01, 1.02, 2000, 0, 0},
-		{"many5000", 1.002, 1.002, 2000, 1.005, 1.051},
+		{"few3", 1.005, 1.01, work.Second / 5, 0, 0},
+		{"few2skew", 1.005, 1.01, work.Second / 5, 0, 0},
+		{"few2complement", 1.005, 1.01, work.Second / 5, 0, 0},
+		{"few5", 1.005, 1.01, work.Second / 5, 0, 0},
+		{"zonespread", 1.03, 1.03, work.Second / 5, 0, 0},
+		{"hostanti", 1.03, 1.03, work.Second / 5, 0, 0},
+		{"classes20", 1.01, 1.02, work.Second / 5, 0, 0},
+		{"many5000", 1.002, 1.002, work.Second / 2, 1.005, 1.051},
 	} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, row.name, spot)
-			r := Solve(p, Options{Size: DefaultSize, Trials: row.trials})
+			r := Solve(p, Options{Size: DefaultSize, Most: row.most})
 			if err := Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatal(err)
 			}

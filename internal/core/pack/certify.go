@@ -19,6 +19,7 @@ type exactProof struct {
 	bound int64
 	worth []int64
 	limit []int64
+	steps steps
 }
 
 const (
@@ -31,19 +32,20 @@ const (
 
 // certify makes whole numbers of the best proof. A proof that rests on searches is searched again with integers; if that gives less
 // than another one, the other is taken.
-func (r *run) certify() exactProof {
+func (r *run) certify() (best exactProof, steps int) {
 	proofs := slices.Clone(r.proofs)
 	slices.SortStableFunc(proofs, func(a, b proof) int { return cmp.Compare(b.value, a.value) })
-	var best exactProof
 	for _, p := range proofs {
 		if best.worth != nil && p.value <= float64(best.bound) {
 			break
 		}
-		if e := r.exact(p); best.worth == nil || e.bound > best.bound {
+		e := r.exact(p)
+		steps += e.steps.take()
+		if best.worth == nil || e.bound > best.bound {
 			best = e
 		}
 	}
-	return best
+	return best, steps
 }
 
 func (r *run) exact(f proof) exactProof {
@@ -80,6 +82,8 @@ func (e *exactProof) searchAgain(r *run) {
 		}
 		cost := e.cost(c)
 		upper := r.upper(v, c, cost, proofNodes)
+		e.steps += v.steps
+		v.steps = 0
 		if upper > cost && float64(upper)*float64(num) > float64(cost)*float64(den) {
 			num, den = cost, upper
 		}

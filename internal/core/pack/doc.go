@@ -20,8 +20,9 @@
 //     items worth more than its price; then no fleet costs less than all items are worth. [Verify] proves that again with integers.
 //   - Same problem, same options, same result, on every processor: products are rounded before they are added (no fused
 //     multiply-add), random choices come from a fixed sequence, ties go to the lower index.
-//   - It stops soon after Options.Stop says so, or after Options.Trials trials, but never without a first fleet and a bound; the best
-//     fleet so far is returned and Result.Trials, given back as Options.Trials, repeats the cut run.
+//   - It ends after Options.Most units of work, before that where more would change little (see budget.go), or as soon as Options.Meter
+//     cuts it, but never without a first fleet and a bound; the best fleet so far is returned, and what the meter cut, a meter with
+//     the limit CutAt cuts again at the same point.
 //
 // What it refuses: preferences, affinity between classes and everything else that depends on more than one node. Callers keep such
 // classes out or turn them into cells first.

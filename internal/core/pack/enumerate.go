@@ -14,6 +14,7 @@ type enumeration struct {
 	use     []int64
 	digits  []int
 	part    []int
+	steps   steps
 }
 
 // Numbers of pairs of multisets up to which enumerating is worth it: for a whole part, and for a turn of the search.
@@ -66,6 +67,7 @@ func (e *enumeration) solve(classes, counts []int) (ns []nodes, price int64, ok 
 	}
 	e.single, e.price, e.first = resize(e.single, size), resize(e.price, size), resize(e.first, size)
 	e.digits, e.part = resize(e.digits, len(counts)), resize(e.part, len(counts))
+	e.steps += steps(4 * countPairs(counts, wholePairs))
 	for set := 1; set < size; set++ {
 		e.single[set] = e.cheapest(set)
 	}
@@ -110,6 +112,7 @@ func (e *enumeration) cheapest(set int) int {
 		}
 	}
 	for c := range p.cells {
+		e.steps += 4
 		if cell := &p.cells[c]; fits(e.use, cell.room) && (!cell.large || e.large || needy) && e.open(cell) {
 			return c
 		}
@@ -187,7 +190,9 @@ func (r *run) enumerate() bool {
 	for k := range classes {
 		classes[k] = k
 	}
-	ns, price, ok := newEnumeration(r.p, r.large).solve(classes, r.p.count)
+	e := newEnumeration(r.p, r.large)
+	ns, price, ok := e.solve(classes, r.p.count)
+	r.b.charge(e.steps.take())
 	if ok {
 		r.best = &fleet{nodes: ns, left: make([]int, r.p.classes()), price: price}
 		r.optimal = true

@@ -24,6 +24,7 @@ type fluid struct {
 	worth   []float64 // per bucket
 	room    []float64 // cell*dims: worth of a unit of room in each cell; filled by price
 	value   []float64 // per cell: worth of its best contents
+	steps   steps
 }
 
 type bucket struct {
@@ -77,6 +78,7 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 	for {
 		f.generate()
 		unit := f.unitWorth()
+		f.steps += steps(len(f.open) * f.p.classes() * (f.p.dims + 2))
 		worth, on, ok := f.p.leastWorth(unit, f.open)
 		if !ok || !divide || !f.divide(unit, worth, on) {
 			return pricing{worth, unit}, ok
@@ -88,7 +90,12 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 func (f *fluid) generate() {
 	for range fluidRounds {
 		f.lp.optimize(func() bool { return true })
-		if f.price() <= 1+fluidGoal {
+		f.steps += f.lp.steps
+		f.lp.steps = 0
+		most := f.price()
+		f.steps += f.sack.steps + steps(len(f.open)*20)
+		f.sack.steps = 0
+		if most <= 1+fluidGoal {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ type fraction struct {
 	x       []float64 // per row: value of the basic variable
 	price   []float64 // per dimension
 	step    []float64
+	steps   steps
 }
 
 func newFraction(dims int) *fraction {
@@ -52,6 +53,7 @@ func (f *fraction) solve() float64 {
 		scale = max(scale, v)
 	}
 	for range 30*f.dims + 4*len(f.values) {
+		f.steps += steps((len(f.values)+2*f.dims)*(f.dims+2) + 30)
 		f.prices()
 		j, dir := f.entering(scale * 1e-11)
 		if j < -f.dims {

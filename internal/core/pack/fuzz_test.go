@@ -3,6 +3,8 @@ package pack
 import (
 	"encoding/binary"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // hostile makes a problem of whatever bytes say: huge and empty needs, rooms and prices, tiny stocks, contradictions.
@@ -62,7 +64,7 @@ func FuzzSolveOfHostileProblems(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := hostile(data)
 		for _, fast := range []bool{true, false} {
-			r := Solve(p, Options{Size: SizePolicy{Large: 50, GainPermille: 10, TiePermille: 3}, Fast: fast, Trials: 2000})
+			r := Solve(p, Options{Size: SizePolicy{Large: 50, GainPermille: 10, TiePermille: 3}, Fast: fast, Most: work.Second / 100})
 			if err := Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatalf("%v\n%+v\n%+v", err, p, r)
 			}

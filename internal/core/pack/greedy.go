@@ -100,6 +100,10 @@ func newGreedy(p *part, large bool) *greedy {
 func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budget) *fleet {
 	copy(g.rem, count)
 	g.fill.value(v)
+	b.charge(len(count) * 60)
+	if len(count) > treeClasses {
+		b.charge(len(count) * len(g.p.cells) * (g.p.dims + 3))
+	}
 	for c := range g.last {
 		g.last[c] = g.ceiling(c, v, w)
 		g.first[c], g.fresh[c] = g.last[c], true
@@ -145,6 +149,7 @@ func (g *greedy) pack(classes []int, s *supply, v []float64, w *unitWorth, b *bu
 	g.fill.begin(g.rem, classes)
 	for {
 		g.candidates(s, v, w)
+		b.charge(len(g.p.cells)*(3*g.p.dims+25) + 4*len(g.fill.live))
 		if !g.pick(v, w, b) {
 			break
 		}
@@ -221,6 +226,7 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 			return false
 		}
 		l := g.fill.fill(c.cell, g.rem, forced, w)
+		b.charge(g.fill.steps.take())
 		worth := l.worth(v)
 		if len(l.classes) == 0 {
 			continue

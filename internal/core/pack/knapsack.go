@@ -29,6 +29,7 @@ type knapsack struct {
 	found  load
 	upper  float64 // what branches that were not looked at may hold
 	nodes  int     // budget
+	steps  steps
 }
 
 func newKnapsack(p *part) *knapsack {
@@ -87,6 +88,8 @@ func (k *knapsack) weigh(forced int) float64 {
 		k.sack.add(k.need, k.value[i], float64(holds(need, k.room, k.most(i, forced))))
 	}
 	value := k.sack.solve()
+	k.steps += k.sack.steps + steps(len(k.value)*4+len(k.order)*40)
+	k.sack.steps = 0
 	copy(k.weight, k.sack.price)
 	// Rounding may have cut a little off.
 	return value * (1 + 1e-9)
@@ -217,8 +220,10 @@ func (k *knapsack) bound(i int, room []int64, forced int) float64 {
 		left += float64(k.weight[d] * float64(r))
 	}
 	var sum float64
+	k.steps += 40
 	for j := i; j < len(k.order); j++ {
 		class := k.order[j]
+		k.steps += 6
 		if !fits(p.needs(class), room) {
 			continue
 		}

@@ -164,7 +164,11 @@ func (m *master) price(c int) float64 {
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
 func (m *master) generate(limit []int, rounds int) {
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
-		m.lp.optimize(m.r.b.spend)
+		m.lp.optimize(func() bool {
+			m.r.b.charge(m.lp.steps.take())
+			return m.r.b.spend()
+		})
+		m.r.b.charge(m.lp.steps.take())
 		m.readPrices()
 		if m.r.b.over {
 			return
@@ -198,6 +202,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 			continue
 		}
 		l := m.fill.fill(c, limit, forced, nil)
+		m.r.b.charge(m.fill.steps.take())
 		if worth := l.worth(m.worth); worth > float64(price*(1+1e-7))+1 {
 			offers = append(offers, offer{l.clone(), worth / max(price, 1)})
 		}
@@ -248,6 +253,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 		cost := m.unit.cost(cell)
 		price := m.price(c)
 		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), searchNodes)
+		m.r.b.charge(m.sack.steps.take())
 		if found != nil {
 			worth := found.worth(m.worth)
 			offers = append(offers, offer{found.clone(), worth / max(price, 1)})

@@ -160,6 +160,7 @@ func (r *run) recall(m *Memory) bool {
 		cell.settle(room)
 	}
 	worth, _, ok := p.leastWorth(w, cells)
+	r.b.charge(len(cells) * p.classes() * (p.dims + 2))
 	if ok {
 		r.guiding = nil
 		r.use(pricing{worth, w})

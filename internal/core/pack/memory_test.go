@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // many is a question of many kinds of items, for which the fluid LP proves the bound.
@@ -17,20 +19,20 @@ func withCount(p *Problem, class, more int) *Problem {
 	return &q
 }
 
-func solveWithin(p *Problem, trials int, m *Memory) *Result {
-	return Solve(p, Options{Size: DefaultSize, Trials: trials, Enough: 2000, Memory: m})
+func solveWithin(p *Problem, most work.Units, m *Memory) *Result {
+	return Solve(p, Options{Size: DefaultSize, Most: most, Enough: 2000, Memory: m})
 }
 
 func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
 	p := many(t)
-	first := solveWithin(p, 3_000, nil)
+	first := solveWithin(p, work.Second/5, nil)
 	if first.Memory == nil {
 		t.Fatal("nothing was remembered")
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 6 {
 		p = withCount(p, r.IntN(len(p.Classes)), 1-2*r.IntN(2))
-		again := solveWithin(p, 3_000, first.Memory)
+		again := solveWithin(p, work.Second/5, first.Memory)
 		if again.Memory != first.Memory {
 			t.Fatal("the memory was not used")
 		}
@@ -40,13 +42,13 @@ func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
 		if err := Verify(p, DefaultSize, again.Certificate); err != nil {
 			t.Fatal(err)
 		}
-		if again.Trials*4 > first.Trials {
-			t.Errorf("%d trials, %d for the first answer", again.Trials, first.Trials)
+		if again.Work*3 > first.Work {
+			t.Errorf("%d units, %d for the first answer", again.Work, first.Work)
 		}
 		if again.Gap() > first.Gap()+0.005 {
 			t.Errorf("gap %.4f, at first %.4f", again.Gap(), first.Gap())
 		}
-		if !reflect.DeepEqual(again, solveWithin(p, 3_000, first.Memory)) {
+		if !reflect.DeepEqual(again, solveWithin(p, work.Second/5, first.Memory)) {
 			t.Error("the same memory gives two answers")
 		}
 	}
@@ -54,8 +56,8 @@ func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
 
 func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 	p := many(t)
-	first := solveWithin(p, 3_000, nil)
-	again := solveWithin(p, 3_000, first.Memory)
+	first := solveWithin(p, work.Second/5, nil)
+	again := solveWithin(p, work.Second/5, first.Memory)
 	if again.Price != first.Price || again.Memory != first.Memory {
 		t.Errorf("price %d, at first %d", again.Price, first.Price)
 	}
@@ -79,7 +81,7 @@ func TestBoundFromMemory(t *testing.T) {
 
 func TestMemoryOfAnotherQuestionIsNotUsed(t *testing.T) {
 	p := many(t)
-	first := solveWithin(p, 3_000, nil)
+	first := solveWithin(p, work.Second/5, nil)
 	for name, edit := range map[string]func(q *Problem){
 		"another price":         func(q *Problem) { q.Cells = slices.Clone(q.Cells); q.Cells[0].Price++ },
 		"many items more":       func(q *Problem) { q.Classes[0].Count += 500 },

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A Set is a set of small numbers: cells of a problem.
@@ -97,11 +99,13 @@ var DefaultSize = SizePolicy{Large: 64, GainPermille: 10, TiePermille: 3}
 type Options struct {
 	Fast   bool        // greedy fleets and the volume bound only
 	Enough int64       // the search ends when a fleet is within so many millionths of the bound
-	Trials int         // at most so many trials (fillings of a node, knapsacks) after the first fleet; 0 means any number
-	Stop   func() bool // asked often; true ends the search, but not before there is a fleet and a bound; nil means never
+	Meter  *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
+	Least  work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
+	Most   work.Units  // at most so much work after the first fleet; 0 means any amount
 	Size   SizePolicy
 	Start  []Pattern // a known fleet; when it holds everything the result is never dearer
 	Memory *Memory   // of an earlier answer; nil for none
+	Known  Answers   // to the very same questions
 	Price  int64     // of a known fleet, for Bound
 }
 
@@ -122,9 +126,10 @@ type Result struct {
 	VolumeBound int64 // no fleet that holds all items costs less, by volume alone
 	ConfigBound int64 // the same by the configuration LP; 0 when it was not looked for
 	Certificate Certificate
-	Trials      int
+	Work        work.Units
 	Partial     bool    // the budget ended the search
 	Memory      *Memory // for the next question; nil where it would not help
+	Known       Answers // those of the options, and this one if it took a search
 }
 
 // Bound is the best proven bound.

@@ -30,6 +30,7 @@ type prover struct {
 	best   int64 // scaled
 	upper  int64 // scaled
 	nodes  int
+	steps  steps
 }
 
 func newProver(dims int, needs, worth []int64, limit []int, foes [][]int) *prover {
@@ -94,6 +95,8 @@ func (v *prover) prepare(room []int64, classes []int) {
 		v.hint.add(need, float64(v.worth[k]), float64(n))
 	}
 	top := v.hint.solve()
+	v.steps += v.hint.steps + steps(len(classes)*(3*v.dims+10))
+	v.hint.steps = 0
 	v.shift = 0
 	for v.shift < 40 && top*8*float64(int64(1)<<v.shift) < maxScaled {
 		v.shift++
@@ -211,6 +214,7 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		return
 	}
 	v.nodes--
+	v.steps += steps(6*v.dims + 30)
 	k := v.order[i]
 	need, next := v.need(k), rooms[v.dims:2*v.dims]
 	most := holds(need, room, v.limit[k])

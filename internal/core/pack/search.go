@@ -111,6 +111,7 @@ func (s *search) finish() {
 // turn takes some nodes apart and keeps what comes of it if that is cheaper. It returns false when the budget is over.
 func (s *search) turn() bool {
 	s.choose()
+	s.r.b.charge(len(s.nodes)*len(s.pick) + len(s.r.p.cells)*4 + s.r.p.classes() + 200)
 	g := s.r.greedy
 	clear(g.rem)
 	s.live = s.live[:0]
@@ -183,6 +184,7 @@ func (s *search) repack() *fleet {
 				return nil
 			}
 			ns, price, ok := s.exact.solve(s.live, s.count)
+			s.r.b.charge(s.exact.steps.take())
 			if !ok {
 				return &fleet{lost: 1}
 			}
@@ -211,6 +213,7 @@ func (s *search) repack() *fleet {
 }
 
 func (s *search) replace(f *fleet) {
+	s.r.b.charge(len(s.nodes) * 30)
 	slices.Sort(s.pick)
 	for _, i := range slices.Backward(s.pick) {
 		s.nodes = slices.Delete(s.nodes, i, i+1)

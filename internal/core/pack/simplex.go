@@ -24,6 +24,8 @@ type simplex struct {
 	y       []float64 // price per row
 	work    []float64
 	pivots  int
+	entries int // of all columns
+	steps   steps
 }
 
 const lpEpsilon = 1e-9
@@ -53,6 +55,7 @@ func newSimplex(rhs, sign []float64, start []column) *simplex {
 func (s *simplex) add(c column) int {
 	s.cols = append(s.cols, c)
 	s.where = append(s.where, 0)
+	s.entries += len(c.rows)
 	return len(s.cols) - 1
 }
 
@@ -103,6 +106,7 @@ func (s *simplex) optimize(more func() bool) {
 		if turn%16 == 15 && !more() || turn > 60*(s.m+10) {
 			return
 		}
+		s.steps += steps(2*s.m + 4*len(s.cols) + 2*s.entries)
 		j, found := s.entering(turn > 20*(s.m+10))
 		if !found || !s.pivot(j) {
 			return
@@ -150,8 +154,12 @@ func (s *simplex) slackIn(i int) bool {
 func (s *simplex) pivot(j int) bool {
 	u := s.work
 	s.direction(j, u)
+	touched := 0
 	leave, step := -1, math.Inf(1)
 	for r, v := range u {
+		if v != 0 {
+			touched++
+		}
 		if v < 1e-8 {
 			continue
 		}
@@ -175,6 +183,7 @@ func (s *simplex) pivot(j int) bool {
 		s.refactor()
 	}
 	s.prices()
+	s.steps += steps(s.m * (touched + s.m + 8))
 	return true
 }
 
@@ -224,6 +233,7 @@ func (s *simplex) exchange(leave int, step float64, u []float64) {
 // refactor computes the inverse anew, which removes what rounding has piled up.
 func (s *simplex) refactor() {
 	m := s.m
+	s.steps += steps(2 * m * m * m)
 	a := make([]float64, m*m)
 	for r, j := range s.basis {
 		if j < 0 {

@@ -21,6 +21,7 @@ func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
 		limit = target
 	}
 	wide := newSolution(parts, b, true)
+	b.watch(wide)
 	for i := -1; i < len(wide.runs); i++ {
 		if i >= 0 {
 			wide.runs[i].refine()
@@ -79,6 +80,7 @@ func (s *solution) narrow(o Options, b *budget) *solution {
 		if next.needy() > s.needy() || next.bound() > limit || next.refine() > limit {
 			break
 		}
+		b.watch(next)
 		next.improve(o)
 		if price, lost := next.sum(); lost > 0 || float64(price) > limit {
 			break

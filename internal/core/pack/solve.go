@@ -24,11 +24,17 @@ const (
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
+	question := questionOf(p, o, 's')
+	if out := o.Known.find(question); out != nil {
+		return out
+	}
 	if out := o.Memory.again(p, o, b); out != nil {
+		out.Known = o.Known
 		return out
 	}
 	parts := split(p, o.Size)
 	best := newSolution(parts, b, false)
+	b.watch(best)
 	best.improve(o)
 	if o.Size.Large > 0 && slices.ContainsFunc(parts, (*part).wantsLarge) {
 		if wide := best.widen(parts, o, b); wide != nil {
@@ -40,12 +46,14 @@ func Solve(p *Problem, o Options) *Result {
 		chosen = narrow
 	}
 	if !o.Fast {
+		b.watch(chosen)
 		chosen.search()
 	}
 	out := chosen.result(p, best, b)
 	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
 		out.Memory = remember(p, o.Size, best, out.Fleet)
 	}
+	out.Known = o.Known.with(question, out, b.meter)
 	return out
 }
 
@@ -62,10 +70,16 @@ func VolumeBound(p *Problem, size SizePolicy) int64 {
 // which items fit where, and by the configuration LP, where classes are few, there is time, and a known fleet costs no more than the
 // little that such an LP can add.
 func Bound(p *Problem, o Options) *Result {
-	if out := o.Memory.bound(p, o.Size); out != nil {
+	question := questionOf(p, o, 'b')
+	if out := o.Known.find(question); out != nil {
 		return out
 	}
-	s := newSolution(split(p, o.Size), newBudget(o), false)
+	if out := o.Memory.bound(p, o.Size); out != nil {
+		out.Known = o.Known
+		return out
+	}
+	b := newBudget(o)
+	s := newSolution(split(p, o.Size), b, false)
 	for _, r := range s.runs {
 		r.sharpen()
 		r.best = &fleet{}
@@ -78,7 +92,8 @@ func Bound(p *Problem, o Options) *Result {
 	}
 	out := &Result{}
 	s.prove(p, out)
-	out.Memory = remember(p, o.Size, s, nil)
+	out.Memory, out.Work = remember(p, o.Size, s, nil), b.spent()
+	out.Known = o.Known.with(question, out, b.meter)
 	return out
 }
 
@@ -203,7 +218,9 @@ func (r *run) configure() {
 // newRun prices room and items by the volume LP.
 func newRun(p *part, large bool, b *budget) *run {
 	r := &run{p: p, b: b, large: large, greedy: newGreedy(p, large)}
-	by := pricing{make([]float64, p.classes()), p.volume(r.open())}
+	unit, steps := p.volume(r.open())
+	b.charge(steps)
+	by := pricing{make([]float64, p.classes()), unit}
 	for k := range by.worth {
 		by.worth[k] = by.unit.of(p.group[k], p.needs(k))
 	}
@@ -246,6 +263,7 @@ func (r *run) refine() {
 		return
 	}
 	by, exact, ok := r.fluid.rough()
+	r.b.charge(r.fluid.steps.take())
 	if ok {
 		r.guiding = nil
 		r.use(by)
@@ -260,7 +278,9 @@ func (r *run) sharpen() {
 	if r.fluid == nil || r.sharp {
 		return
 	}
-	if by, ok := r.fluid.fine(); ok {
+	by, ok := r.fluid.fine()
+	r.b.charge(r.fluid.steps.take())
+	if ok {
 		r.use(by)
 	}
 	r.sharp = true
@@ -308,7 +328,7 @@ func (r *run) incumbent(guides []guide) {
 		for _, by := range r.guiding {
 			b := r.b
 			if r.best == nil {
-				b = newBudget(Options{}) // the first fleet is not cut
+				b = r.b.uncut() // the first fleet
 			} else if b.over || r.good() {
 				return
 			}
@@ -374,7 +394,7 @@ func (r *run) cheapest(k int, s *supply) int {
 
 // result puts the fleets of all parts together. proven is the solution that proves the bound: s itself, or one with more freedom.
 func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
-	out := &Result{Left: make([]int, len(p.Classes)), Trials: b.trials, Partial: b.over}
+	out := &Result{Left: make([]int, len(p.Classes)), Partial: b.over}
 	for k, c := range p.Classes {
 		out.Left[k] = max(c.Count, 0)
 	}
@@ -384,6 +404,7 @@ func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
 		}
 	}
 	proven.prove(p, out)
+	out.Work = b.spent()
 	slices.SortStableFunc(out.Fleet, func(a, b Pattern) int { return cmp.Compare(a.Cell, b.Cell) })
 	out.Price = Price(p, out.Fleet)
 	return out
@@ -397,7 +418,8 @@ func (s *solution) prove(p *Problem, out *Result) {
 		if r.best.lost > 0 {
 			continue // what is left out has no price to compare with
 		}
-		proof := r.certify()
+		proof, steps := r.certify()
+		r.b.charge(steps)
 		for _, q := range append([]*part{r.p}, r.twins...) {
 			proof.write(&out.Certificate, q)
 			out.VolumeBound += int64(r.volume)

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 func TestAKnownFleetNeverGetsDearer(t *testing.T) {
@@ -14,7 +16,7 @@ func TestAKnownFleetNeverGetsDearer(t *testing.T) {
 		if !complete(first) {
 			continue
 		}
-		again := Solve(p, Options{Start: first.Fleet, Trials: 1})
+		again := Solve(p, Options{Start: first.Fleet, Most: 1})
 		if again.Price > first.Price || !complete(again) {
 			t.Fatalf("turn %d: %d from a fleet of %d\n%+v\n%+v\n%+v", turn, again.Price, first.Price, p, first, again)
 		}
@@ -33,11 +35,12 @@ func complete(r *Result) bool {
 	return true
 }
 
-func TestACutRunIsRepeatedByItsTrials(t *testing.T) {
+func TestACutRunIsRepeatedByItsWork(t *testing.T) {
 	p := problem(t, "hostanti", true)
-	for _, after := range []int{1, 7, 150, 1500, 4000} {
+	for _, after := range []int{1, 7, 150, 600, 1500} {
 		asked := 0
-		cut := Solve(p, Options{Size: DefaultSize, Stop: func() bool { asked++; return asked > after }})
+		clock := work.NewMeter(0, func() bool { asked++; return asked > after })
+		cut := Solve(p, Options{Size: DefaultSize, Meter: clock})
 		if !cut.Partial {
 			t.Fatalf("after %d: not partial", after)
 		}
@@ -47,9 +50,9 @@ func TestACutRunIsRepeatedByItsTrials(t *testing.T) {
 		if !complete(cut) {
 			t.Errorf("after %d: items left", after)
 		}
-		again := Solve(p, Options{Size: DefaultSize, Trials: cut.Trials})
+		again := Solve(p, Options{Size: DefaultSize, Meter: work.NewMeter(clock.CutAt(), nil)})
 		if !reflect.DeepEqual(cut, again) {
-			t.Errorf("after %d: %d trials give %d and %d the second time", after, cut.Trials, cut.Price, again.Price)
+			t.Errorf("after %d: %d units give %d and %d the second time", after, clock.CutAt(), cut.Price, again.Price)
 		}
 	}
 }

@@ -17,6 +17,7 @@ type tree struct {
 	low   []int64 // node*dims
 	gone  []bool  // per class
 	start []int   // per leaf: its first position; one more at the end
+	steps steps
 }
 
 const leafSize = 8
@@ -127,11 +128,13 @@ func (t *tree) highest(room []int64, low float64, ok func(int) bool) int {
 
 func (t *tree) visit(node int, room []int64, low *float64, best *int, ok func(int) bool) {
 	dims := t.p.dims
+	t.steps += 8
 	if t.high[node] <= *low || !fits(t.low[node*dims:node*dims+dims], room) {
 		return
 	}
 	if node >= t.leafs {
 		leaf := node - t.leafs
+		t.steps += leafSize * 4
 		for _, k := range t.order[t.start[leaf]:t.start[leaf+1]] {
 			if !t.gone[k] && t.worth[k] > *low && fits(t.p.needs(k), room) && ok(k) {
 				*low, *best = t.worth[k], k

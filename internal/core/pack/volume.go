@@ -51,8 +51,8 @@ type volumeProgram struct {
 // maxVolumeRows keeps the dense simplex small; stock rows beyond it are left out, which only lowers the bound.
 const maxVolumeRows = 400
 
-// volume solves the volume LP over the given cells. Groups are merged when there are too many of them.
-func (p *part) volume(cells []int) *unitWorth {
+// volume solves the volume LP over the given cells, and says how many steps that took.
+func (p *part) volume(cells []int) (*unitWorth, int) {
 	v := &volumeProgram{p: p, demand: make([]float64, p.groups*p.dims), kindOf: make([]int, len(p.cells))}
 	for k, n := range p.count {
 		for d, u := range p.needs(k) {
@@ -91,7 +91,7 @@ func (v *volumeProgram) sortKinds(cells []int) {
 	}
 }
 
-func (v *volumeProgram) solve() *unitWorth {
+func (v *volumeProgram) solve() (*unitWorth, int) {
 	p, dims := v.p, v.p.dims
 	w := &unitWorth{dims: dims, price: make([]float64, p.groups*dims), limit: make([]float64, len(p.limits))}
 	supply := p.groups * dims
@@ -99,7 +99,7 @@ func (v *volumeProgram) solve() *unitWorth {
 	stock := limits + len(p.limits)
 	m := stock + len(v.stock)
 	if m > 2*maxVolumeRows {
-		return w // too many kinds of cells: no bound by volume
+		return w, 0 // too many kinds of cells: no bound by volume
 	}
 	scale := v.scale()
 	rhs, sign, start := make([]float64, m), make([]float64, m), make([]column, m)
@@ -133,7 +133,7 @@ func (v *volumeProgram) solve() *unitWorth {
 		w.limit[l] = float64(max(-lp.y[limits+l], 0)/float64(max(most, 1))) * 1e9
 	}
 	v.lower(w)
-	return w
+	return w, lp.steps.take()
 }
 
 // scale is the total demand of each dimension, so that rows have entries near one.

@@ -56,7 +56,6 @@ func longKey(key string) string {
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
 	w := &World{Store: cluster.NewStore(), Engine: lower.New(), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
-	w.Settings.TrialBudget = 1_000_000 // the clock has no say in stories
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}

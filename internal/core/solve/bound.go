@@ -26,10 +26,10 @@ func (s *state) bound(r *Result) {
 	k.makeCells()
 	k.capHosts()
 	o := s.packOptions()
-	o.Size, o.Memory, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Price
+	o.Size, o.Memory, o.Known, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Memory.Known, r.Price
 	answer := pack.Bound(&k.problem, o)
-	s.trials += answer.Trials
-	r.Volume, r.Config, r.Memory.Bound = answer.VolumeBound, answer.ConfigBound, answer.Memory
+	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
+	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known
 	r.Proof = Proof{Problem: &k.problem, Certificate: answer.Certificate}
 }
 

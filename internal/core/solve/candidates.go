@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A candidate list is the shapes of one template that could hold one pod of a class, as one variant.
@@ -72,6 +73,7 @@ func (s *state) suitable(out []int32, c *Class, v *Variant, t int) []int32 {
 		mask.And(m.Mask)
 	}
 	prices := s.pricesOf(t, s.wide(mask))
+	s.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
 	ordinary := false
 	for sh := range tmpl.Shapes.All() {
 		if m.Shapes != nil && !m.Shapes.Has(sh) || prices[sh] == 0 || !c.Need.Fits(tmpl.Room[sh]) || !s.fitsHardware(c, tmpl, sh) {

@@ -8,6 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // bestTarget returns the target with the most worth per dollar among some templates, for the domains in s.choice.
@@ -137,6 +138,7 @@ func (s *state) bestShape(ci, vi, i int, t *touches, mask bits.Set, cands []int3
 	tmpl := &s.p.Templates[i]
 	c := &s.p.Classes[ci]
 	prices := s.pricesOf(i, mask)
+	s.meter.Charge(work.Units(len(cands)) * shapeWork)
 	best, code := target{tmpl: -1}, reason.Code(reason.NoShape)
 	limit := &s.limits[tmpl.Pool]
 	for _, sh := range cands {

@@ -48,8 +48,7 @@ func (s *state) deal() *state {
 	k.makeCells()
 	k.makeLimits()
 	// The first fleet will do: what a search would gain is less than dealing out costs.
-	answer := pack.Solve(&k.problem, pack.Options{Size: s.packSize(), Fast: true, Trials: 1})
-	s.trials += answer.Trials
+	answer := pack.Solve(&k.problem, pack.Options{Size: s.packSize(), Fast: true, Most: 1, Meter: s.meter})
 	d.state = k.afresh()
 	if !d.dealOut(answer.Fleet) {
 		return nil
@@ -271,6 +270,5 @@ func (d *dealing) cheapestFor(pile int, h *hand, n int) int {
 // finished is the placement once all pods have their place.
 func (d *dealing) finished() *state {
 	d.pinned = false
-	d.trials += d.k.s.trials
 	return d.state
 }

@@ -3,6 +3,7 @@ package solve
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // grow makes room for one more pod of class ci on a new bin by choosing a larger target, and places it there.
@@ -92,6 +93,7 @@ func (s *state) holding(bin int, mask bits.Set, need quantity.Vec, more *Match) 
 // fillHolding sets s.shapes to the shapes of template t that can hold need and be bought under mask.
 func (s *state) fillHolding(t int, mask bits.Set, need quantity.Vec) {
 	tmpl := &s.p.Templates[t]
+	s.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
 	clear(s.shapes)
 	for sh := tmpl.Shapes.Next(0); sh >= 0; sh = tmpl.Shapes.Next(sh + 1) {
 		if need.Fits(tmpl.Room[sh]) && s.sells(tmpl, sh, mask) {

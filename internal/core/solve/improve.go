@@ -13,8 +13,7 @@ func (s *state) improve(r *Result) *state {
 		return nil
 	}
 	answer := pack.Solve(&k.problem, s.packOptions())
-	s.trials += answer.Trials
-	r.Memory.Fleet = answer.Memory
+	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
 	if len(k.frozen) == 0 && !k.pinned && k.plain() {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
@@ -67,9 +66,5 @@ func (s *state) packSize() pack.SizePolicy {
 // packOptions are what the packer may spend.
 func (s *state) packOptions() pack.Options {
 	set := &s.p.Settings
-	o := pack.Options{Stop: set.Quick, Size: s.packSize(), Enough: enough, Memory: set.Memory.Fleet}
-	if set.Trials > 0 {
-		o.Trials = max(set.Trials-s.trials, 1)
-	}
-	return o
+	return pack.Options{Meter: s.meter, Least: set.Least, Most: set.Most, Size: s.packSize(), Enough: enough, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }

@@ -79,7 +79,7 @@ func (s *state) place() []int {
 		before := s.commits
 		var again []int
 		for _, ci := range queue {
-			if s.over() {
+			if s.meter.Cut() {
 				return left
 			}
 			left[ci] = s.placeClass(ci, left[ci])
@@ -107,14 +107,6 @@ func (s *state) worthWaiting(classes []int) bool {
 	})
 }
 
-// over reports whether a budget has run out.
-func (s *state) over() bool {
-	if s.p.Settings.Trials > 0 && s.trials >= s.p.Settings.Trials {
-		return true
-	}
-	return s.p.Settings.Stop != nil && s.p.Settings.Stop()
-}
-
 // placeClass places up to n pods of a class and returns how many are left.
 func (s *state) placeClass(ci, n int) int {
 	c := &s.p.Classes[ci]
@@ -131,7 +123,7 @@ func (s *state) placeClass(ci, n int) int {
 			break
 		}
 		n -= placed
-		if s.over() {
+		if s.meter.Cut() {
 			break
 		}
 	}

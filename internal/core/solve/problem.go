@@ -10,6 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A Problem is everything that a placement depends on, as numbers. Run does not change it.
@@ -37,9 +38,8 @@ type Settings struct {
 	GainPermille  int64
 	TiePermille   int64
 	Band          shape.Band
-	Trials        int         // budget; 0 = none
-	Stop          func() bool // the caller's deadline; nil = none
-	Quick         func() bool // when improvement has to end; nil = none
+	Meter         *work.Meter // counts the work and may cut it; nil for one of its own
+	Least, Most   work.Units  // of the search for a cheaper fleet; see pack.Options
 	FirstFit      bool        // no improvement
 	Unproven      bool        // no bound where finding the fleet does not prove one
 	Memory        Memory      // of an earlier Result
@@ -47,7 +47,10 @@ type Settings struct {
 
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
-type Memory struct{ Fleet, Bound *pack.Memory }
+type Memory struct {
+	Fleet, Bound *pack.Memory
+	Known        pack.Answers
+}
 
 // A Node is an existing node, or one on its way.
 type Node struct {
@@ -176,8 +179,7 @@ type Result struct {
 	Floor   int64
 	Volume  int64 // lower bounds; 0 when not computed
 	Config  int64
-	Trials  int
-	Partial bool
+	Partial bool // the meter cut it before every class was reached
 	Proof   Proof
 	Memory  Memory // for the next problem
 }

@@ -16,7 +16,6 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 		}
 	}
 	s.pinned = false
-	s.trials += k.s.trials
 	return s
 }
 
@@ -24,7 +23,7 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 func (k *packing) afresh() *state {
 	old := k.s
 	s := newState(old.p)
-	s.worth, s.touch, s.pinned = old.worth, old.touch, true
+	s.worth, s.touch, s.meter, s.pinned = old.worth, old.touch, old.meter, true
 	for _, p := range old.placed {
 		s.restore(p, p.Bin, nil)
 	}

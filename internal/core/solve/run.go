@@ -6,13 +6,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack"
 )
 
-// Run places the pods of p. It does not modify p and gives the same result for the same problem, unless the caller's clock
-// cuts it short.
+// Run places the pods of p. It does not modify p, but for its meter, and gives the same result for the same problem, unless the
+// meter cuts it short.
 func Run(p *Problem) *Result {
 	s := newState(p)
 	s.findWorth()
 	left := s.place()
-	r := &Result{Left: left, Partial: s.over()}
+	r := &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
 	r.Price, r.Floor = priceOf(r.Bins)
@@ -23,7 +23,6 @@ func Run(p *Problem) *Result {
 			s.bound(r)
 		}
 	}
-	r.Trials = s.trials
 	return r
 }
 

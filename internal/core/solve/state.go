@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Domains that are no domain.
@@ -48,7 +49,7 @@ type state struct {
 	alive   bits.Set              // bins with room for the smallest need of anybody
 	least   quantity.Vec
 	commits int
-	trials  int
+	meter   *work.Meter
 	demand  quantity.Vec // of pods that are not placed yet
 	worth   quantity.Vec // nano-dollars for each unit, scaled; see price.go
 	pinned  bool         // replay: domains were decided before, counts are not asked again
@@ -66,8 +67,19 @@ type state struct {
 	twin    []int // by template; see findTwins
 }
 
+// What steps cost, in units of work.
+const (
+	tryWork    = 50 // of a trial, and more for each group it has to do with
+	groupWork  = 12
+	commitWork = 80 // of placing pods on a bin
+	shapeWork  = 8  // of looking at a shape as the machine for a new bin
+)
+
 func newState(p *Problem) *state {
-	s := &state{p: p, bins: len(p.Nodes), width: 1}
+	s := &state{p: p, bins: len(p.Nodes), width: 1, meter: p.Settings.Meter}
+	if s.meter == nil {
+		s.meter = &work.Meter{}
+	}
 	for i := range p.Templates {
 		s.width = max(s.width, len(p.Templates[i].Mask))
 		s.largest = max(s.largest, p.Templates[i].Catalog.Len())

@@ -7,6 +7,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A verdict is the zero value when the pod may join. A final refusal stays true for the rest of the run, in which pods are
@@ -19,7 +20,7 @@ type verdict struct {
 // try asks whether one pod of class c, read as variant v, may join bin. It changes nothing but scratch: on
 // success s.choice holds the domain of each key that the pod touches. It allocates nothing.
 func (s *state) try(c *Class, v *Variant, t *touches, bin int) verdict {
-	s.trials++
+	s.meter.Charge(tryWork + work.Units(len(t.host.shunned)+len(t.host.owned)+len(t.keys))*groupWork)
 	if !c.Need.Fits(s.roomOf(bin)) {
 		return verdict{reason.TooLarge, true}
 	}
@@ -194,6 +195,7 @@ func (s *state) admits(to *touch, d int) reason.Code {
 
 // byCount returns the domains of a key, those with the fewest pods first. The order is kept in the scratch of depth i.
 func (s *state) byCount(to *touch, i int) []int32 {
+	s.meter.Charge(work.Units(len(s.p.Keys[to.key].Values) * groupWork))
 	order := s.orders[i][:0]
 	for d := range s.p.Keys[to.key].Values {
 		order = append(order, int32(d))
@@ -259,6 +261,7 @@ func (s *state) tryMinValues(c *Class, v *Variant, t *touches, bin int) verdict 
 func (s *state) commit(ci, vi, bin, n int) {
 	c := &s.p.Classes[ci]
 	t := s.touchesOf(ci, vi)
+	s.meter.Charge(commitWork + work.Units(len(c.Groups))*groupWork)
 	room := s.roomOf(bin)
 	for r, x := range c.Need {
 		room[r] -= x * int64(n)

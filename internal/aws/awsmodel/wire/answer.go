@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,6 +41,16 @@ func (s Style) element(b *bytes.Buffer, name, item string, v reflect.Value) {
 		return
 	}
 	v = reflect.Indirect(v)
+	switch {
+	case s.flat && v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		for i := range v.Len() {
+			s.element(b, name, "", v.Index(i))
+		}
+		return
+	case v.Kind() == reflect.Map:
+		s.entries(b, name, v)
+		return
+	}
 	b.WriteByte('<')
 	b.WriteString(name)
 	b.WriteByte('>')
@@ -54,6 +67,18 @@ func (s Style) element(b *bytes.Buffer, name, item string, v reflect.Value) {
 	b.WriteString("</")
 	b.WriteString(name)
 	b.WriteByte('>')
+}
+
+// entries writes a map as its names and values, in order.
+func (s Style) entries(b *bytes.Buffer, name string, v reflect.Value) {
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+	for _, key := range keys {
+		fmt.Fprintf(b, "<%s>", name)
+		s.element(b, "Name", "", key)
+		s.element(b, "Value", "", v.MapIndex(key))
+		fmt.Fprintf(b, "</%s>", name)
+	}
 }
 
 // absent says that a member is not there: a nil pointer or list, or an enumeration's empty value.

@@ -13,12 +13,14 @@ type Style struct {
 	response map[string]string // the same for answers
 	lower    bool              // the first letter is small in answers
 	item     string            // the element that holds a list's members
+	flat     bool              // lists and maps have no element of their own: their members repeat the list's name
 }
 
 // The styles of the services that are modelled.
 var (
 	EC2    = Style{request: ec2Request, response: ec2Response, lower: true, item: "item"}
 	Query  = Style{request: map[string]string{"PolicyDescriptorType.Arn": "arn"}, response: map[string]string{"PolicyDescriptorType.Arn": "arn"}, item: "member"} // IAM and STS
+	Queue  = Style{request: queueNames, response: queueNames, flat: true}                                                                                         // SQS, as clients of before 2023 speak it
 	JSON   = Style{}                                                                                                                                              // SSM, SQS and Pricing
 	REST   = Style{lower: true}                                                                                                                                   // EKS
 	listOf = map[string]string{
@@ -59,6 +61,12 @@ func (s Style) itemName(owner reflect.Type, field string) string {
 	return s.item
 }
 
+// queueNames are the members of SQS that the older protocol calls by the singular.
+var queueNames = map[string]string{
+	"AttributeNames": "AttributeName", "MessageAttributeNames": "MessageAttributeName", "MessageSystemAttributeNames": "MessageSystemAttributeName",
+	"Attributes": "Attribute", "MessageAttributes": "MessageAttribute", "Messages": "Message", "QueueUrls": "QueueUrl",
+}
+
 // ec2Request lists the request members whose name on the wire is not the field's: nearly all are lists, which EC2 calls
 // by the singular.
 var ec2Request = singular(`
@@ -69,12 +77,13 @@ LicenseSpecifications LocalStorageTypes NetworkInterfaceIds NetworkInterfaces Ow
 References RegionNames ReservationTypes SecondaryInterfaces SecurityGroupIds SecurityGroups SpotInstanceRequestIds SubnetIds
 TagSpecifications Tags UserIds UserGroups Values VirtualizationTypes VolumeIds VpcIds ZoneIds ZoneNames AcceleratorManufacturers
 AcceleratorNames AcceleratorTypes ElasticInferenceAccelerators`, map[string]string{
-	"ExecutableUsers":                 "ExecutableBy",
-	"Groups":                          "SecurityGroupId",
-	"Resources":                       "ResourceId",
-	"Versions":                        "LaunchTemplateVersion",
-	"MarketTypes":                     "MarketType",
-	"RunInstancesInput.Ipv6Addresses": "Ipv6Address",
+	"CreateSecurityGroupInput.Description": "GroupDescription",
+	"ExecutableUsers":                      "ExecutableBy",
+	"Groups":                               "SecurityGroupId",
+	"Resources":                            "ResourceId",
+	"Versions":                             "LaunchTemplateVersion",
+	"MarketTypes":                          "MarketType",
+	"RunInstancesInput.Ipv6Addresses":      "Ipv6Address",
 	"CreateCapacityReservationInput.TagSpecifications":                                "TagSpecifications",
 	"InstanceSecondaryInterfaceSpecificationRequest.PrivateIpAddresses":               "PrivateIpAddress",
 	"LaunchTemplateInstanceSecondaryInterfaceSpecificationRequest.PrivateIpAddresses": "PrivateIpAddress",

@@ -90,6 +90,8 @@ func (s Style) bind(p *param, into reflect.Value, name string) error {
 		return nil
 	case into.Kind() == reflect.Slice:
 		return s.bindList(p, into, name)
+	case into.Kind() == reflect.Map:
+		return s.bindMap(p, into, name)
 	}
 	if len(p.kids) > 0 {
 		return unknown(name + "." + slices.Sorted(maps.Keys(p.kids))[0])
@@ -158,6 +160,24 @@ func (s Style) bindList(p *param, into reflect.Value, name string) error {
 		if err := s.bind(kid, out.Index(i), join(name, key)); err != nil {
 			return err
 		}
+	}
+	into.Set(out)
+	return nil
+}
+
+// bindMap reads entries such as Attribute.1.Name and Attribute.1.Value.
+func (s Style) bindMap(p *param, into reflect.Value, name string) error {
+	out := reflect.MakeMap(into.Type())
+	for _, n := range slices.Sorted(maps.Keys(p.kids)) {
+		entry := p.kids[n].kids
+		if len(entry) != 2 || entry["Name"] == nil || entry["Value"] == nil {
+			return unknown(join(name, n))
+		}
+		value := reflect.New(into.Type().Elem()).Elem()
+		if err := s.bind(entry["Value"], value, join(name, n)+".Value"); err != nil {
+			return err
+		}
+		out.SetMapIndex(reflect.ValueOf(entry["Name"].value).Convert(into.Type().Key()), value)
 	}
 	into.Set(out)
 	return nil

@@ -1,0 +1,89 @@
+package disrupt
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/movable"
+)
+
+// promiseTime is how long room is kept for a pod that could have been bound to it: whatever keeps the pod away then, it is not the boot.
+const promiseTime = 10 * time.Minute
+
+// promises says which machines pods are planned for, by the name of their row, and until when that keeps them at the latest. It ends
+// earlier when the pods are bound, are gone, or are planned for another machine.
+func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
+	out := map[string]time.Time{}
+	for key, plan := range snap.Plans() {
+		pod, target := snap.Pod(key), snap.Target(plan.Target)
+		if pod == nil || target == nil || !movable.Reschedulable(pod) {
+			continue
+		}
+		until := now.Add(promiseTime) // a machine that boots is waited for
+		if since, ok := target.InitializedSince(); ok {
+			until = later(plan.At, since).Add(promiseTime)
+		}
+		out[target.Name] = later(out[target.Name], until)
+	}
+	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// promised says until when the row of a name is promised to pods, a time that has passed if it is not.
+func (w *World) promised(row string) time.Time {
+	if w.promises == nil {
+		w.promises = promises(w.Snap, w.Now)
+	}
+	return w.promises[row]
+}
+
+// leastVacancy is how long a node must have been vacant before it goes because it is empty, whatever its pool says: the next pod of a
+// Deployment that is recreated, or the next job of a chain, comes within seconds.
+const leastVacancy = 15 * time.Second
+
+// Vacancies knows since when nodes are vacant: ready for pods, without one that needs another place when they go, and promised to none.
+// The zero value has seen nothing. What it has not seen before is vacant from the first look on: nobody knows what was promised then.
+type Vacancies struct {
+	seen map[types.UID]vacancy
+}
+
+type vacancy struct {
+	since  time.Time // the first look at which it was vacant, or the last at which it was not
+	visits int
+	vacant bool
+}
+
+// Look returns, by claim, since when each node is vacant; for one that is not that is now.
+func (v *Vacancies) Look(snap *cluster.Snapshot, now time.Time) map[types.UID]time.Time {
+	promised := promises(snap, now)
+	seen, out := map[types.UID]vacancy{}, map[types.UID]time.Time{}
+	for n := range snap.Nodes() {
+		if n.Claim == nil || n.Node == nil {
+			continue
+		}
+		mine := vacancy{now, n.Visits, Vacated(n) && !promised[n.Name].After(now)}
+		if last := v.seen[n.Claim.UID]; last.vacant && mine.vacant && last.visits == mine.visits {
+			mine.since = last.since
+		}
+		seen[n.Claim.UID], out[n.Claim.UID] = mine, mine.since
+	}
+	v.seen = seen
+	return out
+}
+
+// Vacated tells whether an initialized node runs nothing that needs another place when it goes.
+func Vacated(n *cluster.Node) bool {
+	return n.Initialized() && !slices.ContainsFunc(n.Pods, movable.Reschedulable)
+}
+
+// vacant returns when a node without pods may go: it must have been vacant for a while.
+func (w *World) vacant(c *Candidate) time.Time { return w.Vacant[c.Node.Claim.UID].Add(leastVacancy) }

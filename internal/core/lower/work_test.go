@@ -1,0 +1,131 @@
+package lower_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// everything is all that a plan says, as text.
+func everything(p *lower.Plan) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, p.Price, p.Floor, p.VolumeBound, p.ConfigBound, p.Work, p.CutAt, p.Partial)
+	for i := range p.Open {
+		o := &p.Open[i]
+		fmt.Fprintln(&b, o.Pool, o.Types, o.Price, o.Worst, o.Zones, o.CapacityTypes, o.Zone, o.CapacityType, o.Sent)
+		for _, pod := range o.Pods {
+			fmt.Fprintln(&b, pod.Name)
+		}
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintln(&b, r.Pod.Name, r.Text)
+	}
+	return b.String()
+}
+
+// busy keeps eight goroutines running until the returned function is called.
+func busy() (stop func()) {
+	done := make(chan struct{})
+	for range 8 {
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		}()
+	}
+	return func() { close(done) }
+}
+
+// TestABusyMachineGivesTheSamePlan plans every workload with a bar on its price on a machine that has nothing else to do, then beside
+// eight that take all they get, then on one processor.
+func TestABusyMachineGivesTheSamePlan(t *testing.T) {
+	for _, name := range priceRows {
+		for _, spot := range []bool{false, true} {
+			quiet := everything(planOf(t, name, spot, false))
+			for how, disturb := range map[string]func() func(){
+				"beside eight that are busy": busy,
+				"on one processor": func() func() {
+					before := runtime.GOMAXPROCS(1)
+					return func() { runtime.GOMAXPROCS(before) }
+				},
+			} {
+				calm := disturb()
+				if got := everything(planOf(t, name, spot, false)); got != quiet {
+					t.Errorf("%s spot=%v %s:\n%s\nquiet:\n%s", name, spot, how, firstLine(got), firstLine(quiet))
+				}
+				calm()
+			}
+		}
+	}
+}
+
+func firstLine(s string) string { return s[:strings.IndexByte(s, '\n')] }
+
+// TestAPlanThatTheClockCutSaysSo stops a plan after some looks at the clock. What it says then repeats it without a clock.
+func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
+	pools := []lower.PoolInput{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+	snap := snapshotOf(workload(t, "hostanti"))
+	ask := func(stop func() bool, at work.Units) *lower.Plan {
+		return lower.New().Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Stop: stop, Settings: lower.Settings{CutAt: at}})
+	}
+	whole := ask(func() bool { return false }, 0)
+	if whole.CutAt > 0 || whole.Partial {
+		t.Fatalf("nobody cut it: %d, partial %v", whole.CutAt, whole.Partial)
+	}
+	for after, partial := range map[int]bool{0: true, 20: false, 200: false, 1000: false} {
+		asked := 0
+		cut := ask(func() bool { asked++; return asked > after }, 0)
+		if cut.CutAt == 0 || cut.Work >= whole.Work {
+			t.Errorf("after %d looks: cut at %d of %d", after, cut.CutAt, whole.Work)
+		}
+		if cut.Partial != partial || partial != (len(cut.Refused) > 0) {
+			t.Errorf("after %d looks: partial %v, %d pods were not reached", after, cut.Partial, len(cut.Refused))
+		}
+		if again := ask(nil, cut.CutAt); everything(again) != everything(cut) {
+			t.Errorf("after %d looks: %s\nand repeated: %s", after, firstLine(everything(cut)), firstLine(everything(again)))
+		}
+	}
+}
+
+// TestWhatWasSearchedInVainIsNotSearchedAgain asks one engine the same twice.
+func TestWhatWasSearchedInVainIsNotSearchedAgain(t *testing.T) {
+	for _, name := range []string{"hostanti", "zonespread", "few5", "many5000"} {
+		pools := []lower.PoolInput{{Pool: benchPool(true, false), Catalog: catalogue(t)}}
+		snap := snapshotOf(workload(t, name))
+		e := lower.New()
+		ask := func() *lower.Plan {
+			return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+		}
+		first := ask()
+		again := ask()
+		if again.Price != first.Price || again.ConfigBound != first.ConfigBound {
+			t.Errorf("%s: price %v and bound %v, at first %v and %v", name, again.Price, again.ConfigBound, first.Price, first.ConfigBound)
+		}
+		if again.Work > first.Work/2 && again.Work > work.Second/50 {
+			t.Errorf("%s: %d units of work, %d at first", name, again.Work, first.Work)
+		}
+	}
+}
+
+// TestWorkIsTime compares work with the processor time that it takes. Machines differ, so the bar catches only a loop that is not
+// charged, or charged for what it does not do; BenchmarkWorkloads has the figures.
+func TestWorkIsTime(t *testing.T) {
+	for _, name := range []string{"hostanti", "zonespread", "many5000"} {
+		before := processorTime()
+		p := planOf(t, name, true, false)
+		busy := (processorTime() - before).Seconds()
+		t.Logf("%s: %.2f s of work in %.2f s", name, p.Work.Seconds(), busy)
+		if p.Work.Seconds() > 6*busy || busy > 6*p.Work.Seconds() {
+			t.Errorf("%s: %.2f s of work took %.2f s", name, p.Work.Seconds(), busy)
+		}
+	}
+}

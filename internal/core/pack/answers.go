@@ -1,0 +1,111 @@
+package pack
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// Answers are the last answers that took a long search. The very same question, which is asked again and again while its pods wait or
+// their nodes are looked at for a saving, is not searched again. They never change.
+type Answers []answer
+
+type answer struct {
+	question [sha256.Size]byte
+	result   *Result
+}
+
+const (
+	// answerWork is from how much work on an answer is kept.
+	answerWork = work.Second / 100
+	// mostAnswers is how many are kept.
+	mostAnswers = 32
+)
+
+// find returns the answer to a question, nil if it is not known.
+func (a Answers) find(question [sha256.Size]byte) *Result {
+	for i := range a {
+		if a[i].question == question {
+			out := *a[i].result
+			out.Work, out.Known = 0, a
+			return &out
+		}
+	}
+	return nil
+}
+
+// with returns the answers with one more, if it is the answer of a search that nobody cut short and that is worth keeping.
+func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answers {
+	if r.Work < answerWork || m.CutAt() > 0 {
+		return a
+	}
+	kept := *r
+	return append(Answers{{question, &kept}}, a[:min(len(a), mostAnswers-1)]...)
+}
+
+// questionOf identifies a problem and what may be spent on it.
+func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
+	d := digest{Hash: sha256.New(), buf: []byte{kind}}
+	d.flag(o.Fast)
+	d.numbers(o.Enough, int64(o.Least), int64(o.Most), o.Size.Large, o.Size.GainPermille, o.Size.TiePermille, o.Price, int64(len(p.Classes)), int64(len(p.Cells)))
+	for i := range p.Classes {
+		c := &p.Classes[i]
+		d.numbers(int64(c.Count), int64(c.PerNode), int64(len(c.Need)), int64(len(c.Cells)))
+		d.numbers(c.Need...)
+		for _, w := range c.Cells {
+			d.numbers(int64(w))
+		}
+		d.flag(c.Cells == nil)
+	}
+	for i := range p.Cells {
+		c := &p.Cells[i]
+		d.numbers(c.Price, c.Size, int64(c.Stock))
+		d.numbers(c.Room...)
+	}
+	for _, x := range p.Conflicts {
+		d.numbers(int64(x[0]), int64(x[1]))
+	}
+	d.numbers(int64(len(p.Conflicts)))
+	for i := range p.Limits {
+		d.numbers(p.Limits[i].Max)
+		d.numbers(p.Limits[i].Use...)
+	}
+	for _, pat := range o.Start {
+		d.numbers(int64(pat.Cell), int64(pat.Nodes), int64(len(pat.Items)))
+		for _, it := range pat.Items {
+			d.numbers(int64(it.Class), int64(it.Count))
+		}
+	}
+	d.flush()
+	return [sha256.Size]byte(d.Sum(nil))
+}
+
+// A digest writes numbers into a hash.
+type digest struct {
+	hash.Hash
+	buf []byte
+}
+
+func (d *digest) numbers(list ...int64) {
+	for _, n := range list {
+		d.buf = binary.LittleEndian.AppendUint64(d.buf, uint64(n))
+	}
+	if len(d.buf) >= 1<<12 {
+		d.flush()
+	}
+}
+
+func (d *digest) flag(on bool) {
+	if on {
+		d.numbers(1)
+		return
+	}
+	d.numbers(0)
+}
+
+func (d *digest) flush() {
+	d.Write(d.buf)
+	d.buf = d.buf[:0]
+}
