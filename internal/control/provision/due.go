@@ -38,6 +38,7 @@ type look struct {
 	at      time.Time
 	planned bool   // there was a place for it
 	refusal string // what was said about it, so that it is said once
+	leftOut int    // how many plans in a row left it out
 }
 
 // waiting returns the pods that need a plan: those that kube-scheduler gave up on or is about to, and those on nodes that are to go.
@@ -187,18 +188,33 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	fresh := make(map[types.UID]look, len(pods))
 	for _, p := range pods {
 		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID]}
+		if outcome.leftOut[p.UID] {
+			fresh[p.UID] = look{at: now.Add(soon - again), leftOut: m.pods[p.UID].leftOut + 1}
+		}
 	}
 	m.pods, m.left = fresh, 0
+}
+
+// leftOut says of pods how many plans in a row left them out.
+func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
+	out := map[cluster.PodKey]int{}
+	for _, p := range pods {
+		if n := m.pods[p.UID].leftOut; n > 0 {
+			out[p.PodKey] = n
+		}
+	}
+	return out
 }
 
 // outcome is what became of the pods of a turn.
 type outcome struct {
 	planned map[types.UID]bool
 	refused map[types.UID]string // why
+	leftOut map[types.UID]bool
 }
 
 func newOutcome() outcome {
-	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}}
+	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, leftOut: map[types.UID]bool{}}
 }
 
 // hurry makes pods due soon again, although they have just been looked at.

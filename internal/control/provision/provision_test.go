@@ -508,6 +508,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"a pod that avoids our nodes":         {reason.AvoidsManaged, 0, 1, 0},
 		"a pod that waits for a reservation":  {reason.Reservation, 0, 0, 0},
 		"a pod that nobody has looked at yet": {reason.NotReached, 0, 0, 0},
+		"a pod whose constraints must wait":   {reason.Postponed, 1, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -594,6 +595,39 @@ func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
 			t.Errorf("%v plans counted as cut, want 1", got)
 		}
 	})
+}
+
+// Pods that a plan leaves out are asked about again at once, each time with more weight, until a plan comes to them.
+func TestPodsThatAreLeftOutComeNext(t *testing.T) {
+	for name, code := range map[string]reason.Code{"their constraints are too much at once": reason.Postponed, "a clock cut the plan": reason.NotReached} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				began := time.Now()
+				var leftOut []int
+				var at []time.Duration
+				w.answerWith(func(in lower.Input) *lower.Plan {
+					leftOut, at = append(leftOut, in.LeftOut[key("a")]), append(at, time.Since(began))
+					switch len(at) {
+					case 1, 2:
+						return refuse(code)(in)
+					case 3:
+						return refuse(reason.TooLarge)(in)
+					}
+					return open1(in)
+				})
+				w.put(pod("a"))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if want := []int{0, 1, 2, 0}; !slices.Equal(leftOut, want) {
+					t.Errorf("left out %v times before, want %v", leftOut, want)
+				}
+				if len(at) < 4 || at[1]-at[0] > 3*time.Second || at[2]-at[1] > 3*time.Second || at[3]-at[2] < 10*time.Second {
+					t.Errorf("asked at %v", at)
+				}
+			})
+		})
+	}
 }
 
 // A burst that kube-scheduler has only begun to look at is planned for as a whole, and once.

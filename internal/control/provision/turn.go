@@ -48,7 +48,7 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 		return nil
 	}
 	l.countZones(snap, unbound)
-	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now, Stop: after(patience)})
+	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now, Stop: after(patience), LeftOut: l.memory.leftOut(pods)})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -125,6 +125,9 @@ func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
 	}
 	return plan
 }
+
+// soon is when pods that a plan left out are planned for again.
+const soon = time.Second
 
 // patience is how long the placing of pods and the search for a cheaper fleet may take by the clock, while pods wait. On a machine that
 // is not starved the work that the engine grants itself ends them long before.
@@ -237,7 +240,11 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *lower.P
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
 		what := judge(r)
-		if what == notReached {
+		if what == notReached || what == postponed {
+			became.leftOut[r.Pod.UID] = true
+			if what == postponed && r.Pod.NodeName == "" {
+				l.refused(r.Pod, r.Text, "postponed")
+			}
 			continue
 		}
 		l.decided(r.Pod, now, false)
@@ -307,6 +314,7 @@ const (
 	avoids                      // it does not want a node of ours
 	deferred                    // it waits for a reservation
 	notReached                  // nobody looked at it yet
+	postponed                   // the same, because too much was asked at once
 )
 
 func judge(r *lower.Refused) judgement {
@@ -316,6 +324,8 @@ func judge(r *lower.Refused) judgement {
 	switch {
 	case has(reason.NotReached):
 		return notReached
+	case has(reason.Postponed):
+		return postponed
 	case has(reason.AvoidsManaged):
 		return avoids
 	case has(reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid):

@@ -42,6 +42,7 @@ func (b *builder) makeNodes() {
 			if !own[bin] {
 				own[bin], node.Room = true, slices.Clone(node.Room)
 			}
+			node.Closed = node.Closed || b.postponed[key] // what may be beside it is not known now
 			node.Room.Sub(b.e.infoOf(pod.Class).need)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A builder makes one problem. Its stages run in the order of build.
@@ -30,20 +31,24 @@ type builder struct {
 	batch   map[cluster.PodKey]bool
 	chosen  map[string]bool // labels that could be chosen for each node
 	refused []Refused
-	cohorts []*cohort
-	labels  *labelIndex // of the batch
-	groups  *groupTable
-	keys    []*topologyKey
-	asked   []string // key=value: values that pods list for topology keys that a pool leaves open
-	reqs    interned[label.Reqs]
-	tols    interned[tolerance]
-	ports   *ports.Table
-	drivers map[string]int
-	volumes map[string]int // numbers of claims
-	shared  map[string]*sharedClaim
-	classes []*classPods
-	orders  []priceOrder
-	softOn  bool // some template or node has a PreferNoSchedule taint
+	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.
+	spent     work.Units
+	counted   map[*podInfo]bool
+	postponed map[cluster.PodKey]bool
+	cohorts   []*cohort
+	labels    *labelIndex // of the batch
+	groups    *groupTable
+	keys      []*topologyKey
+	asked     []string // key=value: values that pods list for topology keys that a pool leaves open
+	reqs      interned[label.Reqs]
+	tols      interned[tolerance]
+	ports     *ports.Table
+	drivers   map[string]int
+	volumes   map[string]int // numbers of claims
+	shared    map[string]*sharedClaim
+	classes   []*classPods
+	orders    []priceOrder
+	softOn    bool // some template or node has a PreferNoSchedule taint
 }
 
 // An interned table numbers values by a canonical text.
@@ -85,7 +90,7 @@ type cohort struct {
 }
 
 func newBuilder(e *Engine, in Input) *builder {
-	return &builder{e: e, in: in, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
+	return &builder{e: e, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
 }
 
 func (b *builder) build() {

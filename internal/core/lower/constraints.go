@@ -32,8 +32,9 @@ func (k *topologyKey) number(v string) int32 {
 
 // readGroups interns the constraints of all cohorts and of pods that keep others away.
 func (b *builder) readGroups() {
-	b.groups = newGroupTable(b.in.Snap)
 	b.readLabels()
+	b.admit()
+	b.groups = newGroupTable(b.in.Snap)
 	for _, c := range b.cohorts {
 		i, ns, lbl := c.info, c.info.class.Namespace, c.labels.Map
 		ids := func(n int, of func(k int) *group) []int {

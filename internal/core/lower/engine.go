@@ -105,9 +105,11 @@ const (
 func (e *Engine) plan(ctx context.Context, in Input) *Plan {
 	e.turn++
 	e.tidy()
+	in.ended = func() bool { return ctx.Err() != nil }
 	b := e.lower(in)
 	b.problem.Settings = solveSettings(in)
-	meter := work.NewMeter(in.Settings.CutAt, func() bool { return ctx.Err() != nil || in.Stop != nil && in.Stop() })
+	meter := work.NewMeter(in.Settings.CutAt, func() bool { return in.ended() || in.Stop != nil && in.Stop() })
+	meter.Charge(b.spent)
 	b.problem.Settings.Meter, b.problem.Settings.Memory = meter, e.memory
 	r := solve.Run(b.problem)
 	e.memory = r.Memory

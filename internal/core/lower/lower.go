@@ -37,12 +37,15 @@ type Input struct {
 	// are refused, unless FromDeleting names them.
 	Simulation   bool
 	FromDeleting map[cluster.PodKey]bool
+	// LeftOut says of pods how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
+	LeftOut map[cluster.PodKey]int
 	// Virtual pods hold room for others; they come last.
 	Virtual  map[cluster.PodKey]bool
 	Settings Settings
 	Now      time.Time
 	// Stop is asked now and then from when pods begin to be placed. Once it says so, the best plan so far is the answer. nil: never.
-	Stop func() bool
+	Stop  func() bool
+	ended func() bool // nobody waits for the answer any more; nil: somebody does
 }
 
 // Settings are the tunables of the engine. The zero value is usable.
@@ -57,6 +60,9 @@ type Settings struct {
 	// Search is how much work may go into finding a cheaper fleet once every pod has its place; 0 means the default. A quarter of it is
 	// done in any case, the rest as long as there is something to win.
 	Search work.Units
+	// Terms is how much work the terms of waiting pods may cause before places are looked for; 0 means the default. When it is not
+	// enough, namespaces share it; who is left out is refused with reason.Postponed.
+	Terms work.Units
 	// CutAt cuts the plan where a clock once did: Plan.CutAt of a plan that was cut, given back, repeats it.
 	CutAt work.Units
 	// Diversity is how much dearer than its cheapest offering the mean of a spot claim's offerings may be, in

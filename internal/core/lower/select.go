@@ -12,6 +12,7 @@ type labelIndex struct {
 	sets  map[string][]*podclass.Labels // by namespace, each once
 	byKey map[keyIn]map[string][]int32  // sets by the value of a label, made when first asked for
 	asked map[selectorIn][]int32
+	steps int // label sets that were looked at, until somebody counts them
 }
 
 type keyIn struct{ namespace, key string }
@@ -31,6 +32,7 @@ func (x *labelIndex) selected(namespace string, s *selector) []int32 {
 	var out []int32
 	sets := x.sets[namespace]
 	if s.key == "" {
+		x.steps += len(sets)
 		for i, l := range sets {
 			if s.matches(l.Map) {
 				out = append(out, int32(i))
@@ -39,6 +41,7 @@ func (x *labelIndex) selected(namespace string, s *selector) []int32 {
 	} else {
 		having := x.having(namespace, s.key)
 		for _, v := range s.values {
+			x.steps += 1 + len(having[v])/4
 			for _, i := range having[v] {
 				if s.whole || s.matches(sets[i].Map) {
 					out = append(out, i)
@@ -56,6 +59,7 @@ func (x *labelIndex) having(namespace, key string) map[string][]int32 {
 	out, known := x.byKey[keyIn{namespace, key}]
 	if !known {
 		out = map[string][]int32{}
+		x.steps += len(x.sets[namespace])
 		for i, l := range x.sets[namespace] {
 			if v, ok := l.Map[key]; ok {
 				out[v] = append(out[v], int32(i))

@@ -53,6 +53,9 @@ func (e *Engine) templateOf(in PoolInput, reserved bool) *template {
 	t := e.templates[key]
 	if t != nil && t.version == e.daemonVersion && t.learned == e.learnedFor(t) {
 		t.used = e.turn
+		if len(t.matches) > mostMatches {
+			clear(t.matches)
+		}
 		return t
 	}
 	t = &template{pool: in.Pool, catalog: cat, version: e.daemonVersion, matches: map[string]solve.Match{}, used: e.turn}
@@ -62,6 +65,9 @@ func (e *Engine) templateOf(in PoolInput, reserved bool) *template {
 	e.templates[key] = t
 	return t
 }
+
+// mostMatches is how many answers of a template are remembered from one question to the next.
+const mostMatches = 20_000
 
 type templateKey struct {
 	pool    *v1.NodePool

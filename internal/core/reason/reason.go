@@ -15,7 +15,8 @@ const (
 	DeviceClaims      // it references resource claims, which are ignored
 	NoPools           // there is no pool that may open nodes
 	AvoidsManaged     // it demands a node without pool
-	NotReached        // a budget ran out before its turn
+	NotReached        // a clock ended the plan before its turn
+	Postponed         // the constraints of waiting pods together are more work than one plan may take
 	UninitializedOnly // in a what-if: only a node that is not initialised yet has room
 
 	// About a candidate: an existing node, or a pool's new node.
@@ -58,7 +59,7 @@ func (c Code) Name() string {
 
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
-	DeviceClaims: "DeviceClaims", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached",
+	DeviceClaims: "DeviceClaims", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
 	UninitializedOnly: "UninitializedOnly", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
