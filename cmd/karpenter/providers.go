@@ -27,7 +27,7 @@ func awsProvider() provider {
 		settings:       s.List,
 		validate:       s.Validate,
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
-			s.ReservedCapacity = core.Gates.ReservedCapacity
+			s.ReservedCapacity, s.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
 			p, err := aws.Open(ctx, s, aws.Surroundings{
 				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: version,
 			})

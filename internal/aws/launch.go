@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -171,13 +172,13 @@ func isDry(err error) bool {
 
 // order chooses from what is available now and buys it.
 func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
-	choose func([]*cloud.InstanceType, *v1.NodeClaim) (fleet.Choice, error),
+	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
 ) (cloud.Machine, error) {
 	catalog, err := p.shop.Catalog(nc)
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
-	choice, err := choose(catalog.Types, claim)
+	choice, err := choose(catalog.Types, claim, shape.SpotBand(p.settings.SpotTypes))
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
 	}

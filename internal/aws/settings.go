@@ -26,8 +26,9 @@ type Settings struct {
 	EnableZonalShift      bool
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
-	// ReservedCapacity is the core's feature gate.
+	// ReservedCapacity is the core's feature gate, SpotTypes its setting; 0 is the default.
 	ReservedCapacity bool
+	SpotTypes        int
 }
 
 // DefaultSettings are what applies unless something else is set.

@@ -35,6 +35,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/follow"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -173,6 +174,7 @@ func (s *Settings) engine() lower.Settings {
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
 		DefaultSpread:       s.Scheduling.DefaultSpread,
+		Band:                shape.SpotBand(s.Scheduling.SpotTypes),
 	}
 }
 

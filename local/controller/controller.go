@@ -34,7 +34,7 @@ func Main(args []string) error {
 	if err := setting.Read("karpenter-local controller", all, args, os.LookupEnv, os.Stderr); err != nil {
 		return err
 	}
-	provider.ReservedCapacity = core.Gates.ReservedCapacity
+	provider.ReservedCapacity, provider.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err

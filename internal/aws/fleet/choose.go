@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -38,28 +37,27 @@ type Candidate struct {
 // ErrNothingFits says that no available offering of any type satisfies the claim.
 var ErrNothingFits = errors.New("no instance type with an available offering satisfies the claim")
 
-// Choose picks what to launch for a claim. The filters run in a fixed order, each on what the one before left.
-func Choose(types []*cloud.InstanceType, claim *v1.NodeClaim) (Choice, error) {
-	return choose(types, claim, shape.DefaultBand)
+// Choose picks what to launch for a claim. The filters run in a fixed order, each on what the one before left. What it sends of spot is
+// what the engine priced: both ask the band.
+func Choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (Choice, error) {
+	return choose(types, claim, band, false)
 }
 
 // ChooseWidely is Choose for a claim whose first choice was out of stock: as many types as a launch may name, whatever
 // they cost. The claim's own list still says what is worth having.
-func ChooseWidely(types []*cloud.InstanceType, claim *v1.NodeClaim) (Choice, error) {
-	return choose(types, claim, shape.Band{Types: shape.DefaultBand.Types, Permille: anyPrice})
+func ChooseWidely(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (Choice, error) {
+	return choose(types, claim, band, true)
 }
 
-// anyPrice as the band's permille means that there is no band.
-const anyPrice = -1
-
-func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (Choice, error) {
+func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, wide bool) (Choice, error) {
 	needs := need.Of(claim.Spec.Requirements)
-	strict := needs.HasMinValues() && claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] != "true"
+	diverse := needs.HasMinValues()
+	strict := diverse && claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] != "true"
 	list := compatible(types, needs, claim.Spec.Resources.Requests)
 	if needs.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
 		list = reservedFirst(list)
 	}
-	if !needs.HasMinValues() {
+	if !diverse {
 		list = ordinary(list)
 		list = worthwhileSpot(list)
 	}
@@ -68,9 +66,13 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band) (
 		return choice, ErrNothingFits
 	}
 	whole := choice
-	choice.Candidates = truncate(choice, needs.HasMinValues(), band)
+	if choice.CapacityType == v1.CapacityTypeSpot && !diverse && !wide {
+		choice.Candidates = inBand(choice.Candidates, list, band)
+	} else {
+		choice.Candidates = truncate(choice.Candidates, band.Types, shape.Any)
+	}
 	if _, lacks := lacksMinValues(choice.Candidates, needs); strict && lacks {
-		choice.Candidates = spread(truncate(whole, true, shape.Band{Types: len(whole.Candidates), Permille: anyPrice}), needs, band.Types)
+		choice.Candidates = spread(truncate(whole.Candidates, len(whole.Candidates), shape.Any), needs, band.Types)
 		if key, lacks := lacksMinValues(choice.Candidates, needs); lacks {
 			return choice, fmt.Errorf("the %d cheapest types offer fewer values of %s than minValues asks for", len(choice.Candidates), key)
 		}
@@ -169,22 +171,9 @@ func ordinary(list []Candidate) []Candidate {
 
 // worthwhileSpot drops spot offerings that are dearer than the cheapest on-demand one, where both may be bought.
 func worthwhileSpot(list []Candidate) []Candidate {
-	cheapest, spot := cloud.NanoUSD(math.MaxInt64), false
-	for _, c := range list {
-		for _, o := range c.Offerings {
-			switch o.CapacityType() {
-			case v1.CapacityTypeOnDemand:
-				cheapest = min(cheapest, o.Price)
-			case v1.CapacityTypeSpot:
-				spot = true
-			}
-		}
-	}
-	if !spot || cheapest == math.MaxInt64 {
-		return list
-	}
+	cheapest := cheapestOnDemand(list, allowed)
 	return keepOfferings(list, func(o *cloud.Offering) bool {
-		return o.CapacityType() != v1.CapacityTypeSpot || o.Price <= cheapest
+		return o.CapacityType() != v1.CapacityTypeSpot || int64(o.Price) <= cheapest
 	})
 }
 
@@ -214,15 +203,56 @@ func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidat
 	return out
 }
 
-// truncate cuts the list to what is sent, by the same rule as the engine prices claims by: offerings in the order of
-// their price, at most band.Types types; of spot, unless values must stay diverse, as many as keep the mean price within
-// the band above the cheapest.
-func truncate(choice Choice, diverse bool, band shape.Band) []Candidate {
+// inBand keeps what is sent of the spot offerings of a claim that allows all of list.
+func inBand(spot, list []Candidate, band shape.Band) []Candidate {
+	byFloor := slices.Clone(spot)
+	slices.SortStableFunc(byFloor, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.Offerings[0].Price, b.Offerings[0].Price), strings.Compare(a.Type.Name, b.Type.Name))
+	})
+	next := 0
+	types, edge := band.Cut(func() (int64, bool) {
+		if next == len(byFloor) {
+			return 0, false
+		}
+		next++
+		return int64(byFloor[next-1].Offerings[0].Price), true
+	}, cheapestOnDemand(list, allowed), cheapestOnDemand(list, everywhere))
+	return truncate(spot, types, edge)
+}
+
+// allowed returns the offerings of a candidate that its claim allows.
+func allowed(c Candidate) []*cloud.Offering { return c.Offerings }
+
+// everywhere returns all offerings of a candidate that are in stock, whatever its claim allows.
+func everywhere(c Candidate) []*cloud.Offering {
+	var out []*cloud.Offering
+	for i := range c.Type.Offerings {
+		if o := &c.Type.Offerings[i]; o.Available {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// cheapestOnDemand returns the lowest on-demand price among some offerings of the candidates.
+func cheapestOnDemand(list []Candidate, of func(Candidate) []*cloud.Offering) int64 {
+	lowest := shape.Any
+	for _, c := range list {
+		for _, o := range of(c) {
+			if o.CapacityType() == v1.CapacityTypeOnDemand {
+				lowest = min(lowest, int64(o.Price))
+			}
+		}
+	}
+	return lowest
+}
+
+// truncate cuts a list to what is sent: offerings in the order of their price, up to edge, of the cheapest types.
+func truncate(list []Candidate, types int, edge int64) []Candidate {
 	type sent struct {
 		candidate int
 		offering  *cloud.Offering
 	}
-	list := choice.Candidates
 	var all []sent
 	for i := range list {
 		for _, o := range list[i].Offerings {
@@ -233,25 +263,21 @@ func truncate(choice Choice, diverse bool, band shape.Band) []Candidate {
 		return cmp.Or(cmp.Compare(a.offering.Price, b.offering.Price),
 			strings.Compare(list[a.candidate].Type.Name, list[b.candidate].Type.Name), strings.Compare(a.offering.Zone(), b.offering.Zone()))
 	})
-	limited := choice.CapacityType == v1.CapacityTypeSpot && !diverse && band.Permille != anyPrice
 	at := map[int]int{} // candidate → its place in out
 	var out []Candidate
-	sum, n := cloud.NanoUSD(0), cloud.NanoUSD(0)
-	for _, s := range all {
+	for n := 0; len(all) > 0 && int64(all[0].offering.Price) <= edge && n < shape.MostOverrides; all = all[1:] {
+		s := all[0]
 		place, known := at[s.candidate]
-		if !known && len(out) >= band.Types {
-			continue
-		}
-		if limited && n > 0 && (sum+s.offering.Price)*1000 > all[0].offering.Price*(n+1)*cloud.NanoUSD(1000+band.Permille) {
-			break
-		}
 		if !known {
+			if len(out) >= types {
+				continue
+			}
 			place = len(out)
 			at[s.candidate] = place
 			out = append(out, Candidate{Type: list[s.candidate].Type})
 		}
 		out[place].Offerings = append(out[place].Offerings, s.offering)
-		sum, n = sum+s.offering.Price, n+1
+		n++
 	}
 	return out
 }

@@ -21,6 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 // of makes an offering: "spot a 10" is spot in zone a for 10; "-" in front means that it is out; reserved ones have a
@@ -96,7 +97,7 @@ func TestChoose(t *testing.T) {
 		want  string
 	}{
 		"on-demand, cheapest first":                    {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand")}, "1", "on-demand: small[a b] large[a]"},
-		"spot goes before on-demand, within its band":  {[]*cloud.InstanceType{large, small}, reqs{both}, "1", "spot: small[a]"},
+		"spot goes before on-demand, in all zones":     {[]*cloud.InstanceType{large, small}, reqs{both}, "1", "spot: small[a b]"},
 		"spot dearer than on-demand is dropped":        {[]*cloud.InstanceType{kind("x", "2", false, "on-demand a 100", "spot a 101")}, reqs{both}, "1", "on-demand: x[a]"},
 		"what does not hold the requests is dropped":   {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand")}, "4", "on-demand: large[a]"},
 		"a zone that is asked for":                     {[]*cloud.InstanceType{large, small}, reqs{capacityTypes("on-demand"), in(corev1.LabelTopologyZone, "b")}, "1", "on-demand: small[b]"},
@@ -118,7 +119,7 @@ func TestChoose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.needs}}
 			claim.Spec.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse(tc.cpu)}
-			got, err := Choose(tc.types, claim)
+			got, err := Choose(tc.types, claim, shape.DefaultBand)
 			if tc.want == "" {
 				if err == nil {
 					t.Errorf("chose %s, want a refusal", got.text())
@@ -133,13 +134,13 @@ func TestChoose(t *testing.T) {
 	t.Run("relaxed minValues launch what there is", func(t *testing.T) {
 		claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: reqs{{Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}}}
 		claim.Annotations = map[string]string{v1.NodeClaimMinValuesRelaxedAnnotationKey: "true"}
-		if _, err := Choose([]*cloud.InstanceType{small}, claim); err != nil {
+		if _, err := Choose([]*cloud.InstanceType{small}, claim, shape.DefaultBand); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("a wide choice has no band", func(t *testing.T) {
 		claim := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: reqs{capacityTypes("spot")}}}
-		if got, err := ChooseWidely([]*cloud.InstanceType{large, small}, claim); err != nil || got.text() != "spot: small[a b] large[a]" {
+		if got, err := ChooseWidely([]*cloud.InstanceType{large, small}, claim, shape.DefaultBand); err != nil || got.text() != "spot: small[a b] large[a]" {
 			t.Errorf("chose %s, %v", got.text(), err)
 		}
 	})
@@ -152,7 +153,7 @@ func TestChoose(t *testing.T) {
 			many = append(many, it)
 		}
 		cpu := reqs{{Key: awsv1.LabelInstanceCPU, Operator: "Exists", MinValues: &two}, {Key: awsv1.LabelInstanceFamily, Operator: "Exists", MinValues: &two}}
-		got, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}})
+		got, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}, shape.DefaultBand)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("sent are %v, want the cheapest 59 and the cheapest of the other size", names)
 		}
 		cpu[0].MinValues = &three
-		if _, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}); err == nil {
+		if _, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}, shape.DefaultBand); err == nil {
 			t.Error("minValues that no types have are no refusal")
 		}
 	})
@@ -173,7 +174,7 @@ func TestChoose(t *testing.T) {
 		for i := range 100 {
 			many = append(many, kind(fmt.Sprintf("t%03d", i), "2", false, fmt.Sprintf("on-demand a %d", 1000-i)))
 		}
-		got, err := Choose(many, &v1.NodeClaim{})
+		got, err := Choose(many, &v1.NodeClaim{}, shape.DefaultBand)
 		if err != nil || len(got.Candidates) != 60 || got.Candidates[0].Type.Name != "t099" {
 			t.Errorf("%d types are sent, first %s; %v", len(got.Candidates), got.Candidates[0].Type.Name, err)
 		}

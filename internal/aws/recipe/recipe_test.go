@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -145,7 +146,7 @@ func chosen(t *testing.T, nc *awsv1.EC2NodeClass, c *v1.NodeClaim) fleet.Choice 
 	if err != nil {
 		t.Fatal(err)
 	}
-	choice, err := fleet.Choose(catalog.Types, c)
+	choice, err := fleet.Choose(catalog.Types, c, shape.DefaultBand)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 // benchFamily matches the types of the bench's pool: categories c, m and r, generation 5 and later.
@@ -17,15 +18,16 @@ var benchFamily = regexp.MustCompile(`^[cmr]([5-9])[a-z-]*\.`)
 
 // A machine is a type with its cheapest offering.
 type machine struct {
-	room  [3]int64 // CPU in thousandths, memory in bytes, pods
-	price cloud.NanoUSD
+	room     [3]int64 // CPU in thousandths, memory in bytes, pods
+	price    cloud.NanoUSD
+	spot     []cloud.NanoUSD // ascending
+	onDemand cloud.NanoUSD
 }
 
-// machines lists what the baseline may buy, cheapest first, without those that a cheaper one contains.
-func machines(tb testing.TB, spot bool, most int64) []machine {
-	var all []machine
+// machines lists what the baseline may buy, cheapest first.
+func machines(tb testing.TB, spot bool, most int64) (all []machine) {
 	for _, it := range catalogue(tb).Types {
-		if !benchFamily.MatchString(it.Name) || most > 0 && it.Capacity.Cpu().Value() > most {
+		if it.Exotic || !benchFamily.MatchString(it.Name) || most > 0 && it.Capacity.Cpu().Value() > most {
 			continue
 		}
 		m := machine{}
@@ -45,33 +47,82 @@ func machines(tb testing.TB, spot bool, most int64) []machine {
 			if (kind == v1.CapacityTypeOnDemand || spot && kind == v1.CapacityTypeSpot) && (m.price == 0 || o.Price < m.price) {
 				m.price = o.Price
 			}
+			if spot && kind == v1.CapacityTypeSpot {
+				m.spot = append(m.spot, o.Price)
+			}
+			if kind == v1.CapacityTypeOnDemand {
+				m.onDemand = o.Price
+			}
 		}
+		slices.Sort(m.spot)
 		if m.price > 0 {
 			all = append(all, m)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b machine) int { return cmp.Compare(a.price, b.price) })
-	var kept []machine
+	return all
+}
+
+// distinct leaves out what a cheaper machine contains.
+func distinct(all []machine) (kept []machine) {
 	for _, m := range all {
-		if !slices.ContainsFunc(kept, func(k machine) bool {
-			return m.room[0] <= k.room[0] && m.room[1] <= k.room[1] && m.room[2] <= k.room[2]
-		}) {
+		if !slices.ContainsFunc(kept, func(k machine) bool { return k.holds(m.room) }) {
 			kept = append(kept, m)
 		}
 	}
 	return kept
 }
 
+func (m *machine) holds(use [3]int64) bool {
+	return use[0] <= m.room[0] && use[1] <= m.room[1] && use[2] <= m.room[2]
+}
+
+// paid is what a launch pays for a node that is used so much: the cheapest machine, or of spot the mean of all that is sent. cost is what
+// decisions reckon with, where few types can be sent.
+func paid(all []machine, use [3]int64) (price, cost cloud.NanoUSD) {
+	var fit []machine
+	onDemand := shape.Any
+	for _, m := range all {
+		if m.holds(use) {
+			fit = append(fit, m)
+			onDemand = min(onDemand, int64(m.onDemand))
+		}
+	}
+	next := 0
+	types, edge := shape.DefaultBand.Cut(func() (int64, bool) {
+		if next == len(fit) || len(fit[next].spot) == 0 {
+			return 0, false
+		}
+		next++
+		return int64(fit[next-1].spot[0]), true
+	}, onDemand, onDemand)
+	sum, n := cloud.NanoUSD(0), cloud.NanoUSD(0)
+	for _, m := range fit[:types] {
+		for _, p := range m.spot {
+			if int64(p) <= edge {
+				sum, n = sum+p, n+1
+			}
+		}
+	}
+	if n == 0 {
+		return fit[0].price, fit[0].price
+	}
+	price = sum / n
+	missing := cloud.NanoUSD(max(0, shape.DefaultBand.Spot-types))
+	atEdge := max(price, min(fit[0].spot[0]*3/2, cloud.NanoUSD(onDemand)))
+	return price, (price*cloud.NanoUSD(types) + atEdge*missing) / (cloud.NanoUSD(types) + missing)
+}
+
 // firstFit is the baseline: pods by CPU, the largest first, each on the first node of which some machine still holds everything; the
 // cheapest such machine is chosen when all pods are placed. Machines above most vCPU are not used (0: all are). It keeps to
 // anti-affinity between the hosts of one application; spread and affinity do not bind it, which only makes it look cheaper.
-func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) cloud.NanoUSD {
+func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) (price, cost cloud.NanoUSD) {
 	type node struct {
 		use  [3]int64
 		apps map[string]bool
 		from int // the cheapest machine that may still hold it
 	}
-	list := machines(tb, spot, most)
+	list, all := distinct(machines(tb, spot, most)), machines(tb, spot, 0)
 	need := func(p *corev1.Pod) [3]int64 {
 		r := p.Spec.Containers[0].Resources.Requests
 		return [3]int64{r.Cpu().MilliValue(), r.Memory().Value(), 1}
@@ -93,7 +144,7 @@ func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) cloud.Na
 		for i, x := range need(p) {
 			use[i] += x
 		}
-		at := slices.IndexFunc(list[n.from:], func(m machine) bool { return use[0] <= m.room[0] && use[1] <= m.room[1] && use[2] <= m.room[2] })
+		at := slices.IndexFunc(list[n.from:], func(m machine) bool { return m.holds(use) })
 		if at < 0 {
 			return false
 		}
@@ -111,9 +162,9 @@ func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) cloud.Na
 		}
 		open = append(open, n)
 	}
-	var sum cloud.NanoUSD
 	for _, n := range open {
-		sum += list[n.from].price
+		p, c := paid(all, n.use)
+		price, cost = price+p, cost+c
 	}
-	return sum
+	return price, cost
 }

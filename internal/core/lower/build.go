@@ -197,7 +197,7 @@ func (b *builder) readPools() {
 		if p.Pool.IsStatic() || p.Pool.DeletionTimestamp != nil {
 			continue
 		}
-		t := b.e.templateOf(p, b.in.Settings.ReservedCapacity)
+		t := b.e.templateOf(p, &b.in.Settings)
 		if t.none.Code != 0 {
 			b.dropped = append(b.dropped, t.none)
 			continue

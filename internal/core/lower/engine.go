@@ -178,7 +178,7 @@ func solveSettings(in Input) solve.Settings {
 	s := in.Settings
 	out := solve.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille, TiePermille: s.Size.TiePermille,
-		Band: bandOf(s), Most: s.Search, FirstFit: s.FirstFit, Unproven: s.Unproven,
+		Terms: termsOf(&s), Most: s.Search, FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}
 	if out.Most == 0 {
 		out.Most = defaultSearch

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -65,9 +66,7 @@ type Settings struct {
 	Terms work.Units
 	// CutAt cuts the plan where a clock once did: Plan.CutAt of a plan that was cut, given back, repeats it.
 	CutAt work.Units
-	// Diversity is how much dearer than its cheapest offering the mean of a spot claim's offerings may be, in
-	// thousandths; 0 means the default.
-	Diversity int
+	Band  shape.Band // of what a launch sends; zero: the default
 	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
 	FirstFit bool
 	// Unproven leaves out the lower bound where it is a question of its own: for what-ifs, of which only the price counts.
@@ -89,7 +88,9 @@ type Plan struct {
 	// Price is what the openings cost together; Floor the same if each claim got its cheapest offering, so that
 	// Price − Floor is what the diversity of spot claims costs.
 	Price, Floor cloud.NanoUSD
-	// VolumeBound and ConfigBound are proven lower bounds on Price; 0 when not computed.
+	// Cost is what decisions reckon with: more than Price where a spot claim has few types to choose from.
+	Cost cloud.NanoUSD
+	// VolumeBound and ConfigBound are proven lower bounds on Cost; 0 when not computed.
 	VolumeBound, ConfigBound cloud.NanoUSD
 	Partial                  bool // it was cut before all pods were reached; the others are in Refused with reason.NotReached
 	Work                     work.Units
@@ -97,13 +98,13 @@ type Plan struct {
 	CutAt work.Units
 }
 
-// Gap returns how much dearer the plan is than its best bound, as a fraction; 0 when there is no bound.
+// Gap returns how much more the plan costs than its best bound, as a fraction; 0 when there is no bound.
 func (p *Plan) Gap() float64 {
 	bound := max(p.VolumeBound, p.ConfigBound)
 	if bound <= 0 {
 		return 0
 	}
-	return float64(p.Price)/float64(bound) - 1
+	return float64(p.Cost)/float64(bound) - 1
 }
 
 // An Opening is a new node.

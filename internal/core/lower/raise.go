@@ -24,17 +24,18 @@ import (
 // mostTypes is how many instance types a claim lists at most.
 const mostTypes = 600
 
-func bandOf(s Settings) shape.Band {
-	band := shape.DefaultBand
-	if s.Diversity > 0 {
-		band.Permille = s.Diversity
+// termsOf says what new nodes are reckoned to cost.
+func termsOf(s *Settings) solve.Terms {
+	terms := solve.Terms{Band: s.Band}
+	if s.Band == (shape.Band{}) {
+		terms.Band = shape.DefaultBand
 	}
-	return band
+	return terms
 }
 
 // raise turns the result back into objects.
 func (b *builder) raise(r *solve.Result) *Plan {
-	p := &Plan{Open: make([]Opening, 0, len(r.Bins)), Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),
+	p := &Plan{Open: make([]Opening, 0, len(r.Bins)), Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost), VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),
 		Partial: r.Partial, Refused: b.refused}
 	hand := b.deal()
 	for _, put := range r.Placed {

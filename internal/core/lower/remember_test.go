@@ -82,14 +82,14 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 	pools := manyPools(t, 1)
 	ask := func(e *lower.Engine) *lower.Plan {
 		snap := store.Snapshot()
-		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Search: work.Second / 10}})
+		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Search: work.Second / 4}})
 	}
 	e := lower.New()
 	before := ask(e)
 	store.Update(func(d *cluster.Draft) { d.PutPod(pendingOf(2000, 150)) })
 	after, fresh := ask(e), ask(lower.New())
-	if float64(after.Price) > 1.005*float64(fresh.Price) {
-		t.Errorf("price %v, of an engine that starts afresh %v", after.Price, fresh.Price)
+	if float64(after.Cost) > 1.005*float64(fresh.Cost) {
+		t.Errorf("cost %v, of an engine that starts afresh %v", after.Cost, fresh.Cost)
 	}
 	if after.Work*2 > fresh.Work {
 		t.Errorf("%d units of work, %d of an engine that starts afresh", after.Work, fresh.Work)

@@ -47,9 +47,9 @@ type freeKey struct {
 }
 
 // templateOf returns a pool's template.
-func (e *Engine) templateOf(in PoolInput, reserved bool) *template {
-	cat := e.catalogOf(in.Catalog, reserved)
-	key := templateKey{in.Pool, cat}
+func (e *Engine) templateOf(in PoolInput, set *Settings) *template {
+	cat := e.catalogOf(in.Catalog, set.ReservedCapacity)
+	key := templateKey{in.Pool, cat, termsOf(set)}
 	t := e.templates[key]
 	if t != nil && t.version == e.daemonVersion && t.learned == e.learnedFor(t) {
 		t.used = e.turn
@@ -62,6 +62,7 @@ func (e *Engine) templateOf(in PoolInput, reserved bool) *template {
 	t.taints = in.Pool.Spec.Template.Spec.Taints
 	t.reqs = poolReqs(in.Pool)
 	e.build(t)
+	t.tmpl.Reprice()
 	e.templates[key] = t
 	return t
 }
@@ -72,6 +73,7 @@ const mostMatches = 20_000
 type templateKey struct {
 	pool    *v1.NodePool
 	catalog *catalog
+	terms   solve.Terms
 }
 
 // poolReqs returns what the labels of a pool's nodes may be.
@@ -132,7 +134,6 @@ func (e *Engine) build(t *template) {
 	e.maskShapes(t)
 	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
 	e.addDaemons(t)
-	t.tmpl.Reprice()
 	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
 		t.none = reason.Count{Code: reason.NoTypes, Key: t.blame(), Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
 	}

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -20,17 +21,77 @@ type Launch struct {
 	// Price is what launch pays: the lowest offering, or for spot the mean of all that are sent. Floor is the lowest, Worst
 	// the dearest that is sent.
 	Price, Floor, Worst int64
-	Types, Offers       int // how many are sent
+	// Cost is what decisions reckon with: the price, or more for a spot list that is short. It is never what anybody pays.
+	Cost          int64
+	Types, Offers int // how many are sent
 }
 
 // A Band limits what a launch sends.
 type Band struct {
 	Types    int // at most so many types, the cheapest
-	Permille int // a spot claim's mean may be so much dearer than its cheapest offering
+	Spot     int // of spot, and unless diversity is demanded
+	Fewest   int // of spot: where the band holds fewer types, it begins at the next cheapest one
+	Permille int // of spot: so much dearer than the cheapest offering may another be
 }
 
 // DefaultBand is the limit unless somebody chose others.
-var DefaultBand = Band{Types: 60, Permille: 10}
+var DefaultBand = Band{Types: 60, Spot: 15, Fewest: 5, Permille: 500}
+
+// MostSpotTypes is how many types of spot a band may be set to: in six zones, they are what one launch takes.
+const MostSpotTypes = 50
+
+// SpotBand is the default band, but for the number of spot types; 0 is the default too.
+func SpotBand(types int) Band {
+	b := DefaultBand
+	if types > 0 {
+		b.Spot = types
+	}
+	return b
+}
+
+// MostOverrides is how many offerings one launch sends at most.
+const MostOverrides = 300
+
+// Any stands for a price that nothing is above.
+const Any = int64(math.MaxInt64)
+
+// edge is the dearest price of a band that begins at floor.
+func (b Band) edge(floor, most int64) int64 {
+	return min(floor*int64(1000+b.Permille)/1000, most)
+}
+
+// Cut says how much of a spot list is sent: so many types, the cheapest, and of each all offerings that cost no more than edge. next
+// returns the cheapest price of one type after the other, ascending, and false after the last. Nothing above most is sent; the band
+// does not move to begin above reach, nor does it end above it once it has moved.
+//
+// Plans and launches both ask here, so that what was priced is what is sent.
+func (b Band) Cut(next func() (int64, bool), most, reach int64) (types int, edge int64) {
+	for types < b.Spot {
+		floor, ok := next()
+		if !ok || floor > most {
+			break
+		}
+		switch {
+		case types == 0:
+			edge = b.edge(floor, most)
+		case floor > edge && (types >= b.Fewest || floor > reach):
+			return types, edge
+		case floor > edge:
+			edge = b.edge(floor, min(most, reach))
+		}
+		types++
+	}
+	return types, edge
+}
+
+// cost is what decisions reckon with for a spot list: as if the types that it lacks were sent too, at the edge of the band.
+func (b Band) cost(types int, price, floor, most int64) int64 {
+	missing := int64(b.Spot - types)
+	if missing <= 0 {
+		return price
+	}
+	return (price*int64(types) + max(price, b.edge(floor, most))*missing) / int64(b.Spot)
+}
 
 // sortByPrice prepares the offerings of each kind, cheapest first.
 func (c *Catalog) sortByPrice() {
@@ -51,11 +112,15 @@ func (c *Catalog) sortByPrice() {
 type query struct {
 	shapes, offers bits.Set
 	ordinary       bool // leave exotic shapes out
+	diverse        bool
+	band           Band
 }
 
-func (c *Catalog) allows(q *query, x *Sent) bool {
-	return q.shapes.Has(x.Shape) && q.offers.Has(x.Offer) && !(q.ordinary && c.Exotic.Has(x.Shape))
+func (c *Catalog) takes(q *query, shape int) bool {
+	return q.shapes.Has(shape) && !(q.ordinary && c.Exotic.Has(shape))
 }
+
+func (c *Catalog) allows(q *query, x *Sent) bool { return q.offers.Has(x.Offer) && c.takes(q, x.Shape) }
 
 // first returns the cheapest offering of a kind that the query allows.
 func (c *Catalog) first(q *query, kind Kind) (int, bool) {
@@ -72,63 +137,100 @@ func (c *Catalog) first(q *query, kind Kind) (int, bool) {
 // unless diversity was demanded; at most band.Types types; and of spot no more than the band allows. It returns false
 // when nothing can be bought.
 func (c *Catalog) Launch(shapes, offers bits.Set, diverse bool, band Band) (Launch, bool) {
-	q := &query{shapes: shapes, offers: offers, ordinary: !diverse && !shapes.Within(c.Exotic)}
-	if l, ok := c.launch(q, diverse, band); ok || !q.ordinary {
+	q := &query{shapes: shapes, offers: offers, ordinary: !diverse && !shapes.Within(c.Exotic), diverse: diverse, band: band}
+	if l, ok := c.launch(q); ok || !q.ordinary {
 		return l, ok
 	}
 	q.ordinary = false
-	return c.launch(q, diverse, band)
+	return c.launch(q)
 }
 
-func (c *Catalog) launch(q *query, diverse bool, band Band) (Launch, bool) {
+func (c *Catalog) launch(q *query) (Launch, bool) {
 	for k := range Kinds {
 		at, ok := c.first(q, k)
 		if !ok {
 			continue
 		}
-		limit := int64(-1)
-		if k == Spot && !diverse {
-			if od, sold := c.first(q, OnDemand); sold {
-				limit = c.byPrice[OnDemand][od].Price
-				if c.byPrice[Spot][at].Price > limit {
-					continue
-				}
+		if k != Spot {
+			return c.atFloor(q, k, at), true
+		}
+		most := Any
+		if od, sold := c.first(q, OnDemand); sold && !q.diverse {
+			if most = c.byPrice[OnDemand][od].Price; c.byPrice[Spot][at].Price > most {
+				continue
 			}
 		}
-		return c.finish(q, k, at, limit, band), true
+		return c.spot(q, at, most), true
 	}
 	return Launch{}, false
 }
 
-// finish walks the offerings of the kind that will be launched, cheapest first, and stops where launch does.
-func (c *Catalog) finish(q *query, kind Kind, from int, limit int64, band Band) Launch {
+// reach is the lowest on-demand price of the shapes of a query, whether it allows to buy on demand or not: a spot band does not
+// move beyond it, for nobody wants to pay more for spot than what on-demand costs others.
+func (c *Catalog) reach(q *query) int64 {
+	for i := range c.byPrice[OnDemand] {
+		if x := &c.byPrice[OnDemand][i]; c.takes(q, x.Shape) {
+			return x.Price
+		}
+	}
+	return Any
+}
+
+// atFloor describes a launch whose price is that of its cheapest offering.
+func (c *Catalog) atFloor(q *query, kind Kind, from int) Launch {
 	list := c.byPrice[kind]
-	l := Launch{Kind: kind, First: list[from], Floor: list[from].Price, Price: list[from].Price}
+	l := Launch{Kind: kind, First: list[from], Floor: list[from].Price, Price: list[from].Price, Cost: list[from].Price}
+	c.walk(q, kind, from, q.band.Types, Any, &l)
+	return l
+}
+
+// spot describes a launch of spot: its price is the mean of what is sent.
+func (c *Catalog) spot(q *query, from int, most int64) Launch {
+	list := c.byPrice[Spot]
+	l := Launch{Kind: Spot, First: list[from], Floor: list[from].Price}
+	types, edge := q.band.Types, Any
+	if !q.diverse {
+		types, edge = q.band.Cut(c.floors(q, from), most, c.reach(q))
+	}
+	sum := c.walk(q, Spot, from, types, edge, &l)
+	l.Price = (sum + int64(l.Offers)/2) / int64(l.Offers)
+	if l.Cost = l.Price; !q.diverse {
+		l.Cost = q.band.cost(types, l.Price, l.Floor, most)
+	}
+	return l
+}
+
+// floors returns the cheapest spot price of each shape that the query allows, ascending.
+func (c *Catalog) floors(q *query, from int) func() (int64, bool) {
+	list, seen, i := c.byPrice[Spot], bits.Make(len(c.Names)), from
+	return func() (int64, bool) {
+		for ; i < len(list); i++ {
+			if x := &list[i]; !seen.Has(x.Shape) && c.allows(q, x) {
+				seen.Add(x.Shape)
+				return x.Price, true
+			}
+		}
+		return 0, false
+	}
+}
+
+// walk counts what is sent: the offerings up to edge of the cheapest types. It returns the sum of their prices.
+func (c *Catalog) walk(q *query, kind Kind, from, types int, edge int64, l *Launch) (sum int64) {
+	list := c.byPrice[kind]
 	var room [32]uint64 // enough for most catalogues, without an allocation
 	seen := bits.Set(room[:])
 	if len(c.Names) > 64*len(room) {
 		seen = bits.Make(len(c.Names))
 	}
-	sum := int64(0)
-	for i := from; i < len(list); i++ {
+	for i := from; i < len(list) && list[i].Price <= edge && l.Offers < MostOverrides; i++ {
 		x := &list[i]
 		if !c.allows(q, x) {
 			continue
 		}
-		if limit >= 0 && x.Price > limit {
-			break
-		}
-		known := seen.Has(x.Shape)
-		if !known && l.Types >= band.Types {
-			if kind != Spot {
-				break // the price is known
+		if !seen.Has(x.Shape) {
+			if l.Types >= types {
+				continue
 			}
-			continue
-		}
-		if kind == Spot && l.Offers > 0 && beyond(l.Floor, sum+x.Price, l.Offers+1, band.Permille) {
-			break
-		}
-		if !known {
 			seen.Add(x.Shape)
 			l.Types++
 		}
@@ -136,15 +238,7 @@ func (c *Catalog) finish(q *query, kind Kind, from int, limit int64, band Band) 
 		l.Worst = x.Price
 		sum += x.Price
 	}
-	if kind == Spot {
-		l.Price = (sum + int64(l.Offers)/2) / int64(l.Offers)
-	}
-	return l
-}
-
-// beyond reports whether the mean of n prices with this sum is more than permille thousandths above the lowest.
-func beyond(lowest, sum int64, n, permille int) bool {
-	return sum*1000 > lowest*int64(n)*int64(1000+permille)
+	return sum
 }
 
 // Order returns all shapes that can be bought under offers, by their cheapest allowed offering.

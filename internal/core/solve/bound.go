@@ -12,7 +12,7 @@ import (
 
 // bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow.
 func (s *state) bound(r *Result) {
-	k := &packing{s: s, index: map[string]int{}, loose: true}
+	k := &packing{s: s, index: map[string]int{}, loose: true, proves: true}
 	for i, puts := range s.puts {
 		for _, p := range puts {
 			k.addLoose(p, s.p.Templates[s.tmpl[i]].Tier)
@@ -26,7 +26,7 @@ func (s *state) bound(r *Result) {
 	k.makeCells()
 	k.capHosts()
 	o := s.packOptions()
-	o.Size, o.Memory, o.Known, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Memory.Known, r.Price
+	o.Size, o.Memory, o.Known, o.Price = pack.SizePolicy{}, s.p.Settings.Memory.Bound, r.Memory.Known, r.Cost
 	answer := pack.Bound(&k.problem, o)
 	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known

@@ -1,15 +1,15 @@
 package solve
 
 import (
-	"cmp"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// makeCells lists machines, merged over the offers that all items see alike, and which items may use which.
+// makeCells lists what nodes can be bought as, and which items may be on which.
 func (k *packing) makeCells() {
 	s := k.s
 	tiers := map[int]bool{}
@@ -19,6 +19,7 @@ func (k *packing) makeCells() {
 		k.problem.Classes[i].Count = k.items[i].count
 	}
 	k.findKinds()
+	k.exact = k.proves
 	var seen []int
 	for t := range s.p.Templates {
 		tmpl := &s.p.Templates[t]
@@ -26,20 +27,19 @@ func (k *packing) makeCells() {
 			continue
 		}
 		seen = append(seen, t)
-		for _, offers := range k.offerGroups(t) {
-			k.addCells(t, offers)
-		}
+		k.addCells(t)
 	}
 	for i := range k.items {
 		k.problem.Classes[i].Cells = k.cellsOf(i)
 	}
 }
 
-// findKinds picks one item of each kind: items of one kind ask the same of templates and offers, whatever room they need.
+// findKinds sorts items into kinds: items of one kind ask the same of templates and offers, whatever room they need.
 func (k *packing) findKinds() {
-	known := map[string]bool{}
+	known := map[string]int{}
 	var key []byte
 	word := func(n int) { key = append(key, byte(n), byte(n>>8), byte(n>>16), byte(n>>24)) }
+	k.kindOf = make([]int, len(k.items))
 	for i := range k.items {
 		it := &k.items[i]
 		key = key[:0]
@@ -52,10 +52,13 @@ func (k *packing) findKinds() {
 			word(v.Reqs)
 			word(v.Tol)
 		}
-		if !known[string(key)] {
-			known[string(key)] = true
+		at, ok := known[string(key)]
+		if !ok {
+			at = len(k.kinds)
+			known[string(key)] = at
 			k.kinds = append(k.kinds, i)
 		}
+		k.kindOf[i] = at
 	}
 }
 
@@ -67,13 +70,8 @@ func (k *packing) likeAnother(t int, seen []int) bool {
 	}
 	for _, i := range k.kinds {
 		it := &k.items[i]
-		if k.allows(it, t) != k.allows(it, u) || !slices.Equal(k.offersOf(it, t), k.offersOf(it, u)) {
+		if !slices.EqualFunc(k.wantsOf(it, t), k.wantsOf(it, u), func(a, b want) bool { return a.equal(&b) }) {
 			return false
-		}
-		for _, v := range k.readings(it) {
-			if !k.s.p.Labels.OnTemplate[v.Reqs][t].Shapes.Equal(k.s.p.Labels.OnTemplate[v.Reqs][u].Shapes) {
-				return false
-			}
 		}
 	}
 	return true
@@ -95,11 +93,6 @@ func (k *packing) readings(it *item) []*Variant {
 	return out
 }
 
-// allows reports whether an item may use a template at all.
-func (k *packing) allows(it *item, t int) bool {
-	return slices.ContainsFunc(k.readings(it), func(v *Variant) bool { return k.reads(it, v, t) })
-}
-
 // reads reports whether a template suits one reading of an item.
 func (k *packing) reads(it *item, v *Variant, t int) bool {
 	s := k.s
@@ -114,124 +107,279 @@ func (s *state) limitedTo(tier int) bool {
 	return slices.ContainsFunc(s.p.Templates, func(t Template) bool { return t.Tier <= tier && s.limits[t.Pool].Limited })
 }
 
-// offersOf returns the choices that an item's readings and pins leave of a template.
-func (k *packing) offersOf(it *item, t int) bits.Set {
-	tmpl := &k.s.p.Templates[t]
-	out := bits.Make(64 * len(tmpl.Mask))
+// A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
+type want struct{ shapes, offers bits.Set }
+
+// within reports whether whoever wants v may be bought as what w is bought as.
+func (w *want) within(v *want) bool { return w.shapes.Within(v.shapes) && w.offers.Within(v.offers) }
+
+func (w *want) equal(v *want) bool { return w.shapes.Equal(v.shapes) && w.offers.Equal(v.offers) }
+
+// both is what two wants leave together.
+func (w *want) both(v *want) (want, bool) {
+	out := want{w.shapes.Clone(), w.offers.Clone()}
+	out.shapes.And(v.shapes)
+	out.offers.And(v.offers)
+	return out, out.shapes.Any() && out.offers.Any()
+}
+
+// wantsOf returns what the readings of an item leave of a template.
+func (k *packing) wantsOf(it *item, t int) []want {
+	var out []want
 	for _, v := range k.readings(it) {
 		if !k.reads(it, v, t) {
 			continue
 		}
-		m := k.s.p.Labels.OnTemplate[v.Reqs][t].Mask
-		if m == nil {
-			m = tmpl.Mask
-		}
-		out.Or(m)
-	}
-	out.And(tmpl.Mask)
-	for key, d := range it.pins {
-		if d < 0 {
-			continue
-		}
-		if of := &k.s.p.Keys[key].Tmpl[t]; of.Choice != nil {
-			if of.Choice[d] == nil {
-				out.Clear()
-				return out
-			}
-			out.And(of.Choice[d][:len(out)])
-		} else if of.Shape == nil && of.Fixed != d {
-			out.Clear()
-			return out
+		if w := k.wantOf(it, v, t); w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
+			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// offerGroups splits a template's offers into sets that every item accepts or refuses as a whole. A set of offers that
-// all items accept together stays together, so that a launch can choose among them.
-func (k *packing) offerGroups(t int) []bits.Set {
+func (k *packing) wantOf(it *item, v *Variant, t int) want {
 	tmpl := &k.s.p.Templates[t]
-	signature := make([][]byte, len(tmpl.Catalog.Offers))
-	known := map[string]bool{}
-	for _, i := range k.kinds {
-		if !k.allows(&k.items[i], t) {
-			continue
+	m := &k.s.p.Labels.OnTemplate[v.Reqs][t]
+	w := want{tmpl.Shapes.Clone(), tmpl.Mask.Clone()}
+	if m.Shapes != nil {
+		w.shapes.And(m.Shapes)
+	}
+	if m.Mask != nil {
+		w.offers.And(m.Mask)
+	}
+	for key, d := range it.pins {
+		if d >= 0 {
+			w.pin(&k.s.p.Keys[key].Tmpl[t], d)
 		}
-		offers := k.offersOf(&k.items[i], t)
-		text := string(wordsText(offers))
-		if known[text] {
-			continue // the same offers as another item: no new distinction
+	}
+	w.offers = tmpl.bought(w.offers)
+	return w
+}
+
+// bought returns the offers of a mask. Whatever else is chosen is bought in the same way.
+func (t *Template) bought(mask bits.Set) bits.Set {
+	if len(t.Segments) == 1 {
+		return mask
+	}
+	out := mask.Clone()
+	for o := out.Next(len(t.Catalog.Offers)); o >= 0; o = out.Next(o + 1) {
+		out.Remove(o)
+	}
+	return out
+}
+
+// pin narrows a want to one domain of a topology key.
+func (w *want) pin(of *KeyOf, d int32) {
+	switch {
+	case of.Choice != nil && of.Choice[d] != nil:
+		w.offers.And(of.Choice[d][:len(w.offers)])
+	case of.Shape != nil:
+		for sh := range w.shapes.All() {
+			if of.Shape[sh] != d {
+				w.shapes.Remove(sh)
+			}
 		}
-		known[text] = true
-		for o := range signature {
-			if offers.Has(o) {
-				signature[o] = append(signature[o], 1)
-			} else {
-				signature[o] = append(signature[o], 0)
+	case of.Choice != nil || of.Fixed != d:
+		w.offers.Clear()
+	}
+}
+
+// mostWants is how many combinations of what items want of a template are told apart.
+const mostWants = 64
+
+// findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
+// if there are too many combinations; then not all are among them.
+func (k *packing) findWants(t int) (all []want, byKind [][]want, complete bool) {
+	complete = true
+	note := func(w want) {
+		if slices.ContainsFunc(all, func(x want) bool { return x.equal(&w) }) {
+			return
+		}
+		if len(all) == mostWants {
+			complete = false
+			return
+		}
+		all = append(all, w)
+	}
+	byKind = make([][]want, len(k.kinds))
+	for i, it := range k.kinds {
+		byKind[i] = k.byReservation(k.wantsOf(&k.items[it], t), t)
+		for _, w := range byKind[i] {
+			note(w)
+		}
+	}
+	for i := 1; i < len(all) && complete; i++ {
+		for j := range i {
+			if w, ok := all[i].both(&all[j]); ok {
+				note(w)
 			}
 		}
 	}
-	var order []string
-	groups := map[string]bits.Set{}
-	for o, sig := range signature {
-		if !tmpl.Mask.Has(o) || !slices.Contains(sig, 1) || tmpl.Catalog.Offers[o].Reservation >= 0 && !k.loose {
-			continue
-		}
-		if tmpl.Catalog.Offers[o].Reservation >= 0 {
-			sig = append(sig, byte(2+o)) // each reservation by itself
-		}
-		g := groups[string(sig)]
-		if g == nil {
-			g = bits.Make(64 * len(tmpl.Mask))
-			order = append(order, string(sig))
-		}
-		g.Add(o)
-		groups[string(sig)] = g
-	}
-	out := make([]bits.Set, 0, len(order))
-	for _, sig := range order {
-		out = append(out, groups[sig])
-	}
-	return out
+	return all, byKind, complete
 }
 
-func wordsText(s bits.Set) []byte {
-	out := make([]byte, 0, 8*len(s))
-	for _, w := range s {
-		for range 8 {
-			out = append(out, byte(w))
-			w >>= 8
+// byReservation takes reserved offers out of wants, and, for a bound, adds each of them by itself.
+func (k *packing) byReservation(wants []want, t int) []want {
+	cat := k.s.p.Templates[t].Catalog
+	if len(cat.Left) == 0 {
+		return wants
+	}
+	var out []want
+	for _, w := range wants {
+		for o := range w.offers.Clone().All() {
+			if cat.Offers[o].Reservation < 0 {
+				continue
+			}
+			w.offers.Remove(o)
+			if k.loose {
+				out = append(out, want{w.shapes, bits.Of(len(cat.Offers), o)})
+			}
+		}
+		if w.offers.Any() {
+			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// addCells lists the shapes of a template that can be bought under the offers, cheapest first. Where no item is particular about
-// shapes, those are left out that another one beats in price and in everything that is asked for.
-func (k *packing) addCells(t int, offers bits.Set) {
+// addCells lists what nodes of a template can be bought as.
+func (k *packing) addCells(t int) {
 	s := k.s
 	tmpl := &s.p.Templates[t]
-	var found []pricedShape
+	all, byKind, complete := k.findWants(t)
+	k.exact = k.exact && complete
+	if k.loose && (len(tmpl.Min) > 0 || !complete) {
+		k.addFloors(t, byKind)
+		return
+	}
+	for i := range all {
+		from := len(k.cells)
+		k.addLists(t, &all[i])
+		if s.limits[tmpl.Pool].Limited && !k.loose {
+			k.addShapes(t, &all[i])
+		}
+		k.openCells(from, byKind, func(_ *packCell, w *want) bool { return all[i].within(w) })
+	}
+}
+
+// openCells says which kinds may use the cells from one on.
+func (k *packing) openCells(from int, byKind [][]want, suits func(*packCell, *want) bool) {
+	for c := from; c < len(k.cells); c++ {
+		open := bits.Make(len(k.kinds))
+		for kind := range byKind {
+			if slices.ContainsFunc(byKind[kind], func(w want) bool { return suits(&k.cells[c], &w) }) {
+				open.Add(kind)
+			}
+		}
+		k.cells[c].kinds = open
+	}
+}
+
+// addLists adds a cell for each list that a launch of what is wanted may send.
+func (k *packing) addLists(t int, w *want) {
+	lists, complete := k.listsOf(t, w)
+	k.exact = k.exact && complete
+	for i := range lists {
+		l := &lists[i]
+		k.addCell(packCell{tmpl: t, shape: l.First.Shape}, l.Room, k.s.p.Settings.Terms.with(l.Cost, l.Floor), l.VCPU)
+	}
+}
+
+// addShapes adds a cell for each shape. Limits count what shapes have, and not what is asked of it, so that a small machine may be the
+// better one though a larger one costs less.
+func (k *packing) addShapes(t int, w *want) {
+	tmpl := &k.s.p.Templates[t]
+	prices := k.s.pricesOf(t, k.s.wide(w.offers))
+	for sh := range w.shapes.All() {
+		if prices[sh] > 0 {
+			k.addCell(packCell{tmpl: t, shape: sh}, slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), prices[sh], tmpl.Catalog.VCPU[sh])
+		}
+	}
+}
+
+// addFloors adds a cell for each shape at the lowest price at which it is sold, whoever would be preferred: no plan gets it for less.
+func (k *packing) addFloors(t int, byKind [][]want) {
+	tmpl := &k.s.p.Templates[t]
+	from := len(k.cells)
 	for sh := range tmpl.Shapes.All() {
-		if !tmpl.ShapeMask[sh].Meets(offers) {
-			continue
-		}
-		price, _ := tmpl.offer(sh, offers, s.left)
-		if k.loose {
-			price = cheapestOf(tmpl, sh, offers)
-		}
-		if price > 0 {
-			found = append(found, pricedShape{sh, price})
+		if price := cheapestOf(tmpl, sh, tmpl.Mask); price > 0 {
+			k.addCell(packCell{tmpl: t, shape: sh}, slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), k.s.p.Settings.Terms.with(price, price), tmpl.Catalog.VCPU[sh])
 		}
 	}
-	slices.SortStableFunc(found, func(a, b pricedShape) int { return cmp.Compare(a.price, b.price) })
-	if k.indifferent(t) {
-		found = k.best(tmpl, found)
+	k.openCells(from, byKind, func(c *packCell, w *want) bool {
+		return w.shapes.Has(c.shape) && tmpl.ShapeMask[c.shape].Meets(w.offers)
+	})
+}
+
+func (k *packing) addCell(c packCell, room quantity.Vec, price, size int64) {
+	room = slices.Clone(room)
+	for r := range room {
+		room[r] = max(room[r], 0)
 	}
-	for _, f := range found {
-		k.cells = append(k.cells, packCell{t, f.shape, offers})
-		k.problem.Cells = append(k.problem.Cells, pack.Cell{Room: s.roomWithVolumes(tmpl, f.shape), Price: f.price, Size: tmpl.Catalog.VCPU[f.shape]})
+	k.cells = append(k.cells, c)
+	k.problem.Cells = append(k.problem.Cells, pack.Cell{Room: room, Price: price, Size: size})
+}
+
+// fillOf says what is known of the items to whoever lists what they can be bought as.
+func (k *packing) fillOf() shape.Fill {
+	fill := shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}, Least: k.s.least}
+	for r := range k.s.p.Resources {
+		if r > quantity.Memory && r != quantity.Pods && k.asks(r) {
+			fill.Axes = append(fill.Axes, r)
+		}
 	}
+	for i := range k.items {
+		fill.Pods += int64(k.items[i].count)
+	}
+	return fill
+}
+
+// listsOf returns the lists that launches of what is wanted may send, and whether these are all.
+func (k *packing) listsOf(t int, w *want) (lists []shape.List, complete bool) {
+	tmpl := &k.s.p.Templates[t]
+	fill := k.fillOf()
+	relaxed := k.loose && k.s.limits[tmpl.Pool].Limited
+	if k.s.p.Drivers == 0 && !relaxed && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 && len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
+		lists, complete = k.s.rowOf(t, k.s.wide(w.offers)).listed(tmpl, &k.s.p.Settings.Terms)
+		if complete && (!k.proves || !crowded(lists, &fill)) {
+			return lists, true
+		}
+	}
+	market := tmpl.Catalog.Market(w.shapes, w.offers, k.s.p.Settings.Terms.Band, k.s.roomsOf(tmpl))
+	lists, complete = market.Lists(fill)
+	if k.proves && crowded(lists, &fill) {
+		fill.Axes = append(fill.Axes, quantity.Pods)
+		lists, complete = market.Lists(fill)
+	}
+	complete = complete && !k.mounts()
+	if relaxed || k.loose && !complete {
+		for i := range lists {
+			market.Relax(&lists[i])
+		}
+	}
+	return lists, complete
+}
+
+// crowded reports whether the number of pods may be what fills a machine of some list.
+func crowded(lists []shape.List, f *shape.Fill) bool {
+	return slices.ContainsFunc(lists, func(l shape.List) bool {
+		most := f.Pods
+		for _, r := range f.Axes {
+			if f.Least[r] > 0 {
+				most = min(most, l.Room[r]/f.Least[r])
+			}
+		}
+		return most > l.Room[quantity.Pods]
+	})
+}
+
+// asks reports whether any item asks for a resource, and mounts whether any brings a volume.
+func (k *packing) asks(r int) bool {
+	return slices.ContainsFunc(k.items, func(it item) bool { return k.s.p.Classes[it.class].Need[r] > 0 })
+}
+
+func (k *packing) mounts() bool {
+	return slices.ContainsFunc(k.items, func(it item) bool { return len(k.s.p.Classes[it.class].Volumes) > 0 })
 }
 
 // cheapestOf returns the lowest price at which a shape is sold under the offers, whoever would be preferred.
@@ -245,95 +393,44 @@ func cheapestOf(tmpl *Template, sh int, offers bits.Set) int64 {
 	return best
 }
 
-// roomWithVolumes is what a shape has, with attach limits as further dimensions.
-func (s *state) roomWithVolumes(tmpl *Template, sh int) []int64 {
-	room := append(make([]int64, 0, s.p.Resources+s.p.Drivers), tmpl.Room[sh]...)
-	for r := range room {
-		room[r] = max(room[r], 0)
+// roomsOf is what every shape has, with attach limits as further dimensions where volumes are counted.
+func (s *state) roomsOf(tmpl *Template) []quantity.Vec {
+	if s.p.Drivers == 0 {
+		return tmpl.Room
 	}
+	rooms := make([]quantity.Vec, len(tmpl.Room))
+	for sh := range rooms {
+		rooms[sh] = slices.Concat(tmpl.Room[sh], s.attachable(tmpl, sh))
+	}
+	return rooms
+}
+
+// attachable is how many volumes of each driver a shape takes.
+func (s *state) attachable(tmpl *Template, sh int) quantity.Vec {
+	var out quantity.Vec
 	for d := range s.p.Drivers {
-		most := int64(quantity.Max)
+		most := quantity.Max
 		if d < len(tmpl.Drivers) && tmpl.Drivers[d] != nil && tmpl.Drivers[d][sh] >= 0 {
 			most = int64(tmpl.Drivers[d][sh])
 		}
-		room = append(room, most)
+		out = append(out, most)
 	}
-	return room
-}
-
-type pricedShape struct {
-	shape int
-	price int64
-}
-
-// indifferent reports whether no item that may use a template cares which shape it gets, and nobody counts capacity.
-func (k *packing) indifferent(t int) bool {
-	s := k.s
-	if s.limits[s.p.Templates[t].Pool].Limited || s.p.Drivers > 0 {
-		return false
-	}
-	return !slices.ContainsFunc(k.items, func(it item) bool {
-		if slices.ContainsFunc(k.readings(&it), func(v *Variant) bool { return k.reads(&it, v, t) && s.p.Labels.OnTemplate[v.Reqs][t].Shapes != nil }) {
-			return true
-		}
-		for key, d := range it.pins {
-			if d >= 0 && s.p.Keys[key].Tmpl[t].Shape != nil {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// best keeps, of shapes sorted by price, those that no cheaper one of the same kind and size class contains.
-func (k *packing) best(tmpl *Template, found []pricedShape) []pricedShape {
-	s := k.s
-	var asked []int
-	for r := range s.p.Resources {
-		if slices.ContainsFunc(k.items, func(it item) bool { return s.p.Classes[it.class].Need[r] > 0 }) {
-			asked = append(asked, r)
-		}
-	}
-	var kept []pricedShape
-	for _, f := range found {
-		a := tmpl.Room[f.shape]
-		beaten := slices.ContainsFunc(kept, func(g pricedShape) bool {
-			b := tmpl.Room[g.shape]
-			for _, r := range asked {
-				if b[r] < a[r] {
-					return false
-				}
-			}
-			return tmpl.Catalog.Exotic.Has(f.shape) || !tmpl.Catalog.Exotic.Has(g.shape) && (s.tooLarge(tmpl, f.shape) || !s.tooLarge(tmpl, g.shape))
-		})
-		if !beaten {
-			kept = append(kept, f)
-		}
-	}
-	return kept
+	return out
 }
 
 // cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one
 // would do.
 func (k *packing) cellsOf(i int) pack.Set {
 	s := k.s
-	it := &k.items[i]
 	ordinary, exotic := pack.NewSet(len(k.cells)), pack.NewSet(len(k.cells))
 	found := false
-	need := s.p.Classes[it.class].Need
-	readings := k.readings(it)
-	at, ok := -1, false
-	var mask bits.Set
+	need := s.p.Classes[k.items[i].class].Need
 	for c := range k.cells {
 		cell := &k.cells[c]
-		if cell.tmpl != at {
-			at, ok = cell.tmpl, k.allows(it, cell.tmpl)
-			mask = k.offersOf(it, cell.tmpl)
-		}
-		if !ok || !mask.Meets(cell.offers) || !need.Fits(s.p.Templates[at].Room[cell.shape]) || !k.inDomains(it, cell) || !k.suits(it, readings, cell) {
+		if !cell.kinds.Has(k.kindOf[i]) || !need.Fits(k.problem.Cells[c].Room[:s.p.Resources]) {
 			continue
 		}
-		if !k.loose && s.p.Templates[at].Catalog.Exotic.Has(cell.shape) {
+		if !k.loose && s.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {
 			exotic.Add(c)
 			continue
 		}
@@ -344,24 +441,4 @@ func (k *packing) cellsOf(i int) pack.Set {
 		return exotic
 	}
 	return ordinary
-}
-
-// suits reports whether some reading of an item allows the cell's shape.
-func (k *packing) suits(it *item, readings []*Variant, cell *packCell) bool {
-	for _, v := range readings {
-		m := &k.s.p.Labels.OnTemplate[v.Reqs][cell.tmpl]
-		if (m.Shapes == nil || m.Shapes.Has(cell.shape)) && k.reads(it, v, cell.tmpl) {
-			return true
-		}
-	}
-	return false
-}
-
-func (k *packing) inDomains(it *item, cell *packCell) bool {
-	for key, d := range it.pins {
-		if of := &k.s.p.Keys[key].Tmpl[cell.tmpl]; of.Shape != nil && d >= 0 && of.Shape[cell.shape] != d {
-			return false
-		}
-	}
-	return true
 }

@@ -434,24 +434,22 @@ func (c *checker) checkInverse(g int, group *spread.Group, crowds []crowd) {
 
 // checkPrice: prices are those of the listed shapes, and no bound is above them.
 func (c *checker) checkPrice() {
-	var price, floor int64
 	for i := range c.r.Bins {
 		b := &c.r.Bins[i]
 		t := &c.p.Templates[b.Template]
-		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, len(t.Min) > 0, c.p.Settings.Band)
+		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, len(t.Min) > 0, c.p.Settings.Terms.Band)
 		if !ok || l != b.Launch {
 			c.failf("new node %d: launch %+v, recorded %+v", i, l, b.Launch)
 		}
-		if l.Floor > l.Price || l.Price > l.Worst {
-			c.failf("new node %d: floor %d, price %d, worst %d", i, l.Floor, l.Price, l.Worst)
+		if l.Floor > l.Price || l.Price > l.Worst || l.Cost < l.Price {
+			c.failf("new node %d: floor %d, price %d, worst %d, cost %d", i, l.Floor, l.Price, l.Worst, l.Cost)
 		}
-		price, floor = price+l.Price, floor+l.Floor
 	}
-	if price != c.r.Price || floor != c.r.Floor {
-		c.failf("price %d and floor %d, recorded %d and %d", price, floor, c.r.Price, c.r.Floor)
+	if got, want := billOf(c.r.Bins, &c.p.Settings.Terms), (bill{c.r.Price, c.r.Floor, c.r.Cost}); got != want {
+		c.failf("the bill is %+v, recorded %+v", got, want)
 	}
-	if bound := max(c.r.Volume, c.r.Config); bound > c.r.Price {
-		c.failf("the bound %d is above the price %d", bound, c.r.Price)
+	if bound := max(c.r.Volume, c.r.Config); bound > c.r.Cost {
+		c.failf("the bound %d is above the cost %d", bound, c.r.Cost)
 	}
 	if c.r.Proof.Problem != nil {
 		if err := pack.Verify(c.r.Proof.Problem, c.r.Proof.Size, c.r.Proof.Certificate); err != nil {

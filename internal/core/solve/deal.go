@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/quantity"
 )
 
 // Where one node may hold few pods of an application whose pods are of many sizes, the packer cannot be told so in pairs of classes.
@@ -259,7 +260,7 @@ func (d *dealing) cheapestFor(pile int, h *hand, n int) int {
 		if !k.problem.Classes[pile].Cells.Has(c) || !d.within(c) {
 			continue
 		}
-		room := d.p.Templates[k.cells[c].tmpl].Room[k.cells[c].shape]
+		room := quantity.Vec(k.problem.Cells[c].Room)
 		if m := int64(d.p.Classes[h.class].Need.Times(room, n)); best < 0 || ratioLess(k.problem.Cells[c].Price, m, price, holds) {
 			best, price, holds = c, k.problem.Cells[c].Price, m
 		}

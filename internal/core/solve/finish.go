@@ -139,7 +139,7 @@ func (s *state) finishBin(bin int, free *limits.Pool) Bin {
 	s.cutByLimit(tmpl, s.takenBy(i), free)
 	b.Shapes = s.shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
 	b.Overhead = s.leastOverhead(tmpl, b.Shapes)
-	launch, ok := tmpl.Catalog.Launch(b.Shapes, b.Mask, len(tmpl.Min) > 0, s.p.Settings.Band)
+	launch, ok := tmpl.Catalog.Launch(b.Shapes, b.Mask, len(tmpl.Min) > 0, s.p.Settings.Terms.Band)
 	if ok {
 		b.Launch = launch
 		b.Target = launch.First.Shape
@@ -254,11 +254,16 @@ func (s *state) leastOverhead(tmpl *Template, shapes bits.Set) quantity.Vec {
 	return least
 }
 
-// priceOf sums what the bins cost.
-func priceOf(bins []Bin) (price, floor int64) {
+// A bill is what bins cost together.
+type bill struct{ price, floor, cost int64 }
+
+func billOf(bins []Bin, terms *Terms) bill {
+	var b bill
 	for i := range bins {
-		price += bins[i].Launch.Price
-		floor += bins[i].Launch.Floor
+		l := &bins[i].Launch
+		b.price += l.Price
+		b.floor += l.Floor
+		b.cost += terms.with(l.Cost, l.Floor)
 	}
-	return price, floor
+	return b
 }

@@ -14,7 +14,7 @@ func (s *state) improve(r *Result) *state {
 	}
 	answer := pack.Solve(&k.problem, s.packOptions())
 	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
-	if len(k.frozen) == 0 && !k.pinned && k.plain() {
+	if k.exact && k.plain() {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
 	}

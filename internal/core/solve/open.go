@@ -202,7 +202,7 @@ func (s *state) hold(bin int, mask bits.Set) {
 		s.held[i] = int32(r)
 		s.left[r]--
 		if s.left[r] == 0 {
-			s.prices.rows = s.prices.rows[:0]
+			s.prices.rows = nil
 		}
 		return
 	}

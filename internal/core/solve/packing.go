@@ -26,6 +26,7 @@ type packing struct {
 	s       *state
 	items   []item
 	kinds   []int // one item of each kind; see findKinds
+	kindOf  []int // by item
 	index   map[string]int
 	cells   []packCell
 	frozen  []int // new bins that stay as they are
@@ -34,12 +35,14 @@ type packing struct {
 	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
 	// reservations.
 	loose bool
+	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
+	proves, exact bool
 }
 
-// A packCell is a template and shape, with the offers that the same items accept.
+// A packCell is a template with what a launch sends, the cheapest shape first.
 type packCell struct {
 	tmpl, shape int
-	offers      bits.Set
+	kinds       bits.Set // of items that may be on it
 }
 
 // repack takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of
@@ -57,6 +60,7 @@ func (s *state) repack() *packing {
 			break
 		}
 	}
+	k.proves = len(k.frozen) == 0 && !k.pinned
 	k.makeCells()
 	k.makeLimits()
 	return k

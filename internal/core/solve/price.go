@@ -2,64 +2,140 @@ package solve
 
 import (
 	"math/bits"
+	"slices"
 
 	corebits "karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// A priceTable remembers, for a template and the choices left, what each shape costs.
+// A priceTable remembers, for a template and the choices left, what machines cost.
 type priceTable struct {
-	rows []priceRow
+	rows []*priceRow
 }
 
+// A priceRow is what machines of a template cost while certain choices are left. It is worked out when it is asked for.
 type priceRow struct {
-	tmpl  int
-	mask  corebits.Set
-	price []int64 // per shape; 0: cannot be bought
+	tmpl     int
+	mask     corebits.Set
+	prices   []int64 // of a node that is filled, per shape; 0: cannot be bought
+	lists    []shape.List
+	complete bool // see shape.Market.Lists
 }
 
-// pricesOf returns the price of every shape of template t under mask. The row stays valid until reservations change.
+// pricesOf returns the price of every shape of template t under mask. It stays valid until reservations change.
 func (s *state) pricesOf(t int, mask corebits.Set) []int64 {
-	for i := range s.prices.rows {
-		r := &s.prices.rows[i]
+	row, tmpl := s.rowOf(t, mask), &s.p.Templates[t]
+	if row.prices == nil {
+		row.prices = row.price(tmpl, s.left, &s.p.Settings.Terms)
+	}
+	return row.prices
+}
+
+func (s *state) rowOf(t int, mask corebits.Set) *priceRow {
+	tmpl := &s.p.Templates[t]
+	if tmpl.Known != nil && mask[:len(tmpl.Mask)].Equal(tmpl.Mask) {
+		return tmpl.Known.row
+	}
+	for _, r := range s.prices.rows {
 		if r.tmpl == t && r.mask.Equal(mask) {
-			return r.price
+			return r
 		}
 	}
-	tmpl := &s.p.Templates[t]
-	row := priceRow{tmpl: t, mask: mask.Clone()}
-	if tmpl.Prices != nil && corebits.Set(mask[:len(tmpl.Mask)]).Equal(tmpl.Mask) {
-		row.price = tmpl.Prices
-	} else {
-		row.price = tmpl.prices(mask, s.left)
-	}
 	if len(s.prices.rows) > 256 { // many distinct masks: the table would only grow
-		s.prices.rows = s.prices.rows[:0]
+		s.prices.rows = nil
 	}
+	row := &priceRow{tmpl: t, mask: mask.Clone()}
 	s.prices.rows = append(s.prices.rows, row)
-	return row.price
+	return row
 }
 
-// Reprice notes what every shape costs while nothing is chosen. It is not noted where that depends on what reservations have left.
+// Known is what machines of a template cost while nothing is chosen. It is kept as long as the template.
+type Known struct{ row *priceRow }
+
+// Reprice makes room for what is known of costs. There is none where they depend on what reservations have left.
 func (t *Template) Reprice() {
 	if len(t.Catalog.Left) == 0 {
-		t.Prices = t.prices(t.Mask, nil)
+		t.Known = &Known{&priceRow{mask: t.Mask}}
 	}
 }
 
-// prices returns what every shape costs under mask; 0 where it cannot be bought.
-func (t *Template) prices(mask corebits.Set, left []int) []int64 {
+// listed returns what launches send for pods that ask for no more than CPU and memory, and whether these are all the lists.
+func (r *priceRow) listed(t *Template, terms *Terms) ([]shape.List, bool) {
+	if r.lists == nil {
+		r.lists, r.complete = t.market(t.sold(r.mask), r.mask, terms).Lists(shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}})
+	}
+	return r.lists, r.complete
+}
+
+// price returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is bought as what the launch
+// sends for all that is as large.
+func (r *priceRow) price(t *Template, left []int, terms *Terms) []int64 {
 	out := make([]int64, t.Catalog.Len())
+	sold := t.sold(r.mask)
+	lists, _ := r.listed(t, terms)
+	var market *shape.Market
+	for sh := range sold.All() {
+		if price, o := t.offer(sh, r.mask, left); len(t.Min) > 0 || o >= 0 && t.Catalog.Offers[o].Reservation >= 0 {
+			out[sh] = terms.with(price, price)
+			continue
+		}
+		l := cheapestFilled(lists, t.Room[sh])
+		if hasRare(t.Room[sh]) {
+			if market == nil {
+				market = t.market(sold, r.mask, terms)
+			}
+			l = market.Anchored(sh)
+		}
+		if l != nil {
+			out[sh] = max(terms.with(l.Cost, l.Floor), 1)
+		}
+	}
+	return out
+}
+
+// hasRare reports whether a machine has something that most have not. Its price is that of its like.
+func hasRare(room quantity.Vec) bool {
+	return slices.ContainsFunc(room[quantity.Pods+1:], func(x int64) bool { return x > 0 })
+}
+
+// cheapestFilled returns the list that begins lowest of those that have as much CPU and memory.
+func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
+	var best *shape.List
+	for i := range lists {
+		l := &lists[i]
+		if l.Room[quantity.CPU] >= room[quantity.CPU] && l.Room[quantity.Memory] >= room[quantity.Memory] && (best == nil || l.Floor < best.Floor) {
+			best = l
+		}
+	}
+	return best
+}
+
+// sold returns the shapes that can be bought under mask.
+func (t *Template) sold(mask corebits.Set) corebits.Set {
+	out := corebits.Make(t.Catalog.Len())
 	both := corebits.Make(64 * len(t.Mask))
 	for sh := range t.Shapes.All() {
 		copy(both, mask[:len(both)])
 		both.And(t.ShapeMask[sh])
 		if t.open(both) {
-			out[sh], _ = t.offer(sh, both, left)
+			out.Add(sh)
 		}
 	}
 	return out
+}
+
+// market returns what claims cost that allow some shapes and offers. Reservations are counted elsewhere.
+func (t *Template) market(shapes, offers corebits.Set, terms *Terms) *shape.Market {
+	if len(t.Catalog.Left) > 0 {
+		offers = offers.Clone()
+		for o := range t.Catalog.Offers {
+			if t.Catalog.Offers[o].Reservation >= 0 {
+				offers.Remove(o)
+			}
+		}
+	}
+	return t.Catalog.Market(shapes, offers, terms.Band, t.Room)
 }
 
 // offer returns what a node of this shape costs, and the offer that sets the price: the cheapest of the kind that launch

@@ -37,13 +37,27 @@ type Settings struct {
 	Large         int64
 	GainPermille  int64
 	TiePermille   int64
-	Band          shape.Band
+	Terms         Terms
 	Meter         *work.Meter // counts the work and may cut it; nil for one of its own
 	Least, Most   work.Units  // of the search for a cheaper fleet; see pack.Options
 	FirstFit      bool        // no improvement
 	Unproven      bool        // no bound where finding the fleet does not prove one
 	Memory        Memory      // of an earlier Result
 }
+
+// Terms say what a new node is reckoned to cost.
+type Terms struct {
+	Band shape.Band
+	// Node is what a node costs by itself, whatever machine it is: the agents on it, its address, somebody's attention. It is in every
+	// decision and in no price that is told.
+	Node int64
+}
+
+// nodeShare is the part of its price that a node costs by itself at most.
+const nodeShare = 20
+
+// with adds what a node costs by itself to the cost of its machine.
+func (t *Terms) with(cost, floor int64) int64 { return cost + min(t.Node, floor/nodeShare) }
 
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
@@ -84,8 +98,8 @@ type Template struct {
 	Daemons   []DaemonGroup
 	DaemonOf  []int32 // per shape: index into Daemons
 	Min       []MinValues
-	Prices    []int64 // per shape, while nothing is chosen; nil where they are not known beforehand
-	Soft      bool    // has a PreferNoSchedule taint
+	Known     *Known // what machines cost while nothing is chosen; nil where that is not known beforehand
+	Soft      bool   // has a PreferNoSchedule taint
 	Drivers   [][]int32
 }
 
@@ -177,7 +191,8 @@ type Result struct {
 	Why     []reason.Explanation
 	Price   int64
 	Floor   int64
-	Volume  int64 // lower bounds; 0 when not computed
+	Cost    int64 // what decisions reckon with; see Terms and shape.Launch
+	Volume  int64 // lower bounds on Cost; 0 when not computed
 	Config  int64
 	Partial bool // the meter cut it before every class was reached
 	Proof   Proof

@@ -24,6 +24,9 @@ func (k *packing) afresh() *state {
 	old := k.s
 	s := newState(old.p)
 	s.worth, s.touch, s.meter, s.pinned = old.worth, old.touch, old.meter, true
+	if len(old.left) == 0 {
+		s.prices = old.prices
+	}
 	for _, p := range old.placed {
 		s.restore(p, p.Bin, nil)
 	}

@@ -15,7 +15,7 @@ func Run(p *Problem) *Result {
 	r := &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
-	r.Price, r.Floor = priceOf(r.Bins)
+	r.charge(billOf(r.Bins, &p.Settings.Terms))
 	if !p.Settings.FirstFit && !r.Partial && !s.dropped && len(r.Bins) > 0 {
 		r.take(s.deal(), len(left))
 		r.take(s.improve(r), len(left))
@@ -33,11 +33,14 @@ func (r *Result) take(better *state, classes int) {
 	}
 	more := make([]int, classes)
 	bins := better.finish(more)
-	price, floor := priceOf(bins)
-	if price < r.Price && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
-		r.Bins, r.Placed, r.Price, r.Floor = bins, better.placed, price, floor
+	bill := billOf(bins, &better.p.Settings.Terms)
+	if bill.cost < r.Cost && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
+		r.Bins, r.Placed = bins, better.placed
+		r.charge(bill)
 	}
 }
+
+func (r *Result) charge(b bill) { r.Price, r.Floor, r.Cost = b.price, b.floor, b.cost }
 
 // A Proof shows that no plan can be cheaper than a bound.
 // It is empty where no bound was proven.

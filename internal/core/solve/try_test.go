@@ -26,7 +26,7 @@ func threeZones(pods int) *Problem {
 	p.Groups = []spread.Group{{Kind: spread.Spread, Key: 0, MaxSkew: 1, Universe: bits.Full(3)}, {Kind: spread.Anti, Key: spread.Host, Required: true}}
 	p.Classes = []Class{{Name: "web", Count: pods, Need: quantity.Vec{500, 1 << 30, 0, 1}, Groups: []int{0, 1}, Variants: []Variant{{Owns: []int{0, 1}}}}}
 	p.Labels = Labels{OnNode: []bits.Set{{}}, OnTemplate: [][]Match{{{OK: true}}}, TolNode: []bits.Set{{}}, TolTmpl: []bits.Set{bits.Full(1)}}
-	p.Settings = Settings{Large: 64, Band: shape.DefaultBand}
+	p.Settings = Settings{Large: 64, Terms: Terms{Band: shape.DefaultBand}}
 	return p
 }
 

@@ -1,0 +1,158 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/shape"
+)
+
+// TestWhatIsSentIsWhatWasPriced plans pods on random catalogues and asks what a launch of each claim sends: as many types, at the same
+// mean, lowest and highest price.
+func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
+	spot := 0
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		catalog, band := randomTypes(r), shape.SpotBand(1+r.IntN(20))
+		for _, o := range planOn(r, catalog, band).Open {
+			sent, err := fleet.Choose(catalog.Types, o.Claim, band)
+			if err != nil {
+				t.Fatalf("seed %d: nothing is sent for a claim of %v: %v", seed, o.Types, err)
+			}
+			compare(t, seed, &o, sent)
+			if sent.CapacityType == v1.CapacityTypeSpot {
+				spot++
+			}
+		}
+	}
+	if spot < 300 {
+		t.Errorf("only %d spot claims were looked at", spot)
+	}
+}
+
+// TestSpotIsBoughtFromManyPools asks of the real catalogue what ordinary claims are sent as.
+func TestSpotIsBoughtFromManyPools(t *testing.T) {
+	catalog, err := offline.Catalog(offline.Options{Region: "us-east-1", Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range []string{"900m", "3500m", "7", "15"} {
+		c := &v1.NodeClaim{}
+		c.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{
+			{Key: v1.CapacityTypeLabelKey, Operator: "In", Values: []string{"spot"}},
+			{Key: "karpenter.k8s.aws/instance-category", Operator: "In", Values: []string{"c", "m", "r"}},
+			{Key: "karpenter.k8s.aws/instance-generation", Operator: "Gt", Values: []string{"4"}},
+		}
+		c.Spec.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("2Gi")}
+		sent, err := fleet.Choose(catalog.Types, c, shape.DefaultBand)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zones := map[string]bool{}
+		for _, x := range sent.Candidates {
+			for _, o := range x.Offerings {
+				zones[o.Zone()] = true
+			}
+		}
+		if len(sent.Candidates) < 5 || len(zones) < 3 {
+			t.Errorf("a claim of %s CPU is sent as %d types in %d zones, want at least 5 in 3", cpu, len(sent.Candidates), len(zones))
+		}
+	}
+}
+
+func compare(t *testing.T, seed uint64, o *lower.Opening, sent fleet.Choice) {
+	t.Helper()
+	var prices []cloud.NanoUSD
+	for _, c := range sent.Candidates {
+		for _, x := range c.Offerings {
+			prices = append(prices, x.Price)
+		}
+	}
+	slices.Sort(prices)
+	sum := cloud.NanoUSD(0)
+	for _, p := range prices {
+		sum += p
+	}
+	mean := prices[0]
+	if sent.CapacityType == v1.CapacityTypeSpot {
+		mean = (sum + cloud.NanoUSD(len(prices)/2)) / cloud.NanoUSD(len(prices))
+	}
+	if o.CapacityType != sent.CapacityType || o.Price != mean || o.Floor != prices[0] || o.Worst != prices[len(prices)-1] || o.Sent != len(sent.Candidates) {
+		t.Fatalf("seed %d: planned as %s at %d (%d to %d) of %d types; sent as %s at %d (%d to %d) of %d types", seed,
+			o.CapacityType, o.Price, o.Floor, o.Worst, o.Sent, sent.CapacityType, mean, prices[0], prices[len(prices)-1], len(sent.Candidates))
+	}
+}
+
+// randomTypes sells types of random sizes in random zones, some of them out of stock, some exotic.
+func randomTypes(r *rand.Rand) *cloud.Catalog {
+	out := &cloud.Catalog{}
+	for i := range 1 + r.IntN(60) {
+		cpu := int64(1) << (1 + r.IntN(4))
+		it := &cloud.InstanceType{Name: fmt.Sprintf("t%02d", i), Exotic: r.IntN(10) == 0, Capacity: corev1.ResourceList{
+			"cpu": *resource.NewQuantity(cpu, resource.DecimalSI), "memory": *resource.NewQuantity(cpu*(2+int64(r.IntN(3)))<<30, resource.BinarySI),
+			"pods": *resource.NewQuantity(20, resource.DecimalSI),
+		}}
+		it.Labels = map[string][]string{corev1.LabelInstanceTypeStable: {it.Name}, "family": {fmt.Sprint("f", r.IntN(3))}}
+		price := float64(cpu) * (40 + 20*r.Float64())
+		for z := range 1 + r.IntN(4) {
+			for ct, factor := range map[string]float64{v1.CapacityTypeOnDemand: 1, v1.CapacityTypeSpot: 0.2 + r.Float64()} {
+				it.Offerings = append(it.Offerings, cloud.Offering{Available: r.IntN(5) > 0, Price: cloud.NanoUSD(price * factor * 1000), Labels: map[string]string{
+					v1.CapacityTypeLabelKey: ct, corev1.LabelTopologyZone: string(rune('a' + z)),
+				}})
+			}
+		}
+		out.Types = append(out.Types, it)
+	}
+	return out
+}
+
+// planOn plans a few pods for a pool of both capacity types, or of spot alone, some with minValues.
+func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *lower.Plan {
+	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}}
+	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
+	capacity := []string{v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
+	require := func(key string, values ...string) *v1.NodeSelectorRequirementWithMinValues {
+		list := &pool.Spec.Template.Spec.Requirements
+		*list = append(*list, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: "In", Values: values})
+		return &(*list)[len(*list)-1]
+	}
+	require(v1.CapacityTypeLabelKey, capacity[:1+r.IntN(2)]...)
+	if r.IntN(3) == 0 {
+		require(corev1.LabelTopologyZone, "a", "c")
+	}
+	if r.IntN(5) == 0 {
+		n := 2
+		require("family", "f0", "f1", "f2").MinValues = &n
+	}
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	store := cluster.NewStore()
+	store.Update(func(d *cluster.Draft) {
+		for i := range 1 + r.IntN(6) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("p", i)), CreationTimestamp: metav1.NewTime(now)}}
+			p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				"cpu": *resource.NewMilliQuantity(int64(200+r.IntN(9000)), resource.DecimalSI), "memory": *resource.NewQuantity(int64(r.IntN(8))<<30, resource.BinarySI)}}}}
+			p.Status.Phase = corev1.PodPending
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			d.PutPod(p)
+		}
+		d.Synced(true)
+	})
+	snap := store.Snapshot()
+	return lower.New().Plan(context.Background(), lower.Input{Snap: snap, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Band: band},
+		Pools: []lower.PoolInput{{Pool: pool, Catalog: catalog}}})
+}
