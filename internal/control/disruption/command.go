@@ -273,7 +273,7 @@ func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	telemetry.Log(ctx).Error("failed terminating nodes while executing a disruption command", "command", c.ID, "candidates", c.Candidates, "error", why)
 	l.takeBack(ctx, c)
-	l.tell.failed(c)
+	l.tell.failed(l.store.Snapshot(), c, why)
 	if c.step != nil {
 		l.planner.Failed(c.step, time.Now())
 	}

@@ -448,13 +448,15 @@ func TestARestartForgetsWhichNodesWerePromised(t *testing.T) {
 	}
 }
 
-// TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty has a large node that could be replaced, which no budget allows. A restart keeps the
-// taint, it goes when the node must stay, and taints of others are left alone.
+// TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty has a large node that could be replaced, but for another that is not ready and uses up the
+// budget. A restart keeps the taint, it goes when the node must stay or its pool is frozen, and taints of others are left alone.
 func TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
-		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}}
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "1"}}
 		s.node("b", "small", true)
+		s.node("c", "small", true)
+		memapi.Edit(s.api, "", "c", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 		foreign := corev1.Taint{Key: "team", Effect: corev1.TaintEffectPreferNoSchedule}
 		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
 		memapi.Edit(s.api, "", "b", func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) })
@@ -481,6 +483,19 @@ func TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		if got := s.taints("a"); !slices.Equal(got, []string{"team"}) {
 			t.Errorf("taints of a node that must not go: %q", got)
+		}
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = nil })
+		time.Sleep(15 * time.Second)
+		if got := s.taints("a"); !slices.Equal(got, []string{"team", v1.UnderusedTaintKey}) {
+			t.Errorf("taints of a node that may go again: %q", got)
+		}
+		stop()
+
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}}
+		stop = s.run(t)
+		time.Sleep(15 * time.Second)
+		if got := s.taints("a"); !slices.Equal(got, []string{"team"}) {
+			t.Errorf("taints in a pool that is frozen: %q", got)
 		}
 		stop()
 	})

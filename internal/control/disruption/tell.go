@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,9 +32,16 @@ type teller struct {
 	pools map[string]bool
 	// passing is since when a state that goes by itself has kept a claim, by claim and state.
 	passing map[[2]string]time.Time
+	// candidates is when a step was announced, by its name.
+	candidates map[string]time.Time
 }
 
-func newTeller(t Telling) *teller { return &teller{Telling: t, pools: map[string]bool{}} }
+func newTeller(t Telling) *teller {
+	return &teller{Telling: t, pools: map[string]bool{}, candidates: map[string]time.Time{}}
+}
+
+// candidatesAgain is how long a step that is tried again and again is not announced once more: what became of it is told each time.
+const candidatesAgain = time.Hour
 
 // lasting is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
 // through some of them.
@@ -82,6 +90,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	}
 	t.passing = passing
 	t.protections(w)
+	maps.DeleteFunc(t.candidates, func(_ string, told time.Time) bool { return w.Now.Sub(told) >= candidatesAgain })
 	for _, note := range out.Notes {
 		t.both(note.Candidate.Node, telemetry.Unconsolidatable, note.Text)
 	}
@@ -170,8 +179,11 @@ func (t *teller) proposed(step *disrupt.Step) {
 	if step.Reason != v1.DisruptionReasonUnderutilized {
 		return
 	}
-	for _, c := range step.Remove {
-		t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", step, step.Saves().Dollars()), step.ID())
+	if now := time.Now(); now.Sub(t.candidates[step.ID()]) >= candidatesAgain {
+		t.candidates[step.ID()] = now
+		for _, c := range step.Remove {
+			t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", step, step.Saves().Dollars()), step.ID())
+		}
 	}
 	pools := map[string]*v1.NodePool{}
 	for _, c := range step.Remove {
@@ -279,8 +291,25 @@ func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.N
 	t.Metrics.Disrupted(n.Claim, metricReason(reason), policy, pods)
 }
 
-// failed counts the replacements that a failed command leaves unready.
-func (t *teller) failed(c *command) {
+// A refusal is the error of a pool that may not have what was asked of it.
+type refusal interface {
+	error
+	RefusedBy() string
+}
+
+// failed says why a command was taken back, and counts the replacements that it leaves unready.
+func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
+	for _, m := range c.Candidates {
+		if n := m.node(snap); n != nil {
+			t.both(n, telemetry.DisruptionFailed, fmt.Sprintf("the node stays for now (%s): %v", c.Reason, why))
+		}
+	}
+	if refused, ok := errors.AsType[refusal](why); ok {
+		if pool := snap.Pool(refused.RefusedBy()); pool != nil {
+			message := fmt.Sprintf("%d node(s) are not replaced (%s): %v", len(c.Candidates), c.Reason, refused)
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: telemetry.DisruptionFailed, Message: message, Key: []string{pool.Name, refused.Error()}})
+		}
+	}
 	decision := "delete"
 	if len(c.Replacements) > 0 {
 		decision = "replace"

@@ -145,6 +145,8 @@ func nodeBlock(w *World, n *cluster.Node) *Block {
 		return block(Nominated, time.Time{}, "pods of another node that is being removed are on their way to the node")
 	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
 		return block(NodeProtected, time.Time{}, "the node has the annotation %s=true", v1.DoNotDisruptAnnotationKey)
+	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
+		return block(NodeProtected, time.Time{}, "the NodeClaim has the annotation %s=true", v1.DoNotDisruptAnnotationKey)
 	}
 	name, labelled := n.Node.Labels[v1.NodePoolLabelKey]
 	if !labelled {

@@ -43,6 +43,12 @@ func TestWhatBlocksANode(t *testing.T) {
 		"a node annotated do-not-disrupt=true is not": {func(n *corev1.Node, _ *v1.NodeClaim) {
 			n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
 		}, nil, NodeProtected},
+		"a claim annotated do-not-disrupt=true is not": {func(_ *corev1.Node, c *v1.NodeClaim) {
+			c.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+		}, nil, NodeProtected},
+		"a claim annotated do-not-disrupt=false is": {func(_ *corev1.Node, c *v1.NodeClaim) {
+			c.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "false"}
+		}, nil, ""},
 		"a node annotated do-not-disrupt=false is": {func(n *corev1.Node, _ *v1.NodeClaim) {
 			n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "false"}
 		}, nil, ""},

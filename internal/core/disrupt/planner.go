@@ -143,7 +143,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		}
 		p.outlook.tell(out, w.Now)
 	}
-	out.Steering = p.steer(w, candidates, slices.DeleteFunc(movers, func(c *Candidate) bool { return gone[c] }))
+	out.Steering = p.steer(w, ledger, candidates, slices.DeleteFunc(movers, func(c *Candidate) bool { return gone[c] }))
 	for c, text := range s.notes {
 		if !gone[c] {
 			out.Notes = append(out.Notes, Note{c, text})

@@ -65,6 +65,10 @@ func TestProposals(t *testing.T) {
 		"one that only runs DaemonSet pods is empty": {
 			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand).pods("n", "ds", 1, "100m", "64Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }),
 			[]string{"empty n"}},
+		"one of another provider stays, though it says that it is of our pool": {
+			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand, func(_ *corev1.Node, c *v1.NodeClaim) {
+				c.Spec.NodeClassRef = &v1.NodeClassReference{Group: "x", Kind: "Y", Name: "z"}
+			}), nil},
 		"an empty node that saw a pod a moment ago stays": {
 			newFixture(small()...).pool("p").node("n", "p", "mid", onDemand, quiet), nil},
 		"with consolidateAfter Never it stays": {

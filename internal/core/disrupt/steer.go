@@ -52,8 +52,10 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[t
 }
 
 // steer says of each node of ours what is known: one that consolidation may remove is judged by the last search, one that may
-// not be removed must not be avoided, and one that has only just seen a pod come or go, or is on its way out, stays as it is.
-func (p *Planner) steer(w *World, candidates, movers []*Candidate) Steering {
+// not be removed must not be avoided, nor one of a pool whose budgets let none go, and one that has only just seen a pod come or go, or is on
+// its way out, stays as it is.
+func (p *Planner) steer(w *World, ledger *Ledger, candidates, movers []*Candidate) Steering {
+	frozen := func(c *Candidate) bool { return ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0 }
 	out := Steering{}
 	for n := range w.Snap.Nodes() {
 		if n.Claim != nil && w.serves(n.Claim) && Avoided(n.Node) && !w.Busy[n.Claim.UID] && !leaving(w, n) && !w.promised(n.Name).After(w.Now) && !w.Landing[n.Name] {
@@ -63,7 +65,7 @@ func (p *Planner) steer(w *World, candidates, movers []*Candidate) Steering {
 	for _, c := range candidates {
 		settling := *c
 		settling.Consolidatable = true
-		if _, ok := consolidates(&settling); c.Held == nil && !c.Static() && (ok || c.Empty()) {
+		if _, ok := consolidates(&settling); c.Held == nil && !c.Static() && !frozen(c) && (ok || c.Empty()) {
 			delete(out, c.Node)
 		}
 	}
@@ -71,7 +73,7 @@ func (p *Planner) steer(w *World, candidates, movers []*Candidate) Steering {
 		return out
 	}
 	for _, c := range movers {
-		if want := p.avoided[c.Node.Claim.UID]; want != Avoided(c.Node.Node) {
+		if want := p.avoided[c.Node.Claim.UID] && !frozen(c); want != Avoided(c.Node.Node) {
 			out[c.Node] = want
 		}
 	}

@@ -76,11 +76,16 @@ func uidNames(set map[types.UID]bool) string {
 	return strings.Join(names, ",")
 }
 
-// TestSteering has a fleet in which node a is nearly empty and could go, if the budget allowed it, and looks at what becomes of it.
+// TestSteering has a fleet in which node a is nearly empty and could go, if the budget were not used up, and looks at what becomes of it.
 func TestSteering(t *testing.T) {
 	type edit = func(*corev1.Node, *v1.NodeClaim)
 	settling := func(_ *corev1.Node, c *v1.NodeClaim) {
 		c.Status.Conditions = slices.DeleteFunc(c.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1.ConditionTypeConsolidatable })
+	}
+	freeze := func(w *World) { allowing("0")(w.Pools["p"].Pool) }
+	freezeDrift := func(w *World) {
+		pool := w.Pools["p"].Pool
+		pool.Spec.Disruption.Budgets = append(pool.Spec.Disruption.Budgets, v1.Budget{Nodes: "0", Reasons: []v1.DisruptionReason{v1.DisruptionReasonDrifted}})
 	}
 	for name, tc := range map[string]struct {
 		node  []edit // what is special about a
@@ -100,12 +105,15 @@ func TestSteering(t *testing.T) {
 		"the pool no longer consolidates a marked one": {node: []edit{underused}, world: func(w *World) {
 			w.Pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
 		}, want: "clear"},
+		"the pool is frozen":              {world: freeze, want: ""},
+		"a marked one's pool is frozen":   {node: []edit{underused}, world: freeze, want: "clear"},
+		"frozen for another reason it is": {world: freezeDrift, want: "mark"},
 		"a marked one belongs to somebody else": {node: []edit{underused, func(_ *corev1.Node, c *v1.NodeClaim) {
 			c.Spec.NodeClassRef = &v1.NodeClassReference{Group: "other", Kind: "Class", Name: "c"}
 		}, protectedNode}, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", allowing("0"))
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", allowing("1"))
 			f.node("a", "p", "one", onDemand, tc.node...)
 			edits := []func(*corev1.Pod){}
 			if tc.pod != nil {
@@ -116,6 +124,7 @@ func TestSteering(t *testing.T) {
 				f.node(name, "p", "one", onDemand).pods(name, "web", 3, "1", "1Gi")
 			}
 			w := f.world()
+			w.Promised = map[string]int{"p": 1}
 			if tc.world != nil {
 				tc.world(w)
 			}
@@ -139,11 +148,11 @@ func TestARestartKeepsWhatWasMarked(t *testing.T) {
 	candidates, _ := Candidates(w)
 	movers, _ := movers(candidates)
 	planner := NewPlanner(realEngine())
-	if got := planner.steer(w, candidates, movers); len(got) > 0 {
+	if got := planner.steer(w, NewLedger(w), candidates, movers); len(got) > 0 {
 		t.Errorf("before the first search %d nodes are changed", len(got))
 	}
 	planner.avoided = map[types.UID]bool{}
-	if got := planner.steer(w, candidates, movers); len(got) != 1 {
+	if got := planner.steer(w, NewLedger(w), candidates, movers); len(got) != 1 {
 		t.Errorf("after a search that chose none %d nodes are changed, want 1", len(got))
 	}
 }

@@ -167,7 +167,7 @@ func TestNextIsSettledAfterItsOwnStep(t *testing.T) {
 func TestJoinedNodeCarriesWhatTheClaimSays(t *testing.T) {
 	c := claim(launched, func(c *v1.NodeClaim) {
 		c.Labels = map[string]string{"team": "a", v1.NodePoolLabelKey: "default"}
-		c.Annotations = map[string]string{"note": "x", v1.LaunchTokenAnnotationKey: "2"}
+		c.Annotations = map[string]string{"note": "x", v1.LaunchTokenAnnotationKey: "2", v1.DisruptionCommandAnnotationKey: "{}"}
 		c.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
 	})
 	n := node(label("team", "old"), taint("dedicated", corev1.TaintEffectNoSchedule))
@@ -176,8 +176,10 @@ func TestJoinedNodeCarriesWhatTheClaimSays(t *testing.T) {
 	if n.Labels["team"] != "a" || n.Labels[v1.NodePoolLabelKey] != "default" || n.Annotations["note"] != "x" {
 		t.Errorf("labels %v, annotations %v", n.Labels, n.Annotations)
 	}
-	if _, ok := n.Annotations[v1.LaunchTokenAnnotationKey]; ok {
-		t.Error("the launch token, which is the claim's own, is on the node")
+	for _, key := range []string{v1.LaunchTokenAnnotationKey, v1.DisruptionCommandAnnotationKey} {
+		if _, ok := n.Annotations[key]; ok {
+			t.Errorf("%s, which is the claim's own, is on the node", key)
+		}
 	}
 	if len(n.Finalizers) != 1 || len(n.OwnerReferences) != 1 || n.OwnerReferences[0].UID != c.UID {
 		t.Errorf("finalizers %v, owners %v, want one of each", n.Finalizers, n.OwnerReferences)
