@@ -93,7 +93,7 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	}
 	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
 	began := time.Now()
-	answer := lower.New().Plan(ctx, input)
+	answer := lower.New(awsv1.Labels()).Plan(ctx, input)
 	r := newReport(answer, time.Since(began).Seconds())
 	if err := r.write(env.Out, p.output); err != nil {
 		return exitBadInput, err

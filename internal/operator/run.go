@@ -187,7 +187,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	catalogs := p.catalogs
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
+		Store: p.store, Engine: lower.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
@@ -213,7 +213,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events},
-		disruption.Settings{Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
+		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,

@@ -113,7 +113,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	planning := provision.New(provision.Deps{
-		Store: k.Store, Engine: lower.New(), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
+		Store: k.Store, Engine: lower.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
@@ -121,7 +121,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
 	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink},
-			disruption.Settings{Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
+			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
 	}
 }
 

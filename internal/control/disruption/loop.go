@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -37,6 +38,7 @@ const (
 
 // Settings are the tunables of the loop.
 type Settings struct {
+	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
 	Engine  lower.Settings
 	// Landing is how long after pods were evicted the nodes that they are to go to are kept, while pods wait.
@@ -83,7 +85,7 @@ type proposal struct {
 func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
 	return &Loop{
 		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
-		planner:  disrupt.NewPlanner(lower.New()),
+		planner:  disrupt.NewPlanner(lower.New(settings.Labels)),
 		tell:     newTeller(tell),
 		pending:  map[string]*proposal{},
 		commands: map[string]*command{},

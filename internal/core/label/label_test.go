@@ -202,8 +202,8 @@ func TestReqsMeetANewNode(t *testing.T) {
 	}
 }
 
-func TestReqsMergeAndNormalise(t *testing.T) {
-	a := Reqs{}.With("beta.kubernetes.io/arch", Only("arm64", "amd64")).With("b", Existing())
+func TestReqsMerge(t *testing.T) {
+	a := Reqs{}.With("kubernetes.io/arch", Only("arm64", "amd64")).With("b", Existing())
 	b := Reqs{}.With("kubernetes.io/arch", Only("arm64")).With("a", Absent())
 	if got, want := a.And(b).String(), "a DoesNotExist, b Exists, kubernetes.io/arch In [arm64]"; got != want {
 		t.Errorf("And = %q, want %q", got, want)

@@ -12,29 +12,12 @@ type Req struct {
 	Set Set
 }
 
-// Reqs are requirements on several labels, sorted by key, each key once. They never change after they were made.
+// Reqs are requirements on several labels, sorted by key, each key once. They never change after they were made. Keys are the present
+// names of labels: who reads objects knows the older ones.
 type Reqs []Req
-
-// normal maps the old names of Kubernetes' own labels to the present ones.
-var normal = map[string]string{
-	"failure-domain.beta.kubernetes.io/zone":   "topology.kubernetes.io/zone",
-	"failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-	"beta.kubernetes.io/arch":                  "kubernetes.io/arch",
-	"beta.kubernetes.io/os":                    "kubernetes.io/os",
-	"beta.kubernetes.io/instance-type":         "node.kubernetes.io/instance-type",
-}
-
-// Normal returns the present name of a label key.
-func Normal(key string) string {
-	if k, ok := normal[key]; ok {
-		return k
-	}
-	return key
-}
 
 // With returns r with one more requirement.
 func (r Reqs) With(key string, s Set) Reqs {
-	key = Normal(key)
 	i, found := slices.BinarySearchFunc(r, key, func(q Req, k string) int { return strings.Compare(q.Key, k) })
 	out := slices.Clone(r)
 	if found {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
@@ -78,7 +79,7 @@ type catalogKey struct {
 func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 	capacity := e.resources.capacity(it.Capacity)
 	t := shape.Type{
-		Name: it.Name, Labels: it.Labels, Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
+		Name: it.Name, Labels: normalized(e.known, it.Labels), Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
 		Alloc: e.allocatable(it, nil), VCPU: capacity[quantity.CPU] / 1000,
 	}
 	for i := range it.Offerings {
@@ -86,7 +87,7 @@ func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 		if !o.Available {
 			continue
 		}
-		to := shape.TypeOffer{Labels: o.Labels, Kind: kindOf(o.CapacityType()), Price: int64(o.Price)}
+		to := shape.TypeOffer{Labels: normalized(e.known, o.Labels), Kind: kindOf(o.CapacityType()), Price: int64(o.Price)}
 		if to.Kind == shape.Reserved && reserved {
 			if o.Reserved <= 0 {
 				continue
@@ -99,6 +100,21 @@ func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 		t.Offers = append(t.Offers, to)
 	}
 	return t
+}
+
+// normalized returns labels under their present names.
+func normalized[V any](known *apilabel.Vocabulary, labels map[string]V) map[string]V {
+	for key := range labels {
+		if known.Normalize(key) == key {
+			continue
+		}
+		out := make(map[string]V, len(labels))
+		for k, v := range labels {
+			out[known.Normalize(k)] = v
+		}
+		return out
+	}
+	return labels
 }
 
 func kindOf(capacityType string) shape.Kind {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/quantity"
@@ -61,9 +62,9 @@ func (e *Engine) infoOf(c *podclass.Class) *podInfo {
 	i.tolerances, i.tolKey = spec.Tolerations, tolerationKey(spec.Tolerations)
 	i.readVolumes(spec)
 	i.ports = hostPorts(spec)
-	i.readNodeAffinity(spec)
-	i.readSpread(spec)
-	i.readPodAffinity(c.Namespace, spec.Affinity)
+	i.readNodeAffinity(e.known, spec)
+	e.readSpread(i, spec)
+	e.readPodAffinity(i, c.Namespace, spec.Affinity)
 	if usesDevices(spec) {
 		i.invalid = append(i.invalid, reason.Count{Code: reason.DeviceClaims})
 	}
@@ -123,13 +124,13 @@ func hostPorts(spec *corev1.PodSpec) []ports.Port {
 
 // readNodeAffinity turns the node selector and the terms of node affinity into requirements. A required term that cannot be planned for is
 // left out, since any other will do; the pod is invalid if none is left.
-func (i *podInfo) readNodeAffinity(spec *corev1.PodSpec) {
+func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodSpec) {
 	base := label.Reqs{}
 	for k, v := range spec.NodeSelector {
-		if vocabulary.Restricted(k) {
+		if known.Restricted(k) {
 			i.refuse(reason.Count{Code: reason.RestrictedLabel, Key: k})
 		}
-		base = base.With(k, label.Only(v))
+		base = base.With(known.Normalize(k), label.Only(v))
 	}
 	var affinity corev1.NodeAffinity
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
@@ -138,25 +139,25 @@ func (i *podInfo) readNodeAffinity(spec *corev1.PodSpec) {
 	if r := affinity.RequiredDuringSchedulingIgnoredDuringExecution; r == nil {
 		i.addTerm(base)
 	} else {
-		i.readTerms(base, r.NodeSelectorTerms)
+		i.readTerms(known, base, r.NodeSelectorTerms)
 	}
 	pref := slices.Clone(affinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	slices.SortStableFunc(pref, func(a, b corev1.PreferredSchedulingTerm) int { return int(b.Weight) - int(a.Weight) })
 	for _, p := range pref[:min(len(pref), mostPreferences)] {
-		reqs, _ := expressions(p.Preference.MatchExpressions) // what makes no sense can never be met, and is relaxed
+		reqs, _ := expressions(known, p.Preference.MatchExpressions) // what makes no sense can never be met, and is relaxed
 		i.preferred = append(i.preferred, reqs)
 	}
 }
 
 // readTerms reads the required terms, of which one must be met beside what the node selector says.
-func (i *podInfo) readTerms(base label.Reqs, terms []corev1.NodeSelectorTerm) {
+func (i *podInfo) readTerms(known *apilabel.Vocabulary, base label.Reqs, terms []corev1.NodeSelectorTerm) {
 	var bad []reason.Count
 	var all []label.Reqs
 	for _, term := range terms {
 		if len(all) == mostTerms || len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0 {
 			continue // an empty term matches no node
 		}
-		reqs, wrong := expressions(term.MatchExpressions)
+		reqs, wrong := expressions(known, term.MatchExpressions)
 		all = append(all, base.And(reqs))
 		if len(term.MatchFields) > 0 {
 			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: "matchFields", Detail: "is not supported in required node affinity"})
@@ -196,11 +197,11 @@ func (i *podInfo) refuse(why ...reason.Count) {
 }
 
 // expressions turns match expressions into requirements, and says what is wrong with them.
-func expressions(list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Count) {
+func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Count) {
 	out := label.Reqs{}
 	var wrong []reason.Count
 	for _, x := range list {
-		if vocabulary.Restricted(x.Key) {
+		if known.Restricted(x.Key) {
 			wrong = append(wrong, reason.Count{Code: reason.RestrictedLabel, Key: x.Key})
 		}
 		s, ok := label.New(label.Op(x.Operator), x.Values)
@@ -208,7 +209,7 @@ func expressions(list []corev1.NodeSelectorRequirement) (label.Reqs, []reason.Co
 			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
 			s = label.Nothing()
 		}
-		out = out.With(x.Key, s)
+		out = out.With(known.Normalize(x.Key), s)
 	}
 	return out, wrong
 }

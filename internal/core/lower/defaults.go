@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/label"
 )
 
 // wantsDefaults reports whether the cluster's default spread constraints are for pods of a class: all of them or none.
@@ -26,12 +25,12 @@ func (b *builder) defaultSpread(p *cluster.Pod) []spreadTerm {
 	var out []spreadTerm
 	for i := range b.in.Settings.DefaultSpread {
 		c := &b.in.Settings.DefaultSpread[i]
-		t := spreadTermOf(c)
+		t := b.e.spreadTermOf(c)
 		t.soft = c.WhenUnsatisfiable == corev1.ScheduleAnyway
 		if t.soft && b.in.Settings.IgnorePreferences {
 			continue
 		}
-		t.key, t.fixed = label.Normal(c.TopologyKey), &sel
+		t.fixed = &sel
 		out = append(out, t)
 	}
 	return out

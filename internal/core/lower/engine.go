@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/quantity"
@@ -15,6 +17,7 @@ import (
 
 // An Engine answers Inputs and keeps what it derived from rows between calls. It is not safe for concurrent use.
 type Engine struct {
+	known     *apilabel.Vocabulary
 	turn      uint64
 	resources table
 	missing   []string // resources that pods ask for and no machine had
@@ -33,9 +36,9 @@ type Engine struct {
 	memory solve.Memory // of the last answer
 }
 
-// New returns an Engine that remembers nothing yet.
-func New() *Engine {
-	e := &Engine{resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}}, reservations: map[string]int{}}
+// New returns an Engine that remembers nothing yet. The tables are what providers know about labels beside what is known without any.
+func New(provider ...apilabel.Table) *Engine {
+	e := &Engine{known: apilabel.NewVocabulary(append([]apilabel.Table{v1.Labels()}, provider...)...), resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}}, reservations: map[string]int{}}
 	e.forget()
 	return e
 }

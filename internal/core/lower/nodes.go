@@ -100,7 +100,7 @@ func (e *Engine) roomOf(row *cluster.Node) quantity.Vec {
 	if cat == nil {
 		return alloc
 	}
-	if least := leastOf(cat, typesOf(row.Claim)); least != nil {
+	if least := leastOf(cat, e.typesOf(row.Claim)); least != nil {
 		alloc.Max(least)
 	}
 	return alloc
@@ -114,7 +114,7 @@ func (e *Engine) capacityOf(row *cluster.Node) quantity.Vec {
 		return capacity
 	}
 	if cat := e.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]; cat != nil {
-		for _, name := range typesOf(row.Claim) {
+		for _, name := range e.typesOf(row.Claim) {
 			capacity.Max(cat.capacity[name])
 		}
 	}
@@ -122,9 +122,9 @@ func (e *Engine) capacityOf(row *cluster.Node) quantity.Vec {
 }
 
 // typesOf returns the instance types that a claim lists.
-func typesOf(claim *v1.NodeClaim) []string {
+func (e *Engine) typesOf(claim *v1.NodeClaim) []string {
 	for _, r := range claim.Spec.Requirements {
-		if label.Normal(r.Key) == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+		if e.known.Normalize(r.Key) == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
 			return r.Values
 		}
 	}

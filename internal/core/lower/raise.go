@@ -260,7 +260,7 @@ func (b *builder) claimLabels(t *template, reqs label.Reqs) map[string]string {
 		out = map[string]string{}
 	}
 	for _, q := range reqs {
-		if t.wellKnown(q.Key) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) || q.Key == corev1.LabelHostname {
+		if (t.known.WellKnown(q.Key) || t.catalog.shape.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) || q.Key == corev1.LabelHostname {
 			continue
 		}
 		if _, set := out[q.Key]; set {

@@ -19,12 +19,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// vocabulary is what is known about labels without any provider. What a provider knows beyond it stands in its catalogues.
-var vocabulary = apilabel.NewVocabulary(v1.Labels())
-
 // A template is what a pool's new nodes are like, before any pod. It is made once for each version of pool, catalogue
 // and daemons.
 type template struct {
+	known   *apilabel.Vocabulary
 	pool    *v1.NodePool
 	catalog *catalog
 	version int // of the daemons
@@ -58,9 +56,9 @@ func (e *Engine) templateOf(in PoolInput, set *Settings) *template {
 		}
 		return t
 	}
-	t = &template{pool: in.Pool, catalog: cat, version: e.daemonVersion, matches: map[string]solve.Match{}, used: e.turn}
+	t = &template{known: e.known, pool: in.Pool, catalog: cat, version: e.daemonVersion, matches: map[string]solve.Match{}, used: e.turn}
 	t.taints = in.Pool.Spec.Template.Spec.Taints
-	t.reqs = poolReqs(in.Pool)
+	t.reqs = e.poolReqs(in.Pool)
 	e.build(t)
 	t.tmpl.Reprice()
 	e.templates[key] = t
@@ -77,7 +75,7 @@ type templateKey struct {
 }
 
 // poolReqs returns what the labels of a pool's nodes may be.
-func poolReqs(pool *v1.NodePool) label.Reqs {
+func (e *Engine) poolReqs(pool *v1.NodePool) label.Reqs {
 	r := label.Reqs{}
 	spec := &pool.Spec.Template.Spec
 	for _, q := range spec.Requirements {
@@ -88,21 +86,16 @@ func poolReqs(pool *v1.NodePool) label.Reqs {
 		if q.MinValues != nil {
 			s.Min = *q.MinValues
 		}
-		r = r.With(q.Key, s)
+		r = r.With(e.known.Normalize(q.Key), s)
 	}
 	for k, v := range pool.Spec.Template.Labels {
-		r = r.With(k, label.Only(v))
+		r = r.With(e.known.Normalize(k), label.Only(v))
 	}
 	r = r.With(v1.NodePoolLabelKey, label.Only(pool.Name))
 	if ref := spec.NodeClassRef; ref != nil {
 		r = r.With(v1.NodeClassLabelKey(ref.GroupKind()), label.Only(ref.Name))
 	}
 	return r.With(v1.NodeRegisteredLabelKey, label.Only("true")).With(v1.NodeInitializedLabelKey, label.Only("true"))
-}
-
-// wellKnown reports whether a pod may ask for a label of which the pool says nothing.
-func (t *template) wellKnown(key string) bool {
-	return vocabulary.WellKnown(key) || t.catalog.shape.Mentions(key)
 }
 
 func (e *Engine) build(t *template) {
@@ -336,12 +329,12 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 			continue
 		}
 		s, defined := t.reqs.Get(q.Key)
-		if !defined && !t.wellKnown(q.Key) {
-			s = label.Absent()
+		if !defined && !cat.Mentions(q.Key) {
+			s = label.Absent() // well-known or not, nobody gives it to a node
 		}
 		if !q.Set.Meets(s) {
 			code := reason.Code(reason.LabelMismatch)
-			if !defined && !q.Set.Empty() {
+			if !defined && !q.Set.Empty() && !t.known.WellKnown(q.Key) {
 				code = reason.LabelUnknown
 			}
 			return solve.Match{Code: code, Key: q.Key}
@@ -521,7 +514,7 @@ func (e *Engine) chosenKeys(in Input) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range in.Pools {
 		for _, q := range p.Pool.Spec.Template.Spec.Requirements {
-			out[label.Normal(q.Key)] = true
+			out[e.known.Normalize(q.Key)] = true
 		}
 		for _, key := range e.catalogOf(p.Catalog, in.Settings.ReservedCapacity).several {
 			out[key] = true

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"karpenter.sh/karpenter/internal/core/label"
 )
 
 // A selector selects pods by label. Its text is canonical: equal texts select the same pods.
@@ -178,10 +176,10 @@ func (t *podTerm) selectorFor(pod map[string]string) selector {
 	return *t.known
 }
 
-func (i *podInfo) readSpread(spec *corev1.PodSpec) {
+func (e *Engine) readSpread(i *podInfo, spec *corev1.PodSpec) {
 	for k := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[k]
-		t := spreadTermOf(c)
+		t := e.spreadTermOf(c)
 		switch {
 		case c.WhenUnsatisfiable != corev1.ScheduleAnyway:
 			i.hard = append(i.hard, t)
@@ -191,8 +189,8 @@ func (i *podInfo) readSpread(spec *corev1.PodSpec) {
 	}
 }
 
-func spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
-	t := spreadTerm{key: label.Normal(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector, labelKeys: c.MatchLabelKeys, honorNodes: true}
+func (e *Engine) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
+	t := spreadTerm{key: e.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector, labelKeys: c.MatchLabelKeys, honorNodes: true}
 	if c.MinDomains != nil {
 		t.minDomains = *c.MinDomains
 	}
@@ -205,14 +203,14 @@ func spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
 	return t
 }
 
-func (i *podInfo) readPodAffinity(namespace string, a *corev1.Affinity) {
+func (e *Engine) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinity) {
 	if a == nil {
 		return
 	}
 	terms := func(list []corev1.PodAffinityTerm) []podTerm {
 		var out []podTerm
 		for k := range list[:min(len(list), mostTerms)] {
-			out = append(out, podTermOf(&list[k], namespace))
+			out = append(out, e.podTermOf(&list[k], namespace))
 		}
 		return out
 	}
@@ -221,7 +219,7 @@ func (i *podInfo) readPodAffinity(namespace string, a *corev1.Affinity) {
 		slices.SortStableFunc(list, func(a, b corev1.WeightedPodAffinityTerm) int { return int(b.Weight) - int(a.Weight) })
 		var out []podTerm
 		for k := range list[:min(len(list), mostPreferences)] {
-			out = append(out, podTermOf(&list[k].PodAffinityTerm, namespace))
+			out = append(out, e.podTermOf(&list[k].PodAffinityTerm, namespace))
 		}
 		return out
 	}
@@ -236,8 +234,8 @@ func (i *podInfo) readPodAffinity(namespace string, a *corev1.Affinity) {
 	}
 }
 
-func podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
-	out := podTerm{key: label.Normal(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys, mismatch: t.MismatchLabelKeys}
+func (e *Engine) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
+	out := podTerm{key: e.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys, mismatch: t.MismatchLabelKeys}
 	out.namespaces = slices.Clone(t.Namespaces)
 	if t.NamespaceSelector != nil {
 		s := selectorOf(t.NamespaceSelector, nil, nil)

@@ -28,17 +28,6 @@ var inTree = map[string]string{
 	"kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
 
-// zoneKeys are the names by which CSI drivers call the zone.
-var zoneKeys = map[string]bool{"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true}
-
-// volumeKey returns the node label that a volume's topology key means.
-func volumeKey(key string) string {
-	if zoneKeys[key] {
-		return corev1.LabelTopologyZone
-	}
-	return label.Normal(key)
-}
-
 // volumeNeeds is what the volumes of a cohort ask for.
 type volumeNeeds struct {
 	bad          reason.Count // Code 0 if the pods can be planned
@@ -140,7 +129,7 @@ func storageClassOf(pvc *corev1.PersistentVolumeClaim) string {
 // claimTopology returns the places of which one must hold for a volume claim, and whether there is any condition.
 func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs, bool) {
 	if pvc.Spec.VolumeName != "" {
-		return volumeTopology(b.in.Snap.PV(pvc.Spec.VolumeName))
+		return b.volumeTopology(b.in.Snap.PV(pvc.Spec.VolumeName))
 	}
 	sc := b.in.Snap.StorageClass(storageClassOf(pvc))
 	if sc == nil {
@@ -150,7 +139,7 @@ func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs
 	for _, term := range sc.AllowedTopologies {
 		r := label.Reqs{}
 		for _, x := range term.MatchLabelExpressions {
-			r = r.With(volumeKey(x.Key), label.Only(x.Values...))
+			r = r.With(b.e.known.Normalize(x.Key), label.Only(x.Values...))
 		}
 		if len(r) > 0 {
 			out = append(out, r)
@@ -161,8 +150,8 @@ func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs
 
 // volumeTopology returns the terms of a bound volume's node affinity. A local disk names its host, which is of no use for
 // a new node: such expressions are dropped, and what is left may be no condition at all.
-func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
-	zone := zoneOf(pv)
+func (b *builder) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
+	zone := b.zoneOf(pv)
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return []label.Reqs{zone}, len(zone) > 0
 	}
@@ -178,7 +167,7 @@ func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
 			if !ok {
 				s = label.Nothing()
 			}
-			r = r.With(volumeKey(x.Key), s)
+			r = r.With(b.e.known.Normalize(x.Key), s)
 		}
 		out = append(out, r)
 	}
@@ -189,11 +178,11 @@ func volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
 var placeLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion}
 
 // zoneOf returns what a volume's own labels say about its place. Volumes made by hand and old ones have them in place of a node affinity.
-func zoneOf(pv *corev1.PersistentVolume) label.Reqs {
+func (b *builder) zoneOf(pv *corev1.PersistentVolume) label.Reqs {
 	var out label.Reqs
 	for _, key := range placeLabels {
 		if v, ok := pv.Labels[key]; ok {
-			out = out.With(key, label.Only(strings.Split(v, "__")...))
+			out = out.With(b.e.known.Normalize(key), label.Only(strings.Split(v, "__")...))
 		}
 	}
 	return out

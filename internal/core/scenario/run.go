@@ -13,7 +13,6 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
@@ -161,7 +160,7 @@ func (w *World) launch(name string, o *lower.Opening) {
 	}
 	for _, r := range o.Claim.Spec.Requirements { // what the pods chose among several values
 		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
-			n.Labels[label.Normal(r.Key)] = r.Values[0]
+			n.Labels[r.Key] = r.Values[0]
 		}
 	}
 	n.Spec.ProviderID = "test://" + name

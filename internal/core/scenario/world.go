@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
@@ -40,6 +41,9 @@ type World struct {
 	claims  int
 }
 
+// zones is what the provider of stories knows about labels: its disks have a name of their own for the zone.
+var zones = label.Table{Labels: []label.Label{{Key: corev1.LabelTopologyZone, Aliases: []string{"topology.ebs.csi.aws.com/zone"}}}}
+
 // shortKeys are what stories call long label keys.
 var shortKeys = map[string]string{
 	"zone": corev1.LabelTopologyZone, "host": corev1.LabelHostname, "ct": v1.CapacityTypeLabelKey, "arch": corev1.LabelArchStable,
@@ -55,7 +59,7 @@ func longKey(key string) string {
 
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
-	w := &World{Store: cluster.NewStore(), Engine: lower.New(), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w := &World{Store: cluster.NewStore(), Engine: lower.New(zones), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}

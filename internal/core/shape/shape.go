@@ -183,7 +183,7 @@ func (c *Catalog) addOffers(owner []int, sells [][]int, number func(string) int)
 		}
 		c.Offers = append(c.Offers, Offer{Labels: o.Labels, Kind: o.Kind, Reservation: r})
 		for key := range o.Labels {
-			c.offered[label.Normal(key)] = true
+			c.offered[key] = true
 		}
 	}
 	for k := range c.ByKind {
@@ -211,8 +211,7 @@ func (c *Catalog) addLabels(owner []int) {
 	n := len(c.Names)
 	byValue := map[string]map[string]bits.Set{}
 	for s := range c.Names {
-		for rawKey, values := range c.types[owner[s]].Labels {
-			key := label.Normal(rawKey)
+		for key, values := range c.types[owner[s]].Labels {
 			col := c.columns[key]
 			if col == nil {
 				col = &column{never: bits.Make(n), unset: bits.Full(n)}
