@@ -259,15 +259,17 @@ func comparePodKey(p *Pod, key PodKey) int { return p.PodKey.Compare(key) }
 
 // count keeps the number of pods by label set and node.
 func (d *Draft) count(row *Pod, by int) {
-	if !row.Deleted.IsZero() {
-		return
-	}
 	key := countKey{row.Namespace, row.Labels.ID, row.NodeName}
 	c, ok := d.labels.get(key)
 	if !ok {
 		c = LabelCount{Namespace: row.Namespace, Labels: row.Labels, Node: row.NodeName}
 	}
-	if c.Count += by; c.Count == 0 {
+	if row.Deleted.IsZero() {
+		c.Count += by
+	} else {
+		c.Terminating += by
+	}
+	if c.Count == 0 && c.Terminating == 0 {
 		d.labels.delete(key)
 		return
 	}

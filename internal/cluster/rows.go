@@ -102,12 +102,13 @@ type NodeClass struct {
 	Finalizers []string
 }
 
-// A LabelCount says how many pods of one label set run on one node. Pods that are terminal or terminating do not count.
+// A LabelCount says how many pods of one label set run on one node. Pods that are terminal do not count.
 type LabelCount struct {
-	Namespace string
-	Labels    *podclass.Labels
-	Node      string
-	Count     int
+	Namespace   string
+	Labels      *podclass.Labels
+	Node        string
+	Count       int // that are not terminating
+	Terminating int
 }
 
 // A Broken object could not be read. It is left out, and what was known of it before stays.

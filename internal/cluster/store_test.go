@@ -633,8 +633,8 @@ func TestEventsOfARunningPodReplaceItsRowEverywhere(t *testing.T) {
 	leaving := anti(pod("p", "n"))
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
 	s.Update(func(d *cluster.Draft) { d.PutPod(leaving) })
-	if got := slices.Collect(s.Snapshot().LabelCounts("default")); len(got) != 0 {
-		t.Errorf("label counts of a terminating pod = %v, want none", got)
+	if got := slices.Collect(s.Snapshot().LabelCounts("default")); len(got) != 1 || got[0].Count != 0 || got[0].Terminating != 1 {
+		t.Errorf("label counts of a terminating pod = %v, want it as such", got)
 	}
 }
 

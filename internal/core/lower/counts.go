@@ -65,7 +65,7 @@ func (b *builder) baseOf(g *group) *base {
 	if g.owned {
 		for _, c := range b.w.countsOf(g) {
 			if d, ok := b.domainOf(g, out.group.Key, c.node); ok {
-				out.group.Add(d, c.n)
+				out.group.Add(d, g.countOf(c))
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (b *builder) takeAway(g *group, out *spread.Group) {
 	for _, c := range b.w.countsOf(g) {
 		if c.bin >= 0 && b.gone[c.bin] || c.bin < 0 && b.in.Gone[c.node] {
 			if d, ok := b.domainOf(g, out.Key, c.node); ok {
-				out.Add(d, -c.n)
+				out.Add(d, -g.countOf(c))
 			}
 		}
 	}
@@ -122,11 +122,14 @@ func (b *builder) takeAway(g *group, out *spread.Group) {
 func (b *builder) takeAwayMoving() {
 	for _, c := range b.cohorts {
 		for _, p := range c.pods {
-			if p.NodeName == "" || b.in.Gone[p.NodeName] || !p.Deleted.IsZero() { // it is counted nowhere
+			if p.NodeName == "" || b.in.Gone[p.NodeName] { // it is counted nowhere
 				continue
 			}
 			for _, id := range c.groups {
 				g, out := b.groups.list[id], &b.problem.Groups[id]
+				if !p.Deleted.IsZero() && g.kind == spread.Spread {
+					continue
+				}
 				if d, ok := b.domainOf(g, out.Key, p.NodeName); ok && g.owned {
 					out.Add(d, -1)
 				}

@@ -193,6 +193,14 @@ func (b *builder) universe(g *group, from *nodeFilter) bits.Set {
 	return set
 }
 
+// countOf returns how many of the pods on a node the group counts, as kube-scheduler does.
+func (g *group) countOf(c nodeCount) int32 {
+	if g.kind == spread.Spread {
+		return c.n
+	}
+	return c.n + c.terminating
+}
+
 // accepts is the node filter of a spread: whether pods on the node are counted.
 func (g *group) accepts(n *nodeInfo) bool {
 	if g.kind != spread.Spread {

@@ -61,6 +61,8 @@ type nodeCount struct {
 	node string
 	bin  int // -1 for nodes that are being removed
 	n    int32
+	// terminating pods are not in n: a spread does not count them, affinity and anti-affinity do until they are gone.
+	terminating int32
 }
 
 // A repeller is running pods with the same required anti-affinity.
@@ -166,7 +168,7 @@ func (w *world) readRunning() {
 			if last < 0 || sets[last] != c.Labels {
 				sets, rows, last = append(sets, c.Labels), append(rows, nil), last+1
 			}
-			rows[last] = append(rows[last], nodeCount{node: c.Node, n: int32(c.Count)})
+			rows[last] = append(rows[last], nodeCount{node: c.Node, n: int32(c.Count), terminating: int32(c.Terminating)})
 		}
 		w.labels.sets[ns], w.running[ns] = sets, rows
 	}
@@ -275,6 +277,7 @@ func (w *world) countsOf(g *group) []nodeCount {
 					out = append(out, nodeCount{node: c.node, bin: bin})
 				}
 				out[j].n += c.n
+				out[j].terminating += c.terminating
 			}
 		}
 	}
