@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	apilabel "karpenter.sh/karpenter/api/label"
@@ -126,9 +127,13 @@ func hostPorts(spec *corev1.PodSpec) []ports.Port {
 // left out, since any other will do; the pod is invalid if none is left.
 func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodSpec) {
 	base := label.Reqs{}
-	for k, v := range spec.NodeSelector {
+	for _, k := range sortedKeys(spec.NodeSelector) {
+		v := spec.NodeSelector[k]
 		if known.Restricted(k) {
 			i.refuse(reason.Count{Code: reason.RestrictedLabel, Key: k})
+		}
+		if !possible(v) {
+			i.refuse(reason.Count{Code: reason.Invalid, Key: "node selector", Detail: "wants a value of label " + k + " that no label can have"})
 		}
 		base = base.With(known.Normalize(k), label.Only(v))
 	}
@@ -208,11 +213,16 @@ func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequireme
 		if !ok || x.Operator == corev1.NodeSelectorOpIn && len(x.Values) == 0 {
 			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
 			s = label.Nothing()
+		} else if !s.Open() && len(s.Values()) > 0 && !slices.ContainsFunc(s.Values(), possible) {
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: "required node affinity", Detail: "wants a value of label " + x.Key + " that no label can have"})
 		}
 		out = out.With(known.Normalize(x.Key), s)
 	}
 	return out, wrong
 }
+
+// possible reports whether a label can have a value. Old API servers let pods ask for others.
+func possible(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
 
 // toleratesAll reports whether tolerations cover all taints. Taints of effect PreferNoSchedule are left out if soft is set.
 func toleratesAll(list []corev1.Toleration, taints []corev1.Taint, soft bool) bool {

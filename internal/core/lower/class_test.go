@@ -96,15 +96,17 @@ func TestPodsThatCannotBePlanned(t *testing.T) {
 	}{
 		"one term of several is enough": {corev1.PodSpec{Affinity: required(asks(v1.NodePoolLabelKey, "DoesNotExist"), asks("a", "Gt"), asks(v1.NodeInitializedLabelKey, "Exists"),
 			corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name"}}}, asks(v1.NodePoolLabelKey, "Exists"))}, reason.None},
-		"a reason is told once":             {corev1.PodSpec{Affinity: required(asks(v1.NodeInitializedLabelKey, "In", "a"), asks(v1.NodeInitializedLabelKey, "In", "b"))}, reason.RestrictedLabel},
-		"resource claims are not supported": {corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "x"}}}, reason.DeviceClaims},
-		"nor claims of a container":         {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "x"}}}}}}, reason.DeviceClaims},
-		"matchFields is not supported":      {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name"}}})}, reason.Invalid},
-		"an operator without its value":     {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: "Gt"}}})}, reason.Invalid},
-		"a label of Karpenter's own":        {corev1.PodSpec{NodeSelector: map[string]string{v1.NodeInitializedLabelKey: "true"}}, reason.RestrictedLabel},
-		"terms that match no node":          {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, Affinity: required(corev1.NodeSelectorTerm{}, corev1.NodeSelectorTerm{})}, reason.Invalid},
-		"no term that can be planned for":   {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{}, asks(v1.NodePoolLabelKey, "DoesNotExist"))}, reason.AvoidsManaged},
-		"a node without pool":               {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: v1.NodePoolLabelKey, Operator: "DoesNotExist"}}})}, reason.AvoidsManaged},
+		"a reason is told once":              {corev1.PodSpec{Affinity: required(asks(v1.NodeInitializedLabelKey, "In", "a"), asks(v1.NodeInitializedLabelKey, "In", "b"))}, reason.RestrictedLabel},
+		"a value that no label can have":     {corev1.PodSpec{NodeSelector: map[string]string{"team": "a b"}}, reason.Invalid},
+		"nor in affinity, if it is the only": {corev1.PodSpec{Affinity: required(asks("team", "In", "a b", "-1"))}, reason.Invalid},
+		"resource claims are not supported":  {corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "x"}}}, reason.DeviceClaims},
+		"nor claims of a container":          {corev1.PodSpec{InitContainers: []corev1.Container{{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "x"}}}}}}, reason.DeviceClaims},
+		"matchFields is not supported":       {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name"}}})}, reason.Invalid},
+		"an operator without its value":      {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: "Gt"}}})}, reason.Invalid},
+		"a label of Karpenter's own":         {corev1.PodSpec{NodeSelector: map[string]string{v1.NodeInitializedLabelKey: "true"}}, reason.RestrictedLabel},
+		"terms that match no node":           {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, Affinity: required(corev1.NodeSelectorTerm{}, corev1.NodeSelectorTerm{})}, reason.Invalid},
+		"no term that can be planned for":    {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{}, asks(v1.NodePoolLabelKey, "DoesNotExist"))}, reason.AvoidsManaged},
+		"a node without pool":                {corev1.PodSpec{Affinity: required(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: v1.NodePoolLabelKey, Operator: "DoesNotExist"}}})}, reason.AvoidsManaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: tc.spec}

@@ -281,8 +281,8 @@ func simulated(key string) bool {
 // that is not negative.
 func anyValue(s label.Set) (string, bool) {
 	if !s.Open() {
-		if v := s.Values(); len(v) > 0 {
-			return v[0], true
+		if i := slices.IndexFunc(s.Values(), possible); i >= 0 {
+			return s.Values()[i], true
 		}
 		return "", false
 	}
@@ -295,7 +295,7 @@ func anyValue(s label.Set) (string, bool) {
 	case hasLo && lo > 0:
 		n = lo
 	case hasHi && hi < 0:
-		n = hi
+		return "", false
 	}
 	for range len(s.Values()) + 1 {
 		if v := strconv.FormatInt(n, 10); s.Has(v) {

@@ -161,7 +161,7 @@ func (e *Engine) findFree(t *template) {
 }
 
 // valuesFor returns the values of a label that a pool lists or pods mention, and the one that a claim gets if nobody does. The bounds
-// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them.
+// that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. No label can be negative.
 func (e *Engine) valuesFor(key string, s label.Set) []string {
 	out := slices.Clone(s.Values())
 	out = append(out, boundsOf(s)...)
@@ -170,7 +170,7 @@ func (e *Engine) valuesFor(key string, s label.Set) []string {
 	}
 	out = slices.AppendSeq(out, maps.Keys(e.mentioned[key]))
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.DeleteFunc(slices.Compact(out), func(v string) bool { return !possible(v) })
 }
 
 func boundsOf(s label.Set) []string {
