@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -152,29 +153,56 @@ func (o *Observer) extra(x *object) ([]string, bool) {
 	return out[:len(want)], true
 }
 
-func (o *Observer) collectConditions(out sink, snap *cluster.Snapshot, now time.Time) {
+// writeConditions looks at every object once and writes it once for each family.
+func (o *Observer) writeConditions(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
+	byKind := map[string][]*object{}
+	var old []*object
 	for x := range each(snap) {
 		extra, ok := o.extra(x)
 		if !ok {
 			continue
 		}
-		g := o.gauges[x.kind()]
-		name := []string{x.ref.Namespace, x.ref.Name}
-		for _, c := range x.conditions {
-			labels := append(append(name[:2:2], c.kind, c.status, c.reason), extra...)
-			out.gauge(g.Count, 1, labels...)
-			out.gauge(g.Seconds, now.Sub(c.since).Seconds(), labels...)
-			if x.old() {
-				labels := append(name[:2:2], x.group(), x.ref.Kind, c.kind, c.status, c.reason)
-				out.gauge(oldConditions.Count, 1, labels...)
-				out.gauge(oldConditions.Seconds, now.Sub(c.since).Seconds(), labels...)
+		x.extra = extra
+		byKind[x.kind()] = append(byKind[x.kind()], x)
+		if x.old() {
+			old = append(old, x)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(o.gauges)) {
+		writeKind(out, o.gauges[kind], byKind[kind], now, func(labels []string, x *object) []string { return append(labels, x.ref.Namespace, x.ref.Name) })
+	}
+	for _, x := range old {
+		x.extra = nil
+	}
+	writeKind(out, oldConditions, old, now, func(labels []string, x *object) []string {
+		return append(labels, x.ref.Namespace, x.ref.Name, x.group(), x.ref.Kind)
+	})
+}
+
+// writeKind writes the three families about some objects. names adds the first labels of their series.
+func writeKind(out *telemetry.Text, g telemetry.ConditionGauges, objects []*object, now time.Time, names func([]string, *object) []string) {
+	var labels []string
+	for _, f := range []struct {
+		family telemetry.Family
+		value  func(condition) float64
+	}{
+		{g.Count, func(condition) float64 { return 1 }},
+		{g.Seconds, func(c condition) float64 { return now.Sub(c.since).Seconds() }},
+	} {
+		out.Begin(f.family)
+		for _, x := range objects {
+			labels = names(labels[:0], x)
+			first := len(labels)
+			for _, c := range x.conditions {
+				labels = append(append(labels[:first], c.kind, c.status, c.reason), x.extra...)
+				out.Gauge(f.value(c), labels)
 			}
 		}
+	}
+	out.Begin(g.Terminating)
+	for _, x := range objects {
 		if !x.deleted.IsZero() {
-			out.gauge(g.Terminating, now.Sub(x.deleted).Seconds(), append(name[:2:2], extra...)...)
-			if x.old() {
-				out.gauge(oldConditions.Terminating, now.Sub(x.deleted).Seconds(), append(name[:2:2], x.group(), x.ref.Kind)...)
-			}
+			out.Gauge(now.Sub(x.deleted).Seconds(), names(labels[:0], x), x.extra...)
 		}
 	}
 }

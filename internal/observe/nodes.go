@@ -62,71 +62,107 @@ func (a amounts) add(b amounts) {
 	}
 }
 
-func (o *Observer) collectNodes(out sink, snap *cluster.Snapshot, now time.Time) {
+// A nodeRow is what the series of one node say.
+type nodeRow struct {
+	labels       []string
+	born         time.Time
+	has, kept    amounts
+	all, daemons usage
+}
+
+// nodeFamilies are the gauges about what nodes have and what pods ask for there.
+var nodeFamilies = []struct {
+	name string
+	of   func(*nodeRow) amounts
+}{
+	{"karpenter_nodes_allocatable", func(n *nodeRow) amounts { return n.has }},
+	{"karpenter_nodes_total_pod_requests", func(n *nodeRow) amounts { return n.all.requests }},
+	{"karpenter_nodes_total_pod_limits", func(n *nodeRow) amounts { return n.all.limits }},
+	{"karpenter_nodes_total_daemon_requests", func(n *nodeRow) amounts { return n.daemons.requests }},
+	{"karpenter_nodes_total_daemon_limits", func(n *nodeRow) amounts { return n.daemons.limits }},
+	{"karpenter_nodes_system_overhead", func(n *nodeRow) amounts { return n.kept }},
+}
+
+func (o *Observer) writeNodes(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
 	var series []string
 	for _, l := range o.nodeLabels {
 		series = append(series, l.series)
 	}
-	gauge := func(name string) func(labels []string, values amounts) {
-		desc := telemetry.Gauge(name, series...)
-		return func(labels []string, values amounts) {
+	rows := o.nodeRows(snap)
+	out.Begin(telemetry.Gauge("karpenter_nodes_current_lifetime_seconds", series...))
+	for i := range rows {
+		out.Gauge(now.Sub(rows[i].born).Seconds(), rows[i].labels)
+	}
+	types := resourceTypes{}
+	for _, f := range nodeFamilies {
+		out.Begin(telemetry.Gauge(f.name, series...))
+		for i := range rows {
+			values := f.of(&rows[i])
 			for _, r := range slices.Sorted(maps.Keys(values)) {
-				out.gauge(desc, values[r], append(labels[:len(labels):len(labels)], resourceType(r))...)
+				out.Gauge(values[r], rows[i].labels, types.name(r))
 			}
 		}
 	}
-	lifetime := telemetry.Gauge("karpenter_nodes_current_lifetime_seconds", series...)
-	allocatable := gauge("karpenter_nodes_allocatable")
-	podRequests, podLimits := gauge("karpenter_nodes_total_pod_requests"), gauge("karpenter_nodes_total_pod_limits")
-	daemonRequests, daemonLimits := gauge("karpenter_nodes_total_daemon_requests"), gauge("karpenter_nodes_total_daemon_limits")
-	overhead := gauge("karpenter_nodes_system_overhead")
-
-	classes := map[*podclass.Class]usage{}
 	used, total := amounts{}, amounts{}
+	for i := range rows {
+		used.add(rows[i].all.requests)
+		total.add(rows[i].has)
+	}
+	out.Begin(clusterUtilization)
+	for _, r := range slices.Sorted(maps.Keys(total)) {
+		if total[r] > 0 {
+			out.Gauge(used[r]/total[r]*100, nil, types.name(r))
+		}
+	}
+}
+
+// nodeRows looks at every node once: what its pods ask for is too much work for each family.
+func (o *Observer) nodeRows(snap *cluster.Snapshot) []nodeRow {
+	var rows []nodeRow
+	classes := map[*podclass.Class]usage{}
 	for n := range snap.Nodes() {
 		if n.Node == nil {
 			continue
 		}
-		labels := o.labelsOf(n)
-		out.gauge(lifetime, now.Sub(n.Node.CreationTimestamp.Time).Seconds(), labels...)
-		all, daemons := usage{amounts{}, amounts{}}, usage{amounts{}, amounts{}}
+		row := nodeRow{labels: o.labelsOf(n), born: n.Node.CreationTimestamp.Time, all: usage{amounts{}, amounts{}}, daemons: usage{amounts{}, amounts{}}}
 		for _, p := range n.Pods {
 			u, ok := classes[p.Class]
 			if !ok {
 				u = usageOf(p.Class.Spec)
 				classes[p.Class] = u
 			}
-			all.requests.add(u.requests)
-			all.limits.add(u.limits)
+			row.all.requests.add(u.requests)
+			row.all.limits.add(u.limits)
 			if p.DaemonSet {
-				daemons.requests.add(u.requests)
-				daemons.limits.add(u.limits)
+				row.daemons.requests.add(u.requests)
+				row.daemons.limits.add(u.limits)
 			}
 		}
-		has := read(n.Node.Status.Allocatable)
-		kept := read(n.Node.Status.Capacity)
-		for name := range kept {
-			kept[name] -= has[name]
+		row.has, row.kept = read(n.Node.Status.Allocatable), read(n.Node.Status.Capacity)
+		for name := range row.kept {
+			row.kept[name] -= row.has[name]
 		}
-		allocatable(labels, has)
-		podRequests(labels, all.requests)
-		podLimits(labels, all.limits)
-		daemonRequests(labels, daemons.requests)
-		daemonLimits(labels, daemons.limits)
-		overhead(labels, kept)
-		used.add(all.requests)
-		total.add(has)
+		rows = append(rows, row)
 	}
-	for _, r := range slices.Sorted(maps.Keys(total)) {
-		if total[r] > 0 {
-			out.gauge(clusterUtilization, used[r]/total[r]*100, resourceType(r))
-		}
+	return rows
+}
+
+// resourceTypes are the names that resources have on series.
+type resourceTypes map[corev1.ResourceName]string
+
+func (t resourceTypes) name(r corev1.ResourceName) string {
+	name, known := t[r]
+	if !known {
+		name = resourceType(r)
+		t[r] = name
 	}
+	return name
 }
 
 // labelsOf returns the values of a node's series labels, resource type left out.
 func (o *Observer) labelsOf(n *cluster.Node) []string {
-	out := []string{n.Node.Name, n.Pool(), string(n.Node.Status.Phase), strconv.FormatBool(n.Managed())}
+	out := make([]string, 0, 4+len(o.nodeLabels))
+	out = append(out, n.Node.Name, n.Pool(), string(n.Node.Status.Phase), strconv.FormatBool(n.Managed()))
 	labels := n.Labels()
 	for _, l := range o.nodeLabels {
 		out = append(out, labels[l.key])

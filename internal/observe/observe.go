@@ -6,9 +6,10 @@ package observe
 
 import (
 	"context"
+	"io"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,12 +43,15 @@ type Deps struct {
 	Detailed bool
 }
 
-// Observer is a collector of metrics.
+// Observer tells what the cluster is like. Its gauges are no prometheus.Collector, which makes an object of every series: at 5,000 nodes
+// and 100,000 pods these are hundreds of megabytes for each scrape.
 type Observer struct {
 	Deps
 	nodeLabels []nodeLabel
-	pending    map[types.UID]bool // pods that this process saw waiting to start
 	gauges     map[string]telemetry.ConditionGauges
+
+	mu      sync.Mutex
+	pending map[types.UID]bool // pods that this process saw waiting to start
 }
 
 // New returns an observer that has seen nothing.
@@ -108,45 +112,39 @@ func (o *Observer) broken(snap *cluster.Snapshot) {
 	}
 }
 
-// Describe implements prometheus.Collector. What is collected depends on the cluster, so nothing is promised.
-func (o *Observer) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (o *Observer) Collect(ch chan<- prometheus.Metric) {
-	snap, now := o.Store.Snapshot(), time.Now()
-	out := sink{ch}
-	o.collectSync(out, snap)
-	if !o.Leading() || !snap.Synced() {
-		return
+// Scrape writes what the cluster is like now, family by family.
+func (o *Observer) Scrape(w io.Writer) error {
+	snap, now, out := o.Store.Snapshot(), time.Now(), telemetry.NewText(w)
+	o.writeSync(out, snap)
+	if o.Leading() && snap.Synced() {
+		one(out, clusterNodeCount, float64(snap.NodeCount()))
+		if o.Detailed {
+			o.writeNodes(out, snap, now)
+			o.writePools(out, snap)
+			o.writePods(out, snap, now)
+			o.writeConditions(out, snap, now)
+		}
 	}
-	out.gauge(clusterNodeCount, float64(snap.NodeCount()))
-	if !o.Detailed {
-		return
-	}
-	o.collectNodes(out, snap, now)
-	o.collectPools(out, snap)
-	o.collectPods(out, snap, now)
-	o.collectConditions(out, snap, now)
+	return out.Flush()
 }
 
-func (o *Observer) collectSync(out sink, snap *cluster.Snapshot) {
+// one writes a family of one series without labels.
+func one(out *telemetry.Text, f telemetry.Family, value float64) {
+	out.Begin(f)
+	out.Gauge(value, nil)
+}
+
+func (o *Observer) writeSync(out *telemetry.Text, snap *cluster.Snapshot) {
 	_, unsynced := o.Missing()
 	synced := 0.0
 	if snap.Synced() {
 		synced = 1
 	}
-	out.gauge(clusterSynced, synced)
-	out.gauge(clusterUnsyncedTime, unsynced.Seconds())
+	one(out, clusterSynced, synced)
+	one(out, clusterUnsyncedTime, unsynced.Seconds())
 	failed := 0
 	for range snap.FailedFeeds() {
 		failed++
 	}
-	out.gauge(clusterFailedFeeds, float64(failed))
-}
-
-// sink takes metrics as they are collected.
-type sink struct{ ch chan<- prometheus.Metric }
-
-func (s sink) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	one(out, clusterFailedFeeds, float64(failed))
 }

@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +34,6 @@ type world struct {
 	observer *observe.Observer
 	metrics  *telemetry.Metrics
 	times    *telemetry.PodTimes
-	registry *prometheus.Registry
 	leading  bool
 
 	mu     sync.Mutex
@@ -56,7 +58,7 @@ func (w *world) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]l
 }
 
 func newWorld(t *testing.T, detailed bool) *world {
-	w := &world{store: cluster.NewStore(), times: telemetry.NewPodTimes(), registry: prometheus.NewRegistry(), leading: true}
+	w := &world{store: cluster.NewStore(), times: telemetry.NewPodTimes(), leading: true}
 	kinds := telemetry.ConditionKinds(classKey)
 	w.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), kinds)
 	events := telemetry.NewEvents(func(_ context.Context, e *corev1.Event) error {
@@ -71,7 +73,6 @@ func newWorld(t *testing.T, detailed bool) *world {
 		Leading:    func() bool { return w.leading },
 		Missing:    func() ([]string, time.Duration) { return nil, 0 },
 	})
-	w.registry.MustRegister(w.observer)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { w.observer.Run(ctx) })
@@ -85,7 +86,12 @@ func newWorld(t *testing.T, detailed bool) *world {
 func (w *world) check(t *testing.T, names []string, want string) {
 	t.Helper()
 	var got []string
-	families, err := w.registry.Gather()
+	var text bytes.Buffer
+	if err := w.observer.Scrape(&text); err != nil {
+		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(&text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +104,12 @@ func (w *world) check(t *testing.T, names []string, want string) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
+			slices.Sort(labels)
 			got = append(got, strings.TrimPrefix(f.GetName(), "karpenter_")+"{"+strings.Join(labels, " ")+"} "+
 				strings.TrimRight(strings.TrimRight(resource.NewMilliQuantity(int64(m.GetGauge().GetValue()*1000+.5), resource.DecimalSI).AsDec().String(), "0"), "."))
 		}
 	}
+	slices.Sort(got)
 	lines := strings.Split(strings.TrimSpace(want), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
@@ -356,6 +364,31 @@ func TestQuietOnesForgetPodsToo(t *testing.T) {
 		if count, _ := sample(t, w.metrics.PodStartup); count != 0 {
 			t.Errorf("%d pods were measured, want none", count)
 		}
+	})
+}
+
+// A pod that was ready once has started, whatever its probes say later; so has one that ran before this process did.
+func TestAPodThatFailsAProbeHasStartedNevertheless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		names := []string{"karpenter_pods_unstarted_time_seconds"}
+		put := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) {
+			p := pod(name, "n", "1", "1", "")
+			p.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Hour))
+			p.Status.Phase = phase
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()}}
+			w.store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+			time.Sleep(15 * time.Second)
+		}
+		put("old", corev1.PodRunning, corev1.ConditionFalse)
+		put("new", corev1.PodPending, corev1.ConditionFalse)
+		w.check(t, names, "pods_unstarted_time_seconds{name=new namespace=default} 3630")
+		put("new", corev1.PodRunning, corev1.ConditionFalse)
+		w.check(t, names, "pods_unstarted_time_seconds{name=new namespace=default} 3645")
+		put("new", corev1.PodRunning, corev1.ConditionTrue)
+		w.check(t, names, "")
+		put("new", corev1.PodRunning, corev1.ConditionFalse)
+		w.check(t, names, "")
 	})
 }
 

@@ -22,49 +22,89 @@ var (
 	podUndecided             = telemetry.Gauge("karpenter_pods_provisioning_scheduling_undecided_time_seconds")
 )
 
-func (o *Observer) collectPods(out sink, snap *cluster.Snapshot, now time.Time) {
+func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
+	owners := map[ownerKey]string{}
+	out.Begin(podState)
 	for p := range snap.Pods() {
 		var labels map[string]string
 		if n := snap.Node(p.NodeName); p.NodeName != "" && n != nil && n.Node != nil {
 			labels = n.Node.Labels
 		}
 		_, managed := labels[v1.NodePoolLabelKey]
-		out.gauge(podState, 1, p.Name, p.Namespace, ownerPath(p), p.NodeName, strconv.FormatBool(p.NodeName != ""),
+		out.Gauge(1, nil, p.Name, p.Namespace, ownerPath(owners, p), p.NodeName, strconv.FormatBool(p.NodeName != ""),
 			labels[v1.NodePoolLabelKey], labels[corev1.LabelTopologyZone], labels[corev1.LabelArchStable], labels[v1.CapacityTypeLabelKey],
 			labels[corev1.LabelInstanceTypeStable], string(p.Phase), strconv.FormatBool(p.Ready), strconv.FormatBool(managed))
-		if p.Terminal() {
-			continue
-		}
-		times, _ := o.Times.Get(p.UID)
-		if !p.Ready {
-			out.gauge(podUnstarted, now.Sub(p.Created).Seconds(), p.Name, p.Namespace)
-			if !times.Schedulable.IsZero() {
-				out.gauge(podProvisioningUnstarted, now.Sub(times.Schedulable).Seconds(), p.Name, p.Namespace)
+	}
+	for _, f := range o.podAges() {
+		out.Begin(f.family)
+		for p := range snap.Pods() {
+			if p.Terminal() || p.Ready && p.NodeName != "" { // nothing is waited for
+				continue
 			}
-		}
-		if p.NodeName != "" {
-			continue
-		}
-		out.gauge(podUnbound, now.Sub(p.Created).Seconds(), p.Name, p.Namespace)
-		if !times.Schedulable.IsZero() {
-			out.gauge(podProvisioningUnbound, now.Sub(times.Schedulable).Seconds(), p.Name, p.Namespace)
-		}
-		if !times.Seen.IsZero() && times.Decided.IsZero() {
-			out.gauge(podUndecided, now.Sub(times.Seen).Seconds(), p.Name, p.Namespace)
+			times, _ := o.Times.Get(p.UID)
+			if since := f.since(p, times); !since.IsZero() {
+				out.Gauge(now.Sub(since).Seconds(), nil, p.Name, p.Namespace)
+			}
 		}
 	}
 }
 
-// ownerPath is where a pod's owner is found in the API, "" without owner.
-func ownerPath(p *cluster.Pod) string {
+// A podAge is a gauge about what pods wait for, and since when a pod does: zero if it does not.
+type podAge struct {
+	family telemetry.Family
+	since  func(*cluster.Pod, telemetry.PodTime) time.Time
+}
+
+func (o *Observer) podAges() []podAge {
+	unless := func(over bool, since time.Time) time.Time {
+		if over {
+			return time.Time{}
+		}
+		return since
+	}
+	bound := func(p *cluster.Pod) bool { return p.NodeName != "" }
+	return []podAge{
+		{podUnstarted, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(o.hasStarted(p), p.Created) }},
+		{podProvisioningUnstarted, func(p *cluster.Pod, t telemetry.PodTime) time.Time { return unless(o.hasStarted(p), t.Schedulable) }},
+		{podUnbound, func(p *cluster.Pod, _ telemetry.PodTime) time.Time { return unless(bound(p), p.Created) }},
+		{podProvisioningUnbound, func(p *cluster.Pod, t telemetry.PodTime) time.Time { return unless(bound(p), t.Schedulable) }},
+		{podUndecided, func(p *cluster.Pod, t telemetry.PodTime) time.Time {
+			return unless(bound(p) || !t.Decided.IsZero(), t.Seen)
+		}},
+	}
+}
+
+// hasStarted tells whether a pod is ready, or was: one that fails a probe after a month has not been starting for a month. Whether a pod
+// was ready is known of those that this process saw pending; of the others it is taken for granted.
+func (o *Observer) hasStarted(p *cluster.Pod) bool {
+	if p.Ready || p.Phase == corev1.PodPending {
+		return p.Ready
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.pending[p.UID]
+}
+
+type ownerKey struct{ version, namespace, kind, name string }
+
+// ownerPath is where a pod's owner is found in the API, "" without owner. Pods of one owner share it.
+func ownerPath(known map[ownerKey]string, p *cluster.Pod) string {
 	if p.Owner == nil {
 		return ""
 	}
-	return "/apis/" + p.Owner.APIVersion + "/namespaces/" + p.Namespace + "/" + strings.ToLower(p.Owner.Kind) + "s/" + p.Owner.Name
+	key := ownerKey{p.Owner.APIVersion, p.Namespace, p.Owner.Kind, p.Owner.Name}
+	path, ok := known[key]
+	if !ok {
+		path = "/apis/" + key.version + "/namespaces/" + key.namespace + "/" + strings.ToLower(key.kind) + "s/" + key.name
+		known[key] = path
+	}
+	return path
 }
 
 // pods measures how long pods took to bind and to start. Only pods that this process saw pending count.
 func (o *Observer) pods(last, snap *cluster.Snapshot) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for was, is := range snap.PodChanges(last) {
 		if is == nil {
 			delete(o.pending, was.UID)

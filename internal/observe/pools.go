@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ var (
 	poolCost  = telemetry.Gauge("karpenter_nodepools_cost_total")
 )
 
-func (o *Observer) collectPools(out sink, snap *cluster.Snapshot) {
+func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	pools, _ := o.Catalogs.Pools(telemetry.WithController(context.Background(), "metrics.nodepool"), snap)
 	cost := map[string]cloud.NanoUSD{}
 	for n := range snap.Nodes() {
@@ -30,17 +31,20 @@ func (o *Observer) collectPools(out sink, snap *cluster.Snapshot) {
 			cost[in.Pool.Name] += price(in.Catalog, labels)
 		}
 	}
-	for p := range snap.Pools() {
-		if _, ours := pools[p.Name]; !ours {
-			continue
+	amounts := func(f telemetry.Family, of func(*v1.NodePool) corev1.ResourceList) {
+		out.Begin(f)
+		for _, name := range slices.Sorted(maps.Keys(pools)) {
+			list := of(pools[name].Pool)
+			for _, r := range slices.Sorted(maps.Keys(list)) {
+				out.Gauge(number(r, list[r]), nil, resourceType(r), name)
+			}
 		}
-		for name, q := range p.Spec.Limits {
-			out.gauge(poolLimit, number(name, q), resourceType(name), p.Name)
-		}
-		for name, q := range p.Status.Resources {
-			out.gauge(poolUsage, number(name, q), resourceType(name), p.Name)
-		}
-		out.gauge(poolCost, cost[p.Name].Dollars(), p.Name)
+	}
+	amounts(poolLimit, func(p *v1.NodePool) corev1.ResourceList { return corev1.ResourceList(p.Spec.Limits) })
+	amounts(poolUsage, func(p *v1.NodePool) corev1.ResourceList { return p.Status.Resources })
+	out.Begin(poolCost)
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		out.Gauge(cost[name].Dollars(), nil, name)
 	}
 }
 

@@ -121,13 +121,12 @@ func Run(ctx context.Context, o Options) error {
 		Missing: feeds.Missing, Detailed: !s.DisableObservability,
 		Kinds: telemetry.ConditionKinds(o.NodeClassLabels...), NodeLabels: wellKnown(provider.Labels),
 	})
-	registry.MustRegister(observer)
 	if provider.Gauges != nil {
 		registry.MustRegister(whileLeading{provider.Gauges, &leading})
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	stopServers, err := serve(ctx, s, registry, checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, metricsHandler(registry, observer, s.EnableProfiling), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}

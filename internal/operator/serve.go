@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -44,8 +44,17 @@ func (w whileLeading) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// Limits of the listeners. Nobody needs longer, and whoever takes longer holds up the others.
+const (
+	readTimeout  = 10 * time.Second
+	writeTimeout = time.Minute
+	idleTimeout  = 2 * time.Minute
+	// scrapes is how many may be answered at the same time: each is some work and some memory, and anybody may ask.
+	scrapes = 2
+)
+
 // serve starts the listeners. What it returns stops them.
-func serve(ctx context.Context, s Settings, r *prometheus.Registry, c checks, started func(Addresses)) (func(), error) {
+func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, started func(Addresses)) (func(), error) {
 	var at Addresses
 	var servers []*http.Server
 	stop := func() {
@@ -62,7 +71,7 @@ func serve(ctx context.Context, s Settings, r *prometheus.Registry, c checks, st
 		handler http.Handler
 		at      *string
 	}{
-		{s.MetricsPort, metricsHandler(r, s.EnableProfiling), &at.Metrics},
+		{s.MetricsPort, metrics, &at.Metrics},
 		{s.HealthProbePort, healthHandler(c), &at.Health},
 	} {
 		if l.port == 0 {
@@ -74,7 +83,7 @@ func serve(ctx context.Context, s Settings, r *prometheus.Registry, c checks, st
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		*l.at = listener.Addr().String()
-		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
 		servers = append(servers, server)
 		go func() {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -88,9 +97,12 @@ func serve(ctx context.Context, s Settings, r *prometheus.Registry, c checks, st
 	return stop, nil
 }
 
-func metricsHandler(r *prometheus.Registry, profiling bool) http.Handler {
+// A scraper writes gauges in Prometheus's text format.
+type scraper interface{ Scrape(io.Writer) error }
+
+func metricsHandler(r *prometheus.Registry, s scraper, profiling bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r}))
+	mux.Handle("/metrics", newScrapes(r, s))
 	if profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

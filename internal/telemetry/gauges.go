@@ -1,10 +1,6 @@
 package telemetry
 
-import (
-	"slices"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "slices"
 
 // Gauges about the cluster are read from the newest snapshot when they are scraped. Their names and labels stand here.
 var gauges = []Row{
@@ -45,9 +41,14 @@ var (
 // GaugeRows describes the gauges that are read from snapshots.
 func GaugeRows() []Row { return append([]Row(nil), gauges...) }
 
-// Gauge returns the description of such a gauge for a collector. nodeLabels stand in for the labels that depend on
-// what is known about node labels.
-func Gauge(name string, nodeLabels ...string) *prometheus.Desc {
+// A Family is the gauges of one name.
+type Family struct {
+	Name, Help string
+	Labels     []string
+}
+
+// Gauge returns the family of such a gauge. nodeLabels stand in for the labels that depend on what is known about node labels.
+func Gauge(name string, nodeLabels ...string) Family {
 	for _, r := range gauges {
 		if r.Name != name {
 			continue
@@ -60,13 +61,13 @@ func Gauge(name string, nodeLabels ...string) *prometheus.Desc {
 				labels = append(labels, l)
 			}
 		}
-		return prometheus.NewDesc(r.Name, r.Help, labels, nil)
+		return Family{r.Name, r.Help, labels}
 	}
 	panic("no gauge " + name)
 }
 
 // ConditionGauges are the gauges about the conditions and the deletion of one kind of object.
-type ConditionGauges struct{ Count, Seconds, Terminating *prometheus.Desc }
+type ConditionGauges struct{ Count, Seconds, Terminating Family }
 
 // NewConditionGauges describes the gauges of one kind whose series carry some extra labels.
 func NewConditionGauges(kind string, extra []string) ConditionGauges {
@@ -98,6 +99,6 @@ func conditionRows(prefix string, s Stability, object, extra []string) []Row {
 }
 
 func described(rows []Row) ConditionGauges {
-	desc := func(r Row) *prometheus.Desc { return prometheus.NewDesc(r.Name, r.Help, r.Labels, nil) }
-	return ConditionGauges{Count: desc(rows[0]), Seconds: desc(rows[1]), Terminating: desc(rows[2])}
+	family := func(r Row) Family { return Family{r.Name, r.Help, r.Labels} }
+	return ConditionGauges{Count: family(rows[0]), Seconds: family(rows[1]), Terminating: family(rows[2])}
 }
