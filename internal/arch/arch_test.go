@@ -455,3 +455,25 @@ func f() {
 		t.Errorf("imports = %v, want our own without the module's name", got)
 	}
 }
+
+// People look for trouble with a search for "error". A line that tells of none must not be found.
+func TestOnlyTroubleIsLoggedAsError(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || method.Sel.Name != "Info" && method.Sel.Name != "InfoContext" {
+				return true
+			}
+			for _, arg := range call.Args {
+				if text, ok := arg.(*ast.BasicLit); ok && text.Value == `"error"` {
+					t.Errorf("%s: a line of level INFO has the key error; name what it is, or log it as an error", s.fset.Position(call.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}

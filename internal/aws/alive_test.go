@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // All but the two mirrors, which are no loops of turns, are watched over under the names that dashboards know.
@@ -107,6 +108,27 @@ func TestALaunchThatPanicsAnswersItsCallers(t *testing.T) {
 		}
 		if _, err := l.do(t.Context(), "a", func(context.Context) (cloud.Machine, error) { return cloud.Machine{ProviderID: "x"}, nil }); err != nil {
 			t.Errorf("the next try fails too: %v", err)
+		}
+	})
+}
+
+// EC2 refuses every attempt. The call gives up after more than a minute; what keeps the launch is told within seconds.
+func TestALaunchThatIsRefusedForNowIsToldWithinSeconds(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:CreateFleet": {Code: "RequestLimitExceeded", Status: 503}}
+		})
+		done := make(chan error)
+		claim := newClaim("a")
+		go func() { _, err := w.provider.Launch(t.Context(), claim); done <- err }()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if !w.events.says(telemetry.LaunchFailed, claim.Name, "EC2 refuses CreateFleet for now (RequestLimitExceeded); it is tried again") {
+			t.Errorf("events = %v, want one that says why nothing comes", w.events.list)
+		}
+		began := time.Now()
+		if err := <-done; err == nil || time.Since(began) < 20*time.Second {
+			t.Errorf("the launch ended with %v after %v, want an error after a while: the test is about the time before", err, time.Since(began))
 		}
 	})
 }

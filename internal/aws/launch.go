@@ -138,6 +138,7 @@ func (l *launches) ended(providerID string) {
 func (p *Provider) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
 	key := string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey]
 	return p.launches.do(ctx, key, func(ctx context.Context) (cloud.Machine, error) {
+		defer p.tellIfSlow(claim)()
 		return p.launch(ctx, claim, key)
 	})
 }

@@ -39,6 +39,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -93,6 +94,7 @@ type Provider struct {
 	class        *class.Controller
 
 	launches *launches
+	refusals *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
 }
 
 // New finds out what must be known of the cluster and puts the provider together. It fails when the settings are wrong
@@ -101,7 +103,7 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, in: in, claims: in.Claims, nodes: in.Nodes, begun: time.Now()}
+	p := &Provider{settings: s, in: in, claims: in.Claims, nodes: in.Nodes, begun: time.Now(), refusals: ttl.New[string, string](refusalLife)}
 	p.clients = ec2api.New(in.Config, in.Version, p.observer())
 	p.mirrors()
 	p.inventory = inventory.New(p.clients.EC2)

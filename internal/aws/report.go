@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
@@ -40,10 +43,46 @@ func (p *Provider) observer() ec2api.Observer {
 			m.AWSRetries.WithLabelValues(c.Service, c.Operation, code(c)).Observe(float64(c.Retries))
 		},
 		Attempt: func(c ec2api.Call) {
+			p.attempted(c)
 			m.AWSAttempts.WithLabelValues(c.Service, c.Operation, code(c)).Inc()
 			m.AWSAttemptDuration.WithLabelValues(c.Service, c.Operation, code(c)).Observe(c.Took.Seconds())
 		},
 	}
+}
+
+// launchCalls are the calls of EC2 that a launch waits for.
+var launchCalls = []string{"CreateFleet", "CreateLaunchTemplate"}
+
+// refusalLife is how long a refused attempt of a call explains why launches wait for it.
+const refusalLife = 30 * time.Second
+
+// attempted remembers why attempts of launches fail while they are repeated: until the call gives up, nobody else would say.
+func (p *Provider) attempted(c ec2api.Call) {
+	switch {
+	case !slices.Contains(launchCalls, c.Operation):
+	case c.Code == "":
+		p.refusals.Delete(c.Operation)
+	default:
+		p.refusals.Put(c.Operation, c.Code)
+	}
+}
+
+// launchPatience is how long a launch may take before it is said what it waits for.
+const launchPatience = 3 * time.Second
+
+// tellIfSlow says on the claim why its launch takes long, if attempts fail. What it returns ends that.
+func (p *Provider) tellIfSlow(claim *v1.NodeClaim) (end func()) {
+	timer := time.AfterFunc(launchPatience, func() {
+		for _, call := range launchCalls {
+			if code, ok := p.refusals.Get(call); ok {
+				p.in.Events.Publish(telemetry.Event{
+					Object: telemetry.ClaimRef(claim), Reason: telemetry.LaunchFailed, Key: []string{string(claim.UID), code},
+					Message: fmt.Sprintf("EC2 refuses %s for now (%s); it is tried again", call, code),
+				})
+			}
+		}
+	})
+	return func() { timer.Stop() }
 }
 
 func (p *Provider) batchSent(batcher string, size int, open time.Duration) {

@@ -226,7 +226,7 @@ func (o *Observer) conditions(last, snap *cluster.Snapshot) {
 	}
 	for _, is := range after.list {
 		if was := before.byUID[is.ref.UID]; was == nil || was.version != is.version {
-			o.changed(was, is)
+			o.changed(was, is, last == nil)
 		}
 	}
 	for _, was := range before.list {
@@ -252,8 +252,8 @@ func (o *objects) add(seq iter.Seq[*object]) {
 	}
 }
 
-// changed tells how an object differs from what it was; was is nil for a new one.
-func (o *Observer) changed(was, is *object) {
+// changed tells how an object differs from what it was; was is nil for a new one, and for all at the first look.
+func (o *Observer) changed(was, is *object, first bool) {
 	extra, ok := o.extra(is)
 	if !ok {
 		return
@@ -273,6 +273,9 @@ func (o *Observer) changed(was, is *object) {
 			o.Metrics.ConditionTransitionsOld.WithLabelValues(c.kind, c.status, c.reason, is.group(), is.ref.Kind).Inc()
 		}
 		if old == nil {
+			if was == nil && !first && c.status == string(metav1.ConditionTrue) && is.ref.Kind == "NodeClaim" {
+				o.transitioned(is, string(metav1.ConditionUnknown), c) // a launch may be faster than our looks
+			}
 			continue
 		}
 		stood := c.since.Sub(old.since).Seconds()
@@ -280,14 +283,18 @@ func (o *Observer) changed(was, is *object) {
 		if is.old() {
 			o.Metrics.ConditionTransitionOld.WithLabelValues(c.kind, old.status, is.group(), is.ref.Kind).Observe(stood)
 		}
-		o.Events.Publish(telemetry.Event{
-			Object: is.ref, Reason: telemetry.Reason(c.kind),
-			Message: fmt.Sprintf("Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s%s", c.kind, old.status, c.status, c.reason, tail(c.message)),
-		})
+		o.transitioned(is, old.status, c)
 	}
 	if was != nil {
 		o.finalized(was, is.finalizers)
 	}
+}
+
+func (o *Observer) transitioned(x *object, from string, c condition) {
+	o.Events.Publish(telemetry.Event{
+		Object: x.ref, Reason: telemetry.Reason(c.kind),
+		Message: fmt.Sprintf("Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s%s", c.kind, from, c.status, c.reason, tail(c.message)),
+	})
 }
 
 func tail(message string) string {

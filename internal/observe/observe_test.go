@@ -328,6 +328,31 @@ func TestConditions(t *testing.T) {
 	})
 }
 
+// A launch may take less than the time between two looks. Claims that were there before are nothing new.
+func TestALaunchThatIsFasterThanOurLooksIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		put := func(name string) {
+			w.store.Update(func(d *cluster.Draft) {
+				d.PutClaim(&v1.NodeClaim{
+					ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+					Status:     v1.NodeClaimStatus{Conditions: []metav1.Condition{{Type: "Launched", Status: metav1.ConditionTrue}, {Type: "Registered", Status: metav1.ConditionUnknown}}},
+				})
+			})
+		}
+		put("old")
+		time.Sleep(20 * time.Second)
+		put("new")
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := []string{"NodeClaim/new Launched"}; !slices.Equal(w.events, want) {
+			t.Errorf("events = %q, want %q", w.events, want)
+		}
+	})
+}
+
 func TestBrokenObjectsAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)

@@ -191,7 +191,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
 	pools := pool.New(pool.Deps{
-		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Known: known, Metrics: p.metrics,
+		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Known: known, Metrics: p.metrics, Events: p.events,
 		Gates: pool.Gates{StaticCapacity: s.Gates.StaticCapacity},
 	})
 	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics})

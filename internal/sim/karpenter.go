@@ -88,7 +88,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if provider == nil {
 		provider = w.Cloud
 	}
-	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Gates: o.Gates})
+	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics})
 	claims := claim.New(claim.Deps{
 		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Known: Known(), Health: pools, Suspect: garbage.Suspect,

@@ -34,10 +34,12 @@ const (
 	TerminationGracePeriodEnding Reason = "TerminationGracePeriodExpiring"
 	FailedConsistencyCheck       Reason = "FailedConsistencyCheck"
 	InsufficientCapacity         Reason = "InsufficientCapacityError"
+	LaunchFailed                 Reason = "LaunchFailed"
 	UnregisteredTaintMissing     Reason = "UnregisteredTaintMissing"
 	Finalized                    Reason = "Finalized"
 
 	NoCompatibleInstanceTypes Reason = "NoCompatibleInstanceTypes"
+	NodePoolNotReady          Reason = "NodePoolNotReady"
 	PodsUnschedulable         Reason = "PodsUnschedulable"
 	UnreadableObject          Reason = "UnreadableObject"
 	LeftOut                   Reason = "LeftOut"
@@ -102,10 +104,12 @@ var reasons = []EventRow{
 	{TerminationGracePeriodEnding, warning, "The time by which a node must be gone is known.", again, 0, 0, false},
 	{FailedConsistencyCheck, warning, "A node is not what its NodeClaim promised.", again, 0, 0, false},
 	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows.", again, 0, 0, false},
+	{LaunchFailed, warning, "The cloud refuses to launch a machine, for another reason than capacity, or does so for now; the message says why. It is tried again.", again, 0, 0, false},
 	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is registered.", again, 0, 0, false},
 	{Finalized, normal, "A finalizer was removed.", 0, 0, 0, false},
 
 	{NoCompatibleInstanceTypes, warning, "The requirements of a pool leave no instance type.", time.Minute, 0, 0, false},
+	{NodePoolNotReady, warning, "A pool gets no nodes; the message says why.", again, 0, 0, false},
 	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -14,7 +15,8 @@ import (
 // A Call is one call of AWS, or one attempt of it, that has ended.
 type Call struct {
 	Service, Operation string
-	Status             int // of the HTTP answer; 0 when there was none
+	Status             int    // of the HTTP answer; 0 when there was none
+	Code               string // of AWS's error; "" when there was none
 	Took               time.Duration
 	Retries            int // of a whole call
 }
@@ -62,6 +64,10 @@ func call(ctx context.Context, err error, begun time.Time, retries int) Call {
 	c := Call{
 		Service: awsmiddleware.GetServiceID(ctx), Operation: awsmiddleware.GetOperationName(ctx),
 		Took: time.Since(begun), Retries: retries,
+	}
+	var refused smithy.APIError
+	if errors.As(err, &refused) {
+		c.Code = refused.ErrorCode()
 	}
 	var response *smithyhttp.ResponseError
 	switch {

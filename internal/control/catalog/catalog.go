@@ -54,7 +54,10 @@ func (s *Service) Serves(ref *v1.NodeClassReference) bool {
 func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool) {
 	pools, notReady = map[string]lower.PoolInput{}, map[string]bool{}
 	for p := range snap.Pools() {
-		if !s.Serves(p.Spec.Template.Spec.NodeClassRef) {
+		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
+			if ref != nil && slices.ContainsFunc(s.kinds, func(kind schema.GroupKind) bool { return kind.Group == ref.Group }) {
+				notReady[p.Name] = true // a kind of ours that there is not: pods are told of it
+			}
 			continue
 		}
 		if p.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(p.Status.Conditions, v1.ConditionTypeReady) {
@@ -90,7 +93,7 @@ func (s *Service) say(ctx context.Context, pool string, err error) {
 	}
 	var notReady *cloud.ClassNotReadyError
 	if errors.As(err, &notReady) {
-		telemetry.Log(ctx).Info("pool is left out, its node class is not ready", "NodePool", pool, "error", err)
+		telemetry.Log(ctx).Info("pool is left out, its node class is not ready", "NodePool", pool, "because", err)
 		return
 	}
 	telemetry.Log(ctx).Error("pool is left out, its instance types are unknown", "NodePool", pool, "error", err)

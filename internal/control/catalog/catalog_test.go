@@ -51,10 +51,12 @@ func TestPools(t *testing.T) {
 	deleting := pool("deleting", "Class", metav1.ConditionTrue)
 	deleting.DeletionTimestamp = &metav1.Time{}
 	store := cluster.NewStore()
+	foreign := pool("foreign", "Class", metav1.ConditionTrue)
+	foreign.Spec.Template.Spec.NodeClassRef.Group = "other"
 	store.Update(func(d *cluster.Draft) {
 		for _, p := range []*v1.NodePool{
 			pool("ready", "Class", metav1.ConditionTrue), pool("unready", "Class", metav1.ConditionFalse), deleting,
-			pool("foreign", "Other", metav1.ConditionTrue), pool("failing", "Class", metav1.ConditionTrue),
+			pool("misspelt", "Clas", metav1.ConditionTrue), foreign, pool("failing", "Class", metav1.ConditionTrue),
 			pool("empty", "Class", metav1.ConditionTrue), pool("classless", "Class", metav1.ConditionFalse),
 		} {
 			d.PutPool(p)
@@ -72,7 +74,7 @@ func TestPools(t *testing.T) {
 		if got, want := slices.Sorted(maps.Keys(pools)), []string{"deleting", "ready", "unready"}; !slices.Equal(got, want) {
 			t.Errorf("pools = %q, want %q", got, want)
 		}
-		if got, want := slices.Sorted(maps.Keys(notReady)), []string{"classless", "deleting", "unready"}; !slices.Equal(got, want) {
+		if got, want := slices.Sorted(maps.Keys(notReady)), []string{"classless", "deleting", "misspelt", "unready"}; !slices.Equal(got, want) {
 			t.Errorf("not ready = %q, want %q", got, want)
 		}
 	}

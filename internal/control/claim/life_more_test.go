@@ -36,7 +36,8 @@ func TestLaunchTrouble(t *testing.T) {
 		})
 	})
 	t.Run("a node class that is not there deletes the claim", func(t *testing.T) {
-		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+			defer func() { sim.WantEvent(t, k, "NodeClassNotReady", "c") }()
 			sim.Create(t, w, sim.Claim("c", func(c *v1.NodeClaim) {
 				c.Spec.NodeClassRef = &v1.NodeClassReference{Group: fakecloud.NodeClass.Group, Kind: fakecloud.NodeClass.Kind, Name: "missing"}
 			}))
@@ -57,7 +58,7 @@ func TestLaunchTrouble(t *testing.T) {
 		})
 	})
 	t.Run("a refused launch is tried again, with its reason on the claim", func(t *testing.T) {
-		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 			var mended atomic.Bool
 			var calls atomic.Int64
 			w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
@@ -68,7 +69,9 @@ func TestLaunchTrouble(t *testing.T) {
 				return fakecloud.Fault{}
 			})
 			sim.Create(t, w, sim.Claim("c"))
-			time.Sleep(time.Minute)
+			time.Sleep(time.Second)
+			sim.WantEvent(t, k, "LaunchFailed", "c")
+			time.Sleep(59 * time.Second)
 			launched := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeLaunched)
 			if launched.Status != "Unknown" || launched.Reason != "Denied" || launched.Message != "allow it" {
 				t.Errorf("Launched = %+v", launched)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,19 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 	telemetry.Log(ctx).Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", err)
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
 		l.event(claim, telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
+		return
 	}
+	if unready, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
+		l.event(claim, telemetry.NodeClassNotReady, unready.Error())
+		return
+	}
+	cause, message := "", err.Error()
+	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
+		cause, message = refused.Reason, refused.Message
+	}
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.ClaimRef(claim), Reason: telemetry.LaunchFailed, Key: []string{string(claim.UID), cause}, Message: strings.TrimPrefix(cause+": "+message, ": "),
+	})
 }
 
 func (l *Loop) reportRegistered(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {

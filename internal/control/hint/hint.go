@@ -325,7 +325,7 @@ func (l *Loop) write(ctx context.Context, pod *cluster.Pod, node string) string 
 		return outcome
 	case apierrors.IsForbidden(err):
 		if !l.off.Swap(true) {
-			telemetry.Log(ctx).Info("no hints for kube-scheduler, pods/status may not be patched", "error", err)
+			telemetry.Log(ctx).Info("no hints for kube-scheduler, pods/status may not be patched", "because", err)
 		}
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	default:

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +41,7 @@ type Deps struct {
 	Cloud   cloud.Provider
 	Known   *label.Vocabulary // what the core and the provider know about labels
 	Metrics *telemetry.Metrics
+	Events  *telemetry.Events // may be nil
 	Gates   Gates
 }
 
@@ -87,7 +90,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			return
 		}
 		for p := range snap.Pools() {
-			if l.managed(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
+			if l.named(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
 				return
 			}
 		}
@@ -107,21 +110,37 @@ func (l *Loop) managed(p *v1.NodePool) bool {
 	return false
 }
 
+// named pools name a class of a group that our provider serves, perhaps of a kind that there is not: nobody else would say so.
+func (l *Loop) named(p *v1.NodePool) bool {
+	ref := p.Spec.Template.Spec.NodeClassRef
+	return ref != nil && slices.ContainsFunc(l.Cloud.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
+}
+
 // step brings hash and conditions of one pool up to date.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	pool := snap.Pool(name)
-	if pool == nil || !l.managed(pool) {
+	if pool == nil || !l.named(pool) {
 		return time.Time{}, nil
 	}
-	pool, err := l.stamp(ctx, snap, pool)
+	var err error
+	if l.managed(pool) {
+		pool, err = l.stamp(ctx, snap, pool)
+	}
+	ready := false
 	if err == nil {
-		err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef), unread(snap))
+		ready, err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef), unread(snap))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return time.Now().Add(staleWait), nil
 	}
-	return time.Time{}, err
+	if err != nil || ready {
+		return time.Time{}, err
+	}
+	return time.Now().Add(sayAgain), nil
 }
+
+// sayAgain is how often it is said why a pool is not ready, so that whoever looks finds it.
+const sayAgain = 10 * time.Minute
 
 // stamp writes the hash of the pool's template. When the hash is of another version, the claims are restamped first: a crash
 // in between only repeats it.
@@ -171,19 +190,51 @@ func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) err
 }
 
 // judge writes the conditions.
-func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass, unread string) error {
+func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass, unread string) (ready bool, err error) {
 	judged := pool.DeepCopy()
 	now := time.Now()
 	condition.Init(judged)
 	l.validate(judged, now)
-	checkClass(judged, class, now)
+	if l.managed(pool) {
+		checkClass(judged, class, now)
+	} else {
+		condition.SetFalse(judged, v1.ConditionTypeNodeClassReady, v1.ReasonNodeClassNotFound, l.noSuchKind(pool), now)
+	}
 	l.checkHealth(judged, class, now)
 	checkFeeds(judged, unread, now)
 	checkAnnotations(judged, now)
+	l.tell(judged)
+	ready = !condition.IsFalse(judged, v1.ConditionTypeReady)
 	if equality.Semantic.DeepEqual(judged.Status, pool.Status) {
-		return nil
+		return ready, nil
 	}
-	return l.writeStatus(ctx, pool, judged)
+	return ready, l.writeStatus(ctx, pool, judged)
+}
+
+// noSuchKind says that nobody serves the kind of node class that a pool names.
+func (l *Loop) noSuchKind(pool *v1.NodePool) string {
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	var kinds []string
+	for _, kind := range l.Cloud.NodeClassKinds() {
+		if kind.Group == ref.Group {
+			kinds = append(kinds, kind.Kind)
+		}
+	}
+	return fmt.Sprintf("there is no kind %q of node classes in the group %s; there is %s", ref.Kind, ref.Group, strings.Join(kinds, ", "))
+}
+
+// tell publishes why a pool gets no nodes. What is not known yet is not told.
+func (l *Loop) tell(pool *v1.NodePool) {
+	if l.Events == nil || !condition.IsFalse(pool, v1.ConditionTypeReady) {
+		return
+	}
+	for _, kind := range []string{v1.ConditionTypeValidationSucceeded, v1.ConditionTypeNodeClassReady} {
+		if c := condition.Get(pool, kind); c != nil && c.Status == metav1.ConditionFalse && c.Reason != v1.ReasonNodeClassReadinessUnknown {
+			l.Events.Publish(telemetry.Event{
+				Object: telemetry.PoolRef(pool), Reason: telemetry.NodePoolNotReady, Key: []string{string(pool.UID), kind, c.Message}, Message: c.Reason + ": " + c.Message,
+			})
+		}
+	}
 }
 
 func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {

@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // inWorld runs a test in a bubble with a cluster and a Karpenter.
@@ -42,32 +43,48 @@ func TestReadiness(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*sim.World)
 		want   string // NodeClassReady; Ready
+		event  string // what it says, "" for none
 	}{
-		"a ready class makes the pool ready": {func(*sim.World) {}, "True NodeClassReady; True Ready"},
+		"a ready class makes the pool ready": {func(*sim.World) {}, "True NodeClassReady; True Ready", ""},
+		"a kind of class that there is not": {func(w *sim.World) {
+			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {
+				p.Generation++
+				p.Spec.Template.Spec.NodeClassRef.Kind = "EC2Nodeclass"
+			})
+		}, "False NodeClassNotFound; False UnhealthyDependents", `there is no kind "EC2Nodeclass"`},
 		"a class that is not there": {func(w *sim.World) { w.API.Remove(&awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}) },
-			"False NodeClassNotFound; False UnhealthyDependents"},
+			"False NodeClassNotFound; False UnhealthyDependents", `there is no EC2NodeClass named "default"`},
 		"a class that is being deleted": {func(w *sim.World) {
 			memapi.Edit(w.API, "", "default", func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"x"} })
 			_ = w.API.Client("user").Delete(t.Context(), &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-		}, "False NodeClassTerminating; False UnhealthyDependents"},
+		}, "False NodeClassTerminating; False UnhealthyDependents", "is being deleted"},
 		"a class without conditions": {class(func(c *awsv1.EC2NodeClass) { c.Status.Conditions = nil }),
-			"False NodeClassReadinessUnknown; False UnhealthyDependents"},
+			"False NodeClassReadinessUnknown; False UnhealthyDependents", ""},
 		"a class that is not ready gives its own reason": {class(func(c *awsv1.EC2NodeClass) {
 			for _, d := range c.ConditionRules().Dependents {
 				condition.SetFalse(c, d, "Broken", "no subnets", time.Now())
 			}
-		}), "False UnhealthyDependents; False UnhealthyDependents"},
+		}), "False UnhealthyDependents; False UnhealthyDependents", "NodePoolNotReady"},
 		"a pool that cannot mean what it says is not ready": {func(w *sim.World) {
 			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {
 				p.Generation++
 				p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: v1.CapacityTypeLabelKey, Operator: "In", Values: []string{"gold"}}}
 			})
-		}, "True NodeClassReady; False UnhealthyDependents"},
+		}, "True NodeClassReady; False UnhealthyDependents", "gold"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+			inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 				tc.change(w)
 				time.Sleep(time.Second)
+				told := ""
+				for _, e := range k.Events() {
+					if e.Reason == string(telemetry.NodePoolNotReady) && e.InvolvedObject.Name == "default" {
+						told += e.Reason + " " + e.Message + "\n"
+					}
+				}
+				if (told == "") != (tc.event == "") || !strings.Contains(told, tc.event) {
+					t.Errorf("events = %q, want %q", told, tc.event)
+				}
 				got := conditionOf(t, w, "default", v1.ConditionTypeNodeClassReady) + "; " + conditionOf(t, w, "default", condition.Ready)
 				if got != tc.want {
 					t.Errorf("conditions = %s, want %s", got, tc.want)
