@@ -29,7 +29,7 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 	p := w.provider
 	want := []string{
 		"capacityreservation.capacitytype", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus", "launchtemplate",
-		"nodeclaim.tagging", "nodeclass", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
+		"nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
 		"providers.ssm.invalidation", "providers.version",
 	}
 	got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })

@@ -72,6 +72,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				s.pools["odd"] = lower.PoolInput{Pool: odd, Catalog: s.pools["p"].Catalog}
 				engine := &fragile{lower.New(), tc.over, true}
 				s.spoil = func(l *Loop) { l.planner = disrupt.NewPlanner(engine) }
+				time.Sleep(time.Second) // until the store has heard of all
 				defer s.run(t)()
 				time.Sleep(validationDelay + 20*time.Second)
 				synctest.Wait()
