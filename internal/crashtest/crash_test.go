@@ -77,6 +77,7 @@ type trial struct {
 	rand     *rand.Rand // used by the test's own goroutine
 	troubles *rand.Rand // used under the cloud's fault hook, which asks for one call at a time
 	process  int
+	disrupt  bool // the processes remove nodes, too
 	exceeded string
 }
 
@@ -145,7 +146,7 @@ func (r *trial) live(d time.Duration) {
 func (r *trial) start() (end func()) {
 	r.process++
 	k := r.Karpenter(sim.KarpenterOptions{
-		Name: fmt.Sprint("process ", r.process), Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true,
+		Name: fmt.Sprint("process ", r.process), Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true, Disrupt: r.disrupt,
 	})
 	ctx, stop := context.WithCancel(sim.Loud(r.t.Context(), "CRASH_LOG", r.process))
 	done := make(chan struct{})
