@@ -67,6 +67,50 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// at is a time in UTC of a week that begins on Monday, 13 July 2026.
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	now, err := time.Parse(time.DateTime, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func TestActive(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schedule string
+		window   time.Duration
+		now      string
+		want     bool
+	}{
+		"a second before its window it is not active":   {"0 9 * * *", time.Hour, "2026-07-15 08:59:59", false},
+		"it is from the first second on":                {"0 9 * * *", time.Hour, "2026-07-15 09:00:00", true},
+		"and up to the last":                            {"0 9 * * *", time.Hour, "2026-07-15 09:59:59", true},
+		"but not a second longer":                       {"0 9 * * *", time.Hour, "2026-07-15 10:00:00", false},
+		"names of days make a range":                    {"0 9 * * MON-FRI", time.Hour, "2026-07-17 09:30:00", true},
+		"that ends with its last day":                   {"0 9 * * MON-FRI", time.Hour, "2026-07-18 09:30:00", false},
+		"names of months too, in any case":              {"0 9 * jul *", time.Hour, "2026-07-15 09:30:00", true},
+		"of other months not":                           {"0 9 * aug *", time.Hour, "2026-07-15 09:30:00", false},
+		"a range of hours fires in each":                {"0 9-17 * * 1-5", 30 * time.Minute, "2026-07-15 17:10:00", true},
+		"and in none after it":                          {"0 9-17 * * 1-5", 30 * time.Minute, "2026-07-15 18:10:00", false},
+		"nor in the other half of an hour":              {"0 9-17 * * 1-5", 30 * time.Minute, "2026-07-15 12:40:00", false},
+		"a list of hours fires in those":                {"0 9,13,17 * * *", time.Hour, "2026-07-15 13:00:00", true},
+		"and not between them":                          {"0 9,13,17 * * *", time.Hour, "2026-07-15 12:00:00", false},
+		"all week but for Sunday night: Sunday evening": {"0 4 * * mon", 162 * time.Hour, "2026-07-19 21:59:59", true},
+		"all week but for Sunday night: Sunday night":   {"0 4 * * mon", 162 * time.Hour, "2026-07-19 22:00:00", false},
+		"all week but for Sunday night: its last hour":  {"0 4 * * mon", 162 * time.Hour, "2026-07-20 03:59:59", false},
+		"all week but for Sunday night: Monday":         {"0 4 * * mon", 162 * time.Hour, "2026-07-20 04:00:00", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := scheduled("0", tc.schedule, tc.window)
+			if got, err := Active(&b, at(t, tc.now)); got != tc.want || err != nil {
+				t.Errorf("Active = %v, %v; want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
 func FuzzAllowed(f *testing.F) {
 	f.Add("10%", "0 3 * * 1-5", int64(time.Hour), 12)
 	f.Add("-1", "@yearly", int64(-5), -3)
