@@ -211,7 +211,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
-		disruption.Telling{Metrics: p.metrics, Events: p.events},
+		disruption.Telling{Metrics: p.metrics, Events: p.events, NeverReady: pools.NeverReady},
 		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
 
 	loops := []func(context.Context) error{

@@ -102,13 +102,13 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
 	}
 	if o.Provision {
-		k.provision(provider, o)
+		k.provision(provider, o, pools)
 	}
 	return k
 }
 
 // provision adds the loops that decide what to launch and what to remove.
-func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
+func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools *pool.Loop) {
 	settings := lower.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
@@ -120,7 +120,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions) {
 		o.Planner = disrupt.DefaultSettings
 	}
 	if o.Disrupt {
-		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink},
+		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, NeverReady: pools.NeverReady},
 			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
 	}
 }

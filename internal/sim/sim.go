@@ -31,6 +31,8 @@ type Options struct {
 	PodStart, PodStop time.Duration
 	// Joins says whether the kubelet of a machine comes up at all; nil for always.
 	Joins func(cloud.Machine) bool
+	// NeverReady says whether the kubelet of a machine joins and stays unready; nil for none.
+	NeverReady func(cloud.Machine) bool
 	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nobody else knows; nil for none. It is asked every second.
 	Refuses func(*corev1.Pod, *corev1.Node) bool
 	// NoTaint makes kubelets join without the unregistered taint.
@@ -93,6 +95,9 @@ func (w *World) started(m cloud.Machine) {
 	n.Status.Capacity, n.Status.Allocatable = m.Capacity, m.Allocatable
 	setReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
+	if w.options.NeverReady != nil && w.options.NeverReady(m) {
+		return
+	}
 	time.AfterFunc(w.options.ReadyAfter, func() {
 		memapi.Edit(w.API, "", n.Name, func(n *corev1.Node) {
 			setReady(n, corev1.ConditionTrue)

@@ -41,6 +41,7 @@ const (
 	NoCompatibleInstanceTypes Reason = "NoCompatibleInstanceTypes"
 	NodePoolNotReady          Reason = "NodePoolNotReady"
 	PodsUnschedulable         Reason = "PodsUnschedulable"
+	MachinesNeverReady        Reason = "MachinesNeverReady"
 	UnreadableObject          Reason = "UnreadableObject"
 	LeftOut                   Reason = "LeftOut"
 
@@ -111,6 +112,7 @@ var reasons = []EventRow{
 	{NoCompatibleInstanceTypes, warning, "The requirements of a pool leave no instance type.", time.Minute, 0, 0, false},
 	{NodePoolNotReady, warning, "A pool gets no nodes; the message says why.", again, 0, 0, false},
 	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
+	{MachinesNeverReady, warning, "Machines of a pool ran for their whole time without becoming ready nodes; the message says what failed.", 15 * time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},
 

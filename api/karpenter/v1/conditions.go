@@ -15,6 +15,7 @@ const (
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
 	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
+	ConditionTypeMachinesGetReady        = "MachinesGetReady"        // False while the last machines of the template did not become ready nodes in their time; absent otherwise.
 	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
 )
 
@@ -26,6 +27,8 @@ const (
 	ReasonNodeClassTerminating      = "NodeClassTerminating"      // NodeClassReady is False: the node class is being deleted.
 	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown" // NodeClassReady is False, Launched Unknown: the node class does not say yet whether it is ready.
 	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
+	ReasonRegistrationTimeout       = "RegistrationTimeout"       // MachinesGetReady is False: the last machine ran and never joined the cluster.
+	ReasonInitializationTimeout     = "InitializationTimeout"     // MachinesGetReady is False: the last machine joined and was never ready for pods; the message says what it lacked.
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 

@@ -72,6 +72,7 @@ func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.Nod
 		l.Health.Registered(claim)
 	case lifecycle.Initialized:
 		l.reportInitialized(ctx, claim, node)
+		l.Health.Ready(claim)
 	}
 }
 

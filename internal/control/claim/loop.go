@@ -51,6 +51,9 @@ type Settings struct {
 type Health interface {
 	Registered(claim *v1.NodeClaim)
 	NotRegistered(claim *v1.NodeClaim)
+	// Ready and NeverReady are told of machines that were initialised, or had their whole time for it in vain. They may be told twice.
+	Ready(claim *v1.NodeClaim)
+	NeverReady(claim *v1.NodeClaim)
 }
 
 // Loop looks after all claims.
@@ -156,6 +159,9 @@ func needsOpenNode(snap *cluster.Snapshot) bool {
 func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	now := time.Now()
 	step := lifecycle.Next(v, now, l.settings.Settings)
+	if step.Overdue {
+		l.Health.NeverReady(v.Claim)
+	}
 	switch step.Kind {
 	case lifecycle.Prepare:
 		return time.Time{}, l.writeMeta(ctx, v.Claim, step.Claim)
@@ -165,6 +171,9 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 		return step.Until, l.write(ctx, v, step)
 	case lifecycle.GiveUp:
 		l.Health.NotRegistered(step.Claim)
+		if step.Reason == lifecycle.RegistrationTimeout {
+			l.Health.NeverReady(step.Claim)
+		}
 		return time.Time{}, l.remove(ctx, v.Claim, step.Reason, 0)
 	}
 	return step.Until, nil

@@ -197,6 +197,7 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		return
 	}
 	if time.Now().After(c.Deadline) {
+		l.tell.neverReady(snap, c)
 		l.fail(ctx, c, errors.New("the replacements were not ready in time"))
 	}
 }

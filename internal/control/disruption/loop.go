@@ -7,6 +7,7 @@ package disruption
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -146,7 +147,11 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	}
 	out := l.propose(ctx, w)
 	l.safely("telling what was found", func() { l.tell.proposal(w, out, time.Since(now)) })
+	tried := map[string]bool{}
 	for _, step := range out.Steps {
+		if crowds(w, step, tried) {
+			continue
+		}
 		if step.Method.Waits() {
 			l.pending[step.ID()] = &proposal{step: step, due: now.Add(validationDelay)}
 		} else {
@@ -199,6 +204,15 @@ func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
 // world is what the planner is shown: nodes of commands and of steps that wait are not looked at again.
 func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time) *disrupt.World {
 	pools, notReady := l.catalogs.Pools(ctx, snap)
+	notReady = maps.Clone(notReady)
+	for name, in := range pools {
+		if waits(snap, in.Pool, now) {
+			if notReady == nil {
+				notReady = map[string]bool{}
+			}
+			notReady[name] = true
+		}
+	}
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
 		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now),

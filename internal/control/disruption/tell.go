@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -23,6 +24,8 @@ import (
 type Telling struct {
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
+	// NeverReady is told of replacements that joined and were not initialised in time. It may be nil.
+	NeverReady func(*v1.NodeClaim)
 }
 
 // A teller turns findings into events and metrics. It knows which series it has set, so that pools that are gone
@@ -289,6 +292,18 @@ func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.N
 		policy = pool.Spec.Disruption.ConsolidationPolicy
 	}
 	t.Metrics.Disrupted(n.Claim, metricReason(reason), policy, pods)
+}
+
+// neverReady tells of the replacements that have joined the cluster and lack something else.
+func (t *teller) neverReady(snap *cluster.Snapshot, c *command) {
+	if t.NeverReady == nil {
+		return
+	}
+	for _, name := range c.Replacements {
+		if n := snap.ClaimNode(name); n != nil && !c.initialized[name] && condition.IsTrue(n.Claim, v1.ConditionTypeRegistered) {
+			t.NeverReady(n.Claim)
+		}
+	}
 }
 
 // A refusal is the error of a pool that may not have what was asked of it.

@@ -30,6 +30,7 @@ func (l *Loop) checkHealth(pool *v1.NodePool, class *cluster.NodeClass, now time
 		return
 	}
 	l.remember(pool, lifecycle.Health{})
+	condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
 	condition.SetUnknown(pool, v1.ConditionTypeNodeRegistrationHealthy, v1.ReasonAwaitingReconciliation, awaiting, now)
 	pool.Status.NodeClassObservedGeneration = class.Generation
 }
@@ -59,6 +60,10 @@ func (l *Loop) forgetGone(snap *cluster.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.health, func(uid types.UID, _ lifecycle.Health) bool { return !there[uid] })
+	maps.DeleteFunc(l.never, func(uid types.UID, name string) bool {
+		n := snap.ClaimNode(name)
+		return n == nil || n.Claim.UID != uid
+	})
 }
 
 func verdictOf(pool *v1.NodePool) lifecycle.Verdict {
@@ -71,10 +76,11 @@ func verdictOf(pool *v1.NodePool) lifecycle.Verdict {
 	return lifecycle.NothingKnown
 }
 
-// An outcome is one claim that became a node, or did not in time.
+// An outcome is one claim that became a node, or did not in time; or that was ready for pods, or was not in time.
 type outcome struct {
 	claim     *v1.NodeClaim
 	succeeded bool
+	ready     bool // it is about being ready
 }
 
 // outcomes are those that have not been counted yet.
@@ -85,10 +91,28 @@ type outcomes struct {
 }
 
 // Registered counts a claim that became a node. It never waits.
-func (l *Loop) Registered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim, true}) }
+func (l *Loop) Registered(claim *v1.NodeClaim) {
+	l.outcomes.add(outcome{claim: claim, succeeded: true})
+}
 
 // NotRegistered counts a claim that did not in time. It never waits.
-func (l *Loop) NotRegistered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim, false}) }
+func (l *Loop) NotRegistered(claim *v1.NodeClaim) { l.outcomes.add(outcome{claim: claim}) }
+
+// Ready counts a claim whose node was ready for pods. It never waits.
+func (l *Loop) Ready(claim *v1.NodeClaim) {
+	l.outcomes.add(outcome{claim: claim, succeeded: true, ready: true})
+}
+
+// NeverReady counts a claim whose machine had its whole time to become a ready node, once. It never waits.
+func (l *Loop) NeverReady(claim *v1.NodeClaim) {
+	l.mu.Lock()
+	_, counted := l.never[claim.UID]
+	l.never[claim.UID] = claim.Name
+	l.mu.Unlock()
+	if !counted {
+		l.outcomes.add(outcome{claim: claim, ready: true})
+	}
+}
 
 func (o *outcomes) add(one outcome) {
 	o.mu.Lock()
@@ -131,13 +155,39 @@ func (l *Loop) countOutcome(ctx context.Context, o outcome) error {
 	if pool == nil || !owns(pool.UID, o.claim) {
 		return nil
 	}
+	if o.ready {
+		return l.judgeTemplate(ctx, pool.Name, o)
+	}
 	next := l.known(pool).With(o.succeeded)
 	verdict := next.Verdict()
 	if verdict == lifecycle.Healthy && !o.succeeded { // one failure among few says nothing new
 		verdict = lifecycle.NothingKnown
 	}
-	err := l.publish(ctx, pool.Name, verdict, o.claim)
+	err := l.publish(ctx, pool.Name, func(judged *v1.NodePool) bool { return setHealth(judged, verdict, o.claim, time.Now()) })
 	l.remember(pool, next)
+	return err
+}
+
+// judgeTemplate notes whether machines of the pool's template get ready, and tells what failed.
+func (l *Loop) judgeTemplate(ctx context.Context, name string, o outcome) error {
+	var failed *v1.NodePool
+	err := l.publish(ctx, name, func(pool *v1.NodePool) bool {
+		if o.succeeded {
+			return lifecycle.Works(pool, o.claim, time.Now())
+		}
+		if !lifecycle.Fails(pool, o.claim, time.Now()) {
+			return false
+		}
+		failed = pool
+		return true
+	})
+	if l.Events == nil || failed == nil || !lifecycle.TroubleOf(failed).Broken() {
+		return err
+	}
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.PoolRef(failed), Reason: telemetry.MachinesNeverReady, Key: []string{string(failed.UID)},
+		Message: condition.Get(failed, v1.ConditionTypeMachinesGetReady).Message,
+	})
 	return err
 }
 
@@ -150,16 +200,16 @@ func owns(pool types.UID, claim *v1.NodeClaim) bool {
 	return false
 }
 
-// publish writes the verdict into the condition. Conditions are written by others too, so a conflict is tried again on what
+// publish writes what set makes of the pool's conditions, if it says that it changed anything. Conditions are written by others too, so a conflict is tried again on what
 // the store knows by then.
-func (l *Loop) publish(ctx context.Context, name string, v lifecycle.Verdict, claim *v1.NodeClaim) error {
+func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) bool) error {
 	for try := 0; ; try++ {
 		pool := l.Store.Snapshot().Pool(name)
 		if pool == nil {
 			return nil
 		}
 		judged := pool.DeepCopy()
-		if !setHealth(judged, v, claim, time.Now()) {
+		if !set(judged) {
 			return nil
 		}
 		err := l.writeStatus(ctx, pool, judged)

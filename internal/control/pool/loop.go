@@ -55,11 +55,12 @@ type Loop struct {
 
 	mu     sync.Mutex
 	health map[types.UID]lifecycle.Health
+	never  map[types.UID]string // names of claims that were counted as never ready
 }
 
 // New returns a loop that has not started.
 func New(d Deps) *Loop {
-	return &Loop{Deps: d, outcomes: outcomes{news: make(chan struct{}, 1)}, health: map[types.UID]lifecycle.Health{}}
+	return &Loop{Deps: d, outcomes: outcomes{news: make(chan struct{}, 1)}, health: map[types.UID]lifecycle.Health{}, never: map[types.UID]string{}}
 }
 
 // Run works until ctx ends.

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	}
 	l.counted = true
 	telemetry.Log(ctx).Info("found provisionable pod(s)", "Pods", telemetry.FirstFew(pods, podName), "duration", now.Sub(last))
-	pools, missing := l.pools(ctx, snap)
+	pools, missing := l.pools(ctx, snap, now)
 	if len(pools) == 0 {
 		telemetry.Log(ctx).Info("no nodepools found that can get nodes", "left-out", missing)
 		l.undecidable(snap, pods, missing, now)
@@ -70,15 +71,24 @@ func (l *Loop) nothingWaits() {
 }
 
 // pools returns the pools that may get nodes now, by name, and says which others there are. The engine ranks them.
-func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot) (out []lower.PoolInput, missing string) {
+func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time) (out []lower.PoolInput, missing string) {
+	var held []string
 	known, notReady := l.Catalogs.Pools(ctx, snap)
 	for p := range snap.Pools() {
 		in, ok := known[p.Name]
-		if ok && !notReady[p.Name] && !p.IsStatic() {
-			out = append(out, in)
+		if !ok || notReady[p.Name] || p.IsStatic() {
+			continue
 		}
+		if why := l.held(snap, p, now); why != "" {
+			held = append(held, why)
+			continue
+		}
+		out = append(out, onTrial(in))
 	}
-	return out, leftOut(snap, notReady)
+	if text := leftOut(snap, notReady); text != "" {
+		held = append(held, text)
+	}
+	return out, strings.Join(held, "; ")
 }
 
 // undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners are told if there
@@ -148,6 +158,7 @@ func after(d time.Duration) (over func() bool) {
 func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *lower.Plan, last time.Time) error {
 	now := time.Now()
 	became := newOutcome()
+	l.tryOnce(snap, plan)
 	l.place(ctx, snap, plan.Place, became, now)
 	l.refuse(ctx, snap, plan, became, now)
 	for i := range plan.Open {

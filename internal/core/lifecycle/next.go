@@ -92,6 +92,8 @@ type Step struct {
 	// Reached are the milestones that a Write makes true.
 	Reached []Milestone
 	Reason  Reason // of GiveUp
+	// Overdue says that the machine has registered and had its time to be initialised.
+	Overdue bool
 	// Until is when to look again if nothing changes; zero for never.
 	Until time.Time
 }
@@ -119,7 +121,10 @@ func Next(v View, now time.Time, s Settings) Step {
 	}
 	w.open()
 	w.initialize()
-	return w.step(v)
+	overdue := w.overdue()
+	step := w.step(v)
+	step.Overdue = overdue
+	return step
 }
 
 // another returns a claim that shares everything with the first. What stands in it is replaced, never changed: a claim lists hundreds

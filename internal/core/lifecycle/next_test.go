@@ -59,11 +59,11 @@ func TestNext(t *testing.T) {
 		},
 		"a node that joins is registered and loses the unregistered taint": {
 			claim: claim(launched), nodes: []*corev1.Node{node()},
-			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints not-ready; reached registered opened",
+			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints not-ready; reached registered opened until 10m0s",
 		},
 		"a node that joins without the taint is registered all the same": {
 			claim: claim(launched), nodes: []*corev1.Node{node(bare)},
-			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints ; reached without taint registered",
+			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints ; reached without taint registered until 10m0s",
 		},
 		"a ready node is registered and initialized at once": {
 			claim: claim(launched), nodes: []*corev1.Node{node(bare, ready)},
@@ -71,7 +71,7 @@ func TestNext(t *testing.T) {
 		},
 		"the taints of the claim come with registration": {
 			claim: claim(launched, func(c *v1.NodeClaim) { c.Spec.StartupTaints = []corev1.Taint{startup} }), nodes: []*corev1.Node{node(ready)},
-			want: "write Registered=True Initialized=Unknown/StartupTaintsExist, node registered, taints cni; reached registered opened",
+			want: "write Registered=True Initialized=Unknown/StartupTaintsExist, node registered, taints cni; reached registered opened until 10m0s",
 		},
 		"a node that asks not to have taints synced gets none": {
 			claim: claim(launched, func(c *v1.NodeClaim) { c.Spec.Taints = []corev1.Taint{startup} }),
@@ -90,7 +90,7 @@ func TestNext(t *testing.T) {
 		},
 		"a taint that a node loses by itself delays initialization": {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, ready, taint("readiness.k8s.io/network", corev1.TaintEffectNoSchedule))},
-			want: "write Initialized=Unknown/KnownEphemeralTaintsExist",
+			want: "write Initialized=Unknown/KnownEphemeralTaintsExist until 10m0s",
 		},
 		"but is not worth a write while the node has hardly become ready": {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, ready, taint("readiness.k8s.io/network", corev1.TaintEffectNoSchedule), func(n *corev1.Node) {
@@ -102,7 +102,7 @@ func TestNext(t *testing.T) {
 			claim: claim(launched, registered, func(c *v1.NodeClaim) {
 				c.Spec.Resources.Requests = corev1.ResourceList{gpu: resource.MustParse("1"), "zero": resource.MustParse("0")}
 			}),
-			nodes: []*corev1.Node{node(joined, ready)}, want: "write Initialized=Unknown/ResourceNotRegistered",
+			nodes: []*corev1.Node{node(joined, ready)}, want: "write Initialized=Unknown/ResourceNotRegistered until 10m0s",
 		},
 		"an initialized claim needs nothing, even if its node is not ready any more": {
 			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(joined)}, want: "wait",
@@ -112,7 +112,7 @@ func TestNext(t *testing.T) {
 			nodes: []*corev1.Node{node(joined, ready, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))}, want: "wait",
 		},
 		"the node of a registered claim that vanished is reported": {
-			claim: claim(launched, registered), want: "write Initialized=Unknown/NodeNotFound",
+			claim: claim(launched, registered), want: "write Initialized=Unknown/NodeNotFound until 10m0s",
 		},
 		"a held taint stays until the node is ready": {
 			claim: claim(launched), nodes: []*corev1.Node{node()}, settings: lifecycle.Settings{HoldTaint: time.Minute},
@@ -120,7 +120,7 @@ func TestNext(t *testing.T) {
 		},
 		"a taint that would keep the network away is not held": {
 			claim: claim(launched), nodes: []*corev1.Node{node()}, settings: lifecycle.Settings{HoldTaint: time.Minute}, needOpen: true,
-			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints not-ready; reached registered opened",
+			want: "write Registered=True Initialized=Unknown/NodeNotReady, node registered, taints not-ready; reached registered opened until 10m0s",
 		},
 		"a held taint goes when nothing else keeps pods away": {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, bare, ready, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))},
@@ -130,11 +130,11 @@ func TestNext(t *testing.T) {
 		"a held taint goes after its time, so that nothing that needs it gone waits for ever": {
 			claim: claim(launched, registered), nodes: []*corev1.Node{node(joined, bare, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))},
 			settings: lifecycle.Settings{HoldTaint: time.Minute}, after: time.Minute,
-			want: "write Initialized=Unknown/NodeNotReady, node registered, taints ; reached opened",
+			want: "write Initialized=Unknown/NodeNotReady, node registered, taints ; reached opened until 10m0s",
 		},
 		"a crash after the node was written and before the claim was is made good": {
 			claim: claim(launched), nodes: []*corev1.Node{node(joined)},
-			want: "write Registered=True Initialized=Unknown/NodeNotReady; reached registered",
+			want: "write Registered=True Initialized=Unknown/NodeNotReady; reached registered until 10m0s",
 		},
 		"conditions that are final follow the generation": {
 			claim: claim(launched, registered, initialized, func(c *v1.NodeClaim) { c.Generation = 2 }), nodes: []*corev1.Node{node(joined, ready)},

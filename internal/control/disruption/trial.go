@@ -1,0 +1,40 @@
+package disruption
+
+import (
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+)
+
+// waits tells whether a pool gets no replacements for nodes that work now, because its last machines never got ready. Nodes of it may go
+// all the same where nothing has to be opened.
+func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
+	t := lifecycle.TroubleOf(pool)
+	if !t.Broken() {
+		return false
+	}
+	return now.Before(t.ReplaceAt()) || lifecycle.Trying(snap, pool.Name, now) != ""
+}
+
+// crowds tells whether a step would buy more than the one machine that is tried of such a pool. tried names the pools for which this turn
+// has begun to.
+func crowds(w *disrupt.World, step *disrupt.Step, tried map[string]bool) bool {
+	opens := map[string]bool{}
+	for i := range step.Open {
+		pool := step.Open[i].Pool
+		if !lifecycle.TroubleOf(w.Pools[pool].Pool).Broken() {
+			continue
+		}
+		if opens[pool] || tried[pool] {
+			return true
+		}
+		opens[pool] = true
+	}
+	for pool := range opens {
+		tried[pool] = true
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package provision
+
+import (
+	"fmt"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// Machines of a pool whose last ones never got ready are bought one at a time, and only where no other pool will do.
+
+// held says why a pool gets no machine now because its last ones never got ready, "" if it may get one.
+func (l *Loop) held(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) string {
+	t := lifecycle.TroubleOf(pool)
+	if !t.Broken() {
+		return ""
+	}
+	if claim := lifecycle.Trying(snap, pool.Name, now); claim != "" {
+		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first", t.Failures, pool.Name, claim)
+	}
+	if at := t.TryAt(); now.Before(at) {
+		return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", t.Failures, pool.Name, at.UTC().Format(time.TimeOnly))
+	}
+	return ""
+}
+
+// onTrial puts a pool behind all others while its machines do not get ready.
+func onTrial(in lower.PoolInput) lower.PoolInput {
+	if !lifecycle.TroubleOf(in.Pool).Broken() {
+		return in
+	}
+	last := in.Pool.DeepCopy()
+	last.Spec.Weight = new(int32(-1))
+	in.Pool = last
+	return in
+}
+
+// tryOnce keeps of a plan the first machine of each pool on trial. The pods of the others wait for its outcome.
+func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *lower.Plan) {
+	tried := map[string]bool{}
+	var kept []lower.Opening
+	for i := range plan.Open {
+		o := &plan.Open[i]
+		t := lifecycle.Trouble{}
+		if pool := snap.Pool(o.Pool); pool != nil {
+			t = lifecycle.TroubleOf(pool)
+		}
+		if !t.Broken() || !tried[o.Pool] {
+			tried[o.Pool] = true
+			kept = append(kept, *o)
+			continue
+		}
+		text := fmt.Sprintf("the last %d machines of pool %q did not get ready, another one is tried first", t.Failures, o.Pool)
+		for _, p := range o.Pods {
+			plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: text})
+		}
+	}
+	plan.Open = kept
+}

@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/drift"
+)
+
+const (
+	// initializationTime is how long a registered machine may take to be initialised, before it counts as one that never will be.
+	initializationTime = 10 * time.Minute
+	// tolerated is how many machines of a template may fail in a row before fewer are bought.
+	tolerated = 2
+	// trialAfter is how long after a failure the next machine is tried. With the time that it has itself that makes two an hour.
+	trialAfter = 20 * time.Minute
+	// replaceAfter is how long after a failure nodes are replaced again, doubled with each more, up to replaceAtMost.
+	replaceAfter  = 15 * time.Minute
+	replaceAtMost = time.Hour
+)
+
+// A Trouble is machines of a pool's present template that ran for their whole time and did not get ready, one after the other. It stands in
+// the pool's condition, so a restart does not forget it.
+type Trouble struct {
+	Failures int
+	Last     time.Time
+}
+
+// TroubleOf reads the condition of a pool.
+func TroubleOf(pool *v1.NodePool) Trouble {
+	c := condition.Get(pool, v1.ConditionTypeMachinesGetReady)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return Trouble{}
+	}
+	t := Trouble{Failures: tolerated, Last: c.LastTransitionTime.Time}
+	if n := 0; scan(c.Message, &n) {
+		t.Failures = n
+	}
+	return t
+}
+
+const troubleText = "%d machine(s) in a row ran for their whole time without becoming ready nodes"
+
+func scan(message string, n *int) bool {
+	_, err := fmt.Sscanf(message, "%d machine(s)", n)
+	return err == nil && *n > 0
+}
+
+// Broken says that so many machines have failed that another one is a trial.
+func (t Trouble) Broken() bool { return t.Failures >= tolerated }
+
+// TryAt is when the next machine may be tried for pods that wait.
+func (t Trouble) TryAt() time.Time { return t.Last.Add(trialAfter) }
+
+// ReplaceAt is when nodes that work may be replaced again by machines of this template.
+func (t Trouble) ReplaceAt() time.Time {
+	return t.Last.Add(min(replaceAtMost, replaceAfter<<min(10, max(0, t.Failures-tolerated))))
+}
+
+// Trying names the claim of a pool whose machine may still show that the template works, "" if there is none.
+func Trying(snap *cluster.Snapshot, pool string, now time.Time) string {
+	for n := range snap.Nodes() {
+		if n.Claim != nil && n.Pool() == pool && n.Claim.DeletionTimestamp == nil && !condition.IsTrue(n.Claim, v1.ConditionTypeInitialized) &&
+			now.Before(n.Claim.CreationTimestamp.Add(2*trialAfter)) {
+			return n.Claim.Name
+		}
+	}
+	return ""
+}
+
+// Fails writes one more machine that did not get ready, and why, into the pool's condition. It returns false, and changes nothing,
+// where the machine is of another template than the pool's.
+func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
+	if !ofTemplate(pool, claim) {
+		return false
+	}
+	failures := TroubleOf(pool).Failures + 1
+	reason, what := v1.ReasonRegistrationTimeout, "it did not join the cluster"
+	if condition.IsTrue(claim, v1.ConditionTypeRegistered) {
+		reason, what = v1.ReasonInitializationTimeout, "its node was not initialized"
+		if c := condition.Get(claim, v1.ConditionTypeInitialized); c != nil && c.Message != "" {
+			what = c.Message
+		}
+	}
+	message := fmt.Sprintf(troubleText+", the last of them NodeClaim %s: %s", failures, claim.Name, what)
+	if failures >= tolerated {
+		message += "; until one does, one machine is tried at a time, at most two an hour, and nodes that work are not replaced at first"
+	}
+	condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now) // the time of the last failure counts, not that of the first
+	condition.SetFalse(pool, v1.ConditionTypeMachinesGetReady, reason, message, now)
+	return true
+}
+
+// Works takes the condition back once a machine of the template has got ready, and says whether there was one.
+func Works(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
+	return ofTemplate(pool, claim) && condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
+}
+
+func ofTemplate(pool *v1.NodePool, claim *v1.NodeClaim) bool {
+	return drift.Stored(pool.Annotations) == drift.Stored(claim.Annotations)
+}
+
+// overdue says whether a registered machine should have been initialised by now.
+func (w *work) overdue() bool {
+	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
+	if c.Status != metav1.ConditionTrue || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+		return false
+	}
+	until := c.LastTransitionTime.Add(initializationTime)
+	if w.now.Before(until) {
+		w.wake(until)
+		return false
+	}
+	return true
+}
