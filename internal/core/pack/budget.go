@@ -6,7 +6,7 @@ import "karpenter.sh/karpenter/internal/core/work"
 //
 // A first part of the work is granted whatever it brings. After it the search goes on only as long as there is something at stake and
 // it still gets somewhere: price and bound are more than stakeShare and stakeLeast apart, and the last half of all work so far brought
-// them nearer to each other.
+// them noticeably nearer to each other.
 type budget struct {
 	meter       *work.Meter
 	began       work.Units
@@ -16,15 +16,16 @@ type budget struct {
 	sure        bool // the work has to be done: nothing ends it
 
 	watched  *solution // whose price and bound are at stake; nil while there is none
-	price    int64     // at the last look
-	bound    float64
+	apart    float64   // how far they were from each other when that last improved
 	looked   work.Units
-	improved work.Units // the last look at which one of them had changed
+	improved work.Units // when that was
 }
 
 const (
 	stakeShare = 5e-3
-	stakeLeast = int64(20_000_000) // nano-dollars an hour
+	stakeLeast = 2e7 // nano-dollars an hour
+	// stakeGain is by which part price and bound have to get nearer to each other to count as improved.
+	stakeGain = 0.01
 	// stakeLooks is how often stakes are looked at during the first part of the work; it goes on at that pace.
 	stakeLooks = 8
 )
@@ -72,7 +73,7 @@ func (s *steps) take() int {
 }
 
 // watch says whose price and bound are at stake from now on.
-func (b *budget) watch(s *solution) { b.watched = s }
+func (b *budget) watch(s *solution) { b.watched, b.improved = s, 0 }
 
 // worthwhile looks at the stakes now and then.
 func (b *budget) worthwhile() bool {
@@ -82,14 +83,14 @@ func (b *budget) worthwhile() bool {
 	}
 	b.looked = now
 	price, bound, ok := b.watched.stakes()
-	if !ok || price != b.price || bound > b.bound {
-		b.price, b.bound, b.improved = price, bound, now
-	}
-	if now < b.least || !ok {
+	if !ok {
 		return true
 	}
 	apart := float64(price) - bound
-	return apart > float64(stakeShare*bound) && apart > float64(stakeLeast) && b.improved >= now/2
+	if b.improved == 0 || apart < float64(b.apart*(1-stakeGain)) {
+		b.apart, b.improved = apart, now
+	}
+	return now < b.least || apart > float64(stakeShare*bound) && apart > stakeLeast && b.improved >= now/2
 }
 
 // stakes are the price and the bound so far. ok is false before there is a fleet that holds everything.

@@ -1,0 +1,76 @@
+package pack
+
+import (
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// TestABudgetFollowsWhatIsAtStake spends a budget of which 1,000 units are granted in steps of ten, while price and bound change at
+// some points. After least it looks at what is at stake about every 125 units.
+func TestABudgetFollowsWhatIsAtStake(t *testing.T) {
+	const dollar = 1_000_000_000
+	type change struct {
+		after        work.Units
+		price, bound float64 // dollars
+	}
+	for name, tc := range map[string]struct {
+		changes     []change
+		least, most work.Units
+		from, to    work.Units // where it ends
+	}{
+		"much at stake, but nothing changes":            {[]change{{0, 100, 90}}, 1000, 9000, 1000, 1150},
+		"a little changes":                              {[]change{{0, 100, 90}, {900, 99.99, 90}}, 1000, 9000, 1000, 1150},
+		"the fleet got cheaper late":                    {[]change{{0, 100, 90}, {900, 99, 90}}, 1000, 9000, 1800, 2150},
+		"the bound got better late":                     {[]change{{0, 100, 90}, {900, 100, 91}}, 1000, 9000, 1800, 2150},
+		"it got cheaper early":                          {[]change{{0, 100, 90}, {300, 99, 90}}, 1000, 9000, 1000, 1150},
+		"it gets cheaper again and again":               {[]change{{0, 100, 90}, {900, 99, 90}, {1700, 98, 90}, {3200, 97, 90}}, 1000, 9000, 6400, 6900},
+		"up to the most":                                {[]change{{0, 100, 90}, {900, 99, 90}, {1700, 98, 90}, {3200, 97, 90}}, 1000, 5000, 5000, 5020},
+		"half a percent is not at stake":                {[]change{{0, 100, 90}, {900, 90.4, 90}}, 1000, 9000, 1000, 1150},
+		"two cents are not at stake":                    {[]change{{0, 0.2, 0.1}, {900, 0.119, 0.1}}, 1000, 9000, 1000, 1150},
+		"a first part is granted whatever is at stake":  {[]change{{0, 100, 99.9}}, 1000, 9000, 1000, 1150},
+		"without a first part nobody looks at stakes":   {[]change{{0, 100, 99.9}}, 0, 9000, 9000, 9020},
+		"before there is a fleet there is no telling":   {nil, 1000, 5000, 5000, 5020},
+		"with neither there is no end but of the trial": {[]change{{0, 100, 99.9}}, 0, 0, 20_000, 20_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{p: &part{}}
+			b := newBudget(Options{Least: tc.least, Most: tc.most})
+			b.watch(&solution{runs: []*run{r}})
+			for b.spent() < 20_000 {
+				for _, c := range tc.changes {
+					if b.spent() >= c.after {
+						r.best, r.proofs = &fleet{price: int64(c.price * dollar)}, []proof{{value: c.bound * dollar}}
+					}
+				}
+				if !b.spend() {
+					break
+				}
+				b.charge(9)
+			}
+			if got := b.spent(); got < tc.from || got > tc.to+10 {
+				t.Errorf("ended after %d units, want %d to %d", got, tc.from, tc.to)
+			}
+			if tc.to < 20_000 && b.spend() {
+				t.Error("what ended goes on")
+			}
+		})
+	}
+}
+
+func TestABudgetEndsWithItsMeter(t *testing.T) {
+	b := newBudget(Options{Meter: work.NewMeter(500, nil)})
+	for range 200 {
+		b.spend()
+		b.charge(9)
+	}
+	if b.trials < 45 || b.trials > 55 || !b.over {
+		t.Errorf("%d trials of ten units within 500", b.trials)
+	}
+	if sure := b.uncut(); !sure.spend() || !sure.spend() || sure.over {
+		t.Error("work that has to be done is cut")
+	}
+	if first := newBudget(Options{Meter: b.meter}); !first.spend() || first.spend() {
+		t.Error("the first trial, and it alone, is granted")
+	}
+}
