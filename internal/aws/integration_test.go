@@ -1171,6 +1171,22 @@ func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(w.provider.Gauges())
 		const prefix = "karpenter_cloudprovider_instance_type_"
+		want := func(key string, values ...string) {
+			t.Helper()
+			pool := &v1.NodePool{}
+			if err := w.kube.Get(t.Context(), client.ObjectKey{Name: "default"}, pool); err != nil {
+				t.Fatal(err)
+			}
+			pool.Spec.Template.Spec.Requirements = append(pool.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: "In", Values: values})
+			if key == v1.CapacityTypeLabelKey {
+				pool.Spec.Template.Spec.Requirements = pool.Spec.Template.Spec.Requirements[len(pool.Spec.Template.Spec.Requirements)-1:]
+			}
+			if err := w.kube.Update(t.Context(), pool); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		want(v1.CapacityTypeLabelKey, "reserved", "on-demand", "spot")
 		told := scrape(t, registry)
 		for series, want := range map[string]float64{
 			"cpu_cores m5.large":                                    2,
@@ -1187,6 +1203,11 @@ func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
 		w.provider.stock.Mark(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := scrape(t, registry)[prefix+"offering_available on-demand m5.large us-east-1a"]; got != 0 {
 			t.Errorf("what EC2 is out of counts as available %v, want 0", got)
+		}
+		want(corev1.LabelInstanceTypeStable, "m5.large")
+		want(corev1.LabelTopologyZone, "us-east-1a")
+		if told := scrape(t, registry); len(told) != 2+2*3 { // the type, and three ways to buy it
+			t.Errorf("a pool that may buy one type in one zone has %d series: %v", len(told), told)
 		}
 		if err := w.kube.Delete(t.Context(), defaultPool()); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/need"
 )
 
 // A way is one way to buy a type, as metrics show it.
@@ -82,35 +83,39 @@ func (p pairs) of(name, value string) *dto.LabelPair {
 	return pair
 }
 
-// assortment returns what can be bought for any of the pools. A pool whose class cannot be resolved takes nothing away from the others.
+// assortment returns what any of the pools may buy. A pool whose class cannot be resolved takes nothing away from the others.
 func (p *Provider) assortment() (map[string]*cloud.InstanceType, map[way]ware) {
 	types, wares := map[string]*cloud.InstanceType{}, map[way]ware{}
 	if !p.pools.Synced() || !p.classes.Synced() {
 		return nil, nil // a scrape does not wait
 	}
-	seen := map[*cloud.Catalog]bool{}
 	for _, pool := range p.pools.All() {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		if ref == nil || ref.Group != awsv1.Group {
 			continue
 		}
 		c, err := p.Catalog(context.Background(), pool)
-		if err != nil || seen[c] {
+		if err != nil {
 			continue
 		}
-		seen[c] = true
+		wanted := need.Of(pool.Spec.Template.Spec.Requirements)
 		for _, it := range c.Types {
-			types[it.Name] = it
-			collect(it, p.settings.ReservedCapacity, wares)
+			if wanted.Allow(it.Labels) {
+				types[it.Name] = it
+				collect(it, wanted, p.settings.ReservedCapacity, wares)
+			}
 		}
 	}
 	return types, wares
 }
 
-// collect adds a type's offerings. While reservations are managed every type and zone has a series for them.
-func collect(it *cloud.InstanceType, reservations bool, wares map[way]ware) {
-	if reservations {
+// collect adds those of a type's offerings that are wanted. While reservations are managed every type and zone has a series for them.
+func collect(it *cloud.InstanceType, wanted need.Needs, reservations bool, wares map[way]ware) {
+	if reservations && wanted.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
 		for _, zone := range it.Labels[corev1.LabelTopologyZone] {
+			if !wanted.AllowValue(corev1.LabelTopologyZone, zone) {
+				continue
+			}
 			w := way{it.Name, v1.CapacityTypeReserved, zone}
 			if _, known := wares[w]; !known {
 				wares[w] = ware{}
@@ -119,6 +124,9 @@ func collect(it *cloud.InstanceType, reservations bool, wares map[way]ware) {
 	}
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
+		if !wanted.AllowLabels(o.Labels) {
+			continue
+		}
 		w := way{it.Name, o.CapacityType(), o.Zone()}
 		wares[w] = ware{available: wares[w].available || o.Available, price: o.Price.Dollars()}
 	}

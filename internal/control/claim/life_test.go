@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -19,7 +21,7 @@ import (
 )
 
 func TestClaimBecomesANodeAndGoesAgain(t *testing.T) {
-	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		sim.Create(t, w, sim.Claim("c"))
 		time.Sleep(30 * time.Second)
 		c := sim.Get[*v1.NodeClaim](t, w, "c")
@@ -35,9 +37,23 @@ func TestClaimBecomesANodeAndGoesAgain(t *testing.T) {
 		if c.Labels[corev1.LabelInstanceTypeStable] != "small" || c.Labels["team"] != "a" || node.Labels["team"] != "a" {
 			t.Errorf("labels are missing: claim %v, node %v", c.Labels, node.Labels)
 		}
+		counted := func(nodes ...float64) {
+			t.Helper()
+			pool, zone := node.Labels[v1.NodePoolLabelKey], node.Labels[corev1.LabelTopologyZone]
+			for i, m := range []prometheus.Counter{
+				k.Metrics.NodesCreated.WithLabelValues(pool, zone), k.Metrics.NodesDrained.WithLabelValues(pool), k.Metrics.NodesTerminated.WithLabelValues(pool, zone),
+				k.Metrics.NodeClaimsTerminated.WithLabelValues(pool, c.Labels[v1.CapacityTypeLabelKey], zone),
+			} {
+				if got := testutil.ToFloat64(m); got != nodes[i] {
+					t.Errorf("%v = %v, want %v", m.Desc(), got, nodes[i])
+				}
+			}
+		}
+		counted(1, 0, 0, 0)
 		sim.Delete(t, w, c)
 		time.Sleep(30 * time.Second)
 		sim.WantNothing(t, w)
+		counted(1, 1, 1, 1)
 	})
 }
 
