@@ -45,6 +45,10 @@ type Provider interface {
 	// machine never hides the others.
 	List(ctx context.Context) ([]Machine, error)
 
+	// SetLatch marks a machine that must not be stopped although nobody answers for it, or takes the mark off. Get and List show it as
+	// Latched, to other processes too. It is idempotent, and returns ErrNotFound when the machine is gone.
+	SetLatch(ctx context.Context, providerID string, latched bool) error
+
 	// Drifted says why the claim's machine no longer is what its node class asks for, "" if it still is.
 	Drifted(ctx context.Context, claim *v1.NodeClaim) (DriftReason, error)
 
@@ -121,6 +125,7 @@ type Machine struct {
 	Capacity     corev1.ResourceList
 	Allocatable  corev1.ResourceList
 	Created      time.Time
+	Latched      bool // see SetLatch
 	Deleting     bool // shutting down; it is gone once Get returns ErrNotFound
 }
 

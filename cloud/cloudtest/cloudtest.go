@@ -87,6 +87,7 @@ var laws = []struct {
 	{"a machine that nobody launched is not found", unknown},
 	{"terminate can be repeated and ends with not found", terminate},
 	{"a stopping machine is deleting or gone, never running", stopping},
+	{"a latched machine is shown as latched, also after a crash, until the latch is taken off", latched},
 	{"a fresh machine has not drifted", fresh},
 	{"repair policies are sensible", repair},
 }
@@ -362,6 +363,34 @@ func stopping(t *testing.T, w *World) {
 		}
 		return fmt.Errorf("running, error %w", err)
 	})
+}
+
+func latched(t *testing.T, w *World) {
+	m := w.launch(t, w.Provider, w.Claim("latched"))
+	p := w.Provider
+	for _, want := range []bool{false, true, true, false, false} {
+		if want || m.Latched {
+			w.eventually(t, "the latch is set", func() error { return p.SetLatch(t.Context(), m.ProviderID, want) })
+		}
+		if want {
+			p = w.Restart(t)
+		}
+		w.eventually(t, fmt.Sprintf("Get and List say latched = %t", want), func() error {
+			one, err := p.Get(t.Context(), m.ProviderID)
+			if err != nil || one.Latched != want {
+				return fmt.Errorf("Get = latched %t, %w", one.Latched, err)
+			}
+			all, err := p.List(t.Context())
+			if err != nil || len(all) != 1 || all[0].Latched != want {
+				return fmt.Errorf("List = %+v, %w", all, err)
+			}
+			return nil
+		})
+		m.Latched = want
+	}
+	if err := p.SetLatch(t.Context(), m.ProviderID+"0", true); !errors.Is(err, cloud.ErrNotFound) {
+		t.Errorf("SetLatch of a machine that is not there = %v, want ErrNotFound", err)
+	}
 }
 
 func fresh(t *testing.T, w *World) {

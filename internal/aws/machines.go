@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -100,6 +101,40 @@ func stopping(i ec2types.Instance) bool {
 	return i.State != nil && (i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated)
 }
 
+// Values of the tag TagOrphan. The controller may set tags, and not take them away.
+const (
+	latchedValue  = "latched"
+	releasedValue = "released"
+)
+
+// SetLatch tags a machine. What EC2 shows of its tags may be old, so they are not looked at.
+func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool) error {
+	id := instanceID(providerID)
+	if _, gone := p.launches.gone.Get(id); id == "" || gone {
+		return cloud.ErrNotFound
+	}
+	_, err := p.fleet.Describe(ctx, id)
+	switch {
+	case errors.Is(err, fleet.ErrGone):
+		return cloud.ErrNotFound
+	case errors.Is(err, fleet.ErrUnknown):
+		if _, young := p.launches.machines.Get(id); !young {
+			return cloud.ErrNotFound
+		}
+	case err != nil:
+		return err
+	}
+	value := releasedValue
+	if latched {
+		value = latchedValue
+	}
+	_, err = p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(map[string]string{awsv1.TagOrphan: value})})
+	if ec2api.IsDenied(err) {
+		return fmt.Errorf("tag %s of %s: %s", awsv1.TagOrphan, id, ec2api.Denial(err))
+	}
+	return err
+}
+
 // Get returns one machine.
 func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, error) {
 	id := instanceID(providerID)
@@ -156,7 +191,7 @@ func (p *Provider) machine(i ec2types.Instance, claims func() map[string]string)
 	m := cloud.Machine{
 		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool],
 		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: p.capacityType(i),
-		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i),
+		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i), Latched: tags[awsv1.TagOrphan] == latchedValue,
 	}
 	if i.Placement != nil {
 		m.Zone = aws.ToString(i.Placement.AvailabilityZone)

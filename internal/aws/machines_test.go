@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,4 +58,18 @@ func TestMachinesOfOthersAreNotListed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Users keep the policies that they have: one that does not know the tag must say so.
+func TestALatchThatPoliciesForbidSaysSo(t *testing.T) {
+	id := controllerIdentity(t)
+	for i, text := range id.Policies {
+		id.Policies[i] = bytes.ReplaceAll(text, []byte(`"`+awsv1.TagOrphan+`",`), nil)
+	}
+	inWorld(t, awsmodel.Config{Identities: map[string]awsmodel.Identity{"AKIACONTROLLER": id}}, nil, func(t *testing.T, w *world) {
+		_, m := w.create(t, newClaim("a"))
+		if err := w.provider.SetLatch(t.Context(), m.ProviderID, true); err == nil || !strings.Contains(err.Error(), awsv1.TagOrphan) {
+			t.Errorf("SetLatch = %v, want that the tag is not allowed", err)
+		}
+	})
 }

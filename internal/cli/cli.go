@@ -1,5 +1,5 @@
 // Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
-// none of them changes anything.
+// only orphans changes something: an annotation, by which the controller knows what somebody decided.
 package cli
 
 import (
@@ -40,6 +40,7 @@ type command struct {
 // commands lists them in the order in which help shows them.
 var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
+	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
 }
 
 // Has tells whether name is one of the commands.

@@ -27,18 +27,9 @@ const readTimeout = time.Minute
 // readCluster adds the objects of a live cluster. It only lists. Workloads are not read: their pods exist. ReplicaSets are, where files
 // hold Deployments: they tell which pods those have already.
 func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
-	}
-	config.Timeout = readTimeout
-	scheme, err := planScheme()
+	c, err := clusterClient(kubeconfig)
 	if err != nil {
 		return err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 	}
 	lists := []client.ObjectList{
 		&v1.NodePoolList{}, &v1.NodeClaimList{}, &awsv1.EC2NodeClassList{}, &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{},
@@ -54,6 +45,24 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 		}
 	}
 	return nil
+}
+
+// clusterClient reaches a cluster.
+func clusterClient(kubeconfig string) (client.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	config.Timeout = readTimeout
+	scheme, err := planScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	return c, nil
 }
 
 // list reads all objects of one kind, in pages. Every page is a list of its own: JSON is decoded over the items that a list holds.

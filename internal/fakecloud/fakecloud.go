@@ -269,6 +269,22 @@ func (c *Cloud) Launches() int {
 	return c.launches
 }
 
+// SetLatch implements cloud.Provider.
+func (c *Cloud) SetLatch(ctx context.Context, providerID string, latched bool) error {
+	if _, err := c.begin(ctx, Call{Method: SetLatch, ProviderID: providerID}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, ok := c.machines[providerID]
+	if !ok || m.Gone {
+		return fmt.Errorf("latch %s: %w", providerID, cloud.ErrNotFound)
+	}
+	m.Latched = latched
+	c.record(m)
+	return nil
+}
+
 // Drifted implements cloud.Provider.
 func (c *Cloud) Drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.DriftReason, error) {
 	if _, err := c.begin(ctx, Call{Method: Drifted, Claim: claim.Name, ProviderID: claim.Status.ProviderID}); err != nil {

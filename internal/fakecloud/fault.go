@@ -19,13 +19,14 @@ const (
 	Get       Method = "Get"
 	List      Method = "List"
 	Drifted   Method = "Drifted"
+	SetLatch  Method = "SetLatch"
 )
 
 // A Call is what a fault may look at.
 type Call struct {
 	Method     Method
 	Claim      string // Launch and Drifted
-	ProviderID string // Terminate, Get and Drifted
+	ProviderID string // Terminate, Get, SetLatch and Drifted
 }
 
 // A Fault is what goes wrong with one call. The zero value is none.

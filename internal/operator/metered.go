@@ -62,6 +62,12 @@ func (p *metered) Terminate(ctx context.Context, providerID string) (err error) 
 	return p.Provider.Terminate(ctx, providerID)
 }
 
+func (p *metered) SetLatch(ctx context.Context, providerID string, latched bool) (err error) {
+	end := p.call(ctx, "SetLatch")
+	defer func() { end(err) }()
+	return p.Provider.SetLatch(ctx, providerID, latched)
+}
+
 func (p *metered) Get(ctx context.Context, providerID string) (m cloud.Machine, err error) {
 	end := p.call(ctx, "Get")
 	defer func() { end(err) }()

@@ -194,7 +194,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Known: known, Metrics: p.metrics, Events: p.events,
 		Gates: pool.Gates{StaticCapacity: s.Gates.StaticCapacity},
 	})
-	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics})
+	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events})
 	claimDeps := claim.Deps{
 		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Known: known,
 		Health: pools, Suspect: garbage.Suspect,

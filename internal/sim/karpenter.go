@@ -89,7 +89,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 		provider = w.Cloud
 	}
 	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
-	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics})
+	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
 	claims := claim.New(claim.Deps{
 		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Known: Known(), Health: pools, Suspect: garbage.Suspect,
 		Hint: o.Hint,

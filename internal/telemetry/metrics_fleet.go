@@ -10,6 +10,7 @@ type fleetMetrics struct {
 	NodeClaimTermination         *prometheus.HistogramVec
 	NodeClaimInstanceTermination *prometheus.HistogramVec
 	MachinesOrphaned             *prometheus.CounterVec
+	MachinesLatched              prometheus.Gauge
 	NodesCreated                 *prometheus.CounterVec
 	NodesTerminated              *prometheus.CounterVec
 	NodesDrained                 *prometheus.CounterVec
@@ -37,6 +38,9 @@ func newFleetMetrics(t *maker) fleetMetrics {
 			"From the order to stop a machine to the cloud's word that it is gone.", "nodepool"),
 		MachinesOrphaned: t.counter("karpenter_machines_orphaned_total", Alpha,
 			"Machines that were found without NodeClaim, by what was done: adopted or terminated.", "outcome"),
+
+		MachinesLatched: t.gauge("karpenter_machines_latched", Alpha,
+			"Machines without NodeClaim that are kept because most machines have none.").WithLabelValues(),
 
 		NodesCreated: t.counter("karpenter_nodes_created_total", Stable,
 			"Nodes that registered.", poolAndZone...),

@@ -65,6 +65,7 @@ const (
 	TagNodeClass     = LabelNodeClass           // The EC2NodeClass that a resource was made for.
 	TagClusterName   = "eks:eks-cluster-name"   // The cluster that a resource belongs to.
 	TagClusterPrefix = "kubernetes.io/cluster/" // Followed by the cluster's name; value "owned".
+	TagOrphan        = "karpenter.sh/orphan"    // "latched" while a machine without NodeClaim is kept until somebody decides.
 	TagName          = "Name"                   // The Node's name, unless the user gave another.
 )
 

@@ -61,6 +61,10 @@ const (
 	DisruptionCommandAnnotationKey = Group + "/disruption-command"
 	// On NodeClaims: the token of the launch that was begun, so that a restarted controller repeats the same call and never launches twice.
 	LaunchTokenAnnotationKey = Group + "/launch-token"
+	// On NodeClaims: the provider id of the machine that the claim takes over instead of launching one.
+	AdoptsAnnotationKey = Group + "/adopts"
+	// On Nodes whose machine has no NodeClaim: what is to become of it, "adopt" or "terminate".
+	OrphanAnnotationKey = Group + "/orphan"
 	// On NodeClaims that are being deleted: the time (RFC 3339) before which pods are evicted only once their replacements are ready.
 	EvictAfterAnnotationKey = Group + "/evict-after"
 
@@ -70,6 +74,12 @@ const (
 	CapacityBufferNameAnnotationKey = Group + "/capacity-buffer-name"
 	// On such pods: the buffer's namespace.
 	CapacityBufferNamespaceAnnotationKey = Group + "/capacity-buffer-namespace"
+)
+
+// What may be written onto the Node of a machine without NodeClaim.
+const (
+	OrphanAdopt     = "adopt"     // A NodeClaim is made for it from its NodePool.
+	OrphanTerminate = "terminate" // It is drained and stopped.
 )
 
 // Taints of Nodes.

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, erro
 	if mine.machine == nil {
 		begun := time.Now().Truncate(time.Second) // clouds do not count finer
 		call, cancel := context.WithTimeout(ctx, launchCall)
-		m, err := l.Cloud.Launch(call, claim.DeepCopy())
+		m, err := l.machineFor(call, claim)
 		cancel()
 		if err != nil {
 			return l.launchFailed(ctx, step, mine, err)
@@ -72,6 +73,22 @@ func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, erro
 		}
 	}
 	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now()))
+}
+
+// machineFor starts the claim's machine, or finds the one that the claim is to take over.
+func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
+	id := claim.Annotations[v1.AdoptsAnnotationKey]
+	if id == "" {
+		return l.Cloud.Launch(ctx, claim.DeepCopy())
+	}
+	if row := l.Store.Snapshot().NodeByProviderID(id); row != nil && row.Claim != nil && row.Claim.UID != claim.UID {
+		return cloud.Machine{}, fmt.Errorf("machine %s is that of claim %s", id, row.Claim.Name)
+	}
+	m, err := l.Cloud.Get(ctx, id)
+	if err == nil && (m.Deleting || m.PoolName != claim.Labels[v1.NodePoolLabelKey]) {
+		err = fmt.Errorf("machine %s is being stopped, or is not of the claim's pool", id)
+	}
+	return m, err
 }
 
 func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *launch, err error) (time.Time, error) {

@@ -291,25 +291,40 @@ func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 	return time.Time{}, false
 }
 
-// machine stops the machine and waits until it is gone. The machine of a node without claim is left to garbage collection.
+// machine stops the machine and waits until it is gone. The machine of a node without claim is left to
+// garbage collection, unless somebody decided that it goes.
 func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err error) {
-	if w.claim == nil || w.claim.Status.ProviderID == "" {
+	id := w.toStop()
+	if id == "" {
 		return time.Time{}, false, nil
 	}
-	if !w.drained && !condition.IsTrue(w.claim, v1.ConditionTypeInstanceTerminating) {
+	if !w.drained && (w.claim == nil || !condition.IsTrue(w.claim, v1.ConditionTypeInstanceTerminating)) {
 		if again, waiting, err = w.unseen(ctx); waiting {
 			return again, true, err
 		}
 	}
-	err = w.Cloud.Terminate(ctx, w.claim.Status.ProviderID)
+	err = w.Cloud.Terminate(ctx, id)
 	if errors.Is(err, cloud.ErrNotFound) {
 		return time.Time{}, false, nil
 	}
 	if err != nil {
-		return time.Time{}, true, fmt.Errorf("terminate machine %s: %w", w.claim.Status.ProviderID, err)
+		return time.Time{}, true, fmt.Errorf("terminate machine %s: %w", id, err)
 	}
-	condition.SetTrue(w.claim, v1.ConditionTypeInstanceTerminating, w.now)
+	if w.claim != nil {
+		condition.SetTrue(w.claim, v1.ConditionTypeInstanceTerminating, w.now)
+	}
 	return w.now.Add(stopPoll), true, nil
+}
+
+// toStop is the provider id of the machine that ends with the node, "" if none does.
+func (w *work) toStop() string {
+	switch {
+	case w.claim != nil:
+		return w.claim.Status.ProviderID
+	case w.row.Node.Annotations[v1.OrphanAnnotationKey] == v1.OrphanTerminate:
+		return w.row.ProviderID
+	}
+	return ""
 }
 
 func soonest(a, b time.Time) time.Time {

@@ -1,6 +1,9 @@
 // Package gc finds what a crash, a lost answer or somebody's hand has left over: machines without a claim, Nodes without a machine,
 // claims whose machine is gone.
 //
+// Orphans that are most of all machines are a mistake until somebody says otherwise: they are latched, in memory and with the cloud, and
+// stay until their claim returns or a person decides.
+//
 // A machine that our picture of the cluster knows no claim of is looked for at the API server itself before it is stopped, because a
 // picture that lags behind would cost a healthy machine.
 package gc
@@ -9,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +37,7 @@ const (
 	quick      = 10 * time.Second
 	quickRuns  = 20
 	slow       = 2 * time.Minute
+	kept       = 30 * time.Second // somebody waits to see what becomes of them
 	claimsTurn = 2 * time.Minute
 	atOnce     = 20
 	pageSize   = 500
@@ -50,12 +55,14 @@ type Deps struct {
 	Client  client.Client
 	Cloud   cloud.Provider
 	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
 }
 
 // Loop collects garbage.
 type Loop struct {
 	Deps
 	suspect chan struct{}
+	latched map[string]bool // by provider id: orphans that the last round kept
 }
 
 // New returns a loop that has not started.
@@ -103,6 +110,9 @@ func (l *Loop) watchMachines(ctx context.Context) {
 	left := quickRuns
 	for {
 		wait := slow
+		if len(l.latched) > 0 {
+			wait = kept
+		}
 		if left > 0 {
 			wait = quick
 			left--
@@ -149,15 +159,15 @@ func (l *Loop) machines(ctx context.Context) error {
 		}
 	}
 	suspects := seen.orphans(machines)
-	if len(suspects) == 0 {
+	if len(suspects) == 0 && !slices.ContainsFunc(machines, func(m cloud.Machine) bool { return m.Latched }) {
 		return nil
 	}
 	known, err := l.known(ctx)
 	if err != nil {
 		return err
 	}
-	orphans := known.orphans(suspects)
-	return l.each(len(orphans), func(i int) error { return l.stopOrphan(ctx, orphans[i]) })
+	orphans, err := l.judge(ctx, machines, known.orphans(suspects), known)
+	return errors.Join(err, l.each(len(orphans), func(i int) error { return l.stopOrphan(ctx, orphans[i]) }))
 }
 
 // known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
@@ -211,9 +221,7 @@ func (l *Loop) stopOrphan(ctx context.Context, m cloud.Machine) error {
 	l.Metrics.MachinesOrphaned.WithLabelValues("terminated").Inc()
 	var errs []error
 	for _, n := range l.Store.Snapshot().NodesWithProviderID(m.ProviderID) {
-		if n.DeletionTimestamp == nil {
-			errs = append(errs, ignoreGone(l.Client.Delete(ctx, n.DeepCopy(), client.Preconditions{UID: &n.UID})))
-		}
+		errs = append(errs, l.deleteNode(ctx, n))
 	}
 	return errors.Join(errs...)
 }

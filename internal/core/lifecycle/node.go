@@ -35,6 +35,7 @@ func nodeAnnotations(claim *v1.NodeClaim) map[string]string {
 	out := maps.Clone(claim.Annotations)
 	delete(out, v1.LaunchTokenAnnotationKey)
 	delete(out, v1.DisruptionCommandAnnotationKey)
+	delete(out, v1.AdoptsAnnotationKey)
 	return out
 }
 
