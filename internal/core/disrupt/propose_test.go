@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,6 +53,12 @@ func drift(at time.Duration) func(*corev1.Node, *v1.NodeClaim) {
 	return func(_ *corev1.Node, c *v1.NodeClaim) {
 		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift", Message: "AMIDrift"}, noon.Add(at))
 	}
+}
+
+// marked marks a node as one that another step removes.
+func marked(f *fixture, node string) *fixture {
+	f.store.Update(func(d *cluster.Draft) { d.MarkForRemoval(node) })
+	return f
 }
 
 func TestProposals(t *testing.T) {
@@ -130,6 +137,11 @@ func TestProposals(t *testing.T) {
 			newFixture(spots(20)...).pool("p", onlySpot).node("a", "p", "s00", spot).pods("a", "web", 1, "1500m", "1Gi"), nil},
 		"drifted nodes are replaced at any price": {
 			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"),
+			[]string{"drifted a -> one/on-demand"}},
+		"what another step is replacing does not count against the limit": {
+			marked(newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", func(p *v1.NodePool) { p.Spec.Limits = v1.Limits{corev1.ResourceCPU: resource.MustParse("8")} }).
+				node("theirs", "p", "one", onDemand).node("replacement", "p", "one", onDemand).pods("replacement", "web", 4, "1", "1Gi").
+				node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"), "theirs"),
 			[]string{"drifted a -> one/on-demand"}},
 		"drift needs no consolidation": {
 			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never") }).node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"),
