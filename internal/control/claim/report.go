@@ -12,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -63,6 +64,15 @@ func (l *Loop) reportInitialized(ctx context.Context, claim *v1.NodeClaim, node 
 func (l *Loop) reportDeleted(ctx context.Context, claim *v1.NodeClaim, reason lifecycle.Reason, pods int) {
 	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", claim.Name, "reason", string(reason), "pods", pods)
 	l.Metrics.Disrupted(claim, string(reason), "", pods)
+}
+
+// reportExpired says on the claim and on its Node why they go.
+func (l *Loop) reportExpired(row *cluster.Node) {
+	message := fmt.Sprintf("disrupting the node: Expired, it is older than expireAfter (%s)", row.Claim.Spec.ExpireAfter.Duration)
+	l.event(row.Claim, telemetry.DisruptionTerminating, message)
+	if row.Node != nil {
+		l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(row.Node), Reason: telemetry.DisruptionTerminating, Key: []string{row.Node.Name}, Message: message})
+	}
 }
 
 func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline time.Time) {

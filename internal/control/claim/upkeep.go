@@ -93,7 +93,11 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	now := time.Now()
 	expiry, expires := lifecycle.Expiry(row.Claim)
 	if expires && !now.Before(expiry) {
-		return retryStale(time.Time{}, l.remove(ctx, row.Claim, lifecycle.Expired, reschedulable(row)))
+		err := l.remove(ctx, row.Claim, lifecycle.Expired, reschedulable(row))
+		if err == nil {
+			l.reportExpired(row)
+		}
+		return retryStale(time.Time{}, err)
 	}
 	if err := l.hydrate(ctx, row); err != nil {
 		return retryStale(time.Time{}, err)

@@ -12,12 +12,16 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // forceful is the reason of evictions that no disruption command stands behind.
 const forceful = "Forceful Termination"
+
+// expired is the reason of those of a node that has reached its greatest age.
+const expired = "Expired"
 
 // maxNamed is how many volumes an event names.
 const maxNamed = 5
@@ -84,6 +88,9 @@ func reasonOf(claim *v1.NodeClaim) string {
 	if claim != nil {
 		if c := condition.Get(claim, v1.ConditionTypeDisruptionReason); c != nil && c.Reason != "" {
 			return c.Reason
+		}
+		if at, ok := lifecycle.Expiry(claim); ok && claim.DeletionTimestamp != nil && !claim.DeletionTimestamp.Time.Before(at) {
+			return expired
 		}
 	}
 	return forceful
