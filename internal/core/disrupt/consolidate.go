@@ -160,6 +160,9 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 	if least > limit || least >= step.Before {
 		return s.nothingCheaper(step, skip)
 	}
+	if allSpot && len(step.Remove) > 1 && len(open) >= len(step.Remove) && !slices.ContainsFunc(ways, func(w way) bool { return w.capacityType != v1.CapacityTypeSpot }) {
+		return "as many spot nodes of other types would only move the fleet to pools that are cheaper now"
+	}
 	single := allSpot && len(step.Remove) == 1
 	for i := range open {
 		// What is left to spend is shared out by price, so that every opening keeps a choice of types.

@@ -200,6 +200,27 @@ func TestSpotToSpot(t *testing.T) {
 	}
 }
 
+// Several spot nodes are replaced only by fewer: a mere change of pool is no saving. The pods of b need both of what would replace a and b.
+func TestSeveralSpotNodesBecomeFewer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		big  int // CPU of the type of which one may do
+		want []string
+	}{
+		"two of other types do not replace two": {3, nil},
+		"one replaces two":                      {4, []string{"underutilized a,b -> big/spot"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("old", 2, 8, 1, 0.10), shape("big", tc.big, 16, 1, 0.07), shape("tiny", 1, 4, 1, 0.02)).pool("p", onlySpot)
+			f.set.SpotToSpot = true
+			f.node("a", "p", "old", spot).pods("a", "web", 1, "1800m", "1Gi")
+			f.node("b", "p", "old", spot).pods("b", "small", 3, "500m", "1Gi")
+			if p := f.propose(t); !slices.Equal(say(p), tc.want) {
+				t.Errorf("proposed %q, want %q; notes %v", say(p), tc.want, noteTexts(p))
+			}
+		})
+	}
+}
+
 func TestBudgetsHoldBackSavingsAndSaySo(t *testing.T) {
 	f := newFixture(small()...).pool("p", allowing("0")).node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi")
 	p := f.propose(t)
