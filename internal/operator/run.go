@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -174,7 +175,16 @@ func (s *Settings) engine() lower.Settings {
 		ReservedCapacity:    s.Gates.ReservedCapacity,
 		DefaultSpread:       s.Scheduling.DefaultSpread,
 		Band:                shape.SpotBand(s.Scheduling.SpotTypes),
+		NodePrice:           s.nodePrice(),
 	}
+}
+
+// nodePrice is what the engine adds for each node. It takes zero for the default.
+func (s *Settings) nodePrice() cloud.NanoUSD {
+	if s.Scheduling.NodePrice <= 0 {
+		return -1
+	}
+	return cloud.NanoUSD(math.Round(s.Scheduling.NodePrice * 1e9))
 }
 
 // loops makes everything that acts on the cluster.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/setting"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -59,7 +60,8 @@ type SchedulingSettings struct {
 	IgnorePreferences   bool
 	MinValuesBestEffort bool
 	DefaultSpread       []corev1.TopologySpreadConstraint
-	SpotTypes           int // of so many instance types a spot machine is bought, where so many are cheap enough
+	SpotTypes           int     // of so many instance types a spot machine is bought, where so many are cheap enough
+	NodePrice           float64 // in dollars an hour, what decisions add for each node
 }
 
 // Gates are the feature gates.
@@ -86,7 +88,7 @@ func DefaultSettings() Settings {
 		MemoryLimit:     -1,
 		CPURequests:     1000,
 		Batch:           BatchSettings{Idle: time.Second, Max: 10 * time.Second},
-		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot},
+		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot, NodePrice: lower.DefaultNodePrice.Dollars()},
 		Gates:           Gates{ReservedCapacity: true},
 		Hints:           HintSettings{Enabled: true, HoldTaint: true},
 	}
@@ -116,6 +118,7 @@ func (s *Settings) List() []setting.Setting {
 		choice(&s.Scheduling.IgnorePreferences, "preference-policy", "Respect", "Ignore", "whether soft constraints of pods count"),
 		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort", "whether minValues may be lowered when they cannot be met"),
 		setting.Int(&s.Scheduling.SpotTypes, "spot-types", "of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted less and cost more"),
+		setting.Float(&s.Scheduling.NodePrice, "node-price", "dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
 		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
@@ -159,6 +162,7 @@ func (s *Settings) Validate() error {
 	add(s.Batch.Idle > 0, "batch-idle-duration: %v is not positive", s.Batch.Idle)
 	add(s.Batch.Max >= s.Batch.Idle, "batch-max-duration: %v is less than batch-idle-duration %v", s.Batch.Max, s.Batch.Idle)
 	add(s.LeaderElection.Disabled || s.LeaderElection.Name != "", "leader-election-name is empty")
+	add(s.Scheduling.NodePrice >= 0 && s.Scheduling.NodePrice < 1000, "node-price: %v is not between 0 and 1000", s.Scheduling.NodePrice)
 	add(s.Scheduling.SpotTypes >= 1 && s.Scheduling.SpotTypes <= shape.MostSpotTypes, "spot-types: %d is not between 1 and %d", s.Scheduling.SpotTypes, shape.MostSpotTypes)
 	errs = append(errs, s.Gates.validate())
 	return errors.Join(errs...)

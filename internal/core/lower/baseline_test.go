@@ -10,6 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -164,7 +165,7 @@ func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) (price, 
 	}
 	for _, n := range open {
 		p, c := paid(all, n.use)
-		price, cost = price+p, cost+c
+		price, cost = price+p, cost+c+min(lower.DefaultNodePrice, p/20)
 	}
 	return price, cost
 }

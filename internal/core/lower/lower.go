@@ -65,8 +65,9 @@ type Settings struct {
 	// enough, namespaces share it; who is left out is refused with reason.Postponed.
 	Terms work.Units
 	// CutAt cuts the plan where a clock once did: Plan.CutAt of a plan that was cut, given back, repeats it.
-	CutAt work.Units
-	Band  shape.Band // of what a launch sends; zero: the default
+	CutAt     work.Units
+	Band      shape.Band    // of what a launch sends; zero: the default
+	NodePrice cloud.NanoUSD // what decisions add for each node, at most a twentieth of its price; 0: the default, negative: nothing
 	// FirstFit switches the improvement off: only the incumbent is computed. The baseline of benchmarks.
 	FirstFit bool
 	// Unproven leaves out the lower bound where it is a question of its own: for what-ifs, of which only the price counts.
@@ -88,7 +89,7 @@ type Plan struct {
 	// Price is what the openings cost together; Floor the same if each claim got its cheapest offering, so that
 	// Price − Floor is what the diversity of spot claims costs.
 	Price, Floor cloud.NanoUSD
-	// Cost is what decisions reckon with: more than Price where a spot claim has few types to choose from.
+	// Cost is what decisions reckon with: Price, and more for each node, and where a spot claim has few types to choose from.
 	Cost cloud.NanoUSD
 	// VolumeBound and ConfigBound are proven lower bounds on Cost; 0 when not computed.
 	VolumeBound, ConfigBound cloud.NanoUSD

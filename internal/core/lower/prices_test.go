@@ -1,8 +1,11 @@
 package lower_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lower"
@@ -56,6 +59,33 @@ func TestWorkloadPrices(t *testing.T) {
 			}
 			t.Logf("%.2f s %.2f s %s spot=%v: price %.4f, any category %.4f, gap %.4f %.4f", p.Work.Seconds(), wide.Work.Seconds(), row.name, spot, p.Price.Dollars(), wide.Price.Dollars(), p.Gap(), wide.Gap())
 		}
+	}
+}
+
+// Five pods of one CPU each cost as much on one c6g.2xlarge as on three smaller machines: fewer nodes win.
+func TestAtEqualPriceFewerNodesWin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		price cloud.NanoUSD
+		one   bool
+	}{
+		"a node costs something by itself": {0, true},
+		"unless that is switched off":      {-1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i := range 5 {
+				pods = append(pods, pendingPod(fmt.Sprint("p", i), 1000, 512))
+			}
+			pools := []lower.PoolInput{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+			set := lower.Settings{NodePrice: tc.price}
+			p := solveFresh(prepared(pools, set), pods, pools, set)
+			if one := len(p.Open) == 1 && p.Open[0].Type == "c6g.2xlarge"; one != tc.one || p.Price != 272_000_000 {
+				t.Errorf("%d nodes for %v, the first a %s", len(p.Open), p.Price, p.Open[0].Type)
+			}
+			if extra := p.Cost - p.Price; tc.one && extra != lower.DefaultNodePrice || !tc.one && extra != 0 {
+				t.Errorf("decisions add %v", extra)
+			}
+		})
 	}
 }
 

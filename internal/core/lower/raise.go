@@ -24,9 +24,15 @@ import (
 // mostTypes is how many instance types a claim lists at most.
 const mostTypes = 600
 
+// DefaultNodePrice is what a node is reckoned to cost by itself unless somebody chose another price: $0.002 an hour.
+const DefaultNodePrice cloud.NanoUSD = 2_000_000
+
 // termsOf says what new nodes are reckoned to cost.
 func termsOf(s *Settings) solve.Terms {
-	terms := solve.Terms{Band: s.Band}
+	terms := solve.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0))}
+	if s.NodePrice == 0 {
+		terms.Node = int64(DefaultNodePrice)
+	}
 	if s.Band == (shape.Band{}) {
 		terms.Band = shape.DefaultBand
 	}
