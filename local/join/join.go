@@ -119,23 +119,58 @@ type Nodes struct {
 	client  kubernetes.Interface
 	log     *slog.Logger
 	running sync.WaitGroup
+
+	mu      sync.Mutex
+	joining map[string]*attempt // by provider ID
+}
+
+// An attempt to join goes on until it succeeds, or until the machine is gone.
+type attempt struct {
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 // New returns a Nodes that writes with the given client, which needs the rights of a kubelet.
 func New(client kubernetes.Interface, log *slog.Logger) *Nodes {
-	return &Nodes{client: client, log: log}
+	return &Nodes{client: client, log: log, joining: map[string]*attempt{}}
 }
 
 // Booted lets the machine join. Telling it twice is harmless. ctx bounds the attempts.
 func (n *Nodes) Booted(ctx context.Context, m Machine) {
+	ctx, cancel := context.WithCancel(ctx)
+	this := &attempt{cancel, make(chan struct{})}
+	n.mu.Lock()
+	before := n.joining[m.ProviderID]
+	n.joining[m.ProviderID] = this
+	n.mu.Unlock()
 	n.running.Go(func() {
+		defer close(this.done)
+		defer cancel()
+		before.end()
 		n.untilDone(ctx, "join", m.Node, func(ctx context.Context) error { return n.register(ctx, m) })
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.joining[m.ProviderID] == this {
+			delete(n.joining, m.ProviderID)
+		}
 	})
 }
 
-// Gone removes the machine's Node. Telling it twice is harmless.
+// end makes an attempt give up, and waits until it has. There may be none.
+func (a *attempt) end() {
+	if a != nil {
+		a.cancel()
+		<-a.done
+	}
+}
+
+// Gone removes the machine's Node. A machine that still tries to join stops trying. Telling it twice is harmless.
 func (n *Nodes) Gone(ctx context.Context, node, providerID string) {
+	n.mu.Lock()
+	trying := n.joining[providerID]
+	n.mu.Unlock()
 	n.running.Go(func() {
+		trying.end()
 		n.untilDone(ctx, "remove", node, func(ctx context.Context) error { return n.unregister(ctx, node, providerID) })
 	})
 }

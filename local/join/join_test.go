@@ -169,3 +169,32 @@ func TestJoiningIsTriedUntilItSucceeds(t *testing.T) {
 		}
 	})
 }
+
+// A machine that may not register, as where an admission policy refuses it, must not register after it is gone either.
+func TestAMachineThatIsGoneStopsTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, nodes := world()
+		refused := true
+		client.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if refused {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "i-1.local", nil)
+			}
+			return false, nil, nil
+		})
+		nodes.Booted(t.Context(), machine())
+		nodes.Booted(t.Context(), machine())
+		time.Sleep(5 * time.Second)
+		nodes.Gone(t.Context(), "i-1.local", machine().ProviderID)
+		synctest.Wait()
+		refused = false
+		time.Sleep(5 * time.Second)
+		if _, err := client.CoreV1().Nodes().Get(t.Context(), "i-1.local", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the node of a machine that is gone: %v, want none", err)
+		}
+		nodes.Booted(t.Context(), machine()) // it was started again
+		nodes.Wait()
+		if _, err := client.CoreV1().Nodes().Get(t.Context(), "i-1.local", metav1.GetOptions{}); err != nil {
+			t.Errorf("the node of a machine that was started again: %v", err)
+		}
+	})
+}

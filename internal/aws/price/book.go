@@ -18,6 +18,7 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 // spotAPI is the part of EC2 that spot prices come from.
@@ -56,8 +57,14 @@ func (b *Book) List() *List { return b.list.Load() }
 func (b *Book) Refresh(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var onDemandErr, spotErr error
-	wg.Go(func() { onDemandErr = b.refreshOnDemand(ctx) })
-	wg.Go(func() { spotErr = b.refreshSpot(ctx) })
+	wg.Go(func() {
+		defer bug.Catch(&onDemandErr, "reading on-demand prices")
+		onDemandErr = b.refreshOnDemand(ctx)
+	})
+	wg.Go(func() {
+		defer bug.Catch(&spotErr, "reading spot prices")
+		spotErr = b.refreshSpot(ctx)
+	})
 	wg.Wait()
 	return errors.Join(onDemandErr, spotErr)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/bug"
 )
 
 func product(name, dollars string) string {
@@ -66,6 +67,26 @@ func (m *market) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ 
 
 func (m *market) DescribeSpotPriceHistory(context.Context, *ec2.DescribeSpotPriceHistoryInput, ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
 	return &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: m.spot}, m.err
+}
+
+// broken is a price list over which we panic.
+type broken struct{ *market }
+
+func (broken) GetProducts(context.Context, *pricing.GetProductsInput, ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+	panic("no such price")
+}
+
+func TestAPanicOverOnDemandPricesLeavesSpotPricesFresh(t *testing.T) {
+	bug.Expect(t)
+	now := time.Now()
+	m := &market{spot: []ec2types.SpotPrice{quote(now, "0.03")}}
+	b := NewBook("us-east-1", false, m, broken{m})
+	if err := b.Refresh(t.Context()); err == nil {
+		t.Error("a panic is no error")
+	}
+	if p, ok := b.List().Spot(Pool{"m5.large", "z-a"}); !ok || p != 30_000_000 {
+		t.Errorf("the spot price is %v, %v; want the new one", p, ok)
+	}
 }
 
 func quote(at time.Time, price string) ec2types.SpotPrice {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -69,7 +70,7 @@ func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 		slots <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-slots }()
-			t.answered(request())
+			t.answered(safely(p, request))
 		})
 	}
 	for _, d := range j.plan.Delete {
@@ -89,6 +90,12 @@ func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 		return time.Time{}
 	}
 	return again
+}
+
+// safely makes a request of which a panic is a failure: it is about one pod of many.
+func safely(p *cluster.Pod, request func() (bool, error)) (done bool, err error) {
+	defer bug.Catch(&err, "asking pod "+p.Namespace+"/"+p.Name+" to go")
+	return request()
 }
 
 // keep forgets pods that are no longer waited for.

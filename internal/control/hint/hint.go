@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/pause"
@@ -297,9 +298,21 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 		}
 		// A pod that was bound meanwhile may no longer get one.
 		if now := l.store.Snapshot().Pod(pod.PodKey); now != nil && now.UID == pod.UID && now.NodeName == "" {
-			l.metrics.HintsWritten.WithLabelValues(l.write(ctx, pod, node)).Inc()
+			l.metrics.HintsWritten.WithLabelValues(l.writeSafely(ctx, pod, node)).Inc()
 		}
 	})
+}
+
+// writeSafely drops a hint over which the program panics: nothing depends on it.
+func (l *Loop) writeSafely(ctx context.Context, pod *cluster.Pod, node string) (outcome string) {
+	var err error
+	defer func() {
+		if err != nil {
+			outcome = dropped
+		}
+	}()
+	defer bug.Catch(&err, "hinting at a node for pod "+pod.Namespace+"/"+pod.Name)
+	return l.write(ctx, pod, node)
 }
 
 // write sets or, with an empty node, clears the hint of a pod. It returns the outcome.
