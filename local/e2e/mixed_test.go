@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mixed is a deployment of random size whose pods ask for something besides room.
+func mixed(r *rand.Rand, i int) *appsv1.Deployment {
+	app := fmt.Sprintf("mixed-%d", i)
+	pods := template(app)
+	pods.Labels["mixed"] = "yes"
+	pods.Spec.TerminationGracePeriodSeconds = new(int64(0))
+	pods.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(100*(1+r.IntN(20))), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(1+r.IntN(20))<<27, resource.BinarySI),
+	}
+	own := corev1.PodAffinityTerm{LabelSelector: selector(app), TopologyKey: corev1.LabelTopologyZone}
+	switch i % 6 {
+	case 0:
+		pods.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector(app),
+		}}
+	case 1:
+		own.TopologyKey = corev1.LabelHostname
+		pods.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own}}}
+	case 2:
+		pods.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own}}}
+	case 3:
+		pods.Spec.NodeSelector = map[string]string{"karpenter.sh/capacity-type": []string{"spot", "on-demand"}[r.IntN(2)]}
+	case 4:
+		pods.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
+	}
+	return deployment(app, int32(1+r.IntN(5)), pods)
+}
+
+// TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver starts deployments with mixed constraints at once: all their pods run, and no node stays
+// that runs none of them.
+func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			empty(t, 2*time.Minute)
+			r := rand.New(rand.NewPCG(seed, 3))
+			want := 0
+			for i := range 6 {
+				d := mixed(r, i)
+				want += int(*d.Spec.Replicas)
+				add(t, d)
+			}
+			bought := map[string]bool{}
+			eventually(t, 2*time.Minute, func(ctx context.Context) (string, error) {
+				claims, err := shared.claims(ctx)
+				if err != nil {
+					return "", err
+				}
+				for i := range claims {
+					bought[claims[i].Name] = true
+				}
+				return allRun(ctx, want)
+			})
+			eventually(t, time.Minute, idle)
+			t.Logf("%d pods on machines of which %d were bought before all of them ran", want, len(bought))
+		})
+	}
+}
+
+// allRun says how many of the mixed pods do not run yet.
+func allRun(ctx context.Context, want int) (string, error) {
+	pods, err := shared.pods(ctx, client.MatchingLabels{"mixed": "yes"})
+	if err != nil {
+		return "", err
+	}
+	n := 0
+	for _, p := range pods {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	if n == want {
+		return "", nil
+	}
+	return fmt.Sprintf("%d of %d pods run", n, want), nil
+}
+
+// idle names a node that runs none of the mixed pods.
+func idle(ctx context.Context) (string, error) {
+	pods, err := shared.pods(ctx, client.MatchingLabels{"mixed": "yes"})
+	if err != nil {
+		return "", err
+	}
+	nodes, err := shared.nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, n := range nodes {
+		if !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.Name }) {
+			return "node " + n.Name + " runs none of the pods", nil
+		}
+	}
+	return "", nil
+}
