@@ -16,28 +16,33 @@ import (
 type jury struct {
 	variable  string // of the environment, which chooses worlds
 	few, soak uint64
+	mixes     [][]string // of features
 	make      func(seed uint64, features []string) []byte
 	judge     func(f *filters, world []byte) []finding
 }
 
 // TestRandomWorlds judges plans of random worlds.
 func TestRandomWorlds(t *testing.T) {
-	jury{"JUDGE_SEEDS", 5_000, 2_000_000, makeWorld, judge}.sit(t)
+	jury{"JUDGE_SEEDS", 5_000, 2_000_000, [][]string{plain, repelling}, makeWorld, judge}.sit(t)
 }
 
 // TestRandomFleets judges what is proposed to make of random fleets.
 func TestRandomFleets(t *testing.T) {
-	jury{"JUDGE_FLEETS", 1_000, 500_000, makeFleet, judgeSteps}.sit(t)
+	jury{"JUDGE_FLEETS", 1_000, 500_000, [][]string{plain, running}, makeFleet, judgeSteps}.sit(t)
 }
 
 func (j jury) sit(t *testing.T) {
 	first, last := sim.Seeds(t, j.variable, j.few, j.soak)
-	allowed := features
+	var allowed []string
 	if text := os.Getenv("JUDGE_FEATURES"); text != "" {
 		allowed = strings.Split(text, ",")
 	}
 	inParallel(t, first, last, func(f *filters, seed uint64) {
-		world := j.make(seed, allowed)
+		from := allowed
+		if from == nil {
+			from = j.mixes[seed%uint64(len(j.mixes))]
+		}
+		world := j.make(seed, from)
 		if found := j.judge(f, world); len(found) > 0 {
 			small, found := shrink(func(world []byte) []finding { return j.judge(f, world) }, world, found)
 			t.Errorf("seed %d: %s\n%s", seed, tell(found), small)

@@ -7,10 +7,13 @@ import (
 	"strings"
 )
 
-// The features that a world may have. Each seed picks some of them, so that failures narrow down by themselves.
-var features = []string{
-	"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types",
-}
+// The features that a world may have are those of one of these mixes; each seed picks some of them, so that failures narrow down by
+// themselves. JUDGE_FEATURES takes any mix: of worlds also spread, near, volumes and limits, and apart with daemons and going.
+var (
+	plain     = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types"}
+	repelling = []string{"apart", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "nodes", "types"}
+	running   = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
+)
 
 // Labels that no machine decides, and what pods and pools say of them.
 var (
@@ -234,10 +237,10 @@ func (m *maker) makeVolumes() {
 		name := fmt.Sprintf("v%d", i)
 		m.claims = append(m.claims, name)
 		mode := m.pick("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
-		switch m.IntN(6) {
-		case 0, 1:
+		switch at := m.IntN(6); {
+		case at < 2:
 			m.object(claim, name, "", mode, m.pick("late", "picky"), "", "Pending")
-		case 2:
+		case at == 2 && !m.fleet: // a disk that goes with its node is no plan's affair
 			m.object(claim, name, "", mode, "local", "", "Pending")
 		default:
 			m.object(claim, name, ", annotations: {pv.kubernetes.io/bind-completed: \"yes\"}", mode, "late", ", volumeName: pv-"+name, "Bound")
