@@ -20,6 +20,7 @@ type report struct {
 	Existing           []existingReport `json:"existing"`
 	Unschedulable      []refusedReport  `json:"unschedulable"`
 	PricePerHour       float64          `json:"pricePerHour"`
+	CostPerHour        float64          `json:"costPerHour"`
 	LowerBoundPerHour  float64          `json:"lowerBoundPerHour"`
 	VolumeBoundPerHour float64          `json:"volumeBoundPerHour"`
 	Gap                float64          `json:"gap"`
@@ -52,7 +53,7 @@ type refusedReport struct {
 func newReport(plan *lower.Plan, seconds float64) *report {
 	r := &report{
 		Claims: []claimReport{}, Existing: []existingReport{}, Unschedulable: []refusedReport{},
-		PricePerHour: plan.Price.Dollars(), LowerBoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
+		PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), LowerBoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
 		VolumeBoundPerHour: plan.VolumeBound.Dollars(), Gap: plan.Gap(), Seconds: seconds,
 	}
 	for i := range plan.Open {
@@ -139,8 +140,8 @@ func (r *report) table(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d new node(s), $%.4f an hour; no fleet costs less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
-		len(r.Claims), r.PricePerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
+	_, err := fmt.Fprintf(w, "%d new node(s), $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
+		len(r.Claims), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err
 }
 

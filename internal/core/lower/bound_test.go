@@ -123,7 +123,7 @@ func cheapestSpread(p *solve.Problem, zones int) int64 {
 	return out
 }
 
-// cheapestNode is the lowest price of one node in a zone that holds a set of pods; 0 if there is none.
+// cheapestNode is the lowest cost of one node in a zone that holds a set of pods; 0 if there is none.
 func cheapestNode(p *solve.Problem, tmpl *solve.Template, class []int, set int, zone string) int64 {
 	best := int64(0)
 	for sh := range tmpl.Shapes.All() {
@@ -138,8 +138,8 @@ func cheapestNode(p *solve.Problem, tmpl *solve.Template, class []int, set int, 
 			fits = fits && sum <= tmpl.Room[sh][r]
 		}
 		for o := range tmpl.Catalog.Sold[sh].All() {
-			if price := tmpl.Catalog.Price[sh][o]; fits && tmpl.Catalog.Offers[o].Labels[corev1.LabelTopologyZone] == zone && (best == 0 || price < best) {
-				best = price
+			if cost := reckoned(p, tmpl.Catalog.Price[sh][o]); fits && tmpl.Catalog.Offers[o].Labels[corev1.LabelTopologyZone] == zone && (best == 0 || cost < best) {
+				best = cost
 			}
 		}
 	}
@@ -165,8 +165,8 @@ func TestSpreadProblemsAgainstEveryFleet(t *testing.T) {
 			continue // a pod fits nowhere
 		}
 		bound := max(got.Volume, got.Config)
-		if got.Price < best || bound > best || got.Config == 0 {
-			t.Errorf("seed %d: price %d, optimum %d, bounds %d and %d", seed, got.Price, best, got.Volume, got.Config)
+		if got.Cost < best || bound > best || got.Config == 0 {
+			t.Errorf("seed %d: cost %d, optimum %d, bounds %d and %d", seed, got.Cost, best, got.Volume, got.Config)
 		}
 		total++
 		if float64(bound) > 0.8*float64(best) {
@@ -200,8 +200,8 @@ func TestBoundsOfLimitedPools(t *testing.T) {
 				t.Errorf("%s, seed %d: %v", name, seed, err)
 			}
 			best := cheapest(b.problem)
-			if got.Price < best || max(got.Volume, got.Config) > best {
-				t.Errorf("%s, seed %d: price %d, optimum without them %d, bounds %d and %d", name, seed, got.Price, best, got.Volume, got.Config)
+			if got.Cost < best || max(got.Volume, got.Config) > best {
+				t.Errorf("%s, seed %d: cost %d, optimum without them %d, bounds %d and %d", name, seed, got.Cost, best, got.Volume, got.Config)
 			}
 			if got.Config > 0 {
 				proven++
@@ -246,21 +246,21 @@ func TestPodsHeldApartAgainstEveryFleet(t *testing.T) {
 		}
 		best := cheapest(b.problem)
 		bound := max(got.Volume, got.Config)
-		if got.Price < best || bound > best {
-			t.Errorf("seed %d: price %d, optimum %d, bounds %d and %d", seed, got.Price, best, got.Volume, got.Config)
+		if got.Cost < best || bound > best {
+			t.Errorf("seed %d: cost %d, optimum %d, bounds %d and %d", seed, got.Cost, best, got.Volume, got.Config)
 		}
 		if best == 0 {
 			continue
 		}
 		total++
-		if got.Price == best {
+		if got.Cost == best {
 			exact++
 		}
 		if float64(bound) > 0.9*float64(best) {
 			tight++
 		}
-		if float64(got.Price) > 1.4*float64(best) {
-			t.Errorf("seed %d: price %d, optimum %d", seed, got.Price, best)
+		if float64(got.Cost) > 1.4*float64(best) {
+			t.Errorf("seed %d: cost %d, optimum %d", seed, got.Cost, best)
 		}
 	}
 	if total < 140 || exact*100 < total*90 || tight*100 < total*90 {
@@ -295,7 +295,7 @@ func TestPodsHeldApartPackWell(t *testing.T) {
 		if len(before.Bins) == 0 || float64(got.Price) > 0.98*float64(before.Price) {
 			t.Errorf("seed %d: %d, class by class %d", seed, got.Price, before.Price)
 		}
-		near += float64(got.Price) / float64(max(got.Volume, got.Config)) / seeds
+		near += float64(got.Cost) / float64(max(got.Volume, got.Config)) / seeds
 	}
 	if near > 1.10 {
 		t.Errorf("%.3f of the bound on average", near)
