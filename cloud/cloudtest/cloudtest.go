@@ -378,11 +378,11 @@ func latched(t *testing.T, w *World) {
 		w.eventually(t, fmt.Sprintf("Get and List say latched = %t", want), func() error {
 			one, err := p.Get(t.Context(), m.ProviderID)
 			if err != nil || one.Latched != want {
-				return fmt.Errorf("Get = latched %t, %w", one.Latched, err)
+				return fmt.Errorf("latched = %t by Get, error %v", one.Latched, err)
 			}
 			all, err := p.List(t.Context())
 			if err != nil || len(all) != 1 || all[0].Latched != want {
-				return fmt.Errorf("List = %+v, %w", all, err)
+				return fmt.Errorf("machines = %+v by List, error %v", all, err)
 			}
 			return nil
 		})

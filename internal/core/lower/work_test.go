@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/core/lower"
@@ -30,19 +31,14 @@ func everything(p *lower.Plan) string {
 
 // busy keeps eight goroutines running until the returned function is called.
 func busy() (stop func()) {
-	done := make(chan struct{})
+	var over atomic.Bool
 	for range 8 {
 		go func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for !over.Load() {
 			}
 		}()
 	}
-	return func() { close(done) }
+	return func() { over.Store(true) }
 }
 
 // TestABusyMachineGivesTheSamePlan plans every workload with a bar on its price on a machine that has nothing else to do, then beside

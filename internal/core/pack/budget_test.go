@@ -67,7 +67,8 @@ func TestABudgetEndsWithItsMeter(t *testing.T) {
 	if b.trials < 45 || b.trials > 55 || !b.over {
 		t.Errorf("%d trials of ten units within 500", b.trials)
 	}
-	if sure := b.uncut(); !sure.spend() || !sure.spend() || sure.over {
+	sure := b.uncut()
+	if first, second := sure.spend(), sure.spend(); !first || !second || sure.over {
 		t.Error("work that has to be done is cut")
 	}
 	if first := newBudget(Options{Meter: b.meter}); !first.spend() || first.spend() {

@@ -83,7 +83,7 @@ func TestListsAreAllThatLaunchesSend(t *testing.T) {
 			use := quantity.Vec{int64(r.IntN(8000)), int64(r.IntN(30)), int64(r.IntN(20)), pods}
 			use[0], use[1] = max(use[0], pods*fill.Least[0]), max(use[1], pods*fill.Least[1])
 			checkListed(t, seed, c, lists, use, shapes, offers, band)
-			checkRelaxed(t, seed, r, c, m, use, shapes, offers, band)
+			checkRelaxed(t, seed, r, c, use, shapes, offers, band)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func checkListed(t *testing.T, seed uint64, c *Catalog, lists []List, use quanti
 }
 
 // checkRelaxed asks a market that does not tell lists apart by the number of pods for a bound.
-func checkRelaxed(t *testing.T, seed uint64, r *rand.Rand, c *Catalog, m *Market, use quantity.Vec, shapes, offers bits.Set, band Band) {
+func checkRelaxed(t *testing.T, seed uint64, r *rand.Rand, c *Catalog, use quantity.Vec, shapes, offers bits.Set, band Band) {
 	t.Helper()
 	fewer, narrower := some(r, c.Len()), some(r, len(c.Offers))
 	fewer.And(shapes)
@@ -112,7 +112,7 @@ func checkRelaxed(t *testing.T, seed uint64, r *rand.Rand, c *Catalog, m *Market
 	if !ok {
 		return
 	}
-	m = c.Market(shapes, offers, band, c.Alloc)
+	m := c.Market(shapes, offers, band, c.Alloc)
 	lists, _ := m.Lists(Fill{Axes: []int{quantity.CPU, quantity.Memory}})
 	low, found := int64(0), false
 	for i := range lists {
