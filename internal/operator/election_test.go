@@ -96,7 +96,8 @@ func TestOneReplicaActs(t *testing.T) {
 		if r.terms.Load() != 1 {
 			t.Error("the second replica acts before the loops of the first have ended")
 		}
-		time.Sleep(5 * time.Second)
+		// Three seconds after its stop the first gives the lease back; the second looks every 2 s, and up to 1.2 times that later.
+		time.Sleep(6 * time.Second)
 		if err, ended := r.result("a"); !ended || err != nil {
 			t.Errorf("the first replica: %v, ended %v; want a quiet end", err, ended)
 		}
