@@ -99,10 +99,10 @@ func thefts() []theft {
 			return err
 		})
 	}
-	for _, tags := range [][]tag{{eksName, region, class}, {cluster, region, class}, {cluster, eksName, class}, {cluster, eksName, region}} {
+	for i, tags := range [][]tag{{eksName, region, class}, {cluster, region, class}, {cluster, eksName, class}, {cluster, eksName, region}} {
 		add(fmt.Sprintf("make a profile with tags %v", tags), func(a *account, caller aws.Config) error {
 			_, err := iam.NewFromConfig(caller).CreateInstanceProfile(a.t.Context(), &iam.CreateInstanceProfileInput{
-				InstanceProfileName: aws.String(fmt.Sprintf("%s-new-%d", a.name, len(tags[0].key)+len(tags[1].key)*100+len(tags[2].key)*10000)), Tags: iamTags(tags),
+				InstanceProfileName: aws.String(fmt.Sprintf("%s-new-%d", a.name, i)), Tags: iamTags(tags),
 			})
 			return err
 		})
