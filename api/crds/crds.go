@@ -7,3 +7,9 @@ import "embed"
 //
 //go:embed *.yaml
 var Files embed.FS
+
+// V1Beta1 holds the version v1beta1 of each kind that has it, named v1beta1/<group>_<plural>.yaml: an entry of the definition's versions.
+// It is in a cluster only where the controller converts it.
+//
+//go:embed v1beta1/*.yaml
+var V1Beta1 embed.FS

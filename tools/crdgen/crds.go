@@ -102,6 +102,28 @@ func crdFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]byt
 	return files, nil
 }
 
+// olderFiles takes the versions that are not stored out of the CRDs and returns their texts by path. The controller adds them to the
+// definitions in a cluster when it is there to convert them; a definition that names them without a converter cannot be read.
+func olderFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for i := range crds {
+		spec := &crds[i].Spec
+		for _, version := range spec.Versions {
+			if version.Storage {
+				continue
+			}
+			text, err := yaml.Marshal(version)
+			if err != nil {
+				return nil, err
+			}
+			name := filepath.Join(crdFolder, version.Name, fmt.Sprintf("%s_%s.yaml", spec.Group, spec.Names.Plural))
+			files[name] = append([]byte(fileHeader), text...)
+		}
+		spec.Versions = slices.DeleteFunc(spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Storage })
+	}
+	return files, nil
+}
+
 // asTemplate makes a chart template of a CRD: the chart's value additionalAnnotations is put on every CRD, and what looks like
 // template code in the CRD itself stays text.
 func asTemplate(text []byte) []byte {

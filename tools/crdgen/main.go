@@ -18,7 +18,7 @@ import (
 
 // apiPackages are the packages with API types, below the root of the repository.
 var apiPackages = []string{
-	"api/karpenter/v1", "api/karpenter/v1alpha1", "api/aws/v1", "api/autoscaling/v1beta1",
+	"api/karpenter/v1", "api/karpenter/v1alpha1", "api/karpenter/v1beta1", "api/aws/v1", "api/aws/v1beta1", "api/autoscaling/v1beta1",
 }
 
 func main() {
@@ -52,10 +52,15 @@ func generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CRDs: %w", err)
 	}
+	older, err := olderFiles(crds)
+	if err != nil {
+		return nil, fmt.Errorf("older versions: %w", err)
+	}
 	files, err := crdFiles(crds)
 	if err != nil {
 		return nil, fmt.Errorf("CRDs: %w", err)
 	}
+	maps.Copy(files, older)
 	pages, err := referenceFiles(crds)
 	if err != nil {
 		return nil, fmt.Errorf("reference pages: %w", err)
@@ -68,7 +73,7 @@ func generate() (map[string][]byte, error) {
 // same folders.
 func generatedFiles() ([]string, error) {
 	var out []string
-	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
+	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, crdFolder + "/*/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err

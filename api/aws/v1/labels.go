@@ -51,7 +51,23 @@ const (
 	AnnotationInstanceProfileName  = Group + "/instance-profile-name"                  // On NodeClaims: the instance profile that the machine was launched with.
 	AnnotationInstanceTagged       = Group + "/tagged"                                 // On NodeClaims: "true" once the machine has the tags that need the Node's name.
 	AnnotationClusterNameTagged    = "compatibility." + Group + "/cluster-name-tagged" // On NodeClaims: "true" once an older machine was tagged with the cluster's name.
+
+	// On EC2NodeClasses that v1beta1 wrote with the family Ubuntu: what had to be written otherwise, with commas between amiFamily, blockDeviceMappings
+	// and incompatible. Of an incompatible class nothing can be launched until it names images.
+	AnnotationUbuntu = "compatibility." + Group + "/v1beta1-ubuntu"
+	// On what v1beta1 shows of an EC2NodeClass: the version of the image's alias, unless it is latest.
+	AnnotationAliasVersion = "compatibility." + Group + "/v1-alias-version"
 )
+
+// What AnnotationUbuntu may list.
+const (
+	UbuntuFamily       = "amiFamily"           // The family was Ubuntu; it is AL2, whose bootstrap Ubuntu shares.
+	UbuntuDevices      = "blockDeviceMappings" // Ubuntu's default disk was written down.
+	UbuntuIncompatible = "incompatible"        // No images were selected, and there is no alias for Ubuntu.
+)
+
+// PlaceholderAMI stands in the image selector of an incompatible Ubuntu class. No image has this ID.
+const PlaceholderAMI = "ami-placeholder"
 
 // Finalizers of EC2NodeClasses.
 const (

@@ -57,6 +57,17 @@ const (
 	// On NodePools and NodeClaims: what older API versions said about the provider, as JSON.
 	ProviderCompatibilityAnnotationKey = "compatibility." + Group + "/provider"
 
+	// On NodePools and NodeClaims that v1beta1 wrote: the kubelet's configuration that v1beta1 kept there, as JSON. It is used instead of the node class's.
+	KubeletCompatibilityAnnotationKey = "compatibility." + Group + "/v1beta1-kubelet-conversion"
+	// On NodePools and NodeClaims that v1beta1 wrote: the nodeClassRef as it was written, as JSON.
+	NodeClassReferenceAnnotationKey = "compatibility." + Group + "/v1beta1-nodeclass-reference"
+	// On what v1beta1 shows of a v1 object: the fields that v1beta1 has no place for, as JSON. A client that writes the object back keeps them by it.
+	V1FieldsAnnotationKey = "compatibility." + Group + "/v1-fields"
+	// On v1 objects that v1beta1 wrote: what v1beta1 would show otherwise than it was written, as JSON.
+	V1Beta1FieldsAnnotationKey = "compatibility." + Group + "/v1beta1-fields"
+	// "true" on objects that Karpenter 1.0 has written again as v1. v1beta1 does not show it, so that a rollback writes them again.
+	StoredVersionMigratedAnnotationKey = Group + "/stored-version-migrated"
+
 	// On NodeClaims: the disruption step that the claim is part of, so that a restarted controller finishes or undoes it.
 	DisruptionCommandAnnotationKey = Group + "/disruption-command"
 	// On NodeClaims: the token of the launch that was begun, so that a restarted controller repeats the same call and never launches twice.
