@@ -6,6 +6,7 @@ package cloud
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,22 @@ type Provider interface {
 
 	// RepairPolicies lists the node conditions that mean a broken machine, and how long each may last.
 	RepairPolicies() []RepairPolicy
+}
+
+// Kinds is the part of a provider that says which node classes are its own.
+type Kinds interface {
+	NodeClassKinds() []schema.GroupVersionKind
+}
+
+// Serves tells whether a reference names a node class of the provider.
+func Serves(p Kinds, ref *v1.NodeClassReference) bool {
+	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
+}
+
+// ServesGroup tells whether a reference names the group of a node class of the provider, perhaps with a kind that there is not: nobody
+// else would say so.
+func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
+	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
 }
 
 // A Catalog is every instance type that a pool could be given, before the pool's own requirements are applied.

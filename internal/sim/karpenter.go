@@ -24,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/open"
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
+	"karpenter.sh/karpenter/internal/control/repair"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -61,6 +62,8 @@ type KarpenterOptions struct {
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool
+	// Repair adds the loop that replaces broken machines.
+	Repair bool
 	// Search limits the engine's search for cheaper fleets; 0 for the default.
 	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
@@ -100,6 +103,9 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	k.runs = []func(context.Context) error{
 		func(ctx context.Context) error { w.API.FeedDeaf(ctx, k.Store, o.Lag, o.Deaf); return nil },
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
+	}
+	if o.Repair {
+		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink}).Run)
 	}
 	if o.Provision {
 		k.provision(provider, o, pools)

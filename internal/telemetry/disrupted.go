@@ -18,6 +18,8 @@ func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.Consol
 // terminationMode says how hard the end of a claim will be.
 func terminationMode(claim *v1.NodeClaim) string {
 	switch grace := claim.Spec.TerminationGracePeriod; {
+	case claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] != "": // written before the end began: nothing is waited for
+		return "forceful"
 	case grace == nil:
 		return "graceful"
 	case grace.Duration > 0:

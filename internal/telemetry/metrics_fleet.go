@@ -7,6 +7,7 @@ type fleetMetrics struct {
 	NodeClaimsCreated            *prometheus.CounterVec
 	NodeClaimsTerminated         *prometheus.CounterVec
 	NodeClaimsDisrupted          *prometheus.CounterVec
+	NodeClaimsUnhealthy          *prometheus.CounterVec
 	NodeClaimTermination         *prometheus.HistogramVec
 	NodeClaimInstanceTermination *prometheus.HistogramVec
 	MachinesOrphaned             *prometheus.CounterVec
@@ -32,6 +33,9 @@ func newFleetMetrics(t *maker) fleetMetrics {
 			"NodeClaims whose machine is gone and whose finalizer was removed.", "nodepool", "capacity_type", "zone"),
 		NodeClaimsDisrupted: t.counter("karpenter_nodeclaims_disrupted_total", Alpha,
 			"NodeClaims that Karpenter deleted of its own accord.", disrupted...),
+		NodeClaimsUnhealthy: t.counter("karpenter_nodeclaims_unhealthy_disrupted_total", Alpha,
+			"NodeClaims that were deleted because their node was broken for too long, by the condition that said so.",
+			"condition", "nodepool", "capacity_type", "image_id"),
 		NodeClaimTermination: t.histogram("karpenter_nodeclaims_termination_duration_seconds", Beta, exponential(1, 2, 12),
 			"From the deletion of a NodeClaim to the removal of its finalizer.", "nodepool"),
 		NodeClaimInstanceTermination: t.histogram("karpenter_nodeclaims_instance_termination_duration_seconds", Beta, exponential(1, 2, 11),

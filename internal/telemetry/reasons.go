@@ -44,6 +44,7 @@ const (
 	MachinesNeverReady        Reason = "MachinesNeverReady"
 	UnreadableObject          Reason = "UnreadableObject"
 	OrphanKept                Reason = "OrphanKept"
+	NodeRepairBlocked         Reason = "NodeRepairBlocked"
 	LeftOut                   Reason = "LeftOut"
 
 	SpotInterrupted                Reason = "SpotInterrupted"
@@ -116,6 +117,7 @@ var reasons = []EventRow{
 	{MachinesNeverReady, warning, "Machines of a pool ran for their whole time without becoming ready nodes; the message says what failed.", 15 * time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
 	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody decides.", 15 * time.Minute, 0, 0, false},
+	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the machines.", 15 * time.Minute, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},
 
 	{SpotInterrupted, warning, "The cloud takes a spot machine back.", again, 0, 0, false},

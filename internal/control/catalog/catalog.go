@@ -7,11 +7,9 @@ package catalog
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -22,14 +20,13 @@ import (
 
 // provider is the part of the cloud that this service needs.
 type provider interface {
-	NodeClassKinds() []schema.GroupVersionKind
+	cloud.Kinds
 	Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catalog, error)
 }
 
 // Service answers for all loops. It may be used concurrently.
 type Service struct {
 	provider provider
-	kinds    []schema.GroupKind
 
 	mu   sync.Mutex
 	said map[string]string // the last trouble with each pool, so that it is said once
@@ -37,16 +34,12 @@ type Service struct {
 
 // New returns a service for one provider.
 func New(p provider) *Service {
-	s := &Service{provider: p, said: map[string]string{}}
-	for _, gvk := range p.NodeClassKinds() {
-		s.kinds = append(s.kinds, gvk.GroupKind())
-	}
-	return s
+	return &Service{provider: p, said: map[string]string{}}
 }
 
 // Serves tells whether a reference names a node class of our provider.
 func (s *Service) Serves(ref *v1.NodeClassReference) bool {
-	return ref != nil && slices.Contains(s.kinds, ref.GroupKind())
+	return cloud.Serves(s.provider, ref)
 }
 
 // Pools returns the pools of our provider whose instance types are known, by name. Those that may not get new nodes now,
@@ -55,7 +48,7 @@ func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[
 	pools, notReady = map[string]lower.PoolInput{}, map[string]bool{}
 	for p := range snap.Pools() {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
-			if ref != nil && slices.ContainsFunc(s.kinds, func(kind schema.GroupKind) bool { return kind.Group == ref.Group }) {
+			if cloud.ServesGroup(s.provider, ref) {
 				notReady[p.Name] = true // a kind of ours that there is not: pods are told of it
 			}
 			continue

@@ -119,16 +119,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 
 // managed rows have a claim of a node class that our provider serves.
 func (l *Loop) managed(row *cluster.Node) bool {
-	if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil {
-		return false
-	}
-	gk := row.Claim.Spec.NodeClassRef.GroupKind()
-	for _, served := range l.Cloud.NodeClassKinds() {
-		if served.GroupKind() == gk {
-			return true
-		}
-	}
-	return false
+	return row.Claim != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
 // live takes one step in the life of a claim.

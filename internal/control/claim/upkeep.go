@@ -93,7 +93,7 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	now := time.Now()
 	expiry, expires := lifecycle.Expiry(row.Claim)
 	if expires && !now.Before(expiry) {
-		err := l.remove(ctx, row.Claim, lifecycle.Expired, reschedulable(row))
+		err := l.remove(ctx, row.Claim, lifecycle.Expired, movable.Count(row.Pods))
 		if err == nil {
 			l.reportExpired(row)
 		}
@@ -151,15 +151,6 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func reschedulable(row *cluster.Node) (n int) {
-	for _, p := range row.Pods {
-		if movable.Reschedulable(p) {
-			n++
-		}
-	}
-	return n
 }
 
 // stampPodEvent writes when a pod last came or went.

@@ -233,7 +233,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 			continue
 		}
 		c.removed[n.Claim.Name] = true
-		l.tell.removed(n, c.Reason, snap.Pool(n.Pool()), reschedulable(n))
+		l.tell.removed(n, c.Reason, snap.Pool(n.Pool()), movable.Count(n.Pods))
 	}
 }
 
@@ -241,16 +241,6 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 	seen := client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}
 	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Name}}, seen))
-}
-
-func reschedulable(n *cluster.Node) int {
-	count := 0
-	for _, p := range n.Pods {
-		if movable.Reschedulable(p) {
-			count++
-		}
-	}
-	return count
 }
 
 // finish forgets a command that has done its work.
@@ -313,7 +303,7 @@ func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, c *command,
 	if n == nil || n.Claim.DeletionTimestamp != nil || !c.on(n.Claim, replacement) {
 		return nil
 	}
-	if reschedulable(n) > 0 {
+	if movable.Count(n.Pods) > 0 {
 		return l.editClaim(ctx, memberOf(n.Claim), dropRecord, nil)
 	}
 	return l.delete(ctx, n.Claim)

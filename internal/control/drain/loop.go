@@ -105,7 +105,7 @@ func (l *Loop) leaving(row *cluster.Node) bool {
 			return true
 		}
 	}
-	return row.Claim != nil && row.Claim.Spec.NodeClassRef != nil && slices.ContainsFunc(l.Cloud.NodeClassKinds(), serves(row.Claim))
+	return row.Claim != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
 }
 
 func (l *Loop) queue(node string) *queue {
@@ -332,8 +332,4 @@ func soonest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func serves(claim *v1.NodeClaim) func(gvk) bool {
-	return func(kind gvk) bool { return kind.GroupKind() == claim.Spec.NodeClassRef.GroupKind() }
 }

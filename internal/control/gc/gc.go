@@ -265,15 +265,8 @@ func (l *Loop) claims(ctx context.Context) error {
 // live claims have had a Node, are of our provider, and are not being deleted.
 func (l *Loop) live(row *cluster.Node) bool {
 	c := row.Claim
-	if c == nil || c.DeletionTimestamp != nil || c.Status.ProviderID == "" || c.Spec.NodeClassRef == nil {
-		return false
-	}
-	for _, kind := range l.Cloud.NodeClassKinds() {
-		if kind.GroupKind() == c.Spec.NodeClassRef.GroupKind() {
-			return condition.IsTrue(c, v1.ConditionTypeRegistered)
-		}
-	}
-	return false
+	return c != nil && c.DeletionTimestamp == nil && c.Status.ProviderID != "" && cloud.Serves(l.Cloud, c.Spec.NodeClassRef) &&
+		condition.IsTrue(c, v1.ConditionTypeRegistered)
 }
 
 // nodeReady says whether the claim has one Node and that is ready.
@@ -295,14 +288,8 @@ func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
 	if err := l.Client.Delete(ctx, c.DeepCopy(), client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}); err != nil {
 		return ignoreGone(err) // if the claim has changed, the next round looks again
 	}
-	pods := 0
-	for _, p := range row.Pods {
-		if movable.Reschedulable(p) {
-			pods++
-		}
-	}
 	telemetry.Log(ctx).Info("garbage collected a nodeclaim without machine", "NodeClaim", c.Name, "provider-id", c.Status.ProviderID, "Node", row.Name)
-	l.Metrics.Disrupted(c, string(lifecycle.GarbageCollected), "", pods)
+	l.Metrics.Disrupted(c, string(lifecycle.GarbageCollected), "", movable.Count(row.Pods))
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,7 +89,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			return
 		}
 		for p := range snap.Pools() {
-			if l.named(p) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
+			if cloud.ServesGroup(l.Cloud, p.Spec.Template.Spec.NodeClassRef) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
 				return
 			}
 		}
@@ -99,28 +97,13 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 }
 
 func (l *Loop) managed(p *v1.NodePool) bool {
-	ref := p.Spec.Template.Spec.NodeClassRef
-	if ref == nil {
-		return false
-	}
-	for _, kind := range l.Cloud.NodeClassKinds() {
-		if kind.GroupKind() == ref.GroupKind() {
-			return true
-		}
-	}
-	return false
-}
-
-// named pools name a class of a group that our provider serves, perhaps of a kind that there is not: nobody else would say so.
-func (l *Loop) named(p *v1.NodePool) bool {
-	ref := p.Spec.Template.Spec.NodeClassRef
-	return ref != nil && slices.ContainsFunc(l.Cloud.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
+	return cloud.Serves(l.Cloud, p.Spec.Template.Spec.NodeClassRef)
 }
 
 // step brings hash and conditions of one pool up to date.
 func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
 	pool := snap.Pool(name)
-	if pool == nil || !l.named(pool) {
+	if pool == nil || !cloud.ServesGroup(l.Cloud, pool.Spec.Template.Spec.NodeClassRef) {
 		return time.Time{}, nil
 	}
 	var err error

@@ -69,6 +69,7 @@ const (
 	RegistrationTimeout  Reason = "registration_timeout"
 	Expired              Reason = "expired"
 	GarbageCollected     Reason = "garbage_collected"
+	BrokenNode           Reason = "unhealthy"
 )
 
 // A Milestone is something that a step makes happen and that is worth a log line, a counter or an event.

@@ -36,6 +36,16 @@ func Reschedulable(p *cluster.Pod) bool {
 	return (Active(p) || Terminating(p) && p.StatefulSet) && !p.DaemonSet && !p.Mirror
 }
 
+// Count returns how many of the pods need another home when their node goes.
+func Count(pods []*cluster.Pod) (n int) {
+	for _, p := range pods {
+		if Reschedulable(p) {
+			n++
+		}
+	}
+	return n
+}
+
 // A Protection is what the do-not-disrupt annotation of a pod means now.
 type Protection struct {
 	Held    bool      // the pod holds its node

@@ -1,0 +1,204 @@
+// Package repair replaces machines that are broken: nodes on which a condition stands that the provider knows as a sign of it, for
+// longer than it tolerates. Their claims are deleted with a deadline that has passed, because pods on a broken machine neither
+// leave nor answer; their like is planned for as for every node that goes.
+//
+// Neither budgets nor do-not-disrupt hold a repair back, but the state of the other nodes does: when many are broken at once, it is
+// not machines that are to blame. Before anything is deleted the API server is asked once more.
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// blockedWait is how long a repair waits that other broken nodes hold back.
+	blockedWait = 5 * time.Minute
+	// unfedWait is how long one waits while the picture is no longer fed.
+	unfedWait = time.Minute
+	// staleWait is how long a newer picture may take to arrive.
+	staleWait = time.Second
+	workers   = 10
+)
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store   *cluster.Store
+	Client  client.Client // asks the API server, not a cache
+	Cloud   cloud.Provider
+	Metrics *telemetry.Metrics
+	Events  *telemetry.Events
+}
+
+// Loop looks for broken machines.
+type Loop struct {
+	Deps
+	policies []cloud.RepairPolicy
+}
+
+// New returns a loop that has not started.
+func New(d Deps) *Loop { return &Loop{d, d.Cloud.RepairPolicies()} }
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	return keyed.Work[version]{Name: "node.health", Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
+}
+
+// version is what decides about a repair.
+type version struct {
+	claim *v1.NodeClaim
+	node  *corev1.Node
+}
+
+func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
+	return func(yield func(string, version) bool) {
+		if !snap.Synced() {
+			return
+		}
+		for row := range snap.Nodes() {
+			if l.ours(row) && !yield(row.Claim.Name, version{row.Claim, row.Node}) {
+				return
+			}
+		}
+	}
+}
+
+// ours are the nodes whose one claim is of a class that our provider serves.
+func (l *Loop) ours(row *cluster.Node) bool {
+	return row.Claim != nil && row.Node != nil && cloud.Serves(l.Cloud, row.Claim.Spec.NodeClassRef)
+}
+
+// look repairs one node if it is time.
+func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	row := snap.ClaimNode(name)
+	if row == nil || !l.ours(row) {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	ailment, ok := lifecycle.Ailing(row.Node, l.policies)
+	switch {
+	case !ok || row.Claim.DeletionTimestamp != nil && overdue(row.Claim, now):
+		return time.Time{}, nil
+	case now.Before(ailment.Due):
+		return ailment.Due, nil
+	case !snap.Fed():
+		return now.Add(unfedWait), nil
+	}
+	if ailing, all := l.group(snap, row.Pool()); lifecycle.TooManyAil(ailing, all) {
+		l.reportBlocked(row, snap.Pool(row.Pool()), ailing, all)
+		return now.Add(blockedWait), nil
+	}
+	err := l.confirm(ctx, row.Node, now)
+	if err == nil {
+		err = l.repair(ctx, row, ailment, now)
+	}
+	if errors.Is(err, errRecovered) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return now.Add(staleWait), nil // our picture is old
+	}
+	return time.Time{}, err
+}
+
+// overdue says whether the claim's deadline has passed, so that nothing on it is waited for any more.
+func overdue(claim *v1.NodeClaim, now time.Time) bool {
+	deadline, err := lifecycle.Deadline(claim)
+	return err == nil && !deadline.IsZero() && !deadline.After(now)
+}
+
+// group counts the nodes of a pool, of the whole cluster for nodes without one, and those of them that ail, for however short.
+func (l *Loop) group(snap *cluster.Snapshot, pool string) (ailing, all int) {
+	for row := range snap.Nodes() {
+		if row.Node == nil || pool != "" && row.Node.Labels[v1.NodePoolLabelKey] != pool {
+			continue
+		}
+		all++
+		if _, ok := lifecycle.Ailing(row.Node, l.policies); ok {
+			ailing++
+		}
+	}
+	return ailing, all
+}
+
+var errRecovered = errors.New("the node is not what it was")
+
+// confirm asks the API server whether the node is still broken.
+func (l *Loop) confirm(ctx context.Context, known *corev1.Node, now time.Time) error {
+	var node corev1.Node
+	if err := l.Client.Get(ctx, client.ObjectKeyFromObject(known), &node); err != nil {
+		return fmt.Errorf("ask for node %s: %w", known.Name, err)
+	}
+	if ailment, ok := lifecycle.Ailing(&node, l.policies); !ok || ailment.Due.After(now) {
+		return errRecovered
+	}
+	return nil
+}
+
+// repair lets the machine go without waiting for what is on it: first the deadline, then the deletion. A claim that is being deleted
+// already gets the deadline.
+func (l *Loop) repair(ctx context.Context, row *cluster.Node, ailment lifecycle.Ailment, now time.Time) error {
+	claim := &v1.NodeClaim{ObjectMeta: row.Claim.ObjectMeta}
+	if !overdue(claim, now) {
+		stamped := lifecycle.WithDeadline(claim, now)
+		lock := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+		if err := l.Client.Patch(ctx, stamped, lock); err != nil {
+			return fmt.Errorf("write the deadline of claim %s: %w", claim.Name, err)
+		}
+		claim = stamped
+	}
+	if claim.DeletionTimestamp != nil {
+		return nil
+	}
+	if err := l.Client.Delete(ctx, claim.DeepCopy(), client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+		return fmt.Errorf("delete claim %s: %w", claim.Name, err)
+	}
+	l.reportRepair(ctx, row, claim, ailment, now)
+	return nil
+}
+
+// reportRepair tells why a machine goes.
+func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.NodeClaim, ailment lifecycle.Ailment, now time.Time) {
+	pods := movable.Count(row.Pods)
+	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", row.Claim.Name, "reason", string(lifecycle.BrokenNode), "pods", pods,
+		"condition", ailment.Condition.Type, "status", ailment.Condition.Status)
+	gone := *row.Claim
+	gone.ObjectMeta = stamped.ObjectMeta
+	l.Metrics.Disrupted(&gone, string(lifecycle.BrokenNode), "", pods)
+	labels := row.Node.Labels
+	l.Metrics.NodeClaimsUnhealthy.WithLabelValues(
+		string(ailment.Condition.Type), labels[v1.NodePoolLabelKey], labels[v1.CapacityTypeLabelKey], row.Claim.Status.ImageID).Inc()
+	l.publish(row, nil, telemetry.DisruptionTerminating, fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
+		ailment.Condition.Type, ailment.Condition.Status, now.Sub(ailment.Condition.LastTransitionTime.Time).Round(time.Second), ailment.Condition.Message))
+}
+
+// reportBlocked tells that a broken node stays because too many are.
+func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all int) {
+	of := "the cluster"
+	if row.Pool() != "" {
+		of = "NodePool " + row.Pool()
+	}
+	l.publish(row, pool, telemetry.NodeRepairBlocked, fmt.Sprintf(
+		"The node is broken and stays: %d of %d nodes of %s are, more than a fifth, so it is hardly the machines. Looking again in %s.", ailing, all, of, blockedWait))
+}
+
+// publish writes an event on node and claim, and on the pool if there is one.
+func (l *Loop) publish(row *cluster.Node, pool *v1.NodePool, reason telemetry.Reason, message string) {
+	l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(row.Node), Reason: reason, Key: []string{string(row.Node.UID)}, Message: message})
+	l.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(row.Claim), Reason: reason, Key: []string{string(row.Claim.UID)}, Message: message})
+	if pool != nil {
+		l.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: reason, Key: []string{string(pool.UID)}, Message: message})
+	}
+}
