@@ -1,5 +1,5 @@
 // Package e2e tests the whole of it: the local cluster as people start it, and Karpenter in it. All tests share one cluster,
-// except those that are about starting and stopping.
+// except those that are about starting and stopping, which have clusters of their own and run side by side.
 package e2e
 
 import (

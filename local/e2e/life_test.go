@@ -59,6 +59,7 @@ func TestTheFirstObjectsAreTheUsers(t *testing.T) {
 
 // TestDownAndUp is the life of a cluster of its own, in order.
 func TestDownAndUp(t *testing.T) {
+	t.Parallel()
 	c := fresh(t)
 	if out := c.do(t, "down"); !strings.Contains(out, "no cluster") {
 		t.Errorf("down before the first up: %q", out)
@@ -110,6 +111,7 @@ func checkNext(t *testing.T, said string) {
 }
 
 func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
+	t.Parallel()
 	c := fresh(t)
 	c.do(t, "up")
 	r := c.run(t)
@@ -127,6 +129,7 @@ func TestNothingOutlivesAKilledSupervisor(t *testing.T) {
 }
 
 func TestCtrlCWhileItStartsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := fresh(t)
 	up := c.command("up")
 	if err := up.Start(); err != nil {
@@ -146,6 +149,7 @@ func TestCtrlCWhileItStartsLeavesNothing(t *testing.T) {
 }
 
 func TestCtrlCEndsAClusterInTheForeground(t *testing.T) {
+	t.Parallel()
 	c := fresh(t)
 	up := c.command("up", "--foreground")
 	if err := up.Start(); err != nil {
@@ -168,6 +172,7 @@ func TestCtrlCEndsAClusterInTheForeground(t *testing.T) {
 }
 
 func TestTroubleIsSaidInOneLine(t *testing.T) {
+	t.Parallel()
 	t.Run("a taken port", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
