@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -25,10 +24,8 @@ import (
 	"karpenter.sh/karpenter/internal/cli"
 	"karpenter.sh/karpenter/internal/operator"
 	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/version"
 )
-
-// version is set when a release is built.
-var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,7 +47,7 @@ func run(ctx context.Context, args []string, out, trouble io.Writer) int {
 		usage(out)
 		return 0
 	case word == "version" || word == "--version":
-		fmt.Fprintf(out, "karpenter %s, commit %s, %s\n", version, cmp.Or(commit(), "unknown"), runtime.Version())
+		fmt.Fprintf(out, "karpenter %s, commit %s, %s\n", version.Number(), cmp.Or(version.Commit(), "unknown"), runtime.Version())
 		return 0
 	case word == "controller":
 		args = args[1:]
@@ -81,7 +78,7 @@ func controller(ctx context.Context, args []string) error {
 	if err := setting.Read("karpenter controller", settings, args, os.LookupEnv, os.Stderr); err != nil {
 		return err
 	}
-	if err := errors.Join(core.Validate(), p.validate()); err != nil {
+	if err := errors.Join(core.Validate(), p.validate(), checkRoots(os.LookupEnv)); err != nil {
 		return err
 	}
 	kube, err := connect(kubeconfig)
@@ -89,7 +86,7 @@ func controller(ctx context.Context, args []string) error {
 		return err
 	}
 	return operator.Run(ctx, operator.Options{
-		REST: kube, Settings: core, NodeClassLabels: []string{p.nodeClassLabel}, Version: version, Commit: commit(),
+		REST: kube, Settings: core, NodeClassLabels: []string{p.nodeClassLabel}, Version: version.Number(), Commit: version.Commit(),
 		Cloud: func(ctx context.Context, in operator.CloudInput) (*operator.Cloud, error) {
 			return p.open(ctx, core, in)
 		},
@@ -106,18 +103,4 @@ func connect(kubeconfig string) (*rest.Config, error) {
 		return nil, errors.New("not in a cluster: set --kubeconfig or KUBECONFIG")
 	}
 	return c, err
-}
-
-// commit is the revision that this program was built from, as far as the build knows.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/version"
 )
 
 func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
@@ -35,8 +37,8 @@ func TestWordsThatAreTriedFirst(t *testing.T) {
 		"help":      {0, "plan"},
 		"--help":    {0, "controller"},
 		"-h":        {0, "version"},
-		"version":   {0, "karpenter dev"},
-		"--version": {0, "karpenter dev"},
+		"version":   {0, "karpenter " + version.Number() + ","},
+		"--version": {0, "karpenter " + version.Number() + ","},
 		"fly":       {2, `no command "fly"`},
 	} {
 		var said strings.Builder

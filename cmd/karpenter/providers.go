@@ -7,6 +7,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/operator"
 	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/version"
 )
 
 // provider is one cloud: its settings, and how to reach it once they are read.
@@ -29,7 +30,7 @@ func awsProvider() provider {
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
 			s.ReservedCapacity, s.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
 			p, err := aws.Open(ctx, s, aws.Surroundings{
-				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: version,
+				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: version.Number(),
 			})
 			if err != nil {
 				return nil, err
