@@ -1,5 +1,5 @@
 # Every target is one line; what needs more lives in hack/. Tools are pinned in tools/go.mod.
-.PHONY: help up down status clean build test lint gen gen-check bench fuzz soak
+.PHONY: help up down status clean build test lint gen gen-check bench fuzz soak image release push
 .DEFAULT_GOAL := help
 export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
 
@@ -29,3 +29,9 @@ fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
 soak: build ## the long seeds
 	@KARPENTER_SOAK=1 hack/test
+image: ## the container image for amd64 and arm64 in dist/, without Docker
+	@go -C ship run . image
+release: ## image, charts, definitions, policies and checksums in dist/; IMAGE=<where the image will be> fills it into the chart
+	@go -C ship run . release
+push: ## push dist/ to IMAGE=<registry>/<repository>, and charts to CHARTS=<registry>/<folder> if that is given
+	@go -C ship run . push

@@ -41,7 +41,13 @@ type cluster struct {
 // shared is the cluster of most tests.
 var shared *cluster
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if root, ok := os.LookupEnv(containEnv); ok {
+		fmt.Fprintln(os.Stderr, "become a container:", contain(root, os.Args[1:]))
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	path, err := filepath.Abs(binary)
