@@ -34,6 +34,7 @@ type Draft struct {
 	daemonPods table[types.UID, daemonPod]
 	planned    table[PodKey, plannedRow]
 	plannedTo  map[string]map[PodKey]struct{} // by target
+	held       table[PodKey, PodKey]
 
 	machines   machines
 	nodes      table[rowKey, *Node]
@@ -109,6 +110,7 @@ func newDraft() *Draft {
 		daemonPods: newTable(func(d daemonPod) types.UID { return d.owner }, cmp.Compare[types.UID]),
 		planned:    newTable(func(r plannedRow) PodKey { return r.PodKey }, PodKey.Compare),
 		plannedTo:  map[string]map[PodKey]struct{}{},
+		held:       newTable(func(k PodKey) PodKey { return k }, PodKey.Compare),
 
 		machines:   newMachines(),
 		nodes:      newTable((*Node).key, compareRows),
@@ -160,6 +162,7 @@ func (d *Draft) publish() *Snapshot {
 		byProvider: d.byProvider.publish(),
 		byClaim:    d.byClaim.publish(),
 		planned:    d.planned.publish(),
+		held:       d.held.publish(),
 
 		pools:           d.pools.publish(),
 		classes:         d.classes.publish(),
@@ -184,6 +187,7 @@ func (d *Draft) Synced(yes bool) { d.synced = yes }
 // when the pod binds (elsewhere) or vanishes, when the target vanishes, and with Unplan.
 func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
 	d.Unplan(pod)
+	d.Unhold(pod)
 	d.planned.put(plannedRow{pod, Planned{Target: target, At: at}})
 	if d.plannedTo[target] == nil {
 		d.plannedTo[target] = map[PodKey]struct{}{}
@@ -200,6 +204,13 @@ func (d *Draft) Unplan(pod PodKey) {
 		}
 	}
 }
+
+// Hold notes that no place is looked for a pod now, although it waits: kube-scheduler does not take those that it is given. The note ends
+// when there is a plan for the pod, when it binds or vanishes, and with Unhold.
+func (d *Draft) Hold(pod PodKey) { d.held.put(pod) }
+
+// Unhold takes back Hold.
+func (d *Draft) Unhold(pod PodKey) { d.held.delete(pod) }
 
 // unplanAll forgets every plan for a target that is gone.
 func (d *Draft) unplanAll(target string) {

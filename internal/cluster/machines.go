@@ -220,16 +220,18 @@ func (d *Draft) forget(name string) {
 	d.unplanAll(name)
 }
 
-// PutCSINode notes how many volumes a node can have attached, by driver. A driver that names no limit has none.
+// PutCSINode notes which drivers attach volumes to a node, and how many each.
 func (d *Draft) PutCSINode(c *storagev1.CSINode) {
 	limits := make(map[string]int, len(c.Spec.Drivers))
 	for i := range c.Spec.Drivers {
+		limit := -1
 		if a := c.Spec.Drivers[i].Allocatable; a != nil {
-			limits[c.Spec.Drivers[i].Name] = 0
+			limit = 0
 			if a.Count != nil {
-				limits[c.Spec.Drivers[i].Name] = int(*a.Count)
+				limit = int(*a.Count)
 			}
 		}
+		limits[c.Spec.Drivers[i].Name] = limit
 	}
 	d.machines.csi[c.Name] = limits
 	d.refreshNode(c.Name)

@@ -36,6 +36,7 @@ func (d *Draft) PutPod(pod *corev1.Pod) {
 	}
 	if row.Terminal() || replaced && row.NodeName != "" && row.NodeName != old.NodeName {
 		d.Unplan(row.PodKey)
+		d.Unhold(row.PodKey)
 	}
 }
 
@@ -48,6 +49,7 @@ func (d *Draft) DeletePod(key PodKey) {
 	d.leave(old)
 	d.release(old)
 	d.Unplan(key)
+	d.Unhold(key)
 }
 
 func (d *Draft) newPod(pod *corev1.Pod) *Pod {
@@ -81,6 +83,7 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	}
 	row.setDeletion(pod)
 	row.setConditions(pod.Status.Conditions)
+	row.setJudged(pod)
 	row.setNomination(pod)
 	return row
 }
@@ -112,6 +115,25 @@ func (row *Pod) setConditions(conditions []corev1.PodCondition) {
 			if row.Ready {
 				row.ReadySince = c.LastTransitionTime.Time
 			}
+		}
+	}
+}
+
+// setJudged reads when the pod's scheduler last wrote that it finds no place. The condition keeps the time of the first refusal; of the
+// later ones, which differ in what they say, the managed fields have the time, under whatever name the scheduler goes.
+func (row *Pod) setJudged(pod *corev1.Pod) {
+	if !row.Unschedulable || row.NodeName != "" {
+		return
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			row.Judged = c.LastTransitionTime.Time
+		}
+	}
+	for i := range pod.ManagedFields {
+		f := &pod.ManagedFields[i]
+		if f.Time != nil && f.Time.After(row.Judged) && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`\"PodScheduled\"`)) {
+			row.Judged = f.Time.Time
 		}
 	}
 }

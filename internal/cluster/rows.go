@@ -37,6 +37,7 @@ type Pod struct {
 	Deleted       time.Time     // deletion timestamp, zero while it is not terminating
 	Grace         time.Duration // deletion grace period of a terminating pod, else the one that its spec asks for
 	Scheduled     time.Time     // transition time of PodScheduled=True, zero if unbound
+	Judged        time.Time     // when its scheduler last said that it finds no place for it, zero if it has not or has found one
 	ReadySince    time.Time     // transition time of Ready=True, zero while it is not ready
 	Started       time.Time     // status.startTime
 	Phase         corev1.PodPhase
@@ -77,7 +78,7 @@ type Node struct {
 	ProviderID string
 	Node       *corev1.Node   // nil until it registers; trimmed of images and managed fields
 	Claim      *v1.NodeClaim  // nil for machines of others
-	CSINode    map[string]int // attach limits by driver; nil until the CSINode exists
+	CSINode    map[string]int // attach limits by driver, -1 for none; nil until the CSINode exists
 	Pods       []*Pod         // bound, not terminal; sorted by key
 	// Visits counts the pods that were bound to it while we watched, but for those of DaemonSets: of two looks that show the same number,
 	// none came and went in between.

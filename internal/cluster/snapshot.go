@@ -32,6 +32,7 @@ type Snapshot struct {
 	byProvider view[string, providerRow]
 	byClaim    view[string, claimRow]
 	planned    view[PodKey, plannedRow]
+	held       view[PodKey, PodKey]
 
 	pools           view[string, *v1.NodePool]
 	classes         view[v1.NodeClassReference, *NodeClass]
@@ -203,6 +204,12 @@ func (s *Snapshot) LabelCounts(namespace string) iter.Seq[LabelCount] {
 func (s *Snapshot) Planned(key PodKey) (Planned, bool) {
 	r, ok := s.planned.get(key)
 	return r.Planned, ok
+}
+
+// Held tells whether no place is looked for a pod now, although it waits.
+func (s *Snapshot) Held(key PodKey) bool {
+	_, ok := s.held.get(key)
+	return ok
 }
 
 // Plans yields every pod that is meant to go somewhere, by namespace and name.

@@ -35,6 +35,8 @@ type Options struct {
 	NeverReady func(cloud.Machine) bool
 	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nobody else knows; nil for none. It is asked every second.
 	Refuses func(*corev1.Pod, *corev1.Node) bool
+	// Down says of a scheduler, by the name that pods have for it, that it does nothing now; nil for never.
+	Down func(scheduler string) bool
 	// NoTaint makes kubelets join without the unregistered taint.
 	NoTaint bool
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -58,6 +59,8 @@ func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (actio
 	switch {
 	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
 		return w.end(p), time.Time{}
+	case p.Spec.NodeName == "" && (len(p.Spec.SchedulingGates) > 0 || w.options.Down != nil && w.options.Down(p.Spec.SchedulerName)):
+		return nil, w.retry(now)
 	case p.Spec.NodeName == "":
 		return w.bind(p, room), w.retry(now)
 	case w.nodes[p.Spec.NodeName] == nil:
@@ -72,7 +75,7 @@ func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (actio
 
 // retry is when kube-scheduler tries again by itself: what it refuses for reasons of its own may change without an event.
 func (w *World) retry(now time.Time) time.Time {
-	if w.options.Refuses == nil {
+	if w.options.Refuses == nil && w.options.Down == nil {
 		return time.Time{}
 	}
 	return now.Add(time.Second)
@@ -116,7 +119,7 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
 	name := best(p, w.allowed(p, room))
 	if name == "" {
-		return w.refuse(p)
+		return w.refuse(p, len(room))
 	}
 	room[name].take(p)
 	return func() {
@@ -137,15 +140,32 @@ func (w *World) allowed(p *corev1.Pod, room map[string]*free) map[string]*free {
 	return out
 }
 
-func (w *World) refuse(p *corev1.Pod) action {
+// refuse says that there is no node for a pod, and where the options ask for so much says it again when there are more or fewer nodes.
+func (w *World) refuse(p *corev1.Pod, nodes int) action {
+	message := ""
+	if w.options.Refuses != nil {
+		message = fmt.Sprintf("0/%d nodes are available", nodes)
+	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && c.Message == message {
 			return nil
 		}
 	}
 	return func() {
 		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
+			since := metav1.NewTime(time.Now())
+			const manager = "scheduler"
+			p.ManagedFields = slices.DeleteFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == manager })
+			p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Time: new(since), FieldsV1: metav1.NewFieldsV1(
+				`{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{}}}}`)})
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+					since = c.LastTransitionTime
+				}
+			}
 			setPodCondition(p, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable)
+			c := &p.Status.Conditions[len(p.Status.Conditions)-1]
+			c.Message, c.LastTransitionTime = message, since
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/spurn"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -55,6 +56,7 @@ type Loop struct {
 	Deps
 	settings Settings
 	memory   memory
+	spurned  spurn.Memory
 	watched  *telemetry.Loop
 	aside    aside
 	failures int  // turns in a row in which claims could not be created

@@ -49,13 +49,16 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 		return nil
 	}
 	l.countZones(snap, unbound)
-	plan := l.plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: pods, Settings: l.settings.Engine, Now: now, Stop: after(patience), LeftOut: l.memory.leftOut(pods)})
+	sorted := l.spurned.Sort(snap, pods, now)
+	in := lower.Input{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, Stop: after(patience), LeftOut: l.memory.leftOut(pods)}
+	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if missing != "" {
 		mention(plan, missing)
 	}
+	l.respectScheduler(ctx, in, sorted, plan)
 	return l.carryOut(ctx, snap, pods, plan, last)
 }
 

@@ -12,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/spurn"
 )
 
 func TestWhatBlocksANode(t *testing.T) {
@@ -63,11 +64,11 @@ func TestWhatBlocksANode(t *testing.T) {
 		"a machine that is stopping is not":                               {func(_ *corev1.Node, c *v1.NodeClaim) { condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, noon) }, nil, Deleting},
 		"a node of a pool that is gone is not":                            {func(n *corev1.Node, _ *v1.NodeClaim) { n.Labels[v1.NodePoolLabelKey] = "gone" }, nil, NoPool},
 		"a node without a type label is free":                             {func(n *corev1.Node, _ *v1.NodeClaim) { delete(n.Labels, corev1.LabelInstanceTypeStable) }, nil, ""},
-		"a node that was promised to a pod nearly ten minutes ago is not": {nil, []func(*fixture){promised(noon.Add(time.Second - promiseTime))}, Nominated},
-		"one that was promised ten minutes ago is":                        {nil, []func(*fixture){promised(noon.Add(-promiseTime))}, ""},
+		"a node that was promised to a pod nearly ten minutes ago is not": {nil, []func(*fixture){promised(noon.Add(time.Second - spurn.Longest))}, Nominated},
+		"one that was promised ten minutes ago is":                        {nil, []func(*fixture){promised(noon.Add(-spurn.Longest))}, ""},
 		"ten minutes begin when the node is initialised": {func(_ *corev1.Node, c *v1.NodeClaim) {
 			condition.Clear(c, v1.ConditionTypeInitialized, noon)
-			condition.SetTrue(c, v1.ConditionTypeInitialized, noon.Add(time.Second-promiseTime))
+			condition.SetTrue(c, v1.ConditionTypeInitialized, noon.Add(time.Second-spurn.Longest))
 		},
 			[]func(*fixture){promised(noon.Add(-time.Hour))}, Nominated},
 		"and not before its claim says so": {func(_ *corev1.Node, c *v1.NodeClaim) { condition.Clear(c, v1.ConditionTypeInitialized, noon) },

@@ -8,10 +8,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/spurn"
 )
-
-// promiseTime is how long room is kept for a pod that could have been bound to it: whatever keeps the pod away then, it is not the boot.
-const promiseTime = 10 * time.Minute
 
 // promises says which machines pods are planned for, by the name of their row, and until when that keeps them at the latest. It ends
 // earlier when the pods are bound, are gone, or are planned for another machine.
@@ -22,9 +20,9 @@ func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 		if pod == nil || target == nil || !movable.Reschedulable(pod) {
 			continue
 		}
-		until := now.Add(promiseTime) // a machine that boots is waited for
+		until := now.Add(spurn.Longest) // a machine that boots is waited for
 		if since, ok := target.InitializedSince(); ok {
-			until = later(plan.At, since).Add(promiseTime)
+			until = later(plan.At, since).Add(spurn.Longest)
 		}
 		out[target.Name] = later(out[target.Name], until)
 	}

@@ -74,8 +74,8 @@ func (q *whatIf) gate(going []*Candidate) {
 }
 
 func (q *whatIf) wait(p *cluster.Pod) {
-	if _, planned := q.w.Snap.Planned(p.PodKey); planned {
-		return // it has a place already, which the engine keeps free
+	if _, planned := q.w.Snap.Planned(p.PodKey); planned || q.w.Snap.Held(p.PodKey) {
+		return // it has a place already, which the engine keeps free, or gets none now
 	}
 	q.waiting = append(q.waiting, p)
 	q.isWait[p] = true

@@ -52,7 +52,7 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		if alts, any := b.claimTopology(pvc); any {
 			c.volumes.alternatives = cross(c.volumes.alternatives, alts)
 		}
-		if driver := b.driverOf(pvc); driver != "" {
+		if driver := DriverOf(b.in.Snap, pvc); driver != "" {
 			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.driver(driver), ID: b.volume(p.Namespace, name)})
 		}
 	}
@@ -228,13 +228,13 @@ func cross(a, b []label.Reqs) []label.Reqs {
 	return out
 }
 
-// driverOf returns the CSI driver that attaches a claim's volume; "" if nobody counts it.
-func (b *builder) driverOf(pvc *corev1.PersistentVolumeClaim) string {
+// DriverOf returns the CSI driver that attaches a claim's volume; "" if nobody counts it.
+func DriverOf(snap *cluster.Snapshot, pvc *corev1.PersistentVolumeClaim) string {
 	if pvc == nil {
 		return ""
 	}
 	if pvc.Spec.VolumeName != "" {
-		pv := b.in.Snap.PV(pvc.Spec.VolumeName)
+		pv := snap.PV(pvc.Spec.VolumeName)
 		switch {
 		case pv == nil:
 			return ""
@@ -245,7 +245,7 @@ func (b *builder) driverOf(pvc *corev1.PersistentVolumeClaim) string {
 		}
 		return ""
 	}
-	sc := b.in.Snap.StorageClass(storageClassOf(pvc))
+	sc := snap.StorageClass(storageClassOf(pvc))
 	if sc == nil {
 		return ""
 	}
@@ -294,7 +294,7 @@ func (b *builder) countAttached(n *nodeInfo, node *solve.Node) {
 				continue
 			}
 			seen[key] = true
-			d, counted := b.drivers[b.driverOf(b.in.Snap.PVC(p.Namespace, name))]
+			d, counted := b.drivers[DriverOf(b.in.Snap, b.in.Snap.PVC(p.Namespace, name))]
 			if !counted {
 				continue
 			}

@@ -1,0 +1,115 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// respectScheduler takes from a plan the places that the scheduler of the pods does not bind them to, adds what pods may try instead, and
+// holds the others back.
+func (l *Loop) respectScheduler(ctx context.Context, in lower.Input, sorted spurn.Sorted, plan *lower.Plan) {
+	lost := l.spurned.Judge(in.Snap, staying(in.Snap, plan.Place), in.Now)
+	leave := map[*cluster.Pod]bool{}
+	for _, h := range lost {
+		leave[h.Pod] = true
+		l.Metrics.PlacesLost.WithLabelValues(in.Snap.Node(h.Node).Pool()).Inc()
+		telemetry.Log(ctx).Info("pod loses the place that its scheduler does not bind it to", "Pod", podName(h.Pod), "Node", h.Node,
+			"scheduler", schedulerOf(h.Pod), "silent", h.Silent)
+	}
+	plan.Place = slices.DeleteFunc(plan.Place, func(p lower.Placement) bool { return leave[p.Pod] })
+	held := slices.Concat(lost, sorted.Held)
+	for _, h := range held {
+		plan.Refused = append(plan.Refused, lower.Refused{Pod: h.Pod, Text: spurnedText(h)})
+	}
+	l.hold(in.Snap, held)
+	if len(sorted.Try) > 0 {
+		l.tryFurther(ctx, in, sorted.Try, plan)
+	}
+}
+
+// tryFurther plans for pods that get no place on nodes that their scheduler has seen.
+func (l *Loop) tryFurther(ctx context.Context, in lower.Input, pods []*cluster.Pod, plan *lower.Plan) {
+	in.Pods, in.Closed = pods, map[string]bool{}
+	for n := range in.Snap.Nodes() {
+		if n.Initialized() {
+			in.Closed[n.Name] = true
+		}
+	}
+	for _, p := range plan.Place {
+		in.Closed[p.Node] = true // what is left there is known when the plan is in the picture
+	}
+	further := l.around(ctx, in)
+	plan.Open = append(plan.Open, further.Open...)
+	plan.Place = append(plan.Place, further.Place...)
+	plan.Refused = append(plan.Refused, further.Refused...)
+}
+
+// staying are the pods that a plan leaves where they are planned to go, as it does while there is room.
+func staying(snap *cluster.Snapshot, placements []lower.Placement) []*cluster.Pod {
+	var out []*cluster.Pod
+	for _, p := range placements {
+		had, ok := snap.Planned(p.Pod.PodKey)
+		if target := snap.Target(had.Target); ok && target != nil && target.Name == p.Node && p.Pod.NodeName == "" {
+			out = append(out, p.Pod)
+		}
+	}
+	return out
+}
+
+// hold notes for others which pods get no place now.
+func (l *Loop) hold(snap *cluster.Snapshot, held []spurn.Held) {
+	keys := make(map[cluster.PodKey]bool, len(held))
+	for _, h := range held {
+		keys[h.Pod.PodKey] = true
+	}
+	var on, off []cluster.PodKey
+	for p := range snap.Unbound() {
+		switch was := snap.Held(p.PodKey); {
+		case keys[p.PodKey] && !was:
+			on = append(on, p.PodKey)
+		case was && !keys[p.PodKey]:
+			off = append(off, p.PodKey)
+		}
+	}
+	if len(on)+len(off) == 0 {
+		return
+	}
+	l.Store.Update(func(d *cluster.Draft) {
+		for _, key := range on {
+			d.Unplan(key)
+			d.Hold(key)
+		}
+		for _, key := range off {
+			d.Unhold(key)
+		}
+	})
+}
+
+// spurnedText tells the owner of a pod why it gets no place, and what to look at.
+func spurnedText(h spurn.Held) string {
+	next := "one further node is tried"
+	if !h.Next.IsZero() {
+		next = "a further node is tried at " + h.Next.UTC().Format(time.TimeOnly)
+	}
+	name, since := schedulerOf(h.Pod), h.Ready.UTC().Format(time.TimeOnly)
+	if h.Silent {
+		return fmt.Sprintf("node %s has been ready for it since %s, but in %v scheduler %q has neither bound nor judged it there: is that scheduler running? %s",
+			h.Node, since, spurn.Longest, name, next)
+	}
+	return fmt.Sprintf("node %s has been ready since %s and has room for it as far as Karpenter can see, but scheduler %q does not bind it there: "+
+		"what keeps it away is in that scheduler's own events of this pod; %s", h.Node, since, name, next)
+}
+
+func schedulerOf(p *cluster.Pod) string {
+	return cmp.Or(p.Class.Spec.SchedulerName, corev1.DefaultSchedulerName)
+}
