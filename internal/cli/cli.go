@@ -17,6 +17,7 @@ import (
 const (
 	exitFine          = 0
 	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
+	exitLost          = 1 // likewise: something has no equal in what was written
 	exitBadInput      = 2
 )
 
@@ -40,6 +41,7 @@ type command struct {
 // commands lists them in the order in which help shows them.
 var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
+	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
 }
 

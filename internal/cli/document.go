@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,6 +24,7 @@ type document struct {
 	line int // of its first line
 	text []byte
 	obj  *unstructured.Unstructured
+	item *int // the object's place in the list that the text is, nil if the text is the object
 }
 
 // at makes an error that names the place, as compilers do.
@@ -160,9 +162,19 @@ func splitDocuments(text []byte) [][]byte {
 
 var yamlLine = regexp.MustCompile(`line (\d+): ?(.*)`)
 
-func (d *document) decode() ([]*document, error) {
+// fromYAML reads a text as the API server reads what kubectl makes of it: whole numbers are whole.
+func fromYAML(text []byte) (any, error) {
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, err
+	}
 	var decoded any
-	if err := yaml.Unmarshal(d.text, &decoded); err != nil {
+	return decoded, utiljson.Unmarshal(raw, &decoded)
+}
+
+func (d *document) decode() ([]*document, error) {
+	decoded, err := fromYAML(d.text)
+	if err != nil {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			return nil, d.at(d.line+n-1, "not valid YAML: %s", m[2])
@@ -187,8 +199,9 @@ func (d *document) decode() ([]*document, error) {
 		return []*document{d}, nil
 	}
 	var docs []*document
-	err := d.obj.EachListItem(func(item runtimeObject) error {
-		docs = append(docs, &document{file: d.file, line: d.line, text: d.text, obj: item.(*unstructured.Unstructured)})
+	err = d.obj.EachListItem(func(item runtimeObject) error {
+		place := len(docs)
+		docs = append(docs, &document{file: d.file, line: d.line, text: d.text, obj: item.(*unstructured.Unstructured), item: &place})
 		return nil
 	})
 	if err != nil {

@@ -172,7 +172,7 @@ func ours(group string) bool {
 
 // served says what to write instead of a kind or version that is not served.
 func served(gvk schema.GroupVersionKind) string {
-	const page = "; docs/moving.md says what became of each field"
+	const page = "; \"karpenter convert -f FILE\" does it"
 	switch gvk.Kind {
 	case "Provisioner":
 		return "write a karpenter.sh/v1 NodePool" + page

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"sigs.k8s.io/yaml"
-
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/crds"
 )
@@ -37,7 +35,7 @@ type crdSchema struct {
 // customSchemas reads the embedded CRDs.
 func customSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
 	out := map[schema.GroupVersionKind]*crdSchema{}
-	definitions, err := definitions()
+	definitions, err := crds.Definitions()
 	if err != nil {
 		return nil, err
 	}
@@ -50,27 +48,6 @@ func customSchemas() (map[schema.GroupVersionKind]*crdSchema, error) {
 			}
 			out[schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}] = s
 		}
-	}
-	return out, nil
-}
-
-// definitions parses the embedded files.
-func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	entries, err := crds.Files.ReadDir(".")
-	if err != nil {
-		return nil, err
-	}
-	var out []*apiextensionsv1.CustomResourceDefinition
-	for _, entry := range entries {
-		text, err := crds.Files.ReadFile(entry.Name())
-		if err != nil {
-			return nil, err
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(text, crd); err != nil {
-			return nil, fmt.Errorf("embedded CRD %s: %w", entry.Name(), err)
-		}
-		out = append(out, crd)
 	}
 	return out, nil
 }

@@ -2,7 +2,6 @@ package generations
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -16,7 +15,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -32,31 +30,26 @@ type version struct {
 // versions reads the definitions of the kinds that are converted, in both versions.
 func versions(t *testing.T) (beta, hub []version) {
 	t.Helper()
-	names, err := fs.Glob(crds.V1Beta1, "v1beta1/*.yaml")
-	if err != nil || len(names) != 3 {
-		t.Fatalf("definitions of v1beta1: %v, %v", names, err)
-	}
-	for _, name := range names {
-		var old apiextensionsv1.CustomResourceDefinitionVersion
-		read(t, crds.V1Beta1, name, &old)
-		var definition apiextensionsv1.CustomResourceDefinition
-		read(t, crds.Files, strings.TrimPrefix(name, "v1beta1/"), &definition)
-		kind, group := definition.Spec.Names.Kind, definition.Spec.Group
-		beta = append(beta, newVersion(t, group+"/v1beta1", kind, &old))
-		hub = append(hub, newVersion(t, group+"/v1", kind, &definition.Spec.Versions[0]))
-	}
-	return beta, hub
-}
-
-func read(t *testing.T, files fs.FS, name string, into any) {
-	t.Helper()
-	text, err := fs.ReadFile(files, name)
+	definitions, err := crds.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
-		t.Fatal(err)
+	for _, definition := range definitions {
+		old, err := crds.Older(definition.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old == nil {
+			continue
+		}
+		kind, group := definition.Spec.Names.Kind, definition.Spec.Group
+		beta = append(beta, newVersion(t, group+"/v1beta1", kind, old))
+		hub = append(hub, newVersion(t, group+"/v1", kind, &definition.Spec.Versions[0]))
 	}
+	if len(beta) != 3 {
+		t.Fatalf("%d kinds have a version v1beta1, want 3", len(beta))
+	}
+	return beta, hub
 }
 
 func newVersion(t *testing.T, apiVersion, kind string, v *apiextensionsv1.CustomResourceDefinitionVersion) version {
