@@ -123,7 +123,7 @@ func (b *builder) makeLabels() {
 	}
 }
 
-// makePools works out what each pool may still open. What disruption replaces counts until it is being deleted: for new pods its room is not
+// makePools works out what each pool holds and may still open. What disruption replaces counts until it is being deleted: for new pods its room is not
 // free, since the replacement may fail. In a what-if question it is as good as gone.
 func (b *builder) makePools() {
 	used := map[string]quantity.Vec{}
@@ -146,7 +146,7 @@ func (b *builder) makePools() {
 		}
 	}
 	for _, t := range b.templates {
-		p := solve.Pool{Name: t.pool.Name, Limit: limits.Pool{Nodes: limits.Unlimited}}
+		p := solve.Pool{Name: t.pool.Name, Limit: limits.Pool{Nodes: limits.Unlimited}, Asks: b.w.asks[t.pool.Name]}
 		for name, q := range t.pool.Spec.Limits {
 			p.Limit.Limited = true
 			if p.Limit.Left == nil {
@@ -162,5 +162,13 @@ func (b *builder) makePools() {
 			}
 		}
 		b.problem.Pools = append(b.problem.Pools, p)
+	}
+	for name, gone := range b.in.Gone {
+		if i, ok := b.w.binOf[name]; ok && gone {
+			n := b.w.nodes[i]
+			if at := slices.IndexFunc(b.problem.Pools, func(p solve.Pool) bool { return p.Name == n.pool }); at >= 0 {
+				b.problem.Pools[at].Asks -= n.asks()
+			}
+		}
 	}
 }

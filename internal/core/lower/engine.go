@@ -99,7 +99,6 @@ func (e *Engine) tidy() {
 const (
 	defaultLarge  = 64
 	defaultGain   = 10
-	defaultTie    = 3
 	defaultSearch = work.Second * 5 / 4
 	// sureSearch is which part of the search is done whatever there is to win, one of so many.
 	sureSearch = 4
@@ -180,7 +179,7 @@ func (e *Engine) learnMachines(in Input) {
 func solveSettings(in Input) solve.Settings {
 	s := in.Settings
 	out := solve.Settings{
-		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille, TiePermille: s.Size.TiePermille,
+		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille,
 		Terms: termsOf(&s), Most: s.Search, FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}
 	if out.Most == 0 {
@@ -189,7 +188,7 @@ func solveSettings(in Input) solve.Settings {
 	out.Least = max(out.Most/sureSearch, 1)
 	switch {
 	case out.Large == 0:
-		out.Large, out.GainPermille, out.TiePermille = defaultLarge, defaultGain, defaultTie
+		out.Large, out.GainPermille = defaultLarge, defaultGain
 	case out.Large < 0:
 		out.Large = 0
 	}

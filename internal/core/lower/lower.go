@@ -74,11 +74,12 @@ type Settings struct {
 	Unproven bool
 }
 
-// SizePolicy keeps nodes small where that is nearly free. The zero value means the default: 64 vCPU, 1 %, 0.3 %.
+// SizePolicy keeps nodes small where that is nearly free. The zero value means the default: 64 vCPU, 1 %.
 type SizePolicy struct {
-	Large        int64 // vCPU above which a node is large; negative switches the policy off
-	GainPermille int64 // large nodes must make the fleet this much cheaper
-	TiePermille  int64 // fleets this close count as equally dear, and the smaller machines win
+	// Large is the vCPU above which a node is large; negative switches the policy off. Where the pods of a pool ask for less than four
+	// times as much, a quarter of what they ask for is large, but nothing up to 8 vCPU.
+	Large        int64
+	GainPermille int64 // large nodes must make the bill lower by more than this, unless a pod needs one
 }
 
 // A Plan answers an Input.

@@ -76,6 +76,9 @@ func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
 	return n
 }
 
+// asks is the CPU, in thousandths, that pods ask for here, daemons aside.
+func (n *nodeInfo) asks() int64 { return n.used[quantity.CPU] - n.daemons[quantity.CPU] }
+
 func taintKey(taints []corev1.Taint) string {
 	if len(taints) == 0 {
 		return ""

@@ -28,7 +28,8 @@ type world struct {
 	ported   []int        // bins with host ports in use
 	columns  map[string]*column
 	taints   []taintGroup
-	soft     bool // some node has a PreferNoSchedule taint
+	asks     map[string]int64 // by pool: CPU, in thousandths, that pods on its nodes ask for, daemons aside
+	soft     bool             // some node has a PreferNoSchedule taint
 
 	labels    *labelIndex              // of the running pods
 	running   map[string][][]nodeCount // by namespace: where pods with each of its label sets run
@@ -136,7 +137,9 @@ func (w *world) readNodes(e *Engine) {
 	r := e.resources.names.Len()
 	w.room = make(quantity.Vec, r*len(w.nodes))
 	byTaints := map[string]int{}
+	w.asks = map[string]int64{}
 	for i, n := range w.nodes {
+		w.asks[n.pool] += n.asks()
 		w.binOf[n.row.Name] = i
 		room := w.room[i*r : (i+1)*r]
 		copy(room, n.alloc)

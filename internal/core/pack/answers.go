@@ -49,7 +49,7 @@ func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answ
 func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	d := digest{Hash: sha256.New(), buf: []byte{kind}}
 	d.flag(o.Fast)
-	d.numbers(o.Enough, int64(o.Least), int64(o.Most), o.Size.Large, o.Size.GainPermille, o.Size.TiePermille, o.Price, int64(len(p.Classes)), int64(len(p.Cells)))
+	d.numbers(o.Enough, int64(o.Least), int64(o.Most), o.Gain, o.Price, int64(len(p.Classes)), int64(len(p.Cells)))
 	for i := range p.Classes {
 		c := &p.Classes[i]
 		d.numbers(int64(c.Count), int64(c.PerNode), int64(len(c.Need)), int64(len(c.Cells)))
@@ -61,7 +61,7 @@ func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	}
 	for i := range p.Cells {
 		c := &p.Cells[i]
-		d.numbers(c.Price, c.Size, int64(c.Stock))
+		d.numbers(c.Price, c.Own, int64(c.Stock), int64(c.Over))
 		d.numbers(c.Room...)
 	}
 	for _, x := range p.Conflicts {

@@ -10,7 +10,7 @@ import (
 
 // searched is a question of few items that may not meet, for which no other memory is kept.
 func searched(t testing.TB) (*Problem, Options) {
-	return problem(t, "hostanti", true), Options{Size: DefaultSize, Enough: 1500, Least: work.Second / 20, Most: work.Second / 10}
+	return problem(t, "hostanti", true), Options{Gain: gain, Enough: 1500, Least: work.Second / 20, Most: work.Second / 10}
 }
 
 func TestWhatWasSearchedIsNotSearchedAgain(t *testing.T) {
@@ -32,19 +32,21 @@ func TestWhatWasSearchedIsNotSearchedAgain(t *testing.T) {
 
 func TestAnotherQuestionIsSearched(t *testing.T) {
 	for name, edit := range map[string]func(p *Problem, o *Options){
-		"an item more":            func(p *Problem, _ *Options) { p.Classes[3].Count++ },
-		"an item that needs more": func(p *Problem, _ *Options) { p.Classes[3].Need[0]++ },
-		"a cap for each node":     func(p *Problem, _ *Options) { p.Classes[3].PerNode = 7 },
-		"a class without cells":   func(p *Problem, _ *Options) { p.Classes[3].Cells = NewSet(len(p.Cells)) },
-		"a class with one cell":   func(p *Problem, _ *Options) { p.Classes[3].Cells = Set{1} },
-		"another price":           func(p *Problem, _ *Options) { p.Cells[0].Price++ },
-		"more room":               func(p *Problem, _ *Options) { p.Cells[0].Room[1]++ },
-		"short stock":             func(p *Problem, _ *Options) { p.Cells[0].Stock = 1 },
-		"a conflict":              func(p *Problem, _ *Options) { p.Conflicts = append(p.Conflicts, [2]int{0, 1}) },
-		"a limit":                 func(p *Problem, _ *Options) { p.Limits = []Limit{{Use: make([]int64, len(p.Cells)), Max: 5}} },
-		"a larger budget":         func(_ *Problem, o *Options) { o.Most *= 2 },
-		"another size policy":     func(_ *Problem, o *Options) { o.Size.Large = 32 },
-		"a fleet to start with":   func(_ *Problem, o *Options) { o.Start = []Pattern{{Cell: 0, Nodes: 1}} },
+		"an item more":               func(p *Problem, _ *Options) { p.Classes[3].Count++ },
+		"an item that needs more":    func(p *Problem, _ *Options) { p.Classes[3].Need[0]++ },
+		"a cap for each node":        func(p *Problem, _ *Options) { p.Classes[3].PerNode = 7 },
+		"a class without cells":      func(p *Problem, _ *Options) { p.Classes[3].Cells = NewSet(len(p.Cells)) },
+		"a class with one cell":      func(p *Problem, _ *Options) { p.Classes[3].Cells = Set{1} },
+		"another price":              func(p *Problem, _ *Options) { p.Cells[0].Price++ },
+		"more room":                  func(p *Problem, _ *Options) { p.Cells[0].Room[1]++ },
+		"short stock":                func(p *Problem, _ *Options) { p.Cells[0].Stock = 1 },
+		"a conflict":                 func(p *Problem, _ *Options) { p.Conflicts = append(p.Conflicts, [2]int{0, 1}) },
+		"a limit":                    func(p *Problem, _ *Options) { p.Limits = []Limit{{Use: make([]int64, len(p.Cells)), Max: 5}} },
+		"a larger budget":            func(_ *Problem, o *Options) { o.Most *= 2 },
+		"another gain asked for":     func(_ *Problem, o *Options) { o.Gain = 32 },
+		"a cell is large":            func(p *Problem, _ *Options) { p.Cells[0].Over = 1 },
+		"a cell has some of its own": func(p *Problem, _ *Options) { p.Cells[0].Own = 1 },
+		"a fleet to start with":      func(_ *Problem, o *Options) { o.Start = []Pattern{{Cell: 0, Nodes: 1}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, o := searched(t)

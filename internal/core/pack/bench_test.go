@@ -11,8 +11,8 @@ import (
 )
 
 // firstFit is the baseline: items by CPU, the largest first, each on the first node that still has a machine for everything on it;
-// the cheapest machine is chosen when all is placed. Machines above most vCPU are not used.
-func firstFit(p *Problem, most int64) (price int64, nodes int) {
+// the cheapest machine is chosen when all is placed. If small is set, large machines are not used.
+func firstFit(p *Problem, small bool) (price int64, nodes int) {
 	type node struct {
 		use   []int64
 		on    map[int]int
@@ -30,7 +30,7 @@ func firstFit(p *Problem, most int64) (price int64, nodes int) {
 	})
 	var every []int
 	for i, c := range p.Cells {
-		if most == 0 || c.Size <= most {
+		if !small || c.Over == 0 {
 			every = append(every, i)
 		}
 	}
@@ -127,22 +127,22 @@ func BenchmarkSolve(b *testing.B) {
 
 func timed(ms int, fast bool) Options {
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
-	return Options{Size: DefaultSize, Fast: fast, Enough: 1000, Meter: work.NewMeter(0, func() bool { return time.Now().After(end) })}
+	return Options{Gain: gain, Fast: fast, Enough: 1000, Meter: work.NewMeter(0, func() bool { return time.Now().After(end) })}
 }
 
 func report(b *testing.B, p *Problem, r *Result) {
 	if err := Check(p, r.Fleet, r.Left); err != nil {
 		b.Fatal(err)
 	}
-	if err := Verify(p, DefaultSize, r.Certificate); err != nil {
+	if err := Verify(p, r.Certificate); err != nil {
 		b.Fatal(err)
 	}
 	nodes := 0
 	for _, f := range r.Fleet {
 		nodes += f.Nodes
 	}
-	any, _ := firstFit(p, 0)
-	capped, _ := firstFit(p, DefaultSize.Large)
+	any, _ := firstFit(p, false)
+	capped, _ := firstFit(p, true)
 	b.ReportMetric(float64(nodes), "nodes")
 	b.ReportMetric(float64(r.Price)/1e9, "$/h")
 	b.ReportMetric(float64(r.VolumeBound)/1e9, "volume-$/h")
@@ -171,11 +171,11 @@ func TestPricesStayWithinTheBarsOfTheBound(t *testing.T) {
 	} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, row.name, spot)
-			r := Solve(p, Options{Size: DefaultSize, Most: row.most})
+			r := Solve(p, Options{Gain: gain, Most: row.most})
 			if err := Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatal(err)
 			}
-			if err := Verify(p, DefaultSize, r.Certificate); err != nil {
+			if err := Verify(p, r.Certificate); err != nil {
 				t.Errorf("%s spot=%v: %v", row.name, spot, err)
 			}
 			bar, volume := row.onDemand, row.volume
@@ -188,11 +188,11 @@ func TestPricesStayWithinTheBarsOfTheBound(t *testing.T) {
 			if got := float64(r.Price) / float64(r.VolumeBound); volume > 0 && got > volume {
 				t.Errorf("%s spot=%v: %.4f of the volume bound, want at most %.3f", row.name, spot, got, volume)
 			}
-			any, _ := firstFit(p, 0)
+			any, _ := firstFit(p, false)
 			if float64(r.Price) > 0.75*float64(any) {
 				t.Errorf("%s spot=%v: %d is not 25 %% below first fit's %d", row.name, spot, r.Price, any)
 			}
-			if capped, _ := firstFit(p, DefaultSize.Large); r.Price >= capped {
+			if capped, _ := firstFit(p, true); r.Price >= capped {
 				t.Errorf("%s spot=%v: %d is not below capped first fit's %d", row.name, spot, r.Price, capped)
 			}
 		}

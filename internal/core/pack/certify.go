@@ -99,7 +99,7 @@ func (e *exactProof) searchAgain(r *run) {
 
 // upper bounds what cell c may hold.
 func (r *run) upper(v *prover, c *cell, enough int64, nodes int) int64 {
-	var classes, needy []int
+	var classes, holders []int
 	for k := range r.p.count {
 		if !c.open.Has(r.p.group[k]) {
 			continue
@@ -107,15 +107,15 @@ func (r *run) upper(v *prover, c *cell, enough int64, nodes int) int64 {
 		if v.worth[k] > 0 {
 			classes = append(classes, k)
 		}
-		if r.p.needy[k] {
-			needy = append(needy, k)
+		if r.p.least[k] >= c.over {
+			holders = append(holders, k)
 		}
 	}
-	if !c.large || r.large {
+	if !c.large {
 		return v.upperBound(c.room, classes, enough, -1, nodes)
 	}
 	var upper int64
-	for _, k := range needy { // worth nothing itself, it may still bring others along
+	for _, k := range holders { // worth nothing itself, it may still bring others along
 		upper = max(upper, v.upperBound(c.room, classes, enough, k, nodes))
 	}
 	return upper

@@ -20,6 +20,12 @@ import (
 
 const mib = 1 << 20
 
+// large and gain are what the engine asks of large fleets: machines above 64 vCPU only for more than 1 %.
+const (
+	large = 64
+	gain  = 10
+)
+
 // family matches the types of the bench's pool: categories c, m and r, generation 5 and later.
 var family = regexp.MustCompile(`^[cmr]([5-9])[a-z-]*\.`)
 
@@ -40,12 +46,20 @@ func cells(t testing.TB, spot bool, zones string) []Cell {
 			kind := o.CapacityType()
 			if kind == v1.CapacityTypeOnDemand || spot && kind == v1.CapacityTypeSpot {
 				if strings.Contains(zones, strings.TrimPrefix(o.Zone(), "us-east-1")) {
-					out = append(out, Cell{Room: room, Price: int64(o.Price), Size: size})
+					out = append(out, Cell{Room: room, Price: int64(o.Price), Over: over(size)})
 				}
 			}
 		}
 	}
 	return out
+}
+
+// over is how many times a size is twice too large.
+func over(size int64) (n int) {
+	for ; size > large; size = (size + 1) / 2 {
+		n++
+	}
+	return n
 }
 
 // allocatable is what a type leaves for pods: CPU in thousandths, memory in bytes, pods.

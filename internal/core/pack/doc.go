@@ -11,8 +11,8 @@
 // most per dollar, under several guides. Column generation then solves the configuration LP, in which every column is a pattern that
 // really fits: a master simplex prices the classes, a bounded knapsack per cell looks for a pattern worth more than its node, until
 // there is none. Diving rounds the result, and local search takes a few nodes apart and packs their items again as long as the budget
-// lasts. A few items are solved to the optimum by enumeration. The size policy is asked last: are large machines worth it, is there
-// an equally cheap fleet of smaller ones?
+// lasts. A few items are solved to the optimum by enumeration. Large cells are for classes that fit nowhere else; whether they are worth
+// opening to all is asked last.
 //
 // What it promises.
 //   - Every fleet respects the problem; [Check] says so in plain code. Items without a place are counted in Result.Left.

@@ -4,7 +4,6 @@ package pack
 // which any number can be had, no conflicts.
 type enumeration struct {
 	p       *part
-	large   bool
 	classes []int
 	counts  []int
 	radix   []int   // weight of each class in the number of a multiset
@@ -52,8 +51,8 @@ func (p *part) enumerable() bool {
 	return true
 }
 
-func newEnumeration(p *part, large bool) *enumeration {
-	return &enumeration{p: p, large: large, use: make([]int64, p.dims)}
+func newEnumeration(p *part) *enumeration {
+	return &enumeration{p: p, use: make([]int64, p.dims)}
 }
 
 // solve returns the cheapest nodes for counts[i] items of classes[i]. ok is false when they cannot all be placed.
@@ -100,20 +99,22 @@ func (e *enumeration) cheapest(set int) int {
 	p := e.p
 	e.split(set, e.digits)
 	clear(e.use)
-	needy := false
+	least := 0
 	for i, n := range e.digits {
 		k := e.classes[i]
 		if n > p.limit[k] {
 			return -1
 		}
-		needy = needy || n > 0 && p.needy[k]
+		if n > 0 {
+			least = max(least, p.least[k])
+		}
 		for d, u := range p.needs(k) {
 			e.use[d] = addTimes(e.use[d], u, n)
 		}
 	}
 	for c := range p.cells {
 		e.steps += 4
-		if cell := &p.cells[c]; fits(e.use, cell.room) && (!cell.large || e.large || needy) && e.open(cell) {
+		if cell := &p.cells[c]; fits(e.use, cell.room) && (!cell.large || cell.over <= least) && e.open(cell) {
 			return c
 		}
 	}
@@ -190,7 +191,7 @@ func (r *run) enumerate() bool {
 	for k := range classes {
 		classes[k] = k
 	}
-	e := newEnumeration(r.p, r.large)
+	e := newEnumeration(r.p)
 	ns, price, ok := e.solve(classes, r.p.count)
 	r.b.charge(e.steps.take())
 	if ok {

@@ -10,9 +10,8 @@ import (
 type exact struct {
 	p     *Problem
 	items []int // class of each item
-	large bool
-	small []bool // per class: it fits a cell that is not large
-	size  SizePolicy
+	over  int
+	least []int    // per class: how many steps too large the best cell is that it fits
 	hold  [][]bool // cell, set of items
 	memo  map[exactKey]int64
 }
@@ -25,19 +24,19 @@ type exactKey struct {
 
 const never = math.MaxInt64 / 4
 
-func newExact(p *Problem, size SizePolicy, large bool) *exact {
-	e := &exact{p: p, size: size, large: large, memo: make(map[exactKey]int64)}
+func newExact(p *Problem, over int) *exact {
+	e := &exact{p: p, over: over, memo: make(map[exactKey]int64)}
 	for k, c := range p.Classes {
 		for range c.Count {
 			e.items = append(e.items, k)
 		}
-		fitsSmall := false
+		least := math.MaxInt
 		for i, cell := range p.Cells {
-			if cell.Size <= size.Large && (c.Cells == nil || c.Cells.Has(i)) && fits(c.Need, cell.Room) {
-				fitsSmall = true
+			if (c.Cells == nil || c.Cells.Has(i)) && fits(c.Need, cell.Room) {
+				least = min(least, cell.Over)
 			}
 		}
-		e.small = append(e.small, fitsSmall)
+		e.least = append(e.least, least)
 	}
 	e.hold = make([][]bool, len(p.Cells))
 	for c := range p.Cells {
@@ -51,14 +50,14 @@ func newExact(p *Problem, size SizePolicy, large bool) *exact {
 
 func (e *exact) holds(c, set int) bool {
 	counts := make([]int, len(e.p.Classes))
-	needy := false
+	least := 0
 	for i, k := range e.items {
 		if set>>i&1 == 1 {
 			counts[k]++
-			needy = needy || !e.small[k]
+			least = max(least, e.least[k])
 		}
 	}
-	if e.size.Large > 0 && e.p.Cells[c].Size > e.size.Large && !e.large && !needy {
+	if e.p.Cells[c].Over > max(e.over, least) {
 		return false
 	}
 	pat := Pattern{Cell: c, Nodes: 1}
@@ -70,13 +69,13 @@ func (e *exact) holds(c, set int) bool {
 	return checkPattern(e.p, pat) == nil
 }
 
-// holdsPattern says whether the size policy lets a node be.
+// holdsPattern says whether its contents let a node be as large.
 func (e *exact) holdsPattern(pat Pattern) bool {
-	if e.size.Large == 0 || e.large || e.p.Cells[pat.Cell].Size <= e.size.Large {
+	if e.p.Cells[pat.Cell].Over <= e.over {
 		return true
 	}
 	for _, it := range pat.Items {
-		if !e.small[it.Class] {
+		if e.least[it.Class] >= e.p.Cells[pat.Cell].Over {
 			return true
 		}
 	}
@@ -144,7 +143,7 @@ func randomProblem(rng *rand.Rand) *Problem {
 			room[d] += int64(1 + i)
 			size += room[d]
 		}
-		c := Cell{Room: room, Size: size, Price: size*int64(700+rng.IntN(600)) + int64(rng.IntN(3000))}
+		c := Cell{Room: room, Over: int(size / 20), Price: size*int64(700+rng.IntN(600)) + int64(rng.IntN(3000))}
 		if rng.IntN(6) == 0 {
 			c.Stock = 1 + rng.IntN(2)
 			if rng.IntN(2) == 0 {
@@ -189,18 +188,19 @@ func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 	solved, optimal := 0, 0
 	for turn := range 1200 {
 		p := randomProblem(rng)
-		size := SizePolicy{}
-		if turn%3 == 0 {
-			size = SizePolicy{Large: 20, GainPermille: 10, TiePermille: 3}
+		for c := range p.Cells { // one of three problems has cells that are too large
+			if turn%3 > 0 {
+				p.Cells[c].Over = 0
+			}
 		}
-		r := Solve(p, Options{Size: size, Fast: turn%5 == 4})
+		r := Solve(p, Options{Gain: gain, Fast: turn%5 == 4})
 		if err := Check(p, r.Fleet, r.Left); err != nil {
 			t.Fatalf("turn %d: %v\n%+v\n%+v", turn, err, p, r)
 		}
-		if err := Verify(p, size, r.Certificate); err != nil {
+		if err := Verify(p, r.Certificate); err != nil {
 			t.Fatalf("turn %d: %v\n%+v\n%+v", turn, err, p, r)
 		}
-		ex := newExact(p, size, r.Certificate.Large)
+		ex := newExact(p, r.Certificate.Over)
 		opt := ex.optimum()
 		left := 0
 		for _, n := range r.Left {

@@ -7,7 +7,7 @@ import (
 
 // manyClasses makes a part of many single items and some machines, whose prices per processor and per memory differ.
 func manyClasses(rng *rand.Rand, classes int) *part {
-	p := &part{dims: 2, groups: 1, needy: make([]bool, classes)}
+	p := &part{dims: 2, groups: 1, least: make([]int, classes)}
 	for range classes {
 		cpu := 1 + rng.Int64N(40)
 		p.need = append(p.need, cpu, 1+cpu*(1+rng.Int64N(60))/10)
@@ -29,7 +29,7 @@ func TestDividedBucketsBoundAsWellAsOneForEveryClass(t *testing.T) {
 	var rough, fine float64 // how far the bounds stay behind, over all turns
 	for turn := range 12 {
 		p := manyClasses(rng, 150+rng.IntN(150))
-		r := newRun(p, false, newBudget(Options{}))
+		r := newRun(p, newBudget(Options{}))
 		all := p.newFluid(r.open())
 		all.buckets = make([]bucket, p.classes())
 		for k := range all.buckets {
@@ -62,7 +62,7 @@ func TestNoFillingIsWorthMoreThanTheCeiling(t *testing.T) {
 	below := 0
 	for turn := range 20 {
 		p := manyClasses(rng, treeClasses+1+rng.IntN(100))
-		r := newRun(p, false, newBudget(Options{}))
+		r := newRun(p, newBudget(Options{}))
 		r.sharpen()
 		g := r.greedy
 		copy(g.rem, p.count)

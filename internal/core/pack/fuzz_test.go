@@ -31,7 +31,7 @@ func hostile(data []byte) *Problem {
 		return v
 	}
 	for range 1 + next()%7 {
-		p.Cells = append(p.Cells, Cell{Room: vector(), Price: number() % (1 << 40), Size: next() % 100, Stock: int(next() % 3 * (next() % 2))})
+		p.Cells = append(p.Cells, Cell{Room: vector(), Price: number() % (1 << 40), Over: int(next() % 100 / 34), Stock: int(next() % 3 * (next() % 2))})
 	}
 	for range 1 + next()%7 {
 		c := Class{Need: vector(), Count: int(next() % 60), PerNode: int(next() % 3)}
@@ -64,11 +64,11 @@ func FuzzSolveOfHostileProblems(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := hostile(data)
 		for _, fast := range []bool{true, false} {
-			r := Solve(p, Options{Size: SizePolicy{Large: 50, GainPermille: 10, TiePermille: 3}, Fast: fast, Most: work.Second / 100})
+			r := Solve(p, Options{Gain: gain, Fast: fast, Most: work.Second / 100})
 			if err := Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatalf("%v\n%+v\n%+v", err, p, r)
 			}
-			if err := Verify(p, SizePolicy{Large: 50}, r.Certificate); err != nil {
+			if err := Verify(p, r.Certificate); err != nil {
 				t.Fatalf("%v\n%+v\n%+v", err, p, r)
 			}
 			if complete(r) && r.Bound() > r.Price {

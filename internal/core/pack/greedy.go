@@ -75,7 +75,6 @@ func (s *supply) take(c, n int) {
 // A greedy builds fleets node by node.
 type greedy struct {
 	p     *part
-	large bool // large cells are open to all
 	fill  *filler
 	order []candidate
 	last  []float64 // per cell: worth per price of its latest filling, which get worse as items run out; before, no filling is worth more
@@ -90,8 +89,8 @@ type candidate struct {
 	ratio float64 // no filling is worth more per price
 }
 
-func newGreedy(p *part, large bool) *greedy {
-	return &greedy{p: p, large: large, fill: newFiller(p), rem: make([]int, p.classes()),
+func newGreedy(p *part) *greedy {
+	return &greedy{p: p, fill: newFiller(p), rem: make([]int, p.classes()),
 		last: make([]float64, len(p.cells)), first: make([]float64, len(p.cells)), fresh: make([]bool, len(p.cells))}
 }
 
@@ -251,12 +250,12 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 
 // forced says whether a cell may be opened now, and the class without which it may not (-1: none).
 func (g *greedy) forced(c int, v []float64) (int, bool) {
-	if !g.p.cells[c].large || g.large {
+	if !g.p.cells[c].large {
 		return -1, true
 	}
 	best := -1
-	for k, need := range g.p.needy {
-		if need && g.rem[k] > 0 && g.p.mayUse(k, c) && fits(g.p.needs(k), g.p.cells[c].room) && (best < 0 || v[k] > v[best]) {
+	for k, least := range g.p.least {
+		if least >= g.p.cells[c].over && g.rem[k] > 0 && g.p.mayUse(k, c) && fits(g.p.needs(k), g.p.cells[c].room) && (best < 0 || v[k] > v[best]) {
 			best = k
 		}
 	}

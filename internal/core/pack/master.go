@@ -75,11 +75,11 @@ func (m *master) start(count []int) {
 
 // alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
 func (m *master) alone(k int) (load, column) {
-	p, r := m.r.p, m.r
+	p := m.r.p
 	best, low := -1, math.Inf(1)
 	for c := range p.cells {
 		cell := &p.cells[c]
-		if !cell.unlimited() || !p.mayUse(k, c) || cell.large && !r.large && !p.needy[k] {
+		if !cell.unlimited() || !p.mayUse(k, c) || cell.large && p.least[k] < cell.over {
 			continue
 		}
 		if n := holds(p.needs(k), cell.room, p.limit[k]); n > 0 && float64(cell.price)/float64(n) < low {
@@ -226,12 +226,12 @@ func (m *master) addBest(offers []offer) int {
 // forced says whether a cell may be used, and the class without which it may not.
 func (m *master) forced(c int, limit []int) (int, bool) {
 	p := m.r.p
-	if !p.cells[c].large || m.r.large {
+	if !p.cells[c].large {
 		return -1, true
 	}
 	best := -1
-	for k, need := range p.needy {
-		if need && limit[k] > 0 && p.mayUse(k, c) && fits(p.needs(k), p.cells[c].room) && (best < 0 || m.worth[k] > m.worth[best]) {
+	for k, least := range p.least {
+		if least >= p.cells[c].over && limit[k] > 0 && p.mayUse(k, c) && fits(p.needs(k), p.cells[c].room) && (best < 0 || m.worth[k] > m.worth[best]) {
 			best = k
 		}
 	}
@@ -275,7 +275,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 // searchCell bounds what cell c may hold and returns a filling worth more than floor, if one was found.
 func (m *master) searchCell(c int, limit []int, floor float64, nodes int) (float64, *load) {
 	p := m.r.p
-	if !p.cells[c].large || m.r.large {
+	if !p.cells[c].large {
 		upper := m.sack.search(c, m.worth, limit, floor, -1, nodes)
 		if len(m.sack.found.classes) == 0 {
 			return upper, nil
@@ -284,8 +284,8 @@ func (m *master) searchCell(c int, limit []int, floor float64, nodes int) (float
 	}
 	upper := 0.0
 	var best *load
-	for k, need := range p.needy {
-		if !need || limit[k] == 0 || !p.mayUse(k, c) {
+	for k, least := range p.least {
+		if least < p.cells[c].over || limit[k] == 0 || !p.mayUse(k, c) {
 			continue
 		}
 		upper = max(upper, m.sack.search(c, m.worth, limit, floor, k, nodes))

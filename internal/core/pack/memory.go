@@ -10,8 +10,7 @@ import (
 // again, the fleet is kept but for what changed, and the bound follows from the old prices of room, which prove one for any items as
 // long as cells are the same. A Memory never changes.
 type Memory struct {
-	size  SizePolicy
-	large bool // large cells were open to every class
+	over  int // cells up to so many steps too large were open to every class
 	cells []Cell
 	kinds map[string]int // items by kind
 	total int
@@ -50,8 +49,8 @@ func kindOf(c *Class) string {
 }
 
 // remember makes the memory of an answer, or nil where there is nothing to gain: proven is the solution that proves the bound.
-func remember(p *Problem, size SizePolicy, proven *solution, fleet []Pattern) *Memory {
-	m := &Memory{size: size, large: proven.large, kinds: map[string]int{}, fleet: fleet}
+func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
+	m := &Memory{over: proven.over, kinds: map[string]int{}, fleet: fleet}
 	if len(p.Conflicts) > 0 || len(p.Classes) == 0 {
 		return nil
 	}
@@ -96,12 +95,12 @@ func (m *Memory) note(q *part, w *unitWorth) {
 }
 
 // near says whether p asks nearly the same, and how many items are others.
-func (m *Memory) near(p *Problem, size SizePolicy) (changed int, ok bool) {
-	if m == nil || m.size != size || len(p.Conflicts) > 0 || len(p.Classes) == 0 || len(p.Classes[0].Need) != m.dims {
+func (m *Memory) near(p *Problem) (changed int, ok bool) {
+	if m == nil || len(p.Conflicts) > 0 || len(p.Classes) == 0 || len(p.Classes[0].Need) != m.dims {
 		return 0, false
 	}
 	if !slices.EqualFunc(p.Cells, m.cells, func(a, b Cell) bool {
-		return a.Price == b.Price && a.Size == b.Size && a.Stock == b.Stock && slices.Equal(a.Room, b.Room)
+		return a.Price == b.Price && a.Own == b.Own && a.Over == b.Over && a.Stock == b.Stock && slices.Equal(a.Room, b.Room)
 	}) {
 		return 0, false
 	}
@@ -191,11 +190,11 @@ func (r *run) mend() {
 // again answers a question that is nearly the one that the memory is of, or returns nil: what did not change stays where it was, the
 // rest is packed greedily. That is given up where the fleet gets noticeably farther from the bound.
 func (m *Memory) again(p *Problem, o Options, b *budget) *Result {
-	changed, near := m.near(p, o.Size)
+	changed, near := m.near(p)
 	if !near || m.ratio == 0 {
 		return nil
 	}
-	s := newSolution(split(p, o.Size), b, m.large)
+	s := newSolution(upTo(split(p), m.over), b, m.over)
 	start := m.patterns(p)
 	for _, r := range s.runs {
 		if !r.recall(m) {
@@ -212,17 +211,17 @@ func (m *Memory) again(p *Problem, o Options, b *budget) *Result {
 	if price, lost := s.sum(); lost > 0 || b.over || float64(price) > s.bound()*m.ratio*(1+memorySlip) {
 		return nil
 	}
-	out := s.result(p, s, b)
+	out := s.result(p, b)
 	out.Memory = m
 	return out
 }
 
 // bound proves a bound for a question that is nearly the one that the memory is of, or returns nil.
-func (m *Memory) bound(p *Problem, size SizePolicy) *Result {
-	if _, near := m.near(p, size); !near {
+func (m *Memory) bound(p *Problem) *Result {
+	if _, near := m.near(p); !near {
 		return nil
 	}
-	s := newSolution(split(p, size), newBudget(Options{}), false)
+	s := newSolution(split(p), newBudget(Options{}), 0)
 	for _, r := range s.runs {
 		if !r.recall(m) {
 			return nil

@@ -20,7 +20,7 @@ func withCount(p *Problem, class, more int) *Problem {
 }
 
 func solveWithin(p *Problem, most work.Units, m *Memory) *Result {
-	return Solve(p, Options{Size: DefaultSize, Most: most, Enough: 2000, Memory: m})
+	return Solve(p, Options{Gain: gain, Most: most, Enough: 2000, Memory: m})
 }
 
 func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
@@ -39,7 +39,7 @@ func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
 		if err := Check(p, again.Fleet, again.Left); err != nil {
 			t.Fatal(err)
 		}
-		if err := Verify(p, DefaultSize, again.Certificate); err != nil {
+		if err := Verify(p, again.Certificate); err != nil {
 			t.Fatal(err)
 		}
 		if again.Work*3 > first.Work {
@@ -65,13 +65,13 @@ func TestTheSameQuestionGetsTheSameAnswer(t *testing.T) {
 
 func TestBoundFromMemory(t *testing.T) {
 	p := many(t)
-	first := Bound(p, Options{Size: DefaultSize})
+	first := Bound(p, Options{Gain: gain})
 	q := withCount(p, 3, 2)
-	got, fresh := Bound(q, Options{Size: DefaultSize, Memory: first.Memory}), Bound(q, Options{Size: DefaultSize})
+	got, fresh := Bound(q, Options{Gain: gain, Memory: first.Memory}), Bound(q, Options{Gain: gain})
 	if got.Memory != first.Memory || first.Memory == nil {
 		t.Fatal("the memory was not used")
 	}
-	if err := Verify(q, DefaultSize, got.Certificate); err != nil {
+	if err := Verify(q, got.Certificate); err != nil {
 		t.Error(err)
 	}
 	if float64(got.Bound()) < 0.999*float64(fresh.Bound()) {

@@ -19,7 +19,7 @@ func onePart(rng *rand.Rand) *part {
 			p.need = append(p.need, int64(rng.IntN(8)))
 		}
 		n := 1 + rng.IntN(4)
-		p.count, p.limit, p.group, p.needy = append(p.count, n), append(p.limit, n), append(p.group, 0), append(p.needy, false)
+		p.count, p.limit, p.group, p.least = append(p.count, n), append(p.limit, n), append(p.group, 0), append(p.least, 0)
 	}
 	if k := p.classes(); k > 1 && rng.IntN(2) == 0 {
 		p.addFoes([][2]int{{0, k - 1}}, map[int]int{0: 0, k - 1: k - 1})

@@ -75,8 +75,9 @@ type Class struct {
 type Cell struct {
 	Room  []int64 // per dimension
 	Price int64   // of one node; 0 for room that is there already
-	Size  int64   // what SizePolicy looks at
+	Own   int64   // the part of the price that nobody is billed
 	Stock int     // at most so many nodes; 0 means any number
+	Over  int     // how many steps too large it is: used only for classes that fit no better one, or for a gain
 }
 
 // A Limit bounds a sum over all nodes of the fleet.
@@ -85,16 +86,6 @@ type Limit struct {
 	Max int64
 }
 
-// A SizePolicy keeps machines small where that costs little. The zero value does nothing.
-type SizePolicy struct {
-	Large        int64 // cells with a greater Size are used only for classes that fit nowhere else, or for a gain
-	GainPermille int64 // with large cells for everyone the fleet must become cheaper by more than this
-	TiePermille  int64 // of fleets whose prices differ by no more than this, the one with smaller machines
-}
-
-// DefaultSize is the policy of nodes up to 64 vCPU: larger for more than 1 %, smaller within 0.3 %.
-var DefaultSize = SizePolicy{Large: 64, GainPermille: 10, TiePermille: 3}
-
 // Options say how long and how hard to look.
 type Options struct {
 	Fast   bool        // greedy fleets and the volume bound only
@@ -102,11 +93,11 @@ type Options struct {
 	Meter  *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
 	Least  work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
 	Most   work.Units  // at most so much work after the first fleet; 0 means any amount
-	Size   SizePolicy
-	Start  []Pattern // a known fleet; when it holds everything the result is never dearer
-	Memory *Memory   // of an earlier answer; nil for none
-	Known  Answers   // to the very same questions
-	Price  int64     // of a known fleet, for Bound
+	Gain   int64       // cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
+	Start  []Pattern   // a known fleet; when it holds everything the result is never dearer
+	Memory *Memory     // of an earlier answer; nil for none
+	Known  Answers     // to the very same questions
+	Price  int64       // of a known fleet, for Bound
 }
 
 // An Item is a number of items of one class on a node.
@@ -239,5 +230,5 @@ type Certificate struct {
 	Bound      int64
 	Worth      []int64 // per class, of one item
 	LimitWorth []int64 // per limit, of one unit
-	Large      bool    // large cells were open to every class
+	Over       int     // cells up to so many steps too large were open to every class
 }

@@ -3,6 +3,7 @@ package pack
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type part struct {
 	every   []cell  // with those that others dominate
 	limits  []int64 // per limit: its maximum
 	limitID []int   // per limit: index in the problem
-	needy   []bool  // per class: it fits large cells only
+	least   []int   // per class: how many steps too large the best cell is that it fits
 	total   int     // items
 }
 
@@ -33,10 +34,11 @@ type part struct {
 type cell struct {
 	room   []int64
 	price  int64
-	size   int64
-	stock  int // 0: any number
-	open   Set // groups that may use it
-	large  bool
+	own    int64
+	stock  int     // 0: any number
+	open   Set     // groups that may use it
+	over   int     // steps that it is too large
+	large  bool    // more than is open to all
 	use    []int64 // per limit of the part; nil when it uses none
 	origin int     // index in the problem
 }
@@ -67,7 +69,7 @@ func holds(need, room []int64, most int) int {
 }
 
 // split divides a problem into parts. Classes that no cell can hold are in none.
-func split(p *Problem, size SizePolicy) []*part {
+func split(p *Problem) []*part {
 	g := groupClasses(p)
 	open := openCells(p, g)
 	g.dropHomeless(p, open)
@@ -89,7 +91,7 @@ func split(p *Problem, size SizePolicy) []*part {
 	}
 	parts := make([]*part, 0, len(roots))
 	for _, r := range roots {
-		if q := buildPart(p, size, g, open, byRoot[r]); q != nil {
+		if q := buildPart(p, g, open, byRoot[r]); q != nil {
 			parts = append(parts, q)
 		}
 	}
@@ -246,7 +248,7 @@ func joinCells(p *Problem, open []Set, joint *forest) {
 }
 
 // buildPart returns the part of the given groups, or nil when no cell holds any of its classes.
-func buildPart(p *Problem, size SizePolicy, g *grouping, open []Set, groups []int) *part {
+func buildPart(p *Problem, g *grouping, open []Set, groups []int) *part {
 	number := make([]int, len(g.sets)) // group of the problem -> 1 + group of the part
 	for i, gr := range groups {
 		number[gr] = i + 1
@@ -258,10 +260,10 @@ func buildPart(p *Problem, size SizePolicy, g *grouping, open []Set, groups []in
 	if q.classes() == 0 {
 		return nil
 	}
-	q.cells = buildCells(p, size, open, number, q, dims, unit)
+	q.cells = buildCells(p, open, number, q, dims, unit)
 	q.dropUseless()
 	q.every = q.cells
-	q.findNeedy()
+	q.findLeast()
 	q.prune()
 	return q
 }
@@ -292,7 +294,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-func buildCells(p *Problem, size SizePolicy, open []Set, number []int, q *part, dims []int, unit []int64) []cell {
+func buildCells(p *Problem, open []Set, number []int, q *part, dims []int, unit []int64) []cell {
 	cells := make([]cell, 0, len(p.Cells))
 	total := q.demand()
 	words := (q.groups + 63) / 64
@@ -313,8 +315,7 @@ func buildCells(p *Problem, size SizePolicy, open []Set, number []int, q *part, 
 		if s.empty() {
 			continue
 		}
-		out := cell{price: in.Price, size: in.Size, stock: in.Stock, open: s, origin: c}
-		out.large = size.Large > 0 && in.Size > size.Large
+		out := cell{price: in.Price, own: in.Own, over: in.Over, large: in.Over > 0, stock: in.Stock, open: s, origin: c}
 		for i, d := range dims {
 			rooms = append(rooms, min(in.Room[d]/unit[i], total[i]))
 		}
@@ -435,13 +436,16 @@ func (p *part) dropUseless() {
 	})
 }
 
-// findNeedy marks the classes that fit large cells only.
-func (p *part) findNeedy() {
-	p.needy = make([]bool, p.classes())
-	for k := range p.needy {
-		p.needy[k] = !slices.ContainsFunc(p.every, func(c cell) bool {
-			return !c.large && c.open.Has(p.group[k]) && fits(p.needs(k), c.room)
-		})
+// findLeast works out what classes need.
+func (p *part) findLeast() {
+	p.least = make([]int, p.classes())
+	for k := range p.least {
+		p.least[k] = math.MaxInt
+		for i := range p.every {
+			if c := &p.every[i]; c.over < p.least[k] && c.open.Has(p.group[k]) && fits(p.needs(k), c.room) {
+				p.least[k] = c.over
+			}
+		}
 	}
 }
 
@@ -455,7 +459,7 @@ func (p *part) prune() {
 		if a.price != b.price {
 			return cmp.Compare(a.price, b.price)
 		}
-		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(b.volume(), a.volume()), cmp.Compare(a.origin, b.origin))
+		return cmp.Or(cmp.Compare(b.volume(), a.volume()), cmp.Compare(a.origin, b.origin))
 	})
 	p.cells = nil
 	var recent []int // indexes into p.cells, the latest dominators first
@@ -483,7 +487,7 @@ func (c *cell) volume() float64 {
 
 // dominates says whether c can stand in for d, which costs no less.
 func (c *cell) dominates(d *cell) bool {
-	if !c.unlimited() || c.price > d.price || c.large && !d.large || c.size > d.size && c.price == d.price || !c.open.includes(d.open) {
+	if !c.unlimited() || c.price > d.price || c.large && c.over > d.over || !c.open.includes(d.open) {
 		return false
 	}
 	return fits(d.room, c.room)
@@ -496,7 +500,7 @@ func (p *part) equal(q *part) bool {
 	}
 	return slices.Equal(p.need, q.need) && slices.Equal(p.count, q.count) && slices.Equal(p.limit, q.limit) && slices.Equal(p.group, q.group) &&
 		slices.EqualFunc(p.cells, q.cells, func(a, b cell) bool {
-			return a.price == b.price && a.size == b.size && a.stock == b.stock && slices.Equal(a.open, b.open) && slices.Equal(a.room, b.room)
+			return a.price == b.price && a.own == b.own && a.large == b.large && a.over == b.over && a.stock == b.stock && slices.Equal(a.open, b.open) && slices.Equal(a.room, b.room)
 		})
 }
 

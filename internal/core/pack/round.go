@@ -27,10 +27,10 @@ func (t *partial) clone() *partial {
 
 // may says whether the contents justify the size of their cell.
 func (t *partial) may(l *load) bool {
-	if l.cell < 0 || t.run.large || !t.run.p.cells[l.cell].large {
+	if l.cell < 0 || !t.run.p.cells[l.cell].large {
 		return true
 	}
-	return slices.ContainsFunc(l.classes, func(k int) bool { return t.run.p.needy[k] })
+	return slices.ContainsFunc(l.classes, func(k int) bool { return t.run.p.least[k] >= t.run.p.cells[l.cell].over })
 }
 
 // buy adds up to n nodes like l, as far as they are useful and can be had. Contents beyond what is left are dropped from the last one.

@@ -31,7 +31,7 @@ const (
 func newSearch(r *run) *search {
 	s := &search{r: r, worth: r.led.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
 	if r.p.enumerable() {
-		s.exact = newEnumeration(r.p, r.large)
+		s.exact = newEnumeration(r.p)
 	}
 	for _, ns := range r.best.nodes {
 		for range ns.n {

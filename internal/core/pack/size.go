@@ -2,48 +2,101 @@ package pack
 
 import "slices"
 
-func (p *part) anyNeedy() bool { return slices.Contains(p.needy, true) }
-
-// wantsLarge says whether opening large cells to every class could change anything.
-func (p *part) wantsLarge() bool {
-	return slices.ContainsFunc(p.cells, func(c cell) bool { return c.large })
+// upTo returns parts in which cells up to so many steps too large are open to all.
+func upTo(parts []*part, over int) []*part {
+	out := make([]*part, len(parts))
+	for i, p := range parts {
+		q := *p
+		q.every = slices.Clone(p.every)
+		for c := range q.every {
+			q.every[c].large = q.every[c].over > over
+		}
+		q.prune()
+		out[i] = &q
+	}
+	return out
 }
 
-// widen looks for a fleet with large cells open to every class. It returns nil unless that fleet holds more, or is cheaper by more
-// than the policy asks for. It looks only where that is plausible: bounds tell what large cells are worth better than two fleets of
-// which neither is the best.
+// widen opens cells that are too large to all, step by step, and returns the fleet of the last step that was worth it: it holds more, or
+// it costs less and lowers the bill by more than was asked for. What opening all of them would not bring is not looked for.
 func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
-	price, lost := s.sum()
-	keep := 1 - float64(o.Size.GainPermille)/1000
-	target := float64(price) * keep
-	limit := min(target, s.bound()*keep)
-	if s.optimal() {
-		limit = target
-	}
-	wide := newSolution(parts, b, true)
-	b.watch(wide)
-	for i := -1; i < len(wide.runs); i++ {
-		if i >= 0 {
-			wide.runs[i].refine()
-		}
-		if lost == 0 && (wide.bound() >= limit || b.over) {
-			return nil
+	var steps []int
+	for _, p := range parts {
+		for i := range p.cells {
+			if p.cells[i].large {
+				steps = append(steps, p.cells[i].over)
+			}
 		}
 	}
-	wide.improve(o)
-	newPrice, newLost := wide.sum()
-	if newLost < lost || newLost == lost && float64(newPrice) < target {
-		return wide
+	slices.Sort(steps)
+	steps = slices.Compact(steps)
+	best := s
+	if len(steps) == 0 {
+		return best
 	}
-	return nil
+	most := steps[len(steps)-1]
+	all := newSolution(upTo(parts, most), b, most)
+	if !best.mayGain(all, o.Gain) {
+		return best
+	}
+	for _, over := range steps {
+		next := all
+		if over < most {
+			next = newSolution(upTo(parts, over), b, over)
+		}
+		if !best.mayGain(next, o.Gain) {
+			continue
+		}
+		b.watch(next)
+		next.improve(o)
+		if best.loses(next, o.Gain) {
+			best = next
+		}
+	}
+	return best
 }
 
-// refine prices all runs by the fluid LP and returns the bound.
-func (s *solution) refine() float64 {
-	for _, r := range s.runs {
+// loses says whether another fleet is worth opening cells that are too large.
+func (s *solution) loses(to *solution, gain int64) bool {
+	price, lost := s.sum()
+	newPrice, newLost := to.sum()
+	return newLost < lost || newLost == lost && newPrice < price && float64(newPrice-to.own()) < float64(float64(price-s.own())*keep(gain))
+}
+
+// mayGain says whether bounds allow a wider choice to bring what is asked of it.
+func (s *solution) mayGain(wide *solution, gain int64) bool {
+	if _, lost := s.sum(); lost > 0 {
+		return true
+	}
+	limit := s.plausible(gain)
+	for _, r := range wide.runs {
+		if wide.bound() >= limit || r.b.over {
+			return false
+		}
 		r.refine()
 	}
-	return s.bound()
+	return wide.bound() < limit
+}
+
+// widenFew is how many items are few: a wider choice is looked at in no time.
+const widenFew = 200
+
+func keep(gain int64) float64 { return 1 - float64(gain)/1000 }
+
+// plausible returns what the bound of a wider choice must be below to be looked at. Two bounds tell what large cells are worth better
+// than two fleets of which neither is the best, unless few items, which a bound may cut, leave so much unused that the fleet is farther
+// from its bound than what is to be gained. Of what nobody is billed a fleet of larger machines has no more.
+func (s *solution) plausible(gain int64) float64 {
+	price, _ := s.sum()
+	items := 0
+	for _, r := range s.runs {
+		items += r.p.total * (1 + len(r.twins))
+	}
+	own, from := float64(s.own()), float64(price)
+	if !s.optimal() && (items > widenFew || float64(from*keep(gain)) < s.bound()) {
+		from = s.bound()
+	}
+	return min(float64(price), float64((from-own)*keep(gain))+own)
 }
 
 // optimal says whether no fleet is cheaper.
@@ -51,71 +104,12 @@ func (s *solution) optimal() bool {
 	return !slices.ContainsFunc(s.runs, func(r *run) bool { return !r.optimal })
 }
 
-// needy is how many classes fit large cells only.
-func (s *solution) needy() int {
-	n := 0
-	for _, r := range s.runs {
-		for _, is := range r.p.needy {
-			if is {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// narrow looks for a fleet of smaller machines whose price is within the policy's tie of the proven bound, and with it of every
-// other fleet. It halves the largest size in use until there is none, or an item would need a large cell that did not need one
-// before. nil means that there is no such fleet.
-func (s *solution) narrow(o Options, b *budget) *solution {
-	price, lost := s.sum()
-	bound := s.bound()
-	limit := bound + float64(bound/1000*float64(o.Size.TiePermille))
-	if o.Size.Large <= 0 || o.Size.TiePermille <= 0 || lost > 0 || s.large || float64(price) > limit {
-		return nil
-	}
-	var best *solution
-	for size := min(o.Size.Large, s.largest()) / 2; size > 0 && !b.over; {
-		next := newSolution(s.smaller(size), b, false)
-		if next.needy() > s.needy() || next.bound() > limit || next.refine() > limit {
-			break
-		}
-		b.watch(next)
-		next.improve(o)
-		if price, lost := next.sum(); lost > 0 || float64(price) > limit {
-			break
-		}
-		best = next
-		size = min(size, best.largest()) / 2
-	}
-	return best
-}
-
-// largest is the size of the largest machine in use.
-func (s *solution) largest() int64 {
-	var most int64
+// own is the part of the price that nobody is billed.
+func (s *solution) own() (sum int64) {
 	for _, r := range s.runs {
 		for _, n := range r.best.nodes {
-			most = max(most, r.p.cells[n.cell].size)
+			sum += r.p.cells[n.cell].own * int64(n.n*(1+len(r.twins)))
 		}
 	}
-	return most
-}
-
-// smaller returns the parts with cells above a size counted as large.
-func (s *solution) smaller(size int64) []*part {
-	var out []*part
-	for _, r := range s.runs {
-		for _, p := range append([]*part{r.p}, r.twins...) {
-			q := *p
-			q.every = slices.Clone(p.every)
-			for i := range q.every {
-				q.every[i].large = q.every[i].size > size
-			}
-			q.findNeedy()
-			q.prune()
-			out = append(out, &q)
-		}
-	}
-	return out
+	return sum
 }

@@ -32,36 +32,28 @@ func Solve(p *Problem, o Options) *Result {
 		out.Known = o.Known
 		return out
 	}
-	parts := split(p, o.Size)
-	best := newSolution(parts, b, false)
+	parts := split(p)
+	best := newSolution(parts, b, 0)
 	b.watch(best)
 	best.improve(o)
-	if o.Size.Large > 0 && slices.ContainsFunc(parts, (*part).wantsLarge) {
-		if wide := best.widen(parts, o, b); wide != nil {
-			best = wide
-		}
-	}
-	chosen := best
-	if narrow := best.narrow(o, b); narrow != nil {
-		chosen = narrow
-	}
+	best = best.widen(parts, o, b)
 	if !o.Fast {
-		b.watch(chosen)
-		chosen.search()
+		b.watch(best)
+		best.search()
 	}
-	out := chosen.result(p, best, b)
+	out := best.result(p, b)
 	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
-		out.Memory = remember(p, o.Size, best, out.Fleet)
+		out.Memory = remember(p, best, out.Fleet)
 	}
 	out.Known = o.Known.with(question, out, b.meter)
 	return out
 }
 
 // VolumeBound is the bound by volume alone. It takes little time.
-func VolumeBound(p *Problem, size SizePolicy) int64 {
+func VolumeBound(p *Problem) int64 {
 	var sum int64
-	for _, q := range split(p, size) {
-		sum += int64(newRun(q, false, newBudget(Options{})).volume)
+	for _, q := range split(p) {
+		sum += int64(newRun(q, newBudget(Options{})).volume)
 	}
 	return sum
 }
@@ -74,12 +66,12 @@ func Bound(p *Problem, o Options) *Result {
 	if out := o.Known.find(question); out != nil {
 		return out
 	}
-	if out := o.Memory.bound(p, o.Size); out != nil {
+	if out := o.Memory.bound(p); out != nil {
 		out.Known = o.Known
 		return out
 	}
 	b := newBudget(o)
-	s := newSolution(split(p, o.Size), b, false)
+	s := newSolution(split(p), b, 0)
 	for _, r := range s.runs {
 		r.sharpen()
 		r.best = &fleet{}
@@ -92,25 +84,25 @@ func Bound(p *Problem, o Options) *Result {
 	}
 	out := &Result{}
 	s.prove(p, out)
-	out.Memory, out.Work = remember(p, o.Size, s, nil), b.spent()
+	out.Memory, out.Work = remember(p, s, nil), b.spent()
 	out.Known = o.Known.with(question, out, b.meter)
 	return out
 }
 
-// A solution is the runs of all parts, under one reading of the size policy. Parts that are equal in all numbers share a run.
+// A solution is the runs of all parts, with cells up to some size open to all. Parts that are equal in all numbers share a run.
 type solution struct {
-	runs  []*run
-	large bool
+	runs []*run
+	over int // steps too large that cells may be for all
 }
 
-func newSolution(parts []*part, b *budget, large bool) *solution {
-	s := &solution{large: large}
+func newSolution(parts []*part, b *budget, over int) *solution {
+	s := &solution{over: over}
 	for _, q := range parts {
 		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.p.equal(q) }); i >= 0 {
 			s.runs[i].twins = append(s.runs[i].twins, q)
 			continue
 		}
-		s.runs = append(s.runs, newRun(q, large, b))
+		s.runs = append(s.runs, newRun(q, b))
 	}
 	return s
 }
@@ -164,7 +156,6 @@ type pricing struct {
 type run struct {
 	p       *part
 	b       *budget
-	large   bool
 	pricing           // the one that bounds best
 	volume  float64   // bound by volume
 	fluid   *fluid    // nil before refine, and where there is none
@@ -216,8 +207,8 @@ func (r *run) configure() {
 }
 
 // newRun prices room and items by the volume LP.
-func newRun(p *part, large bool, b *budget) *run {
-	r := &run{p: p, b: b, large: large, greedy: newGreedy(p, large)}
+func newRun(p *part, b *budget) *run {
+	r := &run{p: p, b: b, greedy: newGreedy(p)}
 	unit, steps := p.volume(r.open())
 	b.charge(steps)
 	by := pricing{make([]float64, p.classes()), unit}
@@ -244,10 +235,13 @@ func (r *run) good() bool {
 
 // open lists the cells that may be used at all.
 func (r *run) open() []int {
-	all := r.large || r.p.anyNeedy()
+	most := 0
+	for _, n := range r.p.least {
+		most = max(most, n)
+	}
 	var out []int
 	for c := range r.p.cells {
-		if all || !r.p.cells[c].large {
+		if !r.p.cells[c].large || r.p.cells[c].over <= most {
 			out = append(out, c)
 		}
 	}
@@ -378,7 +372,7 @@ func (r *run) cheapest(k int, s *supply) int {
 	p, best, low := r.p, -1, 0.0
 	for c := range p.cells {
 		cell := &p.cells[c]
-		if !p.mayUse(k, c) || cell.large && !r.large && !p.needy[k] || s.most(c, 1) == 0 {
+		if !p.mayUse(k, c) || cell.large && p.least[k] < cell.over || s.most(c, 1) == 0 {
 			continue
 		}
 		n := holds(p.needs(k), cell.room, p.limit[k])
@@ -392,8 +386,8 @@ func (r *run) cheapest(k int, s *supply) int {
 	return best
 }
 
-// result puts the fleets of all parts together. proven is the solution that proves the bound: s itself, or one with more freedom.
-func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
+// result puts the fleets of all parts together.
+func (s *solution) result(p *Problem, b *budget) *Result {
 	out := &Result{Left: make([]int, len(p.Classes)), Partial: b.over}
 	for k, c := range p.Classes {
 		out.Left[k] = max(c.Count, 0)
@@ -403,7 +397,7 @@ func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
 			out.Fleet = append(out.Fleet, r.best.expand(q, out.Left)...)
 		}
 	}
-	proven.prove(p, out)
+	s.prove(p, out)
 	out.Work = b.spent()
 	slices.SortStableFunc(out.Fleet, func(a, b Pattern) int { return cmp.Compare(a.Cell, b.Cell) })
 	out.Price = Price(p, out.Fleet)
@@ -412,7 +406,7 @@ func (s *solution) result(p *Problem, proven *solution, b *budget) *Result {
 
 // prove writes bounds and their certificate.
 func (s *solution) prove(p *Problem, out *Result) {
-	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Large: s.large}
+	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Over: s.over}
 	configured := false
 	for _, r := range s.runs {
 		if r.best.lost > 0 {

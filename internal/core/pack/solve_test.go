@@ -12,6 +12,9 @@ func TestAKnownFleetNeverGetsDearer(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for turn := range 300 {
 		p := randomProblem(rng)
+		for c := range p.Cells { // a fleet to start with may be of such cells only where they are open to all
+			p.Cells[c].Over = 0
+		}
 		first := Solve(p, Options{})
 		if !complete(first) {
 			continue
@@ -40,7 +43,7 @@ func TestACutRunIsRepeatedByItsWork(t *testing.T) {
 	for _, after := range []int{1, 7, 150, 600, 1500} {
 		asked := 0
 		clock := work.NewMeter(0, func() bool { asked++; return asked > after })
-		cut := Solve(p, Options{Size: DefaultSize, Meter: clock})
+		cut := Solve(p, Options{Gain: gain, Meter: clock})
 		if !cut.Partial {
 			t.Fatalf("after %d: not partial", after)
 		}
@@ -50,7 +53,7 @@ func TestACutRunIsRepeatedByItsWork(t *testing.T) {
 		if !complete(cut) {
 			t.Errorf("after %d: items left", after)
 		}
-		again := Solve(p, Options{Size: DefaultSize, Meter: work.NewMeter(clock.CutAt(), nil)})
+		again := Solve(p, Options{Gain: gain, Meter: work.NewMeter(clock.CutAt(), nil)})
 		if !reflect.DeepEqual(cut, again) {
 			t.Errorf("after %d: %d units give %d and %d the second time", after, clock.CutAt(), cut.Price, again.Price)
 		}
@@ -75,7 +78,7 @@ func TestSolveLeavesTheProblemAlone(t *testing.T) {
 
 func TestCertificateOfAnotherBoundIsRefused(t *testing.T) {
 	p := problem(t, "few3", false)
-	r := Solve(p, Options{Size: DefaultSize})
+	r := Solve(p, Options{Gain: gain})
 	for name, spoil := range map[string]func(*Certificate){
 		"a bound that is higher by one nano-dollar too many": func(c *Certificate) { c.Bound += c.Bound/1000 + 1 },
 		"an item worth more than its machine":                func(c *Certificate) { c.Worth[0] *= 2 },
@@ -85,11 +88,11 @@ func TestCertificateOfAnotherBoundIsRefused(t *testing.T) {
 		c := r.Certificate
 		c.Worth = append([]int64(nil), c.Worth...)
 		spoil(&c)
-		if Verify(p, DefaultSize, c) == nil {
+		if Verify(p, c) == nil {
 			t.Errorf("%s passes", name)
 		}
 	}
-	if err := Verify(p, DefaultSize, r.Certificate); err != nil {
+	if err := Verify(p, r.Certificate); err != nil {
 		t.Error(err)
 	}
 }
@@ -98,13 +101,13 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 	for _, name := range []string{"few3", "few5", "zonespread", "hostanti"} {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, name, spot)
-			proof := Bound(p, Options{Size: DefaultSize})
+			proof := Bound(p, Options{Gain: gain})
 			bound := proof.Bound()
-			if err := Verify(p, DefaultSize, proof.Certificate); err != nil {
+			if err := Verify(p, proof.Certificate); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			r := Solve(p, Options{Size: DefaultSize, Fast: true})
-			volume := VolumeBound(p, DefaultSize)
+			r := Solve(p, Options{Gain: gain, Fast: true})
+			volume := VolumeBound(p)
 			if volume != r.VolumeBound || bound < volume || bound > r.Price {
 				t.Errorf("%s: bound %d, volume bound %d and %d, price %d", name, bound, volume, r.VolumeBound, r.Price)
 			}
@@ -117,21 +120,20 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 func TestBoundKnowsWhoRidesAlongOnALargeCell(t *testing.T) {
 	p := &Problem{
 		Classes: []Class{{Need: []int64{1, 0}, Count: 3}, {Need: []int64{0, 10}, Count: 30, PerNode: 1}},
-		Cells:   []Cell{{Room: []int64{1, 10}, Price: 0, Size: 90}, {Room: []int64{0, 10}, Price: 1000, Size: 10}},
+		Cells:   []Cell{{Room: []int64{1, 10}, Price: 0, Over: 1}, {Room: []int64{0, 10}, Price: 1000}},
 	}
-	size := SizePolicy{Large: 50, GainPermille: 1000}
-	r := Solve(p, Options{Size: size})
+	r := Solve(p, Options{Gain: 1000})
 	if err := Check(p, r.Fleet, r.Left); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(p, size, r.Certificate); err != nil {
+	if err := Verify(p, r.Certificate); err != nil {
 		t.Error(err)
 	}
 	if r.Price != 27_000 || r.Bound() > 27_000 {
 		t.Errorf("price %d, bound %d, want 27000: three of thirty ride along for nothing", r.Price, r.Bound())
 	}
 	bold := Certificate{Bound: 30_000, Worth: []int64{0, 1000}}
-	if Verify(p, size, bold) == nil {
+	if Verify(p, bold) == nil {
 		t.Error("a bound that forgets who rides along passes")
 	}
 }

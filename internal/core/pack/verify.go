@@ -14,9 +14,9 @@ const verifyNodes = 2_000_000
 // limitUnit is how many units of a limit a LimitWorth prices.
 const limitUnit = 20 // as a shift
 
-// Verify proves the bound of a certificate from nothing but the problem, the size policy and the worths, with whole numbers: no
+// Verify proves the bound of a certificate from nothing but the problem and the worths, with whole numbers: no
 // cell may hold items worth more than it costs. It returns an error if the bound does not follow.
-func Verify(p *Problem, size SizePolicy, c Certificate) error {
+func Verify(p *Problem, c Certificate) error {
 	if len(c.Worth) != len(p.Classes) || len(c.LimitWorth) != len(p.Limits) {
 		return errors.New("certificate is for another problem")
 	}
@@ -25,7 +25,7 @@ func Verify(p *Problem, size SizePolicy, c Certificate) error {
 			return fmt.Errorf("class %d: a worth of %d", k, w)
 		}
 	}
-	v := newVerification(p, size, c)
+	v := newVerification(p, c)
 	bound, err := v.items()
 	if err != nil {
 		return err
@@ -74,7 +74,6 @@ func scaled(w, n int64) int64 {
 // A verification is a problem in the units of its needs.
 type verification struct {
 	p      *Problem
-	size   SizePolicy
 	c      Certificate
 	unit   []int64 // per dimension
 	needs  []int64
@@ -84,8 +83,8 @@ type verification struct {
 	prover *prover
 }
 
-func newVerification(p *Problem, size SizePolicy, c Certificate) *verification {
-	v := &verification{p: p, size: size, c: c, groups: groupClasses(p)}
+func newVerification(p *Problem, c Certificate) *verification {
+	v := &verification{p: p, c: c, groups: groupClasses(p)}
 	v.open = openCells(p, v.groups)
 	if len(p.Classes) == 0 {
 		return v
@@ -164,11 +163,11 @@ func (v *verification) byCost() []int {
 // covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
 func (v *verification) covers(i, j int) bool {
 	a, b := &v.p.Cells[i], &v.p.Cells[j]
-	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || v.large(j)) && fits(b.Room, a.Room) && v.open[i].includes(v.open[j])
+	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(b.Room, a.Room) && v.open[i].includes(v.open[j])
 }
 
 func (v *verification) large(i int) bool {
-	return v.size.Large > 0 && v.p.Cells[i].Size > v.size.Large && !v.c.Large
+	return v.p.Cells[i].Over > v.c.Over
 }
 
 // surplus is how much more than its cost a cell in short stock may hold. Any other cell must not hold more than it costs.
@@ -191,7 +190,7 @@ func (v *verification) surplus(i int) (int64, error) {
 	var upper int64
 	if v.large(i) {
 		for _, k := range able { // worth nothing itself, it may still bring others along
-			if !v.fitsSmall(k) {
+			if !v.fitsBelow(k, cell.Over) {
 				upper = max(upper, v.prover.upperBound(room, classes, cost, k, verifyNodes))
 			}
 		}
@@ -204,11 +203,11 @@ func (v *verification) surplus(i int) (int64, error) {
 	return max(upper-cost, 0), nil
 }
 
-// fitsSmall says whether some cell that is not large can hold class k.
-func (v *verification) fitsSmall(k int) bool {
+// fitsBelow says whether some cell that is less too large can hold class k.
+func (v *verification) fitsBelow(k, over int) bool {
 	for i := range v.p.Cells {
 		cell := &v.p.Cells[i]
-		if cell.Size <= v.size.Large && v.open[i].Has(v.groups.of[k]) && fits(v.p.Classes[k].Need, cell.Room) {
+		if cell.Over < over && v.open[i].Has(v.groups.of[k]) && fits(v.p.Classes[k].Need, cell.Room) {
 			return true
 		}
 	}

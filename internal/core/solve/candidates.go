@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"math"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -96,16 +98,13 @@ func (s *state) preferOrdinary(tmpl *Template, shapes []int32, ordinary bool) []
 		}
 		shapes = kept
 	}
-	small := false
+	least := math.MaxInt
 	for _, sh := range shapes {
-		small = small || !s.tooLarge(tmpl, int(sh))
-	}
-	if !small {
-		return shapes
+		least = min(least, s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]))
 	}
 	kept := shapes[:0]
 	for _, sh := range shapes {
-		if !s.tooLarge(tmpl, int(sh)) {
+		if s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) <= least {
 			kept = append(kept, sh)
 		}
 	}

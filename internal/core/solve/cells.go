@@ -281,7 +281,8 @@ func (k *packing) addLists(t int, w *want) {
 	k.exact = k.exact && complete
 	for i := range lists {
 		l := &lists[i]
-		k.addCell(packCell{tmpl: t, shape: l.First.Shape}, l.Room, k.s.p.Settings.Terms.with(l.Cost, l.Floor), l.VCPU)
+		own := k.s.p.Settings.Terms.own(l.Floor)
+		k.addCell(packCell{tmpl: t, shape: l.First.Shape}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
 	}
 }
 
@@ -292,7 +293,7 @@ func (k *packing) addShapes(t int, w *want) {
 	prices := k.s.pricesOf(t, k.s.wide(w.offers))
 	for sh := range w.shapes.All() {
 		if prices[sh] > 0 {
-			k.addCell(packCell{tmpl: t, shape: sh}, slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), prices[sh], tmpl.Catalog.VCPU[sh])
+			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: prices[sh], Own: k.s.p.Settings.Terms.own(prices[sh])})
 		}
 	}
 }
@@ -303,7 +304,8 @@ func (k *packing) addFloors(t int, byKind [][]want) {
 	from := len(k.cells)
 	for sh := range tmpl.Shapes.All() {
 		if price := cheapestOf(tmpl, sh, tmpl.Mask); price > 0 {
-			k.addCell(packCell{tmpl: t, shape: sh}, slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), k.s.p.Settings.Terms.with(price, price), tmpl.Catalog.VCPU[sh])
+			own := k.s.p.Settings.Terms.own(price)
+			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: price + own, Own: own})
 		}
 	}
 	k.openCells(from, byKind, func(c *packCell, w *want) bool {
@@ -311,13 +313,16 @@ func (k *packing) addFloors(t int, byKind [][]want) {
 	})
 }
 
-func (k *packing) addCell(c packCell, room quantity.Vec, price, size int64) {
-	room = slices.Clone(room)
-	for r := range room {
-		room[r] = max(room[r], 0)
+// addCell adds what a node can be bought as. A bound is about every fleet, whatever machines it is made of.
+func (k *packing) addCell(c packCell, vcpu int64, cell pack.Cell) {
+	for r := range cell.Room {
+		cell.Room[r] = max(cell.Room[r], 0)
+	}
+	if !k.loose {
+		cell.Over = k.s.tooLarge(&k.s.p.Templates[c.tmpl], vcpu)
 	}
 	k.cells = append(k.cells, c)
-	k.problem.Cells = append(k.problem.Cells, pack.Cell{Room: room, Price: price, Size: size})
+	k.problem.Cells = append(k.problem.Cells, cell)
 }
 
 // fillOf says what is known of the items to whoever lists what they can be bought as.

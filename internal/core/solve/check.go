@@ -452,7 +452,7 @@ func (c *checker) checkPrice() {
 		c.failf("the bound %d is above the cost %d", bound, c.r.Cost)
 	}
 	if c.r.Proof.Problem != nil {
-		if err := pack.Verify(c.r.Proof.Problem, c.r.Proof.Size, c.r.Proof.Certificate); err != nil {
+		if err := pack.Verify(c.r.Proof.Problem, c.r.Proof.Certificate); err != nil {
 			c.failf("the bound is not proven: %w", err)
 		}
 	}

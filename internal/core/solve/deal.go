@@ -49,7 +49,7 @@ func (s *state) deal() *state {
 	k.makeCells()
 	k.makeLimits()
 	// The first fleet will do: what a search would gain is less than dealing out costs.
-	answer := pack.Solve(&k.problem, pack.Options{Size: s.packSize(), Fast: true, Most: 1, Meter: s.meter})
+	answer := pack.Solve(&k.problem, pack.Options{Gain: s.p.Settings.GainPermille, Fast: true, Most: 1, Meter: s.meter})
 	d.state = k.afresh()
 	if !d.dealOut(answer.Fleet) {
 		return nil

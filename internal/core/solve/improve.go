@@ -16,7 +16,7 @@ func (s *state) improve(r *Result) *state {
 	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
 	if k.exact && k.plain() {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
-		r.Proof = Proof{Problem: &k.problem, Size: s.packSize(), Certificate: answer.Certificate}
+		r.Proof = Proof{Problem: &k.problem, Certificate: answer.Certificate}
 	}
 	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
 		return nil
@@ -57,14 +57,8 @@ func (k *packing) takesExotic(i int) bool {
 // enough is how close to the bound, in millionths, a fleet has to be for the search to end.
 const enough = 1500
 
-// packSize is the size policy in the packer's words.
-func (s *state) packSize() pack.SizePolicy {
-	set := &s.p.Settings
-	return pack.SizePolicy{Large: set.Large, GainPermille: set.GainPermille, TiePermille: set.TiePermille}
-}
-
 // packOptions are what the packer may spend.
 func (s *state) packOptions() pack.Options {
 	set := &s.p.Settings
-	return pack.Options{Meter: s.meter, Least: set.Least, Most: set.Most, Size: s.packSize(), Enough: enough, Memory: set.Memory.Fleet, Known: set.Memory.Known}
+	return pack.Options{Meter: s.meter, Least: set.Least, Most: set.Most, Gain: set.GainPermille, Enough: enough, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }

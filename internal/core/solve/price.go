@@ -192,7 +192,7 @@ func (s *state) findWorth() {
 		seen[tmpl.Catalog] = true
 		prices := s.pricesOf(t, s.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
-			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && !s.tooLarge(tmpl, sh) {
+			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) == 0 {
 				room := tmpl.Room[sh]
 				if m := (machine{float64(room[quantity.CPU]), float64(room[quantity.Memory]), float64(p)}); !known[m] {
 					known[m] = true
@@ -238,11 +238,6 @@ func (s *state) wide(mask corebits.Set) corebits.Set {
 		return mask
 	}
 	return append(mask.Clone(), make(corebits.Set, s.width-len(mask))...)
-}
-
-// tooLarge reports whether the size policy avoids a shape.
-func (s *state) tooLarge(tmpl *Template, sh int) bool {
-	return s.p.Settings.Large > 0 && tmpl.Catalog.VCPU[sh] > s.p.Settings.Large
 }
 
 // value returns what a vector is worth, in nano-dollars.

@@ -33,10 +33,9 @@ type Problem struct {
 
 // Settings are the tunables of Run.
 type Settings struct {
-	MinBestEffort bool // lower minValues that a new node cannot meet
-	Large         int64
-	GainPermille  int64
-	TiePermille   int64
+	MinBestEffort bool  // lower minValues that a new node cannot meet
+	Large         int64 // vCPU above which a node is large, whatever its pool holds; 0: none is
+	GainPermille  int64 // large nodes must make the bill lower by more than this
 	Terms         Terms
 	Meter         *work.Meter // counts the work and may cut it; nil for one of its own
 	Least, Most   work.Units  // of the search for a cheaper fleet; see pack.Options
@@ -56,8 +55,10 @@ type Terms struct {
 // nodeShare is the part of its price that a node costs by itself at most.
 const nodeShare = 20
 
-// with adds what a node costs by itself to the cost of its machine.
-func (t *Terms) with(cost, floor int64) int64 { return cost + min(t.Node, floor/nodeShare) }
+// own is what a node costs by itself, and with adds it to the cost of its machine.
+func (t *Terms) own(floor int64) int64 { return min(t.Node, floor/nodeShare) }
+
+func (t *Terms) with(cost, floor int64) int64 { return cost + t.own(floor) }
 
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
@@ -80,6 +81,7 @@ type Node struct {
 type Pool struct {
 	Name  string
 	Limit limits.Pool
+	Asks  int64 // CPU, in thousandths, that pods on its nodes ask for
 }
 
 // A Template is what a pool's new nodes are like.

@@ -46,6 +46,5 @@ func (r *Result) charge(b bill) { r.Price, r.Floor, r.Cost = b.price, b.floor, b
 // It is empty where no bound was proven.
 type Proof struct {
 	Problem     *pack.Problem
-	Size        pack.SizePolicy
 	Certificate pack.Certificate
 }

@@ -63,8 +63,9 @@ type state struct {
 	prices  priceTable
 	rooms   roomTable
 	visit   visit
-	largest int   // of all catalogues
-	twin    []int // by template; see findTwins
+	largest int     // of all catalogues
+	twin    []int   // by template; see findTwins
+	large   []int64 // by pool; see findLarge
 }
 
 // What steps cost, in units of work.
@@ -97,6 +98,7 @@ func newState(p *Problem) *state {
 	s.demand = make(quantity.Vec, p.Resources)
 	s.least = leastNeed(p)
 	s.twin = findTwins(p)
+	s.large = findLarge(p)
 	s.reset()
 	return s
 }
