@@ -195,6 +195,12 @@ func TestADryPoolCostsNoRound(t *testing.T) {
 // created counts how many claims of a pool were ever made, by Karpenter's own metric.
 func created(t *testing.T, pool string) int {
 	t.Helper()
+	return counted(t, "karpenter_nodeclaims_created_total", `nodepool="`+pool+`"`)
+}
+
+// counted is the sum of one of Karpenter's counters over the series with a label.
+func counted(t *testing.T, metric, label string) int {
+	t.Helper()
 	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", shared.run(t).Ports[plane.MetricsPort]))
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +212,7 @@ func created(t *testing.T, pool string) int {
 	}
 	total := 0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "karpenter_nodeclaims_created_total{") && strings.Contains(line, `nodepool="`+pool+`"`) {
+		if strings.HasPrefix(line, metric+"{") && strings.Contains(line, label) {
 			var n int
 			if _, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n); err != nil {
 				t.Fatalf("metric %q: %v", line, err)

@@ -229,3 +229,27 @@ func TestTheControllerMayDoWhatItsChartAllowsAndNoMore(t *testing.T) {
 		}
 	}
 }
+
+// The chart's rights are enough, and its policy about pods/status lets hints pass. Pods of the most frequent sort are told nothing, hence two sorts.
+func TestTheAPIServerForbidsKarpenterNoChange(t *testing.T) {
+	few, many := template("few"), template("many")
+	few.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
+	add(t, deployment("few", 2, few))
+	add(t, deployment("many", 4, many))
+	running(t, "few", 2, time.Minute)
+	running(t, "many", 4, time.Minute)
+	eventually(t, 30*time.Second, func(context.Context) (string, error) {
+		if counted(t, "karpenter_hints_total", `outcome="written"`) == 0 {
+			return "no hint was written", nil
+		}
+		return "", nil
+	})
+	for _, method := range []string{"DELETE", "PATCH", "POST", "PUT"} {
+		if n := counted(t, "client_go_request_total", fmt.Sprintf(`code="403",method=%q`, method)); n > 0 {
+			t.Errorf("%d requests of the method %s were forbidden", n, method)
+		}
+	}
+	if counted(t, "client_go_request_total", `method="PATCH"`) == 0 {
+		t.Error("requests are not counted")
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -46,7 +47,7 @@ func renderAll(t *testing.T, chartName string, v values, apis ...string) (map[st
 	options := common.ReleaseOptions{Name: chartName, Namespace: "karpenter", Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValues(ch, v, options, caps)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	return engine.Render(ch, all)
 }
@@ -111,6 +112,7 @@ func TestWithoutClusterNameNothingIsRendered(t *testing.T) {
 // Values of older charts, and of features that this version lacks, are refused with what to write instead: Helm would ignore them.
 func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 	aws := func(key string, value any) values { return values{"settings": values{"aws": values{key: value}}} }
+	actsAlone := values{"name": "DISABLE_LEADER_ELECTION", "value": "true"}
 	gate := func(key string, value any) values {
 		return values{"settings": values{"featureGates": values{key: value}}}
 	}
@@ -142,6 +144,21 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
 		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, "settings.ignoreDRARequests=false: this version"},
 		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, "settings.enableZonalShift"},
+		"a key that nobody knows":             {values{"replicaCount": 3}, "replicaCount"},
+		"a setting that nobody knows":         {values{"settings": values{"clustername": "prod"}}, "clustername"},
+		"a level that does not exist":         {values{"logLevel": "verbose"}, "logLevel"},
+		"a policy that does not exist":        {values{"settings": values{"preferencePolicy": "respect"}}, "preferencePolicy"},
+		"a time without a unit":               {values{"settings": values{"batchIdleDuration": 1}}, "batchIdleDuration"},
+		"text where a list belongs":           {values{"tolerations": "all"}, "tolerations"},
+		"text where true or false belongs":    {values{"hostNetwork": "false"}, "hostNetwork"},
+		"true as text, for a setting":         {values{"settings": values{"isolatedVPC": "true"}}, ""},
+		"a share given in percent":            {values{"settings": values{"vmMemoryOverheadPercent": 7.5}}, "7.5 % is 0.075"},
+		"a share below nothing":               {values{"settings": values{"vmMemoryOverheadPercent": -0.1}}, "vmMemoryOverheadPercent"},
+		"nobody's account":                    {values{"serviceAccount": values{"create": false}}, "serviceAccount.name"},
+		"the default account, by its name":    {values{"serviceAccount": values{"create": false, "name": "default"}}, ""},
+		"one port for two things":             {values{"controller": values{"metrics": values{"port": 8081}}}, "two ports that differ"},
+		"replicas that all act":               {values{"controller": values{"env": []any{actsAlone}}}, "write replicas: 1"},
+		"one replica that acts":               {values{"controller": values{"env": []any{actsAlone}}, "replicas": 1}, ""},
 		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,6 +213,10 @@ func TestFlagsThatPeopleType(t *testing.T) {
 			},
 			env: map[string]string{"CLUSTER_NAME": "my-cluster", "INTERRUPTION_QUEUE": "my-cluster-karpenter"},
 		},
+		"the other Karpenter's image": {
+			set:     []string{"settings.clusterName=prod", "controller.image.repository=public.ecr.aws/karpenter/controller"},
+			refused: "is of another Karpenter",
+		},
 		"no image, as in guides for charts that know where theirs is": {
 			set: []string{"settings.clusterName=prod"}, refused: "controller.image.repository is required",
 		},
@@ -247,6 +268,7 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 	}{
 		"without a queue":        {nil, queue, "has no effect"},
 		"with a queue":           {values{"settings": values{"interruptionQueue": "q"}}, "kubectl get ec2nodeclasses,nodepools", queue},
+		"what an end leaves":     {nil, "helm uninstall stops Karpenter and leaves its machines", "has no effect"},
 		"with values of old age": {values{"webhook": values{"port": 8443}}, "The value webhook is of an older chart", "extraObjects"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -453,6 +475,58 @@ func TestServiceMonitorNeedsItsDefinition(t *testing.T) {
 	}
 }
 
+func TestNetworkPolicy(t *testing.T) {
+	if files, err := render(t, "karpenter", named()); err != nil || strings.TrimSpace(files["karpenter/templates/networkpolicy.yaml"]) != "" {
+		t.Errorf("a policy is rendered that nobody asked for, or %v", err)
+	}
+	p := object[networkingv1.NetworkPolicy](t, named(values{
+		"networkPolicy": values{
+			"enabled": true, "metricsFrom": []any{values{"namespaceSelector": values{}}},
+			"additionalEgress": []any{values{"ports": []any{values{"port": 6443}}}},
+		},
+		"controller": values{"metrics": values{"port": 9090}},
+	}), "NetworkPolicy", "karpenter")
+	port := func(ports []networkingv1.NetworkPolicyPort) int { return ports[0].Port.IntValue() }
+	if in := p.Spec.Ingress; len(in) != 2 || port(in[0].Ports) != 9090 || len(in[0].From) != 1 || port(in[1].Ports) != 8081 || len(in[1].From) != 0 {
+		t.Errorf("in: %+v, want metrics from some and probes from everybody", in)
+	}
+	var out []int
+	for _, rule := range p.Spec.Egress {
+		out = append(out, port(rule.Ports))
+	}
+	if !slices.Equal(out, []int{53, 443, 80, 6443}) || len(p.Spec.Egress[2].To) != 4 || len(p.Spec.PolicyTypes) != 2 {
+		t.Errorf("out: ports %v, want DNS, HTTPS, credentials and what was added: %+v", out, p.Spec)
+	}
+}
+
+// What the policies do is tested on an API server, in test/apiserver.
+func TestPoliciesAreRenderedWhereTheyAreServedAndAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values values
+		apis   []string
+		want   string
+	}{
+		"hints are watched":                      {nil, []string{policies}, "karpenter-hints"},
+		"a cluster that does not know policies":  {nil, nil, ""},
+		"no hints, nothing to watch":             {values{"settings": values{"nominationHints": false}}, []string{policies}, ""},
+		"no policy about hints":                  {values{"admissionPolicies": values{"hints": false}}, []string{policies}, ""},
+		"a policy about roles, everywhere":       {values{"admissionPolicies": values{"passRole": true}}, nil, "karpenter-pass-role"},
+		"a policy about pools, where it is used": {values{"admissionPolicies": values{"nodePools": values{"requireLimits": true}}}, nil, "karpenter-nodepools"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, o := range rendered(t, named(tc.values), tc.apis...) {
+				if o["kind"] == "ValidatingAdmissionPolicy" {
+					got = append(got, nameOf(o))
+				}
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("policies %v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestBudgetOfTheController(t *testing.T) {
 	pdb := object[policyv1.PodDisruptionBudget](t, named(), "PodDisruptionBudget", "karpenter")
 	if pdb.Spec.MaxUnavailable.IntValue() != 1 || len(pdb.Spec.Selector.MatchLabels) != 2 {
@@ -462,40 +536,46 @@ func TestBudgetOfTheController(t *testing.T) {
 
 // TestRights is the whole of what the controller may do. A line more is a right that somebody must ask for.
 func TestRights(t *testing.T) {
-	read, change := "get list watch", "update patch"
+	read := "get list watch"
 	core := []string{
-		"karpenter.sh: nodepools nodepools/status nodeclaims nodeclaims/status nodeoverlays nodeoverlays/status: " + read,
-		"autoscaling.x-k8s.io: capacitybuffers capacitybuffers/status: " + read,
-		": pods nodes services namespaces persistentvolumes persistentvolumeclaims replicationcontrollers podtemplates: " + read,
-		"apps: daemonsets deployments replicasets statefulsets: " + read,
+		"karpenter.sh: nodepools nodeclaims nodeoverlays: " + read,
+		"autoscaling.x-k8s.io: capacitybuffers: " + read,
+		": pods nodes namespaces persistentvolumes persistentvolumeclaims: " + read,
+		"apps: daemonsets: " + read,
 		"policy: poddisruptionbudgets: " + read,
 		"storage.k8s.io: storageclasses csinodes volumeattachments: " + read,
-		"karpenter.sh: nodeclaims nodeclaims/status: create delete " + change,
-		"karpenter.sh: nodepools nodepools/status nodeoverlays/status: " + change,
-		"autoscaling.x-k8s.io: capacitybuffers/status: " + change,
-		": nodes: patch delete update",
+		"karpenter.sh: nodeclaims nodeclaims/status: create delete patch",
+		"karpenter.sh: nodepools nodepools/status nodeoverlays/status: patch",
+		"autoscaling.x-k8s.io: capacitybuffers/status: patch",
+		": nodes: patch delete",
 		": pods: delete",
 		": pods/eviction: create",
-		": events: " + read + " create patch",
+		": events: create",
 	}
 	hint := ": pods/status: patch"
+	spread := []string{hint, ": services replicationcontrollers: " + read, "apps: replicasets statefulsets: " + read}
 	for name, tc := range map[string]struct {
 		kind, role string
 		values     values
 		want       []string
 	}{
-		"core":               {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
-		"core without hints": {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
+		"core":                                 {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
+		"core without hints":                   {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
+		"core with default spread constraints": {"ClusterRole", "karpenter-core", values{"settings": values{"schedulerConfig": "{}"}}, append(spread, core...)},
+		"core with default spread constraints of a variable": {"ClusterRole", "karpenter-core", values{"controller": values{"env": []any{
+			values{"name": "SCHEDULER_CONFIG", "value": "{}"},
+		}}}, append(spread, core...)},
 		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
 			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
 		}}, append([]string{hint, "x: y: z"}, core...)},
 		"AWS": {"ClusterRole", "karpenter", nil, []string{
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
-			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch update",
+			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch",
 		}},
-		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+" create delete patch update"),
-			"karpenter.k8s.aws: ec2nodeclasses: "+read+" create delete patch update")},
-		"people who may look, but not at user data": {"ClusterRole", "karpenter-view", nil, people(read)},
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+write, read+write),
+			"karpenter.k8s.aws: ec2nodeclasses: "+read+write)},
+		"people who edit, but not what runs as the nodes' role": {"ClusterRole", "karpenter-edit", nil, people(read+write, read+" delete")},
+		"people who may look, but not at user data":             {"ClusterRole", "karpenter-view", nil, people(read, read)},
 		"own namespace": {"Role", "karpenter", nil, []string{
 			"coordination.k8s.io: leases: get watch",
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
@@ -521,13 +601,15 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// people is what people may do with the kinds of every cloud; status is the controller's alone.
-func people(verbs string) []string {
-	return []string{"karpenter.sh: nodepools nodeclaims nodeoverlays: " + verbs, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
+const write = " create delete patch update"
+
+// people is what people may do with the kinds of every cloud, and with claims; status is the controller's alone.
+func people(verbs, claims string) []string {
+	return []string{"karpenter.sh: nodepools nodeoverlays: " + verbs, "karpenter.sh: nodeclaims: " + claims, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
 }
 
 func TestRolesOfPeopleGoIntoThoseOfKubernetes(t *testing.T) {
-	for _, role := range []string{"admin", "view"} {
+	for _, role := range []string{"admin", "edit", "view"} {
 		r := object[rbacv1.ClusterRole](t, named(), "ClusterRole", "karpenter-"+role)
 		if r.Labels["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
 			t.Errorf("role %s has labels %v", role, r.Labels)

@@ -125,12 +125,16 @@ func olderFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]b
 }
 
 // asTemplate makes a chart template of a CRD: the chart's value additionalAnnotations is put on every CRD, and what looks like
-// template code in the CRD itself stays text.
+// template code in the CRD itself stays text. Helm keeps CRDs when the chart is uninstalled: with them would go every
+// NodeClaim, hence every machine.
 func asTemplate(text []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte("{{"), []byte("{{ \"{{\" }}"))
-	annotations := "metadata:\n  {{- with .Values.additionalAnnotations }}\n  annotations:\n    {{- toYaml . | nindent 4 }}\n  {{- end }}\n"
-	return bytes.Replace(text, []byte("metadata:\n"), []byte(annotations), 1)
+	return bytes.Replace(text, []byte("metadata:\n"), []byte("metadata:\n"+annotations), 1)
 }
+
+const annotations = `  annotations:
+    {{- toYaml (merge (dict) (.Values.additionalAnnotations | default dict) (dict "helm.sh/resource-policy" "keep")) | nindent 4 }}
+`
 
 func crdYAML(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)

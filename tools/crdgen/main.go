@@ -1,6 +1,6 @@
 // Command crdgen writes everything that is generated from the Go types under api: deep copies, CRDs (the plain files that the
-// api/crds package embeds, those of the karpenter chart, and the templates of the karpenter-crd chart), the
-// version of both charts, and the reference pages under docs/reference.
+// api/crds package embeds, those of the karpenter chart, and the templates of the karpenter-crd chart), the version of both charts, the
+// schemas of their values and the pages that list them, and the reference pages under docs/reference.
 //
 // Run it with "make gen". Its output depends on nothing but the sources, so running it twice changes nothing.
 package main
@@ -72,6 +72,11 @@ func generate() (map[string][]byte, error) {
 		return nil, fmt.Errorf("versions of charts: %w", err)
 	}
 	maps.Copy(files, charts)
+	values, err := chartFiles()
+	if err != nil {
+		return nil, fmt.Errorf("values of charts: %w", err)
+	}
+	maps.Copy(files, values)
 	return files, nil
 }
 

@@ -49,7 +49,16 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- if eq (toString ($v.settings.awsFeatureGates | default dict).nodeClassCEL) "true" }}{{ $wrong = append $wrong "settings.awsFeatureGates.nodeClassCEL=true: this version has no code for it" }}{{ end }}
 {{- if eq (toString $v.settings.enableZonalShift) "true" }}{{ $wrong = append $wrong "settings.enableZonalShift=true: this version has no code for it" }}{{ end }}
 {{- if eq (toString $v.settings.ignoreDRARequests) "false" }}{{ $wrong = append $wrong "settings.ignoreDRARequests=false: this version has no code for it" }}{{ end }}
+{{- with $v.settings.vmMemoryOverheadPercent }}
+{{- if ge (float64 .) 1.0 }}{{ $wrong = append $wrong (printf "settings.vmMemoryOverheadPercent=%v: it is a share, so that 7.5 %% is 0.075" .) }}{{ end }}
+{{- end }}
+{{- range $e := $v.controller.env }}
+{{- if and (eq $e.name "DISABLE_LEADER_ELECTION") (eq (toString $e.value) "true") (gt (int $v.replicas) 1) }}{{ $wrong = append $wrong "controller.env DISABLE_LEADER_ELECTION=true: write replicas: 1, as all of several would act at once" }}{{ end }}
+{{- end }}
+{{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) }}{{ $wrong = append $wrong "serviceAccount.create=false: write the account's name into serviceAccount.name; every pod that names no account has the namespace's default one, and would have Karpenter's rights" }}{{ end }}
+{{- if eq (int $v.controller.metrics.port) (int $v.controller.healthProbe.port) }}{{ $wrong = append $wrong "controller.metrics.port and controller.healthProbe.port: write two ports that differ" }}{{ end }}
 {{- if not $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository is required, as no image of this version is published: --set controller.image.repository=<where yours is>" }}{{ end }}
+{{- if contains "public.ecr.aws/karpenter/" $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository: the image there is of another Karpenter, which this chart's rights and settings are not for; write where yours of this version is, and its tag and digest" }}{{ end }}
 {{- if not (or $v.settings.clusterName $v.clusterName $aws.clusterName) }}{{ $wrong = append $wrong "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" }}{{ end }}
 {{- with $wrong }}{{ fail (printf "these values cannot be used as they are:\n  - %s" (join "\n  - " .)) }}{{ end }}
 {{- end -}}

@@ -68,6 +68,10 @@
 {{- end }}
 {{- include "karpenter.env" (dict "name" "PREFERENCE_POLICY" "value" $s.preferencePolicy) }}
 {{- include "karpenter.env" (dict "name" "MIN_VALUES_POLICY" "value" $s.minValuesPolicy) }}
+{{- with $s.schedulerConfig }}
+- name: SCHEDULER_CONFIG
+  value: {{ kindIs "string" . | ternary . (toJson .) | quote }}
+{{- end }}
 {{- with $s.featureGates }}
 - name: FEATURE_GATES
   value: {{ printf "ReservedCapacity=%t,SpotToSpotConsolidation=%t,NodeRepair=%t,NodeOverlay=%t,StaticCapacity=%t,CapacityBuffer=%t" .reservedCapacity .spotToSpotConsolidation .nodeRepair .nodeOverlay .staticCapacity .capacityBuffer | quote }}

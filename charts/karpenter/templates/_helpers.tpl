@@ -42,7 +42,7 @@ annotations:
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "karpenter.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name -}}
+{{- .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
@@ -68,4 +68,47 @@ annotations:
 - name: {{ .name }}
   value: {{ .value | toString | quote }}
 {{- end }}
+{{- end -}}
+
+{{/* a ValidatingAdmissionPolicy and its binding */}}
+{{- define "karpenter.policy" -}}
+{{- $name := printf "%s-%s" (include "karpenter.fullname" .root) .name }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  {{- include "karpenter.metadata" (dict "root" .root "name" $name) | nindent 2 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [{{ .policy.resource.group | quote }}]
+        apiVersions: [{{ .policy.resource.version }}]
+        operations: {{ toJson .policy.resource.operations }}
+        resources: [{{ .policy.resource.plural }}]
+  matchConditions:
+    {{- range $condition, $expression := .policy.when }}
+    - name: {{ $condition }}
+      expression: {{ $expression | quote }}
+    {{- end }}
+  validations:
+    {{- range .policy.rules }}
+    - expression: {{ .expression | quote }}
+      message: {{ .message | quote }}
+      reason: Forbidden
+    {{- end }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "karpenter.metadata" (dict "root" .root "name" $name) | nindent 2 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [Deny]
+{{- end -}}
+
+{{/* not empty where kube-scheduler's default spread constraints are told, by a setting or by a variable */}}
+{{- define "karpenter.defaultSpread" -}}
+{{- if .Values.settings.schedulerConfig -}}yes{{- end -}}
+{{- range .Values.controller.env -}}{{- if eq .name "SCHEDULER_CONFIG" -}}yes{{- end -}}{{- end -}}
 {{- end -}}

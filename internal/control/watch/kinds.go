@@ -63,9 +63,6 @@ func builtin() []served {
 		minor(optional(object("PriorityClass", func() client.ObjectList { return &schedulingv1.PriorityClassList{} },
 			(*cluster.Draft).PutPriorityClass,
 			func(d *cluster.Draft, r removed) { d.DeletePriorityClass(r.Name) }))),
-		minor(object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
-			(*cluster.Draft).PutService,
-			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) })),
 		attachments(),
 		pods(),
 	}
@@ -124,9 +121,12 @@ func attachments() served {
 	return l
 }
 
-// owners are the kinds whose pod selectors default spread constraints need.
+// owners are the kinds whose pod selectors default spread constraints need. The chart grants them where there are such constraints.
 func owners() []served {
 	return []served{
+		minor(object("Service", func() client.ObjectList { return &corev1.ServiceList{} },
+			(*cluster.Draft).PutService,
+			func(d *cluster.Draft, r removed) { d.DeleteService(r.Namespace, r.Name) })),
 		owner("ReplicaSet", func() client.ObjectList { return &appsv1.ReplicaSetList{} },
 			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector }),
 		owner("StatefulSet", func() client.ObjectList { return &appsv1.StatefulSetList{} },
