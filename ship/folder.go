@@ -22,6 +22,7 @@ import (
 const (
 	layoutFolder = "image"
 	checksumFile = "SHA256SUMS"
+	templateName = "karpenter-cloudformation.yaml"
 )
 
 func archiveName() string { return "karpenter-" + version.Number() + ".oci.tar" }
@@ -29,6 +30,7 @@ func originName() string  { return "karpenter-" + version.Number() + ".intoto.js
 func chartName(chart string) string {
 	return chart + "-" + version.Number() + ".tgz"
 }
+func moduleName() string           { return "karpenter-terraform-" + version.Number() + ".tgz" }
 func contentsName(p string) string { return p + ".spdx.json" }
 
 // makeImage writes the image and what is said about it.

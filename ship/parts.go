@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,32 +27,56 @@ func (j job) parts(digest v1.Hash, made time.Time) ([]file, error) {
 		}
 		all = append(all, file{chartName(chart), 0o644, text})
 	}
-	crds, err := under(filepath.Join(j.root, "api", "crds"))
+	crds, err := in(filepath.Join(j.root, "api", "crds"), ".yaml")
 	if err != nil {
 		return nil, err
 	}
 	all = append(all, file{"karpenter-crds.yaml", 0o644, joined(crds)})
-	policies, err := under(filepath.Join(j.root, "internal", "aws", "policy"))
+	account, err := j.account(made)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range policies {
-		if strings.HasSuffix(f.name, ".json") {
-			all = append(all, file{"policies/" + f.name, 0o644, f.text})
-		}
-	}
+	all = append(all, account...)
 	texts, err := j.texts()
 	return append(all, texts...), err
+}
+
+// account is what is needed in an AWS account: the template, the Terraform module, and the bare policies.
+func (j job) account(made time.Time) ([]file, error) {
+	template, err := os.ReadFile(filepath.Join(j.root, "install", "aws", templateName))
+	if err != nil {
+		return nil, err
+	}
+	module, err := under(filepath.Join(j.root, "install", "aws", "terraform"))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := compressed(module, made)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := in(filepath.Join(j.root, "internal", "aws", "policy"), ".json")
+	if err != nil {
+		return nil, err
+	}
+	for i := range policies {
+		policies[i].name = "policies/" + policies[i].name
+	}
+	return append(policies, file{templateName, 0o644, template}, file{moduleName(), 0o644, packed}), nil
+}
+
+// in reads the files of a folder, not of folders in it, whose names end so.
+func in(dir, ending string) ([]file, error) {
+	files, err := under(dir)
+	return slices.DeleteFunc(files, func(f file) bool { return !strings.HasSuffix(f.name, ending) || strings.Contains(f.name, "/") }), err
 }
 
 // joined is the YAML files as one.
 func joined(files []file) []byte {
 	var all bytes.Buffer
 	for _, f := range files {
-		if strings.HasSuffix(f.name, ".yaml") {
-			all.WriteString("---\n")
-			all.Write(bytes.TrimPrefix(f.text, []byte("---\n")))
-		}
+		all.WriteString("---\n")
+		all.Write(bytes.TrimPrefix(f.text, []byte("---\n")))
 	}
 	return all.Bytes()
 }
@@ -70,12 +96,16 @@ func (j job) chart(chart string, digest v1.Hash, made time.Time) ([]byte, error)
 		}
 		files[i].name = chart + "/" + files[i].name
 	}
+	return compressed(files, made)
+}
+
+func compressed(files []file, made time.Time) ([]byte, error) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if err := pack(z, files, made); err != nil {
 		return nil, err
 	}
-	err = z.Close()
+	err := z.Close()
 	return packed.Bytes(), err
 }
 

@@ -68,7 +68,7 @@ func makeTrees() ([2]job, error) {
 		}
 		folders = append(folders, dir)
 		jobs[i] = job{root: filepath.Join(dir, root), out: filepath.Join(dir, "dist"), image: "registry.test/karpenter", platforms: tested(), say: io.Discard}
-		for _, part := range []string{"LICENSE", "go.mod", "go.sum", "api", "charts", "cloud", "cmd", "internal"} {
+		for _, part := range []string{"LICENSE", "go.mod", "go.sum", "api", "charts", "cloud", "cmd", "install", "internal"} {
 			if err := copyTree(filepath.Join("..", part), filepath.Join(jobs[i].root, part)); err != nil {
 				return jobs, err
 			}
@@ -158,11 +158,26 @@ func TestChecksumsCoverEveryFile(t *testing.T) {
 		t.Errorf("checksums differ from what the files say:\n%s", diff)
 	}
 	for _, name := range []string{
-		archiveName(), originName(), chartName("karpenter"), chartName("karpenter-crd"), "karpenter-crds.yaml", "policies/node-lifecycle.json", "LICENSE", "image/index.json",
+		archiveName(), originName(), chartName("karpenter"), chartName("karpenter-crd"), "karpenter-crds.yaml", "policies/node-lifecycle.json", templateName, moduleName(), "LICENSE", "image/index.json",
 	} {
 		if want[name] == "" {
 			t.Errorf("the release lacks %s", name)
 		}
+	}
+}
+
+// The definitions of older versions, which lie beside the others, are the chart's business: applied by hand they would take the place
+// of those that are served.
+func TestTheDefinitionsAreThoseOfTheChart(t *testing.T) {
+	var got []string
+	for line := range strings.Lines(string(read(t, released(t), "karpenter-crds.yaml"))) {
+		if name, ok := strings.CutPrefix(line, "  name: "); ok {
+			got = append(got, strings.TrimSpace(name))
+		}
+	}
+	want := []string{"capacitybuffers.autoscaling.x-k8s.io", "ec2nodeclasses.karpenter.k8s.aws", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh"}
+	if !slices.Equal(got, want) {
+		t.Errorf("definitions of %v, want %v", got, want)
 	}
 }
 

@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 			Name: o.cluster, Endpoint: rest.Host, CA: base64.StdEncoding.EncodeToString(rest.CAData), Version: "1.36", ServiceCIDR: "10.96.0.0/16",
 		},
 		Timing:     timing,
-		Identities: map[string]awsmodel.Identity{plane.ControllerKey: identity},
+		Identities: map[string]awsmodel.Identity{plane.ControllerKey: identity, "role": role(o.cluster, identity)},
 		Snapshot:   o.snapshot,
 		Join:       h.join,
 		Gone:       h.gone,
@@ -144,6 +144,11 @@ func controller(cluster string) (awsmodel.Identity, error) {
 		identity.Policies = append(identity.Policies, d)
 	}
 	return identity, nil
+}
+
+// role is the controller's role itself, for whoever takes it with the token of a service account.
+func role(cluster string, controller awsmodel.Identity) awsmodel.Identity {
+	return awsmodel.Identity{ARN: "arn:aws:iam::" + plane.Account + ":role/KarpenterControllerRole-" + cluster, Policies: controller.Policies}
 }
 
 // A host lets machines join and leave the cluster.

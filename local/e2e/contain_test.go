@@ -12,15 +12,15 @@ import (
 // containEnv makes this test binary turn itself into a process in a container: it names the container's root.
 const containEnv = "KARPENTER_E2E_CONTAIN"
 
-// contained is a command that runs in a container of its own. Its environment has nothing but what the caller adds.
-func contained(t *testing.T, root string, command []string) *exec.Cmd {
+// contained is a command that runs in a container of its own, with nothing but the given environment.
+func contained(t *testing.T, root string, command, env []string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, command...)
-	cmd.Env = []string{containEnv + "=" + root}
+	cmd.Env = append([]string{containEnv + "=" + root}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if uid := os.Getuid(); uid != 0 {
 		const mount, chroot = 21, 18 // CAP_SYS_ADMIN, CAP_SYS_CHROOT

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +41,8 @@ type imageConfig struct {
 
 // TestTheImageRuns builds the image, unpacks it and runs it as a node would: as user 65532 without any capability, its root mounted for
 // reading only, with nothing in it but the image and what the kubelet mounts (the service account), and with the environment of the
-// chart's pods. Of its surroundings it needs the API server, AWS and their certificates; no file that it may write, no DNS, no shell.
+// chart's pods and of either way in which EKS gives a service account its role. Of its surroundings it needs the API server, AWS and
+// their certificates; no file that it may write, no DNS, no shell.
 //
 // To mount and to change its root the test needs to be root, or to be allowed user namespaces.
 func TestTheImageRuns(t *testing.T) {
@@ -50,10 +52,22 @@ func TestTheImageRuns(t *testing.T) {
 		t.Errorf("the image runs as %q, want %q", config.Config.User, want)
 	}
 	mountServiceAccount(t, root)
-	ports := freePorts(t, 2)
+	for name, credentials := range map[string]func(*testing.T, string) []string{
+		"with the role of the service account": webIdentity,
+		"with Pod Identity":                    podIdentity,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ports := freePorts(t, 2)
+			env := append(podEnv(t, map[string]string{"METRICS_PORT": ports[0], "HEALTH_PROBE_PORT": ports[1]}), credentials(t, root)...)
+			runUntilReady(t, contained(t, root, config.Config.Entrypoint, env), "http://127.0.0.1:"+ports[1]+"/readyz")
+		})
+	}
+}
+
+// runUntilReady starts the container, waits until it is ready, and tells it to end.
+func runUntilReady(t *testing.T, cmd *exec.Cmd, readyz string) {
+	t.Helper()
 	var log bytes.Buffer
-	cmd := contained(t, root, config.Config.Entrypoint)
-	cmd.Env = append(cmd.Env, podEnv(t, map[string]string{"METRICS_PORT": ports[0], "HEALTH_PROBE_PORT": ports[1]})...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("make a container (the test needs root, or user namespaces): %v", err)
@@ -73,7 +87,7 @@ func TestTheImageRuns(t *testing.T) {
 			t.Fatalf("the container ended: %v", err)
 		default:
 		}
-		return whatIsUnready(ctx, "http://127.0.0.1:"+ports[1]+"/readyz")
+		return whatIsUnready(ctx, readyz)
 	})
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	checkConfined(t, cmd.Process.Pid)
@@ -88,6 +102,34 @@ func TestTheImageRuns(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("the container does not end when it is told to")
 	}
+}
+
+const tokenFolder = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
+
+// webIdentity is what EKS gives a pod whose service account is annotated with a role.
+func webIdentity(t *testing.T, root string) []string {
+	put(t, filepath.Join(root, tokenFolder, "token"), []byte("a token for AWS"), 0o644)
+	return []string{
+		"AWS_ENDPOINT_URL_STS=" + plane.Plane{Ports: shared.run(t).Ports}.AWSEndpoint(), // the SDK asks for roles before it reads AWS_ENDPOINT_URL
+		"AWS_ROLE_ARN=arn:aws:iam::" + plane.Account + ":role/KarpenterControllerRole-" + plane.ClusterName,
+		"AWS_WEB_IDENTITY_TOKEN_FILE=" + tokenFolder + "/token",
+	}
+}
+
+// podIdentity is what EKS gives a pod whose service account is associated with a role, with an agent that hands out the credentials.
+func podIdentity(t *testing.T, root string) []string {
+	const token, file = "a token for the agent", tokenFolder + "/eks-pod-identity-token"
+	put(t, filepath.Join(root, file), []byte(token), 0o644)
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != token {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"AccessKeyId":%q,"SecretAccessKey":"local","Token":"session","Expiration":%q}`, plane.ControllerKey, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	}))
+	t.Cleanup(agent.Close)
+	return []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + agent.URL + "/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=" + file}
 }
 
 // unpackImage builds the image for this machine and unpacks it.
@@ -190,7 +232,7 @@ func podEnv(t *testing.T, given map[string]string) []string {
 	p := plane.Plane{Ports: shared.run(t).Ports}
 	env := []string{
 		"KUBERNETES_SERVICE_HOST=127.0.0.1", fmt.Sprintf("KUBERNETES_SERVICE_PORT=%d", p.Ports[plane.APIPort]),
-		"AWS_ENDPOINT_URL=" + p.AWSEndpoint(), "AWS_REGION=" + plane.Region, "AWS_ACCESS_KEY_ID=" + plane.ControllerKey, "AWS_SECRET_ACCESS_KEY=local",
+		"AWS_ENDPOINT_URL=" + p.AWSEndpoint(), "AWS_REGION=" + plane.Region,
 	}
 	computed := map[string]string{"SYSTEM_NAMESPACE": plane.Namespace, "CPU_REQUESTS": "1000", "MEMORY_LIMIT": "1073741824"}
 	for _, e := range d.Spec.Template.Spec.Containers[0].Env {

@@ -1,6 +1,7 @@
-// Command crdgen writes everything that is generated from the Go types under api: deep copies, CRDs (the plain files that the
+// Command crdgen writes everything that is generated, most of it from the Go types under api: deep copies, CRDs (the plain files that the
 // api/crds package embeds, those of the karpenter chart, and the templates of the karpenter-crd chart), the version of both charts, the
-// schemas of their values and the pages that list them, and the reference pages under docs/reference.
+// schemas of their values and the pages that list them, what is needed in an AWS account (install/aws), and the reference pages under
+// docs/reference.
 //
 // Run it with "make gen". Its output depends on nothing but the sources, so running it twice changes nothing.
 package main
@@ -77,6 +78,11 @@ func generate() (map[string][]byte, error) {
 		return nil, fmt.Errorf("values of charts: %w", err)
 	}
 	maps.Copy(files, values)
+	inAccount, err := accountFiles()
+	if err != nil {
+		return nil, fmt.Errorf("what is needed in an AWS account: %w", err)
+	}
+	maps.Copy(files, inAccount)
 	return files, nil
 }
 
@@ -84,7 +90,7 @@ func generate() (map[string][]byte, error) {
 // same folders.
 func generatedFiles() ([]string, error) {
 	var out []string
-	for pattern, header := range map[string]string{crdFolder + "/*.yaml": fileHeader, crdFolder + "/*/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
+	for pattern, header := range map[string]string{terraformFolder + "/*.json": "", crdFolder + "/*.yaml": fileHeader, crdFolder + "/*/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err
