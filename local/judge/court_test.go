@@ -82,15 +82,20 @@ func (c *court) show() {
 	}
 }
 
-// settled is a Node that has finished starting: what is taken off by then does not count against it.
+// settled is a Node that has finished starting: what is taken off by then does not count against it. One that is cordoned has the taint
+// that a controller of Kubernetes gives it.
 func (c *court) settled(n *corev1.Node) *corev1.Node {
+	if n.Spec.Unschedulable {
+		n = n.DeepCopy()
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
 	if n.Labels[v1.NodePoolLabelKey] == "" || n.Labels[v1.NodeInitializedLabelKey] != "" {
 		return n
 	}
 	n = n.DeepCopy()
 	n.Labels[v1.NodeInitializedLabelKey] = "true"
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return strings.HasPrefix(t.Key, "node.kubernetes.io/") || slices.ContainsFunc(c.world.Pools, func(p lower.PoolInput) bool {
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != corev1.TaintNodeUnschedulable || slices.ContainsFunc(c.world.Pools, func(p lower.PoolInput) bool {
 			return p.Pool.Name == n.Labels[v1.NodePoolLabelKey] && slices.ContainsFunc(p.Pool.Spec.Template.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 		})
 	})

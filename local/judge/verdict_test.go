@@ -523,12 +523,14 @@ func labelsFor(claim *v1.NodeClaim, key string, pod *corev1.Pod) []string {
 	return out
 }
 
-// mentions says whether a pod asks for nodes by a label.
+// mentions says whether a pod asks for nodes by a label. It does not by naming what it avoids.
 func mentions(pod *corev1.Pod, key string) bool {
 	_, ok := pod.Spec.NodeSelector[key]
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			ok = ok || slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool { return r.Key == key })
+			ok = ok || slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+				return r.Key == key && r.Operator != corev1.NodeSelectorOpNotIn && r.Operator != corev1.NodeSelectorOpDoesNotExist
+			})
 		}
 	}
 	return ok

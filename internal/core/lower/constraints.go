@@ -45,10 +45,10 @@ func (b *builder) readGroups() {
 			return out
 		}
 		if n := len(i.hard); n > 0 {
-			c.hard = ids(n, func(k int) *group { return b.groups.spread(i, &i.hard[k], ns, lbl) })
+			c.hard = ids(n, func(k int) *group { return b.groups.spread(i, i.hard, k, ns, lbl) })
 		}
 		for k := range c.extra {
-			g := b.groups.spread(i, &c.extra[k], ns, lbl)
+			g := b.groups.spread(i, c.extra, k, ns, lbl)
 			if c.extra[k].soft {
 				c.soft = append(c.soft, g.id)
 			} else {
@@ -65,7 +65,7 @@ func (b *builder) readGroups() {
 			continue
 		}
 		if n := len(i.soft); n > 0 { // such pods have no default constraints
-			c.soft = ids(n, func(k int) *group { return b.groups.spread(i, &i.soft[k], ns, lbl) })
+			c.soft = ids(n, func(k int) *group { return b.groups.spread(i, i.soft[k:k+1], 0, ns, lbl) })
 		}
 		if n := len(i.nearSoft); n > 0 {
 			c.nearSoft = ids(n, func(k int) *group { return b.groups.affinity(spread.Affinity, &i.nearSoft[k], false, true, lbl) })

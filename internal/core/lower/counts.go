@@ -35,6 +35,9 @@ func (b *builder) makeGroups() {
 		for _, r := range g.terms {
 			out.Filter = append(out.Filter, b.reqs.of(r.Key(), r))
 		}
+		for _, key := range g.beside {
+			out.Beside = append(out.Beside, b.keyIndex(key))
+		}
 		if g.kind == spread.Spread && out.Key != spread.Host {
 			out.Universe = b.universe(g, from.filter)
 		}
@@ -84,7 +87,7 @@ func (b *builder) filterOf(g *group, key int) *nodeFilter {
 	if key != spread.Host {
 		out.inhabits = b.inhabits(g, b.keys[key])
 	}
-	if !g.honorTaints && len(g.terms) == 0 {
+	if !g.honorTaints && len(g.terms)+len(g.beside) == 0 {
 		return out
 	}
 	out.nodes = bits.Make(len(b.nodes))

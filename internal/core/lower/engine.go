@@ -1,8 +1,10 @@
 package lower
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -198,26 +200,12 @@ func solveSettings(in Input) solve.Settings {
 // sortPods puts pods into an order that does not depend on the caller's: oldest first, then by name.
 func sortPods(pods []*cluster.Pod) []*cluster.Pod {
 	out := slices.Clone(pods)
-	less := func(a, b *cluster.Pod) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		if a.Namespace != b.Namespace {
-			if a.Namespace < b.Namespace {
-				return -1
-			}
-			return 1
-		}
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
-	}
-	if !slices.IsSortedFunc(out, less) {
-		slices.SortFunc(out, less)
+	if !slices.IsSortedFunc(out, olderFirst) {
+		slices.SortFunc(out, olderFirst)
 	}
 	return out
+}
+
+func olderFirst(a, b *cluster.Pod) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

@@ -27,6 +27,7 @@ type group struct {
 	honorTaints bool
 	tolerances  []corev1.Toleration
 	terms       []label.Reqs // nil: no filter by labels
+	beside      []string     // labels that a node must have, whatever their values
 	filter      string       // identity of the node filter
 	owned       bool         // some pod of this batch carries it
 	identity    string
@@ -40,6 +41,9 @@ func (g *group) filterText(tolKey string) string {
 	}
 	for _, t := range g.terms {
 		b.WriteString("term\x02" + t.Key() + "\x02")
+	}
+	for _, key := range g.beside {
+		b.WriteString("beside\x02" + key + "\x02")
 	}
 	return b.String()
 }
@@ -99,8 +103,10 @@ func (t *groupTable) intern(g group) *group {
 	return kept
 }
 
-// spread returns the group of a topology spread constraint of a pod.
-func (t *groupTable) spread(i *podInfo, term *spreadTerm, namespace string, podLabels map[string]string) *group {
+// spread returns the group of a topology spread constraint of a pod, one of several. Nodes that lack the label of another one that the pod
+// insists on are not counted.
+func (t *groupTable) spread(i *podInfo, all []spreadTerm, k int, namespace string, podLabels map[string]string) *group {
+	term := &all[k]
 	g := group{kind: spread.Spread, key: term.key, skew: term.skew, minDomains: term.minDomains, namespaces: []string{namespace}, honorTaints: term.honorTaints, owned: true}
 	if term.fixed != nil {
 		g.selector = *term.fixed
@@ -113,6 +119,13 @@ func (t *groupTable) spread(i *podInfo, term *spreadTerm, namespace string, podL
 	if term.honorNodes && (len(i.terms) > 1 || len(i.terms[0]) > 0) {
 		g.terms = i.terms
 	}
+	for _, other := range all {
+		if !term.soft && !other.soft && other.key != term.key && other.key != corev1.LabelHostname {
+			g.beside = append(g.beside, other.key)
+		}
+	}
+	slices.Sort(g.beside)
+	g.beside = slices.Compact(g.beside)
 	g.filter = g.filterText(i.tolKey)
 	return t.intern(g)
 }
@@ -207,6 +220,9 @@ func (g *group) accepts(n *nodeInfo) bool {
 		return true
 	}
 	if g.honorTaints && !toleratesAll(g.tolerances, n.taints, true) {
+		return false
+	}
+	if slices.ContainsFunc(g.beside, func(key string) bool { _, has := n.labels[key]; return !has }) {
 		return false
 	}
 	return len(g.terms) == 0 || slices.ContainsFunc(g.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok })

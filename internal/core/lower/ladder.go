@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -41,6 +42,30 @@ func (b *builder) makeClasses() {
 	}
 	for at, c := range b.classes {
 		b.addSticky(&b.problem.Classes[at], c)
+	}
+	b.makeQueue()
+}
+
+// makeQueue lines up the pods that groups are about as kube-scheduler takes them: the weightiest first, then the oldest.
+func (b *builder) makeQueue() {
+	type waiting struct {
+		pod   *cluster.Pod
+		class int
+	}
+	var queue []waiting
+	for at := range b.problem.Classes {
+		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants, func(v solve.Variant) bool { return len(v.Owns) > 0 }) {
+			continue
+		}
+		for _, p := range b.classes[at].pods {
+			queue = append(queue, waiting{p, at})
+		}
+	}
+	slices.SortStableFunc(queue, func(x, y waiting) int {
+		return cmp.Or(cmp.Compare(y.pod.Priority, x.pod.Priority), olderFirst(x.pod, y.pod))
+	})
+	for _, w := range queue {
+		b.problem.Queue = append(b.problem.Queue, int32(w.class))
 	}
 }
 

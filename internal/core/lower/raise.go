@@ -216,6 +216,12 @@ func (b *builder) reqsOf(t *template, bin *solve.Bin) label.Reqs {
 			r = r.With(b.keys[k].name, label.Only(b.keys[k].values[d]))
 		}
 	}
+	for _, at := range bin.Narrowed.To {
+		r = r.And(b.reqs.list[at])
+	}
+	for _, not := range bin.Narrowed.From {
+		r = r.With(b.keys[not.Key].name, label.Except(b.keys[not.Key].values[not.Value]))
+	}
 	if bin.Held >= 0 {
 		for k, v := range t.catalog.shape.Offers[bin.Launch.First.Offer].Labels {
 			r = r.With(k, label.Only(v))

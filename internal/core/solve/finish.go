@@ -18,6 +18,7 @@ func (s *state) finish(left []int) []Bin {
 	}
 	out := make([]Bin, 0, s.bins-len(s.p.Nodes))
 	known := map[string]int{}
+	strange := s.findStrange()
 	var key []byte
 	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
 		i := bin - len(s.p.Nodes)
@@ -29,7 +30,7 @@ func (s *state) finish(left []int) []Bin {
 			out = append(out, s.like(&out[at], at, bin))
 			continue
 		}
-		b := s.finishBin(bin, &free[s.p.Templates[s.tmpl[i]].Pool])
+		b := s.finishBin(bin, strange, &free[s.p.Templates[s.tmpl[i]].Pool])
 		if !s.meets(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
@@ -114,7 +115,7 @@ func (s *state) question(key []byte, bin int) []byte {
 func (s *state) like(b *Bin, at, bin int) Bin {
 	out := *b
 	out.Like = at
-	out.Puts = s.puts[bin-len(s.p.Nodes)]
+	out.Puts, out.Narrowed = s.puts[bin-len(s.p.Nodes)], s.narrow[bin-len(s.p.Nodes)]
 	out.Domain = s.domainsOf(bin)
 	return out
 }
@@ -127,14 +128,16 @@ func (s *state) domainsOf(bin int) []int32 {
 	return out
 }
 
-func (s *state) finishBin(bin int, free *limits.Pool) Bin {
+func (s *state) finishBin(bin int, strange []bits.Set, free *limits.Pool) Bin {
 	i := bin - len(s.p.Nodes)
 	t := int(s.tmpl[i])
 	tmpl := &s.p.Templates[t]
 	b := Bin{Template: t, Target: int(s.target[i]), Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: s.puts[i],
-		Used: s.used(bin), Held: int(s.held[i]), Relaxed: s.low[i], Domain: s.domainsOf(bin), Like: -1}
+		Used: s.used(bin), Held: int(s.held[i]), Relaxed: s.low[i], Narrowed: s.narrow[i], Domain: s.domainsOf(bin), Like: -1}
 	s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cutByDomain(bin)
+	s.cutByFilter(bin)
+	s.avoidShapes(strange, bin)
 	s.cutByHardware(bin)
 	s.cutByLimit(tmpl, s.takenBy(i), free)
 	b.Shapes = s.shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
@@ -162,6 +165,24 @@ func (s *state) cutByDomain(bin int) {
 		for sh := range s.shapes.All() {
 			if of.Shape[sh] != want {
 				s.shapes.Remove(sh)
+			}
+		}
+	}
+}
+
+// cutByFilter takes shapes out of s.shapes on which spreads would count the bin's pods, or not count them, otherwise than they did.
+func (s *state) cutByFilter(bin int) {
+	i := bin - len(s.p.Nodes)
+	for _, p := range s.puts[i] {
+		for _, g := range s.p.Classes[p.Class].Groups {
+			if len(s.groups[g].Filter) == 0 {
+				continue
+			}
+			want := s.countsAs(&s.groups[g], bin, int(s.target[i]))
+			for sh := range s.shapes.All() {
+				if s.countsAs(&s.groups[g], bin, sh) != want {
+					s.shapes.Remove(sh)
+				}
 			}
 		}
 	}

@@ -19,21 +19,12 @@ func (s *state) grow(ci, vi, bin int) bool {
 	need := s.used(bin)
 	need.Add(c.Need)
 	s.holding(bin, s.maskOf(bin), need, m)
-	s.limits[tmpl.Pool].Give(tmpl.Catalog.Capacity[old])
-	defer func() { s.limits[tmpl.Pool].Take(tmpl.Catalog.Capacity[s.target[i]]) }()
-	prices := s.pricesOf(t, s.maskOf(bin))
-	best := -1
 	for sh := range s.shapes.All() {
-		if sh >= len(prices) || prices[sh] == 0 || !s.sameDomains(bin, t, sh) || tmpl.DaemonOf != nil && !s.fitsHardware(c, tmpl, sh) {
-			continue
-		}
-		if s.limits[tmpl.Pool].Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {
-			continue
-		}
-		if best < 0 || prices[sh] < prices[best] {
-			best = sh
+		if !s.sameDomains(bin, t, sh) || !s.sameCounts(bin, sh) || tmpl.DaemonOf != nil && !s.fitsHardware(c, tmpl, sh) {
+			s.shapes.Remove(sh)
 		}
 	}
+	best := s.cheapestOf(bin)
 	if best < 0 {
 		return false
 	}
@@ -46,21 +37,61 @@ func (s *state) grow(ci, vi, bin int) bool {
 	return true
 }
 
+// cheapestOf returns the cheapest of s.shapes that a new bin can be bought as within its pool's limits, −1 if there is none.
+func (s *state) cheapestOf(bin int) int {
+	i := bin - len(s.p.Nodes)
+	tmpl := &s.p.Templates[s.tmpl[i]]
+	limit := s.limits[tmpl.Pool].Clone()
+	limit.Give(tmpl.Catalog.Capacity[s.target[i]])
+	prices := s.pricesOf(int(s.tmpl[i]), s.maskOf(bin))
+	best := -1
+	for sh := range s.shapes.All() {
+		if sh >= len(prices) || prices[sh] == 0 || limit.Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {
+			continue
+		}
+		if best < 0 || prices[sh] < prices[best] {
+			best = sh
+		}
+	}
+	return best
+}
+
 // retarget changes the shape that a bin is filled for.
 func (s *state) retarget(bin, sh int) {
 	i := bin - len(s.p.Nodes)
 	tmpl := &s.p.Templates[s.tmpl[i]]
+	s.limits[tmpl.Pool].Give(tmpl.Catalog.Capacity[s.target[i]])
+	s.limits[tmpl.Pool].Take(tmpl.Catalog.Capacity[sh])
 	room := s.roomOf(bin)
 	room.Sub(tmpl.Room[s.target[i]])
 	room.Add(tmpl.Room[sh])
 	s.target[i] = int32(sh)
+	for k := range s.domain {
+		if of := s.p.Keys[k].Tmpl[s.tmpl[i]].Shape; of != nil && !s.counted(k, bin) {
+			s.domain[k][i] = of[sh]
+		}
+	}
 	s.alive.Add(bin)
 }
 
+// sameDomains reports whether a shape is in the domains in which the pods of a bin were counted.
 func (s *state) sameDomains(bin, t, sh int) bool {
 	for k := range s.p.Keys {
-		if of := &s.p.Keys[k].Tmpl[t]; of.Shape != nil && of.Shape[sh] != s.domainOf(k, bin) {
+		if of := &s.p.Keys[k].Tmpl[t]; of.Shape != nil && of.Shape[sh] != s.domainOf(k, bin) && s.counted(k, bin) {
 			return false
+		}
+	}
+	return true
+}
+
+// sameCounts reports whether spreads count the pods of a bin on a shape as they do on its target.
+func (s *state) sameCounts(bin, sh int) bool {
+	i := bin - len(s.p.Nodes)
+	for _, p := range s.puts[i] {
+		for _, g := range s.p.Classes[p.Class].Groups {
+			if group := &s.groups[g]; len(group.Filter) > 0 && s.countsAs(group, bin, sh) != s.countsAs(group, bin, int(s.target[i])) {
+				return false
+			}
 		}
 	}
 	return true

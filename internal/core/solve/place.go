@@ -25,7 +25,7 @@ type visit struct {
 }
 
 // order returns the classes in the order in which they are placed: important ones first, virtual ones last, then those
-// that are worth the most.
+// that are worth the most, unless the order of the queue is asked for.
 func (s *state) order() []int {
 	out := make([]int, len(s.p.Classes))
 	worth := make([]int64, len(s.p.Classes))
@@ -38,6 +38,7 @@ func (s *state) order() []int {
 		return cmp.Or(
 			boolCompare(x.Virtual, y.Virtual),
 			cmp.Compare(y.Priority, x.Priority),
+			s.byTurn(a, b),
 			cmp.Compare(s.looseness(a), s.looseness(b)),
 			cmp.Compare(worth[b], worth[a]),
 			cmp.Compare(x.Order, y.Order))
@@ -69,12 +70,19 @@ func (s *state) rank(need quantity.Vec) int64 { return s.value(need) }
 
 // place places all classes, again and again until a round brings nothing new: a pod may have to wait for a friend, or for a
 // domain to fill up. It returns how many pods of each class are left.
-func (s *state) place() []int {
+func (s *state) place() []int { return s.placeLeft(s.allPods()) }
+
+func (s *state) allPods() []int {
 	left := make([]int, len(s.p.Classes))
 	for i := range left {
 		left[i] = s.p.Classes[i].Count
 	}
-	queue := s.order()
+	return left
+}
+
+// placeLeft places what is left of each class, and returns what is left then.
+func (s *state) placeLeft(left []int) []int {
+	queue := slices.DeleteFunc(s.order(), func(ci int) bool { return left[ci] == 0 })
 	for round := 0; len(queue) > 0; round++ {
 		before := s.commits
 		var again []int

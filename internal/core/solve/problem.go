@@ -22,6 +22,7 @@ type Problem struct {
 	Templates    []Template // heaviest first, then by name
 	Tiers        int        // templates of equal weight form a tier, counted from the heaviest
 	Classes      []Class
+	Queue        []int32 // the class of each pod that groups are about, in the order in which kube-scheduler takes them
 	Labels       Labels
 	Keys         []Key // topology keys other than the host name
 	Groups       []spread.Group
@@ -204,6 +205,15 @@ type Result struct {
 // A Put is some pods of a class on a bin, as a variant.
 type Put struct{ Class, Variant, Bin, Count int }
 
+// Narrowed says how the choices of a new node were narrowed for the sake of pods that are elsewhere.
+type Narrowed struct {
+	To   []int    // requirements that it meets
+	From []Domain // where it must not be
+}
+
+// A Domain is a value of a topology key.
+type Domain struct{ Key, Value int }
+
 // A Bin is a new node.
 type Bin struct {
 	Template int
@@ -215,6 +225,7 @@ type Bin struct {
 	Puts     []Put
 	Domain   []int32 // by topology key; −1 none, −2 open
 	Launch   shape.Launch
+	Narrowed Narrowed
 	Held     int   // reservation, −1 for none
 	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
 	Like     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none

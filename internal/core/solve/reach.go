@@ -2,8 +2,10 @@ package solve
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
 // reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
@@ -11,7 +13,8 @@ import (
 // in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
 func (s *state) reachOf(class int) []bits.Set {
 	c := &s.p.Classes[class]
-	key := reachKey(c)
+	spreads := s.spreadKeys(c)
+	key := reachKey(c, spreads)
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
@@ -22,7 +25,7 @@ func (s *state) reachOf(class int) []bits.Set {
 	var shapes []int32
 	for t := range s.p.Templates {
 		for _, reqs := range c.Terms {
-			shapes = s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t)
+			shapes = s.labelled(s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t), t, spreads)
 			s.addReach(out, t, s.p.Labels.OnTemplate[reqs][t].Mask, shapes)
 		}
 	}
@@ -33,9 +36,32 @@ func (s *state) reachOf(class int) []bits.Set {
 	return out
 }
 
+// spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a label are closed to them.
+func (s *state) spreadKeys(c *Class) []int {
+	var out []int
+	for _, g := range c.Variants[len(c.Variants)-1].Owns {
+		if group := &s.groups[g]; group.Kind == spread.Spread && group.Key != spread.Host {
+			out = append(out, group.Key)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// labelled keeps the shapes of template t that have some value for each of the keys.
+func (s *state) labelled(shapes []int32, t int, keys []int) []int32 {
+	return slices.DeleteFunc(shapes, func(sh int32) bool {
+		return slices.ContainsFunc(keys, func(key int) bool { return s.p.Keys[key].Tmpl[t].domain(int(sh)) == noDomain })
+	})
+}
+
 // reachKey identifies what reachOf asks about a class.
-func reachKey(c *Class) string {
+func reachKey(c *Class, spreads []int) string {
 	key := binary.AppendVarint(nil, int64(c.Tol))
+	key = binary.AppendVarint(key, int64(len(spreads)))
+	for _, k := range spreads {
+		key = binary.AppendVarint(key, int64(k))
+	}
 	for _, reqs := range c.Terms {
 		key = binary.AppendVarint(key, int64(reqs))
 	}

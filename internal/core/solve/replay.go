@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/pack"
 )
 
@@ -31,7 +33,7 @@ func (k *packing) afresh() *state {
 		s.restore(p, p.Bin, nil)
 	}
 	for _, bin := range k.frozen {
-		s.restoreBin(old, bin)
+		s.restoreBin(old, bin, old.puts[bin-len(s.p.Nodes)])
 	}
 	return s
 }
@@ -53,16 +55,19 @@ func (s *state) restore(p Put, bin int, domain func(key int) int32) {
 	s.commit(p.Class, p.Variant, bin, p.Count)
 }
 
-// restoreBin adds a bin of another state with all its pods.
-func (s *state) restoreBin(old *state, bin int) {
+// restoreBin adds a bin of another state with some or all of its pods.
+func (s *state) restoreBin(old *state, bin int, puts []Put) {
 	i := bin - len(s.p.Nodes)
 	at := s.add(target{tmpl: int(old.tmpl[i]), shape: int(old.target[i]), low: old.low[i], reserve: old.reserve[i]})
 	copy(s.maskOf(at), old.maskOf(bin))
 	j := at - len(s.p.Nodes)
+	if n, ok := old.narrow[i]; ok {
+		s.narrow[j] = Narrowed{To: slices.Clip(n.To), From: slices.Clip(n.From)}
+	}
 	if s.held[j] = old.held[i]; s.held[j] >= 0 {
 		s.left[s.held[j]]--
 	}
-	for _, p := range old.puts[i] {
+	for _, p := range puts {
 		s.restore(p, at, func(key int) int32 { return old.domain[key][i] })
 	}
 }

@@ -11,7 +11,7 @@ import (
 func Run(p *Problem) *Result {
 	s := newState(p)
 	s.findWorth()
-	left := s.place()
+	s, left := s.inOrder(s.place())
 	r := &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
@@ -29,6 +29,9 @@ func Run(p *Problem) *Result {
 // take makes a placement of the same pods the result, if it is cheaper.
 func (r *Result) take(better *state, classes int) {
 	if better == nil {
+		return
+	}
+	if better.avoid(); len(better.misplaced()) > 0 {
 		return
 	}
 	more := make([]int, classes)

@@ -31,6 +31,7 @@ type state struct {
 	width  int // words of a mask
 	puts   [][]Put
 	low    [][]int // lowered minValues, nil for nearly all
+	narrow map[int]Narrowed
 	// reserve is what a bin takes from its pool's limit where that is more than its target, nil for nearly all.
 	reserve []quantity.Vec
 	dropped bool // finish gave pods back
@@ -53,6 +54,7 @@ type state struct {
 	demand  quantity.Vec // of pods that are not placed yet
 	worth   quantity.Vec // nano-dollars for each unit, scaled; see price.go
 	pinned  bool         // replay: domains were decided before, counts are not asked again
+	turn    []int32      // by class: its first place in the queue, where classes are placed in that order; nil: they are not
 
 	// Scratch of one trial.
 	masks   [][]uint64 // by depth of choice
@@ -121,7 +123,7 @@ func (s *state) reset() {
 		}
 	}
 	s.tmpl, s.target, s.held, s.mask = s.tmpl[:0], s.target[:0], s.held[:0], s.mask[:0]
-	s.puts, s.low, s.reserve, s.placed = nil, nil, nil, nil
+	s.puts, s.low, s.reserve, s.placed, s.narrow = nil, nil, nil, nil, map[int]Narrowed{}
 	for k := range s.domain {
 		s.domain[k] = s.domain[k][:0]
 	}

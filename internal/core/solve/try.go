@@ -275,6 +275,7 @@ func (s *state) commit(ci, vi, bin, n int) {
 		s.placed = appendPut(s.placed, put)
 	} else {
 		s.puts[i] = appendPut(s.puts[i], put)
+		s.settleFilters(c, i)
 		copy(s.maskOf(bin), s.masks[0])
 		for k := range t.keys {
 			s.domain[t.keys[k].key][i] = s.choice[t.keys[k].key]
@@ -327,18 +328,67 @@ func (s *state) counts(g *spread.Group, bin int) bool {
 	if bin < len(s.p.Nodes) {
 		return g.Nodes == nil || g.Nodes.Has(bin)
 	}
+	return s.countsAs(g, bin, int(s.target[bin-len(s.p.Nodes)]))
+}
+
+// countsAs is counts for a new bin, if it became a machine of some shape.
+func (s *state) countsAs(g *spread.Group, bin, sh int) bool {
 	i := bin - len(s.p.Nodes)
 	t := int(s.tmpl[i])
 	if g.Templates != nil && !g.Templates.Has(t) {
 		return false
 	}
+	for _, key := range g.Beside {
+		if d := s.p.Keys[key].Tmpl[t].domain(sh); d == noDomain || d == openDomain && s.domain[key][i] == noDomain {
+			return false
+		}
+	}
 	if len(g.Filter) == 0 {
 		return true
 	}
+	tmpl := &s.p.Templates[t]
 	return slices.ContainsFunc(g.Filter, func(reqs int) bool {
 		m := &s.p.Labels.OnTemplate[reqs][t]
-		return m.OK && (m.Shapes == nil || m.Shapes.Has(int(s.target[i]))) && (m.Mask == nil || m.Mask.Meets(s.maskOf(bin)))
+		if !m.OK || m.Shapes != nil && !m.Shapes.Has(sh) {
+			return false
+		}
+		both := s.both[:len(tmpl.Mask)]
+		copy(both, s.maskOf(bin))
+		if m.Mask != nil {
+			both.And(m.Mask)
+		}
+		return tmpl.open(both)
 	})
+}
+
+// settleFilters narrows the choices in masks[0] so that the spreads that count the class do so, or do not, whatever is bought.
+func (s *state) settleFilters(c *Class, i int) {
+	mask := bits.Set(s.masks[0])
+	for _, g := range c.Groups {
+		filter := s.groups[g].Filter
+		if len(filter) == 0 || slices.ContainsFunc(filter, func(reqs int) bool {
+			m := &s.p.Labels.OnTemplate[reqs][s.tmpl[i]]
+			return m.OK && (m.Mask == nil || mask.Within(m.Mask))
+		}) {
+			continue
+		}
+		for _, reqs := range filter {
+			m := &s.p.Labels.OnTemplate[reqs][s.tmpl[i]]
+			if !m.OK {
+				continue
+			}
+			less := bits.Set(s.masks[len(s.masks)-1])
+			copy(less, mask)
+			less[:len(m.Mask)].And(m.Mask)
+			if s.sells(&s.p.Templates[s.tmpl[i]], int(s.target[i]), less) {
+				copy(mask, less)
+				n := s.narrow[i]
+				n.To = append(n.To, reqs)
+				s.narrow[i] = n
+				break
+			}
+		}
+	}
 }
 
 // most returns how many pods, up to want, may join bin at once after a successful try.

@@ -40,6 +40,8 @@ type Group struct {
 	Nodes     bits.Set
 	Templates bits.Set
 	Filter    []int
+	// Beside are the topology keys of the owners' other spreads: nodes without one of these labels are not counted.
+	Beside []int
 
 	Name string // for explanations and Check: a canonical text of the constraint
 

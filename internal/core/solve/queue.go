@@ -1,0 +1,348 @@
+package solve
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// kube-scheduler does not know the plan. It takes waiting pods by priority and age, asks those that it refused again when others have been
+// bound, and every node that the plan opens is a domain for it, whoever that node was opened for. A placement that was found in another
+// order is played once more in this one; what does not hold is placed anew, and what finds no such place is left over.
+
+// inOrder returns the placement if it holds, else one that does: everything is placed once more in the order of the queue, and what even so
+// does not hold is mended; if that leaves more pods over, the first placement is mended. left is what it leaves over.
+func (s *state) inOrder(left []int) (*state, []int) {
+	s.avoid()
+	if s.meter.CutAt() > 0 || len(s.misplaced()) == 0 {
+		return s, left
+	}
+	again := s.again()
+	again, rest := again.mend(again.placeLeft(again.allPods()))
+	if sum(rest) <= sum(left) {
+		return again, rest
+	}
+	if mended, few := s.mend(left); sum(few) < sum(rest) {
+		return mended, few
+	}
+	return again, rest
+}
+
+func sum(left []int) int {
+	n := 0
+	for _, k := range left {
+		n += k
+	}
+	return n
+}
+
+// mostMends is how often pods are given another place. Each time it is few of those of the time before that have none again.
+const mostMends = 8
+
+// mend gives pods that are misplaced other places, as if they came last, or none.
+func (s *state) mend(left []int) (*state, []int) {
+	s.avoid()
+	for tries := mostMends; ; tries-- {
+		bad := s.misplaced()
+		if len(bad) > 0 {
+			s = s.without(bad)
+		}
+		for _, p := range bad {
+			left[p.Class] += p.Count
+		}
+		placed := tries > 0 && s.fillIn(left)
+		if len(bad) == 0 && !placed {
+			return s, left
+		}
+	}
+}
+
+// fillIn places pods that are left beside all others, where only nodes that are there are domains. It reports whether it placed any.
+func (s *state) fillIn(left []int) bool {
+	for g, known := range s.openedGroups(false) {
+		s.groups[g].Universe = known.Universe
+	}
+	before := s.commits
+	s.placeLeft(left)
+	return s.commits > before
+}
+
+// again is an empty placement that takes classes as they stand in the queue, and knows the domains that this one opened.
+func (s *state) again() *state {
+	next := newState(s.p)
+	next.worth, next.meter = s.worth, s.meter
+	next.turn = slices.Repeat([]int32{math.MaxInt32}, len(s.p.Classes))
+	for at, ci := range s.p.Queue {
+		next.turn[ci] = min(next.turn[ci], int32(at))
+	}
+	for g, known := range s.openedGroups(false) {
+		next.groups[g].Universe = known.Universe
+	}
+	return next
+}
+
+// without is the placement without some of its pods.
+func (s *state) without(bad []Put) *state {
+	next := newState(s.p)
+	next.worth, next.touch, next.meter, next.turn = s.worth, s.touch, s.meter, s.turn
+	gone := map[Put]int{}
+	for _, p := range bad {
+		gone[Put{p.Class, p.Variant, p.Bin, 0}] += p.Count
+	}
+	stay := func(puts []Put) []Put {
+		var out []Put
+		for _, p := range puts {
+			at := Put{p.Class, p.Variant, p.Bin, 0}
+			n := min(gone[at], p.Count)
+			gone[at] -= n
+			if p.Count -= n; p.Count > 0 {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	for _, p := range stay(s.placed) {
+		next.restore(p, p.Bin, nil)
+	}
+	for i := range s.puts {
+		if puts := stay(s.puts[i]); len(puts) > 0 {
+			next.restoreBin(s, len(s.p.Nodes)+i, puts)
+		}
+	}
+	return next
+}
+
+// hard returns what a class has to do with as kube-scheduler sees it: its preferences refuse no node.
+func (s *state) hard(ci int) *touches { return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1) }
+
+// misplaced returns the pods that kube-scheduler would refuse where they are placed.
+func (s *state) misplaced() []Put {
+	places := s.places()
+	if !s.disputed(places) {
+		return nil
+	}
+	counted := s.groups
+	defer func() { s.groups = counted }()
+	s.groups = s.openedGroups(false)
+	waiting, bound := slices.Clone(s.p.Queue), 1
+	refused := make([]int, len(places)) // how many were bound when a pod of the class was last refused
+	for before := 0; before != bound; {
+		before = bound
+		again := waiting[:0]
+		for _, ci := range waiting {
+			switch {
+			case len(places[ci]) == 0:
+			case refused[ci] != bound && s.bindOne(int(ci), places):
+				bound++
+			default:
+				refused[ci] = bound
+				again = append(again, ci)
+			}
+		}
+		waiting = again
+	}
+	return slices.Concat(places...)
+}
+
+// places lists where the pods of each class are that stand in the queue.
+func (s *state) places() [][]Put {
+	queued := bits.Make(len(s.p.Classes))
+	for _, ci := range s.p.Queue {
+		queued.Add(int(ci))
+	}
+	out := make([][]Put, len(s.p.Classes))
+	for _, puts := range append([][]Put{s.placed}, s.puts...) {
+		for _, p := range puts {
+			if queued.Has(p.Class) {
+				out[p.Class] = append(out[p.Class], p)
+			}
+		}
+	}
+	return out
+}
+
+// bindOne binds a pod of a class to the first of its places that takes it.
+func (s *state) bindOne(ci int, places [][]Put) bool {
+	t := s.hard(ci)
+	for at := range places[ci] {
+		p := &places[ci][at]
+		s.meter.Charge(tryWork/5 + work.Units(len(t.host.shunned)+len(t.host.owned)+len(t.keys))*groupWork)
+		if !s.takes(t, p.Bin) {
+			continue
+		}
+		s.record(&t.host, int32(p.Bin), p.Bin, 1)
+		for k := range t.keys {
+			s.record(&t.keys[k], s.domainOf(t.keys[k].key, p.Bin), p.Bin, 1)
+		}
+		if p.Count--; p.Count == 0 {
+			places[ci] = slices.Delete(places[ci], at, at+1)
+		}
+		return true
+	}
+	return false
+}
+
+// takes reports whether what is bound so far lets a pod onto a bin.
+func (s *state) takes(t *touches, bin int) bool {
+	if s.tryHost(t, bin).code != 0 {
+		return false
+	}
+	for k := range t.keys {
+		to := &t.keys[k]
+		d := int(s.domainOf(to.key, bin))
+		for _, g := range to.shunned {
+			if s.groups[g].Repels(d) {
+				return false
+			}
+		}
+		for i, g := range to.owned {
+			if !s.groups[g].Admits(d, to.self[i], nil) { // only nodes that are there are domains
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// disputed reports whether the order could matter. It does not where all pods that a constraint counts carry it themselves and are in domains
+// that it knew: then those in the emptiest domain can always be bound.
+func (s *state) disputed(places [][]Put) bool {
+	owned := bits.Make(len(s.groups))
+	opened := s.opened()
+	for ci := range places {
+		if len(places[ci]) == 0 {
+			continue
+		}
+		t := s.hard(ci)
+		spreads := 0
+		for k := range t.keys {
+			if t.keys[k].reach != nil {
+				spreads++
+			}
+			if s.strays(&t.keys[k], opened) {
+				return true
+			}
+			s.markOwned(owned, &t.keys[k])
+		}
+		if spreads > 1 {
+			return true // what one lets in, the other may keep out
+		}
+		s.markOwned(owned, &t.host)
+	}
+	for ci := range places {
+		if len(places[ci]) == 0 {
+			continue
+		}
+		for _, g := range s.p.Classes[ci].Groups {
+			if v := s.p.Classes[ci].Variants; owned.Has(g) && !slices.Contains(v[len(v)-1].Owns, g) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// markOwned adds the constraints of a class whose order may matter; whether two keep apart has none.
+func (s *state) markOwned(owned bits.Set, to *touch) {
+	for _, g := range to.owned {
+		if s.groups[g].Kind != spread.Anti {
+			owned.Add(g)
+		}
+	}
+}
+
+// strays reports whether a new node is in a domain that a spread did not know when its pods were placed.
+func (s *state) strays(to *touch, opened []bits.Set) bool {
+	for _, g := range to.owned {
+		if s.groups[g].Kind != spread.Spread {
+			continue
+		}
+		for d := range opened[to.key].All() {
+			if !s.p.Groups[g].Universe.Has(d) && !to.reach.Has(d) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opened returns, by topology key, the domains in which new nodes may be.
+func (s *state) opened() []bits.Set {
+	out := make([]bits.Set, len(s.p.Keys))
+	for key := range out {
+		out[key] = bits.Make(len(s.p.Keys[key].Values))
+		for bin := len(s.p.Nodes); bin < s.bins; bin++ {
+			for _, d := range s.mayBeIn(key, bin) {
+				out[key].Add(int(d))
+			}
+		}
+	}
+	return out
+}
+
+// mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes.
+func (s *state) mayBeIn(key, bin int) []int32 {
+	i := bin - len(s.p.Nodes)
+	switch d := s.domain[key][i]; {
+	case len(s.puts[i]) == 0 || d == noDomain:
+		return nil
+	case d != openDomain:
+		return s.domain[key][i : i+1]
+	}
+	var out []int32
+	mask := bits.Set(s.masks[len(s.masks)-1])
+	for d, choice := range s.p.Keys[key].Tmpl[s.tmpl[i]].Choice {
+		if choice == nil {
+			continue
+		}
+		copy(mask, s.maskOf(bin))
+		mask[:len(choice)].And(choice)
+		if s.sells(&s.p.Templates[s.tmpl[i]], int(s.target[i]), mask) {
+			out = append(out, int32(d))
+		}
+	}
+	return out
+}
+
+// openedGroups are the constraints before anything is placed, when all nodes of the placement are there; with sure set, only those whose
+// domain is settled.
+func (s *state) openedGroups(sure bool) []spread.Group {
+	out := make([]spread.Group, len(s.p.Groups))
+	for g := range out {
+		out[g] = s.p.Groups[g].Clone()
+		group := &out[g]
+		if group.Kind != spread.Spread || group.Key == spread.Host {
+			continue
+		}
+		for bin := len(s.p.Nodes); bin < s.bins; bin++ {
+			in := s.mayBeIn(group.Key, bin)
+			if sure && (len(in) != 1 || !s.settled(group.Key, bin)) {
+				continue
+			}
+			for _, d := range in {
+				if !group.Universe.Has(int(d)) && s.counts(group, bin) {
+					group.Universe = group.Universe.Grow(int(d))
+					group.Universe.Add(int(d))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// settled reports whether a new bin is in its domain of a key whatever machine is bought.
+func (s *state) settled(key, bin int) bool {
+	return s.p.Keys[key].Tmpl[s.tmpl[bin-len(s.p.Nodes)]].Shape == nil || s.counted(key, bin)
+}
+
+// byTurn compares classes by their turn in the queue, where that is asked for.
+func (s *state) byTurn(a, b int) int {
+	if s.turn == nil {
+		return 0
+	}
+	return cmp.Compare(s.turn[a], s.turn[b])
+}
