@@ -2,6 +2,8 @@ package crashtest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
@@ -295,4 +298,40 @@ func TestANodeIsNotJudgedBeforeItHasAll(t *testing.T) {
 			t.Errorf("the pod is on %q, and %d nodes were bought; want it on %s, the only one", got, bought.count(), node)
 		}
 	})
+}
+
+// TestTheWorldOfAPodThatIsNotBoundIsWrittenDown plays what was written: in it the engine puts the pod where it was not bound.
+func TestTheWorldOfAPodThatIsNotBoundIsWrittenDown(t *testing.T) {
+	folder := t.TempDir()
+	options := everything
+	options.Stories = folder
+	sim.Bubble(t, refusesAll, options, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		for i, want := range []int{1, 1, 1, 2} {
+			w.API.Put(sim.Pod("pod", "1500m", replica(fmt.Sprint("web-", i))))
+			time.Sleep(21 * time.Minute)
+			w.API.Remove(sim.Get[*corev1.Pod](t, w, "pod"))
+			if files, err := os.ReadDir(folder); err != nil || len(files) != want {
+				t.Fatalf("%d files after the pod of set %d, want %d: %v", len(files), i, want, err)
+			}
+		}
+	})
+	files, err := filepath.Glob(filepath.Join(folder, "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	story, err := scenario.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := story.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "node node-1: pod\nprice 0\n"; answers[0] != want {
+		t.Errorf("the story ends with %q, want %q\n%s", answers[0], want, text)
+	}
 }

@@ -198,7 +198,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	provisioning := provision.New(provision.Deps{
 		Store: p.store, Engine: lower.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
-	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()})
+	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
 	pools := pool.New(pool.Deps{

@@ -37,6 +37,7 @@ type Settings struct {
 	Scheduling SchedulingSettings
 	Gates      Gates
 	Hints      HintSettings
+	Stories    string // folder for worlds in which pods are not bound though there is room for them
 }
 
 // ClientSettings limit how much is asked of the API server.
@@ -119,6 +120,7 @@ func (s *Settings) List() []setting.Setting {
 		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort", "whether minValues may be lowered when they cannot be met"),
 		setting.Int(&s.Scheduling.SpotTypes, "spot-types", "of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted less and cost more"),
 		setting.Float(&s.Scheduling.NodePrice, "node-price", "dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
+		setting.String(&s.Stories, "scenario-folder", "folder to which the world is written, without its names, when a scheduler does not bind a pod although there is room for it: at most once an hour, the last 24; nothing is written if empty"),
 		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),

@@ -68,6 +68,8 @@ type KarpenterOptions struct {
 	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
 	Planner disrupt.Settings
+	// Stories is a folder for worlds in which pods are not bound; "" for none.
+	Stories string
 	// Log is where the loops say what they do; nil for nowhere.
 	Log *slog.Logger
 }
@@ -120,7 +122,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	planning := provision.New(provision.Deps{
 		Store: k.Store, Engine: lower.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
-	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings})
+	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
 		o.Planner = disrupt.DefaultSettings

@@ -54,6 +54,7 @@
   (dict "name" "RESERVED_ENIS" "value" $s.reservedENIs)
   (dict "name" "SPOT_TYPES" "value" $s.spotTypes)
   (dict "name" "NODE_PRICE" "value" $s.nodePrice)
+  (dict "name" "SCENARIO_FOLDER" "value" $s.scenarioFolder)
   (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
   (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
   (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)

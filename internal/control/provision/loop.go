@@ -49,6 +49,7 @@ type Deps struct {
 type Settings struct {
 	Idle, Max time.Duration // of the batch
 	Engine    lower.Settings
+	Stories   string // folder to which worlds are written in which pods are not bound though there is room for them; "" for none
 }
 
 // Loop plans for pods that wait.
@@ -57,6 +58,7 @@ type Loop struct {
 	settings Settings
 	memory   memory
 	spurned  spurn.Memory
+	recorded time.Time // when a world was last written down
 	watched  *telemetry.Loop
 	aside    aside
 	failures int  // turns in a row in which claims could not be created

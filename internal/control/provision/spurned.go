@@ -26,6 +26,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in lower.Input, sorted spur
 		telemetry.Log(ctx).Info("pod loses the place that its scheduler does not bind it to", "Pod", podName(h.Pod), "Node", h.Node,
 			"scheduler", schedulerOf(h.Pod), "silent", h.Silent)
 	}
+	l.record(ctx, in, lost)
 	plan.Place = slices.DeleteFunc(plan.Place, func(p lower.Placement) bool { return leave[p.Pod] })
 	held := slices.Concat(lost, sorted.Held)
 	for _, h := range held {

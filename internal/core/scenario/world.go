@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -64,10 +65,32 @@ func (s *Scenario) World() (*World, error) {
 		return nil, err
 	}
 	var err error
-	if w.Catalog, err = readShapes(s.section("shapes", 1)); err != nil {
+	if text := s.section("types", 1); text != "" {
+		w.Catalog, err = readTypes(text)
+	} else {
+		w.Catalog, err = readShapes(s.section("shapes", 1))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return w, nil
+}
+
+// readTypes reads instance types with all that is known about them, one after the other.
+func readTypes(text string) (*cloud.Catalog, error) {
+	c := &cloud.Catalog{}
+	r := json.NewDecoder(strings.NewReader(text))
+	for {
+		it := &cloud.InstanceType{}
+		if err := r.Decode(it); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("types: %w", err)
+		}
+		c.Types = append(c.Types, it)
+	}
+	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
+	return c, nil
 }
 
 // Enter brings what a round adds into the world.
@@ -445,14 +468,20 @@ func (w *World) putObject(raw map[string]any) error {
 				w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
 			})
 		case "Node":
-			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n) })
+			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n); markGoing(d, n) })
 		case "NodeClaim":
-			err = put(w, raw, func(c *v1.NodeClaim) { d.PutClaim(c) })
+			err = put(w, raw, func(c *v1.NodeClaim) { d.PutClaim(c); markGoing(d, c) })
 		default:
 			err = fmt.Errorf("unknown kind %q", kind)
 		}
 	})
 	return err
+}
+
+func markGoing(d *cluster.Draft, o metav1.Object) {
+	if o.GetAnnotations()[goingAnnotation] != "" {
+		d.MarkForRemoval(o.GetName())
+	}
 }
 
 func put[T any, P interface {

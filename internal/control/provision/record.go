@@ -1,0 +1,72 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// storyEvery is how often the world is written down at most, storyBytes how long that may be, storiesKept how many of them are kept.
+	storyEvery  = time.Hour
+	storyBytes  = 1 << 20
+	storiesKept = 24
+)
+
+// record writes down the world in which pods lost their places, for somebody who wants to know what we got wrong. It costs no pod its
+// place when that fails.
+func (l *Loop) record(ctx context.Context, in lower.Input, lost []spurn.Held) {
+	if l.settings.Stories == "" || len(lost) == 0 || in.Now.Sub(l.recorded) < storyEvery || !slices.ContainsFunc(lost, l.spurned.Begins) {
+		return
+	}
+	l.recorded = in.Now
+	file, err := l.writeStory(in, lost)
+	if err != nil {
+		telemetry.Log(ctx).Error("could not write the scenario of a pod that is not bound", "error", err)
+		return
+	}
+	telemetry.Log(ctx).Info("wrote the scenario of a pod that is not bound, without names", "file", file)
+}
+
+func (l *Loop) writeStory(in lower.Input, lost []spurn.Held) (file string, err error) {
+	defer bug.Catch(&err, "telling a story")
+	first := make(map[*cluster.Pod]bool, len(lost))
+	var nodes []string
+	pods := make([]*cluster.Pod, 0, len(in.Pods))
+	for _, h := range lost {
+		first[h.Pod] = true
+		pods, nodes = append(pods, h.Pod), append(nodes, h.Node)
+	}
+	for _, p := range in.Pods {
+		if !first[p] {
+			pods = append(pods, p)
+		}
+	}
+	in.Pods = pods
+	slices.Sort(nodes)
+	text := scenario.Write("Pods fit a node that is ready, and their scheduler does not bind them: pod-1 and perhaps others, node-1.", in, slices.Compact(nodes), storyBytes)
+	file = filepath.Join(l.settings.Stories, fmt.Sprintf("unbound-%s.txtar", in.Now.UTC().Format("20060102T150405Z")))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return "", err
+	}
+	return file, forgetStories(l.settings.Stories)
+}
+
+// forgetStories removes the oldest, so that a year of them does not fill a disk.
+func forgetStories(folder string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "unbound-*.txtar")) // sorted, and named by time
+	for i := 0; err == nil && i < len(files)-storiesKept; i++ {
+		err = os.Remove(files[i])
+	}
+	return err
+}

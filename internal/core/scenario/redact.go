@@ -1,0 +1,165 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// A redactor gives everything that somebody named a name of its own: "shop/cart-7f" becomes "pod-12" wherever it stands. What Kubernetes,
+// its providers and drivers name, and numbers, stay: they are what the story is about.
+type redactor struct {
+	names map[string]string
+	count map[string]int
+}
+
+func newRedactor() *redactor { return &redactor{map[string]string{}, map[string]int{}} }
+
+// name returns the new name of something of a kind.
+func (r *redactor) name(kind, old string) string {
+	if old == "" {
+		return ""
+	}
+	if _, known := r.names[kind+"\x00"+old]; !known {
+		r.count[kind]++
+		r.names[kind+"\x00"+old] = kind + "-" + strconv.Itoa(r.count[kind])
+	}
+	return r.names[kind+"\x00"+old]
+}
+
+// public are the domains of keys that everybody uses.
+var public = []string{"kubernetes.io", "k8s.io", v1.Group, "k8s.aws", "aws.amazon.com", "nvidia.com", "amd.com", "habana.ai", "csi.aws.com"}
+
+// key returns the new name of a key of a label or taint, or of a resource.
+func (r *redactor) key(key string) string {
+	domain, _, found := strings.Cut(key, "/")
+	if !found && (key == "cpu" || key == "memory" || key == "pods" || key == "nodes" || key == "ephemeral-storage" || strings.HasPrefix(key, "hugepages-")) {
+		return key
+	}
+	for _, p := range public {
+		if found && (domain == p || strings.HasSuffix(domain, "."+p)) {
+			return key
+		}
+	}
+	return r.name("key", key)
+}
+
+// told are the ends of public keys whose values say what a machine is.
+var told = []string{"/zone", "/zone-id", "/region", "/arch", "/os", "/instance-type", "/capacity-type"}
+
+// value returns the new value of a key.
+func (r *redactor) value(key, value string) string {
+	_, notNumber := strconv.ParseFloat(value, 64)
+	switch {
+	case value == "" || value == "true" || value == "false" || notNumber == nil:
+		return value
+	case key == corev1.LabelHostname:
+		return r.name("node", value)
+	case key == v1.NodePoolLabelKey:
+		return r.name("pool", value)
+	case key == corev1.LabelMetadataName:
+		return r.name("ns", value)
+	case r.key(key) != key:
+		return r.name("value", value)
+	case strings.Contains(key, "/instance-"): // of a cloud's own domain
+		return value
+	}
+	for _, end := range told {
+		if strings.HasSuffix(key, end) {
+			return value
+		}
+	}
+	return r.name("value", value)
+}
+
+// plain are the fields whose texts are words of the API or amounts.
+var plain = map[string]bool{
+	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true, "protocol": true, "hostIP": true,
+	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true, "provisioner": true, "driver": true, "storage": true,
+	"volumeBindingMode": true, "status": true, "type": true, "reason": true, "group": true, "lastTransitionTime": true, "deletionTimestamp": true,
+	"creationTimestamp": true, "accessModes": true, "expireAfter": true, "consolidateAfter": true,
+}
+
+// fields are those that hold names, by the kind of what they name.
+var fields = map[string]string{
+	"nodeName": "node", "claimName": "disk", "volumeName": "volume", "storageClassName": "class", "schedulerName": "scheduler", "priorityClassName": "priority",
+	"namespaces": "ns", "namespace": "ns", "name": "name",
+}
+
+// walk returns the redacted form of a part of an object that stands in a field of this name.
+func (r *redactor) walk(field string, part any) any {
+	switch part := part.(type) {
+	case map[string]any:
+		return r.object(field, part)
+	case []any:
+		out := make([]any, len(part))
+		for i, x := range part {
+			out[i] = r.walk(field, x)
+		}
+		return out
+	case string:
+		return r.text(field, part)
+	}
+	return part
+}
+
+func (r *redactor) object(field string, in map[string]any) map[string]any {
+	out := make(map[string]any, len(in))
+	switch field {
+	case "labels", "matchLabels", "nodeSelector", "selector":
+		if _, structured := in["matchLabels"]; structured || in["matchExpressions"] != nil {
+			break
+		}
+		for k, v := range in {
+			out[r.key(k)] = r.value(k, fmt.Sprint(v))
+		}
+		return out
+	case "requests", "limits", "allocatable", "capacity", "overhead":
+		for k, v := range in {
+			out[r.key(k)] = v
+		}
+		return out
+	}
+	key, keyed := in["key"].(string)
+	for k, v := range in {
+		switch text, isText := v.(string); {
+		case k == "key":
+			out[k] = r.key(key)
+		case keyed && k == "value" && isText:
+			out[k] = r.value(key, text)
+		case keyed && k == "values":
+			out[k] = r.values(key, v)
+		default:
+			out[k] = r.walk(k, v)
+		}
+	}
+	return out
+}
+
+func (r *redactor) values(key string, list any) []any {
+	var out []any
+	many, _ := list.([]any)
+	for _, v := range many {
+		out = append(out, r.value(key, fmt.Sprint(v)))
+	}
+	return out
+}
+
+func (r *redactor) text(field, text string) string {
+	switch kind := fields[field]; {
+	case plain[field], text == "default-scheduler":
+		return text
+	case field == "topologyKey", field == "matchLabelKeys", field == "mismatchLabelKeys":
+		return r.key(text)
+	case kind != "":
+		return r.name(kind, text)
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return text
+	}
+	return r.name("text", text)
+}

@@ -1,0 +1,437 @@
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+// Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the nodes of first and the
+// pods, comes first; other nodes and instance types follow as long as there is room: it has at most so many bytes, and says what it left out.
+func Write(story string, in lower.Input, first []string, most int) []byte {
+	w := &writer{redactor: newRedactor(), in: in, left: most - 4096}
+	settings := w.settings()
+	types := w.types(most / 4)
+	w.left -= len(types) + len(settings)
+	w.pools()
+	untold := 0
+	for _, p := range in.Pods {
+		if p.NodeName == "" && (w.left < most/2 || !w.pod(p)) {
+			untold++
+		}
+	}
+	left := w.nodes(first)
+	w.daemonSets()
+	w.namespaces()
+	if left+untold > 0 {
+		story += fmt.Sprintf("\n%d nodes and their pods are left out, and %d pods that wait.", left, untold)
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s\n\n-- settings --\n%s-- types --\n%s-- pools --\n# see the objects\n-- objects --\n%s", story, settings, types, append(w.more.Bytes(), w.out.Bytes()...))
+	return out.Bytes()
+}
+
+// least is what no node is shorter than.
+const least = 512
+
+// goingAnnotation marks a machine that is about to be removed, which no field of its own says.
+const goingAnnotation = "going"
+
+// A writer collects objects, one a line, until its room is used up.
+type writer struct {
+	*redactor
+	in   lower.Input
+	out  bytes.Buffer // nodes with their pods, which are written as a whole or not at all
+	more bytes.Buffer // what pods and nodes refer to
+	left int
+	told map[string]bool // what is in more
+}
+
+// put writes an object, redacted but for its own name, unless there is no room for it.
+func (w *writer) put(kind, name string, o any) bool {
+	if w.told[kind+" "+name] {
+		return true
+	}
+	var fields map[string]any
+	text, err := json.Marshal(o)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		return false
+	}
+	meta, _ := fields["metadata"].(map[string]any)
+	delete(fields, "metadata")
+	fields = w.object("", fields)
+	for k, v := range meta {
+		if k != "name" && k != "ownerReferences" && k != "annotations" {
+			meta[k] = w.walk(k, v)
+		}
+	}
+	meta["name"] = name
+	fields["kind"], fields["metadata"] = kind, meta
+	text, err = json.Marshal(fields)
+	if err != nil || len(text)+1 > w.left {
+		return false
+	}
+	if w.told == nil {
+		w.told = map[string]bool{}
+	}
+	w.told[kind+" "+name] = true
+	w.left -= len(text) + 1
+	w.more.Write(append(text, '\n'))
+	return true
+}
+
+func (w *writer) settings() string {
+	var b strings.Builder
+	s := &w.in.Settings
+	fmt.Fprintf(&b, "reserved=%v\n", s.ReservedCapacity)
+	if s.IgnorePreferences {
+		b.WriteString("preferences=Ignore\n")
+	}
+	if s.MinValuesBestEffort {
+		b.WriteString("minValues=BestEffort\n")
+	}
+	for i := range s.DefaultSpread {
+		c := &s.DefaultSpread[i]
+		fmt.Fprintf(&b, "default-spread=%s:%d", w.key(c.TopologyKey), c.MaxSkew)
+		if c.WhenUnsatisfiable == corev1.ScheduleAnyway {
+			b.WriteString(":anyway")
+		}
+		if c.MinDomains != nil {
+			fmt.Fprintf(&b, ":min=%d", *c.MinDomains)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// types writes the instance types of the first pool, the cheapest first.
+func (w *writer) types(most int) string {
+	if len(w.in.Pools) == 0 {
+		return ""
+	}
+	all := slices.Clone(w.in.Pools[0].Catalog.Types)
+	slices.SortStableFunc(all, func(a, b *cloud.InstanceType) int { return cmp.Compare(cheapest(a), cheapest(b)) })
+	var b strings.Builder
+	for _, it := range all {
+		redacted := *it
+		redacted.Labels = map[string][]string{}
+		for k, values := range it.Labels {
+			for _, v := range values {
+				redacted.Labels[w.key(k)] = append(redacted.Labels[w.key(k)], w.value(k, v))
+			}
+			if len(values) == 0 {
+				redacted.Labels[w.key(k)] = nil
+			}
+		}
+		redacted.Capacity = w.amounts(it.Capacity)
+		redacted.Overhead = cloud.Overhead{
+			KubeReserved: w.amounts(it.Overhead.KubeReserved), SystemReserved: w.amounts(it.Overhead.SystemReserved), EvictionThreshold: w.amounts(it.Overhead.EvictionThreshold),
+		}
+		redacted.Offerings = nil
+		for _, o := range it.Offerings {
+			labels := map[string]string{}
+			for k, v := range o.Labels {
+				labels[w.key(k)] = w.value(k, v)
+			}
+			o.Labels, o.Capacity = labels, w.amounts(o.Capacity)
+			redacted.Offerings = append(redacted.Offerings, o)
+		}
+		text, err := json.Marshal(redacted)
+		if err != nil || b.Len()+len(text) > most {
+			break
+		}
+		b.Write(append(text, '\n'))
+	}
+	return b.String()
+}
+
+func (w *writer) amounts(in corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range in {
+		out[corev1.ResourceName(w.key(string(name)))] = q
+	}
+	return out
+}
+
+func cheapest(it *cloud.InstanceType) cloud.NanoUSD {
+	out := cloud.NanoUSD(1 << 62)
+	for i := range it.Offerings {
+		out = min(out, it.Offerings[i].Price)
+	}
+	return out
+}
+
+func (w *writer) pools() {
+	for _, in := range w.in.Pools {
+		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: in.Pool.DeletionTimestamp}}
+		t, from := &p.Spec.Template, &in.Pool.Spec.Template
+		t.Labels = from.Labels
+		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints, StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
+		p.Spec.Limits, p.Spec.Weight, p.Spec.Replicas = in.Pool.Spec.Limits, in.Pool.Spec.Weight, in.Pool.Spec.Replicas
+		w.put("NodePool", w.name("pool", in.Pool.Name), p)
+	}
+}
+
+// nodes writes those that are named first, then the others, and returns how many are left out.
+func (w *writer) nodes(first []string) (left int) {
+	for _, named := range []bool{true, false} {
+		for n := range w.in.Snap.Nodes() {
+			if slices.Contains(first, n.Name) == named && (w.left < least || !w.node(n)) {
+				left++
+			}
+		}
+	}
+	return left
+}
+
+// node writes a machine with what runs on it, or nothing.
+func (w *writer) node(n *cluster.Node) bool {
+	length := w.out.Len()
+	name := w.name("node", n.Name)
+	provider := "test://" + name
+	ok := true
+	if n.Claim != nil {
+		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: n.Claim.Labels, DeletionTimestamp: n.Claim.DeletionTimestamp, CreationTimestamp: n.Claim.CreationTimestamp}}
+		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements, n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
+		c.Status.Allocatable, c.Status.Capacity = n.Claim.Status.Allocatable, n.Claim.Status.Capacity
+		ok = w.putMachine("NodeClaim", "claim-"+name, c, n.MarkedForRemoval, func(o map[string]any) {
+			status := o["status"].(map[string]any)
+			if n.Claim.Status.ProviderID != "" {
+				status["providerID"] = provider
+			}
+		})
+	}
+	if n.Node != nil {
+		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Node.Labels, DeletionTimestamp: n.Node.DeletionTimestamp, CreationTimestamp: n.Node.CreationTimestamp}}
+		o.Spec.Taints, o.Spec.Unschedulable = n.Node.Spec.Taints, n.Node.Spec.Unschedulable
+		o.Status.Allocatable, o.Status.Capacity = n.Node.Status.Allocatable, n.Node.Status.Capacity
+		ok = ok && w.putMachine("Node", name, o, n.MarkedForRemoval, func(o map[string]any) {
+			if n.ProviderID != "" {
+				o["spec"].(map[string]any)["providerID"] = provider
+			}
+		})
+	}
+	if n.CSINode != nil {
+		ok = ok && w.csiNode(name, n.CSINode)
+	}
+	for _, p := range n.Pods {
+		ok = ok && w.pod(p)
+	}
+	if !ok {
+		w.left += w.out.Len() - length
+		w.out.Truncate(length)
+	}
+	return ok
+}
+
+// putMachine writes an object of which edit adds what must not be redacted.
+func (w *writer) putMachine(kind, name string, o any, going bool, edit func(map[string]any)) bool {
+	text, err := json.Marshal(o)
+	var fields map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		return false
+	}
+	meta := w.object("", fields["metadata"].(map[string]any))
+	meta["name"], meta["uid"] = name, name
+	if going {
+		meta["annotations"] = map[string]any{goingAnnotation: "true"}
+	}
+	delete(fields, "metadata")
+	fields = w.object("", fields)
+	fields["kind"], fields["metadata"] = kind, meta
+	for _, part := range []string{"spec", "status"} {
+		if fields[part] == nil {
+			fields[part] = map[string]any{}
+		}
+	}
+	edit(fields)
+	return w.line(fields)
+}
+
+func (w *writer) line(fields map[string]any) bool {
+	text, err := json.Marshal(fields)
+	if err != nil || len(text)+1 > w.left {
+		return false
+	}
+	w.left -= len(text) + 1
+	w.out.Write(append(text, '\n'))
+	return true
+}
+
+func (w *writer) csiNode(name string, limits map[string]int) bool {
+	drivers := []any{}
+	for _, driver := range slices.Sorted(keys(limits)) {
+		d := map[string]any{"name": driver, "nodeID": name}
+		if limits[driver] >= 0 {
+			d["allocatable"] = map[string]any{"count": limits[driver]}
+		}
+		drivers = append(drivers, d)
+	}
+	return w.line(map[string]any{"kind": "CSINode", "metadata": map[string]any{"name": name}, "spec": map[string]any{"drivers": drivers}})
+}
+
+func keys[V any](m map[string]V) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// pod writes a pod with the volume claims that it names.
+func (w *writer) pod(p *cluster.Pod) bool {
+	name := w.name("pod", p.Namespace+"/"+p.Name)
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels.Map, CreationTimestamp: metav1.NewTime(p.Created)}, Spec: *p.Class.Spec.DeepCopy()}
+	o.Spec.NodeName = p.NodeName
+	if p.NodeName == "" {
+		o.Status.Phase = corev1.PodPending
+	}
+	if p.Priority != 0 {
+		o.Spec.Priority = &p.Priority
+	}
+	if !p.Deleted.IsZero() {
+		o.DeletionTimestamp = new(metav1.NewTime(p.Deleted))
+	}
+	for i := range o.Spec.Volumes {
+		v := &o.Spec.Volumes[i]
+		claim := p.Name + "-" + v.Name
+		if v.PersistentVolumeClaim != nil {
+			claim = v.PersistentVolumeClaim.ClaimName
+		} else { // its claim is named after the pod and the volume
+			w.names["disk\x00"+claim] = name + "-" + w.name("name", v.Name)
+		}
+		w.volumeClaim(p.Namespace, claim)
+	}
+	text, err := json.Marshal(o)
+	var fields map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		return false
+	}
+	meta := w.object("", fields["metadata"].(map[string]any))
+	meta["name"] = name
+	if p.Owner != nil {
+		owner := w.owner(p.Namespace, p.Owner)
+		api := "v1"
+		if p.DaemonSet || p.StatefulSet || p.Owner.APIVersion == "apps/v1" {
+			api = "apps/v1"
+		}
+		meta["ownerReferences"] = []any{map[string]any{"apiVersion": api, "kind": p.Owner.Kind, "name": owner, "uid": owner, "controller": true}}
+	}
+	delete(fields, "metadata")
+	fields = w.object("", fields)
+	fields["kind"], fields["metadata"] = "Pod", meta
+	return w.line(fields)
+}
+
+// owner returns the new name of an owner, and writes what it selects, if that matters.
+func (w *writer) owner(namespace string, o *cluster.Owner) string {
+	name := w.name("owner", namespace+"/"+o.Name+"/"+o.Kind)
+	if sel := w.in.Snap.OwnerSelector(o.UID); sel != nil {
+		w.put("ReplicaSet", name, map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"selector": sel}})
+	}
+	return name
+}
+
+func (w *writer) volumeClaim(namespace, name string) {
+	pvc := w.in.Snap.PVC(namespace, name)
+	if pvc == nil {
+		return
+	}
+	o := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{}, DeletionTimestamp: pvc.DeletionTimestamp}, Spec: pvc.Spec, Status: corev1.PersistentVolumeClaimStatus{Phase: pvc.Status.Phase}}
+	for _, key := range []string{"pv.kubernetes.io/bind-completed"} {
+		if v, ok := pvc.Annotations[key]; ok {
+			o.Annotations[key] = v
+		}
+	}
+	w.put("PersistentVolumeClaim", w.name("disk", name), o)
+	if pv := w.in.Snap.PV(pvc.Spec.VolumeName); pv != nil {
+		c := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: pv.Labels, DeletionTimestamp: pv.DeletionTimestamp}}
+		c.Spec.NodeAffinity, c.Spec.StorageClassName, c.Status.Phase = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Status.Phase
+		if pv.Spec.CSI != nil {
+			c.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
+		}
+		if pv.Spec.AWSElasticBlockStore != nil {
+			c.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{}
+		}
+		if pv.Spec.Local != nil {
+			c.Spec.Local = &corev1.LocalVolumeSource{}
+		}
+		if pv.Spec.HostPath != nil {
+			c.Spec.HostPath = &corev1.HostPathVolumeSource{}
+		}
+		w.put("PersistentVolume", w.name("volume", pv.Name), c)
+	}
+	if pvc.Spec.StorageClassName == nil {
+		return
+	}
+	if sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName); sc != nil {
+		c := sc.DeepCopy()
+		c.ObjectMeta, c.Parameters, c.MountOptions = metav1.ObjectMeta{}, nil, nil
+		w.put("StorageClass", w.name("class", sc.Name), c)
+	}
+}
+
+func (w *writer) daemonSets() {
+	for set := range w.in.Snap.DaemonSets() {
+		name := w.name("owner", set.Namespace+"/"+set.Name+"/DaemonSet")
+		spec := cutDaemon(&set.Spec.Template.Spec)
+		w.put("DaemonSet", name, map[string]any{
+			"metadata": map[string]any{"namespace": set.Namespace},
+			"spec":     map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": set.Spec.Template.Labels}, "spec": spec}},
+		})
+	}
+}
+
+// cutDaemon keeps of a DaemonSet's pod what decides where it runs and what it takes.
+func cutDaemon(in *corev1.PodSpec) *corev1.PodSpec {
+	containers := func(in []corev1.Container) []corev1.Container {
+		var out []corev1.Container
+		for i := range in {
+			out = append(out, corev1.Container{Resources: in[i].Resources, Ports: in[i].Ports, RestartPolicy: in[i].RestartPolicy})
+		}
+		return out
+	}
+	return &corev1.PodSpec{
+		InitContainers: containers(in.InitContainers), Containers: containers(in.Containers), NodeSelector: in.NodeSelector, Affinity: in.Affinity,
+		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork,
+	}
+}
+
+func (w *writer) namespaces() {
+	for ns := range w.in.Snap.Namespaces() {
+		w.put("Namespace", w.name("ns", ns.Name), map[string]any{"metadata": map[string]any{"labels": ns.Labels}})
+	}
+	if len(w.in.Settings.DefaultSpread) == 0 {
+		return // Services matter for default constraints only
+	}
+	for _, p := range w.in.Pods {
+		for s := range w.in.Snap.Services(p.Namespace) {
+			w.put("Service", w.name("service", p.Namespace+"/"+s.Name), map[string]any{
+				"metadata": map[string]any{"namespace": p.Namespace}, "spec": map[string]any{"selector": s.Spec.Selector},
+			})
+		}
+	}
+}
