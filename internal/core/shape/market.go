@@ -16,21 +16,22 @@ type Market struct {
 	room   []quantity.Vec // by shape: what pods may use
 	shapes []int          // that can be bought, and whose on-demand price bounds what is
 	reach  []Sent         // the cheapest on-demand offering of each shape, whether it is allowed or not; by price
-	wares  [Kinds][]*ware
-	zones  int // the most spot offerings of one shape
+	wares  [Kinds][]ware
+	bySize []int // shapes that can be bought, the smallest first
+	zones  int   // the most spot offerings of one shape
 
 	axes  []int         // what ranks are of
 	value [][]int64     // by axis: what shapes have, ascending
 	rank  [][axes]int16 // by shape: the place of what it has among values, from 1
 
 	low   quantity.Vec // scratch
-	named []*ware
+	named []int32      // wares
 	sums  []int64
 }
 
 // A choice is the wares that are left of a market, in the same order.
 type choice struct {
-	wares [Kinds][]*ware
+	wares [Kinds][]int32
 	reach []Sent
 }
 
@@ -84,10 +85,10 @@ func (c *Catalog) Market(shapes, offers bits.Set, band Band, rooms []quantity.Ve
 				continue
 			}
 			if at[x.Shape] == 0 {
-				m.wares[k] = append(m.wares[k], &ware{first: *x})
+				m.wares[k] = append(m.wares[k], ware{first: *x})
 				at[x.Shape] = int32(len(m.wares[k]))
 			}
-			w := m.wares[k][at[x.Shape]-1]
+			w := &m.wares[k][at[x.Shape]-1]
 			w.prices = append(w.prices, x.Price)
 		}
 	}
@@ -99,7 +100,26 @@ func (c *Catalog) Market(shapes, offers bits.Set, band Band, rooms []quantity.Ve
 			m.shapes = append(m.shapes, s)
 		}
 	}
+	sold := bits.Make(len(c.Names))
+	for k := range m.wares {
+		for i := range m.wares[k] {
+			sold.Add(m.wares[k][i].first.Shape)
+		}
+	}
+	m.bySize = slices.SortedStableFunc(sold.All(), func(a, b int) int { return cmp.Compare(c.VCPU[a], c.VCPU[b]) })
 	return m
+}
+
+// all is the choice of everything.
+func (m *Market) all() *choice {
+	c := &choice{reach: m.reach}
+	for k := range m.wares {
+		c.wares[k] = make([]int32, len(m.wares[k]))
+		for i := range c.wares[k] {
+			c.wares[k][i] = int32(i)
+		}
+	}
+	return c
 }
 
 // full reports whether a machine holds nothing, because there is less of something than daemons take.
@@ -142,7 +162,7 @@ func (c *choice) sift(from *choice, m *Market, above *[axes]int16) {
 	for k := range from.wares {
 		out := c.wares[k][:0]
 		for _, w := range from.wares[k] {
-			if m.exceeds(w.first.Shape, above) {
+			if m.exceeds(m.wares[k][w].first.Shape, above) {
 				out = append(out, w)
 			}
 		}
@@ -160,7 +180,7 @@ func (c *choice) sift(from *choice, m *Market, above *[axes]int16) {
 // trim drops what comes first and is too small.
 func (c *choice) trim(m *Market, above *[axes]int16) {
 	for k := range c.wares {
-		for len(c.wares[k]) > 0 && !m.exceeds(c.wares[k][0].first.Shape, above) {
+		for len(c.wares[k]) > 0 && !m.exceeds(m.wares[k][c.wares[k][0]].first.Shape, above) {
 			c.wares[k] = c.wares[k][1:]
 		}
 	}
@@ -183,7 +203,7 @@ func (m *Market) Anchored(shape int) *List {
 		}
 	}
 	var l List
-	if !m.list(&choice{m.wares, m.reach}, &s, &l) {
+	if !m.list(m.all(), &s, &l) {
 		return nil
 	}
 	return &l
@@ -210,7 +230,7 @@ func (m *Market) Lists(f Fill) (lists []List, complete bool) {
 	}
 	m.measure(f.Axes[:min(len(f.Axes), axes)])
 	t := &tour{m: m, fill: &f, known: map[[axes]int16]int{}, answers: map[[axes]int16][axes]int16{}}
-	t.levels(2, [axes]int16{}, &choice{m.wares, m.reach})
+	t.levels(2, [axes]int16{}, m.all())
 	slices.SortStableFunc(t.lists, func(a, b List) int {
 		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.First.Shape, b.First.Shape))
 	})
@@ -342,15 +362,12 @@ func (t *tour) ask(left *choice, above *[axes]int16) (top [axes]int16, ok bool) 
 
 // smallest returns the VCPU of the smallest shape that can be bought and has the room of a list.
 func (m *Market) smallest(l *List) int64 {
-	least := m.c.VCPU[l.First.Shape]
-	for k := range m.wares {
-		for _, w := range m.wares[k] {
-			if s := w.first.Shape; m.c.VCPU[s] < least && l.Room.Fits(m.room[s]) {
-				least = m.c.VCPU[s]
-			}
+	for _, s := range m.bySize {
+		if l.Room.Fits(m.room[s]) {
+			return m.c.VCPU[s]
 		}
 	}
-	return least
+	return m.c.VCPU[l.First.Shape]
 }
 
 func (m *Market) ranksOf(room quantity.Vec) (out [axes]int16) {
@@ -365,11 +382,11 @@ func (m *Market) list(from *choice, s *sieve, l *List) bool {
 	*l = List{}
 	for _, exotic := range []bool{false, true} {
 		for k := range Kinds {
-			at := m.next(from.wares[k], 0, s, exotic)
+			at := m.next(k, from.wares[k], 0, s, exotic)
 			if at < 0 {
 				continue
 			}
-			l.First = from.wares[k][at].first
+			l.First = m.wares[k][from.wares[k][at]].first
 			if k == Spot {
 				b := m.boundsOf(from, s, exotic)
 				if b.most < l.First.Price {
@@ -386,9 +403,9 @@ func (m *Market) list(from *choice, s *sieve, l *List) bool {
 }
 
 // next returns the first ware from i on that is enough for the pods and is exotic or not.
-func (m *Market) next(wares []*ware, i int, s *sieve, exotic bool) int {
+func (m *Market) next(k Kind, wares []int32, i int, s *sieve, exotic bool) int {
 	for ; i < len(wares); i++ {
-		if sh := wares[i].first.Shape; m.passes(sh, s) && m.c.Exotic.Has(sh) == exotic {
+		if sh := m.wares[k][wares[i]].first.Shape; m.passes(sh, s) && m.c.Exotic.Has(sh) == exotic {
 			return i
 		}
 	}
@@ -403,8 +420,8 @@ type bounds struct {
 
 func (m *Market) boundsOf(from *choice, s *sieve, exotic bool) bounds {
 	b := bounds{most: Any, reach: Any, bySale: -1, byReach: -1}
-	if at := m.next(from.wares[OnDemand], 0, s, exotic); at >= 0 {
-		w := from.wares[OnDemand][at]
+	if at := m.next(OnDemand, from.wares[OnDemand], 0, s, exotic); at >= 0 {
+		w := &m.wares[OnDemand][from.wares[OnDemand][at]]
 		b.most, b.bySale = w.first.Price, w.first.Shape
 	}
 	for i := range from.reach {
@@ -417,7 +434,7 @@ func (m *Market) boundsOf(from *choice, s *sieve, exotic bool) bounds {
 }
 
 // spot makes l the list of a launch of spot, from the ware at on.
-func (m *Market) spot(wares []*ware, at int, s *sieve, exotic bool, b *bounds, l *List) {
+func (m *Market) spot(wares []int32, at int, s *sieve, exotic bool, b *bounds, l *List) {
 	l.Floor = l.First.Price
 	m.named = m.named[:0]
 	types, edge := m.band.Cut(func() (int64, bool) {
@@ -425,14 +442,14 @@ func (m *Market) spot(wares []*ware, at int, s *sieve, exotic bool, b *bounds, l
 			return 0, false
 		}
 		w := wares[at]
-		m.named, at = append(m.named, w), m.next(wares, at+1, s, exotic)
-		return w.first.Price, true
+		m.named, at = append(m.named, w), m.next(Spot, wares, at+1, s, exotic)
+		return m.wares[Spot][w].first.Price, true
 	}, b.most, b.reach)
 	m.named = m.named[:types]
 	m.low = append(m.low[:0], m.room[l.First.Shape]...)
 	l.Room = m.low
 	for _, w := range m.named {
-		l.cut(m.room[w.first.Shape])
+		l.cut(m.room[m.wares[Spot][w].first.Shape])
 	}
 	if b.most < m.band.edge(l.Floor, Any) || types < m.band.Fewest || edge >= min(b.most, b.reach) {
 		for _, sh := range []int{b.bySale, b.byReach} { // without it the list would be another one
@@ -454,7 +471,7 @@ func (l *List) cut(room quantity.Vec) {
 func (m *Market) mean(edge int64) int64 {
 	m.sums = m.sums[:0]
 	for _, w := range m.named {
-		for _, p := range w.prices {
+		for _, p := range m.wares[Spot][w].prices {
 			if p <= edge {
 				m.sums = append(m.sums, p)
 			}
