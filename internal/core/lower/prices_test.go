@@ -11,8 +11,21 @@ import (
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
-// planOf plans a workload as the benchmarks do.
+// planned are the plans of workloads that some test has asked for.
+var planned = map[string]*lower.Plan{}
+
+// planOf returns the plan of a workload, which it makes once.
 func planOf(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
+	t.Helper()
+	key := fmt.Sprint(name, spot, anyCategory)
+	if planned[key] == nil {
+		planned[key] = planAnew(t, name, spot, anyCategory)
+	}
+	return planned[key]
+}
+
+// planAnew plans a workload as the benchmarks do.
+func planAnew(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
 	t.Helper()
 	pools := []lower.PoolInput{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
 	return solveFresh(prepared(pools, lower.Settings{}), workload(t, name), pools, lower.Settings{})
