@@ -3,7 +3,6 @@ package disruption
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -17,30 +16,23 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-const (
-	// asideFor is how long what makes the planner panic is left out, and allAsideFor how long nothing is planned where nothing helps: then
-	// it hangs on what is in the cluster, and may be over soon.
-	asideFor    = 10 * time.Minute
-	allAsideFor = time.Minute
-)
-
-// aside is what is left out because the planner panicked over it, and until when.
+// aside is what is left out because the planner panicked over it.
 type aside struct {
-	claims map[types.UID]time.Time
-	pools  map[string]time.Time
-	all    time.Time
+	claims bug.Aside[types.UID]
+	pools  bug.Aside[string]
+	all    time.Time // nothing is looked at before
 }
 
 // apply keeps what is left aside from being looked at: nodes are neither removed nor room for others, and pools are not there.
 func (a *aside) apply(w *disrupt.World) {
-	maps.DeleteFunc(a.claims, func(_ types.UID, until time.Time) bool { return !w.Now.Before(until) })
-	maps.DeleteFunc(a.pools, func(_ string, until time.Time) bool { return !w.Now.Before(until) })
-	for uid := range a.claims {
+	a.claims.Sweep(w.Now)
+	a.pools.Sweep(w.Now)
+	for uid := range a.claims.All() {
 		w.Busy[uid] = true
 	}
-	if len(a.pools) > 0 {
+	if !a.pools.Empty() {
 		w.Pools = maps.Clone(w.Pools)
-		maps.DeleteFunc(w.Pools, func(name string, _ lower.PoolInput) bool { _, left := a.pools[name]; return left })
+		maps.DeleteFunc(w.Pools, func(name string, _ lower.PoolInput) bool { _, left := a.pools.Has(name); return left })
 	}
 }
 
@@ -85,8 +77,8 @@ func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *d
 		l.leavePools(ctx, w, pools, broken)
 		return out
 	}
-	telemetry.Log(ctx).Error("no node can be looked at because of a bug", "again", allAsideFor, "error", broken)
-	l.aside.all = w.Now.Add(allAsideFor)
+	telemetry.Log(ctx).Error("no node can be looked at because of a bug", "again", bug.AllAsideFor, "error", broken)
+	l.aside.all = w.Now.Add(bug.AllAsideFor)
 	return out
 }
 
@@ -124,32 +116,24 @@ func withPools(w *disrupt.World, some []string) *disrupt.World {
 	return &less
 }
 
-// reported is what everybody is told about a bug of ours that concerns them.
-const reported = "Karpenter runs into a bug of its own over this %s and does not disrupt it until %s; please report it: %v"
+const doesNotDisrupt = "does not disrupt it"
 
 func (l *Loop) leaveNodes(ctx context.Context, nodes []*cluster.Node, now time.Time, broken *bug.Panic) {
-	until := now.Add(asideFor)
+	until := now.Add(bug.AsideFor)
 	for _, n := range nodes {
-		if l.aside.claims == nil {
-			l.aside.claims = map[types.UID]time.Time{}
-		}
-		l.aside.claims[n.Claim.UID] = until
+		why := l.aside.claims.Leave(n.Claim.UID, until, "node", doesNotDisrupt, broken)
 		telemetry.Log(ctx).Error("a node is not disrupted because of a bug", "NodeClaim", n.Claim.Name, "until", until, "error", broken)
-		l.tell.both(n, telemetry.LeftOut, fmt.Sprintf(reported, "node", until.UTC().Format(time.TimeOnly), broken.Value))
+		l.tell.both(n, telemetry.LeftOut, why)
 	}
 }
 
 func (l *Loop) leavePools(ctx context.Context, w *disrupt.World, pools []string, broken *bug.Panic) {
-	until := w.Now.Add(asideFor)
+	until := w.Now.Add(bug.AsideFor)
 	for _, name := range pools {
-		if l.aside.pools == nil {
-			l.aside.pools = map[string]time.Time{}
-		}
-		l.aside.pools[name] = until
+		why := l.aside.pools.Leave(name, until, "pool", doesNotDisrupt, broken)
 		telemetry.Log(ctx).Error("a pool is not disrupted because of a bug", "NodePool", name, "until", until, "error", broken)
 		l.tell.Events.Publish(telemetry.Event{
-			Object: telemetry.PoolRef(w.Pools[name].Pool), Reason: telemetry.LeftOut, Key: []string{name},
-			Message: fmt.Sprintf(reported, "pool", until.UTC().Format(time.TimeOnly), broken.Value),
+			Object: telemetry.PoolRef(w.Pools[name].Pool), Reason: telemetry.LeftOut, Key: []string{name}, Message: why,
 		})
 	}
 }

@@ -91,7 +91,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 					t.Errorf("events = %q, want %s", s.told, tc.event)
 				}
 				engine.broken = false
-				time.Sleep(asideFor + validationDelay + 20*time.Second)
+				time.Sleep(bug.AsideFor + validationDelay + 20*time.Second)
 				if !s.tainted("a") && !s.tainted("b") && s.claim("claim-a").DeletionTimestamp == nil {
 					t.Error("nothing is removed although the bug is over")
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,22 +14,10 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-const (
-	// asideFor is how long what makes the engine panic is left out, allAsideFor how long where nothing could be planned without panic: then
-	// it hangs on what is in the cluster, and may be over soon.
-	asideFor    = 10 * time.Minute
-	allAsideFor = time.Minute
-)
-
-// aside is what is left out of plans because the engine panicked over it, and until when.
+// aside is what is left out of plans because the engine panicked over it.
 type aside struct {
-	classes map[*podclass.Class]leftAside
-	pools   map[string]leftAside
-}
-
-type leftAside struct {
-	until time.Time
-	why   string
+	classes bug.Aside[*podclass.Class]
+	pools   bug.Aside[string]
 }
 
 // around plans, and when the engine panics plans for everything but what it panics over: one pod that nobody thought of must not cost all
@@ -44,8 +31,8 @@ func (l *Loop) around(ctx context.Context, in lower.Input) *lower.Plan {
 		plan = l.find(ctx, in, broken)
 	}
 	for _, p := range all {
-		if left, ok := l.aside.classes[p.Class]; ok {
-			plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: left.why})
+		if why, left := l.aside.classes.Has(p.Class); left {
+			plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: why})
 		}
 	}
 	return plan
@@ -53,14 +40,13 @@ func (l *Loop) around(ctx context.Context, in lower.Input) *lower.Plan {
 
 // without returns what is not left aside now.
 func (a *aside) without(pools []lower.PoolInput, pods []*cluster.Pod, now time.Time) ([]lower.PoolInput, []*cluster.Pod) {
-	over := func(left leftAside) bool { return !now.Before(left.until) }
-	maps.DeleteFunc(a.classes, func(_ *podclass.Class, left leftAside) bool { return over(left) })
-	maps.DeleteFunc(a.pools, func(_ string, left leftAside) bool { return over(left) })
-	if len(a.pools) > 0 {
-		pools = slices.DeleteFunc(slices.Clone(pools), func(p lower.PoolInput) bool { _, left := a.pools[p.Pool.Name]; return left })
+	a.classes.Sweep(now)
+	a.pools.Sweep(now)
+	if !a.pools.Empty() {
+		pools = slices.DeleteFunc(slices.Clone(pools), func(p lower.PoolInput) bool { _, left := a.pools.Has(p.Pool.Name); return left })
 	}
-	if len(a.classes) > 0 {
-		pods = slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { _, left := a.classes[p.Class]; return left })
+	if !a.classes.Empty() {
+		pods = slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { _, left := a.classes.Has(p.Class); return left })
 	}
 	return pools, pods
 }
@@ -82,7 +68,7 @@ func (l *Loop) find(ctx context.Context, in lower.Input, broken *bug.Panic) *low
 	enough := bug.Patience(ctx)
 	all := classesOf(in.Pods)
 	classes, unknown := bug.Culprits(all, func(some []*podclass.Class) bool { return fails(ofClasses(in, some)) }, enough)
-	long := asideFor
+	long := bug.AsideFor
 	if len(classes) == len(all) && len(unknown) == 0 {
 		pools, rest := bug.Spoilers(in.Pools, func(some []lower.PoolInput) bool {
 			in := in
@@ -90,10 +76,10 @@ func (l *Loop) find(ctx context.Context, in lower.Input, broken *bug.Panic) *low
 			return fails(in)
 		}, enough)
 		if len(pools)+len(rest) < len(in.Pools) {
-			l.leavePools(ctx, pools, in.Now.Add(asideFor), broken)
+			l.leavePools(ctx, pools, in.Now.Add(bug.AsideFor), broken)
 			return plan
 		}
-		long = allAsideFor
+		long = bug.AllAsideFor
 	}
 	l.leaveClasses(ctx, in, classes, in.Now.Add(long), broken)
 	return plan
@@ -122,28 +108,20 @@ func ofClasses(in lower.Input, classes []*podclass.Class) lower.Input {
 	return in
 }
 
-// reported is what everybody is told about a bug of ours that concerns them.
-const reported = "Karpenter runs into a bug of its own over this %s and leaves it out until %s; please report it: %v"
+const leavesOut = "leaves it out"
 
 func (l *Loop) leaveClasses(ctx context.Context, in lower.Input, classes []*podclass.Class, until time.Time, broken *bug.Panic) {
 	for _, c := range classes {
 		pods := ofClasses(in, []*podclass.Class{c}).Pods
 		telemetry.Log(ctx).Error("pods are left out of plans because of a bug", "Pods", telemetry.FirstFew(pods, podName), "until", until, "error", broken)
-		if l.aside.classes == nil {
-			l.aside.classes = map[*podclass.Class]leftAside{}
-		}
-		l.aside.classes[c] = leftAside{until, fmt.Sprintf(reported, "pod", until.UTC().Format(time.TimeOnly), broken.Value)}
+		l.aside.classes.Leave(c, until, "pod", leavesOut, broken)
 	}
 }
 
 func (l *Loop) leavePools(ctx context.Context, pools []lower.PoolInput, until time.Time, broken *bug.Panic) {
 	for _, p := range pools {
 		telemetry.Log(ctx).Error("a pool is left out of plans because of a bug", "NodePool", p.Pool.Name, "until", until, "error", broken)
-		if l.aside.pools == nil {
-			l.aside.pools = map[string]leftAside{}
-		}
-		why := fmt.Sprintf(reported, "pool", until.UTC().Format(time.TimeOnly), broken.Value)
-		l.aside.pools[p.Pool.Name] = leftAside{until, why}
+		why := l.aside.pools.Leave(p.Pool.Name, until, "pool", leavesOut, broken)
 		l.Events.Publish(telemetry.Event{
 			Object: telemetry.PoolRef(p.Pool), Reason: telemetry.LeftOut, Key: []string{string(p.Pool.UID)}, Message: why,
 		})

@@ -69,10 +69,10 @@ func TestWhatTheEnginePanicsOverIsLeftOut(t *testing.T) {
 			panicsOver("", ""), []string{"odd"}, func(*world) {}, "", []string{"FailedScheduling Pod/a: Karpenter runs into a bug"},
 		},
 		"until the bug is over": {
-			panicsOver("bad", ""), nil, func(w *world) { w.answerWith(open1); time.Sleep(asideFor) }, "a b bad-1 bad-2 c d e f", nil,
+			panicsOver("bad", ""), nil, func(w *world) { w.answerWith(open1); time.Sleep(bug.AsideFor) }, "a b bad-1 bad-2 c d e f", nil,
 		},
 		"and sooner if it concerned everything": {
-			panicsOver("", ""), nil, func(w *world) { w.answerWith(open1); time.Sleep(allAsideFor) }, "a b bad-1 bad-2 c d e f", nil,
+			panicsOver("", ""), nil, func(w *world) { w.answerWith(open1); time.Sleep(bug.AllAsideFor) }, "a b bad-1 bad-2 c d e f", nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
