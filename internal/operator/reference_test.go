@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/yaml"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws"
@@ -72,61 +70,6 @@ func metricsPage() string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, r.Kind, code(r.Labels...), r.Stability, cell(r.Help))
 	}
 	return b.String()
-}
-
-// Alerts that name a metric or a label which does not exist never fire, and nobody notices.
-func TestAlertsNameWhatExists(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
-		}
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
-	kinds := telemetry.ConditionKinds(awsv1.LabelNodeClass)
-	labels, known := map[string][]string{}, map[string]bool{}
-	for _, r := range slices.Concat(telemetry.NewMetrics(prometheus.NewRegistry(), kinds).Rows(), telemetry.GaugeRows(), telemetry.ConditionGaugeRows(kinds)) {
-		labels[r.Name] = r.Labels
-		if r.Kind == "histogram" {
-			labels[r.Name+"_bucket"] = append(r.Labels[:len(r.Labels):len(r.Labels)], "le")
-		}
-		for _, l := range r.Labels {
-			known[l] = true
-		}
-	}
-	name := regexp.MustCompile(`\b(?:karpenter|operator|aws_sdk_go|leader_election|controller_runtime|workqueue|client_go)_\w+`)
-	selector := regexp.MustCompile(`(\w+)\{([^}]*)\}`)
-	label := regexp.MustCompile(`(\w+)\s*[!=]`)
-	if len(file.Groups) == 0 || len(file.Groups[0].Rules) == 0 {
-		t.Fatal("there are no rules")
-	}
-	seen := map[string]bool{}
-	for _, rule := range file.Groups[0].Rules {
-		if seen[rule.Alert] || strings.Count(rule.Expr, "(") != strings.Count(rule.Expr, ")") {
-			t.Errorf("%s: there are two of that name, or a parenthesis is missing", rule.Alert)
-		}
-		seen[rule.Alert] = true
-		for _, word := range name.FindAllString(rule.Expr, -1) {
-			if _, ok := labels[word]; !ok && !known[word] {
-				t.Errorf("%s: there is no %s", rule.Alert, word)
-			}
-		}
-		for _, s := range selector.FindAllStringSubmatch(rule.Expr, -1) {
-			if !name.MatchString(s[1]) {
-				continue // of somebody else
-			}
-			for _, l := range label.FindAllStringSubmatch(s[2], -1) {
-				if !slices.Contains(labels[s[1]], l[1]) {
-					t.Errorf("%s: %s has no label %s", rule.Alert, s[1], l[1])
-				}
-			}
-		}
-	}
 }
 
 func eventsPage() string {

@@ -475,6 +475,57 @@ func TestServiceMonitorNeedsItsDefinition(t *testing.T) {
 	}
 }
 
+func TestRulesForPrometheus(t *testing.T) {
+	asked := named(values{"prometheusRule": values{"enabled": true, "runbooks": "https://wiki/runbooks", "additionalLabels": values{"release": "p"}}})
+	for api, want := range map[string]int{"apps/v1": 0, "monitoring.coreos.com/v1": 1} {
+		found := 0
+		for _, o := range rendered(t, asked, api) {
+			if o["kind"] != "PrometheusRule" {
+				continue
+			}
+			found++
+			first := o["spec"].(values)["groups"].([]any)[0].(values)["rules"].([]any)[0].(values)
+			if got := first["annotations"].(values)["runbook_url"]; got != "https://wiki/runbooks#karpentercannotlaunch" || first["expr"] == "" {
+				t.Errorf("the first alert is %v", first)
+			}
+			if o["metadata"].(values)["labels"].(values)["release"] != "p" {
+				t.Errorf("labels: %v", o["metadata"])
+			}
+		}
+		if found != want {
+			t.Errorf("with %s served, %d are rendered, want %d", api, found, want)
+		}
+	}
+}
+
+func TestDashboardsForGrafana(t *testing.T) {
+	titles := map[string]bool{}
+	for _, o := range rendered(t, named(values{"dashboards": values{"enabled": true, "annotations": values{"grafana_folder": "Karpenter"}}})) {
+		if o["kind"] != "ConfigMap" {
+			continue
+		}
+		meta := o["metadata"].(values)
+		if meta["labels"].(values)["grafana_dashboard"] != "1" || meta["annotations"].(values)["grafana_folder"] != "Karpenter" {
+			t.Errorf("%s has labels %v and annotations %v", nameOf(o), meta["labels"], meta["annotations"])
+		}
+		for file, text := range o["data"].(values) {
+			var d struct{ Title string }
+			if err := yaml.Unmarshal([]byte(text.(string)), &d); err != nil || !strings.Contains(text.(string), "{{nodepool}}") && !strings.Contains(text.(string), "{{action}}") && !strings.Contains(text.(string), "{{pod}}") {
+				t.Errorf("%s: %v, or its legends are lost", file, err)
+			}
+			titles[d.Title] = true
+		}
+	}
+	if len(titles) != 5 {
+		t.Errorf("dashboards: %v, want five", titles)
+	}
+	for _, o := range rendered(t, named()) {
+		if o["kind"] == "ConfigMap" {
+			t.Errorf("%s is rendered, and nobody asked", nameOf(o))
+		}
+	}
+}
+
 func TestNetworkPolicy(t *testing.T) {
 	if files, err := render(t, "karpenter", named()); err != nil || strings.TrimSpace(files["karpenter/templates/networkpolicy.yaml"]) != "" {
 		t.Errorf("a policy is rendered that nobody asked for, or %v", err)

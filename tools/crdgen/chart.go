@@ -19,7 +19,7 @@ var charts = []string{"charts/karpenter", "charts/karpenter-crd"}
 const chartPageHeader = "<!-- Written by \"make gen\" from values.yaml. -->\n"
 
 // openValues are handed on to Kubernetes as they are: they have defaults, and may have other fields than those.
-var openValues = []string{"strategy", "podSecurityContext", "nodeSelector", "affinity"}
+var openValues = []string{"strategy", "podSecurityContext", "nodeSelector", "affinity", "dashboards.labels"}
 
 // freeValues may be of more than one kind.
 var freeValues = []string{"settings.schedulerConfig", "podDisruptionBudget.maxUnavailable", "terminationGracePeriodSeconds", "serviceMonitor.sampleLimit", "initContainers"}
