@@ -33,6 +33,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/control/repair"
+	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/control/watch"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
@@ -231,6 +232,11 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Hints.Enabled {
 		loops = append(loops, hints.Run)
+	}
+	if s.Gates.StaticCapacity {
+		loops = append(loops, static.New(static.Deps{
+			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: lower.New(p.labels), Metrics: p.metrics, Events: p.events,
+		}, s.engine()).Run)
 	}
 	if s.Gates.NodeRepair {
 		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events}).Run)

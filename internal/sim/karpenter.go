@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/control/repair"
+	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -58,7 +59,7 @@ type KarpenterOptions struct {
 	Hint func(ctx context.Context, node string)
 	// Delay is how long a call to the API server takes.
 	Delay time.Duration
-	// Provision adds the loops that plan for pods.
+	// Provision adds the loops that plan for pods, and with the gate StaticCapacity the one that keeps static pools.
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool
@@ -126,6 +127,11 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
 		o.Planner = disrupt.DefaultSettings
+	}
+	if o.Gates.StaticCapacity {
+		k.Add(static.New(static.Deps{
+			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: lower.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
+		}, settings).Run)
 	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, NeverReady: pools.NeverReady},

@@ -42,6 +42,7 @@ const (
 	NodePoolNotReady          Reason = "NodePoolNotReady"
 	PodsUnschedulable         Reason = "PodsUnschedulable"
 	MachinesNeverReady        Reason = "MachinesNeverReady"
+	ReplicasMissing           Reason = "ReplicasMissing"
 	UnreadableObject          Reason = "UnreadableObject"
 	OrphanKept                Reason = "OrphanKept"
 	NodeRepairBlocked         Reason = "NodeRepairBlocked"
@@ -115,6 +116,7 @@ var reasons = []EventRow{
 	{NodePoolNotReady, warning, "A pool gets no nodes; the message says why.", again, 0, 0, false},
 	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
 	{MachinesNeverReady, warning, "Machines of a pool ran for their whole time without becoming ready nodes; the message says what failed.", 15 * time.Minute, 0, 0, false},
+	{ReplicasMissing, warning, "A pool with replicas cannot get all its nodes; the message says why.", 5 * time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
 	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody decides.", 15 * time.Minute, 0, 0, false},
 	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the machines.", 15 * time.Minute, 0, 0, false},

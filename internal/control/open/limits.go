@@ -38,8 +38,10 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 			t.err = &PoolError{name, "is gone, or its instance types are unknown"}
 		case notReady[name]:
 			t.err = &PoolError{name, "is not ready"}
-		case in.Pool.IsStatic():
+		case in.Pool.IsStatic() && !t.opening.Static:
 			t.err = &PoolError{name, "has a fixed number of nodes"}
+		case t.opening.Static && !in.Pool.IsStatic():
+			t.err = &PoolError{name, "has no fixed number of nodes"}
 		case snap.ClaimNode(t.claim.Name) != nil: // created before; it counts already
 		default:
 			shares[name] = append(shares[name], t)
@@ -48,6 +50,9 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		pool, m := pools[name].Pool, machinesOf(pools[name].Catalog)
 		if len(pool.Spec.Limits) > 0 {
+			if pool.IsStatic() {
+				gone = nothing
+			}
 			r := room{pool: pool, machines: m, used: s.used(snap, name, m, gone)}
 			r.share(shares[name])
 		}
@@ -90,6 +95,9 @@ func (s *Service) used(snap *cluster.Snapshot, pool string, m machines, gone fun
 // leaving machines are being deleted, for good. Their room is free for new pods. Those that a disruption is about to remove count until
 // then: if it is taken back, they stay.
 func leaving(n *cluster.Node) bool { return n.Deleting() }
+
+// nothing is gone for pools with a fixed number of nodes: they never have more nodes than their limit, not even for a moment.
+func nothing(*cluster.Node) bool { return false }
 
 // replaced machines do not count for what replaces them, nor do those of other steps, within the budgets of their pool.
 func replaced(claims map[types.UID]bool) func(*cluster.Node) bool {

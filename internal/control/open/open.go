@@ -82,7 +82,7 @@ func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.
 // RefusedBy names the pool.
 func (e *PoolError) RefusedBy() string { return e.Pool }
 
-// Open creates one claim for each opening, for pods that have no place. The seed names the decision: the same seed and openings give the
+// Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes. The seed names the decision: the same seed and openings give the
 // same names, and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
 // entry for each opening, nil where no claim was created; the error joins what went wrong.
 func (s *Service) Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error) {

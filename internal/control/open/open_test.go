@@ -404,6 +404,52 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 	})
 }
 
+// A pool with a fixed number of nodes never has more than its limit of nodes, not even while one is replaced by another.
+func TestStaticPools(t *testing.T) {
+	opening := func(w *world) lower.Opening {
+		o := w.opening([]string{"small"})
+		o.Static = true
+		return o
+	}
+	static := func(t *testing.T, nodes string) *world {
+		w := newWorld(t, corev1.ResourceList{v1.ResourceNodes: resource.MustParse(nodes)})
+		w.store.Update(func(d *cluster.Draft) {
+			p := w.pool.DeepCopy()
+			p.Spec.Replicas = new(int64(1))
+			d.PutPool(p)
+			d.PutClaim(running("old", 2))
+		})
+		return w
+	}
+	old := map[types.UID]bool{running("old", 2).UID: true}
+	t.Run("a node more within the limit", func(t *testing.T) {
+		w := static(t, "2")
+		if claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{opening(w)}); err != nil || claims[0] == nil {
+			t.Errorf("Open = %v, %v", claims, err)
+		}
+	})
+	t.Run("a replacement within the limit", func(t *testing.T) {
+		w := static(t, "2")
+		if claims, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{opening(w)}, Of: old}, nil); err != nil || claims[0] == nil {
+			t.Errorf("Replace = %v, %v", claims, err)
+		}
+	})
+	t.Run("a replacement at the limit", func(t *testing.T) {
+		w := static(t, "1")
+		_, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{opening(w)}, Of: old}, nil)
+		if _, refused := errors.AsType[*open.LimitError](err); !refused {
+			t.Errorf("Replace says %v, want a LimitError", err)
+		}
+	})
+	t.Run("a pool that is not static any more", func(t *testing.T) {
+		w := newWorld(t, nil)
+		_, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{opening(w)})
+		if _, refused := errors.AsType[*open.PoolError](err); !refused {
+			t.Errorf("Open says %v, want a PoolError", err)
+		}
+	})
+}
+
 func TestPoolsThatMayNotGetNodes(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Draft, *v1.NodePool){
 		"gone": func(d *cluster.Draft, p *v1.NodePool) { d.DeletePool(p.Name) },
@@ -411,7 +457,7 @@ func TestPoolsThatMayNotGetNodes(t *testing.T) {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			d.PutPool(p)
 		},
-		"static": func(d *cluster.Draft, p *v1.NodePool) { three := int64(3); p.Spec.Replicas = &three; d.PutPool(p) },
+		"static, for pods": func(d *cluster.Draft, p *v1.NodePool) { three := int64(3); p.Spec.Replicas = &three; d.PutPool(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)

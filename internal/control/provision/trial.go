@@ -2,30 +2,13 @@ package provision
 
 import (
 	"fmt"
-	"time"
 
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
 // Machines of a pool whose last ones never got ready are bought one at a time, and only where no other pool will do.
-
-// held says why a pool gets no machine now because its last ones never got ready, "" if it may get one.
-func (l *Loop) held(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) string {
-	t := lifecycle.TroubleOf(pool)
-	if !t.Broken() {
-		return ""
-	}
-	if claim := lifecycle.Trying(snap, pool.Name, now); claim != "" {
-		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first", t.Failures, pool.Name, claim)
-	}
-	if at := t.TryAt(); now.Before(at) {
-		return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", t.Failures, pool.Name, at.UTC().Format(time.TimeOnly))
-	}
-	return ""
-}
 
 // onTrial puts a pool behind all others while its machines do not get ready.
 func onTrial(in lower.PoolInput) lower.PoolInput {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/pause"
@@ -82,7 +83,7 @@ func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		if !ok || notReady[p.Name] || p.IsStatic() {
 			continue
 		}
-		if why := l.held(snap, p, now); why != "" {
+		if why := lifecycle.Held(snap, p, now); why != "" {
 			held = append(held, why)
 			continue
 		}

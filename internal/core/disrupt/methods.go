@@ -35,26 +35,34 @@ func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, 
 	return steps, notes, soon
 }
 
-// drifted lists the nodes that no longer are what their pool asks for. A termination grace period overcomes pods that hold
-// their node, because then the end of the node is certain. Nodes that run nothing which comes back come first, then those that drifted first.
+// drifted lists the nodes that no longer are what their pool asks for and are to be replaced by whatever their pods need.
 // Those that have not been vacant for long may be about to get the pods that they were opened for.
 func drifted(w *World, candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
 		switch {
-		case c.Drifted == nil || c.Static() || c.Held != nil && c.Node.Claim.Spec.TerminationGracePeriod == nil:
+		case c.Static() || !c.replaceable():
 		case c.idle() && w.vacant(c).After(w.Now):
 			soon = append(soon, c)
 		default:
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Candidate) int {
-		return cmp.Or(
-			compareBool(b.idle(), a.idle()),
-			a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
-			cmp.Compare(a.Name(), b.Name()))
-	})
+	slices.SortFunc(out, byDrift)
 	return out, soon
+}
+
+// replaceable candidates have drifted, and no pod keeps them from going. A termination grace period overcomes pods that hold their node,
+// because then the end of the node is certain.
+func (c *Candidate) replaceable() bool {
+	return c.Drifted != nil && (c.Held == nil || c.Node.Claim.Spec.TerminationGracePeriod != nil)
+}
+
+// byDrift puts nodes first that run nothing which comes back, then those that drifted first.
+func byDrift(a, b *Candidate) int {
+	return cmp.Or(
+		compareBool(b.idle(), a.idle()),
+		a.Drifted.LastTransitionTime.Compare(b.Drifted.LastTransitionTime.Time),
+		cmp.Compare(a.Name(), b.Name()))
 }
 
 func compareBool(a, b bool) int {

@@ -116,7 +116,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		}
 	}
 	out.Eligible[Drift] = len(drift)
-	replaced := s.drifts(ctx, drift)
+	replaced := append(s.drifts(ctx, drift), s.staticDrifts(ctx, rest())...)
 	for _, step := range replaced {
 		p.unrest.leaves(step, w.Now)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -157,6 +158,8 @@ func (r *reader) pool(p *v1.NodePool, words []string) {
 				Key: v1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
 		case "static":
 			p.Spec.Replicas = new(int64(r.number(value)))
+		case "nodes":
+			p.Spec.Limits = v1.Limits{v1.ResourceNodes: resource.MustParse(value)}
 		default:
 			r.Fatalf("unknown word %q of a pool", word)
 		}

@@ -118,3 +118,18 @@ func (w *work) overdue() bool {
 	}
 	return true
 }
+
+// Held says why a pool gets no machine now because its last ones never got ready, "" if it may get one.
+func Held(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) string {
+	t := TroubleOf(pool)
+	if !t.Broken() {
+		return ""
+	}
+	if claim := Trying(snap, pool.Name, now); claim != "" {
+		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first", t.Failures, pool.Name, claim)
+	}
+	if at := t.TryAt(); now.Before(at) {
+		return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", t.Failures, pool.Name, at.UTC().Format(time.TimeOnly))
+	}
+	return ""
+}

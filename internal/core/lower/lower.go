@@ -123,6 +123,7 @@ type Opening struct {
 	Zones, CapacityTypes []string // what the claim may become, sorted
 	Zone, CapacityType   string   // the offering that was priced
 	Sent                 int      // how many types launch sends
+	Static               bool     // its pool has a fixed number of nodes
 }
 
 // A Replacement is new nodes that take the place of others.

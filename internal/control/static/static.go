@@ -1,0 +1,222 @@
+// Package static gives pools with replicas as many nodes as they ask for: it opens what is missing and deletes what is too many. Which
+// those are is decided in core/static; drifted nodes of such pools are replaced by control/disruption.
+package static
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/static"
+	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// every is how often a pool is looked at although nothing changed: what it may buy has no event in the cluster.
+	every = time.Minute
+	// soon is when a pool is looked at again that may not get its nodes now.
+	soon = 30 * time.Second
+	// unfedWait is how long nothing is deleted at least while the picture is no longer fed.
+	unfedWait = 5 * time.Second
+	// reason is the word for nodes that are missing, in counters.
+	reason = "provisioned"
+)
+
+// catalogs gives the instance types of pools.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+}
+
+// opener creates claims.
+type opener interface {
+	Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error)
+}
+
+// engine plans new nodes.
+type engine interface {
+	Plan(ctx context.Context, in lower.Input) *lower.Plan
+}
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store    *cluster.Store
+	Client   client.Client
+	Catalogs catalogs
+	Opener   opener
+	Engine   engine // nobody else's
+	Metrics  *telemetry.Metrics
+	Events   *telemetry.Events
+}
+
+// Loop keeps the number of nodes of every static pool.
+type Loop struct {
+	Deps
+	settings lower.Settings
+
+	planning sync.Mutex // the engine answers one at a time
+
+	mu      sync.Mutex
+	deleted map[types.UID]bool // claims that we deleted; the picture may still show them
+}
+
+// New returns a loop that has not started.
+func New(d Deps, s lower.Settings) *Loop {
+	return &Loop{Deps: d, settings: s, deleted: map[types.UID]bool{}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	return keyed.Work[version]{Name: "static", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step}.Run(ctx, l.Store)
+}
+
+// version is what decides about a pool's nodes.
+type version struct {
+	pool                    *v1.NodePool
+	active, leaving, ending int
+}
+
+func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
+	return func(yield func(string, version) bool) {
+		if !snap.Synced() {
+			return
+		}
+		l.forget(snap)
+		for p := range snap.Pools() {
+			if !p.IsStatic() {
+				continue
+			}
+			s := static.StandOf(snap, p.Name, l.gone)
+			if !yield(p.Name, version{p, len(s.Active), s.Leaving, s.Ending}) {
+				return
+			}
+		}
+	}
+}
+
+// gone tells of claims that we deleted.
+func (l *Loop) gone(c *v1.NodeClaim) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deleted[c.UID]
+}
+
+// forget drops deleted claims that the picture no longer shows.
+func (l *Loop) forget(snap *cluster.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.deleted) == 0 {
+		return
+	}
+	there := map[types.UID]bool{}
+	for n := range snap.Nodes() {
+		if n.Claim != nil && l.deleted[n.Claim.UID] {
+			there[n.Claim.UID] = true
+		}
+	}
+	l.deleted = there
+}
+
+// step brings one pool nearer to its number.
+func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (time.Time, error) {
+	pool := snap.Pool(name)
+	if pool == nil || !pool.IsStatic() || pool.DeletionTimestamp != nil {
+		return time.Time{}, nil
+	}
+	now := time.Now()
+	stand := static.StandOf(snap, name, l.gone)
+	if surplus := stand.Surplus(pool, now); len(surplus) > 0 {
+		if !snap.Fed() { // what runs where is no longer known
+			return now.Add(unfedWait), nil
+		}
+		return now.Add(every), l.shrink(ctx, surplus)
+	}
+	if missing := stand.Missing(pool); missing > 0 {
+		return l.grow(ctx, snap, pool, &stand, missing, now)
+	}
+	return now.Add(every), nil
+}
+
+// grow opens what is missing, as far as the limit of nodes allows.
+func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, stand *static.Stand, missing int, now time.Time) (time.Time, error) {
+	pools, notReady := l.Catalogs.Pools(ctx, snap)
+	input, known := pools[pool.Name]
+	if !known || notReady[pool.Name] {
+		return now.Add(every), nil // the change that makes it ready brings us back
+	}
+	n := min(missing, stand.Headroom(pool))
+	if n < missing {
+		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and limits.nodes allows %d more now: raise it, or lower replicas", missing, n))
+	}
+	if n == 0 {
+		return now.Add(soon), nil
+	}
+	if why := lifecycle.Held(snap, pool, now); why != "" {
+		l.tell(pool, fmt.Sprintf("%d node(s) are missing: %s", missing, why))
+		return now.Add(soon), nil
+	}
+	if lifecycle.TroubleOf(pool).Broken() {
+		n = 1
+	}
+	opening, why := l.opening(ctx, snap, input, now)
+	if why != "" {
+		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and there is nothing to buy: %s", missing, why))
+		return now.Add(soon), nil
+	}
+	_, err := l.Opener.Open(ctx, seed(pool, stand), reason, slices.Repeat([]lower.Opening{opening}, n))
+	return now.Add(soon), err
+}
+
+func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool lower.PoolInput, now time.Time) (lower.Opening, string) {
+	l.planning.Lock()
+	defer l.planning.Unlock()
+	return static.Opening(ctx, l.Engine, snap, pool, l.settings, now)
+}
+
+// seed names the nodes that a pool lacks by those that it has: the same question after a crash gives the same names.
+func seed(pool *v1.NodePool, stand *static.Stand) string {
+	var have []string
+	for _, n := range stand.Active {
+		have = append(have, string(n.Claim.UID))
+	}
+	slices.Sort(have)
+	return fmt.Sprintf("static/%s/%s/%d/%d", pool.UID, strings.Join(have, ","), stand.Leaving, stand.Ending)
+}
+
+// shrink deletes machines, in order.
+func (l *Loop) shrink(ctx context.Context, surplus []*cluster.Node) error {
+	var errs []error
+	for _, n := range surplus {
+		c := n.Claim
+		err := l.Client.Delete(ctx, &v1.NodeClaim{ObjectMeta: c.ObjectMeta}, client.Preconditions{UID: &c.UID})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("delete claim %s: %w", c.Name, err))
+			continue
+		}
+		l.mu.Lock()
+		l.deleted[c.UID] = true
+		l.mu.Unlock()
+		telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", c.Name, "NodePool", c.Labels[v1.NodePoolLabelKey], "reason", "more than replicas")
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Loop) tell(pool *v1.NodePool, message string) {
+	l.Events.Publish(telemetry.Event{
+		Object: telemetry.PoolRef(pool), Reason: telemetry.ReplicasMissing, Key: []string{cmp.Or(string(pool.UID), pool.Name), message}, Message: message,
+	})
+}

@@ -1,0 +1,54 @@
+package disrupt
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/static"
+)
+
+// staticDrifts proposes to replace drifted nodes of pools with a fixed number of nodes, each by a node as its pool asks for it now, whatever its
+// pods need. As many go at once as the budgets and the pool's limit of nodes allow, which is never exceeded, not even by a node on its way.
+func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (steps []*Step) {
+	byPool := map[string][]*Candidate{}
+	for _, c := range candidates {
+		if c.Static() && c.replaceable() && !s.w.NotReady[c.Pool.Name] && c.Pool.DeletionTimestamp == nil {
+			byPool[c.Pool.Name] = append(byPool[c.Pool.Name], c)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byPool)) {
+		input, list := s.w.Pools[name], byPool[name]
+		stand := static.StandOf(s.w.Snap, name, func(*v1.NodeClaim) bool { return false })
+		if len(stand.Active)+stand.Leaving > int(*input.Pool.Spec.Replicas) {
+			continue // those that are too many go first
+		}
+		slices.SortFunc(list, byDrift)
+		left := stand.Headroom(input.Pool)
+		var opening *lower.Opening
+		for _, c := range s.ledger.Fits(v1.DisruptionReasonDrifted, list) {
+			why := "its NodePool may have no more nodes (limits.nodes), and one is needed before it goes"
+			if left > 0 && opening == nil {
+				opening, why = s.openingOf(ctx, input)
+			}
+			if left <= 0 || opening == nil {
+				s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Text: "the node has drifted, but " + why})
+				continue
+			}
+			s.ledger.Take(v1.DisruptionReasonDrifted, []*Candidate{c})
+			left--
+			steps = append(steps, driftStep(&part{remove: []*Candidate{c}, open: []lower.Opening{*opening}}))
+		}
+	}
+	return steps
+}
+
+func (s *search) openingOf(ctx context.Context, pool lower.PoolInput) (*lower.Opening, string) {
+	o, why := static.Opening(ctx, s.q.engine, s.w.Snap, pool, s.w.Engine, s.w.Now)
+	if why != "" {
+		return nil, why
+	}
+	return &o, ""
+}

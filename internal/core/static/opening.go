@@ -1,0 +1,68 @@
+package static
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// engine answers questions about pods and fleets.
+type engine interface {
+	Plan(ctx context.Context, in lower.Input) *lower.Plan
+}
+
+// Opening is a new machine of a static pool, or why there can be none. The engine is asked where a pod would go that asks for nothing and
+// to which only this pool is open: so the machine has room for the pods of DaemonSets, and is priced like any other. What the claim may
+// become is what the pool says; launch chooses.
+func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.PoolInput, settings lower.Settings, now time.Time) (o lower.Opening, why string) {
+	open := *pool.Pool
+	open.Spec.Replicas = nil
+	nobody := nobody()
+	closed := map[string]bool{}
+	for n := range snap.Nodes() {
+		closed[n.Name] = true
+	}
+	plan := e.Plan(ctx, lower.Input{
+		Snap: snap, Pools: []lower.PoolInput{{Pool: &open, Catalog: pool.Catalog}}, Pods: []*cluster.Pod{nobody}, Closed: closed, Settings: settings, Now: now,
+	})
+	if len(plan.Open) != 1 {
+		why = "no plan for it was finished in time"
+		if len(plan.Refused) > 0 {
+			why = plan.Refused[0].Text
+		}
+		return lower.Opening{}, why
+	}
+	o = plan.Open[0]
+	o.Pods, o.Static = nil, true
+	delete(o.Claim.Annotations, v1.NodeClaimMinValuesRelaxedAnnotationKey)
+	o.Claim.Spec.Requirements = asThePoolSays(o.Claim.Spec.Requirements, pool.Pool)
+	return o, ""
+}
+
+// nobody is a pod that stands for none: it asks for nothing and tolerates everything.
+func nobody() *cluster.Pod {
+	classes := podclass.NewInterner()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
+	return &cluster.Pod{PodKey: cluster.PodKey{Name: "nobody"}, Class: classes.Class(pod), Labels: classes.Labels(nil)}
+}
+
+// asThePoolSays puts the pool's own words about types and capacity types in the place of the lists of a plan.
+func asThePoolSays(reqs []v1.NodeSelectorRequirementWithMinValues, pool *v1.NodePool) []v1.NodeSelectorRequirementWithMinValues {
+	listed := func(r v1.NodeSelectorRequirementWithMinValues) bool {
+		return r.Key == corev1.LabelInstanceTypeStable || r.Key == v1.CapacityTypeLabelKey
+	}
+	out := slices.DeleteFunc(slices.Clone(reqs), listed)
+	for _, r := range pool.Spec.Template.Spec.Requirements {
+		if listed(r) {
+			out = append(out, *r.DeepCopy())
+		}
+	}
+	return out
+}
