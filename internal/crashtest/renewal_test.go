@@ -61,6 +61,7 @@ func renewing(t *testing.T, seed uint64) {
 	})
 	most := allowance
 	for range 2 + w.rand.IntN(4) {
+		w.jump()
 		time.Sleep(w.between(0, 12*time.Second))
 		if seed%2 == 1 {
 			next := w.start()
@@ -73,6 +74,7 @@ func renewing(t *testing.T, seed uint64) {
 		time.Sleep(w.between(0, 4*time.Second))
 		end = w.start()
 	}
+	w.API.SetSkew(0)
 	w.eventually("the fleet is renewed", 30*time.Minute, func() string { return w.wantRenewed(held.UID) })
 	w.eventually("machines, claims and nodes are the same", time.Minute, w.same)
 	w.eventually("every pod runs", time.Minute, w.wantRunning)
@@ -145,12 +147,12 @@ type sightings struct {
 func (r *trial) watchClaims(ctx context.Context, s *sightings) {
 	for ctx.Err() == nil {
 		leaving := 0
-		for _, c := range memapi.All[*v1.NodeClaim](r.API) {
+		memapi.Each(r.API, func(c *v1.NodeClaim) {
 			s.claims[c.UID] = true
 			if c.DeletionTimestamp != nil && c.Labels["team"] != "new" && !condition.IsTrue(c, v1.ConditionTypeInstanceTerminating) {
 				leaving++
 			}
-		}
+		})
 		s.leaving = max(s.leaving, leaving)
 		select {
 		case <-ctx.Done():

@@ -31,6 +31,7 @@ type Server struct {
 	uids     int64
 	watchers []*watcher
 	fault    func(Request) error
+	skew     time.Duration
 }
 
 type key struct {
@@ -57,6 +58,13 @@ func (s *Server) SetFault(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
+}
+
+// SetSkew puts the server's clock forward against that of its clients, or back, from now on: the times that it writes are others.
+func (s *Server) SetSkew(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skew = d
 }
 
 // Put writes an object as it is, status and all, whether it was there or not. It is how tests set up a world and how they
@@ -107,6 +115,17 @@ func (s *Server) Remove(o client.Object) {
 	}
 }
 
+// Each calls look for each object of one kind, in order of creation. It must not change them, nor keep the server waiting.
+func Each[T client.Object](s *Server, look func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.order {
+		if o, ok := s.objects[k].(T); ok {
+			look(o)
+		}
+	}
+}
+
 // All returns copies of the objects of one kind, in order of creation.
 func All[T client.Object](s *Server) []T {
 	s.mu.Lock()
@@ -135,14 +154,16 @@ func (s *Server) born(o client.Object) {
 		o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-9000-%012x", s.uids)))
 	}
 	if created := o.GetCreationTimestamp(); created.IsZero() {
-		o.SetCreationTimestamp(now())
+		o.SetCreationTimestamp(s.now())
 	}
 	if o.GetGeneration() == 0 {
 		o.SetGeneration(1)
 	}
 }
 
-func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+func (s *Server) now() metav1.Time {
+	return metav1.NewTime(time.Now().Add(s.skew).Truncate(time.Second))
+}
 
 // store replaces an object and tells the watchers. An object that is being deleted goes with its last finalizer.
 func (s *Server) store(k key, o client.Object) {
@@ -193,7 +214,7 @@ func (s *Server) remove(k key, grace *int64) {
 		return
 	}
 	o = copyOf(o)
-	at := now()
+	at := s.now()
 	o.SetDeletionTimestamp(&at)
 	o.SetGeneration(o.GetGeneration() + 1)
 	s.store(k, o)
@@ -212,7 +233,7 @@ func (s *Server) removePod(k key, pod *corev1.Pod, grace *int64) {
 		s.drop(k)
 		return
 	}
-	end := metav1.NewTime(now().Add(time.Duration(seconds) * time.Second))
+	end := metav1.NewTime(s.now().Add(time.Duration(seconds) * time.Second))
 	if pod.DeletionTimestamp != nil && !end.Before(pod.DeletionTimestamp) {
 		return
 	}

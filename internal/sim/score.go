@@ -31,6 +31,23 @@ func guessedRequest(p *corev1.Pod) request {
 	return requestOf(p, resources.PodResourcesOptions{NonMissingContainerRequests: guessed})
 }
 
+// asked is what a pod asks for, and what kube-scheduler takes it for.
+type asked struct{ request, guessed request }
+
+// asks remembers of versions of pods what they ask for; nil remembers nothing.
+type asks map[*corev1.Pod]asked
+
+func (a asks) of(p *corev1.Pod) asked {
+	if known, ok := a[p]; ok {
+		return known
+	}
+	out := asked{requested(p), guessedRequest(p)}
+	if a != nil {
+		a[p] = out
+	}
+	return out
+}
+
 func requestOf(p *corev1.Pod, o resources.PodResourcesOptions) request {
 	r := resources.PodRequests(p, o)
 	return request{r.Cpu().MilliValue(), r.Memory().Value()}

@@ -51,6 +51,7 @@ type World struct {
 
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*corev1.Pod // as last seen; never changed
+	asks   asks                                 // of the pods
 	nodes  map[string]*corev1.Node
 	due    map[types.NamespacedName]time.Time // when a pod runs, or ends
 	serial int
@@ -60,7 +61,7 @@ type World struct {
 func New(o Options) (*World, error) {
 	w := &World{
 		API: memapi.New(memapi.Scheme()), options: o, dirty: make(chan struct{}, 1),
-		pods: map[types.NamespacedName]*corev1.Pod{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
+		pods: map[types.NamespacedName]*corev1.Pod{}, asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
 	}
 	o.Cloud.Started, o.Cloud.Stopped = w.started, w.stopped
 	c, err := fakecloud.New(o.Cloud)
@@ -138,6 +139,7 @@ func (w *World) see(e memapi.Event) {
 	switch o := e.Object.(type) {
 	case *corev1.Pod:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		delete(w.asks, w.pods[key])
 		if e.Deleted {
 			delete(w.pods, key)
 			for _, what := range []string{"start", "stop"} {

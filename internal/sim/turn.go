@@ -176,6 +176,7 @@ type free struct {
 	has           request
 	pods          int64 // that still fit by number
 	used, guessed request
+	asks          asks
 }
 
 // room is every node that takes pods.
@@ -184,6 +185,7 @@ func (w *World) room() map[string]*free {
 	for name, n := range w.nodes {
 		if n.DeletionTimestamp == nil && !n.Spec.Unschedulable {
 			out[name] = newFree(n)
+			out[name].asks = w.asks
 		}
 	}
 	for _, p := range w.pods {
@@ -204,17 +206,17 @@ func newFree(n *corev1.Node) *free {
 }
 
 func (f *free) holds(p *corev1.Pod) bool {
-	after := f.used.plus(requested(p))
+	after := f.used.plus(f.asks.of(p).request)
 	return after.cpu <= f.has.cpu && after.memory <= f.has.memory && f.pods >= 1
 }
 
 func (f *free) take(p *corev1.Pod) {
-	f.used, f.guessed, f.pods = f.used.plus(requested(p)), f.guessed.plus(guessedRequest(p)), f.pods-1
+	f.used, f.guessed, f.pods = f.used.plus(f.asks.of(p).request), f.guessed.plus(f.asks.of(p).guessed), f.pods-1
 }
 
 // score is how much kube-scheduler likes the node for the pod, by what it has to give.
 func (f *free) score(p *corev1.Pod) int64 {
-	return leastAllocated(f.guessed.plus(guessedRequest(p)), f.has) + balancedAllocation(f.used, f.used.plus(requested(p)), f.has)
+	return leastAllocated(f.guessed.plus(f.asks.of(p).guessed), f.has) + balancedAllocation(f.used, f.used.plus(f.asks.of(p).request), f.has)
 }
 
 // open says whether the node's taints and labels let the pod in.
