@@ -11,6 +11,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/preflight"
 )
 
 // Exit codes of every command.
@@ -18,6 +19,7 @@ const (
 	exitFine          = 0
 	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
 	exitLost          = 1 // likewise: something has no equal in what was written
+	exitUnready       = 1 // likewise: something that Karpenter needs is not there, or was not to be seen
 	exitBadInput      = 2
 )
 
@@ -30,6 +32,8 @@ type Env struct {
 	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
 	// CheckClass says why the controller would not use a node class, as far as that is to be seen without asking the cloud.
 	CheckClass func(*awsv1.EC2NodeClass) error
+	// Preflight looks at an account and the cluster of a kubeconfig.
+	Preflight func(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error)
 }
 
 // A command is one word after "karpenter".
@@ -42,6 +46,7 @@ type command struct {
 var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
+	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
 }
 

@@ -25,6 +25,7 @@ type Cloud struct {
 	due     dueHeap
 	rng     *rand.Rand
 	faults  Faults
+	account Account
 	buckets map[string]*bucket
 	calls   map[string]int
 	log     []CallRecord
@@ -47,7 +48,7 @@ func New(cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		cfg: cfg, data: loadCatalogue(cfg.Region, cfg.Types), boot: cfg.Cluster, callers: callers,
 		wake: make(chan struct{}, 1), news: make(chan struct{}),
-		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6b61727065)), faults: cfg.Faults,
+		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6b61727065)), faults: cfg.Faults, account: cfg.ready(),
 		buckets: map[string]*bucket{}, calls: map[string]int{},
 	}
 	found, err := c.load()

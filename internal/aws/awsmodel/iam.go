@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -169,6 +170,9 @@ func (c *call) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error
 		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Role with name %s already exists.", name)
 	}
 	c.addRoleNamed(name)
+	if trust := aws.ToString(in.AssumeRolePolicyDocument); trust != "" {
+		c.st.Roles[name].AssumeRolePolicyDocument = aws.String(url.QueryEscape(trust))
+	}
 	return &iam.CreateRoleOutput{Role: copyOf(*c.st.Roles[name])}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 
 	"karpenter.sh/karpenter/internal/aws/awsmodel/wire"
@@ -69,7 +70,7 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 			return queryProtocol(service, wire.Queue), true
 		}
 		return jsonProtocol(service), true
-	case "ssm", "pricing":
+	case "ssm", "pricing", "servicequotas":
 		return jsonProtocol(service), true
 	case "eks":
 		return restProtocol(), true
@@ -238,17 +239,7 @@ func writeJSON(w http.ResponseWriter, kind, id string, style wire.Style, out any
 func restProtocol() *protocol {
 	return &protocol{
 		service: "eks",
-		decode: func(r *http.Request, _ []byte) (string, any, error) {
-			name := strings.TrimPrefix(r.URL.Path, "/clusters")
-			name = strings.TrimPrefix(name, "/")
-			switch {
-			case r.Method != http.MethodGet || !strings.HasPrefix(r.URL.Path, "/clusters") || strings.Contains(name, "/"):
-				return "", nil, refuseWith(http.StatusNotFound, "UnknownOperationException", "the model of EKS cannot %s %s", r.Method, r.URL.Path)
-			case name == "":
-				return "ListClusters", &eks.ListClustersInput{}, nil
-			}
-			return "DescribeCluster", &eks.DescribeClusterInput{Name: &name}, nil
-		},
+		decode:  decodeEKS,
 		answer: func(w http.ResponseWriter, id, _ string, out any) error {
 			return writeJSON(w, "application/json", id, wire.REST, out)
 		},
@@ -258,4 +249,26 @@ func restProtocol() *protocol {
 			write(w, "application/json", f.status, fmt.Sprintf(`{"message":%s}`, quote(f.message)))
 		},
 	}
+}
+
+// decodeEKS reads a request of EKS: what it is about stands in its path.
+func decodeEKS(r *http.Request, _ []byte) (string, any, error) {
+	path, ok := strings.CutPrefix(r.URL.Path, "/clusters")
+	name, rest, nested := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	entry, ofEntry := strings.CutPrefix(rest, "access-entries/")
+	switch {
+	case r.Method != http.MethodGet || !ok:
+	case name == "":
+		return "ListClusters", &eks.ListClustersInput{}, nil
+	case !nested:
+		return "DescribeCluster", &eks.DescribeClusterInput{Name: &name}, nil
+	case ofEntry:
+		return "DescribeAccessEntry", &eks.DescribeAccessEntryInput{ClusterName: &name, PrincipalArn: &entry}, nil
+	case rest == "pod-identity-associations":
+		q := r.URL.Query()
+		return "ListPodIdentityAssociations", &eks.ListPodIdentityAssociationsInput{
+			ClusterName: &name, Namespace: aws.String(q.Get("namespace")), ServiceAccount: aws.String(q.Get("serviceAccount")),
+		}, nil
+	}
+	return "", nil, refuseWith(http.StatusNotFound, "UnknownOperationException", "the model of EKS cannot %s %s", r.Method, r.URL.Path)
 }

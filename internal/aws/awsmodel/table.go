@@ -80,6 +80,10 @@ var operations = index([]operation{
 
 	op("eks", (*call).describeCluster, "Name"),
 	op("eks", (*call).listClusters),
+	op("eks", (*call).describeAccessEntry, "ClusterName", "PrincipalArn"),
+	op("eks", (*call).listPodIdentityAssociations, "ClusterName", "Namespace", "ServiceAccount"),
+
+	op("servicequotas", (*call).getServiceQuota, "ServiceCode", "QuotaCode"),
 })
 
 func index(list []operation) map[string]*operation {

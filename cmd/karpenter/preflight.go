@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/preflight"
+)
+
+// runPreflight looks at the account of the caller's credentials, and at the cluster of its kubeconfig.
+func runPreflight(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error) {
+	account, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load the AWS configuration: %w", err)
+	}
+	if account.Region == "" {
+		return nil, errors.New("the region is not known: set AWS_REGION")
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1.AddToScheme(scheme), awsv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	kube, err := client.New(rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reach the API server: %w", err)
+	}
+	server, err := discovery.NewDiscoveryClientForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API server: %w", err)
+	}
+	return preflight.Run(ctx, preflight.Input{Names: names, AWS: account, Kube: kube, Version: func(context.Context) (string, error) {
+		v, err := server.ServerVersion()
+		if err != nil {
+			return "", err
+		}
+		return v.Major + "." + v.Minor, nil
+	}}), nil
+}

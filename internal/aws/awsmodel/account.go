@@ -1,0 +1,90 @@
+package awsmodel
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// An Account is what its owner has set up besides machines and networks, and what AWS grants it. It does not change by itself.
+type Account struct {
+	// NodeEntries are the ARNs of roles that the cluster has access entries for nodes for.
+	NodeEntries []string
+	// Associations are the service accounts, as namespace/name, that Pod Identity gives a role.
+	Associations []string
+	// Quotas are limits of EC2 by their codes, such as virtual CPUs of running machines.
+	Quotas map[string]float64
+}
+
+// Codes of quotas of EC2: virtual CPUs of running machines of the standard families.
+const (
+	QuotaOnDemand = "L-1216C47A"
+	QuotaSpot     = "L-34B43A08"
+)
+
+// ready is an account in which a cluster's owner has forgotten nothing.
+func (c Config) ready() Account {
+	return Account{
+		NodeEntries:  []string{c.arn("iam", "role/"+c.NodeRole)},
+		Associations: []string{"kube-system/karpenter"},
+		Quotas:       map[string]float64{QuotaOnDemand: 5000, QuotaSpot: 5000},
+	}
+}
+
+// SetAccount changes what was set up.
+func (c *Cloud) SetAccount(change func(*Account)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.account)
+}
+
+// RemoveRole lets a role disappear, whatever has it.
+func (c *Cloud) RemoveRole(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.st.Roles, name)
+	c.changed()
+}
+
+func (c *call) describeAccessEntry(in *eks.DescribeAccessEntryInput) (*eks.DescribeAccessEntryOutput, error) {
+	arn := aws.ToString(in.PrincipalArn)
+	if aws.ToString(in.ClusterName) != c.boot.Name || !slices.Contains(c.account.NodeEntries, arn) {
+		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'.")
+	}
+	return &eks.DescribeAccessEntryOutput{AccessEntry: &ekstypes.AccessEntry{
+		ClusterName: in.ClusterName, PrincipalArn: &arn, Type: aws.String("EC2_LINUX"), KubernetesGroups: []string{"system:nodes"},
+	}}, nil
+}
+
+func (c *call) listPodIdentityAssociations(in *eks.ListPodIdentityAssociationsInput) (*eks.ListPodIdentityAssociationsOutput, error) {
+	out := &eks.ListPodIdentityAssociationsOutput{Associations: []ekstypes.PodIdentityAssociationSummary{}}
+	if slices.Contains(c.account.Associations, aws.ToString(in.Namespace)+"/"+aws.ToString(in.ServiceAccount)) {
+		out.Associations = append(out.Associations, ekstypes.PodIdentityAssociationSummary{
+			ClusterName: in.ClusterName, Namespace: in.Namespace, ServiceAccount: in.ServiceAccount, AssociationId: aws.String("a-model"),
+		})
+	}
+	return out, nil
+}
+
+// GetServiceQuotaInput is a request to Service Quotas. The provider links no client of that service, nor does the model.
+type GetServiceQuotaInput struct{ ServiceCode, QuotaCode *string }
+
+// GetServiceQuotaOutput is the answer.
+type GetServiceQuotaOutput struct{ Quota *ServiceQuota }
+
+// ServiceQuota is one limit.
+type ServiceQuota struct {
+	QuotaCode *string
+	Value     *float64
+}
+
+func (c *call) getServiceQuota(in *GetServiceQuotaInput) (*GetServiceQuotaOutput, error) {
+	value, ok := c.account.Quotas[aws.ToString(in.QuotaCode)]
+	if !ok || aws.ToString(in.ServiceCode) != "ec2" {
+		return nil, refuse("NoSuchResourceException", "The request failed because the specified service quota does not exist.")
+	}
+	return &GetServiceQuotaOutput{&ServiceQuota{in.QuotaCode, &value}}, nil
+}

@@ -1,0 +1,182 @@
+// Package preflight reads an AWS account and a cluster and says what Karpenter would miss in them, each time with the command that
+// mends it. It changes nothing, and it asks with the rights of whoever runs it, not with the controller's.
+package preflight
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+)
+
+// A State says how a thing was found.
+type State string
+
+// States, the worst last. What could not be read may be missing.
+const (
+	OK      State = "ok"
+	Warning State = "warning" // Karpenter runs, but not as one would like
+	Unknown State = "unknown"
+	Missing State = "missing"
+)
+
+// A Finding is one line of the answer.
+type Finding struct {
+	Check   string `json:"check"`
+	State   State  `json:"state"`
+	Message string `json:"message"`
+	Command string `json:"command,omitempty"` // what mends it
+}
+
+// Names are what things are called. Only the cluster's is needed: the others have the defaults of the installation's templates.
+type Names struct {
+	Cluster        string
+	Namespace      string // of the controller
+	ServiceAccount string
+	ControllerRole string
+	NodeRole       string // of clusters without an EC2NodeClass
+	Queue          string
+}
+
+func (n Names) withDefaults() Names {
+	n.Namespace = cmp.Or(n.Namespace, "kube-system")
+	n.ServiceAccount = cmp.Or(n.ServiceAccount, "karpenter")
+	n.ControllerRole = cmp.Or(n.ControllerRole, "KarpenterControllerRole-"+n.Cluster)
+	n.NodeRole = cmp.Or(n.NodeRole, "KarpenterNodeRole-"+n.Cluster)
+	n.Queue = cmp.Or(n.Queue, n.Cluster)
+	return n
+}
+
+// Input is what is looked at.
+type Input struct {
+	Names Names
+	AWS   aws.Config
+	Kube  client.Reader
+	// Version asks the API server for its version.
+	Version func(context.Context) (string, error)
+}
+
+// A look is one preflight: where to ask, and what the first answers were.
+type look struct {
+	Names
+	cfg     aws.Config
+	kube    client.Reader
+	version func(context.Context) (string, error)
+	ec2     *ec2.Client
+	eks     *eks.Client
+	iam     *iam.Client
+	sqs     *sqs.Client
+	ssm     *ssm.Client
+	minor   string // version of the cluster, such as 1.36; empty while it is not known
+	account string
+	classes []awsv1.EC2NodeClass
+	pools   []v1.NodePool
+}
+
+// Run makes every check, also after one that failed.
+func Run(ctx context.Context, in Input) []Finding {
+	l := &look{
+		Names: in.Names.withDefaults(), cfg: in.AWS, kube: in.Kube, version: in.Version,
+		ec2: ec2.NewFromConfig(in.AWS), eks: eks.NewFromConfig(in.AWS), iam: iam.NewFromConfig(in.AWS), sqs: sqs.NewFromConfig(in.AWS), ssm: ssm.NewFromConfig(in.AWS),
+	}
+	var all []Finding
+	for _, c := range []struct {
+		name string
+		make func(*look, context.Context) ([]Finding, error)
+	}{
+		{"account", (*look).checkAccount},
+		{"cluster", (*look).checkCluster},
+		{"definitions", (*look).checkDefinitions},
+		{"pools", (*look).checkPools},
+		{"service account", (*look).checkServiceAccount},
+		{"controller role", (*look).checkControllerRole},
+		{"node role", (*look).checkNodeRoles},
+		{"instance profile", (*look).checkProfiles},
+		{"subnets", (*look).checkSubnets},
+		{"security groups", (*look).checkSecurityGroups},
+		{"images", (*look).checkImages},
+		{"queue", (*look).checkQueue},
+		{"DNS", (*look).checkDNS},
+		{"spot role", (*look).checkSpotRole},
+		{"quotas", (*look).checkQuotas},
+	} {
+		found, err := c.make(l, ctx)
+		if err != nil {
+			found = append(found, Finding{State: Unknown, Message: explain(err)})
+		}
+		for _, f := range found {
+			f.Check = c.name
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func explain(err error) string {
+	if ec2api.IsDenied(err) {
+		return "you may not read this: " + ec2api.Explain(err)
+	}
+	return err.Error()
+}
+
+// one is a check with one finding.
+func one(state State, command, format string, args ...any) []Finding {
+	return []Finding{{State: state, Message: fmt.Sprintf(format, args...), Command: command}}
+}
+
+func (l *look) checkAccount(ctx context.Context) ([]Finding, error) {
+	me, err := sts.NewFromConfig(l.cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return one(Missing, "aws sts get-caller-identity", "AWS does not take your credentials: %v", err), nil
+	}
+	l.account = aws.ToString(me.Account)
+	return one(OK, "", "%s in account %s, region %s", aws.ToString(me.Arn), l.account, l.cfg.Region), nil
+}
+
+func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
+	version, versionErr := l.version(ctx)
+	if versionErr == nil {
+		l.minor = minorOf(version)
+	}
+	out, err := l.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &l.Cluster})
+	var none *ekstypes.ResourceNotFoundException
+	switch {
+	case errors.As(err, &none):
+		return one(Missing, "aws eks list-clusters --region "+l.cfg.Region, "there is no EKS cluster %s in %s", l.Cluster, l.cfg.Region), nil
+	case err != nil:
+		return nil, err
+	case out.Cluster.Status != ekstypes.ClusterStatusActive:
+		return one(Missing, l.aws("eks wait cluster-active --name %s", l.Cluster), "the cluster is %s", out.Cluster.Status), nil
+	case versionErr != nil:
+		return one(Missing, l.aws("eks update-kubeconfig --name %s", l.Cluster), "the API server does not answer: %v", versionErr), nil
+	}
+	return l.judgeVersion(), nil
+}
+
+// aws is a command of AWS's own, in the region.
+func (l *look) aws(format string, args ...any) string {
+	return "aws " + fmt.Sprintf(format, args...) + " --region " + l.cfg.Region
+}
+
+// deploy is the command that makes everything in the account that Karpenter needs.
+func (l *look) deploy() string {
+	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml --capabilities CAPABILITY_NAMED_IAM --parameter-overrides ClusterName=%[1]s", l.Cluster)
+}
+
+func (l *look) arn(service, resource string) string {
+	return "arn:" + partition(l.cfg.Region) + ":" + service + "::" + l.account + ":" + resource
+}

@@ -1,0 +1,322 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/policy"
+)
+
+// A world is an account and a cluster in which everything is ready, until something is broken.
+type world struct {
+	t       *testing.T
+	cloud   *awsmodel.Cloud
+	kube    client.Client
+	version string
+	names   Names
+	caller  string
+}
+
+const trust = `{"Version":"2012-10-17","Statement":[
+ {"Effect":"Allow","Principal":{"Service":"pods.eks.amazonaws.com"},"Action":["sts:AssumeRole","sts:TagSession"]},
+ {"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/x"},"Action":"sts:AssumeRoleWithWebIdentity",
+  "Condition":{"StringEquals":{"x:sub":"system:serviceaccount:kube-system:karpenter"}}}]}`
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	documents, err := policy.Documents(policy.Names{Partition: "aws", Region: "us-east-1", AccountID: "123456789012", ClusterName: "demo", NodeRole: "KarpenterNodeRole-demo", Queue: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud, err := awsmodel.New(awsmodel.Config{
+		Cluster: awsmodel.Cluster{Name: "demo"}, Types: []string{"m5.large"},
+		Identities: map[string]awsmodel.Identity{"CONTROLLER": {ARN: "arn:aws:iam::123456789012:role/c", Policies: [][]byte{documents["interruption"]}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, cloud: cloud, version: "1.36", names: Names{Cluster: "demo"}, caller: "MODEL"}
+	w.makeRole("KarpenterControllerRole-demo", trust)
+	w.makeRole("AWSServiceRoleForEC2Spot", `{}`)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1.AddToScheme(scheme), awsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w.kube = fake.NewClientBuilder().WithScheme(scheme).Build()
+	dns := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: "10.100.0.10"}}
+	class := (&look{Names: w.names.withDefaults()}).usual()
+	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
+	pool.Spec.Limits = v1.Limits{corev1.ResourceCPU: resource.MustParse("1000")}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "karpenter"}}
+	for _, o := range []client.Object{dns, &class, pool, account} {
+		w.must(w.kube.Create(t.Context(), o))
+	}
+	for _, d := range definitions {
+		w.must(w.kube.Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: d.name},
+			Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: d.version, Served: true}}},
+		}))
+	}
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) makeRole(name, trust string) {
+	w.t.Helper()
+	w.cloud.RemoveRole(name)
+	_, err := iam.NewFromConfig(w.cloud.AWSConfig()).CreateRole(w.t.Context(), &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: &trust})
+	w.must(err)
+}
+
+func (w *world) run() []Finding {
+	return Run(w.t.Context(), Input{Names: w.names, AWS: w.cloud.AWSConfigFor(w.caller), Kube: w.kube, Version: func(context.Context) (string, error) {
+		if w.version == "" {
+			return "", errors.New("connection refused")
+		}
+		return w.version, nil
+	}})
+}
+
+// class and pool change what the cluster has.
+func (w *world) class(change func(*awsv1.EC2NodeClass)) {
+	var c awsv1.EC2NodeClass
+	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Name: "default"}, &c))
+	change(&c)
+	w.must(w.kube.Update(w.t.Context(), &c))
+}
+
+func (w *world) pool(change func(*v1.NodePool)) {
+	var p v1.NodePool
+	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Name: "default"}, &p))
+	change(&p)
+	w.must(w.kube.Update(w.t.Context(), &p))
+}
+
+func (w *world) remove(o client.Object, namespace, name string) {
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	w.must(w.kube.Delete(w.t.Context(), o))
+}
+
+func (w *world) annotate(role string) {
+	var a corev1.ServiceAccount
+	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "karpenter"}, &a))
+	a.Annotations = map[string]string{roleAnnotation: role}
+	w.must(w.kube.Update(w.t.Context(), &a))
+}
+
+// untag takes the tag of discovery from all subnets but those that are kept.
+func (w *world) untagSubnets(keep int) {
+	client := ec2.NewFromConfig(w.cloud.AWSConfig())
+	out, err := client.DescribeSubnets(w.t.Context(), &ec2.DescribeSubnetsInput{})
+	w.must(err)
+	for _, s := range out.Subnets[keep:] {
+		w.untag(client, *s.SubnetId)
+	}
+}
+
+func (w *world) untag(client *ec2.Client, id string) {
+	_, err := client.DeleteTags(w.t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: aws.String("karpenter.sh/discovery")}}})
+	w.must(err)
+}
+
+func (w *world) removeQueue() {
+	client := sqs.NewFromConfig(w.cloud.AWSConfig())
+	url, err := client.GetQueueUrl(w.t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("demo")})
+	w.must(err)
+	_, err = client.DeleteQueue(w.t.Context(), &sqs.DeleteQueueInput{QueueUrl: url.QueueUrl})
+	w.must(err)
+}
+
+func TestNothingIsMissingWhereAllIsReady(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"Pod Identity":                       func(w *world) {},
+		"the role of the service account":    func(w *world) { w.annotate("arn:aws:iam::123456789012:role/KarpenterControllerRole-demo") },
+		"nodes that aws-auth lets in":        byConfigMap,
+		"no spot, and no role for it":        func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot"); w.pool(onDemandOnly) },
+		"a chart that is not installed yet":  func(w *world) { w.remove(&corev1.ServiceAccount{}, "kube-system", "karpenter") },
+		"a class with a profile of its own":  withProfile(true),
+		"a version as API servers say it":    func(w *world) { w.version = "1.36+" },
+		"a role that is named with its path": func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "/team/KarpenterNodeRole-demo" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			change(w)
+			for _, f := range w.run() {
+				if f.State != OK {
+					t.Errorf("%+v", f)
+				}
+				if f.Command != "" {
+					t.Errorf("a command for what is in order: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func byConfigMap(w *world) {
+	w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil })
+	w.must(w.kube.Create(w.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"},
+		Data:       map[string]string{"mapRoles": "- rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo\n"},
+	}))
+}
+
+func onDemandOnly(p *v1.NodePool) {
+	p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: v1.CapacityTypeLabelKey, Operator: "In", Values: []string{"on-demand"}}}
+}
+
+func withProfile(role bool) func(w *world) {
+	return func(w *world) {
+		client, name := iam.NewFromConfig(w.cloud.AWSConfig()), "KarpenterNodeInstanceProfile-demo"
+		_, err := client.CreateInstanceProfile(w.t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name})
+		w.must(err)
+		if role {
+			_, err := client.AddRoleToInstanceProfile(w.t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: aws.String("KarpenterNodeRole-demo")})
+			w.must(err)
+		}
+		w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", &name })
+	}
+}
+
+// Each world lacks one thing. That is told, with the command that mends it, and nothing else is.
+func TestWhatIsMissing(t *testing.T) {
+	discovery := func(value string) map[string]string { return map[string]string{"karpenter.sh/discovery": value} }
+	for name, tc := range map[string]struct {
+		breaks  func(w *world)
+		check   string
+		state   State
+		message string
+		command string
+	}{
+		"another region's cluster": {func(w *world) {
+			w.names.Cluster = "prod"
+			w.names.ControllerRole = "KarpenterControllerRole-demo"
+			w.names.Queue = "demo"
+		}, "cluster", Missing, "no EKS cluster prod in us-east-1", "aws eks list-clusters"},
+		"an API server that does not answer": {func(w *world) { w.version = "" }, "cluster", Missing, "connection refused", "aws eks update-kubeconfig --name demo"},
+		"a version that is too new":          {func(w *world) { w.version = "1.99" }, "cluster", Missing, "1.99 is not supported", "update-cluster-version"},
+		"a version that is too old":          {func(w *world) { w.version = "1.20" }, "cluster", Missing, "1.20 is not supported", "update-cluster-version"},
+		"a definition that is not there":     {func(w *world) { w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "nodeclaims.karpenter.sh") }, "definitions", Missing, "nodeclaims.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
+		"a definition of an older release":   {oldDefinition, "definitions", Missing, "nodepools.karpenter.sh in v1", "kubectl apply --server-side"},
+		"no pool":                            {func(w *world) { w.remove(&v1.NodePool{}, "", "default") }, "pools", Warning, "0 NodePools and 1 EC2NodeClasses", "kubectl apply"},
+		"a pool without its class":           {func(w *world) { w.pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "gpu" }) }, "pools", Missing, "EC2NodeClass gpu that does not exist", "kubectl edit nodepool default"},
+		"a service account without a role":   {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Associations = nil }) }, "service account", Missing, "has no role", "create-pod-identity-association --cluster-name demo --namespace kube-system --service-account karpenter --role-arn arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"},
+		"a service account with another":     {func(w *world) { w.annotate("arn:aws:iam::123456789012:role/other") }, "service account", Warning, "role/other", "annotate --overwrite serviceaccount karpenter eks.amazonaws.com/role-arn="},
+		"no role for the controller":         {func(w *world) { w.cloud.RemoveRole("KarpenterControllerRole-demo") }, "controller role", Missing, "no role KarpenterControllerRole-demo", "cloudformation deploy --stack-name Karpenter-demo"},
+		"a role that trusts no pods":         {func(w *world) { w.makeRole("KarpenterControllerRole-demo", `{"Statement":[]}`) }, "controller role", Missing, "does not trust Pod Identity", "cloudformation deploy"},
+		"a role that trusts another account": {func(w *world) {
+			w.annotate("arn:aws:iam::123456789012:role/KarpenterControllerRole-demo")
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "kube-system:karpenter", "karpenter:karpenter"))
+		}, "controller role", Missing, "does not trust system:serviceaccount:kube-system:karpenter", "OIDCProvider="},
+		"no role for nodes":                 {func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "KarpenterNodeRole-x" }) }, "node role", Missing, "no role KarpenterNodeRole-x", "cloudformation deploy"},
+		"a role that machines may not take": {func(w *world) { w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`) }, "node role", Missing, "does not trust EC2", "cloudformation deploy"},
+		"a role that the cluster refuses":   {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil }) }, "node role", Missing, "neither an access entry", "create-access-entry --cluster-name demo --principal-arn arn:aws:iam::123456789012:role/KarpenterNodeRole-demo --type EC2_LINUX"},
+		"a profile that is not there": {func(w *world) {
+			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", aws.String("p") })
+		}, "instance profile", Missing, "no instance profile p", "cloudformation deploy"},
+		"a profile without a role": {withProfile(false), "instance profile", Missing, "no role in instance profile", "add-role-to-instance-profile"},
+		"no subnet with the tag":   {func(w *world) { w.untagSubnets(0) }, "subnets", Missing, "selects no subnet", "create-tags --resources SUBNET-ID... --tags Key=karpenter.sh/discovery,Value=demo"},
+		"subnets of one zone":      {func(w *world) { w.untagSubnets(1) }, "subnets", Warning, "in one zone", "SUBNET-ID-OF-ANOTHER-ZONE"},
+		"subnets that are full":    {fullSubnets, "subnets", Missing, "free addresses together", "LARGER-SUBNET-ID"},
+		"no security group with the tag": {func(w *world) {
+			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.SecurityGroupSelectorTerms[0].Tags = discovery("x") })
+		}, "security groups", Missing, "selects no security group", "clusterSecurityGroupId"},
+		"an alias of a release that never was": {func(w *world) {
+			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "al2023@v19990101" })
+		}, "images", Missing, "default", "kubectl edit ec2nodeclass default"},
+		"an image that is gone": {func(w *world) {
+			w.class(func(c *awsv1.EC2NodeClass) {
+				c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{ID: "ami-0123456789abcdef0"}}
+			})
+		}, "images", Missing, "selects no image", "kubectl edit ec2nodeclass default"},
+		"no queue":                        {(*world).removeQueue, "queue", Missing, "no queue demo", "cloudformation deploy"},
+		"no DNS":                          {func(w *world) { w.remove(&corev1.Service{}, "kube-system", "kube-dns") }, "DNS", Warning, "kube-dns", "create-addon --cluster-name demo --addon-name coredns"},
+		"an account without spot":         {func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot") }, "spot role", Missing, "never had a spot machine", "create-service-linked-role --aws-service-name spot.amazonaws.com"},
+		"a new account's quota":           {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Quotas[awsmodel.QuotaOnDemand] = 5 }) }, "quotas", Missing, "5 virtual CPUs of on-demand", "--quota-code L-1216C47A --desired-value 1000"},
+		"a quota below the pools' limits": {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Quotas[awsmodel.QuotaSpot] = 640 }) }, "quotas", Warning, "640 virtual CPUs of spot machines, the limits of the NodePools come to 1000", "L-34B43A08"},
+		"a quota that cannot be read":     {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Quotas = nil }) }, "quotas", Unknown, "does not exist", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.breaks(w)
+			var wrong []Finding
+			for _, f := range w.run() {
+				if f.State != OK {
+					wrong = append(wrong, f)
+				}
+			}
+			if len(wrong) == 0 {
+				t.Fatal("nothing was found")
+			}
+			f := wrong[0]
+			if f.Check != tc.check || f.State != tc.state || !strings.Contains(f.Message, tc.message) || !strings.Contains(f.Command, tc.command) || (f.Command == "") != (tc.command == "") {
+				t.Errorf("found %+v, want %s %s, %q, mended by %q", f, tc.check, tc.state, tc.message, tc.command)
+			}
+			for _, f := range wrong[1:] {
+				if !follows[name] || f.State == OK {
+					t.Errorf("found besides: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// follows are states of which one thing that is missing leads to another.
+var follows = map[string]bool{"another region's cluster": true, "an API server that does not answer": true, "a version that is too new": true, "a version that is too old": true}
+
+func oldDefinition(w *world) {
+	var d apiextensionsv1.CustomResourceDefinition
+	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Name: "nodepools.karpenter.sh"}, &d))
+	d.Spec.Versions[0].Name = "v1beta1"
+	w.must(w.kube.Update(w.t.Context(), &d))
+}
+
+func fullSubnets(w *world) {
+	w.untagSubnets(0)
+	for i, zone := range []string{"us-east-1a", "us-east-1b"} {
+		w.cloud.AddSubnet(zone, fmt.Sprintf("10.0.25%d.0/28", i), map[string]string{"karpenter.sh/discovery": "demo"})
+	}
+}
+
+// Somebody who may read little learns what he could not see, and is not told that all is well.
+func TestWhatMayNotBeReadIsSaid(t *testing.T) {
+	w := newWorld(t)
+	w.caller = "CONTROLLER" // which here may read the queue and nothing else
+	states := map[string]State{}
+	for _, f := range w.run() {
+		states[f.Check] = f.State
+	}
+	for check, want := range map[string]State{"queue": OK, "cluster": Unknown, "subnets": Unknown, "security groups": Unknown, "controller role": Unknown, "node role": Unknown} {
+		if states[check] != want {
+			t.Errorf("%s is %s, want %s", check, states[check], want)
+		}
+	}
+}
