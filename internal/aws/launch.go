@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -303,6 +304,23 @@ func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fl
 }
 
 var errUnexpected = errors.New("the launched machine was not asked for")
+
+// zonesOf counts the machines of a pool by zone: those of claims, and those that were launched a moment ago.
+func (p *Provider) zonesOf(pool string) map[string]int {
+	out, known := map[string]int{}, map[string]bool{}
+	for claim := range p.claims.Each() {
+		if zone := claim.Labels[corev1.LabelTopologyZone]; zone != "" && claim.DeletionTimestamp == nil && claim.Labels[v1.NodePoolLabelKey] == pool {
+			out[zone]++
+			known[claim.Status.ProviderID] = true
+		}
+	}
+	for _, m := range p.launches.machines.All() {
+		if m.PoolName == pool && !known[m.ProviderID] {
+			out[m.Zone]++
+		}
+	}
+	return out
+}
 
 // annotations are what a claim keeps of its class as it was at launch.
 func (p *Provider) annotations(nc *awsv1.EC2NodeClass) map[string]string {

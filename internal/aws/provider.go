@@ -158,7 +158,7 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.profiles = profile.NewKeeper(c.IAM, region, s.ClusterName, rand.Text)
 	p.templates = launch.NewKeeper(c.EC2, s.ClusterName, p.templateMade)
 	p.fleet = fleet.New(ctx, c.EC2, p.network, p.stock, fleet.Settings{
-		Cluster: s.ClusterName, Token: rand.Text, Observe: p.batchSent, Failed: p.launchFailed,
+		Cluster: s.ClusterName, Token: rand.Text, Observe: p.batchSent, Failed: p.launchFailed, Zones: p.zonesOf,
 	})
 	p.launches = newLaunches(ctx)
 	p.class = p.classController()

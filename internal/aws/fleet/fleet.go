@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type Settings struct {
 	Observe func(batcher string, size int, open time.Duration)
 	// Failed is told of each failure that EC2 reports, once; nil to leave it.
 	Failed func(Failure)
+	// Zones counts the machines of a pool by zone; nil where nobody does.
+	Zones func(pool string) map[string]int
 }
 
 // A Fleet launches, finds and stops machines. It may be used concurrently.
@@ -59,6 +62,7 @@ type Fleet struct {
 	subnets  subnets
 	stock    *stock.Stock
 	settings Settings
+	ledger   ledger
 
 	launches   *batch.Batcher[string, *Order, Launched]
 	lookups    *batch.Batcher[struct{}, string, ec2types.Instance]
@@ -97,8 +101,57 @@ var ErrNoSubnet = errors.New("no zone that the launch may use has a subnet")
 func (f *Fleet) launch(ctx context.Context, _ string, orders []*Order) []batch.Result[Launched] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
+	o := orders[0]
+	if !o.levels() {
+		return f.launchIn(ctx, orders, "")
+	}
+	zones, there := o.cheapestZones(firstOf(o.Subnets)), map[string]int{}
+	if len(zones) == 0 {
+		return f.launchIn(ctx, orders, "")
+	}
+	if f.settings.Zones != nil {
+		there = f.settings.Zones(o.Tags[awsv1.TagNodePool])
+	}
+	shares, done := f.ledger.share(o.Tags[awsv1.TagNodePool], zones, there, len(orders))
+	defer done()
 	out := make([]batch.Result[Launched], len(orders))
-	machines, failures, err := f.call(ctx, orders[0], len(orders))
+	var wg sync.WaitGroup
+	rest := out
+	for _, zone := range slices.Sorted(maps.Keys(shares)) {
+		mine, into := orders[:shares[zone]], rest[:shares[zone]]
+		orders, rest = orders[shares[zone]:], rest[shares[zone]:]
+		wg.Go(func() {
+			var err error
+			defer func() {
+				for i := range into {
+					if err != nil {
+						into[i].Err = err
+					}
+				}
+			}()
+			defer bug.Catch(&err, "launching machines in "+zone)
+			copy(into, f.launchIn(ctx, mine, zone))
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// firstOf gives each zone that has subnets one of them.
+func firstOf(subnets map[string][]string) map[string]string {
+	out := make(map[string]string, len(subnets))
+	for zone, list := range subnets {
+		if len(list) > 0 {
+			out[zone] = list[0]
+		}
+	}
+	return out
+}
+
+// launchIn makes one call for equal orders, which prefers a zone if one is named.
+func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []batch.Result[Launched] {
+	out := make([]batch.Result[Launched], len(orders))
+	machines, failures, err := f.call(ctx, orders[0], len(orders), zone)
 	for _, failure := range failures {
 		failure.Mark(f.stock)
 		if f.settings.Failed != nil {
@@ -131,7 +184,7 @@ func (f *Fleet) stop(ctx context.Context, machines []Launched) {
 	_, _ = f.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 }
 
-func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failure, error) {
+func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launched, []Failure, error) {
 	picked, done := f.subnets.Pick(o.Subnets, o.Pods, n)
 	zones := make(map[string]string, len(picked))
 	for zone, subnet := range picked {
@@ -144,12 +197,19 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 		// A machine of one claim can be told from others after a crash.
 		token, o = o.Token, o.forOne()
 	}
-	in := Request(o, n, picked, token)
+	in := Request(o.sentTo(zone), n, picked, token)
 	if in == nil {
 		return nil, nil, launchErrorOf("SubnetResolutionFailed", ErrNoSubnet)
 	}
 	answer, err := f.api.CreateFleet(ctx, in)
-	if ec2api.Code(err) == "IdempotentParameterMismatch" {
+	for _, other := range o.cheapestZones(picked) {
+		if zone == "" || other == zone || ec2api.Code(err) != mismatch {
+			continue
+		}
+		// The claim was launched before, when another zone had the fewest machines: the same call has the same answer.
+		answer, err = f.api.CreateFleet(ctx, Request(o.sentTo(other), n, picked, token))
+	}
+	if ec2api.Code(err) == mismatch {
 		// The claim was launched before under other conditions, and that machine was not found: this is a new launch.
 		in.ClientToken = aws.String(f.settings.Token())
 		answer, err = f.api.CreateFleet(ctx, in)
@@ -171,6 +231,9 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int) ([]Launched, []Failur
 	}
 	return machines, failures, nil
 }
+
+// mismatch is what EC2 says of a token that it knows from another call.
+const mismatch = "IdempotentParameterMismatch"
 
 // launchedOf reads the machines of an answer, sorted by id.
 func launchedOf(sets []ec2types.CreateFleetInstance, o *Order, zones map[string]string) []Launched {
