@@ -131,3 +131,16 @@ func TestStatusIsASubresource(t *testing.T) {
 		}
 	}
 }
+
+// An API server takes every example as it stands: no field is misspelled, none is left out that is required.
+func TestExamplesAreAccepted(t *testing.T) {
+	out, problems, err := kubectl(t, "", "apply", "--dry-run=server", "--validate=strict", "-f", "../../docs/examples")
+	if err != nil || strings.TrimSpace(problems) != "" {
+		t.Errorf("%v: %s", err, problems)
+	}
+	for _, name := range []string{"nodepool.karpenter.sh/critical", "ec2nodeclass.karpenter.k8s.aws/reserved", "deployment.apps/headroom"} {
+		if !strings.Contains(out, name) {
+			t.Errorf("%s was not tried:\n%s", name, out)
+		}
+	}
+}
