@@ -21,6 +21,7 @@ lint: ## gofmt, go vet, staticcheck
 	@hack/lint
 gen: ## write generated files
 	@go -C tools run ./crdgen
+	@go -C ship run . licences
 gen-check: ## fail if a generated file is not current
 	@hack/gen-check
 bench: ## benchmarks, compared with the last ones that were saved: make bench SAVE=1 saves

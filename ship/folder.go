@@ -104,6 +104,7 @@ func (j job) writeImage(ctx context.Context) (v1.Hash, time.Time, error) {
 	if err != nil {
 		return v1.Hash{}, made, err
 	}
+	licences := declared(texts[1].text)
 	var images []v1.Image
 	var digests []v1.Hash
 	var files []file
@@ -116,7 +117,7 @@ func (j job) writeImage(ctx context.Context) (v1.Hash, time.Time, error) {
 		if err != nil {
 			return v1.Hash{}, made, err
 		}
-		list, err := contents(p)
+		list, err := contents(p, licences)
 		if err != nil {
 			return v1.Hash{}, made, err
 		}
@@ -147,8 +148,15 @@ func (j job) writeImage(ctx context.Context) (v1.Hash, time.Time, error) {
 
 // texts are what has to go with the program wherever it goes.
 func (j job) texts() ([]file, error) {
-	text, err := os.ReadFile(filepath.Join(j.root, "LICENSE"))
-	return []file{{"LICENSE", 0o644, text}}, err
+	var all []file
+	for _, name := range []string{"LICENSE", licenceFile} {
+		text, err := os.ReadFile(filepath.Join(j.root, name))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{name, 0o644, text})
+	}
+	return all, nil
 }
 
 // writeLayout writes the image as an OCI layout, and returns the same as one archive.

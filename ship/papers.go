@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -74,8 +75,8 @@ const (
 )
 
 // contents lists the modules that are linked into the program, by what the program itself says of them, so that nothing is listed
-// that is not inside, and nothing is inside that is not listed.
-func contents(p program) ([]byte, error) {
+// that is not inside, and nothing is inside that is not listed. Licences are those that were found for the modules.
+func contents(p program, licences map[string]string) ([]byte, error) {
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: p.name(),
 		Namespace: "https://" + p.info.Main.Path + "/spdx/" + p.name() + "-" + sum(p.text),
@@ -87,10 +88,11 @@ func contents(p program) ([]byte, error) {
 		}},
 		Relationships: []spdxRelationship{{documentID, "DESCRIBES", programID}},
 	}
+	licences["stdlib"] = licences["Go's standard library"]
 	for i, m := range linked(p) {
 		id := fmt.Sprintf("SPDXRef-module-%d", i+1)
 		d.Packages = append(d.Packages, spdxPackage{
-			ID: id, Name: m.Path, Version: m.Version, Location: nothingSaid, Concluded: nothingSaid, Declared: nothingSaid, Copyright: nothingSaid,
+			ID: id, Name: m.Path, Version: m.Version, Location: nothingSaid, Concluded: nothingSaid, Declared: cmp.Or(licences[m.Path], nothingSaid), Copyright: nothingSaid,
 			Purpose: "LIBRARY", Refs: []spdxRef{purl(m)},
 		})
 		d.Relationships = append(d.Relationships, spdxRelationship{programID, "CONTAINS", id})

@@ -68,7 +68,7 @@ func makeTrees() ([2]job, error) {
 		}
 		folders = append(folders, dir)
 		jobs[i] = job{root: filepath.Join(dir, root), out: filepath.Join(dir, "dist"), image: "registry.test/karpenter", platforms: tested(), say: io.Discard}
-		for _, part := range []string{"LICENSE", "go.mod", "go.sum", "api", "charts", "cloud", "cmd", "install", "internal"} {
+		for _, part := range []string{"LICENSE", licenceFile, "go.mod", "go.sum", "api", "charts", "cloud", "cmd", "install", "internal"} {
 			if err := copyTree(filepath.Join("..", part), filepath.Join(jobs[i].root, part)); err != nil {
 				return jobs, err
 			}
@@ -158,7 +158,7 @@ func TestChecksumsCoverEveryFile(t *testing.T) {
 		t.Errorf("checksums differ from what the files say:\n%s", diff)
 	}
 	for _, name := range []string{
-		archiveName(), originName(), chartName("karpenter"), chartName("karpenter-crd"), "karpenter-crds.yaml", "policies/node-lifecycle.json", templateName, moduleName(), "LICENSE", "image/index.json",
+		archiveName(), originName(), chartName("karpenter"), chartName("karpenter-crd"), "karpenter-crds.yaml", "policies/node-lifecycle.json", templateName, moduleName(), "LICENSE", licenceFile, "image/index.json",
 	} {
 		if want[name] == "" {
 			t.Errorf("the release lacks %s", name)
@@ -247,7 +247,7 @@ func TestTheImageHoldsTheProgramAndNothingToRunBesides(t *testing.T) {
 			t.Errorf("%s: the image runs %+v on %s", arch, config.Config, config.Architecture)
 		}
 		files := unpack(t, img)
-		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"LICENSE", "karpenter"}) {
+		if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{"LICENSE", licenceFile, "karpenter"}) {
 			t.Errorf("%s: the image holds %v", arch, got)
 		}
 		for name, f := range files {
@@ -310,6 +310,9 @@ func TestTheListOfContentsNamesEveryModule(t *testing.T) {
 		listed := map[string]string{}
 		for _, pkg := range d.Packages {
 			listed[pkg.Name] = pkg.Version
+			if pkg.Declared == nothingSaid {
+				t.Errorf("%s has no licence", pkg.Name)
+			}
 		}
 		for _, m := range p.info.Deps {
 			if listed[m.Path] != m.Version {
