@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// clients are four ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
+// clients are ways to the API server, each with a rate of its own, so that a flood of one kind of request does not
 // hold up the others.
 type clients struct {
 	rest      *rest.Config
@@ -29,6 +29,7 @@ type clients struct {
 	evictions client.Client
 	hints     client.Client
 	events    client.Client
+	reviews   client.Client // of who reads metrics
 }
 
 const (
@@ -37,6 +38,8 @@ const (
 	hintQPS, hintBurst = 500, 1000
 	// Events are for people and may be late.
 	eventQPS, eventBurst = 50, 100
+	// Anybody who reaches the port can make us ask.
+	reviewQPS, reviewBurst = 5, 10
 )
 
 // scheme knows every kind that Karpenter reads or writes.
@@ -89,6 +92,9 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 		return nil, err
 	}
 	if out.events, _, err = make(eventQPS, eventBurst); err != nil {
+		return nil, err
+	}
+	if out.reviews, _, err = make(reviewQPS, reviewBurst); err != nil {
 		return nil, err
 	}
 	return out, nil

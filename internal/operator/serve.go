@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -83,6 +84,14 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		*l.at = listener.Addr().String()
+		if l.at == &at.Metrics && s.MetricsAuthentication {
+			config, err := selfSigned()
+			if err != nil {
+				stop()
+				return nil, err
+			}
+			listener = tls.NewListener(listener, config)
+		}
 		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
 		servers = append(servers, server)
 		go func() {
@@ -111,6 +120,14 @@ func metricsHandler(r *prometheus.Registry, s scraper, profiling bool) http.Hand
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// guarded puts a guard before what is served on the metrics port, if there is to be one.
+func guarded(s Settings, c *clients, h http.Handler) http.Handler {
+	if !s.MetricsAuthentication {
+		return h
+	}
+	return newGuard(h, c.reviews)
 }
 
 // checks are what the probes ask.

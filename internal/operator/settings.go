@@ -22,7 +22,8 @@ import (
 type Settings struct {
 	Service string // name of the Kubernetes service; said in the first log line, nothing depends on it
 
-	MetricsPort, HealthProbePort int // 0: no listener
+	MetricsPort, HealthProbePort int  // 0: no listener
+	MetricsAuthentication        bool // the API server says who may read the metrics port
 	EnableProfiling              bool
 	DisableObservability         bool // no metrics about single nodes, pods and pools, and none about conditions
 	Log                          telemetry.LogSettings
@@ -100,6 +101,7 @@ func (s *Settings) List() []setting.Setting {
 	return []setting.Setting{
 		setting.String(&s.Service, "karpenter-service", "name of Karpenter's Kubernetes service"),
 		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics; 0 for none"),
+		setting.Bool(&s.MetricsAuthentication, "metrics-authentication", "serve the metrics port over TLS, with a certificate of its own, and only to whom the API server knows by their bearer token and allows to get the path"),
 		setting.Int(&s.HealthProbePort, "health-probe-port", "port of /healthz and /readyz; 0 for none"),
 		setting.Int(&s.Client.QPS, "kube-client-qps", "requests per second to the API server"),
 		setting.Int(&s.Client.Burst, "kube-client-burst", "requests to the API server that may come at once"),

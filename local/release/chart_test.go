@@ -612,6 +612,9 @@ func TestRights(t *testing.T) {
 	}{
 		"core":                                 {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
 		"core without hints":                   {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
+		"core with guarded metrics": {"ClusterRole", "karpenter-core", values{"settings": values{"metricsAuthentication": true}}, append([]string{
+			hint, "authentication.k8s.io: tokenreviews: create", "authorization.k8s.io: subjectaccessreviews: create",
+		}, core...)},
 		"core with default spread constraints": {"ClusterRole", "karpenter-core", values{"settings": values{"schedulerConfig": "{}"}}, append(spread, core...)},
 		"core with default spread constraints of a variable": {"ClusterRole", "karpenter-core", values{"controller": values{"env": []any{
 			values{"name": "SCHEDULER_CONFIG", "value": "{}"},

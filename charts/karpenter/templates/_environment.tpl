@@ -56,6 +56,7 @@
   (dict "name" "NODE_PRICE" "value" $s.nodePrice)
   (dict "name" "SCENARIO_FOLDER" "value" $s.scenarioFolder)
   (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
+  (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)
   (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
   (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)
   (dict "name" "NOMINATION_HINTS" "value" $s.nominationHints)
