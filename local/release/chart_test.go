@@ -610,8 +610,8 @@ func TestRights(t *testing.T) {
 		values     values
 		want       []string
 	}{
-		"core":                                 {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
-		"core without hints":                   {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
+		"core":               {"ClusterRole", "karpenter-core", nil, append([]string{hint}, core...)},
+		"core without hints": {"ClusterRole", "karpenter-core", values{"settings": values{"nominationHints": false}}, core},
 		"core with guarded metrics": {"ClusterRole", "karpenter-core", values{"settings": values{"metricsAuthentication": true}}, append([]string{
 			hint, "authentication.k8s.io: tokenreviews: create", "authorization.k8s.io: subjectaccessreviews: create",
 		}, core...)},
