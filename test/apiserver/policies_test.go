@@ -34,6 +34,14 @@ func installPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // after all that is deleted: the server acts upon a policy for a moment after that
+		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+			return !apierrors.IsForbidden(kube.Create(ctx, edited(t, "NodePool", "probe", `{}`), client.DryRunAll)), nil
+		})
+		if err != nil {
+			t.Errorf("policies that are deleted still refuse: %v", err)
+		}
+	})
 	found := 0
 	for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		for document := range bytes.SplitSeq(part, []byte("\n# karpenter/")) {
