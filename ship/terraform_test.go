@@ -163,7 +163,7 @@ func (f *terraforming) locals(b *hclsyntax.Block) {
 
 func (f *terraforming) resource(b *hclsyntax.Block) {
 	kind, name := b.Labels[0], b.Labels[1]
-	v := cty.NilVal
+	var v cty.Value
 	if every := b.Body.Attributes["for_each"]; every == nil {
 		v = f.one(b, "")
 	} else {

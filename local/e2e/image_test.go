@@ -21,10 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/version"
 	"karpenter.sh/karpenter/local/plane"
 )
 
@@ -39,15 +41,16 @@ type imageConfig struct {
 	} `json:"config"`
 }
 
-// TestTheImageRuns builds the image, unpacks it and runs it as a node would: as user 65532 without any capability, its root mounted for
+// TestTheImageRuns makes a release, unpacks its image and runs it as a node would: as user 65532 without any capability, its root mounted for
 // reading only, with nothing in it but the image and what the kubelet mounts (the service account), and with the environment of the
 // chart's pods and of either way in which EKS gives a service account its role. Of its surroundings it needs the API server, AWS and
 // their certificates; no file that it may write, no DNS, no shell.
 //
 // To mount and to change its root the test needs to be root, or to be allowed user namespaces.
 func TestTheImageRuns(t *testing.T) {
-	root := t.TempDir()
-	config := unpackImage(t, root)
+	root, dist := t.TempDir(), release(t)
+	t.Run("its chart installs it", func(t *testing.T) { wantChart(t, dist) })
+	config := unpackImage(t, dist, root)
 	if want := fmt.Sprintf("%d:%[1]d", nobody); config.Config.User != want {
 		t.Errorf("the image runs as %q, want %q", config.Config.User, want)
 	}
@@ -132,15 +135,46 @@ func podIdentity(t *testing.T, root string) []string {
 	return []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + agent.URL + "/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=" + file}
 }
 
-// unpackImage builds the image for this machine and unpacks it.
-func unpackImage(t *testing.T, root string) imageConfig {
+// release makes a release for this machine.
+func release(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "dist")
-	build := exec.Command("go", "run", ".", "image", "-platform", "linux/"+runtime.GOARCH, "-out", out)
+	build := exec.Command("go", "run", ".", "release", "-platform", "linux/"+runtime.GOARCH, "-image", "registry.test/karpenter", "-out", out)
 	build.Dir = filepath.Join("..", "..", "ship")
 	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the image: %v\n%s", err, said)
+		t.Fatalf("make a release: %v\n%s", err, said)
 	}
+	return out
+}
+
+// wantChart fails unless Helm takes the packed charts, and the image stands in the one of the controller.
+func wantChart(t *testing.T, dist string) {
+	t.Helper()
+	for _, name := range []string{"karpenter", "karpenter-crd"} {
+		packed, err := loader.LoadFile(filepath.Join(dist, name+"-"+version.Number()+".tgz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if packed.Name() != name || packed.Metadata.Version != version.Number() || packed.AppVersion() != version.Number() {
+			t.Errorf("%s says it is %+v", name, packed.Metadata)
+		}
+		if err := packed.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name != "karpenter" {
+			continue
+		}
+		controller, _ := packed.Values["controller"].(map[string]any)
+		image, _ := controller["image"].(map[string]any)
+		if digest, _ := image["digest"].(string); image["repository"] != "registry.test/karpenter" || !strings.HasPrefix(digest, "sha256:") {
+			t.Errorf("the chart's image is %v", image)
+		}
+	}
+}
+
+// unpackImage unpacks the image of a release.
+func unpackImage(t *testing.T, out, root string) imageConfig {
+	t.Helper()
 	type descriptor struct{ Digest string }
 	var index, manifest struct {
 		Manifests []descriptor
