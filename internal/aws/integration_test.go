@@ -1090,6 +1090,40 @@ func TestListShowsEveryMachineWhateverItsClass(t *testing.T) {
 	})
 }
 
+// A pool that v1beta1 wrote has a kubelet of its own, which counts before the class's, for plans and for machines.
+func TestTheKubeletOfAPoolOfV1Beta1Counts(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		plain := defaultPool()
+		own := plain.DeepCopy()
+		own.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: `{"maxPods":13}`}
+		for range 2 { // both, over and over, from what is remembered
+			for want, pool := range map[int64]*v1.NodePool{13: own, 0: plain} {
+				c, err := w.provider.Catalog(t.Context(), pool)
+				check(t, err)
+				pods := c.Types[0].Capacity[corev1.ResourcePods]
+				if got := pods.Value(); want != 0 && got != want || want == 0 && got == 13 {
+					t.Errorf("a node holds %d pods, want %d", got, want)
+				}
+				again, err := w.provider.Catalog(t.Context(), pool)
+				check(t, err)
+				if c != again {
+					t.Error("the catalogue is made anew each time")
+				}
+			}
+		}
+		claim := newClaim("a")
+		claim.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: `{"maxPods":13}`}
+		_, m := w.create(t, claim)
+		if pods := m.Capacity[corev1.ResourcePods]; pods.Value() != 13 {
+			t.Errorf("the machine holds %v pods, want 13", pods.Value())
+		}
+		own.Annotations[v1.KubeletCompatibilityAnnotationKey] = `[]`
+		if _, err := w.provider.Catalog(t.Context(), own); !isType[*cloud.ClassNotReadyError](err) {
+			t.Errorf("a configuration that is no object: %v", err)
+		}
+	})
+}
+
 func TestCataloguePointersAreKept(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		before, err := w.provider.Catalog(t.Context(), defaultPool())

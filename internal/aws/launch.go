@@ -148,7 +148,7 @@ func (p *Provider) launch(ctx context.Context, claim *v1.NodeClaim, key string) 
 	if m, ok, err := p.adopt(ctx, claim, key); err != nil || ok {
 		return m, err
 	}
-	nc, err := p.readyClass(ctx, claim.Spec.NodeClassRef.Name)
+	nc, err := p.readyClassFor(ctx, claim.Spec.NodeClassRef.Name, claim.Annotations)
 	if err != nil {
 		return cloud.Machine{}, err
 	}

@@ -94,6 +94,7 @@ type Provider struct {
 	class        *class.Controller
 
 	launches *launches
+	kubelets kubelets
 	refusals *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
 }
 
@@ -207,7 +208,7 @@ func (p *Provider) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catal
 	if ref == nil {
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("pool %s names no node class", pool.Name)}
 	}
-	nc, err := p.readyClass(ctx, ref.Name)
+	nc, err := p.readyClassFor(ctx, ref.Name, pool.Annotations)
 	if err != nil {
 		return nil, err
 	}

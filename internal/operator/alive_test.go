@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,6 +58,8 @@ type somewhere string
 func (v somewhere) ServerVersion() (*version.Info, error) {
 	return &version.Info{GitVersion: string(v)}, nil
 }
+
+func (somewhere) ServerGroups() (*metav1.APIGroupList, error) { return &metav1.APIGroupList{}, nil }
 
 // unwatched is a client that nobody watches with: the store is filled by the test.
 type unwatched struct{ client.Client }

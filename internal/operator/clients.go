@@ -3,10 +3,14 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -16,6 +20,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/generations"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -25,11 +30,18 @@ type clients struct {
 	rest      *rest.Config
 	main      client.WithWatch // claims, nodes, and what is read of the kinds of Kubernetes
 	raw       rest.Interface   // custom resources are read with it
-	version   discovery.ServerVersionInterface
+	version   server
 	evictions client.Client
 	hints     client.Client
 	events    client.Client
 	reviews   client.Client // of who reads metrics
+	rewrites  client.Client // of what is stored in older versions
+}
+
+// server is what is asked of the API server itself.
+type server interface {
+	ServerVersion() (*apimachineryversion.Info, error)
+	ServerGroups() (*metav1.APIGroupList, error)
 }
 
 const (
@@ -40,6 +52,8 @@ const (
 	eventQPS, eventBurst = 50, 100
 	// Anybody who reaches the port can make us ask.
 	reviewQPS, reviewBurst = 5, 10
+	// Rewriting is done once, beside everything else: 5,000 objects take half a minute.
+	rewriteQPS, rewriteBurst = 150, 150
 )
 
 // scheme knows every kind that Karpenter reads or writes.
@@ -47,6 +61,7 @@ func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, awsv1.AddToScheme, bufferv1beta1.AddToScheme,
+		apiextensionsv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("scheme: %w", err)
@@ -97,6 +112,9 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 	if out.reviews, _, err = make(reviewQPS, reviewBurst); err != nil {
 		return nil, err
 	}
+	if out.rewrites, _, err = make(rewriteQPS, rewriteBurst); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
@@ -115,4 +133,19 @@ func (c *clients) understandsHints() (bool, error) {
 		return false, fmt.Errorf("read the server's version: %w", err)
 	}
 	return have.AtLeast(version.MajorMinor(1, 35)), nil
+}
+
+// tellUnconverted says in the log that the definitions serve a version that nobody converts: whoever reads or writes it is refused, and so is
+// every reader of an object that is stored in it.
+func (c *clients) tellUnconverted(ctx context.Context) {
+	groups, err := c.version.ServerGroups()
+	if err != nil {
+		return // no more than a hint would be missing
+	}
+	for _, g := range groups.Groups {
+		served := slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == generations.V1Beta1 })
+		if served && (g.Name == v1.Group || g.Name == awsv1.Group) {
+			telemetry.Log(ctx).Error("v1beta1 is served and nobody converts it: set v1beta1 to serve, or to drop to be rid of it", "group", g.Name)
+		}
+	}
 }

@@ -35,6 +35,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/repair"
 	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/control/watch"
+	"karpenter.sh/karpenter/internal/conversion"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
@@ -136,6 +137,13 @@ func Run(ctx context.Context, o Options) error {
 	defer stopServers()
 
 	always := append(p.always(), provider.Always...)
+	older, err := p.older(ctx)
+	if err != nil {
+		return err
+	}
+	if older != nil {
+		always, loops = append(always, older.Run), append(loops, older.Migration(clients.rewrites).Run)
+	}
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
 		defer leading.Store(false)
@@ -164,6 +172,22 @@ type parts struct {
 // always makes what runs on every replica.
 func (p *parts) always() []func(context.Context) error {
 	return []func(context.Context) error{p.events.Run, p.watchHeap}
+}
+
+// older makes what serves v1beta1, nil if nothing does.
+func (p *parts) older(ctx context.Context) (*conversion.Service, error) {
+	s := p.settings.Older
+	if s.V1Beta1 == olderNone {
+		p.clients.tellUnconverted(ctx)
+		return nil, nil
+	}
+	namespace, err := leaseNamespace(p.settings.LeaderElection)
+	if err != nil {
+		return nil, err
+	}
+	return conversion.New(p.clients.main, conversion.Settings{
+		Leaving: s.V1Beta1 == olderDrop, Port: s.Port, Namespace: namespace, Service: p.settings.Service + "-conversion", URL: s.URL,
+	}, p.metrics)
 }
 
 // landing is how long pods that were evicted may take to be planned for anew: they come in a batch of their own, perhaps the second.

@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 // Settings is everything about Karpenter itself that can be set. DefaultSettings returns what holds without anybody saying
 // anything; the zero value is not usable.
 type Settings struct {
-	Service string // name of the Kubernetes service; said in the first log line, nothing depends on it
+	Service string // name of the Kubernetes service; that of the conversion webhook is named after it
 
 	MetricsPort, HealthProbePort int  // 0: no listener
 	MetricsAuthentication        bool // the API server says who may read the metrics port
@@ -39,6 +40,7 @@ type Settings struct {
 	Gates      Gates
 	Hints      HintSettings
 	Stories    string // folder for worlds in which pods are not bound though there is room for them
+	Older      OlderSettings
 }
 
 // ClientSettings limit how much is asked of the API server.
@@ -79,6 +81,20 @@ type HintSettings struct {
 	HoldTaint bool
 }
 
+// OlderSettings say what becomes of the API version before v1.
+type OlderSettings struct {
+	V1Beta1 string // none, serve or drop
+	Port    int    // of the conversion webhook
+	URL     string // of the webhook, where no Service leads to it
+}
+
+// What OlderSettings.V1Beta1 may be.
+const (
+	olderNone  = "none"  // The definitions are left alone.
+	olderServe = "serve" // v1beta1 is served beside v1.
+	olderDrop  = "drop"  // What is stored as v1beta1 is rewritten, and v1beta1 is dropped.
+)
+
 // DefaultSettings returns the settings of a Karpenter to which nobody said anything.
 func DefaultSettings() Settings {
 	return Settings{
@@ -93,6 +109,7 @@ func DefaultSettings() Settings {
 		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot, NodePrice: lower.DefaultNodePrice.Dollars()},
 		Gates:           Gates{ReservedCapacity: true},
 		Hints:           HintSettings{Enabled: true, HoldTaint: true},
+		Older:           OlderSettings{V1Beta1: olderNone, Port: 8443},
 	}
 }
 
@@ -128,6 +145,9 @@ func (s *Settings) List() []setting.Setting {
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
 		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
 		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, for a minute at most, so that hints come in time; without effect where a DaemonSet on the host's network does not tolerate it"),
+		setting.String(&s.Older.V1Beta1, "v1beta1", "none, serve (karpenter.sh/v1beta1 and karpenter.k8s.aws/v1beta1 beside v1, by a conversion webhook), or drop (rewrite what is stored as v1beta1 and drop it from the definitions)"),
+		setting.Int(&s.Older.Port, "webhook-port", "port of the conversion webhook"),
+		setting.String(&s.Older.URL, "webhook-url", "how the API server reaches the conversion webhook; by a service if empty"),
 	}
 }
 
@@ -168,6 +188,9 @@ func (s *Settings) Validate() error {
 	add(s.LeaderElection.Disabled || s.LeaderElection.Name != "", "leader-election-name is empty")
 	add(s.Scheduling.NodePrice >= 0 && s.Scheduling.NodePrice < 1000, "node-price: %v is not between 0 and 1000", s.Scheduling.NodePrice)
 	add(s.Scheduling.SpotTypes >= 1 && s.Scheduling.SpotTypes <= shape.MostSpotTypes, "spot-types: %d is not between 1 and %d", s.Scheduling.SpotTypes, shape.MostSpotTypes)
+	add(slices.Contains([]string{olderNone, olderServe, olderDrop}, s.Older.V1Beta1), "v1beta1: %q is neither none, serve nor drop", s.Older.V1Beta1)
+	add(s.Older.V1Beta1 == olderNone || s.Older.Port > 0 && s.Older.Port <= 65535, "webhook-port: %d is not a port", s.Older.Port)
+	add(s.Older.V1Beta1 == olderNone || s.Older.URL != "" || s.Service != "", "karpenter-service is empty: the webhook's service is named after it")
 	errs = append(errs, s.Gates.validate())
 	return errors.Join(errs...)
 }

@@ -30,11 +30,12 @@ const (
 	AWSPort               = "aws"
 	MetricsPort           = "controller-metrics"
 	HealthPort            = "controller-health"
+	WebhookPort           = "controller-webhook"
 )
 
 // PortNames lists every port that a cluster needs.
 func PortNames() []string {
-	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, MetricsPort, HealthPort}
+	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, MetricsPort, HealthPort, WebhookPort}
 }
 
 const (
@@ -223,6 +224,10 @@ func (p Plane) controllerEnv() []string {
 		"SYSTEM_NAMESPACE="+Namespace,
 		fmt.Sprintf("METRICS_PORT=%d", p.Ports[MetricsPort]),
 		fmt.Sprintf("HEALTH_PROBE_PORT=%d", p.Ports[HealthPort]),
+		"KARPENTER_SERVICE="+ServiceAccount, // as in the chart, whose role names the Secret of the webhook after it
+		"V1BETA1=serve",
+		fmt.Sprintf("WEBHOOK_PORT=%d", p.Ports[WebhookPort]),
+		"WEBHOOK_URL="+p.url(WebhookPort),
 	)
 }
 

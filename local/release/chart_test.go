@@ -160,6 +160,9 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"replicas that all act":               {values{"controller": values{"env": []any{actsAlone}}}, "write replicas: 1"},
 		"one replica that acts":               {values{"controller": values{"env": []any{actsAlone}}, "replicas": 1}, ""},
 		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
+		"no webhook":                          {values{"webhook": values{"enabled": false}}, ""},
+		"no webhook where it is needed":       {values{"webhook": values{"enabled": false}, "legacy": values{"v1beta1": "serve"}}, "v1beta1 is served by a webhook"},
+		"v1beta1 neither way":                 {values{"legacy": values{"v1beta1": "maybe"}}, "v1beta1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render(t, "karpenter", named(tc.values))
@@ -269,6 +272,8 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 		"without a queue":        {nil, queue, "has no effect"},
 		"with a queue":           {values{"settings": values{"interruptionQueue": "q"}}, "kubectl get ec2nodeclasses,nodepools", queue},
 		"what an end leaves":     {nil, "helm uninstall stops Karpenter and leaves its machines", "has no effect"},
+		"v1beta1 is not served":  {nil, "legacy.v1beta1=serve serves it", "without its webhook"},
+		"v1beta1 is served":      {values{"legacy": values{"v1beta1": "serve"}}, "set\nlegacy.v1beta1=drop and wait", "is not served"},
 		"with values of old age": {values{"webhook": values{"port": 8443}}, "The value webhook is of an older chart", "extraObjects"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,6 +318,10 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 			"KARPENTER_SERVICE": "karpenter", "AMI_REFRESH_INTERVAL": "1m", "SUBNET_REFRESH_INTERVAL": "1m",
 			"FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=false,NodeRepair=false,NodeOverlay=false,StaticCapacity=false,CapacityBuffer=false",
 		}},
+		"v1beta1 is not served by default": {nil, map[string]string{"V1BETA1": "-", "WEBHOOK_PORT": "-"}},
+		"v1beta1 is served where somebody asks": {
+			values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}}, map[string]string{"V1BETA1": "serve", "WEBHOOK_PORT": "9443"},
+		},
 		"what is empty is not told": {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
 		"false and zero are values": {
 			values{"settings": values{"isolatedVPC": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
@@ -541,6 +550,10 @@ func TestNetworkPolicy(t *testing.T) {
 	if in := p.Spec.Ingress; len(in) != 2 || port(in[0].Ports) != 9090 || len(in[0].From) != 1 || port(in[1].Ports) != 8081 || len(in[1].From) != 0 {
 		t.Errorf("in: %+v, want metrics from some and probes from everybody", in)
 	}
+	q := object[networkingv1.NetworkPolicy](t, named(values{"networkPolicy": values{"enabled": true}, "legacy": values{"v1beta1": "serve"}}), "NetworkPolicy", "karpenter")
+	if in := q.Spec.Ingress; len(in) != 3 || port(in[2].Ports) != 8443 || len(in[2].From) != 0 {
+		t.Errorf("in: %+v, want the webhook too", in)
+	}
 	var out []int
 	for _, rule := range p.Spec.Egress {
 		out = append(out, port(rule.Ports))
@@ -635,6 +648,13 @@ func TestRights(t *testing.T) {
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
 			"coordination.k8s.io: leases: create",
 		}},
+		"definitions that serve v1beta1": {"ClusterRole", "karpenter-conversion", values{"legacy": values{"v1beta1": "serve"}}, []string{
+			"apiextensions.k8s.io: customresourcedefinitions customresourcedefinitions/status [nodepools.karpenter.sh nodeclaims.karpenter.sh ec2nodeclasses.karpenter.k8s.aws]: get update",
+		}},
+		"the webhook's certificate": {"Role", "karpenter-conversion", values{"legacy": values{"v1beta1": "drop"}}, []string{
+			": secrets [karpenter-conversion]: get update",
+			": secrets: create",
+		}},
 		"DNS": {"Role", "karpenter-dns", nil, []string{": services [kube-dns]: get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -690,5 +710,17 @@ func TestDefinitionsCarryAnnotations(t *testing.T) {
 		if o.Kind != "CustomResourceDefinition" || o.Metadata.Annotations["note"] != "b" {
 			t.Errorf("%s: %s with annotations %v", name, o.Kind, o.Metadata.Annotations)
 		}
+	}
+}
+
+// A replica that is not ready converts all the same: it may not become ready before it can read what is stored as v1beta1.
+func TestTheWebhooksServiceLeadsToEveryReplica(t *testing.T) {
+	s := object[corev1.Service](t, named(values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}}), "Service", "karpenter-conversion")
+	if !s.Spec.PublishNotReadyAddresses || s.Spec.Ports[0].Port != 8443 || s.Spec.Ports[0].TargetPort.String() != "https-webhook" {
+		t.Errorf("service = %+v", s.Spec)
+	}
+	ports := deployment(t, named(values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}})).Spec.Template.Spec.Containers[0].Ports
+	if last := ports[len(ports)-1]; last.Name != "https-webhook" || last.ContainerPort != 9443 {
+		t.Errorf("ports = %+v", ports)
 	}
 }

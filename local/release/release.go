@@ -48,6 +48,7 @@ func Releases() []Release {
 			"replicas":   0,
 			"controller": map[string]any{"image": map[string]any{"repository": "none"}}, // without pods, none is pulled
 			"settings":   map[string]any{"clusterName": plane.ClusterName},
+			"legacy":     map[string]any{"v1beta1": "serve"},
 		}},
 	}
 }

@@ -39,6 +39,8 @@ const (
 	DoNotDisruptAnnotationKey = Group + "/do-not-disrupt"
 	// On a pod: the older name of do-not-disrupt. "true" still counts, nothing else does.
 	DoNotEvictAnnotationKey = Group + "/do-not-evict"
+	// On a Node: "true" keeps it from consolidation, as it did before do-not-disrupt; drift and expiry go on.
+	DoNotConsolidateAnnotationKey = Group + "/do-not-consolidate"
 
 	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
 	NodePoolHashAnnotationKey = Group + "/nodepool-hash"

@@ -60,5 +60,11 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- if not $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository is required, as no image of this version is published: --set controller.image.repository=<where yours is>" }}{{ end }}
 {{- if contains "public.ecr.aws/karpenter/" $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository: the image there is of another Karpenter, which this chart's rights and settings are not for; write where yours of this version is, and its tag and digest" }}{{ end }}
 {{- if not (or $v.settings.clusterName $v.clusterName $aws.clusterName) }}{{ $wrong = append $wrong "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" }}{{ end }}
+{{- if and (ne $v.legacy.v1beta1 "none") (eq (toString ($v.webhook | default dict).enabled) "false") }}{{ $wrong = append $wrong "webhook.enabled=false: v1beta1 is served by a webhook; remove the value, or write legacy.v1beta1: none" }}{{ end }}
+{{- if eq $v.legacy.v1beta1 "none" }}
+{{- range $name := list "nodepools.karpenter.sh" "nodeclaims.karpenter.sh" "ec2nodeclasses.karpenter.k8s.aws" }}
+{{- if has "v1beta1" ((lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name).status | default dict).storedVersions }}{{ $wrong = append $wrong (printf "legacy.v1beta1=none: objects of %s may be stored as v1beta1 and could not be read; write legacy.v1beta1: serve, or drop to rewrite them" $name) }}{{ end }}
+{{- end }}
+{{- end }}
 {{- with $wrong }}{{ fail (printf "these values cannot be used as they are:\n  - %s" (join "\n  - " .)) }}{{ end }}
 {{- end -}}

@@ -20,6 +20,12 @@
   value: {{ .Values.controller.metrics.port | quote }}
 - name: HEALTH_PROBE_PORT
   value: {{ .Values.controller.healthProbe.port | quote }}
+{{- if ne .Values.legacy.v1beta1 "none" }}
+- name: V1BETA1
+  value: {{ .Values.legacy.v1beta1 | quote }}
+- name: WEBHOOK_PORT
+  value: {{ .Values.legacy.webhookPort | quote }}
+{{- end }}
 - name: SYSTEM_NAMESPACE
   valueFrom:
     fieldRef:

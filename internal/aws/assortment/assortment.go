@@ -137,7 +137,8 @@ func (s *Shop) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 		return nil, err
 	}
 	for old, sh := range s.byClass {
-		if old.UID == nc.UID && old.Name == nc.Name || time.Since(sh.used) > idle {
+		// One version of a class may have several kubelets.
+		if old.UID == nc.UID && old.Name == nc.Name && old.ResourceVersion != nc.ResourceVersion || time.Since(sh.used) > idle {
 			delete(s.byClass, old)
 		}
 	}

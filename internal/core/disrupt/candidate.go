@@ -162,7 +162,7 @@ func newCandidate(w *World, n *cluster.Node, pdbs *movable.PDBs) *Candidate {
 	input := w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
 	c := &Candidate{Node: n, Pool: input.Pool, Cost: 1}
 	c.Price, c.Priced = priceOf(input.Catalog, n)
-	c.Consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
+	c.Consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable) && !c.unconsolidated()
 	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
 		c.Drifted = d
 	}
@@ -218,6 +218,11 @@ func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
 		return nil
 	}
 	return catalog.Types[i]
+}
+
+// unconsolidated tells whether the node says, by an annotation of the days before do-not-disrupt, that it is not to be consolidated.
+func (c *Candidate) unconsolidated() bool {
+	return c.Node.Node.Annotations[v1.DoNotConsolidateAnnotationKey] == "true"
 }
 
 // hasLabel tells whether the candidate's node says what consolidation must know of it.

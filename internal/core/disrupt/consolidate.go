@@ -42,6 +42,8 @@ func consolidates(c *Candidate) (text string, ok bool) {
 	}
 	d := c.Pool.Spec.Disruption
 	switch {
+	case c.unconsolidated():
+		return fmt.Sprintf("the node has the annotation %s=true; its name today is %s, which holds drift back too", v1.DoNotConsolidateAnnotationKey, v1.DoNotDisruptAnnotationKey), false
 	case !c.Priced:
 		return fmt.Sprintf("instance type %q is not offered in the node's zone and capacity type any more, so its price is not known", c.typeName()), false
 	case d.ConsolidateAfter.Duration == nil:

@@ -194,6 +194,8 @@ func (r *reader) node(f *fixture, row []string) {
 				c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: r.duration(value)}
 			case "do-not-disrupt":
 				n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: value}
+			case "do-not-consolidate":
+				n.Annotations = map[string]string{v1.DoNotConsolidateAnnotationKey: value}
 			case "uninitialized":
 				delete(n.Labels, v1.NodeInitializedLabelKey)
 			case "unready":

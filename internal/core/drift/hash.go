@@ -35,6 +35,7 @@ type poolMirror struct {
 	NodeClass              *classRefMirror   `json:"nodeClassRef,omitempty"`
 	TerminationGracePeriod *time.Duration    `json:"terminationGracePeriod,omitempty"`
 	ExpireAfter            *time.Duration    `json:"expireAfter,omitempty"`
+	Kubelet                string            `json:"kubelet,omitempty"` // of pools that v1beta1 wrote
 }
 
 type taintMirror struct {
@@ -49,8 +50,8 @@ type classRefMirror struct {
 	Name  string `json:"name,omitempty"`
 }
 
-// PoolStamp hashes what of a pool's template makes nodes what they are: labels, annotations, taints, node class, and the times
-// that claims take over. Requirements are judged by Requirements, and the rest of a pool says nothing about its nodes.
+// PoolStamp hashes what of a pool's template makes nodes what they are: labels, annotations, taints, node class, the times
+// that claims take over, and the kubelet that v1beta1 kept with the pool. Requirements are judged by Requirements, and the rest of a pool says nothing about its nodes.
 func PoolStamp(pool *v1.NodePool) Stamp {
 	template := &pool.Spec.Template
 	mirror := poolMirror{
@@ -59,6 +60,7 @@ func PoolStamp(pool *v1.NodePool) Stamp {
 		Taints:        taintMirrors(template.Spec.Taints),
 		StartupTaints: taintMirrors(template.Spec.StartupTaints),
 		ExpireAfter:   template.Spec.ExpireAfter.Duration,
+		Kubelet:       pool.Annotations[v1.KubeletCompatibilityAnnotationKey],
 	}
 	if ref := template.Spec.NodeClassRef; ref != nil {
 		mirror.NodeClass = &classRefMirror{Group: ref.Group, Kind: ref.Kind, Name: ref.Name}

@@ -64,7 +64,10 @@ func TestPoolStamp(t *testing.T) {
 		"disruption": {func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.After(time.Hour) }, false},
 		"limits":     {func(p *v1.NodePool) { p.Spec.Limits = v1.Limits{"cpu": resource.MustParse("1")} }, false},
 		"weight":     {func(p *v1.NodePool) { p.Spec.Weight = ptr(int32(3)) }, false},
-		"replicas":   {func(p *v1.NodePool) { p.Spec.Replicas = ptr(int64(3)) }, false},
+		"the kubelet of v1beta1": {func(p *v1.NodePool) {
+			p.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: `{"maxPods":9}`}
+		}, true},
+		"replicas": {func(p *v1.NodePool) { p.Spec.Replicas = ptr(int64(3)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := samplePool()

@@ -198,7 +198,7 @@ func TestClaim(t *testing.T) {
 	r := dice{rand.New(rand.NewPCG(1, 1))}
 	in := r.small(2, 3)
 	pool := in.Pools[0].Pool
-	pool.Annotations = map[string]string{v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1"}
+	pool.Annotations = map[string]string{v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1", v1.KubeletCompatibilityAnnotationKey: "{}"}
 	pool.Spec.Template.Labels = map[string]string{"team": "a"}
 	pool.Spec.Template.Annotations = map[string]string{"note": "x", v1.DisruptionCommandAnnotationKey: "forged", v1.LaunchTokenAnnotationKey: "forged"}
 	pool.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "cni", Effect: corev1.TaintEffectNoSchedule}}
@@ -218,7 +218,7 @@ func TestClaim(t *testing.T) {
 	if _, ok := c.Labels[v1.NodeInitializedLabelKey]; ok {
 		t.Error("a label of the simulation is exported")
 	}
-	for key, want := range map[string]string{"note": "x", v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1", v1.NodeClaimMinValuesRelaxedAnnotationKey: "false"} {
+	for key, want := range map[string]string{"note": "x", v1.NodePoolHashAnnotationKey: "123", v1.NodePoolHashVersionAnnotationKey: "k1", v1.NodeClaimMinValuesRelaxedAnnotationKey: "false", v1.KubeletCompatibilityAnnotationKey: "{}"} {
 		if c.Annotations[key] != want {
 			t.Errorf("annotation %s = %q, want %q", key, c.Annotations[key], want)
 		}

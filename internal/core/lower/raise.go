@@ -243,7 +243,7 @@ func (b *builder) claim(t *template, bin *solve.Bin, o *Opening) *v1.NodeClaim {
 	c.GenerateName = t.pool.Name + "-"
 	c.Labels = b.claimLabels(t, reqs)
 	c.Annotations = t.pool.Spec.Template.NodeAnnotations()
-	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey} {
+	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey, v1.KubeletCompatibilityAnnotationKey} {
 		if v, ok := t.pool.Annotations[key]; ok {
 			c.Annotations[key] = v
 		}
