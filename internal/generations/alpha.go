@@ -20,6 +20,11 @@ var (
 	templateKind    = schema.GroupVersionKind{Group: awsv1.Group, Version: "v1alpha1", Kind: "AWSNodeTemplate"}
 )
 
+// AlphaKinds are the kinds before v1beta1 that people write.
+func AlphaKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{provisionerKind, templateKind}
+}
+
 // provisioner makes a NodePool, and an EC2NodeClass where the Provisioner holds its template itself.
 func (o Options) provisioner(doc int, old tree) ([]*Converted, *OfflineError) {
 	spec := treeAt(old, "spec")

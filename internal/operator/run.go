@@ -41,6 +41,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/follow"
+	"karpenter.sh/karpenter/internal/legacy"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -261,6 +262,9 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		loops = append(loops, static.New(static.Deps{
 			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: lower.New(p.labels), Metrics: p.metrics, Events: p.events,
 		}, s.engine()).Run)
+	}
+	if s.Older.Provisioners != provisionersIgnore {
+		loops = append(loops, legacy.New(p.clients.main, s.Older.Provisioners == provisionersConvert, p.events, p.metrics).Run)
 	}
 	if s.Gates.NodeRepair {
 		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events}).Run)

@@ -86,6 +86,8 @@ type OlderSettings struct {
 	V1Beta1 string // none, serve or drop
 	Port    int    // of the conversion webhook
 	URL     string // of the webhook, where no Service leads to it
+	// Provisioners says what becomes of Provisioners and AWSNodeTemplates.
+	Provisioners string // ignore, tell or convert
 }
 
 // What OlderSettings.V1Beta1 may be.
@@ -93,6 +95,13 @@ const (
 	olderNone  = "none"  // The definitions are left alone.
 	olderServe = "serve" // v1beta1 is served beside v1.
 	olderDrop  = "drop"  // What is stored as v1beta1 is rewritten, and v1beta1 is dropped.
+)
+
+// What OlderSettings.Provisioners may be.
+const (
+	provisionersIgnore  = "ignore"
+	provisionersTell    = "tell"    // Each says in a condition what it would be today.
+	provisionersConvert = "convert" // What each would be today is kept in step with it.
 )
 
 // DefaultSettings returns the settings of a Karpenter to which nobody said anything.
@@ -109,7 +118,7 @@ func DefaultSettings() Settings {
 		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot, NodePrice: lower.DefaultNodePrice.Dollars()},
 		Gates:           Gates{ReservedCapacity: true},
 		Hints:           HintSettings{Enabled: true, HoldTaint: true},
-		Older:           OlderSettings{V1Beta1: olderNone, Port: 8443},
+		Older:           OlderSettings{V1Beta1: olderNone, Port: 8443, Provisioners: provisionersIgnore},
 	}
 }
 
@@ -146,6 +155,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
 		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, for a minute at most, so that hints come in time; without effect where a DaemonSet on the host's network does not tolerate it"),
 		setting.String(&s.Older.V1Beta1, "v1beta1", "none, serve (karpenter.sh/v1beta1 and karpenter.k8s.aws/v1beta1 beside v1, by a conversion webhook), or drop (rewrite what is stored as v1beta1 and drop it from the definitions)"),
+		setting.String(&s.Older.Provisioners, "provisioners", "ignore Provisioners and AWSNodeTemplates, tell each what it would be today, or convert: keep that in step with it"),
 		setting.Int(&s.Older.Port, "webhook-port", "port of the conversion webhook"),
 		setting.String(&s.Older.URL, "webhook-url", "how the API server reaches the conversion webhook; by a service if empty"),
 	}
@@ -189,6 +199,7 @@ func (s *Settings) Validate() error {
 	add(s.Scheduling.NodePrice >= 0 && s.Scheduling.NodePrice < 1000, "node-price: %v is not between 0 and 1000", s.Scheduling.NodePrice)
 	add(s.Scheduling.SpotTypes >= 1 && s.Scheduling.SpotTypes <= shape.MostSpotTypes, "spot-types: %d is not between 1 and %d", s.Scheduling.SpotTypes, shape.MostSpotTypes)
 	add(slices.Contains([]string{olderNone, olderServe, olderDrop}, s.Older.V1Beta1), "v1beta1: %q is neither none, serve nor drop", s.Older.V1Beta1)
+	add(slices.Contains([]string{provisionersIgnore, provisionersTell, provisionersConvert}, s.Older.Provisioners), "provisioners: %q is neither ignore, tell nor convert", s.Older.Provisioners)
 	add(s.Older.V1Beta1 == olderNone || s.Older.Port > 0 && s.Older.Port <= 65535, "webhook-port: %d is not a port", s.Older.Port)
 	add(s.Older.V1Beta1 == olderNone || s.Older.URL != "" || s.Service != "", "karpenter-service is empty: the webhook's service is named after it")
 	errs = append(errs, s.Gates.validate())

@@ -19,6 +19,7 @@ const (
 	DoNotDisruptUntil              Reason = "DoNotDisruptUntil"
 	DoNotDisruptGracePeriodElapsed Reason = "DoNotDisruptGracePeriodElapsed"
 	DeprecatedAnnotation           Reason = "DeprecatedAnnotation"
+	OlderKind                      Reason = "OlderKind"
 
 	DisruptionLaunching          Reason = "DisruptionLaunching"
 	DisruptionWaitingReadiness   Reason = "DisruptionWaitingReadiness"
@@ -93,6 +94,7 @@ var reasons = []EventRow{
 	{DoNotDisruptUntil, normal, "A pod is protected until some time.", again, 0, 0, false},
 	{DoNotDisruptGracePeriodElapsed, normal, "The protection of a pod has ended.", again, 0, 0, false},
 	{DeprecatedAnnotation, warning, "An annotation of a pod has an older name, which counts still; the message gives the new one.", time.Hour, 0, 0, false},
+	{OlderKind, warning, "A Provisioner or AWSNodeTemplate is of a kind of older Karpenters; the message says what it would be today.", time.Hour, 0, 0, false},
 
 	{DisruptionLaunching, normal, "A replacement is being launched.", again, 0, 0, false},
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", again, 0, 0, false},

@@ -322,6 +322,10 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 		"v1beta1 is served where somebody asks": {
 			values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}}, map[string]string{"V1BETA1": "serve", "WEBHOOK_PORT": "9443"},
 		},
+		"Provisioners are ignored by default": {nil, map[string]string{"PROVISIONERS": "-"}},
+		"Provisioners are converted where somebody asks": {
+			values{"legacy": values{"provisioners": "convert"}}, map[string]string{"PROVISIONERS": "convert"},
+		},
 		"what is empty is not told": {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
 		"false and zero are values": {
 			values{"settings": values{"isolatedVPC": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
@@ -635,6 +639,15 @@ func TestRights(t *testing.T) {
 		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
 			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
 		}}, append([]string{hint, "x: y: z"}, core...)},
+		"core that is asked about Provisioners": {"ClusterRole", "karpenter-core", values{"legacy": values{"provisioners": "tell"}}, append([]string{
+			hint, "karpenter.sh: provisioners: get list", "karpenter.k8s.aws: awsnodetemplates: get list",
+			"karpenter.sh: provisioners/status: patch", "karpenter.k8s.aws: awsnodetemplates/status: patch",
+		}, core...)},
+		"core that converts Provisioners": {"ClusterRole", "karpenter-core", values{"legacy": values{"provisioners": "convert"}}, append([]string{
+			hint, "karpenter.sh: provisioners: get list", "karpenter.k8s.aws: awsnodetemplates: get list",
+			"karpenter.sh: provisioners/status: patch", "karpenter.k8s.aws: awsnodetemplates/status: patch",
+			"karpenter.sh: nodepools: create", "karpenter.k8s.aws: ec2nodeclasses: create",
+		}, core...)},
 		"AWS": {"ClusterRole", "karpenter", nil, []string{
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
 			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch",
@@ -696,6 +709,7 @@ func TestDefinitionsCarryAnnotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.DeleteFunc(files, func(_, text string) bool { return strings.TrimSpace(text) == "" }) // of kinds that nobody asked for
 	if len(files) != 5 {
 		t.Errorf("%d files, want one per definition", len(files))
 	}
@@ -722,5 +736,18 @@ func TestTheWebhooksServiceLeadsToEveryReplica(t *testing.T) {
 	ports := deployment(t, named(values{"legacy": values{"v1beta1": "serve", "webhookPort": 9443}})).Spec.Template.Spec.Containers[0].Ports
 	if last := ports[len(ports)-1]; last.Name != "https-webhook" || last.ContainerPort != 9443 {
 		t.Errorf("ports = %+v", ports)
+	}
+}
+
+func TestDefinitionsOfOlderKinds(t *testing.T) {
+	files, err := render(t, "karpenter-crd", values{"legacy": values{"enabled": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := files["karpenter-crd/templates/legacy.yaml"]
+	for _, want := range []string{"provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws"} {
+		if !strings.Contains(text, "name: "+want) {
+			t.Errorf("there is no definition %s:\n%s", want, text)
+		}
 	}
 }

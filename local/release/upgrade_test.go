@@ -156,7 +156,7 @@ func TestUninstallLeavesMachinesAlone(t *testing.T) {
 			t.Errorf("%s %s goes with the release", o["kind"], nameOf(o))
 		}
 	}
-	files, err := render(t, "karpenter-crd", values{"additionalAnnotations": nil})
+	files, err := render(t, "karpenter-crd", values{"additionalAnnotations": nil, "legacy": values{"enabled": true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,12 @@ func start(t *testing.T) *cluster {
 			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{*older}
 		}
 	}
+	return startWith(t, definitions)
+}
+
+// startWith starts a server that has some definitions.
+func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition) *cluster {
+	t.Helper()
 	server := &envtest.Environment{CRDs: definitions}
 	config, err := server.Start()
 	if err != nil {

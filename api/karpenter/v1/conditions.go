@@ -32,6 +32,17 @@ const (
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 
+// ConditionTypeConverted is on Provisioners and AWSNodeTemplates.
+const ConditionTypeConverted = "Converted" // The NodePool and the EC2NodeClass that the object would be are kept in step with it.
+
+// Reasons of the condition of Provisioners and AWSNodeTemplates.
+const (
+	ReasonOlderKind      = "OlderKind"      // Converted is False: nothing is launched for the kind; the message names what to apply instead.
+	ReasonKeptInStep     = "KeptInStep"     // Converted is True: the message names the objects.
+	ReasonNotConvertible = "NotConvertible" // Converted is False: the message says what the new kinds have no place for.
+	ReasonNameTaken      = "NameTaken"      // Converted is False: there is an object of the name, and it is somebody else's.
+)
+
 // Conditions of a NodeClaim. The first three make it Ready.
 const (
 	ConditionTypeLaunched             = "Launched"             // The cloud has started a machine.

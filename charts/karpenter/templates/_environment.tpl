@@ -26,6 +26,10 @@
 - name: WEBHOOK_PORT
   value: {{ .Values.legacy.webhookPort | quote }}
 {{- end }}
+{{- if ne .Values.legacy.provisioners "ignore" }}
+- name: PROVISIONERS
+  value: {{ .Values.legacy.provisioners | quote }}
+{{- end }}
 - name: SYSTEM_NAMESPACE
   valueFrom:
     fieldRef:
