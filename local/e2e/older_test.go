@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
@@ -36,49 +38,33 @@ func manifest(t *testing.T, name string) string {
 	return string(text)
 }
 
-// onlyThere runs pods that accept nodes of one pool.
-func onlyThere(t *testing.T, pool string) {
+// only makes pods that accept nodes of one pool, named after it.
+func only(t *testing.T, pool string) *appsv1.Deployment {
 	t.Helper()
-	pods := template("older")
+	pods := template(pool)
 	pods.Spec.NodeSelector = map[string]string{v1.NodePoolLabelKey: pool}
-	d := deployment("older", 3, pods)
+	d := deployment(pool, 3, pods)
 	add(t, d)
-	running(t, "older", 3, time.Minute)
-	if err := shared.Delete(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	return d
 }
 
-// What was written for v1beta1 is applied as it is, gets machines, and reads back as it was written.
-func TestManifestsOfV1Beta1GetNodes(t *testing.T) {
-	applied(t, manifest(t, "001-01a-ec2nodeclass-role-corrected"))
-	applied(t, manifest(t, "001-02-nodepool-default"))
-	onlyThere(t, "older")
-	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "older", "-o", "yaml")
-	for _, want := range []string{"consolidationPolicy: WhenUnderutilized", "apiVersion: karpenter.k8s.aws/v1beta1"} {
-		if !strings.Contains(seen, want) {
-			t.Errorf("v1beta1 shows\n%s\nwant %s", seen, want)
-		}
-	}
-	empty(t, 2*time.Minute)
-}
-
-// What was written for Provisioners gets machines once it is converted.
-func TestConvertedProvisionersGetNodes(t *testing.T) {
+// converted is what karpenter convert writes for a Provisioner and its template.
+func converted(t *testing.T) string {
+	t.Helper()
 	convert := exec.Command(filepath.Join(filepath.Dir(binary), "karpenter"), "convert", "--role", "KarpenterNodeRole-local", "-f", "-")
 	convert.Stdin = strings.NewReader(`
 apiVersion: karpenter.sh/v1alpha5
 kind: Provisioner
-metadata: {name: older}
+metadata: {name: oldest}
 spec:
   consolidation: {enabled: true}
   labels: {environment: lower}
   kubeletConfiguration: {systemReserved: {cpu: 100m, memory: 300Mi}}
-  providerRef: {name: older}
+  providerRef: {name: oldest}
 ---
 apiVersion: karpenter.k8s.aws/v1alpha1
 kind: AWSNodeTemplate
-metadata: {name: older}
+metadata: {name: oldest}
 spec:
   amiFamily: Bottlerocket
   subnetSelector: {karpenter.sh/discovery: local}
@@ -89,7 +75,29 @@ spec:
 	if err := convert.Run(); err != nil {
 		t.Fatalf("%v: %s", err, said.String())
 	}
-	applied(t, out.String())
-	onlyThere(t, "older")
+	return out.String()
+}
+
+// What was written for v1beta1 is applied as it is, gets machines, and reads back as it was written. What was written for Provisioners gets
+// machines once it is converted.
+func TestOlderManifestsGetNodes(t *testing.T) {
+	applied(t, manifest(t, "001-01a-ec2nodeclass-role-corrected"))
+	applied(t, manifest(t, "001-02-nodepool-default"))
+	applied(t, converted(t))
+	workloads := []*appsv1.Deployment{only(t, "older"), only(t, "oldest")}
+	for _, d := range workloads {
+		running(t, d.Name, 3, time.Minute)
+	}
+	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "older", "-o", "yaml")
+	for _, want := range []string{"consolidationPolicy: WhenUnderutilized", "apiVersion: karpenter.k8s.aws/v1beta1"} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("v1beta1 shows\n%s\nwant %s", seen, want)
+		}
+	}
+	for _, d := range workloads {
+		if err := shared.Delete(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
 	empty(t, 2*time.Minute)
 }

@@ -239,6 +239,7 @@ func claims() int {
 
 // An installation of 0.33 is taken over, served for, converted, and left.
 func TestFromAnOldInstallationToOneWithoutV1Beta1(t *testing.T) {
+	t.Parallel()
 	c := start(t)
 	if out, err := c.kubectl(t, pool, "apply", "-f", "-"); err != nil {
 		t.Fatal(out)

@@ -146,6 +146,7 @@ func (c *cluster) pool(t *testing.T, name string) (*unstructured.Unstructured, e
 }
 
 func TestProvisionersThatSomebodyApplies(t *testing.T) {
+	t.Parallel()
 	definitions, err := crds.Definitions()
 	if err != nil {
 		t.Fatal(err)
