@@ -3,6 +3,7 @@ package drain_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,19 @@ func TestPodsLeaveInWaves(t *testing.T) {
 		}
 		time.Sleep(15 * time.Second)
 		sim.WantNothing(t, w)
+	})
+}
+
+func TestTheNodeSaysWhoHoldsItsDrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		run(w, sim.Pod("a", "100m", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/slow"} }))
+		run(w, sim.Pod("b", "100m", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} }))
+		sim.Delete(t, w, nodeOf(t, w))
+		time.Sleep(time.Minute)
+		want := "default/b, which is protected by its annotation " + v1.DoNotDisruptAnnotationKey
+		if !slices.ContainsFunc(k.Events(), func(e *corev1.Event) bool { return e.Reason == "FailedDraining" && strings.HasSuffix(e.Message, want) }) {
+			t.Errorf("no event of the node ends with %q", want)
+		}
 	})
 }
 

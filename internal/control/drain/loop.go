@@ -212,7 +212,7 @@ func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Tim
 	plan := evict.Next(w.row.Pods, w.deadline, w.now)
 	if len(plan.Waiting) > 0 {
 		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, fmt.Sprintf("%d pods are left", len(plan.Waiting)))
-		w.reportDraining(w.row.Node, plan)
+		w.reportDraining(w.row.Node, plan, time.Now())
 		w.reportProtections(plan.Waiting, w.now)
 		return w.queue(w.row.Name).run(ctx, w.Loop, job{row: w.row, claim: w.claim, plan: plan, deadline: w.deadline}), true, nil
 	}
@@ -252,7 +252,7 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 		return time.Time{}, false, nil
 	}
 	w.occupied(fmt.Sprintf("%d pods are left that were not seen before", len(plan.Waiting)))
-	w.reportDraining(w.row.Node, plan)
+	w.reportDraining(w.row.Node, plan, time.Now())
 	w.queue(w.row.Name).run(ctx, w.Loop, job{row: w.row, claim: w.claim, plan: plan, deadline: w.deadline})
 	return w.now.Add(unseenPoll), true, nil // nobody tells us when they are gone
 }

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -33,9 +35,16 @@ func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
 	l.nodeEvent(node, telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
-func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan) {
-	l.nodeEvent(node, telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s",
-		len(plan.Waiting), plan.Waiting[0].Namespace, plan.Waiting[0].Name))
+// reportDraining names a pod that is waited for: one that is protected, if there is any, because somebody has to do something about it.
+func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time) {
+	p, why := plan.Waiting[0], ""
+	if i := slices.IndexFunc(plan.Waiting, func(p *cluster.Pod) bool { return movable.Protected(p, now).Held }); i >= 0 {
+		p, why = plan.Waiting[i], ", which is protected by its annotation "+v1.DoNotDisruptAnnotationKey
+		if p.DoNotEvict {
+			why = ", which is protected by its annotation " + v1.DoNotEvictAnnotationKey
+		}
+	}
+	l.nodeEvent(node, telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
 }
 
 // reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.

@@ -550,6 +550,55 @@ func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
 	}
 }
 
+// TestAPoolHearsOfPodsThatMeanIt has a pod that nothing can hold, for one reason each.
+func TestAPoolHearsOfPodsThatMeanIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why  []reason.Count
+		want []string
+	}{
+		"it is too large":               {[]reason.Count{{Code: reason.TooLarge, Key: "cpu"}}, []string{"PodsUnschedulable"}},
+		"it tolerates no taint of it":   {[]reason.Count{{Code: reason.Taint, Key: "team"}}, nil},
+		"it asks for an unknown label":  {[]reason.Count{{Code: reason.LabelUnknown, Key: "team"}}, nil},
+		"it names another pool":         {[]reason.Count{{Code: reason.LabelMismatch, Key: v1.NodePoolLabelKey}}, nil},
+		"it asks for another team":      {[]reason.Count{{Code: reason.LabelMismatch, Key: "team"}}, nil},
+		"it asks for a zone":            {[]reason.Count{{Code: reason.LabelMismatch, Key: corev1.LabelTopologyZone}}, []string{"PodsUnschedulable"}},
+		"it is of another team and big": {[]reason.Count{{Code: reason.TooLarge, Key: "cpu"}, {Code: reason.Taint, Key: "team"}}, nil},
+		"minValues leave no type": {[]reason.Count{{Code: reason.MinValues, Key: corev1.LabelInstanceTypeStable}},
+			[]string{"NoCompatibleInstanceTypes", "PodsUnschedulable"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.store.Update(func(d *cluster.Draft) {
+					p := readyPool("default")
+					p.Spec.Template.Labels = map[string]string{"team": "a"}
+					d.PutPool(p)
+				})
+				for i := range tc.why {
+					tc.why[i].Pool = "default"
+				}
+				w.answerWith(func(in lower.Input) *lower.Plan {
+					return &lower.Plan{Refused: []lower.Refused{{Pod: in.Pods[0], Reasons: tc.why}}}
+				})
+				w.put(pod("a"))
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				var got []string
+				w.mu.Lock()
+				for _, e := range w.events {
+					if reason, about, _ := strings.Cut(e, " "); strings.HasPrefix(about, "NodePool/") {
+						got = append(got, reason)
+					}
+				}
+				w.mu.Unlock()
+				if slices.Sort(got); !slices.Equal(got, tc.want) {
+					t.Errorf("the pool hears %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // Gauges about pods that wait do not outlive the pods: an alert on them would never end.
 func TestNobodyIsCountedOnceNobodyWaits(t *testing.T) {
 	for name, code := range map[string]reason.Code{"a pod that nothing can hold": reason.TooLarge, "a pod that asks for a wrong label": reason.RestrictedLabel} {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
@@ -15,8 +17,7 @@ import (
 type summary struct {
 	pool    string
 	text    string
-	noTypes bool
-	blame   string // the requirements that leave no type, if they are known
+	noTypes string // why no instance type is left; "" if one is
 }
 
 type cause struct {
@@ -24,8 +25,22 @@ type cause struct {
 	key  string
 }
 
-// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each.
-func summaries(refused []lower.Refused) []summary {
+// foreign tells whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool, or asks for labels that the
+// pool does not have or has otherwise. The owner of such a pool can and need do nothing.
+func foreign(c reason.Count, pool *v1.NodePool) bool {
+	switch c.Code {
+	case reason.Taint, reason.LabelUnknown:
+		return true
+	case reason.LabelMismatch:
+		_, own := pool.Spec.Template.Labels[c.Key]
+		return own || c.Key == v1.NodePoolLabelKey
+	}
+	return false
+}
+
+// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, one that does not mean the
+// pool for none.
+func summaries(snap *cluster.Snapshot, refused []lower.Refused) []summary {
 	pods := map[string]int{}
 	causes := map[string]map[cause]int{}
 	for i := range refused {
@@ -33,8 +48,14 @@ func summaries(refused []lower.Refused) []summary {
 			continue
 		}
 		counted := map[string]map[cause]bool{}
+		elsewhere := map[string]bool{}
 		for _, c := range refused[i].Reasons {
-			if c.Pool == "" {
+			if pool := snap.Pool(c.Pool); pool == nil || foreign(c, pool) {
+				elsewhere[c.Pool] = true
+			}
+		}
+		for _, c := range refused[i].Reasons {
+			if elsewhere[c.Pool] {
 				continue
 			}
 			if counted[c.Pool] == nil {
@@ -77,7 +98,12 @@ func summarise(pool string, pods int, causes map[cause]int) summary {
 	}
 	s := summary{pool: pool, text: fmt.Sprintf("%d pod(s) cannot run on nodes of this pool: %s", pods, strings.Join(parts, ", "))}
 	if i := slices.IndexFunc(order, func(c cause) bool { return c.code == reason.NoTypes }); i >= 0 {
-		s.noTypes, s.blame = true, order[i].key
+		s.noTypes = "The pool's requirements leave no instance type that can be launched"
+		if order[i].key != "" {
+			s.noTypes += ": no type meets " + order[i].key
+		}
+	} else if i := slices.IndexFunc(order, func(c cause) bool { return c.code == reason.MinValues }); i >= 0 {
+		s.noTypes = "The pool's minValues leave no instance type that can be launched: too few values are left of " + order[i].key
 	}
 	return s
 }

@@ -363,19 +363,11 @@ func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
 
 // summarise tells each pool at once how many pods it could not hold, and why.
 func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
-	for _, s := range summaries(refused) {
+	for _, s := range summaries(snap, refused) {
 		p := snap.Pool(s.pool)
-		if p == nil {
-			continue
-		}
-		if s.noTypes {
-			message := "The pool's requirements leave no instance type that can be launched"
-			if s.blame != "" {
-				message += ": no type meets " + s.blame
-			}
+		if s.noTypes != "" {
 			l.Events.Publish(telemetry.Event{
-				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)},
-				Message: message,
+				Object: telemetry.PoolRef(p), Reason: telemetry.NoCompatibleInstanceTypes, Key: []string{string(p.UID)}, Message: s.noTypes,
 			})
 		}
 		l.Events.Publish(telemetry.Event{
