@@ -38,7 +38,7 @@ const returned = 2.0 / 3
 
 // pays tells whether a step is worth the pods that it moves.
 func (c *choice) pays(step *Step) bool {
-	return step.Saves().Dollars() >= c.toll()*step.moves()
+	return step.Gains().Dollars() >= c.toll()*step.moves()
 }
 
 // toll is what a step must save in an hour for each pod that it moves: what an average pod costs, in a cluster whose

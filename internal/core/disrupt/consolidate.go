@@ -78,6 +78,7 @@ type target struct {
 	after  cloud.NanoUSD // of the cheapest fleet, whether there are steps that lead all the way to it or not
 	steps  []*Step       // those that lead closest to it
 	saved  cloud.NanoUSD // by the steps
+	gained cloud.NanoUSD // by the steps, as decisions reckon
 }
 
 // weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
@@ -105,7 +106,7 @@ func (s *search) steps(answer answer) []*Step {
 		steps = append(steps, step)
 	}
 	slices.SortStableFunc(steps, func(a, b *Step) int {
-		return cmp.Compare(float64(b.Saves())/b.Cost(), float64(a.Saves())/a.Cost())
+		return cmp.Compare(float64(b.Gains())/b.Cost(), float64(a.Gains())/a.Cost())
 	})
 	return steps
 }
@@ -136,8 +137,8 @@ func (s *search) judge(p *part) (*Step, string) {
 	return step, ""
 }
 
-// buy settles how each opening of a step is bought: all of them together save at least the minimum, and whichever of
-// the types that their claims list launch comes to choose, they cost less than what is removed.
+// buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,
+// and whichever of the types that their claims list launch comes to choose, the bill gets lower, or there are fewer nodes for no more.
 func (s *search) buy(step *Step, open []lower.Opening) string {
 	if len(open) == 0 {
 		return ""
@@ -159,17 +160,22 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 		}
 		ways[i], least = w, least+w.base()
 	}
-	if least > limit || least >= step.Before {
+	fewer := len(open) < len(step.Remove)
+	if least > step.Before || least == step.Before && !fewer {
 		return s.nothingCheaper(step, skip)
 	}
-	if allSpot && len(step.Remove) > 1 && len(open) >= len(step.Remove) && !slices.ContainsFunc(ways, func(w way) bool { return w.capacityType != v1.CapacityTypeSpot }) {
+	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) && slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
 		return "as many spot nodes of other types would only move the fleet to pools that are cheaper now"
 	}
 	single := allSpot && len(step.Remove) == 1
+	most := step.Before - 1
+	if fewer {
+		most = step.Before
+	}
 	for i := range open {
 		// What is left to spend is shared out by price, so that every opening keeps a choice of types.
-		share := cloud.NanoUSD(float64(step.Before-1-least) * float64(ways[i].base()) / float64(max(1, least)))
-		w := ways[i].within(min(ways[i].base()+share, step.Before-1))
+		share := cloud.NanoUSD(float64(most-least) * float64(ways[i].base()) / float64(max(1, least)))
+		w := ways[i].within(min(ways[i].base()+share, most))
 		need, ok := minValues(open[i].Claim, w.options)
 		if !ok || open[i].Claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" { // a launch may lower them, a saving may not
 			return "no cheaper replacement satisfies the pool's minValues"
@@ -180,11 +186,26 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 			}
 			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
 		}
-		step.Open = append(step.Open, narrow(open[i], w))
-		step.After += w.base()
-		step.Worst += w.options[len(w.options)-1].worst
+		price, worst := s.shopOf(open[i].Pool).sent(w, open[i].Claim, s.w.Engine.SpotBand())
+		step.Open = append(step.Open, narrow(open[i], w, price))
+		step.After += price
+		step.Worst += worst
+	}
+	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving) {
+		return s.nothingCheaper(step, skip)
 	}
 	return ""
+}
+
+// ownOf is what the nodes that a step makes fewer are reckoned to cost by themselves.
+func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
+	for _, c := range step.Remove {
+		own += s.w.Engine.OwnPrice(c.Price)
+	}
+	for i := range step.Open {
+		own -= s.w.Engine.OwnPrice(step.Open[i].Price)
+	}
+	return max(own, 0)
 }
 
 func (s *search) nothingCheaper(step *Step, skip string) string {
@@ -259,7 +280,7 @@ func (s *search) target(ctx context.Context, order []*Candidate) target {
 			s.trials++
 			answer := s.q.ask(ctx, remove, lower.Input{Closed: s.q.gated, Settings: lower.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
-			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), after: goal.after}); found.better(goal) {
+			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps), after: goal.after}); found.better(goal) {
 				goal = found
 			}
 			goal.after = min(goal.after, goal.before-max(goal.saved, s.couldSave(answer)))
@@ -292,13 +313,13 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {
-	case t.saved > than.saved+near:
+	case t.gained > than.gained+near:
 		return true
-	case t.saved < than.saved-near:
+	case t.gained < than.gained-near:
 		return false
 	}
 	a, b := movedBy(t.steps), movedBy(than.steps)
-	return a < b && len(t.steps) > 0 || a == b && t.saved > than.saved || len(than.steps) == 0 && t.saved > than.saved
+	return a < b && len(t.steps) > 0 || a == b && t.gained > than.gained || len(than.steps) == 0 && t.gained > than.gained
 }
 
 // nearlyEqual is the part of the price below which a saving does not decide between two targets.
@@ -310,6 +331,14 @@ func savedBy(steps []*Step) cloud.NanoUSD {
 		saved += s.Saves()
 	}
 	return saved
+}
+
+func gainedBy(steps []*Step) cloud.NanoUSD {
+	gained := cloud.NanoUSD(0)
+	for _, s := range steps {
+		gained += s.Gains()
+	}
+	return gained
 }
 
 func movedBy(steps []*Step) int {

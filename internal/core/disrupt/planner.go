@@ -341,7 +341,7 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 		steps = s.weigh(ctx, remove, lower.Input{})
 	}
 	out, refusal := join(steps, len(remove))
-	if refusal == "" && step.Method != Drift && float64(out.Saves()) < stillSaves*float64(step.Saves()) {
+	if refusal == "" && step.Method != Drift && float64(out.Gains()) < stillSaves*float64(step.Gains()) {
 		return nil, Scheduling
 	}
 	if refusal == "" && step.Method != Drift {
@@ -413,6 +413,7 @@ func join(steps []*Step, nodes int) (*Step, Refusal) {
 		out.Before += s.Before
 		out.After += s.After
 		out.Worst += s.Worst
+		out.Own += s.Own
 	}
 	if len(out.Remove) != nodes {
 		return nil, Scheduling

@@ -11,6 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lower"
+	shapes "karpenter.sh/karpenter/internal/core/shape"
 )
 
 // minSpotTypes is how many cheaper types a single spot node must have to choose from before it is replaced by another spot
@@ -19,9 +20,12 @@ const minSpotTypes = 15
 
 // An option is one instance type that an opening may become, bought in one way.
 type option struct {
-	it    *cloud.InstanceType
-	worst cloud.NanoUSD // the dearest offering that launch may pick
+	it     *cloud.InstanceType
+	prices []cloud.NanoUSD // of the offerings that launch may pick
+	worst  cloud.NanoUSD   // the dearest of them
 }
+
+func (o option) floor() cloud.NanoUSD { return slices.Min(o.prices) }
 
 // A shop is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is asked
 // once for each kind, not for each offering.
@@ -104,7 +108,7 @@ func (s *shop) options(o *lower.Opening, accepted []bool, capacityType, zone str
 		opt, offered := option{it: g.it}, false
 		for _, offer := range g.offers {
 			if wanted[offer.kind] {
-				opt.worst, offered = max(opt.worst, offer.price), true
+				opt.prices, opt.worst, offered = append(opt.prices, offer.price), max(opt.worst, offer.price), true
 			}
 		}
 		if offered {
@@ -182,6 +186,53 @@ func (w way) without(refuse func(option) bool) way {
 	return w
 }
 
+// sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of spot the mean of what it
+// would name, else the cheapest.
+func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst cloud.NanoUSD) {
+	byFloor := slices.Clone(w.options)
+	slices.SortStableFunc(byFloor, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.floor(), b.floor()), cmp.Compare(a.it.Name, b.it.Name))
+	})
+	types, edge := band.Types, shapes.Any
+	switch {
+	case w.capacityType != v1.CapacityTypeSpot:
+		for _, o := range byFloor[:min(types, len(byFloor))] {
+			worst = max(worst, o.worst)
+		}
+		return byFloor[0].floor(), worst
+	case !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.MinValues != nil }):
+		next := 0
+		types, edge = band.Cut(func() (int64, bool) {
+			if next++; next > len(byFloor) {
+				return 0, false
+			}
+			return int64(byFloor[next-1].floor()), true
+		}, shapes.Any, s.reach(byFloor))
+	}
+	sum, n := cloud.NanoUSD(0), cloud.NanoUSD(0)
+	for _, o := range byFloor[:min(types, len(byFloor))] {
+		for _, p := range o.prices {
+			if int64(p) <= edge {
+				sum, n, worst = sum+p, n+1, max(worst, p)
+			}
+		}
+	}
+	return (sum + n/2) / n, worst
+}
+
+// reach is the lowest on-demand price of some types: a spot band does not move beyond it.
+func (s *shop) reach(of []option) int64 {
+	least := shapes.Any
+	for _, o := range of {
+		for _, offer := range s.goods[o.it.Name].offers {
+			if s.kinds[offer.kind].capacityType == v1.CapacityTypeOnDemand {
+				least = min(least, int64(offer.price))
+			}
+		}
+	}
+	return least
+}
+
 // minValues returns how many of the cheapest options are needed to satisfy every minValues of the claim, and whether all
 // of them together do.
 func minValues(claim *v1.NodeClaim, options []option) (need int, ok bool) {
@@ -216,8 +267,8 @@ func valuesOf(it *cloud.InstanceType, key string) []string {
 	return it.Labels[key]
 }
 
-// narrow returns the opening with its claim cut down to one way of buying it.
-func narrow(o lower.Opening, w way) lower.Opening {
+// narrow returns the opening with its claim cut down to one way of buying it, for which launch is expected to pay price.
+func narrow(o lower.Opening, w way, price cloud.NanoUSD) lower.Opening {
 	claim := o.Claim.DeepCopy()
 	names := make([]string, len(w.options))
 	for i, opt := range w.options {
@@ -230,7 +281,7 @@ func narrow(o lower.Opening, w way) lower.Opening {
 		o.Zones = []string{w.zone}
 	}
 	o.Claim, o.Types, o.CapacityTypes = claim, names, []string{w.capacityType}
-	o.Type, o.Price = names[0], w.options[0].worst
+	o.Type, o.Price = names[0], price
 	return o
 }
 

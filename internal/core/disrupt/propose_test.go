@@ -221,6 +221,99 @@ func TestSeveralSpotNodesBecomeFewer(t *testing.T) {
 	}
 }
 
+// A step of spot and other nodes must end with fewer nodes too, if it buys spot: the saving may be the spot node's change of pool. What
+// replaces the other node alone is another matter.
+func TestMixedNodesBecomeFewer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		big  int // CPU of the type of which one may do
+		want []string
+	}{
+		"two of other types do not replace two": {3, nil},
+		"one replaces two":                      {4, []string{"underutilized a,b -> big/spot"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("old", 2, 8, 0.10, 0.10), shape("big", tc.big, 16, 1, 0.07), shape("tiny", 1, 4, 1, 0.02)).pool("p")
+			f.set.SpotToSpot = true
+			f.node("a", "p", "old", spot).pods("a", "web", 1, "1800m", "1Gi")
+			f.node("b", "p", "old", onDemand).pods("b", "small", 3, "500m", "1Gi")
+			p := f.propose(t)
+			for _, s := range p.Steps {
+				if len(s.Remove) > 1 && len(s.Open) >= len(s.Remove) {
+					t.Errorf("proposed %q", say(p))
+				}
+			}
+			if tc.want != nil && !slices.Equal(say(p), tc.want) {
+				t.Errorf("proposed %q, want %q; notes %v", say(p), tc.want, noteTexts(p))
+			}
+		})
+	}
+}
+
+// A step that opens spot is priced by the mean of what launch would name, not by the cheapest type.
+func TestSpotIsPricedAsItIsBought(t *testing.T) {
+	for name, tc := range map[string]struct {
+		one, others float64 // prices of one type and of four others
+		want        float64 // of the step; 0: nobody is moved
+	}{
+		"the mean of five types":               {0.40, 0.60, 0.56},
+		"the band moves until it holds five":   {0.40, 0.99, 0.872},
+		"what would not save is not listed":    {0.40, 1.10, 0.40},
+		"the mean must save enough":            {0.96, 0.99, 0},
+		"though the cheapest would, by itself": {0.96, 1.10, 0.96},
+	} {
+		t.Run(name, func(t *testing.T) {
+			types := []*cloud.InstanceType{shape("big", 16, 64, 1.0, 0), shape("s0", 4, 16, 3, tc.one)}
+			for i := range 4 {
+				types = append(types, shape(fmt.Sprint("t", i), 4, 16, 3, tc.others))
+			}
+			f := newFixture(types...).pool("p")
+			f.node("a", "p", "big", onDemand).pods("a", "web", 1, "3", "1Gi")
+			p := f.propose(t)
+			got := cloud.NanoUSD(0)
+			for _, s := range p.Steps {
+				if got = s.After; s.Open[0].Price != got || s.Worst < got || s.Worst >= s.Before {
+					t.Errorf("priced %v, the opening %v, at the worst %v of %v", got, s.Open[0].Price, s.Worst, s.Before)
+				}
+			}
+			if got != cloud.FromDollars(tc.want) {
+				t.Errorf("%v, want %v: %q; %v", got, tc.want, say(p), noteTexts(p))
+			}
+		})
+	}
+}
+
+// What a node costs by itself pays for a step only where the bill gets no higher for it: eight small nodes become one at the same price,
+// two large ones do not.
+func TestFewerNodesAtTheSameBill(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes int
+		price float64 // of each
+		one   float64 // price of what holds all
+		want  int     // nodes that go
+	}{
+		"many small nodes for one of the same price":    {8, 0.02, 0.16, 8},
+		"two large ones save too little":                {2, 0.08, 0.16, 0},
+		"no step makes the bill higher":                 {8, 0.02, 0.161, 0},
+		"nor is it about nodes where there are as many": {1, 0.02, 0.02, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("each", 1, 4, tc.price, 0), shape("one", 8, 32, tc.one, 0)).pool("p")
+			for i := range tc.nodes {
+				name := fmt.Sprint("n", i)
+				f.node(name, "p", "each", onDemand).pods(name, "web", 1, "700m", "1Gi")
+			}
+			p := f.propose(t)
+			got := 0
+			for _, s := range p.Steps {
+				got += len(s.Remove)
+			}
+			if got != tc.want {
+				t.Errorf("%d nodes go, want %d: %q; %v", got, tc.want, say(p), noteTexts(p))
+			}
+		})
+	}
+}
+
 func TestBudgetsHoldBackSavingsAndSaySo(t *testing.T) {
 	f := newFixture(small()...).pool("p", allowing("0")).node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi")
 	p := f.propose(t)

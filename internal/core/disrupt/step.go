@@ -35,6 +35,7 @@ type Step struct {
 	Before cloud.NanoUSD     // price of what is removed
 	After  cloud.NanoUSD     // what launch is expected to pay for what is opened
 	Worst  cloud.NanoUSD     // the most that launch can come to pay for it
+	Own    cloud.NanoUSD     // what the nodes that there will be fewer are reckoned to cost by themselves
 	Score  []PoolScore       // how pools with policy Balanced judge the step
 }
 
@@ -56,8 +57,12 @@ func (s *Step) Decision() string {
 	return "replace"
 }
 
-// Saves is what the step is expected to take off the hourly bill. At the worst it takes off Before − Worst, which is more than nothing.
+// Saves is what the step is expected to take off the hourly bill. At the worst it takes off Before − Worst, which is more than nothing, or
+// nothing where there are fewer nodes.
 func (s *Step) Saves() cloud.NanoUSD { return s.Before - s.After }
+
+// Gains is what decisions make of that: a node costs something by itself, which is on no bill.
+func (s *Step) Gains() cloud.NanoUSD { return s.Saves() + s.Own }
 
 // Pods counts the pods that have to move.
 func (s *Step) Pods() int {

@@ -38,7 +38,7 @@ type World struct {
 // Settings are the tunables of disruption. The zero value is replaced by the defaults of DefaultSettings.
 type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
-	// MinSaving is the part of the price of the removed nodes that a step must save, before any pod is moved for it.
+	// MinSaving is the part of the price of the removed nodes that a step must gain, before any pod is moved for it.
 	MinSaving float64
 	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. It is smaller in
 	// proportion where less than the part Unrest of the pods comes by itself in an hour. Where more than the part Moves of the pods was moved

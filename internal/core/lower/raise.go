@@ -39,6 +39,14 @@ func termsOf(s *Settings) solve.Terms {
 	return terms
 }
 
+// SpotBand is what a launch sends of spot, and OwnPrice what decisions add for a node of a price.
+func (s *Settings) SpotBand() shape.Band { return termsOf(s).Band }
+
+func (s *Settings) OwnPrice(price cloud.NanoUSD) cloud.NanoUSD {
+	terms := termsOf(s)
+	return cloud.NanoUSD(terms.Own(int64(price)))
+}
+
 // raise turns the result back into objects.
 func (b *builder) raise(r *solve.Result) *Plan {
 	p := &Plan{Open: make([]Opening, 0, len(r.Bins)), Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost), VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),

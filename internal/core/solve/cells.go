@@ -281,7 +281,7 @@ func (k *packing) addLists(t int, w *want) {
 	k.exact = k.exact && complete
 	for i := range lists {
 		l := &lists[i]
-		own := k.s.p.Settings.Terms.own(l.Floor)
+		own := k.s.p.Settings.Terms.Own(l.Floor)
 		k.addCell(packCell{tmpl: t, shape: l.First.Shape}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
 	}
 }
@@ -293,7 +293,7 @@ func (k *packing) addShapes(t int, w *want) {
 	prices := k.s.pricesOf(t, k.s.wide(w.offers))
 	for sh := range w.shapes.All() {
 		if prices[sh] > 0 {
-			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: prices[sh], Own: k.s.p.Settings.Terms.own(prices[sh])})
+			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: prices[sh], Own: k.s.p.Settings.Terms.Own(prices[sh])})
 		}
 	}
 }
@@ -304,7 +304,7 @@ func (k *packing) addFloors(t int, byKind [][]want) {
 	from := len(k.cells)
 	for sh := range tmpl.Shapes.All() {
 		if price := cheapestOf(tmpl, sh, tmpl.Mask); price > 0 {
-			own := k.s.p.Settings.Terms.own(price)
+			own := k.s.p.Settings.Terms.Own(price)
 			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: price + own, Own: own})
 		}
 	}

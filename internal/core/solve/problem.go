@@ -56,10 +56,10 @@ type Terms struct {
 // nodeShare is the part of its price that a node costs by itself at most.
 const nodeShare = 20
 
-// own is what a node costs by itself, and with adds it to the cost of its machine.
-func (t *Terms) own(floor int64) int64 { return min(t.Node, floor/nodeShare) }
+// Own is what a node costs by itself, and with adds it to the cost of its machine.
+func (t *Terms) Own(floor int64) int64 { return min(t.Node, floor/nodeShare) }
 
-func (t *Terms) with(cost, floor int64) int64 { return cost + t.own(floor) }
+func (t *Terms) with(cost, floor int64) int64 { return cost + t.Own(floor) }
 
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
