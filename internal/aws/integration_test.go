@@ -731,6 +731,9 @@ func TestMissingThingsAreConditions(t *testing.T) {
 		"no image": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{ID: "ami-0000"}}, ptr(awsv1.AMIFamilyAL2023)
 		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound, `[{"id":"ami-0000"}]`},
+		"Ubuntu of v1beta1, without images": {func(s *awsv1.EC2NodeClassSpec) {
+			s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{ID: awsv1.PlaceholderAMI}}, ptr(awsv1.AMIFamilyAL2)
+		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonAMINotFound, "amiFamily Ubuntu"},
 		"an alias that ended": {func(s *awsv1.EC2NodeClassSpec) {
 			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2@latest"}}
 		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias, ""},

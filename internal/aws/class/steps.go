@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,10 @@ func nothing(what, field string, terms any) string {
 }
 
 func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	if slices.ContainsFunc(nc.Spec.AMISelectorTerms, func(t awsv1.AMISelectorTerm) bool { return t.ID == awsv1.PlaceholderAMI }) {
+		nc.Status.AMIs = nil // EC2 would not even take the ID for one
+		return missing(awsv1.ReasonAMINotFound, "v1beta1 says amiFamily Ubuntu and selects no images: name them in spec.amiSelectorTerms by id, name or tags", 0)
+	}
 	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
 	var unsupported *ami.UnsupportedAliasError
 	switch {
