@@ -84,7 +84,13 @@ func (s *state) suitable(out []int32, c *Class, v *Variant, t int) []int32 {
 		out = append(out, int32(sh))
 		ordinary = ordinary || !tmpl.Catalog.Exotic.Has(sh)
 	}
-	return s.preferOrdinary(tmpl, out, ordinary)
+	if s.visit.any {
+		return out
+	}
+	all := len(out)
+	out = s.preferOrdinary(tmpl, out, ordinary)
+	s.visit.spared = s.visit.spared || len(out) < all
+	return out
 }
 
 // preferOrdinary drops exotic machines where an ordinary one would do, as launch does, and large ones by the size policy.

@@ -22,6 +22,8 @@ type visit struct {
 	failed []int         // [variant] commits when opening a node last failed, plus one
 	stuck  int           // commits when everything last failed, plus one
 	codes  []reason.Code // [variant] why opening failed
+	spared bool          // candidates were left out because they are exotic or large
+	any    bool          // they are not any more: there is no other place
 }
 
 // order returns the classes in the order in which they are placed: important ones first, virtual ones last, then those
@@ -142,7 +144,7 @@ func (s *state) placeClass(ci, n int) int {
 func (s *state) begin(ci, want int) {
 	v, c := &s.visit, &s.p.Classes[ci]
 	n := len(c.Variants)
-	v.class, v.want, v.bins, v.stuck = ci, want, s.bins, 0
+	v.class, v.want, v.bins, v.stuck, v.spared, v.any = ci, want, s.bins, 0, false, false
 	v.open = resize(v.open, n)
 	v.tier, v.failed, v.codes = resize(v.tier, n), resize(v.failed, n), resize(v.codes, n)
 	v.cands = resize(v.cands, n*len(s.p.Templates))
@@ -226,7 +228,31 @@ func (s *state) placeSome(ci, n int) int {
 			return 1
 		}
 	}
+	if s.spareNothing(ci) {
+		return s.placeSome(ci, n)
+	}
 	return 0
+}
+
+// spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
+func (s *state) spareNothing(ci int) bool {
+	v, c := &s.visit, &s.p.Classes[ci]
+	if !v.spared || v.any || !slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return len(to.owned) > 0 }) {
+		return false
+	}
+	v.any = true
+	clear(v.cands)
+	clear(v.failed)
+	for vi := range c.Variants {
+		v.tier[vi] = -1
+		t := s.touchesOf(ci, vi)
+		for k := range t.keys {
+			if t.keys[k].reach != nil {
+				t.keys[k].reach = s.reachOf(ci)[t.keys[k].key]
+			}
+		}
+	}
+	return true
 }
 
 func (s *state) placeVariant(ci, vi, n int) int {

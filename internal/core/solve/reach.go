@@ -15,6 +15,9 @@ func (s *state) reachOf(class int) []bits.Set {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
+	if s.visit.any {
+		key += "any"
+	}
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
