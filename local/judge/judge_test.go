@@ -23,7 +23,7 @@ type jury struct {
 
 // TestRandomWorlds judges plans of random worlds.
 func TestRandomWorlds(t *testing.T) {
-	jury{"JUDGE_SEEDS", 5_000, 2_000_000, [][]string{plain, repelling}, makeWorld, judge}.sit(t)
+	jury{"JUDGE_SEEDS", 5_000, 2_000_000, [][]string{plain, tied}, makeWorld, judge}.sit(t)
 }
 
 // TestRandomFleets judges what is proposed to make of random fleets.

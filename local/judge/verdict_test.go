@@ -405,7 +405,8 @@ func domainsOf(pod *corev1.Pod, node *corev1.Node) string {
 	return strings.Join(values, " ")
 }
 
-// leftOf is what the limits of a pool leave: a claim counts as the largest of each resource that it lists.
+// leftOf is what the limits of a pool leave: a claim counts as the largest of each resource that it lists, and a node that is to go until it
+// is gone.
 func (c *court) leftOf(pool *v1.NodePool, plan *lower.Plan) corev1.ResourceList {
 	left := corev1.ResourceList{}
 	for name, q := range pool.Spec.Limits {
@@ -419,7 +420,7 @@ func (c *court) leftOf(pool *v1.NodePool, plan *lower.Plan) corev1.ResourceList 
 	}
 	one := resource.MustParse("1")
 	for _, o := range c.world.Objects {
-		if n, ok := o.(*corev1.Node); ok && n.Labels[v1.NodePoolLabelKey] == pool.Name && c.picture.infos[n.Name] != nil {
+		if n, ok := o.(*corev1.Node); ok && n.Labels[v1.NodePoolLabelKey] == pool.Name {
 			capacity := n.Status.Capacity.DeepCopy()
 			capacity["nodes"] = one
 			take(capacity)

@@ -8,11 +8,11 @@ import (
 )
 
 // The features that a world may have are those of one of these mixes; each seed picks some of them, so that failures narrow down by
-// themselves. JUDGE_FEATURES takes any mix: of worlds also spread, near, volumes and limits, and apart with daemons and going.
+// themselves. JUDGE_FEATURES takes any mix: of worlds also volumes, and minvalues with spread, near and apart.
 var (
-	plain     = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types"}
-	repelling = []string{"apart", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "nodes", "types"}
-	running   = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
+	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types"}
+	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types"}
+	running = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
 )
 
 // Labels that no machine decides, and what pods and pools say of them.

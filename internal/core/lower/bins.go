@@ -64,6 +64,7 @@ func (b *builder) makeTemplates() {
 			for _, p := range t.ports[g] {
 				tmpl.Daemons[g].Ports = append(tmpl.Daemons[g].Ports, b.ports.Intern(p))
 			}
+			tmpl.Daemons[g].Counted = b.arrivals(t.daemons[g])
 		}
 		for name, d := range b.drivers {
 			if limit := t.catalog.shape.VolumeLimit[name]; limit != nil {
@@ -89,6 +90,23 @@ func (b *builder) makeTemplates() {
 			c.Conflict = b.ports.Conflicts(c.Ports)
 		}
 	}
+}
+
+// arrivals says which groups count the pods that some DaemonSets start on a node.
+func (b *builder) arrivals(sets []int) []solve.Arrival {
+	var out []solve.Arrival
+	for _, i := range sets {
+		for _, g := range b.counting[i] {
+			at := slices.IndexFunc(out, func(a solve.Arrival) bool { return a.Group == g })
+			if at < 0 {
+				at = len(out)
+				out = append(out, solve.Arrival{Group: g})
+			}
+			out[at].Count++
+		}
+	}
+	slices.SortFunc(out, func(x, y solve.Arrival) int { return x.Group - y.Group })
+	return out
 }
 
 // makeLabels answers what every set of requirements and tolerations leaves of nodes and templates.

@@ -37,6 +37,7 @@ type builder struct {
 	postponed map[cluster.PodKey]bool
 	cohorts   []*cohort
 	labels    *labelIndex // of the batch
+	counting  [][]int     // by DaemonSet: groups that count its pods
 	groups    *groupTable
 	keys      []*topologyKey
 	asked     []string // key=value: values that pods list for topology keys that a pool leaves open

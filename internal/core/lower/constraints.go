@@ -76,6 +76,7 @@ func (b *builder) readGroups() {
 	}
 	b.readRepelling()
 	b.match()
+	b.matchDaemons()
 	b.readShared()
 }
 
@@ -143,6 +144,27 @@ func (b *builder) match() {
 	}
 	for _, c := range b.cohorts {
 		c.groups = groups[c.info.class.Namespace][c.set]
+	}
+}
+
+// matchDaemons finds the groups that count the pods of each DaemonSet.
+func (b *builder) matchDaemons() {
+	b.counting = make([][]int, len(b.e.daemons))
+	index, at := newLabelIndex(), map[string][]int{} // DaemonSets by namespace
+	for i := range b.e.daemons {
+		d := &b.e.daemons[i]
+		index.sets[d.set.Namespace] = append(index.sets[d.set.Namespace], d.labels)
+		at[d.set.Namespace] = append(at[d.set.Namespace], i)
+	}
+	for _, g := range b.groups.list {
+		if !g.owned {
+			continue
+		}
+		for _, ns := range index.namespacesOf(g) {
+			for _, k := range index.selected(ns, &g.selector) {
+				b.counting[at[ns][k]] = append(b.counting[at[ns][k]], g.id)
+			}
+		}
 	}
 }
 

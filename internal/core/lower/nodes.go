@@ -36,6 +36,7 @@ type nodeInfo struct {
 	ready    bool         // initialised
 	reserve  quantity.Vec // for daemons that will still come
 	promised []ports.Port // to them
+	coming   []int        // which they are
 	version  int          // of the daemons that these were worked out for
 	seen     uint64
 }
@@ -155,9 +156,10 @@ func leastOf(cat *catalog, names []string) quantity.Vec {
 
 // A daemon is what a DaemonSet puts on nodes.
 type daemon struct {
-	set   *appsv1.DaemonSet
-	class *podclass.Class
-	info  *podInfo
+	set    *appsv1.DaemonSet
+	class  *podclass.Class
+	info   *podInfo
+	labels *podclass.Labels // of its pods
 }
 
 // daemons returns what runs on every node that suits it. The version changes when any of them does.
@@ -174,7 +176,7 @@ func (e *Engine) readDaemons(snap *cluster.Snapshot) {
 			list = append(list, e.daemons[i])
 		} else {
 			changed = true
-			list = append(list, daemon{set: set, class: live, info: e.daemonInfo(set, live)})
+			list = append(list, daemon{set: set, class: live, info: e.daemonInfo(set, live), labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
 		}
 		i++
 	}
@@ -246,7 +248,7 @@ func (e *Engine) reserveOf(n *nodeInfo) quantity.Vec {
 		return n.reserve
 	}
 	n.version = e.daemonVersion
-	n.reserve, n.promised = make(quantity.Vec, e.resources.names.Len()), nil
+	n.reserve, n.promised, n.coming = make(quantity.Vec, e.resources.names.Len()), nil, nil
 	for i := range e.daemons {
 		d := &e.daemons[i]
 		if !d.suits(n) {
@@ -257,6 +259,7 @@ func (e *Engine) reserveOf(n *nodeInfo) quantity.Vec {
 				continue // it never comes
 			}
 			n.promised = append(n.promised, d.info.ports...)
+			n.coming = append(n.coming, i)
 		}
 		n.reserve.Add(d.info.need)
 	}

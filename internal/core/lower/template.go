@@ -31,6 +31,7 @@ type template struct {
 	tmpl    solve.Template
 	free    []freeKey
 	ports   [][]ports.Port // host ports by daemon group
+	daemons [][]int        // DaemonSets by daemon group
 	matches map[string]solve.Match
 	none    reason.Count // why no type is left; Code 0 if some is
 	taints  []corev1.Taint
@@ -261,7 +262,7 @@ func (t *template) open(mask bits.Set) bool {
 func (e *Engine) addDaemons(t *template) {
 	cat := t.catalog.shape
 	var runs []bits.Set // per daemon that runs anywhere: the shapes
-	var infos []*podInfo
+	var which []int
 	for i := range e.daemons {
 		d := &e.daemons[i]
 		if d.ignored() || !toleratesAll(d.info.tolerances, t.taints, true) {
@@ -278,7 +279,7 @@ func (e *Engine) addDaemons(t *template) {
 			}
 		}
 		if on.Any() {
-			runs, infos = append(runs, on), append(infos, d.info)
+			runs, which = append(runs, on), append(which, i)
 		}
 	}
 	if len(runs) == 0 {
@@ -301,14 +302,17 @@ func (e *Engine) addDaemons(t *template) {
 			groups[b.String()] = g
 			overhead := make(quantity.Vec, e.resources.names.Len())
 			var taken []ports.Port
+			var sets []int
 			for i, on := range runs {
 				if on.Has(s) {
-					overhead.Add(infos[i].need)
-					taken = append(taken, infos[i].ports...)
+					info := e.daemons[which[i]].info
+					overhead.Add(info.need)
+					taken = append(taken, info.ports...)
+					sets = append(sets, which[i])
 				}
 			}
 			t.tmpl.Daemons = append(t.tmpl.Daemons, solve.DaemonGroup{Overhead: overhead})
-			t.ports = append(t.ports, taken)
+			t.ports, t.daemons = append(t.ports, taken), append(t.daemons, sets)
 		}
 		t.tmpl.DaemonOf[s] = g
 		room := slices.Clone(cat.Alloc[s])

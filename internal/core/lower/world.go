@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +90,7 @@ func (e *Engine) worldOf(snap *cluster.Snapshot) *world {
 		repelling: map[cluster.PodKey]*repeller{}}
 	w.readNodes(e)
 	w.readRunning()
+	w.readComing(e)
 	w.readRepellers(e)
 	e.world = w
 	return w
@@ -174,6 +176,21 @@ func (w *world) readRunning() {
 			rows[last] = append(rows[last], nodeCount{node: c.Node, n: int32(c.Count), terminating: int32(c.Terminating)})
 		}
 		w.labels.sets[ns], w.running[ns] = sets, rows
+	}
+}
+
+// readComing counts the pods of DaemonSets that will start on nodes among those that run: kube-scheduler finds them there before others.
+func (w *world) readComing(e *Engine) {
+	on := map[int][]nodeCount{}
+	for _, n := range w.nodes {
+		for _, i := range n.coming {
+			on[i] = append(on[i], nodeCount{node: n.row.Name, n: 1})
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(on)) {
+		d := &e.daemons[i]
+		w.labels.sets[d.set.Namespace] = append(w.labels.sets[d.set.Namespace], d.labels)
+		w.running[d.set.Namespace] = append(w.running[d.set.Namespace], on[i])
 	}
 }
 

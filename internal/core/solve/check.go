@@ -261,6 +261,7 @@ func (c *checker) checkReservations() {
 type crowd struct {
 	bin    int // nodes first, then new ones
 	pods   []resident
+	daemon []Arrival // those of a new node that groups count
 	domain func(key int) int
 }
 
@@ -268,7 +269,7 @@ func (c *checker) crowds() []crowd {
 	var out []crowd
 	for i := range c.p.Nodes {
 		if pods := c.onNode(i); len(pods) > 0 {
-			out = append(out, crowd{i, pods, func(key int) int {
+			out = append(out, crowd{i, pods, nil, func(key int) int {
 				if key == spread.Host {
 					return i
 				}
@@ -278,7 +279,7 @@ func (c *checker) crowds() []crowd {
 	}
 	for i := range c.r.Bins {
 		b := &c.r.Bins[i]
-		out = append(out, crowd{len(c.p.Nodes) + i, c.residents(b.Puts), func(key int) int {
+		out = append(out, crowd{len(c.p.Nodes) + i, c.residents(b.Puts), c.p.Templates[b.Template].arrivals(b.Target), func(key int) int {
 			if key == spread.Host {
 				return len(c.p.Nodes) + i
 			}
@@ -317,6 +318,11 @@ func (c *checker) tally(g int, group *spread.Group, crowds []crowd) map[int]*tal
 	}
 	for _, cr := range crowds {
 		d := cr.domain(group.Key)
+		for _, a := range cr.daemon {
+			if a.Group == g && d >= 0 && c.countedOn(group, cr.bin) {
+				at(d).before += a.Count
+			}
+		}
 		for _, x := range cr.pods {
 			matches, owns := slices.Contains(x.class.Groups, g), slices.Contains(x.variant.Owns, g)
 			if d < 0 {

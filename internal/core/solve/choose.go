@@ -154,6 +154,12 @@ func (s *state) bestShape(ci, vi, i int, t *touches, mask bits.Set, cands []int3
 			code = reason.Limit
 			continue
 		}
+		if s.arrival != nil {
+			if bad := s.expected(i, int(sh), t, mask); bad != 0 {
+				code = bad
+				continue
+			}
+		}
 		got := target{tmpl: i, shape: int(sh), price: price, value: s.valueWithin(tmpl.Room[sh], s.demand)}
 		if t.glued { // all of them have to fit on this one node: room first, price second
 			got.value = int64(s.gluedFit(ci, tmpl.Room[sh]))<<20 + 1
@@ -198,6 +204,7 @@ func (s *state) meetMinValues(c *Class, v *Variant, t *touches, best target, mas
 		s.shapes[:len(m.Shapes)].And(m.Shapes)
 	}
 	s.cutByChoice(best.tmpl, t)
+	s.cutByArrivals(best.tmpl, best.shape)
 	if limit := &s.limits[tmpl.Pool]; limit.Limited {
 		best.reserve = s.reserveFor(tmpl, limit, best.shape)
 		if limit.Exceeded(best.reserve) != -2 {

@@ -137,6 +137,7 @@ func (s *state) finishBin(bin int, strange []bits.Set, free *limits.Pool) Bin {
 	s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cutByDomain(bin)
 	s.cutByFilter(bin)
+	s.cutByArrivals(t, b.Target)
 	s.avoidShapes(strange, bin)
 	s.cutByHardware(bin)
 	s.cutByLimit(tmpl, s.takenBy(i), free)
@@ -175,7 +176,7 @@ func (s *state) cutByFilter(bin int) {
 	i := bin - len(s.p.Nodes)
 	for _, p := range s.puts[i] {
 		for _, g := range s.p.Classes[p.Class].Groups {
-			if len(s.groups[g].Filter) == 0 {
+			if len(s.groups[g].Filter) == 0 || !s.insists(g) {
 				continue
 			}
 			want := s.countsAs(&s.groups[g], bin, int(s.target[i]))

@@ -19,6 +19,7 @@ func (s *state) grow(ci, vi, bin int) bool {
 	need := s.used(bin)
 	need.Add(c.Need)
 	s.holding(bin, s.maskOf(bin), need, m)
+	s.cutByArrivals(t, old)
 	for sh := range s.shapes.All() {
 		if !s.sameDomains(bin, t, sh) || !s.sameCounts(bin, sh) || tmpl.DaemonOf != nil && !s.fitsHardware(c, tmpl, sh) {
 			s.shapes.Remove(sh)

@@ -54,6 +54,9 @@ func (s *state) open(ci, vi, tier int) (int, reason.Code) {
 
 // openHost asks the host-level groups about a new, empty node.
 func (s *state) openHost(t *touches) reason.Code {
+	if s.arrival != nil {
+		return 0 // it will not be empty; see expected
+	}
 	for i, g := range t.host.owned {
 		if !s.groups[g].Admits(s.bins, t.host.self[i], nil) {
 			return codeOf(s.groups[g].Kind)
@@ -69,7 +72,10 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 		return s.bestTarget(ci, vi, among, t)
 	}
 	to := &t.keys[i]
-	bare := s.admits(to, noDomain) == 0
+	if s.arrival != nil && len(to.owned)+len(to.counted) == 0 {
+		return s.openAnywhere(ci, vi, among, t, i)
+	}
+	bare := s.admitsFirst(to, noDomain) == 0
 	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
 		s.choice[to.key] = noDomain
 		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad == 0 {
@@ -79,7 +85,7 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 	best, code := target{}, reason.Code(codeOfTouch(s, to))
 	reached := false // a domain that the groups admit and some template is in
 	for _, d := range s.byCount(to, i) {
-		if bad := s.admits(to, int(d)); bad != 0 {
+		if bad := s.admitsFirst(to, int(d)); bad != 0 {
 			if !reached {
 				code = bad
 			}
@@ -101,6 +107,34 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 		}
 	}
 	return best, code
+}
+
+// openAnywhere is openFrom for a key that pods have nothing to do with but for the daemons beside them: the best of all domains is theirs.
+func (s *state) openAnywhere(ci, vi int, among run, t *touches, i int) (target, reason.Code) {
+	key := t.keys[i].key
+	best, code := target{tmpl: -1}, reason.Code(reason.NoShape)
+	chosen := append([]int32(nil), s.choice...)
+	for d := int32(noDomain); int(d) < len(s.p.Keys[key].Values); d++ {
+		s.choice[key] = d
+		got, bad := s.openFrom(ci, vi, among, t, i+1)
+		switch {
+		case bad != 0 && best.tmpl < 0 && bad != reason.NoShape:
+			code = bad
+		case bad == 0 && (best.tmpl < 0 || better(got, best)):
+			best, code = got, 0
+			copy(chosen, s.choice)
+		}
+	}
+	copy(s.choice, chosen)
+	return best, code
+}
+
+// admitsFirst asks the groups of a key about the first pod on a new node. Where daemons are counted, that is asked later, with these.
+func (s *state) admitsFirst(to *touch, d int) reason.Code {
+	if s.arrival != nil {
+		return 0
+	}
+	return s.admits(to, d)
 }
 
 // leavesOut reports whether some of the templates have the label of a key only if somebody asks for it.

@@ -237,7 +237,7 @@ func (s *state) placeSome(ci, n int) int {
 // spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
 func (s *state) spareNothing(ci int) bool {
 	v, c := &s.visit, &s.p.Classes[ci]
-	if !v.spared || v.any || !slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return len(to.owned) > 0 }) {
+	if v.any || !v.spared && !s.reachWith(ci).spared || !slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return len(to.owned)+len(to.shunned) > 0 }) {
 		return false
 	}
 	v.any = true
@@ -345,10 +345,10 @@ func (s *state) fillUp(ci, vi, bin, n int) int {
 }
 
 // growAny looks for a new node that could become larger, for pods that have no other chance: those that must be on one
-// host with others, and those whose pool may open no further node.
+// host with others, and those for which no further node may be opened, though one of another size might do.
 func (s *state) growAny(ci, vi int) bool {
 	t := s.touchesOf(ci, vi)
-	if !t.glued && s.visit.codes[vi] != reason.Limit {
+	if len(t.keys) == 0 && !t.glued && s.visit.codes[vi] != reason.Limit {
 		return false
 	}
 	c := &s.p.Classes[ci]

@@ -113,7 +113,11 @@ type Segment struct{ From, To int }
 type DaemonGroup struct {
 	Overhead quantity.Vec
 	Ports    []int
+	Counted  []Arrival // by group
 }
+
+// An Arrival is how many of the daemons that start on a new node a group counts.
+type Arrival struct{ Group, Count int }
 
 // MinValues says how many values of a label the types of a claim must have together.
 type MinValues struct {

@@ -211,6 +211,9 @@ func (s *state) takes(t *touches, bin int) bool {
 // disputed reports whether the order could matter. It does not where all pods that a constraint counts carry it themselves and are in domains
 // that it knew: then those in the emptiest domain can always be bound.
 func (s *state) disputed(places [][]Put) bool {
+	if s.arrival != nil {
+		return true
+	}
 	owned := bits.Make(len(s.groups))
 	opened := s.opened()
 	for ci := range places {
@@ -308,7 +311,7 @@ func (s *state) mayBeIn(key, bin int) []int32 {
 	return out
 }
 
-// openedGroups are the constraints before anything is placed, when all nodes of the placement are there; with sure set, only those whose
+// openedGroups are the constraints before any pod is placed, when all nodes of the placement are there; with sure set, only those whose
 // domain is settled.
 func (s *state) openedGroups(sure bool) []spread.Group {
 	out := make([]spread.Group, len(s.p.Groups))
@@ -325,10 +328,14 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 			}
 			for _, d := range in {
 				if !group.Universe.Has(int(d)) && s.counts(group, bin) {
-					group.Universe = group.Universe.Grow(int(d))
-					group.Universe.Add(int(d))
+					group.Know(int(d))
 				}
 			}
+		}
+	}
+	for bin := len(s.p.Nodes); bin < s.bins && s.arrival != nil; bin++ {
+		if len(s.puts[bin-len(s.p.Nodes)]) > 0 {
+			s.arrive(out, bin)
 		}
 	}
 	return out

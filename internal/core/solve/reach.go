@@ -11,7 +11,15 @@ import (
 // reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
 // something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
 // in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
-func (s *state) reachOf(class int) []bits.Set {
+func (s *state) reachOf(class int) []bits.Set { return s.reachWith(class).domains }
+
+// A reach is the answer, and whether any machine was left out because it is exotic or large.
+type reach struct {
+	domains []bits.Set
+	spared  bool
+}
+
+func (s *state) reachWith(class int) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
@@ -21,6 +29,8 @@ func (s *state) reachOf(class int) []bits.Set {
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
+	before := s.visit.spared
+	s.visit.spared = false
 	out := make([]bits.Set, len(s.p.Keys))
 	for k := range out {
 		out[k] = bits.Make(len(s.p.Keys[k].Values))
@@ -33,10 +43,11 @@ func (s *state) reachOf(class int) []bits.Set {
 		}
 	}
 	if s.reaches == nil {
-		s.reaches = map[string][]bits.Set{}
+		s.reaches = map[string]reach{}
 	}
-	s.reaches[key] = out
-	return out
+	s.reaches[key] = reach{out, s.visit.spared}
+	s.visit.spared = before
+	return s.reaches[key]
 }
 
 // spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a label are closed to them.

@@ -17,28 +17,33 @@ func Run(p *Problem) *Result {
 	r.Why = s.explain(left, r.Partial)
 	r.charge(billOf(r.Bins, &p.Settings.Terms))
 	if !p.Settings.FirstFit && !r.Partial && !s.dropped && len(r.Bins) > 0 {
-		r.take(s.deal(), len(left))
-		r.take(s.improve(r), len(left))
-		if r.Proof.Problem == nil && !p.Settings.Unproven {
+		r.take(s.deal(), left)
+		r.take(s.improve(r), left)
+		if r.Proof.Problem == nil && !p.Settings.Unproven && s.arrival == nil {
 			s.bound(r)
 		}
 	}
 	return r
 }
 
-// take makes a placement of the same pods the result, if it is cheaper.
-func (r *Result) take(better *state, classes int) {
+// take makes another placement the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
+// left over gets the room that there is now.
+func (r *Result) take(better *state, left []int) {
 	if better == nil {
 		return
 	}
-	if better.avoid(); len(better.misplaced()) > 0 {
+	better.avoid()
+	left = slices.Clone(left)
+	if sum(left) > 0 {
+		better.fillIn(left)
+	}
+	if len(better.misplaced()) > 0 {
 		return
 	}
-	more := make([]int, classes)
-	bins := better.finish(more)
+	bins := better.finish(left)
 	bill := billOf(bins, &better.p.Settings.Terms)
-	if bill.cost < r.Cost && !slices.ContainsFunc(more, func(n int) bool { return n > 0 }) {
-		r.Bins, r.Placed = bins, better.placed
+	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
+		r.Bins, r.Placed, r.Left = bins, better.placed, left
 		r.charge(bill)
 	}
 }

@@ -44,16 +44,18 @@ type state struct {
 	left    []int // reservations
 	placed  []Put // on existing nodes
 
-	mounts  map[int]int           // pods that mount each volume, made when first needed
-	touch   [][]touches           // [class][variant], made when first needed
-	reaches map[string][]bits.Set // see reachOf
-	alive   bits.Set              // bins with room for the smallest need of anybody
+	mounts  map[int]int      // pods that mount each volume, made when first needed
+	touch   [][]touches      // [class][variant], made when first needed
+	reaches map[string]reach // see reachOf
+	alive   bits.Set         // bins with room for the smallest need of anybody
 	least   quantity.Vec
 	commits int
 	meter   *work.Meter
 	demand  quantity.Vec // of pods that are not placed yet
 	worth   quantity.Vec // nano-dollars for each unit, scaled; see price.go
 	pinned  bool         // replay: domains were decided before, counts are not asked again
+	strict  bits.Set     // groups on which some class insists, made when first needed
+	arrival *arrival     // what is known of daemons that groups count; nil for nearly all
 	turn    []int32      // by class: its first place in the queue, where classes are placed in that order; nil: they are not
 
 	// Scratch of one trial.
@@ -101,6 +103,7 @@ func newState(p *Problem) *state {
 	s.least = leastNeed(p)
 	s.twin = findTwins(p)
 	s.large = findLarge(p)
+	s.arrival = findArrival(p)
 	s.reset()
 	return s
 }
@@ -219,7 +222,7 @@ func (s *state) touchesOf(class, variant int) *touches {
 func (s *state) fillTouches(t *touches, class int, v *Variant) {
 	c := &s.p.Classes[class]
 	t.ready = true
-	if len(c.Groups) == 0 && len(v.Owns) == 0 {
+	if len(c.Groups) == 0 && len(v.Owns) == 0 && s.arrival == nil {
 		return
 	}
 	t.host.key = spread.Host
@@ -260,6 +263,11 @@ func (s *state) fillTouches(t *touches, class int, v *Variant) {
 		}
 		if group.Key == spread.Host && group.Kind == spread.Affinity {
 			t.glued = true
+		}
+	}
+	if s.arrival != nil {
+		for _, key := range s.arrival.keys {
+			at(key)
 		}
 	}
 	for _, to := range t.keys {

@@ -69,6 +69,7 @@ func (s *state) avoid() {
 		s.holding(bin, s.maskOf(bin), s.used(bin), nil)
 		s.cutByDomain(bin)
 		s.cutByFilter(bin)
+		s.cutByArrivals(int(s.tmpl[i]), int(s.target[i]))
 		s.cutByHardware(bin)
 		for sh := range s.shapes.All() {
 			if s.isStrange(strange, bin, sh) {

@@ -237,6 +237,7 @@ func (s *state) tryMinValues(c *Class, v *Variant, t *touches, bin int) verdict 
 	used.Add(c.Need)
 	s.holding(bin, s.masks[0], used, &s.p.Labels.OnTemplate[v.Reqs][s.tmpl[i]])
 	s.cutByDomain(bin)
+	s.cutByArrivals(int(s.tmpl[i]), int(s.target[i]))
 	s.cutByChoice(int(s.tmpl[i]), t)
 	if most := s.reserve[i]; most != nil {
 		for sh := range s.shapes.All() {
@@ -274,11 +275,15 @@ func (s *state) commit(ci, vi, bin, n int) {
 	if i := bin - len(s.p.Nodes); i < 0 {
 		s.placed = appendPut(s.placed, put)
 	} else {
+		first := len(s.puts[i]) == 0
 		s.puts[i] = appendPut(s.puts[i], put)
 		s.settleFilters(c, i)
 		copy(s.maskOf(bin), s.masks[0])
 		for k := range t.keys {
 			s.domain[t.keys[k].key][i] = s.choice[t.keys[k].key]
+		}
+		if first && s.arrival != nil {
+			s.arrive(s.groups, bin)
 		}
 	}
 	if len(c.Ports) > 0 {
@@ -313,10 +318,7 @@ func (s *state) record(to *touch, d int32, bin, n int) {
 			continue
 		}
 		group.Add(int(d), int32(n))
-		if group.Kind == spread.Spread && group.Key != spread.Host {
-			group.Universe = group.Universe.Grow(int(d))
-			group.Universe.Add(int(d)) // the node makes it one for everybody
-		}
+		group.Know(int(d)) // the node makes it one for everybody
 	}
 	for _, g := range to.repels {
 		s.groups[g].AddOwners(int(d), int32(n))
@@ -334,12 +336,21 @@ func (s *state) counts(g *spread.Group, bin int) bool {
 // countsAs is counts for a new bin, if it became a machine of some shape.
 func (s *state) countsAs(g *spread.Group, bin, sh int) bool {
 	i := bin - len(s.p.Nodes)
-	t := int(s.tmpl[i])
+	for _, key := range g.Beside {
+		if s.domain[key][i] == noDomain {
+			return false
+		}
+	}
+	return s.countsOn(g, int(s.tmpl[i]), sh, s.maskOf(bin))
+}
+
+// countsOn is counts for a new node of a template, if it became a machine of some shape with these choices left.
+func (s *state) countsOn(g *spread.Group, t, sh int, mask bits.Set) bool {
 	if g.Templates != nil && !g.Templates.Has(t) {
 		return false
 	}
 	for _, key := range g.Beside {
-		if d := s.p.Keys[key].Tmpl[t].domain(sh); d == noDomain || d == openDomain && s.domain[key][i] == noDomain {
+		if s.p.Keys[key].Tmpl[t].domain(sh) == noDomain {
 			return false
 		}
 	}
@@ -353,7 +364,7 @@ func (s *state) countsAs(g *spread.Group, bin, sh int) bool {
 			return false
 		}
 		both := s.both[:len(tmpl.Mask)]
-		copy(both, s.maskOf(bin))
+		copy(both, mask)
 		if m.Mask != nil {
 			both.And(m.Mask)
 		}
@@ -361,20 +372,41 @@ func (s *state) countsAs(g *spread.Group, bin, sh int) bool {
 	})
 }
 
+// insists reports whether a constraint is more than a preference to some pods.
+func (s *state) insists(g int) bool {
+	if s.strict == nil {
+		s.strict = bits.Make(len(s.groups))
+		for i := range s.p.Classes {
+			if v := s.p.Classes[i].Variants; len(v) > 0 {
+				for _, g := range v[len(v)-1].Owns {
+					s.strict.Add(g)
+				}
+			}
+		}
+	}
+	return s.strict.Has(g)
+}
+
 // settleFilters narrows the choices in masks[0] so that the spreads that count the class do so, or do not, whatever is bought.
 func (s *state) settleFilters(c *Class, i int) {
 	mask := bits.Set(s.masks[0])
 	for _, g := range c.Groups {
 		filter := s.groups[g].Filter
-		if len(filter) == 0 || slices.ContainsFunc(filter, func(reqs int) bool {
-			m := &s.p.Labels.OnTemplate[reqs][s.tmpl[i]]
-			return m.OK && (m.Mask == nil || mask.Within(m.Mask))
+		suits := func(reqs int) *Match {
+			if m := &s.p.Labels.OnTemplate[reqs][s.tmpl[i]]; m.OK && (m.Shapes == nil || m.Shapes.Has(int(s.target[i]))) {
+				return m
+			}
+			return nil
+		}
+		if len(filter) == 0 || !s.insists(g) || slices.ContainsFunc(filter, func(reqs int) bool {
+			m := suits(reqs)
+			return m != nil && (m.Mask == nil || mask.Within(m.Mask))
 		}) {
 			continue
 		}
 		for _, reqs := range filter {
-			m := &s.p.Labels.OnTemplate[reqs][s.tmpl[i]]
-			if !m.OK {
+			m := suits(reqs)
+			if m == nil {
 				continue
 			}
 			less := bits.Set(s.masks[len(s.masks)-1])

@@ -75,6 +75,14 @@ func (g *Group) Add(d int, n int32) {
 	g.Total += int(n)
 }
 
+// Know records that there is a node in domain d.
+func (g *Group) Know(d int) {
+	if g.Kind == Spread && g.Key != Host {
+		g.Universe = g.Universe.Grow(d)
+		g.Universe.Add(d)
+	}
+}
+
 // AddOwners records n owners in domain d; n may be negative.
 func (g *Group) AddOwners(d int, n int32) {
 	g.Owners = grown(g.Owners, d)
