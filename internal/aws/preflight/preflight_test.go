@@ -226,12 +226,16 @@ func TestWhatIsMissing(t *testing.T) {
 		"a version that is too old":          {func(w *world) { w.version = "1.20" }, "cluster", Missing, "1.20 is not supported", "update-cluster-version"},
 		"a definition that is not there":     {func(w *world) { w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "nodeclaims.karpenter.sh") }, "definitions", Missing, "nodeclaims.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
 		"a definition of an older release":   {oldDefinition, "definitions", Missing, "nodepools.karpenter.sh in v1", "kubectl apply --server-side"},
+		"a definition that is not served":    {unserved, "definitions", Missing, "ec2nodeclasses.karpenter.k8s.aws in v1", "kubectl apply --server-side"},
 		"no pool":                            {func(w *world) { w.remove(&v1.NodePool{}, "", "default") }, "pools", Warning, "0 NodePools and 1 EC2NodeClasses", "kubectl apply"},
 		"a pool without its class":           {func(w *world) { w.pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "gpu" }) }, "pools", Missing, "EC2NodeClass gpu that does not exist", "kubectl edit nodepool default"},
 		"a service account without a role":   {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Associations = nil }) }, "service account", Missing, "has no role", "create-pod-identity-association --cluster-name demo --namespace kube-system --service-account karpenter --role-arn arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"},
 		"a service account with another":     {func(w *world) { w.annotate("arn:aws:iam::123456789012:role/other") }, "service account", Warning, "role/other", "annotate --overwrite serviceaccount karpenter eks.amazonaws.com/role-arn="},
 		"no role for the controller":         {func(w *world) { w.cloud.RemoveRole("KarpenterControllerRole-demo") }, "controller role", Missing, "no role KarpenterControllerRole-demo", "cloudformation deploy --stack-name Karpenter-demo"},
 		"a role that trusts no pods":         {func(w *world) { w.makeRole("KarpenterControllerRole-demo", `{"Statement":[]}`) }, "controller role", Missing, "does not trust Pod Identity", "cloudformation deploy"},
+		"a role that is denied to pods": {func(w *world) {
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, `"Allow"`, `"Deny"`))
+		}, "controller role", Missing, "does not trust Pod Identity", "cloudformation deploy"},
 		"a role that trusts another account": {func(w *world) {
 			w.annotate("arn:aws:iam::123456789012:role/KarpenterControllerRole-demo")
 			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "kube-system:karpenter", "karpenter:karpenter"))
@@ -296,6 +300,14 @@ func oldDefinition(w *world) {
 	var d apiextensionsv1.CustomResourceDefinition
 	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Name: "nodepools.karpenter.sh"}, &d))
 	d.Spec.Versions[0].Name = "v1beta1"
+	w.must(w.kube.Update(w.t.Context(), &d))
+}
+
+// unserved leaves the version in the definition, but the API server does not serve it.
+func unserved(w *world) {
+	var d apiextensionsv1.CustomResourceDefinition
+	w.must(w.kube.Get(w.t.Context(), client.ObjectKey{Name: "ec2nodeclasses.karpenter.k8s.aws"}, &d))
+	d.Spec.Versions[0].Served = false
 	w.must(w.kube.Update(w.t.Context(), &d))
 }
 
