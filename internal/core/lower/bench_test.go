@@ -41,6 +41,7 @@ func BenchmarkVariants(b *testing.B) {
 		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), lower.Settings{}) })
 		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}, agent()) })
 		b.Run(name+"/spot, band of 1 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Band: narrowBand}) })
+		b.Run(name+"/spot, five types", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Band: shape.SpotBand(5)}) })
 		b.Run(name+"/spot, given five seconds", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Search: 5 * work.Second}) })
 		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{FirstFit: true}) })
 		b.Run(name+"/given five seconds", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{Search: 5 * work.Second}) })
@@ -86,10 +87,12 @@ func report(b *testing.B, p *lower.Plan) {
 	b.ReportMetric(float64(p.Work)/1e6, "work-ms")
 	b.ReportMetric(p.Price.Dollars(), "$/h")
 	b.ReportMetric((p.Price - p.Floor).Dollars(), "diversity-$/h")
-	if sent := typesSent(p); len(sent) > 0 {
+	if sent := spotClaims(p, func(o *lower.Opening) int { return o.Sent }); len(sent) > 0 {
 		few, _ := slices.BinarySearch(sent, 15)
 		b.ReportMetric(float64(sent[len(sent)/2]), "types-sent")
 		b.ReportMetric(float64(100*few)/float64(len(sent)), "sent<15-%")
+		pools := spotClaims(p, func(o *lower.Opening) int { return o.Offers })
+		b.ReportMetric(float64(pools[len(pools)/2]), "pools-sent")
 	}
 	b.ReportMetric(p.VolumeBound.Dollars(), "volume$/h")
 	b.ReportMetric(p.ConfigBound.Dollars(), "config$/h")
@@ -97,12 +100,12 @@ func report(b *testing.B, p *lower.Plan) {
 	b.ReportMetric(float64(len(p.Refused)), "refused")
 }
 
-// typesSent is how many types the launch of each spot claim sends, sorted.
-func typesSent(p *lower.Plan) []int {
+// spotClaims says something of each spot claim, sorted.
+func spotClaims(p *lower.Plan, of func(*lower.Opening) int) []int {
 	var out []int
-	for _, o := range p.Open {
-		if o.CapacityType == v1.CapacityTypeSpot {
-			out = append(out, o.Sent)
+	for i := range p.Open {
+		if o := &p.Open[i]; o.CapacityType == v1.CapacityTypeSpot {
+			out = append(out, of(o))
 		}
 	}
 	slices.Sort(out)

@@ -122,7 +122,7 @@ type Opening struct {
 	Price, Floor, Worst  cloud.NanoUSD
 	Zones, CapacityTypes []string // what the claim may become, sorted
 	Zone, CapacityType   string   // the offering that was priced
-	Sent                 int      // how many types launch sends
+	Sent, Offers         int      // how many types launch sends, and in how many offerings
 	Static               bool     // its pool has a fixed number of nodes
 }
 

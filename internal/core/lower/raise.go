@@ -157,7 +157,7 @@ func (h *hand) take(class, bin, n int) []*cluster.Pod {
 func (b *builder) opening(bin *solve.Bin, like *Opening) Opening {
 	t := b.templates[bin.Template]
 	cat := t.catalog.shape
-	o := Opening{Pool: t.pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor), Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types}
+	o := Opening{Pool: t.pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor), Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
 	if like != nil {
 		o.Types, o.Zones, o.CapacityTypes = like.Types, like.Zones, like.CapacityTypes
 	} else {
