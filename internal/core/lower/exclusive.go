@@ -13,12 +13,12 @@ import (
 type exclusive map[string]*cluster.Pod
 
 // readExclusive gives each claim of mode ReadWriteOncePod to the pod that runs with it or has a place already, else to the weightiest
-// and oldest of those that ask for it.
+// and oldest of those that ask for it and could be planned.
 func (b *builder) readExclusive(pods []*cluster.Pod) exclusive {
 	out := exclusive{}
 	for _, p := range pods {
 		for _, name := range b.e.infoOf(p.Class).claims {
-			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) || b.hopeless(p) {
 				continue
 			}
 			key := p.Namespace + "/" + name
@@ -41,6 +41,12 @@ func (b *builder) readExclusive(pods []*cluster.Pod) exclusive {
 		}
 	}
 	return out
+}
+
+// hopeless reports whether a pod cannot be planned whatever room there is, so that it needs no claim.
+func (b *builder) hopeless(p *cluster.Pod) bool {
+	info := b.e.infoOf(p.Class)
+	return len(info.invalid) > 0 || slices.ContainsFunc(info.claims, func(name string) bool { return b.checkClaim(b.in.Snap.PVC(p.Namespace, name), name).Code != 0 })
 }
 
 // leaveTo gives a pod that is not planned now the claims that it names.
