@@ -163,3 +163,23 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 		})
 	}
 }
+
+func TestListenersListenWhereTheyAreTold(t *testing.T) {
+	for host, loopback := range map[string]bool{"127.0.0.1": true, "": false} {
+		free, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Settings{Host: host, HealthProbePort: free.Addr().(*net.TCPAddr).Port}
+		free.Close()
+		var at Addresses
+		stop, err := serve(t.Context(), s, http.NotFoundHandler(), checks{}, func(a Addresses) { at = a })
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if got, _, err := net.SplitHostPort(at.Health); err != nil || net.ParseIP(got).IsLoopback() != loopback {
+			t.Errorf("host %q: it listens at %s, on the loopback address: want %t", host, at.Health, loopback)
+		}
+	}
+}

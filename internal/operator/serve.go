@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 		if l.port == 0 {
 			continue
 		}
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", l.port))
+		listener, err := net.Listen("tcp", net.JoinHostPort(s.Host, strconv.Itoa(l.port)))
 		if err != nil {
 			stop()
 			return nil, fmt.Errorf("listen: %w", err)

@@ -23,8 +23,9 @@ import (
 type Settings struct {
 	Service string // name of the Kubernetes service; that of the conversion webhook is named after it
 
-	MetricsPort, HealthProbePort int  // 0: no listener
-	MetricsAuthentication        bool // the API server says who may read the metrics port
+	MetricsPort, HealthProbePort int    // 0: no listener
+	Host                         string // where they listen: everywhere if empty, as kubelets and Prometheus are on other machines
+	MetricsAuthentication        bool   // the API server says who may read the metrics port
 	EnableProfiling              bool
 	DisableObservability         bool // no metrics about single nodes, pods and pools, and none about conditions
 	Log                          telemetry.LogSettings

@@ -34,6 +34,7 @@ func Main(args []string) error {
 	if err := setting.Read("karpenter-local controller", all, args, os.LookupEnv, os.Stderr); err != nil {
 		return err
 	}
+	core.Host = "127.0.0.1" // nobody on another machine has any business with it
 	provider.ReservedCapacity, provider.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
