@@ -38,7 +38,7 @@ func (r *Result) take(better *state, left []int) {
 		better.fillIn(left)
 	}
 	if len(better.misplaced()) > 0 {
-		return
+		better, left = better.mend(left)
 	}
 	bins := better.finish(left)
 	bill := billOf(bins, &better.p.Settings.Terms)
