@@ -796,9 +796,6 @@ func TestWhyAClassIsNotReadyYet(t *testing.T) {
 		condition string
 		says      []string
 	}{
-		"a version of an alias that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
-			s.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v1"}}
-		}, nil, awsv1.ConditionTypeAMIsReady, []string{"AL2023", "version v1 ", "1.36"}},
 		"a missing permission": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "b"}}}
 		}, deny("ec2:DescribeSubnets"), awsv1.ConditionTypeSubnetsReady, []string{"UnauthorizedOperation", "ec2:DescribeSubnets"}},

@@ -23,6 +23,7 @@ const (
 // Reasons of EC2NodeClass conditions.
 const (
 	ReasonAMINotFound      = "AMINotFound"      // AMIsReady is False: no image matches.
+	ReasonFormerAMIs       = "FormerAMIs"       // AMIsReady is True: no image matches any more, and those that did are used.
 	ReasonUnsupportedAlias = "UnsupportedAlias" // AMIsReady is False: the alias does not exist for the cluster's Kubernetes version.
 
 	ReasonPlacementGroupNotFound         = "PlacementGroupNotFound"         // PlacementGroupReady is False: there is no such group.

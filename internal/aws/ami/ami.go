@@ -42,6 +42,16 @@ type UnsupportedAliasError struct{ Message string }
 
 func (e *UnsupportedAliasError) Error() string { return e.Message }
 
+// A NoAliasImagesError says that AWS has no image for an alias.
+type NoAliasImagesError struct {
+	Alias      awsv1.Alias
+	Kubernetes string
+}
+
+func (e *NoAliasImagesError) Error() string {
+	return fmt.Sprintf("there are no %s images of version %s for Kubernetes %s; choose another version, or latest", e.Alias.Family, e.Alias.Version, e.Kubernetes)
+}
+
 // Parameters returns the SSM parameters that hold the images of an alias for a Kubernetes version such as "1.36".
 func Parameters(alias awsv1.Alias, version string) ([]Parameter, error) {
 	if err := supported(alias.Family, version); err != nil {

@@ -114,7 +114,7 @@ func (f *Finder) known(ctx context.Context, nc *awsv1.EC2NodeClass, version stri
 			out[id] = append(out[id], p.Variants...)
 		}
 		if len(out) == 0 {
-			return nil, fmt.Errorf("there are no %s images of version %s for Kubernetes %s; choose another version, or latest", alias.Family, alias.Version, version)
+			return nil, &NoAliasImagesError{*alias, version}
 		}
 		return out, nil
 	}

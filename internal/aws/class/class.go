@@ -64,7 +64,8 @@ type Settings struct {
 	// Waiting is told when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
 	Waiting func(nc *awsv1.EC2NodeClass, message string)
 	Gone    func(name string)
-	// Unready is told of a condition that has become False, or is so for another reason. It may be nil.
+	// Unready is told of a condition that has become False, or is so for another reason, and of images that are none of the class any
+	// more. It may be nil.
 	Unready func(nc *awsv1.EC2NodeClass, c metav1.Condition)
 	// BootstrapsTwice is told of a class whose user data bootstraps the node, which Karpenter does as well. It may be nil.
 	BootstrapsTwice func(nc *awsv1.EC2NodeClass)
@@ -289,7 +290,8 @@ func (c *Controller) tell(old, nc *awsv1.EC2NodeClass) {
 		return
 	}
 	for _, is := range nc.Status.Conditions {
-		if is.Status != metav1.ConditionFalse || is.Type == condition.Ready || is.Reason == awsv1.ReasonDependenciesNotReady {
+		wrong := is.Status == metav1.ConditionFalse && is.Type != condition.Ready && is.Reason != awsv1.ReasonDependenciesNotReady
+		if !wrong && is.Reason != awsv1.ReasonFormerAMIs {
 			continue
 		}
 		was := condition.Get(old, is.Type)

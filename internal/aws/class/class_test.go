@@ -127,11 +127,12 @@ func TestReconcile(t *testing.T) {
 		again time.Duration
 		fails bool
 	}{
-		"all is found":       {edit: none, again: often},
-		"no images":          {edit: func(f *findings) { f.images = nil }, want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
-		"images of the past": {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: often},
-		"no subnets":         {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: often},
-		"no groups":          {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: often},
+		"all is found": {edit: none, again: often},
+		"no images":    {edit: func(f *findings) { f.images = nil }, want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
+		"an alias of a version that there is not": {edit: fail("images", &ami.NoAliasImagesError{}), want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
+		"images of the past":                      {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: often},
+		"no subnets":                              {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: often},
+		"no groups":                               {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: often},
 		"a placement group": {edit: none, class: func(nc *awsv1.EC2NodeClass) {
 			nc.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
 		},
@@ -228,6 +229,46 @@ func TestWhatWasFoundBefore(t *testing.T) {
 	delete(f.err, "images")
 	if nc := look(); len(nc.Status.Subnets) != 0 || len(nc.Status.AMIs) != 0 || !condition.IsFalse(nc, awsv1.ConditionTypeReady) {
 		t.Errorf("when nothing is found the status is %+v", nc.Status)
+	}
+}
+
+// A cluster that is upgraded before there are images for it goes on with those that it has, and says so.
+func TestImagesThatAreNoMoreAreUsed(t *testing.T) {
+	f := all()
+	c := newController(t, f, newClass(func(*awsv1.EC2NodeClass) {}), nil, nil)
+	var told []string
+	c.Settings.Unready = func(_ *awsv1.EC2NodeClass, is metav1.Condition) { told = append(told, is.Type+" "+is.Reason) }
+	look := func() *awsv1.EC2NodeClass {
+		t.Helper()
+		nc := &awsv1.EC2NodeClass{}
+		for range 2 {
+			if err := c.Kube.Get(t.Context(), client.ObjectKey{Name: "default"}, nc); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Reconcile(t.Context(), nc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return nc
+	}
+	look()
+	f.err["images"] = &ami.NoAliasImagesError{Alias: awsv1.Alias{Family: awsv1.AMIFamilyAL2023, Version: "latest"}, Kubernetes: "1.37"}
+	look()
+	nc := look()
+	said := condition.Get(nc, awsv1.ConditionTypeAMIsReady)
+	if len(nc.Status.AMIs) != 1 || !condition.IsTrue(nc, awsv1.ConditionTypeReady) || said.Reason != awsv1.ReasonFormerAMIs || !strings.Contains(said.Message, "AL2023 images of version latest for Kubernetes 1.37") {
+		t.Errorf("images %v, condition %+v", nc.Status.AMIs, said)
+	}
+	if want := []string{"AMIsReady FormerAMIs"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q once", told, want)
+	}
+	nc.Generation++
+	nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v20000101"}}
+	if err := c.Kube.Update(t.Context(), nc); err != nil {
+		t.Fatal(err)
+	}
+	if nc := look(); len(nc.Status.AMIs) != 0 || condition.Get(nc, awsv1.ConditionTypeAMIsReady).Reason != awsv1.ReasonAMINotFound {
+		t.Errorf("another alias that there is not: images %v, conditions %q", nc.Status.AMIs, state(nc))
 	}
 }
 

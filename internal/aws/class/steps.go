@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/profile"
@@ -41,7 +43,14 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	}
 	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
 	var unsupported *ami.UnsupportedAliasError
+	var none *ami.NoAliasImagesError
 	switch {
+	case errors.As(err, &none) && len(nc.Status.AMIs) > 0 && condition.IsTrue(nc, awsv1.ConditionTypeAMIsReady) && answered(nc, awsv1.ConditionTypeAMIsReady):
+		// The cluster was upgraded, or AWS withdrew them. What runs is not drifted by that, and new machines are better than none.
+		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() + "; the images that were found before are used", again: often}
+	case errors.As(err, &none):
+		nc.Status.AMIs = nil
+		return missing(awsv1.ReasonAMINotFound, none.Error(), often)
 	case errors.As(err, &unsupported):
 		nc.Status.AMIs = nil
 		return missing(awsv1.ReasonUnsupportedAlias, unsupported.Message, 0)
