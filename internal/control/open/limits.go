@@ -24,23 +24,24 @@ type reservation struct {
 // admit decides which tasks may go on, against the newest snapshot and everything that is being created at this moment.
 // Tasks that may not get an error; for the others a reservation is held until they settle. gone tells which machines do not count.
 func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.Node) bool) {
+	pools, notReady := s.catalogs.Pools(ctx, s.store.Snapshot()) // perhaps the cloud is asked, which others need not wait for
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := s.store.Snapshot()
-	pools, notReady := s.catalogs.Pools(ctx, snap)
 	shares := map[string][]*task{}
 	for i := range tasks {
 		t := &tasks[i]
 		name := t.opening.Pool
-		in, known := pools[name]
+		_, known := pools[name]
+		pool := snap.Pool(name)
 		switch {
-		case !known:
+		case !known || pool == nil:
 			t.err = &PoolError{name, "is gone, or its instance types are unknown"}
-		case notReady[name]:
+		case notReady[name] || pool.DeletionTimestamp != nil:
 			t.err = &PoolError{name, "is not ready"}
-		case in.Pool.IsStatic() && !t.opening.Static:
+		case pool.IsStatic() && !t.opening.Static:
 			t.err = &PoolError{name, "has a fixed number of nodes"}
-		case t.opening.Static && !in.Pool.IsStatic():
+		case t.opening.Static && !pool.IsStatic():
 			t.err = &PoolError{name, "has no fixed number of nodes"}
 		case snap.ClaimNode(t.claim.Name) != nil: // created before; it counts already
 		default:
@@ -48,7 +49,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		pool, m := pools[name].Pool, machinesOf(pools[name].Catalog)
+		pool, m := snap.Pool(name), machinesOf(pools[name].Catalog)
 		if len(pool.Spec.Limits) > 0 {
 			if pool.IsStatic() {
 				gone = nothing

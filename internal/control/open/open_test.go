@@ -404,6 +404,44 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 	})
 }
 
+// meeting are catalogues that answer when two have asked.
+type meeting struct {
+	catalogs
+	asked *sync.WaitGroup
+}
+
+func (m meeting) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+	m.asked.Done()
+	m.asked.Wait()
+	return m.catalogs.Pools(ctx, snap)
+}
+
+// Whoever asks a slow cloud what there is keeps nobody else from opening nodes.
+func TestACloudThatIsSlowHoldsUpNobodyElse(t *testing.T) {
+	w := newWorld(t, nil)
+	both := meeting{catalogs{w.store}, &sync.WaitGroup{}}
+	both.asked.Add(2)
+	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+	service := open.New(w.store, w.api.Client("main"), both, m, telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m))
+	opened := make(chan error, 2)
+	for _, pod := range []string{"a", "b"} {
+		go func() {
+			_, err := service.Open(context.Background(), "seed of "+pod, "provisioned", []lower.Opening{w.opening([]string{"small"}, pod)})
+			opened <- err
+		}()
+	}
+	for range 2 {
+		select {
+		case err := <-opened:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("one waits for the other")
+		}
+	}
+}
+
 // A pool with a fixed number of nodes never has more than its limit of nodes, not even while one is replaced by another.
 func TestStaticPools(t *testing.T) {
 	opening := func(w *world) lower.Opening {
