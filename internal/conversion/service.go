@@ -158,7 +158,7 @@ func (s *Service) certificate(ctx context.Context, defs []*apiextensionsv1.Custo
 	}
 	serving, err := pair{wanted[certKey], wanted[keyKey]}.usable(s.host(), now)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w", held.Name, err)
+		return nil, fmt.Errorf("read Secret %s: %w", held.Name, err)
 	}
 	s.webhook.certificate.Store(serving)
 	return wanted[bundleKey], nil
