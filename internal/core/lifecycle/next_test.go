@@ -270,9 +270,12 @@ func TestEnd(t *testing.T) {
 		"a deadline that stands is kept": {
 			lifecycle.WithDeadline(claim(launched, registered, grace), start), []*corev1.Node{node(joined)}, lifecycle.DeleteNodes,
 		},
-		"every node goes before the machine does":             {claim(launched, registered), []*corev1.Node{leaving, node(joined)}, lifecycle.DeleteNodes},
-		"nodes that are leaving are waited for":               {claim(launched, registered), []*corev1.Node{leaving}, lifecycle.AwaitNodes},
-		"without nodes the machine is stopped":                {claim(launched, registered), nil, lifecycle.StopMachine},
+		"every node goes before the machine does": {claim(launched, registered), []*corev1.Node{leaving, node(joined)}, lifecycle.DeleteNodes},
+		"nodes that are leaving are waited for":   {claim(launched, registered), []*corev1.Node{leaving}, lifecycle.AwaitNodes},
+		"without nodes the machine is stopped":    {claim(launched, registered), nil, lifecycle.StopMachine},
+		"a node that was opened before a crash is drained, though its claim does not say that it registered": {
+			claim(launched), []*corev1.Node{node(func(n *corev1.Node) { n.Labels = map[string]string{v1.NodeRegisteredLabelKey: "true"} })}, lifecycle.DeleteNodes,
+		},
 		"the node of a claim that never registered is left":   {claim(launched), []*corev1.Node{node()}, lifecycle.StopMachine},
 		"a claim that was never launched has nothing to stop": {claim(), nil, lifecycle.Finish},
 	} {
