@@ -167,7 +167,7 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 			continue
 		}
 		if pool.Spec.Replicas != nil {
-			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes\n", pool.Name)
+			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes (spec.replicas), which no pod changes\n", pool.Name)
 			continue
 		}
 		if _, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 1, in.Now); err != nil {

@@ -3,7 +3,6 @@
 package static
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,6 +216,6 @@ func (l *Loop) shrink(ctx context.Context, surplus []*cluster.Node) error {
 
 func (l *Loop) tell(pool *v1.NodePool, message string) {
 	l.Events.Publish(telemetry.Event{
-		Object: telemetry.PoolRef(pool), Reason: telemetry.ReplicasMissing, Key: []string{cmp.Or(string(pool.UID), pool.Name), message}, Message: message,
+		Object: telemetry.PoolRef(pool), Reason: telemetry.ReplicasMissing, Key: []string{string(pool.UID), message}, Message: message,
 	})
 }

@@ -27,7 +27,7 @@ func Run(p *Problem) *Result {
 }
 
 // take makes another placement the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
-// left over gets the room that there is now.
+// left over gets the room that there is now, and pods that kube-scheduler would not put there get other places.
 func (r *Result) take(better *state, left []int) {
 	if better == nil {
 		return
