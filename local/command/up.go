@@ -169,24 +169,22 @@ func printNext(dir home.Dir) {
 		self = os.Args[0] // what was typed
 	}
 	fmt.Println()
-	for _, line := range next(dir, quoted(self), os.Getenv(DirEnv) != "") {
+	for _, line := range next(dir, quoted(self)) {
 		fmt.Println(" ", line)
 	}
 }
 
-// next is what people may type. The binary finds the cluster from the folder in which it was started, unless a variable names another.
-func next(dir home.Dir, self string, named bool) []string {
-	var lines []string
-	if named {
-		lines = append(lines, "export "+DirEnv+"="+quoted(string(dir)))
-	}
-	return append(lines,
-		"export KUBECONFIG="+quoted(dir.Kubeconfig()),
-		"alias kubectl="+quoted(self+" kubectl"), // that of the binary, for those who have none
+// next is what people may type, wherever they are: without the first line the binary looks for the cluster from the folder in which it is
+// started.
+func next(dir home.Dir, self string) []string {
+	return []string{
+		"export " + DirEnv + "=" + quoted(string(dir)),
+		"export KUBECONFIG=" + quoted(dir.Kubeconfig()),
+		"alias kubectl=" + quoted(self+" kubectl"), // that of the binary, for those who have none
 		"kubectl scale deployment inflate --replicas=10",
 		"kubectl get nodeclaims,nodes,pods",
-		self+" status",
-	)
+		self + " status",
+	}
 }
 
 // quoted is a word for a shell.

@@ -26,7 +26,7 @@ func TestWhatToTypeNextCanBeTyped(t *testing.T) {
 			if err := os.WriteFile(self, []byte("#!/bin/sh\nprintf '%s|%s|%s\\n' \"$KARPENTER_LOCAL_DIR\" \"$KUBECONFIG\" \"$*\"\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			lines := next(home.Dir(base+"/state"), quoted(self), true)
+			lines := next(home.Dir(base+"/state"), quoted(self))
 			shell := exec.Command("sh") // its aliases work in scripts too
 			shell.Dir = t.TempDir()
 			shell.Stdin = strings.NewReader(strings.Join(lines, "\n"))
