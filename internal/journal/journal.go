@@ -1,0 +1,77 @@
+package journal
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// mostRecords and mostBytes bound what is in memory.
+	mostRecords = 10_000
+	mostBytes   = 20 << 20
+)
+
+// A Journal holds the newest records. It may be used concurrently. A nil Journal takes records and keeps none.
+type Journal struct {
+	mu    sync.Mutex
+	ring  []Record // the oldest first, from head on
+	head  int
+	bytes int
+	seq   uint64
+	news  chan struct{} // closed when a record comes
+}
+
+// New returns an empty journal.
+func New() *Journal { return &Journal{news: make(chan struct{})} }
+
+// Add numbers a record and keeps it. Without a time it gets the present one.
+func (j *Journal) Add(r Record) {
+	if j == nil {
+		return
+	}
+	r.cut()
+	if r.At.IsZero() {
+		r.At = time.Now()
+	}
+	r.At = r.At.UTC()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seq++
+	r.Seq = j.seq
+	j.ring = append(j.ring, r)
+	j.bytes += r.size()
+	for j.len() > mostRecords || j.bytes > mostBytes && j.len() > 1 {
+		j.bytes -= j.ring[j.head].size()
+		j.ring[j.head] = Record{}
+		j.head++
+	}
+	if j.head > mostRecords/4 { // a quarter is left behind before the rest is moved
+		rest := copy(j.ring, j.ring[j.head:])
+		clear(j.ring[rest:])
+		j.ring, j.head = j.ring[:rest], 0
+	}
+	close(j.news)
+	j.news = make(chan struct{})
+}
+
+func (j *Journal) len() int { return len(j.ring) - j.head }
+
+// Select returns the records that a query asks for, the oldest first.
+func (j *Journal) Select(q Query) []Record {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return q.Select(j.ring[j.head:])
+}
+
+// News returns a channel that is closed when the next record comes.
+func (j *Journal) News() <-chan struct{} {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.news
+}
