@@ -86,7 +86,7 @@ func controller(ctx context.Context, args []string) error {
 		return err
 	}
 	return operator.Run(ctx, operator.Options{
-		REST: kube, Settings: core, NodeClassLabels: []string{p.nodeClassLabel}, Version: version.Number(), Commit: version.Commit(),
+		REST: kube, Settings: core, NodeClasses: p.nodeClasses, Version: version.Number(), Commit: version.Commit(),
 		Cloud: func(ctx context.Context, in operator.CloudInput) (*operator.Cloud, error) {
 			return p.open(ctx, core, in)
 		},

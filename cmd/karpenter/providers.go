@@ -12,10 +12,10 @@ import (
 
 // provider is one cloud: its settings, and how to reach it once they are read.
 type provider struct {
-	nodeClassLabel string
-	settings       func() []setting.Setting
-	validate       func() error
-	open           func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error)
+	nodeClasses operator.NodeClasses
+	settings    func() []setting.Setting
+	validate    func() error
+	open        func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error)
 }
 
 // providers lists the clouds that this program knows. The first one is used.
@@ -24,9 +24,9 @@ var providers = []func() provider{awsProvider}
 func awsProvider() provider {
 	s := aws.DefaultSettings()
 	return provider{
-		nodeClassLabel: awsv1.LabelNodeClass,
-		settings:       s.List,
-		validate:       s.Validate,
+		nodeClasses: operator.NodeClasses{Group: awsv1.Group, Label: awsv1.LabelNodeClass, AddToScheme: awsv1.AddToScheme},
+		settings:    s.List,
+		validate:    s.Validate,
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
 			s.ReservedCapacity, s.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
 			p, err := aws.Open(ctx, s, aws.Surroundings{

@@ -38,6 +38,7 @@ var bans = []ban{
 	{in: "internal/core/...", no: "sigs.k8s.io/controller-runtime/...", why: "the core decides, it does not call"},
 	{in: "internal/core/...", no: "github.com/aws/...", why: "the core knows machines and prices, not EC2"},
 	{in: "internal/core/...", no: "internal/aws/...", why: "the core knows machines and prices, not EC2"},
+	{in: "internal/core/...", no: "api/aws/...", why: "the core knows machines and prices, not EC2"},
 	{in: "internal/core/...", no: "internal/control/...", why: "the shell calls the core, never the other way"},
 	{in: "internal/core/...", no: "internal/telemetry", why: "the core returns what it found; the shell tells it to people"},
 	{in: "internal/core/...", no: "net/...", except: []string{"net/netip", "net/url"}, why: "the core does no I/O"},
@@ -68,6 +69,8 @@ var bans = []ban{
 	{in: "internal/aws/awsmodel", no: "internal/aws/...", except: []string{"internal/aws/awsmodel/...", "internal/aws/awsdata", "internal/aws/price"}, why: "the model of AWS shares facts about AWS with the provider, but no code: else both could be wrong together"},
 
 	{in: "internal/cli", no: "internal/control/...", why: "commands read; they do not act"},
+	{in: "internal/operator", no: "api/aws/...", why: "what is one cloud's comes with it, from cmd"},
+	{in: "internal/operator", no: "internal/aws/...", why: "what is one cloud's comes with it, from cmd"},
 	{in: "internal/operator", no: "internal/fakecloud", why: "only tests and the local cluster run on a cloud that is not there"},
 	{in: "cmd/...", no: "internal/fakecloud", why: "only tests and the local cluster run on a cloud that is not there"},
 }

@@ -15,6 +15,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/class"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/pause"
@@ -29,7 +30,7 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 	if !ok || err != nil {
 		return "", err
 	}
-	if drift.Static(drift.StoredClass(nc.Annotations), drift.StoredClass(claim.Annotations)) {
+	if drift.Static(class.Stored(nc.Annotations), class.Stored(claim.Annotations)) {
 		return awsv1.DriftReasonNodeClass, nil
 	}
 	if reason, err := p.imageDrift(nc, claim); reason != "" || err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/fakecloud"
@@ -71,7 +72,7 @@ func (unwatched) Watch(context.Context, client.ObjectList, ...client.ListOption)
 // someParts are the parts of a program on an API and a cloud in memory.
 func someParts(t *testing.T) *parts {
 	t.Helper()
-	kinds, err := scheme()
+	kinds, err := scheme(NodeClasses{AddToScheme: awsv1.AddToScheme})
 	if err != nil {
 		t.Fatal(err)
 	}

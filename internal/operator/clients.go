@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/generations"
@@ -36,6 +35,7 @@ type clients struct {
 	events    client.Client
 	reviews   client.Client // of who reads metrics
 	rewrites  client.Client // of what is stored in older versions
+	groups    []string      // of the kinds that are ours
 }
 
 // server is what is asked of the API server itself.
@@ -56,12 +56,11 @@ const (
 	rewriteQPS, rewriteBurst = 150, 150
 )
 
-// scheme knows every kind that Karpenter reads or writes.
-func scheme() (*runtime.Scheme, error) {
+// scheme knows every kind that Karpenter reads or writes, those of the provider with it.
+func scheme(of NodeClasses) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, awsv1.AddToScheme, bufferv1beta1.AddToScheme,
-		apiextensionsv1.AddToScheme,
+		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, bufferv1beta1.AddToScheme, apiextensionsv1.AddToScheme, of.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("scheme: %w", err)
@@ -70,13 +69,13 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*clients, error) {
-	kinds, err := scheme()
+func newClients(o Options, m *telemetry.Metrics) (*clients, error) {
+	kinds, err := scheme(o.NodeClasses)
 	if err != nil {
 		return nil, err
 	}
 	make := func(qps, burst int) (client.WithWatch, *rest.Config, error) {
-		c := rest.CopyConfig(base)
+		c := rest.CopyConfig(o.REST)
 		c.QPS, c.Burst, c.RateLimiter = float32(qps), burst, nil
 		if c.UserAgent == "" {
 			c.UserAgent = "karpenter"
@@ -88,8 +87,8 @@ func newClients(base *rest.Config, s ClientSettings, m *telemetry.Metrics) (*cli
 		}
 		return w, c, nil
 	}
-	out := &clients{}
-	if out.main, out.rest, err = make(s.QPS, s.Burst); err != nil {
+	out := &clients{groups: []string{v1.Group, o.NodeClasses.Group}}
+	if out.main, out.rest, err = make(o.Settings.Client.QPS, o.Settings.Client.Burst); err != nil {
 		return nil, err
 	}
 	bare := rest.CopyConfig(out.rest) // every request says its own path
@@ -144,7 +143,7 @@ func (c *clients) tellUnconverted(ctx context.Context) {
 	}
 	for _, g := range groups.Groups {
 		served := slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == generations.V1Beta1 })
-		if served && (g.Name == v1.Group || g.Name == awsv1.Group) {
+		if served && slices.Contains(c.groups, g.Name) {
 			telemetry.Log(ctx).Error("v1beta1 is served and nobody converts it: set v1beta1 to serve, or to drop to be rid of it", "group", g.Name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,12 +52,19 @@ type Options struct {
 	REST     *rest.Config // how to reach the API server; rates are set from the settings
 	Settings Settings
 	// Cloud makes the provider. It is called once the API clients exist and before anything runs.
-	Cloud func(ctx context.Context, in CloudInput) (*Cloud, error)
-	// NodeClassLabels are the labels by which claims name their node class, such as karpenter.k8s.aws/ec2nodeclass.
-	NodeClassLabels []string
+	Cloud           func(ctx context.Context, in CloudInput) (*Cloud, error)
+	NodeClasses     NodeClasses
 	Version, Commit string
 	// Started, if set, is told where metrics and probes are served.
 	Started func(Addresses)
+}
+
+// NodeClasses is what a provider's own kind is called.
+type NodeClasses struct {
+	Group string // of the API, such as karpenter.k8s.aws
+	Label string // by which claims name their node class, such as karpenter.k8s.aws/ec2nodeclass
+	// AddToScheme makes the kind known to API clients.
+	AddToScheme func(*runtime.Scheme) error
 }
 
 // CloudInput is what a provider may use.
@@ -97,7 +105,7 @@ func Run(ctx context.Context, o Options) error {
 
 	registry := prometheus.NewRegistry()
 	metrics := newMetrics(registry, o)
-	clients, err := newClients(o.REST, s.Client, metrics)
+	clients, err := newClients(o, metrics)
 	if err != nil {
 		return err
 	}
@@ -124,7 +132,7 @@ func Run(ctx context.Context, o Options) error {
 	observer := observe.New(observe.Deps{
 		Store: store, Metrics: metrics, Events: events, Times: times, Catalogs: catalogs, Leading: leading.Load,
 		Missing: feeds.Missing, Detailed: !s.DisableObservability,
-		Kinds: telemetry.ConditionKinds(o.NodeClassLabels...), NodeLabels: wellKnown(provider.Labels),
+		Kinds: telemetry.ConditionKinds(o.NodeClasses.Label), NodeLabels: wellKnown(provider.Labels),
 	})
 	if provider.Gauges != nil {
 		registry.MustRegister(whileLeading{provider.Gauges, &leading})

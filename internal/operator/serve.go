@@ -29,7 +29,7 @@ type Addresses struct{ Metrics, Health string }
 // newMetrics registers everything that this program counts.
 func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m := telemetry.NewMetrics(r, telemetry.ConditionKinds(o.NodeClassLabels...))
+	m := telemetry.NewMetrics(r, telemetry.ConditionKinds(o.NodeClasses.Label))
 	m.BuildInfo.WithLabelValues(o.Version, runtime.Version(), runtime.GOARCH, o.Commit).Set(1)
 	return m
 }

@@ -48,8 +48,8 @@ func Main(args []string) error {
 		Cloud: func(ctx context.Context, in operator.CloudInput) (*operator.Cloud, error) {
 			return open(ctx, in, provider)
 		},
-		NodeClassLabels: []string{awsv1.LabelNodeClass},
-		Version:         version,
+		NodeClasses: operator.NodeClasses{Group: awsv1.Group, Label: awsv1.LabelNodeClass, AddToScheme: awsv1.AddToScheme},
+		Version:     version,
 	})
 }
 

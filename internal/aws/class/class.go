@@ -220,15 +220,15 @@ func (c *Controller) judged(nc *awsv1.EC2NodeClass) condition.Object {
 // stamp keeps the hash of the class in its annotations. When the version of the hash changes, its claims are rewritten
 // first, so that the change drifts nothing.
 func (c *Controller) stamp(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
-	present, err := drift.ClassStamp(nc, c.Settings.CABundle)
+	present, err := stampOf(nc, c.Settings.CABundle)
 	if err != nil {
 		return nil // a kubelet configuration that cannot be read is reported by validation
 	}
-	old := drift.StoredClass(nc.Annotations)
+	old := Stored(nc.Annotations)
 	if old == present {
 		return nil
 	}
-	read := func(claim *v1.NodeClaim) drift.Stamp { return drift.StoredClass(claim.Annotations) }
+	read := func(claim *v1.NodeClaim) drift.Stamp { return Stored(claim.Annotations) }
 	for _, r := range drift.Migrate(old, present, c.claimsOf(nc.Name), read) {
 		next := r.Claim.DeepCopy()
 		annotate(next, r.Stamp)

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
@@ -29,14 +28,6 @@ func Stored(annotations map[string]string) Stamp {
 	return Stamp{
 		Hash:    annotations[v1.NodePoolHashAnnotationKey],
 		Version: annotations[v1.NodePoolHashVersionAnnotationKey],
-	}
-}
-
-// StoredClass reads the stamp of an EC2NodeClass from annotations. What is missing is "".
-func StoredClass(annotations map[string]string) Stamp {
-	return Stamp{
-		Hash:    annotations[awsv1.AnnotationNodeClassHash],
-		Version: annotations[awsv1.AnnotationNodeClassHashVersion],
 	}
 }
 
