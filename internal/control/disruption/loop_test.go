@@ -38,10 +38,11 @@ type stage struct {
 
 	refused error // what replacements are refused with
 
-	metrics *telemetry.Metrics // of the loop that was started last
-	spoil   func(*Loop)        // what to do to a loop before it runs; may be nil
-	mu      sync.Mutex
-	told    []string // events: reason, kind and name
+	metrics  *telemetry.Metrics // of the loop that was started last
+	spoil    func(*Loop)        // what to do to a loop before it runs; may be nil
+	mu       sync.Mutex
+	told     []string            // events: reason, kind and name
+	messages map[string][]string // of each of them
 }
 
 var classRef = v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
@@ -148,8 +149,20 @@ func (s *stage) run(t *testing.T) (stop func()) {
 func (s *stage) hear(_ context.Context, e *corev1.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, fmt.Sprintf("%s %s %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name))
+	what := fmt.Sprintf("%s %s %s", e.Reason, e.InvolvedObject.Kind, e.InvolvedObject.Name)
+	s.told = append(s.told, what)
+	if s.messages == nil {
+		s.messages = map[string][]string{}
+	}
+	s.messages[what] = append(s.messages[what], e.Message)
 	return nil
+}
+
+// said returns the messages of an event.
+func (s *stage) said(event string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.messages[event])
 }
 
 // heard tells whether an event was published.

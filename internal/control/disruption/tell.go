@@ -123,6 +123,12 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Block) {
 		return
 	}
 	t.both(n, telemetry.DisruptionBlocked, b.Text, string(b.Code))
+	for _, name := range b.Limits {
+		if p := w.Snap.Pool(name); p != nil {
+			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, b.Text)
+			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{name, "limit"}})
+		}
+	}
 }
 
 // protections explains the annotations of pods on nodes of ours that say something else than for ever, whether they hold their node or not:

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,9 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/memapi"
 )
@@ -228,4 +231,28 @@ func TestProtectionsAreExplainedToTheOwnersOfPods(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A drifted node that stays because of a limit is told of on node, claim and pool, with the numbers that somebody needs to choose another limit.
+func TestALimitThatHoldsUpADriftIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		input := s.pools["p"]
+		input.Pool = input.Pool.DeepCopy()
+		input.Pool.Spec.Limits = v1.Limits{corev1.ResourceCPU: resource.MustParse("3")}
+		s.pools["p"] = input
+		s.api.Put(input.Pool)
+		claim := s.claim("claim-a")
+		condition.SetTrue(claim, v1.ConditionTypeDrifted, time.Now())
+		s.api.Put(claim)
+		time.Sleep(10 * time.Millisecond) // the store has heard of it
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		numbers := "the limit cpu of the pool is reached (3, used 0; the smallest machine that would do has 4)"
+		for _, about := range []string{"DisruptionBlocked Node a", "DisruptionBlocked NodeClaim claim-a", "DisruptionBlocked NodePool p"} {
+			if !slices.ContainsFunc(s.said(about), func(m string) bool { return strings.Contains(m, numbers) }) {
+				t.Errorf("%s says %q, want one with %q", about, s.said(about), numbers)
+			}
+		}
+	})
 }

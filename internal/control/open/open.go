@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -65,10 +66,13 @@ func New(store *cluster.Store, c client.Client, catalogs catalogs, m *telemetry.
 type LimitError struct {
 	Pool     string
 	Resource corev1.ResourceName
+	// Needs is what the smallest machine has that the claim lists; Used is what the pool has, with what is being opened at this moment.
+	Limit, Used, Needs resource.Quantity
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("pool %s would exceed its limit of %s", e.Pool, e.Resource)
+	return fmt.Sprintf("pool %s would exceed its limit of %s: %s are allowed, %s used, and the smallest machine of the claim has %s",
+		e.Pool, e.Resource, e.Limit.String(), e.Used.String(), e.Needs.String())
 }
 
 // RefusedBy names the pool.

@@ -305,6 +305,19 @@ func deleting(name string, cpu int64) *v1.NodeClaim {
 	return c
 }
 
+// Whoever reads of a limit reads all that is needed to choose another one.
+func TestALimitErrorHasNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cpus(4))
+		w.store.Update(func(d *cluster.Draft) { d.PutClaim(running("c", 1)) })
+		_, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "first"), w.opening([]string{"large", "small"}, "second")})
+		want := "pool default would exceed its limit of cpu: 4 are allowed, 3 used, and the smallest machine of the claim has 2"
+		if err == nil || err.Error() != want {
+			t.Errorf("error = %v, want %s", err, want)
+		}
+	})
+}
+
 // A step is asked as if what it replaces were gone, gets all of its claims or none, and what it gets counts from then on beside what is
 // still there.
 func TestSteps(t *testing.T) {

@@ -22,11 +22,11 @@ func (r *room) share(tasks []*task) {
 	least := make([]corev1.ResourceList, len(tasks))
 	for i, t := range tasks {
 		least[i] = r.least(t.claim)
-		add(r.used, least[i])
-		if over := r.over(); over != "" {
-			subtract(r.used, least[i])
-			t.err = &LimitError{r.pool.Name, over}
+		if err := r.refuses(least[i]); err != nil {
+			t.err = err
+			continue
 		}
+		add(r.used, least[i])
 	}
 	for i, t := range tasks {
 		if t.err == nil {
@@ -35,6 +35,18 @@ func (r *room) share(tasks []*task) {
 			add(r.used, r.machines.largest(t.claim))
 		}
 	}
+}
+
+// refuses says which limit keeps out a machine of this capacity, nil if none does.
+func (r *room) refuses(capacity corev1.ResourceList) error {
+	before := r.used.DeepCopy()
+	add(r.used, capacity)
+	over := r.over()
+	r.used = before
+	if over == "" {
+		return nil
+	}
+	return &LimitError{Pool: r.pool.Name, Resource: over, Limit: r.pool.Spec.Limits[over], Used: before[over], Needs: capacity[over]}
 }
 
 func (r *room) over() corev1.ResourceName { return r.pool.Spec.Limits.Exceeded(r.used) }

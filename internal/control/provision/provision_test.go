@@ -550,6 +550,28 @@ func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
 	}
 }
 
+// The owners of a pool that is at its limit hear which and how much of it is used, as the pods do.
+func TestAPoolAtItsLimitHearsNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answerWith(func(in lower.Input) *lower.Plan {
+			plan := &lower.Plan{}
+			for _, p := range in.Pods {
+				plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: "no place", Reasons: []reason.Count{
+					{Code: reason.TooLarge, Key: "cpu", Candidates: 1},
+					{Code: reason.Limit, Key: "cpu", Pool: "default", Detail: "(8, used 6; the smallest machine that would do has 4)"}}})
+			}
+			return plan
+		})
+		w.put(pod("a"), pod("b"))
+		time.Sleep(2 * time.Second)
+		want := []string{"PodsUnschedulable NodePool/default: 2 pod(s) cannot run on nodes of this pool: 2× PoolLimit (cpu) (8, used 6; the smallest machine that would do has 4)"}
+		if got := w.published(telemetry.PodsUnschedulable); !slices.Equal(got, want) {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+	})
+}
+
 // TestAPoolHearsOfPodsThatMeanIt has a pod that nothing can hold, for one reason each.
 func TestAPoolHearsOfPodsThatMeanIt(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -43,6 +43,7 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 func summaries(snap *cluster.Snapshot, refused []lower.Refused) []summary {
 	pods := map[string]int{}
 	causes := map[string]map[cause]int{}
+	numbers := map[string]map[cause]string{} // what the first pod was told of it
 	for i := range refused {
 		if judge(&refused[i]) != unplaced {
 			continue
@@ -63,6 +64,9 @@ func summaries(snap *cluster.Snapshot, refused []lower.Refused) []summary {
 				pods[c.Pool]++
 			}
 			counted[c.Pool][cause{c.Code, c.Key}] = true
+			if c.Code == reason.Limit {
+				note(numbers, c)
+			}
 		}
 		for pool, of := range counted {
 			if causes[pool] == nil {
@@ -75,12 +79,22 @@ func summaries(snap *cluster.Snapshot, refused []lower.Refused) []summary {
 	}
 	var out []summary
 	for _, pool := range slices.Sorted(maps.Keys(pods)) {
-		out = append(out, summarise(pool, pods[pool], causes[pool]))
+		out = append(out, summarise(pool, pods[pool], causes[pool], numbers[pool]))
 	}
 	return out
 }
 
-func summarise(pool string, pods int, causes map[cause]int) summary {
+// note keeps the first detail of a cause.
+func note(numbers map[string]map[cause]string, c reason.Count) {
+	if numbers[c.Pool] == nil {
+		numbers[c.Pool] = map[cause]string{}
+	}
+	if of := (cause{c.Code, c.Key}); numbers[c.Pool][of] == "" {
+		numbers[c.Pool][of] = c.Detail
+	}
+}
+
+func summarise(pool string, pods int, causes map[cause]int, numbers map[cause]string) summary {
 	const most = 5
 	order := slices.SortedFunc(maps.Keys(causes), func(a, b cause) int {
 		return cmp.Or(cmp.Compare(causes[b], causes[a]), strings.Compare(a.code.Name(), b.code.Name()), strings.Compare(a.key, b.key))
@@ -90,6 +104,9 @@ func summarise(pool string, pods int, causes map[cause]int) summary {
 		text := c.code.Name()
 		if c.key != "" {
 			text += " (" + c.key + ")"
+		}
+		if more := numbers[c]; more != "" {
+			text += " " + more
 		}
 		parts = append(parts, fmt.Sprintf("%d× %s", causes[c], text))
 	}

@@ -53,6 +53,7 @@ type Block struct {
 	Pod         *cluster.PodKey // the pod or the pod under the budget that blocks it, nil if the node itself does
 	Code        BlockCode
 	Text        string    // for people
+	Limits      []string  // the NodePools whose limits have to do with it
 	Until       time.Time // when the block ends by itself, zero if it does not
 }
 

@@ -89,7 +89,8 @@ func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
 		answer := s.q.ask(ctx, window, lower.Input{Gone: gone, Closed: closed})
 		for c, text := range answer.refused {
-			s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Text: "the node has drifted, but its pods would not all find a place: " + text})
+			s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Limits: answer.limits[c],
+				Text: "the node has drifted, but its pods would not all find a place: " + text})
 		}
 		for i := range answer.parts {
 			step := driftStep(&answer.parts[i])

@@ -29,12 +29,13 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 		left := stand.Headroom(input.Pool)
 		var opening *lower.Opening
 		for _, c := range s.ledger.Fits(v1.DisruptionReasonDrifted, list) {
-			why := "its NodePool may have no more nodes (limits.nodes), and one is needed before it goes"
+			why, limits := "its NodePool may have no more nodes (limits.nodes), and one is needed before it goes", []string{name}
 			if left > 0 && opening == nil {
 				opening, why = s.openingOf(ctx, input)
+				limits = nil
 			}
 			if left <= 0 || opening == nil {
-				s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Text: "the node has drifted, but " + why})
+				s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Limits: limits, Text: "the node has drifted, but " + why})
 				continue
 			}
 			s.ledger.Take(v1.DisruptionReasonDrifted, []*Candidate{c})

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -94,7 +95,8 @@ func settling(w *World, n *cluster.Node) bool {
 // An answer is the engine's plan for a fleet without some nodes, cut into parts that share no opening.
 type answer struct {
 	parts   []part
-	refused map[*Candidate]string // nodes whose pods found no place, and why
+	refused map[*Candidate]string   // nodes whose pods found no place, and why
+	limits  map[*Candidate][]string // the pools whose limits have to do with it, by name
 }
 
 // A part is some removed nodes and the openings that take their pods.
@@ -107,13 +109,14 @@ type part struct {
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works.
 func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input) answer {
-	out := answer{refused: map[*Candidate]string{}}
+	out := answer{refused: map[*Candidate]string{}, limits: map[*Candidate][]string{}}
 	for len(remove) > 0 && ctx.Err() == nil {
 		plan, home := q.plan(ctx, remove, base)
 		stuck := map[*Candidate][]string{}
 		for _, r := range plan.Refused {
 			if c := home[r.Pod]; c != nil {
 				stuck[c] = append(stuck[c], fmt.Sprintf("%s/%s: %s", r.Pod.Namespace, r.Pod.Name, r.Text))
+				out.limits[c] = limitsOf(r.Reasons, out.limits[c])
 			}
 		}
 		if len(stuck) == 0 && !plan.Partial {
@@ -129,6 +132,16 @@ func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input)
 		remove = slices.DeleteFunc(slices.Clone(remove), func(c *Candidate) bool { return stuck[c] != nil })
 	}
 	return out
+}
+
+// limitsOf adds the pools whose limits an explanation names.
+func limitsOf(why []reason.Count, pools []string) []string {
+	for _, w := range why {
+		if w.Code == reason.Limit && !slices.Contains(pools, w.Pool) {
+			pools = append(pools, w.Pool)
+		}
+	}
+	return pools
 }
 
 // summary names at most five pods.

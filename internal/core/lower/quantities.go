@@ -2,6 +2,7 @@ package lower
 
 import (
 	"math"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,6 +34,17 @@ func amount(name corev1.ResourceName, q *resource.Quantity, roundUp bool) int64 
 		v--
 	}
 	return quantity.Clamp(v)
+}
+
+// written is the quantity that an amount in the unit of its resource stands for, as people write it.
+func written(name corev1.ResourceName, n int64) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(n, resource.DecimalSI).String()
 }
 
 // A table gives resources their columns. Names that no machine has get none.

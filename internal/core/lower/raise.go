@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -69,8 +70,12 @@ func (b *builder) raise(r *solve.Result) *Plan {
 		p.Open = append(p.Open, o)
 	}
 	for class := range b.classes {
-		for _, pod := range hand.take(class, -1, len(hand.left[class])) {
-			why := b.withDropped(r.Why[class])
+		pods := hand.take(class, -1, len(hand.left[class]))
+		if len(pods) == 0 {
+			continue
+		}
+		why := b.withNumbers(b.withDropped(r.Why[class]))
+		for _, pod := range pods {
 			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
 		}
 	}
@@ -85,6 +90,38 @@ func (b *builder) withDropped(why []reason.Count) []reason.Count {
 	}
 	out := slices.DeleteFunc(slices.Clone(why), func(c reason.Count) bool { return c.Code == reason.NoPools })
 	return append(out, b.dropped...)
+}
+
+// withNumbers says of each limit that is reached what it is, how much of it is used with what the plan opens, and what would be needed.
+func (b *builder) withNumbers(why []reason.Count) []reason.Count {
+	about := func(c reason.Count) bool { return c.Code == reason.Limit }
+	if !slices.ContainsFunc(why, about) {
+		return why
+	}
+	out := slices.Clone(why)
+	for i := range out {
+		if c := &out[i]; about(*c) {
+			c.Detail = b.numbers(c)
+		}
+	}
+	return out
+}
+
+func (b *builder) numbers(c *reason.Count) string {
+	at := slices.IndexFunc(b.templates, func(t *template) bool { return t.pool.Name == c.Pool })
+	if at < 0 {
+		return ""
+	}
+	name := corev1.ResourceName(c.Key)
+	limit, ok := b.templates[at].pool.Spec.Limits[name]
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("(%s, used %s", limit.String(), written(name, down(name, &limit)-c.Left))
+	if name != v1.ResourceNodes && c.Needs > 0 {
+		text += fmt.Sprintf("; the smallest machine that would do has %s", written(name, c.Needs))
+	}
+	return text + ")"
 }
 
 // render writes the texts; pods of one class share theirs.

@@ -47,6 +47,10 @@ type Count struct {
 	Detail     string // one more word or two for people; "" mostly
 	Pool       string // the pool whose new node refused; "" for existing nodes and for the pod itself
 	Candidates int    // existing nodes, or instance types, that this constraint removed
+
+	// Of a Limit: what is left of it, less than nothing where more is used than is allowed, and what the smallest machine that would do has. Both in
+	// the unit of the resource.
+	Left, Needs int64
 }
 
 // Name returns the code's short stable name, as printed in JSON.

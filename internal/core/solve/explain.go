@@ -110,7 +110,7 @@ func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
 	}
 	t2 := s.touchesOf(ci, vi)
 	if s.exhausted(ci, vi, t) {
-		return reason.Explanation{{Code: reason.Limit, Key: s.limitKey(ci, vi, t), Pool: pool, Candidates: all}}
+		return reason.Explanation{s.explainLimit(ci, vi, t)}
 	}
 	code := s.openHost(t2)
 	var refused target
@@ -153,18 +153,30 @@ func (s *state) explainShapes(c *Class, m *Match, t int) reason.Explanation {
 	return out
 }
 
-// limitKey names the limit that keeps the smallest candidate out.
-func (s *state) limitKey(ci, vi, t int) string {
+// explainLimit names the limit that keeps the smallest candidate out.
+func (s *state) explainLimit(ci, vi, t int) reason.Count {
 	tmpl := &s.p.Templates[t]
+	limit := &s.limits[tmpl.Pool]
+	c := reason.Count{Code: reason.Limit, Pool: s.p.Pools[tmpl.Pool].Name, Candidates: tmpl.Shapes.Count()}
 	for _, sh := range s.candidatesOf(ci, vi, t) {
-		switch r := s.limits[tmpl.Pool].Exceeded(tmpl.Catalog.Capacity[sh]); {
-		case r == -1:
-			return "nodes"
-		case r >= 0 && r < len(s.p.Names):
-			return s.p.Names[r]
+		capacity := tmpl.Catalog.Capacity[sh]
+		r := limit.Exceeded(capacity)
+		if r == -1 {
+			c.Key, c.Left, c.Needs = "nodes", limit.Nodes, 1
+			return c
+		}
+		if r < 0 || r >= len(s.p.Names) {
+			continue
+		}
+		var needs int64
+		if r < len(capacity) {
+			needs = capacity[r]
+		}
+		if c.Key == "" || c.Key == s.p.Names[r] && needs < c.Needs {
+			c.Key, c.Left, c.Needs = s.p.Names[r], limit.Left[r], needs
 		}
 	}
-	return ""
+	return c
 }
 
 // keyOf names the topology key of the constraints that a variant has to do with.
