@@ -1,6 +1,6 @@
 // Package bits holds sets of small numbers as words of 64 bits.
 //
-// A Set has a fixed length, chosen when it is made; sets that are combined have the same length. Operations that
+// A Set has a fixed length, chosen when it is made; sets that are combined have the same length, if nothing else is said. Operations that
 // end in With or Of write into their receiver and allocate nothing.
 package bits
 
@@ -94,11 +94,13 @@ func (s Set) Count() int {
 	return n
 }
 
-// And keeps the members of s that t has too.
+// And keeps the members of s that t has too. A shorter t has none of the numbers beyond it.
 func (s Set) And(t Set) {
-	for i := range s {
-		s[i] &= t[i]
+	n := min(len(s), len(t))
+	for i, w := range t[:n] {
+		s[i] &= w
 	}
+	clear(s[n:])
 }
 
 // Or adds the members of t.
