@@ -6,7 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// grow makes room for one more pod of class ci on a new bin by choosing a larger target, and places it there.
+// grow makes a new bin fit for one more pod of class ci by choosing another target, a larger one or one that it accepts, and places it there.
 func (s *state) grow(ci, vi, bin int) bool {
 	c := &s.p.Classes[ci]
 	i := bin - len(s.p.Nodes)
@@ -18,14 +18,18 @@ func (s *state) grow(ci, vi, bin int) bool {
 	}
 	need := s.used(bin)
 	need.Add(c.Need)
-	s.holding(bin, s.maskOf(bin), need, m)
+	mask := s.maskOf(bin).Clone()
+	if m.Mask != nil {
+		mask[:len(m.Mask)].And(m.Mask)
+	}
+	s.holding(bin, mask, need, m)
 	s.cutByArrivals(t, old)
 	for sh := range s.shapes.All() {
 		if !s.sameDomains(bin, t, sh) || !s.sameCounts(bin, sh) || tmpl.DaemonOf != nil && !s.fitsHardware(c, tmpl, sh) {
 			s.shapes.Remove(sh)
 		}
 	}
-	best := s.cheapestOf(bin)
+	best := s.cheapestOf(bin, mask)
 	if best < 0 {
 		return false
 	}
@@ -38,13 +42,13 @@ func (s *state) grow(ci, vi, bin int) bool {
 	return true
 }
 
-// cheapestOf returns the cheapest of s.shapes that a new bin can be bought as within its pool's limits, −1 if there is none.
-func (s *state) cheapestOf(bin int) int {
+// cheapestOf returns the cheapest of s.shapes that a new bin can be bought as under mask within its pool's limits, −1 if there is none.
+func (s *state) cheapestOf(bin int, mask bits.Set) int {
 	i := bin - len(s.p.Nodes)
 	tmpl := &s.p.Templates[s.tmpl[i]]
 	limit := s.limits[tmpl.Pool].Clone()
 	limit.Give(tmpl.Catalog.Capacity[s.target[i]])
-	prices := s.pricesOf(int(s.tmpl[i]), s.maskOf(bin))
+	prices := s.pricesOf(int(s.tmpl[i]), mask)
 	best := -1
 	for sh := range s.shapes.All() {
 		if sh >= len(prices) || prices[sh] == 0 || limit.Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {

@@ -255,14 +255,26 @@ func (s *state) spareNothing(ci int) bool {
 	return true
 }
 
+// placeVariant places pods of a variant on a bin that is there, or on a new node. Nodes that this plan opens in a lighter pool come after
+// a new one in the heaviest that can hold a pod.
 func (s *state) placeVariant(ci, vi, n int) int {
+	s.visit.extend(s.bins)
+	if many := s.join(ci, vi, n, 0, s.tierOf(ci, vi)); many > 0 {
+		return many
+	}
+	return s.placeNew(ci, vi, n)
+}
+
+// join places pods of a variant on the first bin that takes them: an existing node, or a new one of the tiers between least and most.
+func (s *state) join(ci, vi, n, least, most int) int {
 	c := &s.p.Classes[ci]
 	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
-	s.visit.extend(s.bins)
 	open := s.visit.open[vi]
 	for bin := open.Next(0); bin >= 0 && bin < s.bins; bin = open.Next(bin + 1) {
-		if i := bin - len(s.p.Nodes); i >= 0 && s.p.Templates[s.tmpl[i]].Tier > s.tierOf(ci, vi) {
-			continue // a heavier pool can take it
+		if i := bin - len(s.p.Nodes); i >= 0 {
+			if tier := s.p.Templates[s.tmpl[i]].Tier; tier < least || tier > most {
+				continue
+			}
 		}
 		verdict := s.try(c, v, t, bin)
 		if verdict.code == 0 {
@@ -277,7 +289,7 @@ func (s *state) placeVariant(ci, vi, n int) int {
 			}
 		}
 	}
-	return s.placeNew(ci, vi, n)
+	return 0
 }
 
 // forget keeps the later variants from asking a bin without room.
@@ -306,7 +318,7 @@ func (s *state) placeNew(ci, vi, n int) int {
 		return 0 // nothing happened since it failed
 	}
 	code := reason.Code(reason.NoShape)
-	for tier := s.tierOf(ci, vi); tier < s.p.Tiers; tier = s.heaviest(ci, vi, tier+1) {
+	for tier := s.tierOf(ci, vi); tier < s.p.Tiers; {
 		bin, bad := s.open(ci, vi, tier)
 		if bad == 0 {
 			s.visit.extend(s.bins)
@@ -319,6 +331,11 @@ func (s *state) placeNew(ci, vi, n int) int {
 		if !fallsThrough(bad) {
 			break
 		}
+		next := s.heaviest(ci, vi, tier+1)
+		if many := s.join(ci, vi, n, tier+1, next); many > 0 {
+			return many
+		}
+		tier = next
 	}
 	s.visit.failed[vi], s.visit.codes[vi] = s.commits+1, code
 	return 0
@@ -344,7 +361,7 @@ func (s *state) fillUp(ci, vi, bin, n int) int {
 	return many
 }
 
-// growAny looks for a new node that could become larger, for pods that have no other chance: those that must be on one
+// growAny looks for a new node that could become another machine, for pods that have no other chance: those that must be on one
 // host with others, and those for which no further node may be opened, though one of another size might do.
 func (s *state) growAny(ci, vi int) bool {
 	t := s.touchesOf(ci, vi)
@@ -353,7 +370,10 @@ func (s *state) growAny(ci, vi int) bool {
 	}
 	c := &s.p.Classes[ci]
 	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
-		if bad := s.tryHost(t, bin); bad.code == 0 && !c.Need.Fits(s.roomOf(bin)) && s.grow(ci, vi, bin) {
+		if s.tryHost(t, bin).code != 0 || c.Need.Fits(s.roomOf(bin)) && s.tryTemplate(c, &c.Variants[vi], bin).code == 0 {
+			continue
+		}
+		if s.grow(ci, vi, bin) {
 			s.visit.reopen(bin)
 			return true
 		}

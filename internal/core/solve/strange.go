@@ -76,7 +76,7 @@ func (s *state) avoid() {
 				s.shapes.Remove(sh)
 			}
 		}
-		if sh := s.cheapestOf(bin); sh >= 0 {
+		if sh := s.cheapestOf(bin, s.maskOf(bin)); sh >= 0 {
 			s.retarget(bin, sh)
 		}
 	}
