@@ -50,6 +50,9 @@ var bans = []ban{
 	{in: "internal/core/...", no: "crypto/rand", why: "the same problem gives the same plan"},
 	{in: "internal/core/...", no: "sync/...", why: "values that never change need no lock; who runs parts of the core at once hands each its own"},
 
+	{in: "internal/core/pack/verify", no: "internal/...", except: []string{"internal/core/bits"}, why: "who checks a bound shares nothing with who found it: else both could be wrong together"},
+	{in: "internal/core/pack/lp", no: "internal/...", except: []string{"internal/core/work"}, why: "a linear program knows nothing of machines"},
+
 	{in: "internal/cluster/...", no: "internal/control/...", why: "the Store holds state; it does not act"},
 	{in: "internal/cluster/...", no: "internal/core/solve/...", why: "the Store is what is solved, not what solves"},
 	{in: "internal/cluster/...", no: "internal/core/disrupt/...", why: "the Store is what is decided about, not what decides"},
@@ -76,7 +79,7 @@ var bans = []ban{
 }
 
 // The numeric packages see numbers only: lowering is done before they run.
-var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack", "rule/...", "solve/..."}
+var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack/...", "rule/...", "solve/..."}
 
 // The local cluster links the main module. What both use in two versions would be compiled twice by who builds both, and with it
 // everything that imports it.

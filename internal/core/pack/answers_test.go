@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -35,8 +36,8 @@ func TestAnotherQuestionIsSearched(t *testing.T) {
 		"an item more":               func(p *Problem, _ *Options) { p.Classes[3].Count++ },
 		"an item that needs more":    func(p *Problem, _ *Options) { p.Classes[3].Need[0]++ },
 		"a cap for each node":        func(p *Problem, _ *Options) { p.Classes[3].PerNode = 7 },
-		"a class without cells":      func(p *Problem, _ *Options) { p.Classes[3].Cells = NewSet(len(p.Cells)) },
-		"a class with one cell":      func(p *Problem, _ *Options) { p.Classes[3].Cells = Set{1} },
+		"a class without cells":      func(p *Problem, _ *Options) { p.Classes[3].Cells = bits.Make(len(p.Cells)) },
+		"a class with one cell":      func(p *Problem, _ *Options) { p.Classes[3].Cells = bits.Set{1} },
 		"another price":              func(p *Problem, _ *Options) { p.Cells[0].Price++ },
 		"more room":                  func(p *Problem, _ *Options) { p.Cells[0].Room[1]++ },
 		"short stock":                func(p *Problem, _ *Options) { p.Cells[0].Stock = 1 },

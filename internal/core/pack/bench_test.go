@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -131,10 +132,10 @@ func timed(ms int, fast bool) Options {
 }
 
 func report(b *testing.B, p *Problem, r *Result) {
-	if err := Check(p, r.Fleet, r.Left); err != nil {
+	if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 		b.Fatal(err)
 	}
-	if err := Verify(p, r.Certificate); err != nil {
+	if err := verify.Verify(p, r.Certificate); err != nil {
 		b.Fatal(err)
 	}
 	nodes := 0
@@ -172,10 +173,10 @@ func TestPricesStayWithinTheBarsOfTheBound(t *testing.T) {
 		for _, spot := range []bool{false, true} {
 			p := problem(t, row.name, spot)
 			r := Solve(p, Options{Gain: gain, Most: row.most})
-			if err := Check(p, r.Fleet, r.Left); err != nil {
+			if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatal(err)
 			}
-			if err := Verify(p, r.Certificate); err != nil {
+			if err := verify.Verify(p, r.Certificate); err != nil {
 				t.Errorf("%s spot=%v: %v", row.name, spot, err)
 			}
 			bar, volume := row.onDemand, row.volume

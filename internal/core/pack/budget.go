@@ -62,16 +62,6 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// steps counts what the innermost loops of one algorithm do, until it is charged.
-type steps int
-
-// take returns the steps since it was last asked.
-func (s *steps) take() int {
-	n := int(*s)
-	*s = 0
-	return n
-}
-
 // watch says whose price and bound are at stake from now on.
 func (b *budget) watch(s *solution) { b.watched, b.improved = s, 0 }
 

@@ -2,142 +2,68 @@ package pack
 
 import (
 	"cmp"
-	"math/big"
+	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
 // A proof is a bound by an LP: worths per class and per unit of the limits.
 type proof struct {
-	value  float64
-	worth  []float64
-	limit  []float64
-	search bool // it rests on searches of the knapsack, not on prices of room alone
+	value float64
+	worth []float64
+	limit []float64
 }
+
+// proofSlack is taken off worths before they are rounded down. It is a thousand times what floating point may have got wrong in showing
+// that no cell holds more than it costs, so that whole numbers show it too.
+const proofSlack = 2e-6
 
 // An exactProof is a proof in whole numbers.
 type exactProof struct {
 	bound int64
 	worth []int64
 	limit []int64
-	steps steps
 }
 
-const (
-	// proofSlack is taken off worths before they are rounded, so that integer prices of room can prove them again.
-	proofSlack = 2e-6
-	proofNodes = 20000
-	// maxWorth bounds what an item may be worth, about a thousand dollars an hour, so that sums stay within 63 bits.
-	maxWorth = 1 << 40
-)
-
-// certify makes whole numbers of the best proof. A proof that rests on searches is searched again with integers; if that gives less
-// than another one, the other is taken.
-func (r *run) certify() (best exactProof, steps int) {
+// certify makes whole numbers of the best proof that fits into them.
+func (r *run) certify() exactProof {
 	proofs := slices.Clone(r.proofs)
 	slices.SortStableFunc(proofs, func(a, b proof) int { return cmp.Compare(b.value, a.value) })
-	for _, p := range proofs {
-		if best.worth != nil && p.value <= float64(best.bound) {
-			break
-		}
-		e := r.exact(p)
-		steps += e.steps.take()
-		if best.worth == nil || e.bound > best.bound {
-			best = e
+	for _, f := range proofs {
+		if e, ok := r.exact(f); ok {
+			return e
 		}
 	}
-	return best, steps
+	return exactProof{worth: make([]int64, r.p.classes()), limit: make([]int64, len(r.p.limits))}
 }
 
-func (r *run) exact(f proof) exactProof {
-	var e exactProof
-	for _, w := range f.worth {
-		e.worth = append(e.worth, int64(min(w*(1-proofSlack), maxWorth)))
+// exact rounds worths down, and what limits are worth up, so that every cell costs at least what it did; ok is false where a limit is
+// worth more than can be written down. A node that uses several limits loses up to one unit for each in rounding: an item is worth so
+// much less.
+func (r *run) exact(f proof) (e exactProof, ok bool) {
+	lost := float64(max(len(f.limit)-1, 0))
+	back := -f.value // what limits and short stock give back
+	for k, w := range f.worth {
+		n := r.p.count[k]
+		back += float64(w * float64(n))
+		whole := int64(max(min(w*(1-proofSlack)-lost, verify.MaxWorth), 0))
+		e.worth, e.bound = append(e.worth, whole), addTimes(e.bound, whole, n)
 	}
-	for _, w := range f.limit {
-		e.limit = append(e.limit, int64(min(w*(1<<limitUnit), maxWorth)))
-	}
-	if f.search || len(r.p.limits) > 0 { // what a limit is worth was rounded: every cell has to be looked at again
-		e.searchAgain(r)
-	}
-	e.bound = e.total(r)
-	return e
-}
-
-func (e *exactProof) cost(c *cell) int64 {
-	cost := c.price
-	for l, u := range c.use {
-		cost += scaled(e.limit[l], u)
-	}
-	return cost
-}
-
-// searchAgain bounds the contents of every cell with integers and scales the worths down if one may hold more than it costs.
-func (e *exactProof) searchAgain(r *run) {
-	v := newProver(r.p.dims, r.p.need, e.worth, r.p.limit, r.p.foes)
-	num, den := int64(1), int64(1) // worths become worth*num/den
-	for i := range r.p.cells {
-		c := &r.p.cells[i]
-		if c.stock > 0 {
-			continue
+	for l, w := range f.limit {
+		whole := math.Ceil(w * (1 << verify.LimitShift))
+		if whole > verify.MaxLimitWorth {
+			return e, false
 		}
-		cost := e.cost(c)
-		upper := r.upper(v, c, cost, proofNodes)
-		e.steps += v.steps
-		v.steps = 0
-		if upper > cost && float64(upper)*float64(num) > float64(cost)*float64(den) {
-			num, den = cost, upper
-		}
+		back -= float64(w * float64(r.p.limits[l]))
+		e.limit = append(e.limit, int64(whole))
+		e.bound -= verify.LimitPrice(int64(whole), r.p.limits[l])
 	}
-	if num == den {
-		return
+	if slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.stock > 0 }) {
+		e.bound -= int64(math.Ceil(max(back, 0) * (1 + proofSlack)))
 	}
-	for k, w := range e.worth {
-		x := new(big.Int).Mul(big.NewInt(w), big.NewInt(num))
-		e.worth[k] = x.Div(x, big.NewInt(den)).Int64()
-	}
-}
-
-// upper bounds what cell c may hold.
-func (r *run) upper(v *prover, c *cell, enough int64, nodes int) int64 {
-	var classes, holders []int
-	for k := range r.p.count {
-		if !c.open.Has(r.p.group[k]) {
-			continue
-		}
-		if v.worth[k] > 0 {
-			classes = append(classes, k)
-		}
-		if r.p.least[k] >= c.over {
-			holders = append(holders, k)
-		}
-	}
-	if !c.large {
-		return v.upperBound(c.room, classes, enough, -1, nodes)
-	}
-	var upper int64
-	for _, k := range holders { // worth nothing itself, it may still bring others along
-		upper = max(upper, v.upperBound(c.room, classes, enough, k, nodes))
-	}
-	return upper
-}
-
-// total is the bound: what all items are worth, less what limits and short stock give back.
-func (e *exactProof) total(r *run) int64 {
-	var sum int64
-	for k, n := range r.p.count {
-		sum = addTimes(sum, e.worth[k], n)
-	}
-	for l, most := range r.p.limits {
-		sum -= limitWorth(e.limit[l], most)
-	}
-	v := newProver(r.p.dims, r.p.need, e.worth, r.p.limit, r.p.foes)
-	for i := range r.p.cells {
-		if c := &r.p.cells[i]; c.stock > 0 {
-			cost := e.cost(c)
-			sum -= addTimes(0, max(r.upper(v, c, cost, proofNodes)-cost, 0), c.stock)
-		}
-	}
-	return max(sum, 0)
+	e.bound = max(e.bound, 0)
+	return e, true
 }
 
 // write adds the proof of a part to the certificate of the whole.

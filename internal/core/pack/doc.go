@@ -15,9 +15,9 @@
 // opening to all is asked last.
 //
 // What it promises.
-//   - Every fleet respects the problem; [Check] says so in plain code. Items without a place are counted in Result.Left.
+//   - Every fleet respects the problem; [verify.Check] says so in plain code. Items without a place are counted in Result.Left.
 //   - Bounds are proofs, not estimates. A [Certificate] gives each item a worth in whole nano-dollars such that no cell can hold
-//     items worth more than its price; then no fleet costs less than all items are worth. [Verify] proves that again with integers.
+//     items worth more than its price; then no fleet costs less than all items are worth. [verify.Verify] proves that again with integers and none of our code.
 //   - Same problem, same options, same result, on every processor: products are rounded before they are added (no fused
 //     multiply-add), random choices come from a fixed sequence, ties go to the lower index.
 //   - It ends after Options.Most units of work, before that where more would change little (see budget.go), or as soon as Options.Meter

@@ -1,5 +1,7 @@
 package pack
 
+import "karpenter.sh/karpenter/internal/core/work"
+
 // An enumeration finds the cheapest nodes for a few items by dynamic programming over all sub-multisets of them. It knows cells of
 // which any number can be had, no conflicts.
 type enumeration struct {
@@ -13,7 +15,7 @@ type enumeration struct {
 	use     []int64
 	digits  []int
 	part    []int
-	steps   steps
+	steps   work.Steps
 }
 
 // Numbers of pairs of multisets up to which enumerating is worth it: for a whole part, and for a turn of the search.
@@ -66,7 +68,7 @@ func (e *enumeration) solve(classes, counts []int) (ns []nodes, price int64, ok 
 	}
 	e.single, e.price, e.first = resize(e.single, size), resize(e.price, size), resize(e.first, size)
 	e.digits, e.part = resize(e.digits, len(counts)), resize(e.part, len(counts))
-	e.steps += steps(4 * countPairs(counts, wholePairs))
+	e.steps += work.Steps(4 * countPairs(counts, wholePairs))
 	for set := 1; set < size; set++ {
 		e.single[set] = e.cheapest(set)
 	}
@@ -193,7 +195,7 @@ func (r *run) enumerate() bool {
 	}
 	e := newEnumeration(r.p)
 	ns, price, ok := e.solve(classes, r.p.count)
-	r.b.charge(e.steps.take())
+	r.b.charge(e.steps.Take())
 	if ok {
 		r.best = &fleet{nodes: ns, left: make([]int, r.p.classes()), price: price}
 		r.optimal = true

@@ -4,6 +4,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
 // An exact solver for problems of a few items: it tries every way to split them over nodes.
@@ -63,10 +67,14 @@ func (e *exact) holds(c, set int) bool {
 	pat := Pattern{Cell: c, Nodes: 1}
 	for k, n := range counts {
 		if n > 0 {
-			pat.Items = append(pat.Items, Item{k, n})
+			pat.Items = append(pat.Items, Item{Class: k, Count: n})
 		}
 	}
-	return checkPattern(e.p, pat) == nil
+	left := make([]int, len(counts))
+	for k, n := range counts {
+		left[k] = e.p.Classes[k].Count - n
+	}
+	return verify.Check(e.p, []Pattern{pat}, left) == nil
 }
 
 // holdsPattern says whether its contents let a node be as large.
@@ -161,7 +169,7 @@ func randomProblem(rng *rand.Rand) *Problem {
 			c.PerNode = 1 + rng.IntN(2)
 		}
 		if rng.IntN(4) == 0 {
-			c.Cells = NewSet(len(p.Cells))
+			c.Cells = bits.Make(len(p.Cells))
 			for i := range p.Cells {
 				if rng.IntN(3) > 0 {
 					c.Cells.Add(i)
@@ -194,10 +202,10 @@ func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 			}
 		}
 		r := Solve(p, Options{Gain: gain, Fast: turn%5 == 4})
-		if err := Check(p, r.Fleet, r.Left); err != nil {
+		if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 			t.Fatalf("turn %d: %v\n%+v\n%+v", turn, err, p, r)
 		}
-		if err := Verify(p, r.Certificate); err != nil {
+		if err := verify.Verify(p, r.Certificate); err != nil {
 			t.Fatalf("turn %d: %v\n%+v\n%+v", turn, err, p, r)
 		}
 		ex := newExact(p, r.Certificate.Over)

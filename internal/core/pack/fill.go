@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A load is what one node of a cell holds: how many of which class, in the order they were put there.
@@ -59,7 +61,7 @@ type filler struct {
 	turn   int
 	top    []float64
 	need   []int64
-	steps  steps
+	steps  work.Steps
 }
 
 // treeClasses is from how many classes on a tree is faster than going through them.
@@ -145,7 +147,7 @@ func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 // that are worth their room here and of them a fair share, so that nodes to come find the same mix.
 func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
 	f.cand = f.cand[:0]
-	f.steps += steps(len(f.live)*(f.p.dims+5) + 100)
+	f.steps += work.Steps(len(f.live)*(f.p.dims+5) + 100)
 	f.live = slices.DeleteFunc(f.live, func(k int) bool { return rem[k] == 0 })
 	for _, k := range f.live {
 		if cell.open.Has(f.p.group[k]) && fits(f.p.needs(k), cell.room) {
@@ -166,7 +168,7 @@ func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 		room += float64(f.top[d] * float64(r))
 	}
 	mine := 0
-	f.steps += steps(len(f.cand) * (2*f.p.dims + 6))
+	f.steps += work.Steps(len(f.cand) * (2*f.p.dims + 6))
 	for i, k := range f.cand {
 		var cost float64
 		for d, u := range f.p.needs(k) {
@@ -268,7 +270,7 @@ func (f *filler) exchange(cell *cell, rem []int, forced int, most float64) (gain
 func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	p := f.p
 	if f.tree != nil {
-		defer func() { f.steps += steps(f.tree.steps.take()) }()
+		defer func() { f.steps += work.Steps(f.tree.steps.Take()) }()
 		return f.tree.highest(f.need, low, func(b int) bool {
 			return cell.open.Has(p.group[b]) && min(rem[b], p.limit[b]) > f.on(b)
 		})
@@ -337,7 +339,7 @@ func (f *filler) choose() (int, int) {
 	p := f.p
 	best, pick := -1.0, -1
 	kept := f.cand[:0]
-	f.steps += steps(len(f.cand)*(3*p.dims+5) + 30)
+	f.steps += work.Steps(len(f.cand)*(3*p.dims+5) + 30)
 	dims := p.dims
 	for _, k := range f.cand {
 		if f.quota[k] <= 0 {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/lp"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // The fluid LP stands between the volume LP and the configuration LP: items may be cut, but each cell must be filled with items that
@@ -18,13 +21,13 @@ type fluid struct {
 	grain   float64 // how many directions buckets tell apart
 	buckets []bucket
 	takes   [][]int // per open cell: buckets it can hold
-	lp      *simplex
+	lp      *lp.Simplex
 	madeOf  []int // per column of lp: its cell
-	sack    *fraction
+	sack    *lp.Fractional
 	worth   []float64 // per bucket
 	room    []float64 // cell*dims: worth of a unit of room in each cell; filled by price
 	value   []float64 // per cell: worth of its best contents
-	steps   steps
+	steps   work.Steps
 }
 
 type bucket struct {
@@ -53,7 +56,7 @@ func (p *part) newFluid(cells []int) *fluid {
 			return nil // an item without needs has no direction
 		}
 	}
-	return &fluid{p: p, open: cells, grain: 512, sack: newFraction(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
+	return &fluid{p: p, open: cells, grain: 512, sack: lp.NewFractional(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
 }
 
 // rough prices room and items by buckets of equal width. exact says that they are as fine as they get.
@@ -78,7 +81,7 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 	for {
 		f.generate()
 		unit := f.unitWorth()
-		f.steps += steps(len(f.open) * f.p.classes() * (f.p.dims + 2))
+		f.steps += work.Steps(len(f.open) * f.p.classes() * (f.p.dims + 2))
 		worth, on, ok := f.p.leastWorth(unit, f.open)
 		if !ok || !divide || !f.divide(unit, worth, on) {
 			return pricing{worth, unit}, ok
@@ -89,12 +92,10 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 // generate adds columns until the LP over the present buckets is solved.
 func (f *fluid) generate() {
 	for range fluidRounds {
-		f.lp.optimize(func() bool { return true })
-		f.steps += f.lp.steps
-		f.lp.steps = 0
+		f.lp.Optimize(func() bool { return true })
+		f.steps += work.Steps(f.lp.Steps.Take())
 		most := f.price()
-		f.steps += f.sack.steps + steps(len(f.open)*20)
-		f.sack.steps = 0
+		f.steps += work.Steps(f.sack.Steps.Take() + len(f.open)*20)
 		if most <= 1+fluidGoal {
 			return
 		}
@@ -177,9 +178,9 @@ func portion(c *cell, b *bucket) float64 {
 func (f *fluid) start() bool {
 	m := len(f.buckets)
 	f.takes, f.madeOf = make([][]int, len(f.open)), make([]int, m)
-	rhs, sign, first, low := make([]float64, m), make([]float64, m), make([]column, m), make([]float64, m)
+	rows, first, low := make([]lp.Row, m), make([]lp.Column, m), make([]float64, m)
 	for i := range f.buckets {
-		rhs[i], sign[i], low[i] = 1+float64(1e-7*float64(i%13)), -1, math.Inf(1)
+		rows[i].Bound, low[i] = 1+float64(1e-7*float64(i%13)), math.Inf(1)
 	}
 	for o, c := range f.open {
 		cell := &f.p.cells[c]
@@ -191,22 +192,25 @@ func (f *fluid) start() bool {
 			f.takes[o] = append(f.takes[o], i)
 			if each := float64(cell.price) / 1e9 / portion(cell, b); each < low[i] {
 				low[i], f.madeOf[i] = each, c
-				first[i] = column{[]int{i}, []float64{portion(cell, b)}, float64(cell.price) / 1e9}
+				first[i] = lp.Column{Rows: []int{i}, Vals: []float64{portion(cell, b)}, Cost: float64(cell.price) / 1e9}
 			}
 		}
 	}
 	if slices.ContainsFunc(low, func(v float64) bool { return math.IsInf(v, 1) }) {
 		return false
 	}
-	f.lp = newSimplex(rhs, sign, first)
+	f.lp = lp.NewSimplex(rows, first)
 	return true
 }
 
 // price fills every cell with the most valuable fractions, adds the best as columns, and returns the highest worth per price.
 func (f *fluid) price() float64 {
-	f.worth = append(f.worth[:0], f.lp.y...)
+	f.worth = f.worth[:0]
+	for i := range f.buckets {
+		f.worth = append(f.worth, f.lp.Price(i))
+	}
 	type offer struct {
-		col   column
+		col   lp.Column
 		cell  int
 		ratio float64
 	}
@@ -227,29 +231,27 @@ func (f *fluid) price() float64 {
 	return most
 }
 
-func (f *fluid) add(col column, c int) {
-	f.lp.add(col)
+func (f *fluid) add(col lp.Column, c int) {
+	f.lp.Add(col)
 	f.madeOf = append(f.madeOf, c)
 }
 
 // fill solves the fractional knapsack of an open cell under the current worths.
 func (f *fluid) fill(o int) {
 	c := f.open[o]
-	f.sack.reset(f.p.cells[c].room)
+	f.sack.Reset(f.p.cells[c].room)
 	for _, i := range f.takes[o] {
-		f.sack.add(f.buckets[i].need, max(f.worth[i], 0), 1e9)
+		f.sack.Add(f.buckets[i].need, max(f.worth[i], 0), 1e9)
 	}
-	f.value[c] = f.sack.solve()
-	copy(f.room[c*f.p.dims:], f.sack.price)
+	f.value[c] = f.sack.Solve()
+	copy(f.room[c*f.p.dims:], f.sack.Price())
 }
 
 // filled is the column of what fill has found.
-func (f *fluid) filled(o int) column {
-	col := column{cost: float64(f.p.cells[f.open[o]].price) / 1e9}
-	for r, j := range f.sack.basis {
-		if j >= 0 && f.sack.x[r] > 1e-15 {
-			col.rows, col.vals = append(col.rows, f.takes[o][j]), append(col.vals, f.sack.x[r])
-		}
+func (f *fluid) filled(o int) lp.Column {
+	col := lp.Column{Cost: float64(f.p.cells[f.open[o]].price) / 1e9}
+	for j, x := range f.sack.Cut() {
+		col.Rows, col.Vals = append(col.Rows, f.takes[o][j]), append(col.Vals, x)
 	}
 	return col
 }
@@ -258,7 +260,7 @@ func (f *fluid) filled(o int) column {
 // pays for them together. It returns false when they matter no longer. on is, per class, the cell that puts the least on it.
 func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 	loss, order := make([]float64, len(f.buckets)), make([]int, len(f.buckets))
-	goal, left := float64(f.lp.value()*1e9*fluidLoss), 0.0
+	goal, left := float64(f.lp.Value()*1e9*fluidLoss), 0.0
 	for i := range f.buckets {
 		order[i] = i
 		loss[i] = float64(f.worth[i] * 1e9)
@@ -345,16 +347,16 @@ func (w *unitWorth) in(c int, need []int64) float64 {
 
 // restart sets up the LP for the new buckets, with the columns that are known: they hold the same portion of every piece.
 func (f *fluid) restart(pieces [][]int) bool {
-	cols, madeOf := f.lp.cols, f.madeOf
+	cols, madeOf := f.lp.Columns(), f.madeOf
 	if !f.start() {
 		return false
 	}
 	for j, old := range cols {
-		col := column{cost: old.cost}
-		for i, r := range old.rows {
+		col := lp.Column{Cost: old.Cost}
+		for i, r := range old.Rows {
 			for _, b := range pieces[r] {
 				if f.holds(&f.p.cells[madeOf[j]], &f.buckets[b]) {
-					col.rows, col.vals = append(col.rows, b), append(col.vals, old.vals[i])
+					col.Rows, col.Vals = append(col.Rows, b), append(col.Vals, old.Vals[i])
 				}
 			}
 		}

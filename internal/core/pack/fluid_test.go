@@ -3,6 +3,8 @@ package pack
 import (
 	"math/rand/v2"
 	"testing"
+
+	"karpenter.sh/karpenter/internal/core/bits"
 )
 
 // manyClasses makes a part of many single items and some machines, whose prices per processor and per memory differ.
@@ -18,9 +20,9 @@ func manyClasses(rng *rand.Rand, classes int) *part {
 		cpu := 50 * (1 + rng.Int64N(8))
 		ratio := 1 + rng.Int64N(8)
 		price := float64(cpu*(20+ratio*5)) * (0.7 + 0.6*rng.Float64())
-		p.cells = append(p.cells, cell{room: []int64{cpu, cpu * ratio}, price: int64(price * 1e6), open: Set{1}})
+		p.cells = append(p.cells, cell{room: []int64{cpu, cpu * ratio}, price: int64(price * 1e6), open: bits.Set{1}})
 	}
-	p.cells = append(p.cells, cell{room: []int64{400, 4000}, price: 40e9, open: Set{1}}) // everything fits somewhere
+	p.cells = append(p.cells, cell{room: []int64{400, 4000}, price: 40e9, open: bits.Set{1}}) // everything fits somewhere
 	return p
 }
 

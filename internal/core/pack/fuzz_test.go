@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -36,7 +38,7 @@ func hostile(data []byte) *Problem {
 	for range 1 + next()%7 {
 		c := Class{Need: vector(), Count: int(next() % 60), PerNode: int(next() % 3)}
 		if n := next(); n%3 == 0 {
-			c.Cells = Set{uint64(n >> 2)}
+			c.Cells = bits.Set{uint64(n >> 2)}
 		}
 		p.Classes = append(p.Classes, c)
 	}
@@ -65,10 +67,10 @@ func FuzzSolveOfHostileProblems(f *testing.F) {
 		p := hostile(data)
 		for _, fast := range []bool{true, false} {
 			r := Solve(p, Options{Gain: gain, Fast: fast, Most: work.Second / 100})
-			if err := Check(p, r.Fleet, r.Left); err != nil {
+			if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 				t.Fatalf("%v\n%+v\n%+v", err, p, r)
 			}
-			if err := Verify(p, r.Certificate); err != nil {
+			if err := verify.Verify(p, r.Certificate); err != nil {
 				t.Fatalf("%v\n%+v\n%+v", err, p, r)
 			}
 			if complete(r) && r.Bound() > r.Price {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
 )
 
 // A group of equal nodes in a fleet under construction.
@@ -176,14 +178,14 @@ func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
 	p := g.p
 	g.order = g.order[:0]
 	byGroup := make([]float64, p.groups)
-	waiting := NewSet(p.groups) // groups with items left, even if they are worth nothing
+	waiting := bits.Make(p.groups) // groups with items left, even if they are worth nothing
 	for _, k := range g.fill.live {
 		if n := g.rem[k]; n > 0 {
 			byGroup[p.group[k]] += float64(v[k] * float64(n))
 			waiting.Add(p.group[k])
 		}
 	}
-	if waiting.empty() {
+	if !waiting.Any() {
 		return
 	}
 	top := make([]float64, p.dims)
@@ -197,8 +199,10 @@ func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
 		for d, r := range cell.room {
 			room += float64(top[d] * float64(r))
 		}
-		cell.open.each(func(i int) { left += byGroup[i] })
-		if !waiting.meets(cell.open) {
+		for i := range cell.open.All() {
+			left += byGroup[i]
+		}
+		if !waiting.Meets(cell.open) {
 			continue
 		}
 		ratio := math.Inf(1)
@@ -225,7 +229,7 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 			return false
 		}
 		l := g.fill.fill(c.cell, g.rem, forced, w)
-		b.charge(g.fill.steps.take())
+		b.charge(g.fill.steps.Take())
 		worth := l.worth(v)
 		if len(l.classes) == 0 {
 			continue

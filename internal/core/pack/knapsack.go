@@ -3,6 +3,9 @@ package pack
 import (
 	"cmp"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/lp"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A knapsack looks for the most valuable contents of one node by depth-first search. Classes are tried in the order of what they are
@@ -13,7 +16,7 @@ type knapsack struct {
 	value []float64 // per class
 	limit []int     // per class: at most so many
 
-	sack   *fraction
+	sack   *lp.Fractional
 	order  []int     // candidates
 	size   []float64 // per position: weighted need of one item
 	dense  []float64 // position*dims: best value per unit of room among this position and later ones
@@ -29,11 +32,11 @@ type knapsack struct {
 	found  load
 	upper  float64 // what branches that were not looked at may hold
 	nodes  int     // budget
-	steps  steps
+	steps  work.Steps
 }
 
 func newKnapsack(p *part) *knapsack {
-	return &knapsack{p: p, sack: newFraction(p.dims), weight: make([]float64, p.dims), need: make([]float64, p.dims),
+	return &knapsack{p: p, sack: lp.NewFractional(p.dims), weight: make([]float64, p.dims), need: make([]float64, p.dims),
 		rates: make([]float64, p.classes()), sizes: make([]float64, p.classes()), banned: make([]int, p.classes())}
 }
 
@@ -79,18 +82,17 @@ func (k *knapsack) candidates(c, forced int) {
 // weigh solves the knapsack in fractions: it returns the value of the best contents when items can be cut, and sets what a unit of
 // each dimension of room is worth then.
 func (k *knapsack) weigh(forced int) float64 {
-	k.sack.reset(k.room)
+	k.sack.Reset(k.room)
 	for _, i := range k.order {
 		need := k.p.needs(i)
 		for d, u := range need {
 			k.need[d] = float64(u)
 		}
-		k.sack.add(k.need, k.value[i], float64(holds(need, k.room, k.most(i, forced))))
+		k.sack.Add(k.need, k.value[i], float64(holds(need, k.room, k.most(i, forced))))
 	}
-	value := k.sack.solve()
-	k.steps += k.sack.steps + steps(len(k.value)*4+len(k.order)*40)
-	k.sack.steps = 0
-	copy(k.weight, k.sack.price)
+	value := k.sack.Solve()
+	k.steps += work.Steps(k.sack.Steps.Take() + len(k.value)*4 + len(k.order)*40)
+	copy(k.weight, k.sack.Price())
 	// Rounding may have cut a little off.
 	return value * (1 + 1e-9)
 }
@@ -103,7 +105,7 @@ func (k *knapsack) rank() {
 		for d, u := range p.needs(i) {
 			s += float64(k.weight[d] * float64(u))
 		}
-		k.rates[i], k.sizes[i] = k.value[i]/(s+1e-12), s
+		k.rates[i], k.sizes[i] = k.value[i]/s, s
 	}
 	slices.SortFunc(k.order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(k.rates[b], k.rates[a]), cmp.Compare(k.sizes[b], k.sizes[a]), cmp.Compare(a, b))

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/lp"
 )
 
 // A master is the configuration LP with the patterns found so far: the cheapest mix of patterns, in fractions, that holds every item.
 type master struct {
 	r       *run
-	lp      *simplex
+	lp      *lp.Simplex
 	loads   []load // per column of lp; cell −1 for "left out"
 	known   map[string]bool
 	stock   []int // cells with a stock row
@@ -40,32 +42,32 @@ func newMaster(r *run, count []int) *master {
 			m.stock = append(m.stock, i)
 		}
 	}
-	m.start(count)
+	m.start(count, p.newSupply())
 	return m
 }
 
-// start sets up the LP for the given demand: one pattern per class that holds it alone is the first basis.
-func (m *master) start(count []int) {
+// start sets up the LP for the given demand and supply: one pattern per class that holds it alone is the first basis.
+func (m *master) start(count []int, from *supply) {
 	p := m.r.p
-	rows := p.classes() + len(m.stock) + len(p.limits)
-	rhs, sign, first := make([]float64, rows), make([]float64, rows), make([]column, rows)
+	rows := make([]lp.Row, p.classes(), p.classes()+len(m.stock)+len(p.limits))
+	first := make([]lp.Column, p.classes())
 	old := m.loads
 	m.loads = nil
 	clear(m.known)
 	for k, n := range count {
 		// The small addition keeps ties, and with them idle pivots, away. Bounds are computed from the true counts.
-		rhs[k], sign[k] = float64(n)+float64(1e-6*float64(k%17+1)), -1
+		rows[k].Bound = float64(n) + float64(1e-6*float64(k%17+1))
 		l, col := m.alone(k)
 		first[k] = col
 		m.loads = append(m.loads, l)
 	}
-	for i, c := range m.stock {
-		rhs[p.classes()+i], sign[p.classes()+i] = float64(p.cells[c].stock), 1
+	for _, c := range m.stock {
+		rows = append(rows, lp.Row{Bound: float64(from.stock[c]), Limits: true})
 	}
-	for l, most := range p.limits {
-		rhs[p.classes()+len(m.stock)+l], sign[p.classes()+len(m.stock)+l] = float64(max(most, 0)), 1
+	for _, most := range from.room {
+		rows = append(rows, lp.Row{Bound: float64(max(most, 0)), Limits: true})
 	}
-	m.lp = newSimplex(rhs, sign, first)
+	m.lp = lp.NewSimplex(rows, first)
 	for i := range old {
 		if old[i].cell >= 0 {
 			m.addLoad(&old[i])
@@ -74,7 +76,7 @@ func (m *master) start(count []int) {
 }
 
 // alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
-func (m *master) alone(k int) (load, column) {
+func (m *master) alone(k int) (load, lp.Column) {
 	p := m.r.p
 	best, low := -1, math.Inf(1)
 	for c := range p.cells {
@@ -87,10 +89,10 @@ func (m *master) alone(k int) (load, column) {
 		}
 	}
 	if best < 0 {
-		return load{cell: -1}, column{[]int{k}, []float64{1}, leftOut}
+		return load{cell: -1}, lp.Column{Rows: []int{k}, Vals: []float64{1}, Cost: leftOut}
 	}
 	n := holds(p.needs(k), p.cells[best].room, p.limit[k])
-	return load{best, []int{k}, []int{n}}, column{[]int{k}, []float64{float64(n)}, float64(p.cells[best].price) / 1e9}
+	return load{best, []int{k}, []int{n}}, lp.Column{Rows: []int{k}, Vals: []float64{float64(n)}, Cost: float64(p.cells[best].price) / 1e9}
 }
 
 // addLoad makes a column of a pattern, unless it is known.
@@ -111,25 +113,25 @@ func (m *master) addLoad(l *load) bool {
 	}
 	m.known[string(m.key)] = true
 	cell := &p.cells[l.cell]
-	col := column{cost: float64(cell.price) / 1e9}
+	col := lp.Column{Cost: float64(cell.price) / 1e9}
 	own := load{cell: l.cell}
 	for _, x := range pairs {
 		own.classes, own.counts = append(own.classes, x[0]), append(own.counts, x[1])
-		col.rows, col.vals = append(col.rows, x[0]), append(col.vals, float64(x[1]))
+		col.Rows, col.Vals = append(col.Rows, x[0]), append(col.Vals, float64(x[1]))
 	}
 	if cell.stock > 0 {
 		i := slices.Index(m.stock, l.cell)
 		if i < 0 {
 			return false
 		}
-		col.rows, col.vals = append(col.rows, p.classes()+i), append(col.vals, 1)
+		col.Rows, col.Vals = append(col.Rows, p.classes()+i), append(col.Vals, 1)
 	}
 	for i, u := range cell.use {
 		if u > 0 {
-			col.rows, col.vals = append(col.rows, p.classes()+len(m.stock)+i), append(col.vals, float64(u))
+			col.Rows, col.Vals = append(col.Rows, p.classes()+len(m.stock)+i), append(col.Vals, float64(u))
 		}
 	}
-	m.lp.add(col)
+	m.lp.Add(col)
 	m.loads = append(m.loads, own)
 	return true
 }
@@ -142,10 +144,10 @@ func appendInt(b []byte, n int) []byte {
 func (m *master) readPrices() {
 	p := m.r.p
 	for k := range m.worth {
-		m.worth[k] = max(m.lp.y[k], 0) * 1e9
+		m.worth[k] = max(m.lp.Price(k), 0) * 1e9
 	}
 	for l := range p.limits {
-		m.unit.limit[l] = max(-m.lp.y[p.classes()+len(m.stock)+l], 0) * 1e9
+		m.unit.limit[l] = max(-m.lp.Price(p.classes()+len(m.stock)+l), 0) * 1e9
 	}
 }
 
@@ -154,7 +156,7 @@ func (m *master) price(c int) float64 {
 	cost := m.unit.cost(&m.r.p.cells[c])
 	if m.r.p.cells[c].stock > 0 {
 		if i := slices.Index(m.stock, c); i >= 0 {
-			cost += float64(max(-m.lp.y[m.r.p.classes()+i], 0) * 1e9)
+			cost += float64(max(-m.lp.Price(m.r.p.classes()+i), 0) * 1e9)
 		}
 	}
 	return cost
@@ -164,11 +166,11 @@ func (m *master) price(c int) float64 {
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
 func (m *master) generate(limit []int, rounds int) {
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
-		m.lp.optimize(func() bool {
-			m.r.b.charge(m.lp.steps.take())
+		m.lp.Optimize(func() bool {
+			m.r.b.charge(m.lp.Steps.Take())
 			return m.r.b.spend()
 		})
-		m.r.b.charge(m.lp.steps.take())
+		m.r.b.charge(m.lp.Steps.Take())
 		m.readPrices()
 		if m.r.b.over {
 			return
@@ -177,7 +179,7 @@ func (m *master) generate(limit []int, rounds int) {
 			continue
 		}
 		added := m.exactColumns(limit, rounds < 0)
-		if rounds < 0 && m.lp.value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.enough)/2) || added == 0 || m.r.b.over {
+		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.enough)/2) || added == 0 || m.r.b.over {
 			return
 		}
 	}
@@ -202,7 +204,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 			continue
 		}
 		l := m.fill.fill(c, limit, forced, nil)
-		m.r.b.charge(m.fill.steps.take())
+		m.r.b.charge(m.fill.steps.Take())
 		if worth := l.worth(m.worth); worth > float64(price*(1+1e-7))+1 {
 			offers = append(offers, offer{l.clone(), worth / max(price, 1)})
 		}
@@ -253,7 +255,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 		cost := m.unit.cost(cell)
 		price := m.price(c)
 		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), searchNodes)
-		m.r.b.charge(m.sack.steps.take())
+		m.r.b.charge(m.sack.steps.Take())
 		if found != nil {
 			worth := found.worth(m.worth)
 			offers = append(offers, offer{found.clone(), worth / max(price, 1)})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
 // A Memory is what one answer leaves for the next question: where items went and what room was worth. When nearly the same is asked
@@ -81,7 +83,7 @@ func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
 		return nil
 	}
 	if fleet != nil {
-		m.ratio = float64(Price(p, fleet)) / bound
+		m.ratio = float64(verify.Price(p, fleet)) / bound
 	}
 	return m
 }
@@ -131,7 +133,7 @@ func (m *Memory) patterns(p *Problem) []Pattern {
 			if !ok {
 				break
 			}
-			items = append(items, Item{k, it.Count})
+			items = append(items, Item{Class: k, Count: it.Count})
 		}
 		if len(items) == len(pat.Items) {
 			out = append(out, Pattern{Cell: pat.Cell, Nodes: pat.Nodes, Items: items})

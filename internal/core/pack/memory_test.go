@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -36,10 +37,10 @@ func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {
 		if again.Memory != first.Memory {
 			t.Fatal("the memory was not used")
 		}
-		if err := Check(p, again.Fleet, again.Left); err != nil {
+		if err := verify.Check(p, again.Fleet, again.Left); err != nil {
 			t.Fatal(err)
 		}
-		if err := Verify(p, again.Certificate); err != nil {
+		if err := verify.Verify(p, again.Certificate); err != nil {
 			t.Fatal(err)
 		}
 		if again.Work*3 > first.Work {
@@ -71,7 +72,7 @@ func TestBoundFromMemory(t *testing.T) {
 	if got.Memory != first.Memory || first.Memory == nil {
 		t.Fatal("the memory was not used")
 	}
-	if err := Verify(q, got.Certificate); err != nil {
+	if err := verify.Verify(q, got.Certificate); err != nil {
 		t.Error(err)
 	}
 	if float64(got.Bound()) < 0.999*float64(fresh.Bound()) {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
-	"math/bits"
+	mathbits "math/bits"
 	"slices"
 	"strings"
+
+	"karpenter.sh/karpenter/internal/core/bits"
 )
 
 // A part is a problem that shares nothing with the rest, in the form the algorithms want: equal classes merged, dimensions without
@@ -35,12 +37,12 @@ type cell struct {
 	room   []int64
 	price  int64
 	own    int64
-	stock  int     // 0: any number
-	open   Set     // groups that may use it
-	over   int     // steps that it is too large
-	large  bool    // more than is open to all
-	use    []int64 // per limit of the part; nil when it uses none
-	origin int     // index in the problem
+	stock  int      // 0: any number
+	open   bits.Set // groups that may use it
+	over   int      // steps that it is too large
+	large  bool     // more than is open to all
+	use    []int64  // per limit of the part; nil when it uses none
+	origin int      // index in the problem
 }
 
 func (p *part) classes() int         { return len(p.count) }
@@ -54,6 +56,18 @@ func fits(need, room []int64) bool {
 		}
 	}
 	return true
+}
+
+// mostSum is where sums stop: more than any room.
+const mostSum = int64(1) << 62
+
+// addTimes returns sum + x*n, at most mostSum.
+func addTimes(sum, x int64, n int) int64 {
+	hi, lo := mathbits.Mul64(uint64(x), uint64(n))
+	if hi != 0 || lo >= uint64(mostSum-min(sum, mostSum)) {
+		return mostSum
+	}
+	return sum + int64(lo)
 }
 
 // holds says how many items of one class fit into room.
@@ -100,9 +114,9 @@ func split(p *Problem) []*part {
 
 // grouping sorts classes by the cells they may use.
 type grouping struct {
-	of   []int     // per class its group, -1 without items
-	sets []Set     // per group; nil means every cell
-	low  [][]int64 // per group: the least need in each dimension
+	of   []int      // per class its group, -1 without items
+	sets []bits.Set // per group; nil means every cell
+	low  [][]int64  // per group: the least need in each dimension
 }
 
 func groupClasses(p *Problem) *grouping {
@@ -136,15 +150,11 @@ func groupClasses(p *Problem) *grouping {
 
 // merge joins sets that differ only in cells that the classes of the smaller one do not fit into, and numbers what is left.
 func (g *grouping) merge(p *Problem, members [][]int) {
-	size := func(s Set) int {
-		n := 0
-		for _, w := range s {
-			n += bits.OnesCount64(w)
-		}
+	size := func(s bits.Set) int {
 		if s == nil {
-			n = len(p.Cells) + 1
+			return len(p.Cells) + 1
 		}
-		return n
+		return s.Count()
 	}
 	order := make([]int, len(g.sets))
 	sizes := make([]int, len(g.sets))
@@ -152,9 +162,9 @@ func (g *grouping) merge(p *Problem, members [][]int) {
 		order[i], sizes[i] = i, size(s)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
-	var kept []Set
+	var kept []bits.Set
 	for _, i := range order {
-		at := slices.IndexFunc(kept, func(s Set) bool { return standsFor(p, s, g.sets[i], members[i]) })
+		at := slices.IndexFunc(kept, func(s bits.Set) bool { return standsFor(p, s, g.sets[i], members[i]) })
 		if at < 0 {
 			at = len(kept)
 			kept = append(kept, g.sets[i])
@@ -172,8 +182,8 @@ func (g *grouping) merge(p *Problem, members [][]int) {
 
 // standsFor says whether the classes may be given the cells of wide instead of those of narrow: it has no fewer, and they fit into
 // none of the others.
-func standsFor(p *Problem, wide, narrow Set, classes []int) bool {
-	if narrow == nil || wide != nil && !wide.includes(narrow) {
+func standsFor(p *Problem, wide, narrow bits.Set, classes []int) bool {
+	if narrow == nil || wide != nil && !narrow.Within(wide) {
 		return narrow == nil && wide == nil
 	}
 	for c := range p.Cells {
@@ -186,7 +196,7 @@ func standsFor(p *Problem, wide, narrow Set, classes []int) bool {
 }
 
 // dropHomeless takes classes out that no cell can hold.
-func (g *grouping) dropHomeless(p *Problem, open []Set) {
+func (g *grouping) dropHomeless(p *Problem, open []bits.Set) {
 	for k, c := range p.Classes {
 		if g.of[k] < 0 {
 			continue
@@ -202,13 +212,13 @@ func (g *grouping) dropHomeless(p *Problem, open []Set) {
 }
 
 // openCells lists, per cell, the groups that may use it and have a chance to fit.
-func openCells(p *Problem, g *grouping) []Set {
-	open := make([]Set, len(p.Cells))
+func openCells(p *Problem, g *grouping) []bits.Set {
+	open := make([]bits.Set, len(p.Cells))
 	over := func(c int) bool { // not even one node of it is within the limits
 		return slices.ContainsFunc(p.Limits, func(l Limit) bool { return l.Use[c] > 0 && l.Use[c] > l.Max })
 	}
 	words := (len(g.sets) + 63) / 64
-	arena := make(Set, len(p.Cells)*words)
+	arena := make(bits.Set, len(p.Cells)*words)
 	for c := range p.Cells {
 		open[c] = arena[c*words : (c+1)*words]
 		for i, s := range g.sets {
@@ -220,15 +230,15 @@ func openCells(p *Problem, g *grouping) []Set {
 	return open
 }
 
-func joinCells(p *Problem, open []Set, joint *forest) {
-	firstOf := func(s Set) int {
+func joinCells(p *Problem, open []bits.Set, joint *forest) {
+	firstOf := func(s bits.Set) int {
 		first := -1
-		s.each(func(i int) {
+		for i := range s.All() {
 			if first < 0 {
 				first = i
 			}
 			joint.join(first, i)
-		})
+		}
 		return first
 	}
 	for c := range p.Cells {
@@ -248,7 +258,7 @@ func joinCells(p *Problem, open []Set, joint *forest) {
 }
 
 // buildPart returns the part of the given groups, or nil when no cell holds any of its classes.
-func buildPart(p *Problem, g *grouping, open []Set, groups []int) *part {
+func buildPart(p *Problem, g *grouping, open []bits.Set, groups []int) *part {
 	number := make([]int, len(g.sets)) // group of the problem -> 1 + group of the part
 	for i, gr := range groups {
 		number[gr] = i + 1
@@ -294,25 +304,25 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-func buildCells(p *Problem, open []Set, number []int, q *part, dims []int, unit []int64) []cell {
+func buildCells(p *Problem, open []bits.Set, number []int, q *part, dims []int, unit []int64) []cell {
 	cells := make([]cell, 0, len(p.Cells))
 	total := q.demand()
 	words := (q.groups + 63) / 64
-	arena := make(Set, len(p.Cells)*words)
+	arena := make(bits.Set, len(p.Cells)*words)
 	rooms := make([]int64, 0, len(p.Cells)*q.dims)
-	mine := func(c int) Set {
+	mine := func(c int) bits.Set {
 		s := arena[c*words : (c+1)*words]
-		open[c].each(func(i int) {
+		for i := range open[c].All() {
 			if number[i] > 0 {
 				s.Add(number[i] - 1)
 			}
-		})
+		}
 		return s
 	}
 	for c := range p.Cells {
 		in := &p.Cells[c]
 		s := mine(c)
-		if s.empty() {
+		if !s.Any() {
 			continue
 		}
 		out := cell{price: in.Price, own: in.Own, over: in.Over, large: in.Over > 0, stock: in.Stock, open: s, origin: c}
@@ -487,7 +497,7 @@ func (c *cell) volume() float64 {
 
 // dominates says whether c can stand in for d, which costs no less.
 func (c *cell) dominates(d *cell) bool {
-	if !c.unlimited() || c.price > d.price || c.large && c.over > d.over || !c.open.includes(d.open) {
+	if !c.unlimited() || c.price > d.price || c.large && c.over > d.over || !d.open.Within(c.open) {
 		return false
 	}
 	return fits(d.room, c.room)

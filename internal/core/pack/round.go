@@ -117,7 +117,7 @@ func (r *run) round(m *master) {
 		}
 		m.restart(t)
 		m.generate(restLimit(r.p, t.rem), 30)
-		if cost := float64(r.p.priceOf(t.nodes))/1e9 + m.lp.value(); cost*1e9 >= float64(r.best.price)*(1-1e-9) && r.best.lost == 0 {
+		if cost := float64(r.p.priceOf(t.nodes))/1e9 + m.lp.Value(); cost*1e9 >= float64(r.best.price)*(1-1e-9) && r.best.lost == 0 {
 			return // the rest cannot make it cheaper any more
 		}
 	}
@@ -146,24 +146,15 @@ func (m *master) restart(t *partial) {
 		}
 		m.loads[i] = cut
 	}
-	m.start(t.rem)
-	for i, c := range m.stock {
-		m.lp.rhs[m.r.p.classes()+i] = float64(t.supply.stock[c])
-		m.lp.x[m.r.p.classes()+i] = float64(t.supply.stock[c])
-	}
-	for l := range m.r.p.limits {
-		i := m.r.p.classes() + len(m.stock) + l
-		m.lp.rhs[i] = float64(max(t.supply.room[l], 0))
-		m.lp.x[i] = m.lp.rhs[i]
-	}
+	m.start(t.rem, t.supply)
 }
 
 // amounts lists the patterns in the basis with their fractions, the largest first.
 func (m *master) amounts() []amount {
 	var out []amount
-	for row, j := range m.lp.basis {
-		if j >= 0 && m.loads[j].cell >= 0 && m.lp.x[row] > 1e-6 {
-			out = append(out, amount{j, m.lp.x[row]})
+	for j, x := range m.lp.Basic() {
+		if m.loads[j].cell >= 0 && x > 1e-6 {
+			out = append(out, amount{j, x})
 		}
 	}
 	slices.SortFunc(out, func(a, b amount) int {

@@ -184,7 +184,7 @@ func (s *search) repack() *fleet {
 				return nil
 			}
 			ns, price, ok := s.exact.solve(s.live, s.count)
-			s.r.b.charge(s.exact.steps.take())
+			s.r.b.charge(s.exact.steps.Take())
 			if !ok {
 				return &fleet{lost: 1}
 			}

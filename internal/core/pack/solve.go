@@ -3,6 +3,8 @@ package pack
 import (
 	"cmp"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 )
 
 // A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
@@ -190,7 +192,7 @@ func (r *run) generate() *master {
 	}
 	m.generate(r.p.limit, -1)
 	if m.bound > 0 {
-		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim, true})
+		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim})
 	}
 	return m
 }
@@ -257,7 +259,7 @@ func (r *run) refine() {
 		return
 	}
 	by, exact, ok := r.fluid.rough()
-	r.b.charge(r.fluid.steps.take())
+	r.b.charge(r.fluid.steps.Take())
 	if ok {
 		r.guiding = nil
 		r.use(by)
@@ -273,7 +275,7 @@ func (r *run) sharpen() {
 		return
 	}
 	by, ok := r.fluid.fine()
-	r.b.charge(r.fluid.steps.take())
+	r.b.charge(r.fluid.steps.Take())
 	if ok {
 		r.use(by)
 	}
@@ -400,7 +402,7 @@ func (s *solution) result(p *Problem, b *budget) *Result {
 	s.prove(p, out)
 	out.Work = b.spent()
 	slices.SortStableFunc(out.Fleet, func(a, b Pattern) int { return cmp.Compare(a.Cell, b.Cell) })
-	out.Price = Price(p, out.Fleet)
+	out.Price = verify.Price(p, out.Fleet)
 	return out
 }
 
@@ -412,8 +414,7 @@ func (s *solution) prove(p *Problem, out *Result) {
 		if r.best.lost > 0 {
 			continue // what is left out has no price to compare with
 		}
-		proof, steps := r.certify()
-		r.b.charge(steps)
+		proof := r.certify()
 		for _, q := range append([]*part{r.p}, r.twins...) {
 			proof.write(&out.Certificate, q)
 			out.VolumeBound += int64(r.volume)
@@ -460,7 +461,7 @@ func take(members []int, from, n int, left []int) []Item {
 	var out []Item
 	for _, k := range members[from:] {
 		if m := min(n, left[k]); m > 0 {
-			out = append(out, Item{k, m})
+			out = append(out, Item{Class: k, Count: m})
 			n -= m
 		}
 		if n == 0 {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -23,7 +24,7 @@ func TestAKnownFleetNeverGetsDearer(t *testing.T) {
 		if again.Price > first.Price || !complete(again) {
 			t.Fatalf("turn %d: %d from a fleet of %d\n%+v\n%+v\n%+v", turn, again.Price, first.Price, p, first, again)
 		}
-		if err := Check(p, again.Fleet, again.Left); err != nil {
+		if err := verify.Check(p, again.Fleet, again.Left); err != nil {
 			t.Fatalf("turn %d: %v", turn, err)
 		}
 	}
@@ -47,7 +48,7 @@ func TestACutRunIsRepeatedByItsWork(t *testing.T) {
 		if !cut.Partial {
 			t.Fatalf("after %d: not partial", after)
 		}
-		if err := Check(p, cut.Fleet, cut.Left); err != nil {
+		if err := verify.Check(p, cut.Fleet, cut.Left); err != nil {
 			t.Fatalf("after %d: %v", after, err)
 		}
 		if !complete(cut) {
@@ -88,11 +89,11 @@ func TestCertificateOfAnotherBoundIsRefused(t *testing.T) {
 		c := r.Certificate
 		c.Worth = append([]int64(nil), c.Worth...)
 		spoil(&c)
-		if Verify(p, c) == nil {
+		if verify.Verify(p, c) == nil {
 			t.Errorf("%s passes", name)
 		}
 	}
-	if err := Verify(p, r.Certificate); err != nil {
+	if err := verify.Verify(p, r.Certificate); err != nil {
 		t.Error(err)
 	}
 }
@@ -103,7 +104,7 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 			p := problem(t, name, spot)
 			proof := Bound(p, Options{Gain: gain})
 			bound := proof.Bound()
-			if err := Verify(p, proof.Certificate); err != nil {
+			if err := verify.Verify(p, proof.Certificate); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			r := Solve(p, Options{Gain: gain, Fast: true})
@@ -123,17 +124,17 @@ func TestBoundKnowsWhoRidesAlongOnALargeCell(t *testing.T) {
 		Cells:   []Cell{{Room: []int64{1, 10}, Price: 0, Over: 1}, {Room: []int64{0, 10}, Price: 1000}},
 	}
 	r := Solve(p, Options{Gain: 1000})
-	if err := Check(p, r.Fleet, r.Left); err != nil {
+	if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(p, r.Certificate); err != nil {
+	if err := verify.Verify(p, r.Certificate); err != nil {
 		t.Error(err)
 	}
 	if r.Price != 27_000 || r.Bound() > 27_000 {
 		t.Errorf("price %d, bound %d, want 27000: three of thirty ride along for nothing", r.Price, r.Bound())
 	}
 	bold := Certificate{Bound: 30_000, Worth: []int64{0, 1000}}
-	if Verify(p, bold) == nil {
+	if verify.Verify(p, bold) == nil {
 		t.Error("a bound that forgets who rides along passes")
 	}
 }
@@ -145,7 +146,7 @@ func TestItemsWorthNothingArePlacedToo(t *testing.T) {
 	}
 	for _, fast := range []bool{true, false} {
 		r := Solve(p, Options{Fast: fast})
-		if err := Check(p, r.Fleet, r.Left); err != nil {
+		if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 			t.Fatal(err)
 		}
 		if !complete(r) || r.Price != 100 {

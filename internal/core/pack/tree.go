@@ -3,6 +3,8 @@ package pack
 import (
 	"cmp"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A tree answers which of many classes is worth most among those that fit into given room. It is a k-d tree over needs; every node
@@ -17,7 +19,7 @@ type tree struct {
 	low   []int64 // node*dims
 	gone  []bool  // per class
 	start []int   // per leaf: its first position; one more at the end
-	steps steps
+	steps work.Steps
 }
 
 const leafSize = 8

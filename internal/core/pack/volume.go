@@ -3,6 +3,9 @@ package pack
 import (
 	"math"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack/lp"
 )
 
 // units of worth: the volume LP's price of one unit of each dimension, per group of classes.
@@ -29,11 +32,11 @@ func (w *unitWorth) top(p *part, c int, out []float64) {
 		return
 	}
 	clear(out)
-	p.cells[c].open.each(func(g int) {
+	for g := range p.cells[c].open.All() {
 		for d := range out {
 			out[d] = max(out[d], w.price[g*w.dims+d])
 		}
-	})
+	}
 }
 
 // A volumeProgram buys room as if items were liquid: demand rows per group and dimension, supply rows per kind of cells that are
@@ -41,7 +44,7 @@ func (w *unitWorth) top(p *part, c int, out []float64) {
 type volumeProgram struct {
 	p      *part
 	demand []float64
-	kinds  []Set
+	kinds  []bits.Set
 	kindOf []int
 	free   []float64 // kind*dims: room that costs nothing
 	stock  []int     // cells with a row of their own
@@ -67,7 +70,7 @@ func (v *volumeProgram) sortKinds(cells []int) {
 	p := v.p
 	for _, i := range cells {
 		c := &p.cells[i]
-		k := slices.IndexFunc(v.kinds, func(s Set) bool { return slices.Equal(s, c.open) })
+		k := slices.IndexFunc(v.kinds, func(s bits.Set) bool { return slices.Equal(s, c.open) })
 		if k < 0 {
 			k = len(v.kinds)
 			v.kinds = append(v.kinds, c.open)
@@ -102,38 +105,38 @@ func (v *volumeProgram) solve() (*unitWorth, int) {
 		return w, 0 // too many kinds of cells: no bound by volume
 	}
 	scale := v.scale()
-	rhs, sign, start := make([]float64, m), make([]float64, m), make([]column, m)
+	rows, start := make([]lp.Row, m), make([]lp.Column, m)
 	dearest := 1.0
 	for _, i := range v.in {
 		dearest = max(dearest, float64(p.cells[i].price)/1e9)
 	}
 	for r := range supply {
-		rhs[r], sign[r] = v.demand[r]/scale[r%dims], -1
-		start[r] = column{[]int{r}, []float64{1}, dearest * 1e6}
+		rows[r].Bound = v.demand[r] / scale[r%dims]
+		start[r] = lp.Column{Rows: []int{r}, Vals: []float64{1}, Cost: dearest * 1e6}
 	}
 	for r := supply; r < limits; r++ {
-		rhs[r], sign[r] = v.free[r-supply]/scale[(r-supply)%dims], 1
+		rows[r] = lp.Row{Bound: v.free[r-supply] / scale[(r-supply)%dims], Limits: true}
 	}
 	for l, most := range p.limits {
-		rhs[limits+l], sign[limits+l] = 1, 1
-		if most <= 0 {
-			rhs[limits+l] = 0
+		rows[limits+l].Limits = true
+		if most > 0 {
+			rows[limits+l].Bound = 1
 		}
 	}
 	for s, i := range v.stock {
-		rhs[stock+s], sign[stock+s] = float64(p.cells[i].stock), 1
+		rows[stock+s] = lp.Row{Bound: float64(p.cells[i].stock), Limits: true}
 	}
-	lp := newSimplex(rhs, sign, start)
-	v.addColumns(lp, scale, supply, limits, stock)
-	lp.optimize(func() bool { return true })
+	program := lp.NewSimplex(rows, start)
+	v.addColumns(program, scale, supply, limits, stock)
+	program.Optimize(func() bool { return true })
 	for r := range supply {
-		w.price[r] = float64(max(lp.y[r], 0)/scale[r%dims]) * 1e9
+		w.price[r] = float64(max(program.Price(r), 0)/scale[r%dims]) * 1e9
 	}
 	for l, most := range p.limits {
-		w.limit[l] = float64(max(-lp.y[limits+l], 0)/float64(max(most, 1))) * 1e9
+		w.limit[l] = float64(max(-program.Price(limits+l), 0)/float64(max(most, 1))) * 1e9
 	}
 	v.lower(w)
-	return w, lp.steps.take()
+	return w, program.Steps.Take()
 }
 
 // scale is the total demand of each dimension, so that rows have entries near one.
@@ -145,7 +148,7 @@ func (v *volumeProgram) scale() []float64 {
 	return scale
 }
 
-func (v *volumeProgram) addColumns(lp *simplex, scale []float64, supply, limits, stock int) {
+func (v *volumeProgram) addColumns(program *lp.Simplex, scale []float64, supply, limits, stock int) {
 	p, dims := v.p, v.p.dims
 	stockRow := make(map[int]int, len(v.stock))
 	for s, i := range v.stock {
@@ -153,26 +156,26 @@ func (v *volumeProgram) addColumns(lp *simplex, scale []float64, supply, limits,
 	}
 	for _, i := range v.in {
 		c := &p.cells[i]
-		col := column{cost: float64(c.price) / 1e9}
+		col := lp.Column{Cost: float64(c.price) / 1e9}
 		for d, r := range c.room {
-			col.rows, col.vals = append(col.rows, supply+v.kindOf[i]*dims+d), append(col.vals, -float64(r)/scale[d])
+			col.Rows, col.Vals = append(col.Rows, supply+v.kindOf[i]*dims+d), append(col.Vals, -float64(r)/scale[d])
 		}
 		for l, u := range c.use {
 			if u > 0 {
-				col.rows, col.vals = append(col.rows, limits+l), append(col.vals, float64(u)/float64(max(p.limits[l], 1)))
+				col.Rows, col.Vals = append(col.Rows, limits+l), append(col.Vals, float64(u)/float64(max(p.limits[l], 1)))
 			}
 		}
 		if r, ok := stockRow[i]; ok {
-			col.rows, col.vals = append(col.rows, r), append(col.vals, 1)
+			col.Rows, col.Vals = append(col.Rows, r), append(col.Vals, 1)
 		}
-		lp.add(col)
+		program.Add(col)
 	}
 	for k, open := range v.kinds {
-		open.each(func(g int) {
+		for g := range open.All() {
 			for d := range dims {
-				lp.add(column{[]int{g*dims + d, supply + k*dims + d}, []float64{1, 1}, 0})
+				program.Add(lp.Column{Rows: []int{g*dims + d, supply + k*dims + d}, Vals: []float64{1, 1}})
 			}
-		})
+		}
 	}
 }
 

@@ -425,9 +425,9 @@ func (s *state) attachable(tmpl *Template, sh int) quantity.Vec {
 
 // cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one
 // would do.
-func (k *packing) cellsOf(i int) pack.Set {
+func (k *packing) cellsOf(i int) bits.Set {
 	s := k.s
-	ordinary, exotic := pack.NewSet(len(k.cells)), pack.NewSet(len(k.cells))
+	ordinary, exotic := bits.Make(len(k.cells)), bits.Make(len(k.cells))
 	found := false
 	need := s.p.Classes[k.items[i].class].Need
 	for c := range k.cells {

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
-	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
@@ -458,7 +458,7 @@ func (c *checker) checkPrice() {
 		c.failf("the bound %d is above the cost %d", bound, c.r.Cost)
 	}
 	if c.r.Proof.Problem != nil {
-		if err := pack.Verify(c.r.Proof.Problem, c.r.Proof.Certificate); err != nil {
+		if err := verify.Verify(c.r.Proof.Problem, c.r.Proof.Certificate); err != nil {
 			c.failf("the bound is not proven: %w", err)
 		}
 	}

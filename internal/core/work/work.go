@@ -54,3 +54,13 @@ func (m *Meter) Cut() bool {
 
 // CutAt is when the plan was cut, 0 if it was not.
 func (m *Meter) CutAt() Units { return m.cutAt }
+
+// Steps counts what the innermost loops of one algorithm do, until it is charged.
+type Steps int
+
+// Take returns the steps since it was last asked.
+func (s *Steps) Take() int {
+	n := int(*s)
+	*s = 0
+	return n
+}

@@ -1,4 +1,4 @@
-package pack
+package lp
 
 import (
 	"math"
@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-func TestFractionPricesProveItsValue(t *testing.T) {
+func TestFractionalPricesProveItsValue(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for turn := range 3000 {
 		dims := 1 + rng.IntN(4)
-		f := newFraction(dims)
+		f := NewFractional(dims)
 		room := make([]int64, dims)
 		for d := range room {
 			room[d] = int64(rng.IntN(1000))
 		}
-		f.reset(room)
+		f.Reset(room)
 		n := rng.IntN(12)
 		needs := make([][]float64, n)
 		for j := range n {
@@ -24,9 +24,9 @@ func TestFractionPricesProveItsValue(t *testing.T) {
 				need[d] = float64(rng.IntN(300))
 			}
 			needs[j] = need
-			f.add(need, float64(rng.IntN(1000)), float64(1+rng.IntN(9)))
+			f.Add(need, float64(rng.IntN(1000)), float64(1+rng.IntN(9)))
 		}
-		got := f.solve()
+		got := f.Solve()
 		// Weak duality: the prices of room and of the upper bounds must sell everything for exactly the value.
 		var dual float64
 		for d, r := range room {

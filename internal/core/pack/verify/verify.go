@@ -1,18 +1,26 @@
-package pack
+package verify
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/bits"
+	"math"
+	mathbits "math/bits"
 	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
 )
 
-// verifyNodes is how many search nodes Verify spends on one cell before it gives up.
-const verifyNodes = 2_000_000
-
-// limitUnit is how many units of a limit a LimitWorth prices.
-const limitUnit = 20 // as a shift
+const (
+	// mostNodes is how many search nodes Verify spends on one cell before it gives up.
+	mostNodes = 2_000_000
+	// MaxWorth bounds what an item may be worth, about a thousand dollars an hour, so that sums stay within 63 bits.
+	MaxWorth = 1 << 40
+	// MaxLimitWorth bounds what a unit of a limit may be worth.
+	MaxLimitWorth = 1 << 60
+	// LimitShift says how many units of a limit a LimitWorth prices: two to the power of it.
+	LimitShift = 20
+)
 
 // Verify proves the bound of a certificate from nothing but the problem and the worths, with whole numbers: no
 // cell may hold items worth more than it costs. It returns an error if the bound does not follow.
@@ -21,7 +29,7 @@ func Verify(p *Problem, c Certificate) error {
 		return errors.New("certificate is for another problem")
 	}
 	for k, w := range c.Worth {
-		if w < 0 || w > maxWorth {
+		if w < 0 || w > MaxWorth {
 			return fmt.Errorf("class %d: a worth of %d", k, w)
 		}
 	}
@@ -31,10 +39,10 @@ func Verify(p *Problem, c Certificate) error {
 		return err
 	}
 	for l, w := range c.LimitWorth {
-		if w < 0 || w > maxWorth {
+		if w < 0 || w > MaxLimitWorth {
 			return fmt.Errorf("limit %d: a worth of %d", l, w)
 		}
-		bound -= limitWorth(w, p.Limits[l].Max)
+		bound = max(bound-LimitPrice(w, p.Limits[l].Max), -most)
 	}
 	var done []int
 	for _, i := range v.byCost() {
@@ -45,7 +53,7 @@ func Verify(p *Problem, c Certificate) error {
 		if err != nil {
 			return err
 		}
-		bound -= surplus * int64(p.Cells[i].Stock)
+		bound = max(bound-addTimes(0, surplus, p.Cells[i].Stock), -most)
 		done = append(done, i)
 	}
 	if max(bound, 0) < c.Bound {
@@ -54,38 +62,36 @@ func Verify(p *Problem, c Certificate) error {
 	return nil
 }
 
-// limitWorth is what a whole limit is worth, rounded up.
-func limitWorth(w, most int64) int64 {
+// LimitPrice is what a whole limit is worth, rounded up.
+func LimitPrice(w, most int64) int64 {
 	if w == 0 || most <= 0 {
 		return 0
 	}
 	return scaled(w, most) + 1
 }
 
-// scaled is w*n/2^limitUnit, rounded down.
+// scaled is w*n/2^LimitShift, rounded down.
 func scaled(w, n int64) int64 {
-	hi, lo := bits.Mul64(uint64(w), uint64(n))
-	if hi>>limitUnit != 0 {
+	hi, lo := mathbits.Mul64(uint64(w), uint64(n))
+	if hi>>LimitShift != 0 {
 		return 1 << 62
 	}
-	return int64(min(hi<<(64-limitUnit)|lo>>limitUnit, 1<<62))
+	return int64(min(hi<<(64-LimitShift)|lo>>LimitShift, 1<<62))
 }
 
 // A verification is a problem in the units of its needs.
 type verification struct {
 	p      *Problem
 	c      Certificate
-	unit   []int64 // per dimension
-	needs  []int64
-	demand []int64 // of all items; no node uses more of its room
-	groups *grouping
-	open   []Set
+	unit   []int64    // per dimension
+	demand []int64    // of all items; no node uses more of its room
+	open   []bits.Set // per cell: classes that may use it and fit
+	least  []int      // per class: how many steps too large the best cell is that it fits
 	prover *prover
 }
 
 func newVerification(p *Problem, c Certificate) *verification {
-	v := &verification{p: p, c: c, groups: groupClasses(p)}
-	v.open = openCells(p, v.groups)
+	v := &verification{p: p, c: c}
 	if len(p.Classes) == 0 {
 		return v
 	}
@@ -95,11 +101,12 @@ func newVerification(p *Problem, c Certificate) *verification {
 			v.unit[d] = gcd(v.unit[d], u)
 		}
 	}
+	var needs []int64
 	limit := make([]int, len(p.Classes))
 	v.demand = make([]int64, len(v.unit))
 	for k, class := range p.Classes {
 		for d, u := range class.Need {
-			v.needs = append(v.needs, u/max(v.unit[d], 1))
+			needs = append(needs, u/max(v.unit[d], 1))
 			v.demand[d] = addTimes(v.demand[d], u/max(v.unit[d], 1), max(class.Count, 0))
 		}
 		limit[k] = max(class.Count, 0)
@@ -107,8 +114,37 @@ func newVerification(p *Problem, c Certificate) *verification {
 			limit[k] = min(limit[k], class.PerNode)
 		}
 	}
-	v.prover = newProver(len(v.unit), v.needs, c.Worth, limit, foesOf(p))
+	v.findOpen()
+	v.prover = newProver(len(v.unit), needs, c.Worth, limit, foesOf(p))
 	return v
+}
+
+// findOpen finds out which cells classes can use.
+func (v *verification) findOpen() {
+	v.open, v.least = make([]bits.Set, len(v.p.Cells)), make([]int, len(v.p.Classes))
+	for k := range v.least {
+		v.least[k] = math.MaxInt
+	}
+	for i := range v.p.Cells {
+		cell := &v.p.Cells[i]
+		v.open[i] = bits.Make(len(v.p.Classes))
+		if slices.ContainsFunc(v.p.Limits, func(l Limit) bool { return l.Use[i] > 0 && l.Use[i] > l.Max }) {
+			continue // not even one node of it is within the limits
+		}
+		for k := range v.p.Classes {
+			if c := &v.p.Classes[k]; c.Count > 0 && (c.Cells == nil || c.Cells.Has(i)) && fits(c.Need, cell.Room) {
+				v.open[i].Add(k)
+				v.least[k] = min(v.least[k], cell.Over)
+			}
+		}
+	}
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 func foesOf(p *Problem) [][]int {
@@ -128,7 +164,7 @@ func foesOf(p *Problem) [][]int {
 func (v *verification) items() (int64, error) {
 	var sum int64
 	for k, class := range v.p.Classes {
-		hi, lo := bits.Mul64(uint64(v.c.Worth[k]), uint64(max(class.Count, 0)))
+		hi, lo := mathbits.Mul64(uint64(v.c.Worth[k]), uint64(max(class.Count, 0)))
 		if hi != 0 || lo > 1<<61 {
 			return 0, fmt.Errorf("class %d: worth too large", k)
 		}
@@ -143,7 +179,7 @@ func (v *verification) items() (int64, error) {
 func (v *verification) cost(i int) int64 {
 	cost := v.p.Cells[i].Price
 	for l, lim := range v.p.Limits {
-		cost += scaled(v.c.LimitWorth[l], lim.Use[i])
+		cost = addTimes(cost, scaled(v.c.LimitWorth[l], lim.Use[i]), 1)
 	}
 	return cost
 }
@@ -152,7 +188,7 @@ func (v *verification) cost(i int) int64 {
 func (v *verification) byCost() []int {
 	var order []int
 	for i := range v.p.Cells {
-		if !v.open[i].empty() {
+		if v.open[i].Any() {
 			order = append(order, i)
 		}
 	}
@@ -163,7 +199,7 @@ func (v *verification) byCost() []int {
 // covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
 func (v *verification) covers(i, j int) bool {
 	a, b := &v.p.Cells[i], &v.p.Cells[j]
-	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(b.Room, a.Room) && v.open[i].includes(v.open[j])
+	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(b.Room, a.Room) && v.open[j].Within(v.open[i])
 }
 
 func (v *verification) large(i int) bool {
@@ -177,39 +213,25 @@ func (v *verification) surplus(i int) (int64, error) {
 	for d, r := range cell.Room {
 		room[d] = min(r/max(v.unit[d], 1), v.demand[d])
 	}
-	var able, classes []int
-	for k := range v.p.Classes {
-		if g := v.groups.of[k]; g >= 0 && v.open[i].Has(g) {
-			able = append(able, k)
-			if v.c.Worth[k] > 0 {
-				classes = append(classes, k)
-			}
+	var classes []int
+	for k := range v.open[i].All() {
+		if v.c.Worth[k] > 0 {
+			classes = append(classes, k)
 		}
 	}
 	cost := v.cost(i)
 	var upper int64
 	if v.large(i) {
-		for _, k := range able { // worth nothing itself, it may still bring others along
-			if !v.fitsBelow(k, cell.Over) {
-				upper = max(upper, v.prover.upperBound(room, classes, cost, k, verifyNodes))
+		for k := range v.open[i].All() { // worth nothing itself, it may still bring others along
+			if v.least[k] >= cell.Over {
+				upper = max(upper, v.prover.upperBound(room, classes, cost, k, mostNodes))
 			}
 		}
 	} else {
-		upper = v.prover.upperBound(room, classes, cost, -1, verifyNodes)
+		upper = v.prover.upperBound(room, classes, cost, -1, mostNodes)
 	}
 	if cell.Stock == 0 && upper > cost {
 		return 0, fmt.Errorf("cell %d costs %d and may hold items worth %d", i, cost, upper)
 	}
 	return max(upper-cost, 0), nil
-}
-
-// fitsBelow says whether some cell that is less too large can hold class k.
-func (v *verification) fitsBelow(k, over int) bool {
-	for i := range v.p.Cells {
-		cell := &v.p.Cells[i]
-		if cell.Over < over && v.open[i].Has(v.groups.of[k]) && fits(v.p.Classes[k].Need, cell.Room) {
-			return true
-		}
-	}
-	return false
 }

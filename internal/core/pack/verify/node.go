@@ -1,4 +1,4 @@
-package pack
+package verify
 
 import (
 	"cmp"
@@ -7,19 +7,18 @@ import (
 	"slices"
 )
 
-// A prover bounds, in whole numbers, what one node can hold. It does not share code with the search, except the fractional knapsack
-// from which it takes hints: prices of room, which it rounds to integers. Any such prices give a true bound:
+// A prover bounds, in whole numbers, what one node can hold. With any prices of room
 //
 //	worth of the contents ≤ Σ price·room + Σ over classes (most items on a node) · max(0, worth − price·need)
 //
-// Where that is not enough it enumerates contents depth first, with the same kind of bound for what is still to come.
+// because contents that fit cost at most the room. Prices are hints, multiplied by a power of two and rounded to integers. Where
+// the sum is not low enough the prover enumerates contents depth first, with the same kind of bound for what is still to come.
 type prover struct {
 	dims  int
 	needs []int64 // class*dims
 	worth []int64 // per class
 	limit []int   // per class
 	foes  [][]int // per class; nil without conflicts
-	hint  *fraction
 
 	order  []int
 	price  []int64   // per dimension, scaled by 1<<shift
@@ -28,13 +27,12 @@ type prover struct {
 	shift  uint
 	banned []int
 	best   int64 // scaled
-	upper  int64 // scaled
-	nodes  int
-	steps  steps
+	upper  int64 // scaled: of what was not looked at
+	nodes  int   // that may still be looked at
 }
 
 func newProver(dims int, needs, worth []int64, limit []int, foes [][]int) *prover {
-	return &prover{dims: dims, needs: needs, worth: worth, limit: limit, foes: foes, hint: newFraction(dims),
+	return &prover{dims: dims, needs: needs, worth: worth, limit: limit, foes: foes,
 		price: make([]int64, dims), banned: make([]int, len(worth))}
 }
 
@@ -81,22 +79,20 @@ func (v *prover) unscale(x int64) int64 { return x>>v.shift + min(1, x&(1<<v.shi
 // prepare picks the classes that fit, asks for prices of room, and orders the classes by what they are worth per priced room.
 func (v *prover) prepare(room []int64, classes []int) {
 	v.order = v.order[:0]
-	v.hint.reset(room)
-	need := make([]float64, v.dims)
+	var limit []int
 	for _, k := range classes {
-		n := holds(v.need(k), room, v.limit[k])
-		if n == 0 || v.worth[k] == 0 {
-			continue
+		if n := holds(v.need(k), room, v.limit[k]); n > 0 && v.worth[k] > 0 {
+			v.order, limit = append(v.order, k), append(limit, n)
 		}
-		v.order = append(v.order, k)
-		for d, u := range v.need(k) {
-			need[d] = float64(u)
-		}
-		v.hint.add(need, float64(v.worth[k]), float64(n))
 	}
-	top := v.hint.solve()
-	v.steps += v.hint.steps + steps(len(classes)*(3*v.dims+10))
-	v.hint.steps = 0
+	prices := v.pricesOf(room, v.order, limit)
+	top := 0.0 // about what the contents are worth
+	for d, r := range room {
+		top += float64(prices[d] * float64(r))
+	}
+	for i, k := range v.order {
+		top += max(float64(v.worth[k])-v.floatCost(prices, k), 0) * float64(limit[i])
+	}
 	v.shift = 0
 	for v.shift < 40 && top*8*float64(int64(1)<<v.shift) < maxScaled {
 		v.shift++
@@ -104,9 +100,17 @@ func (v *prover) prepare(room []int64, classes []int) {
 	for d, r := range room {
 		v.price[d] = 0
 		if r > 0 {
-			v.price[d] = int64(math.Ceil(min(v.hint.price[d]*float64(int64(1)<<v.shift), maxScaled)))
+			v.price[d] = int64(math.Ceil(min(prices[d]*float64(int64(1)<<v.shift), maxScaled)))
 		}
 	}
+}
+
+func (v *prover) floatCost(prices []float64, k int) float64 {
+	var sum float64
+	for d, u := range v.need(k) {
+		sum += float64(prices[d] * float64(u))
+	}
+	return sum
 }
 
 // root bounds what the empty node can hold, scaled.
@@ -214,7 +218,6 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		return
 	}
 	v.nodes--
-	v.steps += steps(6*v.dims + 30)
 	k := v.order[i]
 	need, next := v.need(k), rooms[v.dims:2*v.dims]
 	most := holds(need, room, v.limit[k])
@@ -230,4 +233,23 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		}
 		v.descend(i+1, worth+v.worth[k]<<v.shift*int64(n), rooms[v.dims:])
 	}
+}
+
+func fits(need, room []int64) bool {
+	for d, n := range need {
+		if n > room[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// holds says how many items of one need fit into room, at most so many.
+func holds(need, room []int64, most int) int {
+	for d, n := range need {
+		if n > 0 {
+			most = int(min(int64(most), room[d]/n))
+		}
+	}
+	return max(most, 0)
 }

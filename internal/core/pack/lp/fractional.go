@@ -1,0 +1,231 @@
+package lp
+
+import (
+	"iter"
+	"math"
+
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A Fractional solves fractional knapsacks: the most valuable contents of a room when items can be cut,
+//
+//	max v·x   subject to   Σ_j a_dj·x_j ≤ 1 in each dimension d,   0 ≤ x_j ≤ m_j,
+//
+// where a_dj is what item j needs of dimension d in parts of the room. It is a primal simplex with one row per dimension, so that B⁻¹ is
+// tiny, and with bounds on the variables: outside of the basis a variable is either empty (0) or full (m_j). With prices p = v_B·B⁻¹, one
+// more unit of j gains g_j = v_j − p·a_j. A variable enters if it is empty and g_j > 0, or full and g_j < 0; then it goes down, and
+// everything changes its sign, which is what dir stands for. Along its way the basic variables change by −dir·B⁻¹·a_j; it ends where
+// the first of them gets empty or full, or where j itself meets its other bound; then the basis stays as it is.
+//
+// The prices prove the value: it is Σ_d p_d + Σ_j m_j·max(0, g_j).
+type Fractional struct {
+	dims    int
+	needs   []float64 // variable*dims, in parts of the room
+	values  []float64 // per variable
+	most    []float64 // per variable: upper bound
+	room    []float64 // per dimension; 1 where there is none
+	full    []bool    // per variable: at its upper bound. Never true of a basic one
+	basis   []int     // per row: variable, or −1−d for the slack of dimension d
+	inverse []float64 // dims*dims, row by row
+	x       []float64 // per row: value of the basic variable
+	price   []float64 // per dimension; of a unit of room once it is solved
+	step    []float64 // per row: by how much the basic variable falls per unit of the way
+	Steps   work.Steps
+}
+
+const (
+	// gainSlack is what a move has to gain, in parts of the highest value, to be one.
+	gainSlack = 1e-11
+	// stepLeast is the smallest change of a basic variable that can end a move.
+	stepLeast = 1e-11
+	// amountLeast is from how much on contents count.
+	amountLeast = 1e-15
+)
+
+// NewFractional returns a knapsack without items.
+func NewFractional(dims int) *Fractional {
+	return &Fractional{dims: dims, room: make([]float64, dims), basis: make([]int, dims), inverse: make([]float64, dims*dims),
+		x: make([]float64, dims), price: make([]float64, dims), step: make([]float64, dims)}
+}
+
+// Reset forgets the items and sets the room.
+func (f *Fractional) Reset(room []int64) {
+	f.needs, f.values, f.most, f.full = f.needs[:0], f.values[:0], f.most[:0], f.full[:0]
+	clear(f.inverse)
+	for d, r := range room {
+		f.room[d] = float64(r)
+		f.basis[d] = -1 - d
+		f.x[d] = 1 // rows are scaled by the room
+		f.inverse[d*f.dims+d] = 1
+		if r <= 0 {
+			f.x[d] = 0
+			f.room[d] = 1
+		}
+	}
+}
+
+// Add offers at most so many items of one kind.
+func (f *Fractional) Add(need []float64, value, most float64) {
+	for d, u := range need {
+		f.needs = append(f.needs, u/f.room[d])
+	}
+	f.values, f.most, f.full = append(f.values, value), append(f.most, most), append(f.full, false)
+}
+
+// Solve returns the value of the best contents.
+func (f *Fractional) Solve() float64 {
+	scale := 0.0
+	for _, v := range f.values {
+		scale = max(scale, v)
+	}
+	for range 30*f.dims + 4*len(f.values) {
+		f.Steps += work.Steps((len(f.values)+2*f.dims)*(f.dims+2) + 30)
+		f.prices()
+		j, dir := f.entering(scale * gainSlack)
+		if j < -f.dims {
+			break
+		}
+		if !f.move(j, dir) {
+			break
+		}
+	}
+	f.prices()
+	var sum float64
+	for r, j := range f.basis {
+		if j >= 0 {
+			sum += float64(f.values[j] * f.x[r])
+		}
+	}
+	for j, full := range f.full {
+		if full {
+			sum += float64(f.values[j] * f.most[j])
+		}
+	}
+	for d := range f.price {
+		f.price[d] = max(f.price[d], 0) / f.room[d]
+	}
+	return sum
+}
+
+// Price is what a unit of room is worth in the best contents, per dimension. It is valid until the next Reset.
+func (f *Fractional) Price() []float64 { return f.price }
+
+// Cut yields the items of the best contents that are there in part, and how much of each. No others are there where nothing is limited
+// in number.
+func (f *Fractional) Cut() iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for r, j := range f.basis {
+			if j >= 0 && f.x[r] > amountLeast && !yield(j, f.x[r]) {
+				return
+			}
+		}
+	}
+}
+
+func (f *Fractional) prices() {
+	clear(f.price)
+	for r, j := range f.basis {
+		if j < 0 {
+			continue
+		}
+		for d := range f.dims {
+			f.price[d] += float64(f.values[j] * f.inverse[r*f.dims+d])
+		}
+	}
+}
+
+// entering picks the variable whose move gains most, and whether it goes up or down. It returns a number below −dims if none gains.
+func (f *Fractional) entering(eps float64) (int, float64) {
+	best, at, dir := eps, -f.dims-1, 1.0
+	for j, v := range f.values {
+		gain := v
+		for d := range f.dims {
+			gain -= float64(f.price[d] * f.needs[j*f.dims+d])
+		}
+		if f.full[j] {
+			if -gain > best {
+				best, at, dir = -gain, j, -1
+			}
+		} else if gain > best && !f.basic(j) {
+			best, at, dir = gain, j, 1
+		}
+	}
+	for d := range f.dims {
+		if -f.price[d] > best && !f.basic(-1-d) {
+			best, at, dir = -f.price[d], -1-d, 1
+		}
+	}
+	return at, dir
+}
+
+func (f *Fractional) basic(j int) bool {
+	for _, b := range f.basis {
+		if b == j {
+			return true
+		}
+	}
+	return false
+}
+
+// move changes variable j in the given direction until something meets a bound, and exchanges it if that is another variable.
+func (f *Fractional) move(j int, dir float64) bool {
+	dims := f.dims
+	for r := range dims {
+		f.step[r] = 0
+		if j < 0 {
+			f.step[r] = float64(dir * f.inverse[r*dims-1-j])
+			continue
+		}
+		for d := range dims {
+			f.step[r] += float64(dir * float64(f.inverse[r*dims+d]*f.needs[j*dims+d]))
+		}
+	}
+	far, leave, toFull := math.Inf(1), -1, false
+	if j >= 0 {
+		far = f.most[j]
+	}
+	for r, u := range f.step {
+		if u > stepLeast {
+			if t := max(f.x[r], 0) / u; t < far {
+				far, leave, toFull = t, r, false
+			}
+		} else if b := f.basis[r]; u < -stepLeast && b >= 0 {
+			if t := max(f.most[b]-f.x[r], 0) / -u; t < far {
+				far, leave, toFull = t, r, true
+			}
+		}
+	}
+	if math.IsInf(far, 1) {
+		return false
+	}
+	for r, u := range f.step {
+		f.x[r] -= float64(far * u)
+	}
+	if leave < 0 {
+		f.full[j] = dir > 0
+		return true
+	}
+	start := 0.0
+	if j >= 0 && f.full[j] {
+		start, f.full[j] = f.most[j], false
+	}
+	if out := f.basis[leave]; out >= 0 {
+		f.full[out] = toFull
+	}
+	f.basis[leave] = j
+	f.x[leave] = start + float64(dir*far)
+	pivot := float64(dir * f.step[leave])
+	for d := range dims {
+		f.inverse[leave*dims+d] /= pivot
+	}
+	for r, u := range f.step {
+		if r == leave {
+			continue
+		}
+		factor := float64(dir * u)
+		for d := range dims {
+			f.inverse[r*dims+d] -= float64(factor * f.inverse[leave*dims+d])
+		}
+	}
+	return true
+}
