@@ -41,6 +41,7 @@ var bans = []ban{
 	{in: "internal/core/...", no: "api/aws/...", why: "the core knows machines and prices, not EC2"},
 	{in: "internal/core/...", no: "internal/control/...", why: "the shell calls the core, never the other way"},
 	{in: "internal/core/...", no: "internal/telemetry", why: "the core returns what it found; the shell tells it to people"},
+	{in: "internal/core/...", no: "internal/sentence", why: "every no is a code with arguments; text is made once, at the edge"},
 	{in: "internal/core/...", no: "net/...", except: []string{"net/netip", "net/url"}, why: "the core does no I/O"},
 	{in: "internal/core/...", no: "os/...", why: "the core does no I/O"},
 	{in: "internal/core/...", no: "syscall", why: "the core does no I/O"},

@@ -18,7 +18,10 @@ import (
 )
 
 // PodKey names a pod.
-type PodKey struct{ Namespace, Name string }
+type PodKey struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
 
 // Compare orders pods by namespace, then by name.
 func (k PodKey) Compare(other PodKey) int {

@@ -12,6 +12,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -104,7 +105,10 @@ func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
 	if waits {
 		return true, nil
 	}
-	return false, w.Forbids(r.Reason, left)
+	if why := w.Forbids(r.Reason, left); why.Code != "" {
+		return false, fmt.Errorf("%s %s: %s", why.Code, cmp.Or(why.Claim, why.Node), sentence.Refusal(why))
+	}
+	return false, nil
 }
 
 // discard takes a record off the claims that carry it.

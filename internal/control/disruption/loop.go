@@ -248,11 +248,11 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 		var refusal disrupt.Refusal
 		if err := l.safely("confirming "+id, func() { step, refusal = l.planner.Confirm(ctx, view, p.step) }); err != nil {
 			l.planner = l.planner.Afresh()
-			refusal = disrupt.Scheduling // it is tried again later and later
+			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
-		if refusal != "" {
-			l.tell.rejected(p.step, refusal)
-			if refusal == disrupt.Scheduling {
+		if refusal.Code != "" {
+			l.tell.rejected(p.step, refusal.Code)
+			if refusal.Code == disrupt.Scheduling {
 				l.planner.Failed(p.step, w.Now)
 			}
 			continue

@@ -37,7 +37,7 @@ func TestBlocksThatPassAreToldWhenTheyLast(t *testing.T) {
 			d.PutClaim(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "protected", UID: "protected"}})
 		})
 		teller := newTeller(Telling{Metrics: metrics, Events: events})
-		look := func(blocks ...disrupt.Block) {
+		look := func(blocks ...disrupt.Refusal) {
 			w := &disrupt.World{Snap: store.Snapshot(), Now: time.Now()}
 			teller.proposal(w, &disrupt.Proposal{Blocks: blocks}, time.Millisecond)
 			synctest.Wait()
@@ -51,11 +51,11 @@ func TestBlocksThatPassAreToldWhenTheyLast(t *testing.T) {
 			}
 			told = nil
 		}
-		booting := disrupt.Block{Claim: "booting", Code: disrupt.NoNode, Text: "no node yet"}
-		nominated := disrupt.Block{Claim: "booting", Code: disrupt.Nominated, Text: "nominated"}
-		protected := disrupt.Block{Claim: "protected", Code: disrupt.NodeProtected, Text: "do not disrupt"}
+		booting := disrupt.Refusal{Claim: "booting", Code: disrupt.NoNode}
+		nominated := disrupt.Refusal{Claim: "booting", Code: disrupt.Nominated}
+		protected := disrupt.Refusal{Claim: "protected", Code: disrupt.NodeProtected, Name: v1.DoNotDisruptAnnotationKey}
 		look(booting, protected)
-		want("at first", "do not disrupt")
+		want("at first", "the node has the annotation karpenter.sh/do-not-disrupt=true")
 		time.Sleep(90 * time.Second)
 		look(nominated)
 		want("another state")
@@ -64,6 +64,6 @@ func TestBlocksThatPassAreToldWhenTheyLast(t *testing.T) {
 		want("the second one for 90 s")
 		time.Sleep(30 * time.Second)
 		look(nominated)
-		want("the second one for two minutes", "nominated")
+		want("the second one for two minutes", "the node is promised to pods that wait for it")
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/protection"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -95,7 +96,9 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	t.protections(w)
 	maps.DeleteFunc(t.candidates, func(_ string, told time.Time) bool { return w.Now.Sub(told) >= candidatesAgain })
 	for _, note := range out.Notes {
-		t.both(note.Candidate.Node, telemetry.Unconsolidatable, note.Text)
+		if n := w.Snap.ClaimNode(note.Claim); n != nil {
+			t.both(n, telemetry.Unconsolidatable, sentence.Refusal(note))
+		}
 	}
 	t.budgets(w, out)
 	for _, step := range out.Steps {
@@ -106,7 +109,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 func metricReason(r v1.DisruptionReason) string { return strings.ToLower(string(r)) }
 
 // lasts tells whether a state that goes by itself has stayed for long, and notes in passing since when it is there.
-func (t *teller) lasts(b *disrupt.Block, now time.Time, passing map[[2]string]time.Time) bool {
+func (t *teller) lasts(b *disrupt.Refusal, now time.Time, passing map[[2]string]time.Time) bool {
 	key := [2]string{b.Claim, string(b.Code)}
 	since, known := t.passing[key]
 	if !known {
@@ -117,15 +120,16 @@ func (t *teller) lasts(b *disrupt.Block, now time.Time, passing map[[2]string]ti
 }
 
 // blocked tells node and claim.
-func (t *teller) blocked(w *disrupt.World, b *disrupt.Block) {
+func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 	n := w.Snap.ClaimNode(b.Claim)
 	if n == nil {
 		return
 	}
-	t.both(n, telemetry.DisruptionBlocked, b.Text, string(b.Code))
+	why := sentence.Refusal(*b)
+	t.both(n, telemetry.DisruptionBlocked, why, string(b.Code))
 	for _, name := range b.Limits {
 		if p := w.Snap.Pool(name); p != nil {
-			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, b.Text)
+			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, why)
 			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionBlocked, Message: message, Key: []string{name, "limit"}})
 		}
 	}
@@ -191,7 +195,7 @@ func (t *teller) proposed(step *disrupt.Step) {
 	if now := time.Now(); now.Sub(t.candidates[step.ID()]) >= candidatesAgain {
 		t.candidates[step.ID()] = now
 		for _, c := range step.Remove {
-			t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", step, step.Saves().Dollars()), step.ID())
+			t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", sentence.Step(step), step.Saves().Dollars()), step.ID())
 		}
 	}
 	pools := map[string]*v1.NodePool{}
@@ -214,7 +218,7 @@ func (t *teller) proposed(step *disrupt.Step) {
 }
 
 // rejected reports a step that no longer holds.
-func (t *teller) rejected(step *disrupt.Step, cause disrupt.Refusal) {
+func (t *teller) rejected(step *disrupt.Step, cause disrupt.Code) {
 	if cause != disrupt.Scheduling {
 		t.Metrics.DisruptionFailedValidations.WithLabelValues(string(step.Method)).Add(float64(len(step.Remove)))
 	}
@@ -222,13 +226,13 @@ func (t *teller) rejected(step *disrupt.Step, cause disrupt.Refusal) {
 		return
 	}
 	for _, c := range step.Remove {
-		t.both(c.Node, telemetry.ConsolidationRejected, fmt.Sprintf("%s, did not hold after the validation delay: %s", step, cause), step.ID())
+		t.both(c.Node, telemetry.ConsolidationRejected, fmt.Sprintf("%s, did not hold after the validation delay: %s", sentence.Step(step), strings.ToLower(string(cause))), step.ID())
 	}
 }
 
 // starting logs a decision, in one line.
 func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
-	telemetry.Log(ctx).Info("disrupting node(s)", "command", step.String(), "reason", metricReason(step.Reason), "decision", step.Decision(),
+	telemetry.Log(ctx).Info("disrupting node(s)", "command", sentence.Step(step), "reason", metricReason(step.Reason), "decision", step.Decision(),
 		"disrupted-node-count", len(step.Remove), "replacement-node-count", len(step.Open), "pod-count", step.Pods(),
 		"disrupted-nodes", disrupted(step), "replacement-nodes", replacements(step),
 		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))

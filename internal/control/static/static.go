@@ -20,8 +20,10 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/static"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -32,8 +34,8 @@ const (
 	soon = 30 * time.Second
 	// unfedWait is how long nothing is deleted at least while the picture is no longer fed.
 	unfedWait = 5 * time.Second
-	// reason is the word for nodes that are missing, in counters.
-	reason = "provisioned"
+	// opened is the word for nodes that are missing, in counters.
+	opened = "provisioned"
 )
 
 // catalogs gives the instance types of pools.
@@ -172,15 +174,15 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 		n = 1
 	}
 	opening, why := l.opening(ctx, snap, input, now)
-	if why != "" {
-		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and there is nothing to buy: %s", missing, why))
+	if why != nil {
+		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and there is nothing to buy: %s", missing, sentence.Explanation(why)))
 		return now.Add(soon), nil
 	}
-	_, err := l.Opener.Open(ctx, seed(pool, stand), reason, slices.Repeat([]lower.Opening{opening}, n))
+	_, err := l.Opener.Open(ctx, seed(pool, stand), opened, slices.Repeat([]lower.Opening{opening}, n))
 	return now.Add(soon), err
 }
 
-func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool lower.PoolInput, now time.Time) (lower.Opening, string) {
+func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool lower.PoolInput, now time.Time) (lower.Opening, reason.Explanation) {
 	l.planning.Lock()
 	defer l.planning.Unlock()
 	return static.Opening(ctx, l.Engine, snap, pool, l.settings, now)

@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -23,7 +22,7 @@ type Candidate struct {
 	// Pods must have a place before the node goes.
 	Pods []*cluster.Pod
 	// Held says that pods block the node, which only a termination grace period overcomes (drift, never consolidation).
-	Held *Block
+	Held *Refusal
 
 	Price          cloud.NanoUSD
 	Priced         bool // the type, zone and capacity type are known and offered
@@ -47,42 +46,11 @@ func (c *Candidate) Ratio() float64 { return float64(c.Price) / c.Cost }
 // Static candidates belong to a pool with a fixed number of nodes.
 func (c *Candidate) Static() bool { return c.Pool.Spec.Replicas != nil }
 
-// A Block says why a node may not be removed now.
-type Block struct {
-	Node, Claim string
-	Pod         *cluster.PodKey // the pod or the pod under the budget that blocks it, nil if the node itself does
-	Code        BlockCode
-	Text        string    // for people
-	Limits      []string  // the NodePools whose limits have to do with it
-	Until       time.Time // when the block ends by itself, zero if it does not
-}
-
-// A BlockCode names a reason for a Block.
-type BlockCode string
-
-// The reasons for which a node is no candidate.
-const (
-	NoNode         BlockCode = "NoNode"
-	NotInitialized BlockCode = "NotInitialized"
-	Deleting       BlockCode = "Deleting"
-	Nominated      BlockCode = "Nominated"
-	NodeProtected  BlockCode = "NodeDoNotDisrupt"
-	NoPool         BlockCode = "NoPool"
-	PodProtected   BlockCode = "PodDoNotDisrupt"
-	PodBudget      BlockCode = "PodDisruptionBudget"
-	NoPlace        BlockCode = "NoPlace"
-)
-
-// Passes tells whether the block is a stage of a machine's life that ends by itself.
-func (c BlockCode) Passes() bool {
-	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated
-}
-
 // Candidates sorts the nodes of w that Karpenter manages into those that may be removed and those that may not, both by name.
-func Candidates(w *World) ([]*Candidate, []Block) {
+func Candidates(w *World) ([]*Candidate, []Refusal) {
 	pdbs := pdbsOf(w)
 	var candidates []*Candidate
-	var blocks []Block
+	var blocks []Refusal
 	for n := range w.Snap.Nodes() {
 		if n.Claim == nil || w.Busy[n.Claim.UID] || !w.serves(n.Claim) {
 			continue
@@ -124,37 +92,37 @@ func pdbsOf(w *World) *movable.PDBs {
 }
 
 // nodeBlock applies the rules about the node itself, in the order in which users know them.
-func nodeBlock(w *World, n *cluster.Node) *Block {
-	block := func(code BlockCode, until time.Time, format string, args ...any) *Block {
-		b := &Block{Node: n.Name, Claim: n.Claim.Name, Code: code, Text: fmt.Sprintf(format, args...), Until: until}
+func nodeBlock(w *World, n *cluster.Node) *Refusal {
+	block := func(code Code, name string, until time.Time) *Refusal {
+		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
 		if n.Node == nil {
-			b.Node = ""
+			r.Node = ""
 		}
-		return b
+		return r
 	}
 	switch {
 	case n.Node == nil:
-		return block(NoNode, time.Time{}, "its Node has not registered")
+		return block(NoNode, "", time.Time{})
 	case n.Node.Labels[v1.NodeInitializedLabelKey] != "true":
-		return block(NotInitialized, time.Time{}, "the node is not initialized")
+		return block(NotInitialized, "", time.Time{})
 	case n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil ||
 		condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating):
-		return block(Deleting, time.Time{}, "the node is being removed")
+		return block(Deleting, "", time.Time{})
 	case w.promised(n.Name).After(w.Now):
-		return block(Nominated, w.promised(n.Name), "the node is promised to pods that wait for it")
+		return block(Nominated, "", w.promised(n.Name))
 	case w.Landing[n.Name]:
-		return block(Nominated, time.Time{}, "pods of another node that is being removed are on their way to the node")
+		return block(Landing, "", time.Time{})
 	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
-		return block(NodeProtected, time.Time{}, "the node has the annotation %s=true", v1.DoNotDisruptAnnotationKey)
+		return block(NodeProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
 	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
-		return block(NodeProtected, time.Time{}, "the NodeClaim has the annotation %s=true", v1.DoNotDisruptAnnotationKey)
+		return block(ClaimProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
 	}
 	name, labelled := n.Node.Labels[v1.NodePoolLabelKey]
 	if !labelled {
-		return block(NoPool, time.Time{}, "the node has no label %s", v1.NodePoolLabelKey)
+		return block(NoPool, "", time.Time{})
 	}
 	if p, ok := w.Pools[name]; !ok || p.Catalog == nil || len(p.Catalog.Types) == 0 {
-		return block(NoPool, time.Time{}, "NodePool %q does not exist, or no instance types are known for it", name)
+		return block(NoPool, name, time.Time{})
 	}
 	return nil
 }
@@ -182,24 +150,24 @@ func newCandidate(w *World, n *cluster.Node, pdbs *movable.PDBs) *Candidate {
 }
 
 // podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
-func podBlock(w *World, n *cluster.Node, p *cluster.Pod, pdbs *movable.PDBs) *Block {
+func podBlock(w *World, n *cluster.Node, p *cluster.Pod, pdbs *movable.PDBs) *Refusal {
+	block := Refusal{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
 	if held := movable.Protected(p, w.Now); held.Held {
-		key := v1.DoNotDisruptAnnotationKey
+		block.Code, block.Name, block.Value, block.Until = PodProtected, v1.DoNotDisruptAnnotationKey, p.DoNotDisrupt, held.Until
 		if p.DoNotEvict {
-			key = v1.DoNotEvictAnnotationKey
+			block.Name = v1.DoNotEvictAnnotationKey
 		}
-		text := fmt.Sprintf("pod %s/%s has the annotation %s=%s", p.Namespace, p.Name, key, p.DoNotDisrupt)
-		return &Block{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey, Code: PodProtected, Text: text, Until: held.Until}
+		return &block
 	}
 	budget, several := pdbs.Blocking(p, w.Now)
 	if budget == nil {
 		return nil
 	}
-	text := fmt.Sprintf("PodDisruptionBudget %s/%s allows no disruption of pod %s/%s now", budget.Namespace, budget.Name, p.Namespace, p.Name)
-	if several {
-		text = fmt.Sprintf("pod %s/%s is under more than one PodDisruptionBudget, so it cannot be evicted", p.Namespace, p.Name)
+	block.Code = PodBudget
+	if !several {
+		block.Name = budget.Namespace + "/" + budget.Name
 	}
-	return &Block{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey, Code: PodBudget, Text: text}
+	return &block
 }
 
 // byRatio puts the candidates that save most for each moved pod first.

@@ -38,7 +38,7 @@ func TestWhatBlocksANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node func(*corev1.Node, *v1.NodeClaim)
 		rest []func(*fixture)
-		want BlockCode
+		want Code
 	}{
 		"an ordinary node is free": {nil, []func(*fixture){with()}, ""},
 		"a node annotated do-not-disrupt=true is not": {func(n *corev1.Node, _ *v1.NodeClaim) {
@@ -46,7 +46,7 @@ func TestWhatBlocksANode(t *testing.T) {
 		}, nil, NodeProtected},
 		"a claim annotated do-not-disrupt=true is not": {func(_ *corev1.Node, c *v1.NodeClaim) {
 			c.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
-		}, nil, NodeProtected},
+		}, nil, ClaimProtected},
 		"a claim annotated do-not-disrupt=false is": {func(_ *corev1.Node, c *v1.NodeClaim) {
 			c.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "false"}
 		}, nil, ""},
@@ -131,7 +131,7 @@ func TestWhatBlocksANode(t *testing.T) {
 				r(f)
 			}
 			_, blocks := Candidates(f.world())
-			got := BlockCode("")
+			got := Code("")
 			if len(blocks) > 0 {
 				got = blocks[0].Code
 			}

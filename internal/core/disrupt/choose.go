@@ -75,9 +75,7 @@ func (c *choice) take(step *Step) bool {
 		}
 	}
 	if !c.pays(step) {
-		for _, r := range step.Remove {
-			c.notes[r] = "it could be replaced by something cheaper, but that saves too little for each pod that would have to move"
-		}
+		c.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.toll()}, step.Remove...)
 		return false
 	}
 	if !c.ledger.Take(step.Reason, step.Remove) {

@@ -3,7 +3,6 @@ package disrupt
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -12,48 +11,46 @@ import (
 	"karpenter.sh/karpenter/internal/core/lower"
 )
 
-// A Note tells a user why a node is not consolidated, although nothing forbids to remove it.
-type Note struct {
-	Candidate *Candidate
-	Text      string
-}
-
 // movers splits the candidates of consolidation from those that it must leave, with the reason where it is worth telling.
-func movers(candidates []*Candidate) (out []*Candidate, notes []Note) {
+func movers(candidates []*Candidate) (out []*Candidate, notes []Refusal) {
 	for _, c := range candidates {
 		if c.Static() || c.Held != nil {
 			continue
 		}
-		text, ok := consolidates(c)
+		why, ok := consolidates(c)
 		if ok {
 			out = append(out, c)
-		} else if text != "" {
-			notes = append(notes, Note{c, text})
+		} else if why.Code != "" {
+			notes = append(notes, why)
 		}
 	}
 	return out, notes
 }
 
-func consolidates(c *Candidate) (text string, ok bool) {
+// consolidates tells whether consolidation may remove a candidate, and if not why, where that is worth telling.
+func consolidates(c *Candidate) (why Refusal, ok bool) {
+	no := func(code Code, name string) (Refusal, bool) {
+		return Refusal{Code: code, Reason: v1.DisruptionReasonUnderutilized, Name: name}.of(c), false
+	}
 	for _, key := range neededLabels {
 		if !c.hasLabel(key) {
-			return fmt.Sprintf("the node has no label %s, so its price is not known", key), false
+			return no(NoLabel, key)
 		}
 	}
 	d := c.Pool.Spec.Disruption
 	switch {
 	case c.unconsolidated():
-		return fmt.Sprintf("the node has the annotation %s=true; its name today is %s, which holds drift back too", v1.DoNotConsolidateAnnotationKey, v1.DoNotDisruptAnnotationKey), false
+		return no(DoNotConsolidate, v1.DoNotConsolidateAnnotationKey)
 	case !c.Priced:
-		return fmt.Sprintf("instance type %q is not offered in the node's zone and capacity type any more, so its price is not known", c.typeName()), false
+		return no(NotOffered, c.typeName())
 	case d.ConsolidateAfter.Duration == nil:
-		return fmt.Sprintf("NodePool %q has consolidateAfter: Never", c.Pool.Name), false
+		return no(ConsolidateNever, c.Pool.Name)
 	case c.Empty():
-		return "", false
+		return Refusal{}, false
 	case d.ConsolidationPolicy == v1.ConsolidationPolicyWhenEmpty:
-		return fmt.Sprintf("NodePool %q has consolidationPolicy: WhenEmpty and the node is not empty", c.Pool.Name), false
+		return no(OnlyWhenEmpty, c.Pool.Name)
 	}
-	return "", c.Consolidatable
+	return Refusal{}, c.Consolidatable
 }
 
 // search looks for the cheapest fleet in one pass.
@@ -62,9 +59,9 @@ type search struct {
 	q      *whatIf
 	ledger *Ledger
 	totals map[string]totals
-	notes  map[*Candidate]string
+	notes  map[*Candidate]Refusal
 	shops  map[string]*shop
-	stuck  []Block // drifted nodes whose pods have no place to go
+	stuck  []Refusal // drifted nodes whose pods have no place to go
 	trials int
 	looked int                    // single nodes that were weighed, by this pass and those before it that found nothing
 	unrest float64                // how much speaks against moving pods, 1 in a restless cluster
@@ -91,16 +88,14 @@ func (s *search) weigh(ctx context.Context, remove []*Candidate, base lower.Inpu
 
 // steps makes steps of the parts of an answer that are worth it, best first, and notes why the others are not.
 func (s *search) steps(answer answer) []*Step {
-	for c, text := range answer.refused {
-		s.notes[c] = "its pods would not all find a place: " + text
+	for c, stuck := range answer.refused {
+		s.note(noPlace(stuck), c)
 	}
 	var steps []*Step
 	for i := range answer.parts {
-		step, text := s.judge(&answer.parts[i])
+		step, why := s.judge(&answer.parts[i])
 		if step == nil {
-			for _, c := range answer.parts[i].remove {
-				s.notes[c] = text
-			}
+			s.note(why, answer.parts[i].remove...)
 			continue
 		}
 		steps = append(steps, step)
@@ -109,6 +104,14 @@ func (s *search) steps(answer answer) []*Step {
 		return cmp.Compare(float64(b.Gains())/b.Cost(), float64(a.Gains())/a.Cost())
 	})
 	return steps
+}
+
+// note remembers why some nodes are not consolidated.
+func (s *search) note(why Refusal, of ...*Candidate) {
+	why.Reason = v1.DisruptionReasonUnderutilized
+	for _, c := range of {
+		s.notes[c] = why.of(c)
+	}
 }
 
 func union(a, b map[string]bool) map[string]bool {
@@ -121,27 +124,27 @@ func union(a, b map[string]bool) map[string]bool {
 }
 
 // judge applies the price rules to a part and makes it a step, or says why not.
-func (s *search) judge(p *part) (*Step, string) {
+func (s *search) judge(p *part) (*Step, Refusal) {
 	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: p.price()}
 	if len(p.remove) == 1 {
 		step.Method = SingleNode
 	}
-	if text := s.buy(step, p.open); text != "" {
-		return nil, text
+	if why := s.buy(step, p.open); why.Code != "" {
+		return nil, why
 	}
 	step.Score = score(step, s.totals)
 	if !approved(step.Score) {
-		return nil, "the saving is too small for the pods that would move (policy Balanced)"
+		return nil, Refusal{Code: Unbalanced}
 	}
 	byName(step.Remove)
-	return step, ""
+	return step, Refusal{}
 }
 
 // buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,
 // and whichever of the types that their claims list launch comes to choose, the bill gets lower, or there are fewer nodes for no more.
-func (s *search) buy(step *Step, open []lower.Opening) string {
+func (s *search) buy(step *Step, open []lower.Opening) (why Refusal) {
 	if len(open) == 0 {
-		return ""
+		return why
 	}
 	limit := step.Before - cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving)
 	skip := ""
@@ -156,16 +159,16 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 		w := s.shopOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
 		w = likes.refuse(w, len(open))
 		if len(w.options) == 0 {
-			return s.nothingCheaper(step, skip)
+			return s.nothingCheaper(skip)
 		}
 		ways[i], least = w, least+w.base()
 	}
 	fewer := len(open) < len(step.Remove)
 	if least > step.Before || least == step.Before && !fewer {
-		return s.nothingCheaper(step, skip)
+		return s.nothingCheaper(skip)
 	}
 	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) && slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
-		return "as many spot nodes of other types would only move the fleet to pools that are cheaper now"
+		return Refusal{Code: SpotForSpot}
 	}
 	single := allSpot && len(step.Remove) == 1
 	most := step.Before - 1
@@ -178,11 +181,11 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 		w := ways[i].within(min(ways[i].base()+share, most))
 		need, ok := minValues(open[i].Claim, w.options)
 		if !ok || open[i].Claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true" { // a launch may lower them, a saving may not
-			return "no cheaper replacement satisfies the pool's minValues"
+			return Refusal{Code: MinValues}
 		}
 		if single && w.capacityType == v1.CapacityTypeSpot {
 			if len(w.options) < minSpotTypes {
-				return fmt.Sprintf("spot to spot needs %d cheaper instance types to choose from, there are %d", minSpotTypes, len(w.options))
+				return Refusal{Code: FewSpotTypes, Have: float64(len(w.options)), Need: minSpotTypes}
 			}
 			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
 		}
@@ -192,9 +195,9 @@ func (s *search) buy(step *Step, open []lower.Opening) string {
 		step.Worst += worst
 	}
 	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving) {
-		return s.nothingCheaper(step, skip)
+		return s.nothingCheaper(skip)
 	}
-	return ""
+	return why
 }
 
 // ownOf is what the nodes that a step makes fewer are reckoned to cost by themselves.
@@ -208,11 +211,11 @@ func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	return max(own, 0)
 }
 
-func (s *search) nothingCheaper(step *Step, skip string) string {
+func (s *search) nothingCheaper(skip string) Refusal {
 	if skip != "" {
-		return "no cheaper replacement without spot, and spot nodes are not replaced by spot nodes (feature gate SpotToSpotConsolidation)"
+		return Refusal{Code: NothingButSpot}
 	}
-	return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*s.w.Settings.MinSaving)
+	return Refusal{Code: NothingCheaper, Need: s.w.Settings.MinSaving}
 }
 
 // shopOf is where the nodes of a pool are bought.

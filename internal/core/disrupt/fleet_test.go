@@ -157,7 +157,7 @@ func (f *fleet) settle(t *testing.T, most int) int {
 			}
 			for _, c := range s.Remove {
 				if c.Held != nil {
-					t.Fatalf("node %s is removed although it is blocked: %s", c.Name(), c.Held.Text)
+					t.Fatalf("node %s is removed although it is blocked: %s", c.Name(), c.Held.Code)
 				}
 			}
 			f.apply(t, s)

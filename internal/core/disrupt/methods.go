@@ -12,13 +12,13 @@ import (
 
 // empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
 // also returns those that have not been vacant for long enough.
-func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Note, soon []*Candidate) {
+func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
 		switch {
 		case c.Static() || c.Held != nil || !c.Empty():
 		case c.Pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
-			notes = append(notes, Note{c, "the node is empty, but its NodePool has consolidateAfter: Never"})
+			notes = append(notes, Refusal{Code: ConsolidateNever, Reason: v1.DisruptionReasonEmpty, Name: c.Pool.Name}.of(c))
 		case !c.Consolidatable:
 		case w.vacant(c).After(w.Now):
 			soon = append(soon, c)
@@ -88,9 +88,8 @@ func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
 		answer := s.q.ask(ctx, window, lower.Input{Gone: gone, Closed: closed})
-		for c, text := range answer.refused {
-			s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Limits: answer.limits[c],
-				Text: "the node has drifted, but its pods would not all find a place: " + text})
+		for c, stuck := range answer.refused {
+			s.hold(c, noPlace(stuck))
 		}
 		for i := range answer.parts {
 			step := driftStep(&answer.parts[i])
@@ -107,6 +106,12 @@ func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
 		}
 	}
 	return steps
+}
+
+// hold notes why a drifted node stays.
+func (s *search) hold(c *Candidate, why Refusal) {
+	why.Reason = v1.DisruptionReasonDrifted
+	s.stuck = append(s.stuck, why.of(c))
 }
 
 func driftStep(p *part) *Step {

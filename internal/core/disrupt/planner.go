@@ -3,8 +3,6 @@ package disrupt
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -62,8 +60,8 @@ type idleness struct {
 // A Proposal is the outcome of one pass.
 type Proposal struct {
 	Steps    []*Step
-	Blocks   []Block // nodes that may not be removed
-	Notes    []Note  // nodes that could be removed, but are better kept
+	Blocks   []Refusal // nodes that may not be removed
+	Notes    []Refusal // nodes that could be removed, but are better kept
 	Eligible map[Method]int
 	Counts   map[string]*PoolCount
 	Budgets  map[string][]v1.DisruptionReason // pools whose budgets allow nothing now, although there is something to do
@@ -88,7 +86,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 	out := &Proposal{Blocks: blocks, Eligible: map[Method]int{}, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(idleFor)}
 	ledger := NewLedger(w)
 	out.Counts = ledger.Counts()
-	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: ledger, totals: poolTotals(w), notes: map[*Candidate]string{}}
+	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: ledger, totals: poolTotals(w), notes: map[*Candidate]Refusal{}}
 	candidates = p.withoutFailed(w, candidates)
 	gone := map[*Candidate]bool{}
 	add := func(steps []*Step) {
@@ -121,7 +119,7 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		p.unrest.leaves(step, w.Now)
 	}
 	add(replaced)
-	slices.SortFunc(s.stuck, func(a, b Block) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(s.stuck, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
 	out.Blocks = append(out.Blocks, s.stuck...)
 
 	movers, notes := movers(rest())
@@ -144,12 +142,12 @@ func (p *Planner) Propose(ctx context.Context, w *World) *Proposal {
 		p.outlook.tell(out, w.Now)
 	}
 	out.Steering = p.steer(w, ledger, candidates, slices.DeleteFunc(movers, func(c *Candidate) bool { return gone[c] }))
-	for c, text := range s.notes {
+	for c, why := range s.notes {
 		if !gone[c] {
-			out.Notes = append(out.Notes, Note{c, text})
+			out.Notes = append(out.Notes, why)
 		}
 	}
-	sortNotes(out.Notes)
+	slices.SortStableFunc(out.Notes, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
 	out.Budgets = exhausted(ledger, candidates, gone)
 	p.remember(w, out, known)
 	return out
@@ -294,16 +292,6 @@ func (p *Planner) withoutFailed(w *World, candidates []*Candidate) []*Candidate 
 	})
 }
 
-// A Refusal says why a step is not carried out after all.
-type Refusal string
-
-// The causes for which confirmation fails, as metrics name them.
-const (
-	Churn      Refusal = "churn"
-	Budget     Refusal = "budget"
-	Scheduling Refusal = "scheduling"
-)
-
 // Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why not.
 // Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
 // what it should. Empty nodes that no longer qualify drop out of their step.
@@ -317,18 +305,18 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 	for _, old := range step.Remove {
 		c := byUID[old.Node.Claim.UID]
 		if c == nil || !still(step, c) {
-			return nil, Churn
+			return nil, Refusal{Code: Churn}.of(old)
 		}
 		remove = append(remove, c)
 	}
 	ledger := NewLedger(w)
 	if !ledger.Take(step.Reason, remove) {
-		return nil, Budget
+		return nil, Refusal{Code: Budget, Reason: step.Reason, Need: float64(len(remove))}
 	}
 	if step.Method == Emptiness {
-		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, ""
+		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, Refusal{}
 	}
-	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: NewLedger(w), totals: poolTotals(w), notes: map[*Candidate]string{}}
+	s := &search{w: w, q: newWhatIf(w, p.engine, pdbsOf(w)), ledger: NewLedger(w), totals: poolTotals(w), notes: map[*Candidate]Refusal{}}
 	empty, _, soon := empties(w, candidates, NewLedger(w))
 	for _, e := range empty {
 		s.q.gate(e.Remove)
@@ -341,10 +329,10 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 		steps = s.weigh(ctx, remove, lower.Input{})
 	}
 	out, refusal := join(steps, len(remove))
-	if refusal == "" && step.Method != Drift && float64(out.Gains()) < stillSaves*float64(step.Gains()) {
-		return nil, Scheduling
+	if refusal.Code == "" && step.Method != Drift && float64(out.Gains()) < stillSaves*float64(step.Gains()) {
+		return nil, Refusal{Code: Scheduling}
 	}
-	if refusal == "" && step.Method != Drift {
+	if refusal.Code == "" && step.Method != Drift {
 		p.unrest.leaves(out, w.Now)
 	}
 	return out, refusal
@@ -366,9 +354,9 @@ func still(step *Step, c *Candidate) bool {
 	return ok && c.Held == nil
 }
 
-// Forbids says why a step that another process has begun may not go on to remove the nodes of some claims, nil if it may: they must be
-// candidates for its reason, and the budgets must let them go together.
-func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) error {
+// Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They
+// must be candidates for its reason, and the budgets must let them go together.
+func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
 	wanted := map[types.UID]bool{}
 	for _, uid := range claims {
 		wanted[uid] = true
@@ -380,30 +368,30 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) error {
 		case !wanted[c.Node.Claim.UID]:
 			continue
 		case c.Held != nil && (reason != v1.DisruptionReasonDrifted || c.Node.Claim.Spec.TerminationGracePeriod == nil):
-			return errors.New(c.Held.Text)
+			return *c.Held
 		case reason == v1.DisruptionReasonEmpty && !c.Empty():
-			return fmt.Errorf("node %s is not empty any more", c.Name())
+			return Refusal{Code: NotEmpty}.of(c)
 		}
 		remove = append(remove, c)
 	}
 	if len(remove) < len(wanted) {
 		for i := range blocks {
 			if n := w.Snap.ClaimNode(blocks[i].Claim); n != nil && wanted[n.Claim.UID] {
-				return fmt.Errorf("claim %s: %s", blocks[i].Claim, blocks[i].Text)
+				return blocks[i]
 			}
 		}
-		return errors.New("a candidate is no node of ours")
+		return Refusal{Code: NotOurs}
 	}
 	if !NewLedger(w).Take(reason, remove) {
-		return fmt.Errorf("the budgets do not let %d node(s) go for the reason %s now", len(remove), reason)
+		return Refusal{Code: Budget, Reason: reason, Need: float64(len(remove))}
 	}
-	return nil
+	return Refusal{}
 }
 
 // join puts the parts into which a confirmed step fell together again; all of its nodes must be there.
 func join(steps []*Step, nodes int) (*Step, Refusal) {
 	if len(steps) == 0 {
-		return nil, Scheduling
+		return nil, Refusal{Code: Scheduling}
 	}
 	out := *steps[0]
 	for _, s := range steps[1:] {
@@ -416,22 +404,10 @@ func join(steps []*Step, nodes int) (*Step, Refusal) {
 		out.Own += s.Own
 	}
 	if len(out.Remove) != nodes {
-		return nil, Scheduling
+		return nil, Refusal{Code: Scheduling}
 	}
 	if len(out.Remove) > 1 && out.Method == SingleNode {
 		out.Method = MultiNode
 	}
-	return &out, ""
-}
-
-func sortNotes(notes []Note) {
-	slices.SortStableFunc(notes, func(a, b Note) int {
-		switch {
-		case a.Candidate.Name() < b.Candidate.Name():
-			return -1
-		case a.Candidate.Name() > b.Candidate.Name():
-			return 1
-		}
-		return 0
-	})
+	return &out, Refusal{}
 }

@@ -126,8 +126,8 @@ func TestNobodyIsMovedOntoANodeThatIsAboutToGo(t *testing.T) {
 			f.vacant["claim-b"] = noon.Add(-tc.vacant)
 			f.vacant["claim-c"] = noon
 			step, refusal := NewPlanner(realEngine()).Confirm(t.Context(), f.world(), out.Steps[0])
-			if refusal != "" {
-				t.Fatal(refusal)
+			if refusal.Code != "" {
+				t.Fatal(refusal.Code)
 			}
 			if got := say(&Proposal{Steps: []*Step{step}}); got[0] != tc.want {
 				t.Errorf("confirmed %q, want %q", got, tc.want)

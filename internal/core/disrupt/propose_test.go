@@ -171,7 +171,7 @@ func protect(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptA
 func noteTexts(p *Proposal) []string {
 	var out []string
 	for _, n := range p.Notes {
-		out = append(out, n.Candidate.Name()+": "+n.Text)
+		out = append(out, n.Node+": "+string(n.Code))
 	}
 	return out
 }
@@ -387,7 +387,7 @@ func TestConfirm(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*fixture)
-		want   Refusal
+		want   Code
 	}{
 		"a world that stayed as it was": {func(*fixture) {}, ""},
 		"a protected pod arrived":       {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, Churn},
@@ -414,8 +414,8 @@ func TestConfirm(t *testing.T) {
 			}
 			tc.change(f)
 			step, refusal := planner.Confirm(t.Context(), f.world(), p.Steps[0])
-			if refusal != tc.want || (step == nil) != (tc.want != "") {
-				t.Errorf("refused with %q, want %q", refusal, tc.want)
+			if refusal.Code != tc.want || (step == nil) != (tc.want != "") {
+				t.Errorf("refused with %q, want %q", refusal.Code, tc.want)
 			}
 		})
 	}

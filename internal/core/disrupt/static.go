@@ -29,13 +29,12 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 		left := stand.Headroom(input.Pool)
 		var opening *lower.Opening
 		for _, c := range s.ledger.Fits(v1.DisruptionReasonDrifted, list) {
-			why, limits := "its NodePool may have no more nodes (limits.nodes), and one is needed before it goes", []string{name}
+			why := Refusal{Code: NoPlace, Limits: []string{name}}
 			if left > 0 && opening == nil {
 				opening, why = s.openingOf(ctx, input)
-				limits = nil
 			}
 			if left <= 0 || opening == nil {
-				s.stuck = append(s.stuck, Block{Node: c.Name(), Claim: c.Node.Claim.Name, Code: NoPlace, Limits: limits, Text: "the node has drifted, but " + why})
+				s.hold(c, why)
 				continue
 			}
 			s.ledger.Take(v1.DisruptionReasonDrifted, []*Candidate{c})
@@ -46,10 +45,10 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 	return steps
 }
 
-func (s *search) openingOf(ctx context.Context, pool lower.PoolInput) (*lower.Opening, string) {
+func (s *search) openingOf(ctx context.Context, pool lower.PoolInput) (*lower.Opening, Refusal) {
 	o, why := static.Opening(ctx, s.q.engine, s.w.Snap, pool, s.w.Engine, s.w.Now)
-	if why != "" {
-		return nil, why
+	if why != nil {
+		return nil, Refusal{Code: NoPlace, Why: why}
 	}
-	return &o, ""
+	return &o, Refusal{}
 }

@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -80,21 +79,4 @@ func (s *Step) Cost() float64 {
 		cost += c.Cost
 	}
 	return cost
-}
-
-// String describes the step for events and logs.
-func (s *Step) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d node(s):", s.Decision(), len(s.Remove))
-	for _, c := range s.Remove {
-		labels := c.Node.Node.Labels
-		fmt.Fprintf(&b, " %s/%s/%s", c.Name(), labels["node.kubernetes.io/instance-type"], labels[v1.CapacityTypeLabelKey])
-	}
-	for i, o := range s.Open {
-		if i == 0 {
-			b.WriteString(", replaced by")
-		}
-		fmt.Fprintf(&b, " %s (%d types, $%.4f/h)", o.Type, len(o.Types), o.Price.Dollars())
-	}
-	return b.String()
 }

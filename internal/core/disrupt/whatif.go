@@ -3,10 +3,8 @@ package disrupt
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -95,8 +93,7 @@ func settling(w *World, n *cluster.Node) bool {
 // An answer is the engine's plan for a fleet without some nodes, cut into parts that share no opening.
 type answer struct {
 	parts   []part
-	refused map[*Candidate]string   // nodes whose pods found no place, and why
-	limits  map[*Candidate][]string // the pools whose limits have to do with it, by name
+	refused map[*Candidate][]Stuck // nodes whose pods found no place, and why
 }
 
 // A part is some removed nodes and the openings that take their pods.
@@ -109,14 +106,13 @@ type part struct {
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works.
 func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input) answer {
-	out := answer{refused: map[*Candidate]string{}, limits: map[*Candidate][]string{}}
+	out := answer{refused: map[*Candidate][]Stuck{}}
 	for len(remove) > 0 && ctx.Err() == nil {
 		plan, home := q.plan(ctx, remove, base)
-		stuck := map[*Candidate][]string{}
+		stuck := map[*Candidate][]Stuck{}
 		for _, r := range plan.Refused {
 			if c := home[r.Pod]; c != nil {
-				stuck[c] = append(stuck[c], fmt.Sprintf("%s/%s: %s", r.Pod.Namespace, r.Pod.Name, r.Text))
-				out.limits[c] = limitsOf(r.Reasons, out.limits[c])
+				stuck[c] = append(stuck[c], Stuck{r.Pod.PodKey, r.Reasons})
 			}
 		}
 		if len(stuck) == 0 && !plan.Partial {
@@ -126,31 +122,25 @@ func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input)
 		if len(stuck) == 0 { // cut short: nothing is known of the pods that were not reached
 			return out
 		}
-		for c, texts := range stuck {
-			out.refused[c] = summary(texts)
-		}
+		maps.Copy(out.refused, stuck)
 		remove = slices.DeleteFunc(slices.Clone(remove), func(c *Candidate) bool { return stuck[c] != nil })
 	}
 	return out
 }
 
-// limitsOf adds the pools whose limits an explanation names.
-func limitsOf(why []reason.Count, pools []string) []string {
-	for _, w := range why {
-		if w.Code == reason.Limit && !slices.Contains(pools, w.Pool) {
-			pools = append(pools, w.Pool)
+// noPlace says which pods would not find another place.
+func noPlace(stuck []Stuck) Refusal {
+	slices.SortFunc(stuck, func(a, b Stuck) int { return a.Pod.Compare(b.Pod) })
+	first := min(len(stuck), named)
+	why := Refusal{Code: NoPlace, Stuck: stuck[:first], More: len(stuck) - first}
+	for _, s := range stuck {
+		for _, count := range s.Why {
+			if count.Code == reason.Limit && !slices.Contains(why.Limits, count.Pool) {
+				why.Limits = append(why.Limits, count.Pool)
+			}
 		}
 	}
-	return pools
-}
-
-// summary names at most five pods.
-func summary(texts []string) string {
-	slices.Sort(texts)
-	if more := len(texts) - 5; more > 0 {
-		return strings.Join(texts[:5], "; ") + fmt.Sprintf("; and %d more", more)
-	}
-	return strings.Join(texts, "; ")
+	return why
 }
 
 // searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.

@@ -42,16 +42,20 @@ const (
 
 // A Count is one line of an explanation.
 type Count struct {
-	Code       Code
-	Key        string // label key, resource, taint, driver; "" when the code has none
-	Detail     string // one more word or two for people; "" mostly
-	Pool       string // the pool whose new node refused; "" for existing nodes and for the pod itself
-	Candidates int    // existing nodes, or instance types, that this constraint removed
+	Code       Code   `json:"code"`
+	Key        string `json:"key,omitempty"`        // label key, resource, taint, driver; "" when the code has none
+	Detail     string `json:"detail,omitempty"`     // one more word or two for people; "" mostly
+	Pool       string `json:"pool,omitempty"`       // the pool whose new node refused; "" for existing nodes and for the pod itself
+	Candidates int    `json:"candidates,omitempty"` // existing nodes, or instance types, that this constraint removed
 
 	// Of a Limit: what is left of it, less than nothing where more is used than is allowed, and what the smallest machine that would do has. Both in
 	// the unit of the resource.
-	Left, Needs int64
+	Left  int64 `json:"left,omitempty"`
+	Needs int64 `json:"needs,omitempty"`
 }
+
+// MarshalText writes the code's name.
+func (c Code) MarshalText() ([]byte, error) { return []byte(c.Name()), nil }
 
 // Name returns the code's short stable name, as printed in JSON.
 func (c Code) Name() string {

@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // engine answers questions about pods and fleets.
@@ -21,7 +22,7 @@ type engine interface {
 // Opening is a new machine of a static pool, or why there can be none. The engine is asked where a pod would go that asks for nothing and
 // to which only this pool is open: so the machine has room for the pods of DaemonSets, and is priced like any other. What the claim may
 // become is what the pool says; launch chooses.
-func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.PoolInput, settings lower.Settings, now time.Time) (o lower.Opening, why string) {
+func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.PoolInput, settings lower.Settings, now time.Time) (o lower.Opening, why reason.Explanation) {
 	open := *pool.Pool
 	open.Spec.Replicas = nil
 	nobody := nobody()
@@ -33,9 +34,9 @@ func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.P
 		Snap: snap, Pools: []lower.PoolInput{{Pool: &open, Catalog: pool.Catalog}}, Pods: []*cluster.Pod{nobody}, Closed: closed, Settings: settings, Now: now,
 	})
 	if len(plan.Open) != 1 {
-		why = "no plan for it was finished in time"
+		why = reason.Explanation{{Code: reason.NotReached}}
 		if len(plan.Refused) > 0 {
-			why = plan.Refused[0].Text
+			why = plan.Refused[0].Reasons
 		}
 		return lower.Opening{}, why
 	}
@@ -43,7 +44,7 @@ func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.P
 	o.Pods, o.Static = nil, true
 	delete(o.Claim.Annotations, v1.NodeClaimMinValuesRelaxedAnnotationKey)
 	o.Claim.Spec.Requirements = asThePoolSays(o.Claim.Spec.Requirements, pool.Pool)
-	return o, ""
+	return o, nil
 }
 
 // nobody is a pod that stands for none: it asks for nothing and tolerates everything.

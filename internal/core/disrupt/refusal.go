@@ -1,0 +1,118 @@
+package disrupt
+
+import (
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+// A Refusal says why a node stays where it is, or why a step is not carried out, as data: a code, and what one must know beside it.
+// Package sentence has the words.
+type Refusal struct {
+	Code Code `json:"code"`
+	// Reason is what the node would have gone for, "" where it goes for none.
+	Reason v1.DisruptionReason `json:"reason,omitempty"`
+	// Node and Claim are what stays. A claim whose Node has not registered has none.
+	Node  string `json:"node,omitempty"`
+	Claim string `json:"nodeClaim,omitempty"`
+	// Pod is what keeps the node, nil where that is the node itself.
+	Pod *cluster.PodKey `json:"pod,omitempty"`
+	// Name is the label, annotation, pool, budget or instance type that the code speaks of, and Value what it says.
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"`
+	// Have is what there is and Need what there would have to be, in the unit that the code names.
+	Have float64 `json:"have,omitempty"`
+	Need float64 `json:"need,omitempty"`
+	// Until is when this ends by itself, zero where it does not.
+	Until time.Time `json:"until,omitzero"`
+	// Stuck are pods without another place, the first few by name, and More how many there are beside them.
+	Stuck []Stuck `json:"stuck,omitempty"`
+	More  int     `json:"more,omitempty"`
+	// Limits are the pools whose limits have to do with it.
+	Limits []string `json:"limits,omitempty"`
+	// Why is what the engine says of a machine that cannot be opened.
+	Why reason.Explanation `json:"why,omitempty"`
+}
+
+// A Stuck pod has no other place than the node it is on.
+type Stuck struct {
+	Pod cluster.PodKey     `json:"pod"`
+	Why reason.Explanation `json:"why"`
+}
+
+// A Code names what holds a node or ends a step. Its text is stable: events are told apart by it, and whoever reads JSON knows it by that.
+type Code string
+
+// What keeps a node from going for any reason.
+const (
+	NoNode         Code = "NoNode"           // it has not registered
+	NotInitialized Code = "NotInitialized"   // it has not been ready for pods yet
+	Deleting       Code = "Deleting"         // it is on its way out already
+	Nominated      Code = "Nominated"        // pods that wait are promised its room, until Until at the latest
+	Landing        Code = "Landing"          // pods of a node that goes are on their way to it
+	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
+	ClaimProtected Code = "NodeClaimDoNotDisrupt"
+	NoPool         Code = "NoPool" // its pool Name is gone, or nobody knows what it could launch; without Name it says of none that it is its pool
+)
+
+// What keeps a node as long as its pods are there: from drift too, unless the claim has a termination grace period.
+const (
+	PodProtected Code = "PodDoNotDisrupt"     // Pod has the annotation Name with the value Value
+	PodBudget    Code = "PodDisruptionBudget" // the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none
+)
+
+// NoPlace keeps a drifted node, and one that is to be consolidated. The pods Stuck would find no other place. A node of a pool with a fixed
+// number of nodes goes only after a machine like it was opened: Limits forbid it, or there is none, as Why says.
+const NoPlace Code = "NoPlace"
+
+// What keeps a node from being consolidated.
+const (
+	NoLabel          Code = "NoLabel"          // without the label Name its price is not known
+	DoNotConsolidate Code = "DoNotConsolidate" // it has the annotation Name
+	NotOffered       Code = "NotOffered"       // its instance type Name is not offered any more where it runs
+	ConsolidateNever Code = "ConsolidateNever" // its pool Name has consolidateAfter: Never
+	OnlyWhenEmpty    Code = "OnlyWhenEmpty"    // its pool Name consolidates empty nodes only
+	NothingCheaper   Code = "NothingCheaper"   // no replacement saves the part Need of what it costs
+	NothingButSpot   Code = "NothingButSpot"   // nothing but spot is cheaper, and spot is not replaced by spot
+	SpotForSpot      Code = "SpotForSpot"      // as many spot nodes of other types are no saving
+	FewSpotTypes     Code = "FewSpotTypes"     // one spot node needs Need cheaper types to be replaced by spot, there are Have
+	MinValues        Code = "MinValues"        // what is cheaper has fewer kinds than its pool asks for
+	Unbalanced       Code = "Unbalanced"       // its pool's policy Balanced finds that the saving is too small for the pods that would move
+	TooManyMoves     Code = "TooManyMoves"     // a step saves Have dollars an hour for each pod that moves, and must save Need
+)
+
+// Why a step is not carried out after all.
+const (
+	Churn      Code = "Churn"      // a node is no candidate for it any more
+	Budget     Code = "Budget"     // the budgets of the pools do not let its nodes go now
+	Scheduling Code = "Scheduling" // its pods would not all find a place, or it does not save what it did
+	NotEmpty   Code = "NotEmpty"   // Node is not empty any more
+	NotOurs    Code = "NotOurs"    // a candidate is no node of ours
+)
+
+// Codes lists all codes, in the order in which they are explained.
+func Codes() []Code {
+	return []Code{
+		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, NoPool,
+		PodProtected, PodBudget, NoPlace,
+		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty,
+		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyMoves,
+		Churn, Budget, Scheduling, NotEmpty, NotOurs,
+	}
+}
+
+// Passes tells whether the code stands for a stage of a machine's life that ends by itself.
+func (c Code) Passes() bool {
+	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated || c == Landing
+}
+
+// of says which candidate it is that is refused.
+func (r Refusal) of(c *Candidate) Refusal {
+	r.Node, r.Claim = c.Name(), c.Node.Claim.Name
+	return r
+}
+
+// named bounds the stuck pods that a refusal names.
+const named = 5

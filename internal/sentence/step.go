@@ -1,0 +1,28 @@
+package sentence
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+)
+
+// Step says what goes and what comes in its place.
+func Step(s *disrupt.Step) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d node(s):", s.Decision(), len(s.Remove))
+	for _, c := range s.Remove {
+		labels := c.Node.Labels()
+		fmt.Fprintf(&b, " %s/%s/%s", c.Name(), labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey])
+	}
+	for i, o := range s.Open {
+		if i == 0 {
+			b.WriteString(", replaced by")
+		}
+		fmt.Fprintf(&b, " %s (%d types, $%.4f/h)", o.Type, len(o.Types), o.Price.Dollars())
+	}
+	return b.String()
+}

@@ -1,0 +1,27 @@
+package sentence
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/lower"
+)
+
+func TestStep(t *testing.T) {
+	labels := map[string]string{corev1.LabelInstanceTypeStable: "m.large", v1.CapacityTypeLabelKey: "spot"}
+	node := &cluster.Node{Name: "a", Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels}}}
+	step := &disrupt.Step{Remove: []*disrupt.Candidate{{Node: node}}}
+	if got, want := Step(step), "delete 1 node(s): a/m.large/spot"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	step.Open = []lower.Opening{{Type: "c.small", Types: []string{"c.small", "c.large"}, Price: cloud.FromDollars(0.05)}}
+	if got, want := Step(step), "replace 1 node(s): a/m.large/spot, replaced by c.small (2 types, $0.0500/h)"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
