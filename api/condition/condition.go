@@ -29,7 +29,7 @@ const (
 // Rules say which conditions an object's root is made of.
 type Rules struct {
 	Root       string   // "" for objects without a root
-	Dependents []string // in the order in which they are shown
+	Dependents []string // in the order in which they are looked at and shown
 }
 
 // An Object has conditions in its status.
@@ -191,7 +191,7 @@ func sum(rules Rules, conditions []metav1.Condition, generation int64) metav1.Co
 		if d := b.LastTransitionTime.Compare(a.LastTransitionTime.Time); d != 0 {
 			return d
 		}
-		return slices.Index(rules.Dependents, a.Type) - slices.Index(rules.Dependents, b.Type)
+		return slices.Index(rules.Dependents, b.Type) - slices.Index(rules.Dependents, a.Type) // what is looked at last has changed last
 	})
 	pairs := make([]string, len(unhealthy))
 	for i, c := range unhealthy {

@@ -46,7 +46,7 @@ func TestConditions(t *testing.T) {
 	}{
 		"a new object has its dependents, unknown since its creation, and the root last": {
 			func(o *thing) { condition.Init(o) },
-			[]string{"A=Unknown " + awaiting + " gen 1 since :00", "B=Unknown " + awaiting + " gen 1 since :00", `Ready=Unknown ReconcilingDependents "A=Unknown, B=Unknown" gen 1 since :00`},
+			[]string{"A=Unknown " + awaiting + " gen 1 since :00", "B=Unknown " + awaiting + " gen 1 since :00", `Ready=Unknown ReconcilingDependents "B=Unknown, A=Unknown" gen 1 since :00`},
 		},
 		"the root is unknown while a dependent is": {
 			func(o *thing) { condition.SetTrue(o, "A", at(1)) },
@@ -92,7 +92,7 @@ func TestConditions(t *testing.T) {
 		},
 		"clearing takes an independent condition away": {
 			func(o *thing) { condition.SetTrue(o, "Ape", at(1)); condition.Clear(o, "Ape", at(2)) },
-			[]string{"A=Unknown " + awaiting + " gen 1 since :00", "B=Unknown " + awaiting + " gen 1 since :00", `Ready=Unknown ReconcilingDependents "A=Unknown, B=Unknown" gen 1 since :01`},
+			[]string{"A=Unknown " + awaiting + " gen 1 since :00", "B=Unknown " + awaiting + " gen 1 since :00", `Ready=Unknown ReconcilingDependents "B=Unknown, A=Unknown" gen 1 since :01`},
 		},
 		"clearing makes a dependent unknown": {
 			func(o *thing) {

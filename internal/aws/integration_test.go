@@ -724,7 +724,7 @@ func TestMissingThingsAreConditions(t *testing.T) {
 	}{
 		"no subnet": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0000"}}
-		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound, `spec.subnetSelectorTerms [{"id":"subnet-0000"}]`},
+		}, awsv1.ConditionTypeSubnetsReady, awsv1.ReasonSubnetsNotFound, `SubnetSelector did not match any Subnets: spec.subnetSelectorTerms is [{"id":"subnet-0000"}]`},
 		"no security group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "nope"}}
 		}, awsv1.ConditionTypeSecurityGroupsReady, awsv1.ReasonSecurityGroupsNotFound, `[{"name":"nope"}]`},

@@ -72,8 +72,8 @@ func (c *EC2NodeClass) SetConditions(conditions []metav1.Condition) { c.Status.C
 // gate off, judge WithoutCapacityReservations instead.
 func (c *EC2NodeClass) ConditionRules() condition.Rules {
 	return condition.Rules{Root: ConditionTypeReady, Dependents: []string{
-		ConditionTypeAMIsReady, ConditionTypeCapacityReservationsReady, ConditionTypeInstanceProfileReady,
-		ConditionTypePlacementGroupReady, ConditionTypeSecurityGroupsReady, ConditionTypeSubnetsReady,
+		ConditionTypeAMIsReady, ConditionTypeCapacityReservationsReady, ConditionTypePlacementGroupReady,
+		ConditionTypeSubnetsReady, ConditionTypeSecurityGroupsReady, ConditionTypeInstanceProfileReady,
 		ConditionTypeValidationSucceeded,
 	}}
 }

@@ -186,6 +186,47 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// Tools know by these words, and by the order of the conditions in Ready's, what a class lacks.
+func TestWordsThatToolsKnow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit                func(*findings)
+		of, begins, summary string
+	}{
+		"no images": {func(f *findings) { f.images = nil }, awsv1.ConditionTypeAMIsReady,
+			"AMISelector did not match any AMIs: spec.amiSelectorTerms is [", "ValidationSucceeded=False, AMIsReady=False"},
+		"an alias without images": {func(f *findings) { f.err["images"] = &ami.NoAliasImagesError{Kubernetes: "1.36"} }, awsv1.ConditionTypeAMIsReady,
+			"AMISelector did not match any AMIs: there are no ", "ValidationSucceeded=False, AMIsReady=False"},
+		"no subnets": {func(f *findings) { f.subnets = nil }, awsv1.ConditionTypeSubnetsReady,
+			"SubnetSelector did not match any Subnets: spec.subnetSelectorTerms is [", "ValidationSucceeded=False, SubnetsReady=False"},
+		"no groups": {func(f *findings) { f.groups = nil }, awsv1.ConditionTypeSecurityGroupsReady,
+			"SecurityGroupSelector did not match any SecurityGroups: spec.securityGroupSelectorTerms is [", "ValidationSucceeded=False, SecurityGroupsReady=False"},
+		"neither": {func(f *findings) { f.subnets, f.groups = nil, nil }, awsv1.ConditionTypeSecurityGroupsReady,
+			"SecurityGroupSelector did not match any SecurityGroups", "ValidationSucceeded=False, SecurityGroupsReady=False, SubnetsReady=False"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := all()
+			tc.edit(f)
+			nc := newClass(func(nc *awsv1.EC2NodeClass) {
+				nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "subnet-0"}}
+				nc.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{ID: "sg-0"}}
+				nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{ID: "ami-0"}}
+			})
+			c := newController(t, f, nc, nil, nil)
+			_, _ = c.Reconcile(t.Context(), nc)
+			got := &awsv1.EC2NodeClass{}
+			if err := c.Kube.Get(t.Context(), client.ObjectKeyFromObject(nc), got); err != nil {
+				t.Fatal(err)
+			}
+			if is := condition.Get(got, tc.of); !strings.HasPrefix(is.Message, tc.begins) {
+				t.Errorf("%s says %q, want %q first", tc.of, is.Message, tc.begins)
+			}
+			if is := condition.Get(got, awsv1.ConditionTypeReady); is.Message != tc.summary {
+				t.Errorf("Ready says %q, want %q", is.Message, tc.summary)
+			}
+		})
+	}
+}
+
 // A class that selects a capacity block is told that it is not used, and is good without.
 func TestReservationsThatCannotBeUsedAreNamed(t *testing.T) {
 	f := all()

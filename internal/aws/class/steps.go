@@ -26,20 +26,21 @@ const (
 	seldom = 5 * time.Minute
 )
 
-// nothing says which terms of a class select nothing: a mistyped tag is seen at once.
-func nothing(what, field string, terms any) string {
+// nothing says which terms of a class select nothing: a mistyped tag is seen at once. It begins with the words by which tools know it.
+func nothing(selector, kind, field string, terms any) string {
 	const most = 500
+	words := fmt.Sprintf("%s did not match any %s", selector, kind)
 	text, err := json.Marshal(terms)
 	if err != nil || len(text) > most {
-		return fmt.Sprintf("no %s matches spec.%s", what, field)
+		return words + ": see spec." + field
 	}
-	return fmt.Sprintf("no %s matches spec.%s %s", what, field, text)
+	return fmt.Sprintf("%s: spec.%s is %s", words, field, text)
 }
 
 func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	if slices.ContainsFunc(nc.Spec.AMISelectorTerms, func(t awsv1.AMISelectorTerm) bool { return t.ID == awsv1.PlaceholderAMI }) {
 		nc.Status.AMIs = nil // EC2 would not even take the ID for one
-		return missing(awsv1.ReasonAMINotFound, "v1beta1 says amiFamily Ubuntu and selects no images: name them in spec.amiSelectorTerms by id, name or tags", 0)
+		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: v1beta1 says amiFamily Ubuntu and selects no images: name them in spec.amiSelectorTerms by id, name or tags", 0)
 	}
 	images, err := c.Images.Find(ctx, nc, c.Settings.Version())
 	var unsupported *ami.UnsupportedAliasError
@@ -50,7 +51,7 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() + "; the images that were found before are used", again: often}
 	case errors.As(err, &none):
 		nc.Status.AMIs = nil
-		return missing(awsv1.ReasonAMINotFound, none.Error(), often)
+		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: "+none.Error(), often)
 	case errors.As(err, &unsupported):
 		nc.Status.AMIs = nil
 		return missing(awsv1.ReasonUnsupportedAlias, unsupported.Message, 0)
@@ -59,7 +60,7 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	}
 	nc.Status.AMIs = images
 	if len(images) == 0 {
-		return missing(awsv1.ReasonAMINotFound, nothing("image", "amiSelectorTerms", nc.Spec.AMISelectorTerms), often)
+		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms", nc.Spec.AMISelectorTerms), often)
 	}
 	return found(seldom)
 }
@@ -108,7 +109,7 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	}
 	nc.Status.Subnets = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSubnetsNotFound, nothing("subnet", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
+		return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
 	}
 	return found(often)
 }
@@ -120,7 +121,7 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 	}
 	nc.Status.SecurityGroups = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("security group", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), often)
+		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("SecurityGroupSelector", "SecurityGroups", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), often)
 	}
 	return found(seldom)
 }
