@@ -188,6 +188,9 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 		telemetry.Log(ctx).WarnContext(ctx, "a claim that may run on spot runs on demand, with few instance types to choose from; more of them make spot likelier",
 			"NodeClaim", claim.Name, "types", len(choice.Candidates))
 	}
+	if narrow(choice) {
+		p.reportNarrow(claim, len(choice.Candidates))
+	}
 	m, err := p.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
@@ -203,6 +206,12 @@ const flexible = 5
 func inflexible(claim *v1.NodeClaim, choice fleet.Choice) bool {
 	return choice.CapacityType == v1.CapacityTypeOnDemand && len(choice.Candidates) < flexible &&
 		need.Of(claim.Spec.Requirements).AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeSpot)
+}
+
+// narrow says that a spot machine is bought from few types, because the claim has no more that cost less than on-demand: when EC2 takes the
+// capacity of one type back, a large part of the nodes may go.
+func narrow(choice fleet.Choice) bool {
+	return choice.CapacityType == v1.CapacityTypeSpot && len(choice.Candidates) < flexible
 }
 
 // A call about something that EC2 has just made, and does not know yet, is repeated after firstWait, twice that, and so on.

@@ -2,9 +2,14 @@ package aws
 
 import (
 	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 func TestInflexible(t *testing.T) {
@@ -27,5 +32,40 @@ func TestInflexible(t *testing.T) {
 		if got := inflexible(tc.claim, tc.choice); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// A pool of few types hears so once, however many machines it buys, and a pool of many does not.
+func TestFewTypesOfSpotAreToldOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		capacity string
+		types    []string
+		want     int
+	}{
+		"four types of spot": {"spot", []string{"m5.large", "m5.xlarge", "c5.large", "c5.xlarge"}, 1},
+		"five types":         {"spot", []string{"m5.large", "m5.xlarge", "c5.large", "c5.xlarge", "r5.large"}, 0},
+		"on demand":          {"on-demand", []string{"m5.large"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+				for _, claimName := range []string{"a", "b"} {
+					claim := newClaim(claimName)
+					claim.Spec.Requirements[2].Values = []string{tc.capacity}
+					claim.Spec.Requirements = append(claim.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{
+						Key: corev1.LabelInstanceTypeStable, Operator: "In", Values: tc.types})
+					w.create(t, claim)
+				}
+				synctest.Wait() // events are on their way
+				told := 0
+				for _, claim := range []string{"a", "b"} {
+					if w.events.has(telemetry.FewInstanceTypes, claim) {
+						told++
+					}
+				}
+				if told != tc.want {
+					t.Errorf("%d events %s, want %d", told, telemetry.FewInstanceTypes, tc.want)
+				}
+			})
+		})
 	}
 }

@@ -85,6 +85,15 @@ func (p *Provider) tellIfSlow(claim *v1.NodeClaim) (end func()) {
 	return func() { timer.Stop() }
 }
 
+// reportNarrow tells of a spot launch that can name few types, once in a while for each pool: its owner can widen it.
+func (p *Provider) reportNarrow(claim *v1.NodeClaim, types int) {
+	p.in.Events.Publish(telemetry.Event{
+		Object: telemetry.ClaimRef(claim), Reason: telemetry.FewInstanceTypes, Key: []string{claim.Labels[v1.NodePoolLabelKey]},
+		Message: fmt.Sprintf("The spot launch names %d instance type(s), fewer than %d: the NodeClaim lists no more below the price of on-demand; "+
+			"a NodePool that allows more types is interrupted less", types, flexible),
+	})
+}
+
 func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
 	p.in.Metrics.BatcherSize.WithLabelValues(batcher).Observe(float64(size))
 	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())

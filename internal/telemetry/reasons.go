@@ -36,6 +36,7 @@ const (
 	FailedConsistencyCheck       Reason = "FailedConsistencyCheck"
 	InsufficientCapacity         Reason = "InsufficientCapacityError"
 	LaunchFailed                 Reason = "LaunchFailed"
+	FewInstanceTypes             Reason = "FewInstanceTypes"
 	UnregisteredTaintMissing     Reason = "UnregisteredTaintMissing"
 	Finalized                    Reason = "Finalized"
 
@@ -111,6 +112,7 @@ var reasons = []EventRow{
 	{FailedConsistencyCheck, warning, "A node is not what its NodeClaim promised.", again, 0, 0, false},
 	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows.", again, 0, 0, false},
 	{LaunchFailed, warning, "The cloud refuses to launch a machine, for another reason than capacity, or does so for now; the message says why. It is tried again.", again, 0, 0, false},
+	{FewInstanceTypes, normal, "A spot machine is bought from fewer than five instance types, because the pool and its pods allow no more; told once an hour for each pool.", time.Hour, 0, 0, false},
 	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is registered.", again, 0, 0, false},
 	{Finalized, normal, "A finalizer was removed.", 0, 0, 0, false},
 

@@ -401,7 +401,7 @@ func TestDeadlines(t *testing.T) {
 }
 
 func TestEvictAfter(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+	inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		run(w, sim.Pod("p", "1"))
 		memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
 			c.Annotations = map[string]string{v1.EvictAfterAnnotationKey: time.Now().Add(45 * time.Second).UTC().Format(time.RFC3339)}
@@ -413,6 +413,11 @@ func TestEvictAfter(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		sim.WantNothing(t, w)
+		if !slices.ContainsFunc(k.Events(), func(e *corev1.Event) bool {
+			return e.InvolvedObject.Name == "p" && e.Message == "Evicted pod: Interrupted"
+		}) {
+			t.Error("the pod is not told that its machine was taken back")
+		}
 	})
 }
 

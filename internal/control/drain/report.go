@@ -25,6 +25,9 @@ const forceful = "Forceful Termination"
 // expired is the reason of those of a node that has reached its greatest age.
 const expired = "Expired"
 
+// interrupted is the reason of those of a machine that the cloud has said it takes back.
+const interrupted = "Interrupted"
+
 // maxNamed is how many volumes an event names.
 const maxNamed = 5
 
@@ -95,6 +98,9 @@ func (l *Loop) reportForced(j job, d evict.Deletion) {
 // reasonOf says why the node of a claim goes.
 func reasonOf(claim *v1.NodeClaim) string {
 	if claim != nil {
+		if claim.Annotations[v1.EvictAfterAnnotationKey] != "" {
+			return interrupted
+		}
 		if c := condition.Get(claim, v1.ConditionTypeDisruptionReason); c != nil && c.Reason != "" {
 			return c.Reason
 		}
