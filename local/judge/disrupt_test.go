@@ -154,7 +154,7 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 				}
 			}
 		}
-		if step, refusal := planner.Confirm(context.Background(), w, step); refusal == "" {
+		if step, refusal := planner.Confirm(context.Background(), w, step); refusal.Code == "" {
 			out = append(out, step)
 		}
 	}
