@@ -20,7 +20,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/budget"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -92,8 +92,9 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
 	}
 	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
+	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
-	answer := lower.New(awsv1.Labels()).Plan(ctx, input)
+	answer := engine.New(awsv1.Labels()).Plan(input)
 	r := newReport(answer, time.Since(began).Seconds())
 	if err := r.write(env.Out, p.output); err != nil {
 		return exitBadInput, err
@@ -151,9 +152,9 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 }
 
 // input makes the engine's question. Pools that cannot be used are reported and left out, so that they never stop the others.
-func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
+func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	snap := o.store().Snapshot()
-	in := lower.Input{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
+	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
 	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity = true
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
@@ -189,7 +190,7 @@ func (p *planFlags) input(env Env, o *objects) (lower.Input, error) {
 		if zones := elsewhere(pool, catalog); len(zones) > 0 {
 			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with --region\n", pool.Name, strings.Join(zones, ", "), p.region)
 		}
-		in.Pools = append(in.Pools, lower.PoolInput{Pool: pool, Catalog: catalog})
+		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
 	if len(in.Pools) == 0 {
 		return in, errors.New("no NodePool is left to plan with; see above")

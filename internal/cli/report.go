@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A report is the answer of plan. Its JSON is documented and stays as it is.
@@ -50,7 +50,7 @@ type refusedReport struct {
 }
 
 // newReport turns a plan into what people and programs read, in an order of its own.
-func newReport(plan *lower.Plan, seconds float64) *report {
+func newReport(plan *engine.Plan, seconds float64) *report {
 	r := &report{
 		Claims: []claimReport{}, Existing: []existingReport{}, Unschedulable: []refusedReport{},
 		PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), LowerBoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
 )
@@ -96,9 +96,9 @@ func (e *evictions) pods() int {
 func bound(t *testing.T, k *sim.Karpenter, c *cloud.Catalog) float64 {
 	t.Helper()
 	snap := k.Store.Snapshot()
-	in := lower.Input{Snap: snap, Gone: map[string]bool{}, Now: time.Now(), Settings: lower.Settings{ReservedCapacity: true, Search: search}}
+	in := engine.Question{Snap: snap, Gone: map[string]bool{}, Now: time.Now(), Settings: engine.Settings{ReservedCapacity: true, Search: search}}
 	for p := range snap.Pools() {
-		in.Pools = append(in.Pools, lower.PoolInput{Pool: p, Catalog: c})
+		in.Pools = append(in.Pools, engine.Pool{Pool: p, Catalog: c})
 	}
 	for n := range snap.Nodes() {
 		in.Gone[n.Name] = true
@@ -108,7 +108,7 @@ func bound(t *testing.T, k *sim.Karpenter, c *cloud.Catalog) float64 {
 			in.Pods = append(in.Pods, p)
 		}
 	}
-	plan := lower.New().Plan(context.Background(), in)
+	plan := engine.New().Plan(in)
 	if len(plan.Refused) > 0 {
 		t.Fatalf("%d pods have no place in a plan from scratch: %s", len(plan.Refused), plan.Refused[0].Text)
 	}

@@ -22,7 +22,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -41,13 +41,13 @@ type world struct {
 }
 
 // Pools is the catalogue: one type, one offering. Whoever asks is named, because calls of the cloud are counted by it.
-func (w *world) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+func (w *world) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	if telemetry.Controller(ctx) == "" {
 		panic("nobody asks for the instance types of pools")
 	}
-	pools := map[string]lower.PoolInput{}
+	pools := map[string]engine.Pool{}
 	for p := range snap.Pools() {
-		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{{
+		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{{
 			Name: "m5.large",
 			Offerings: []cloud.Offering{{
 				Labels: map[string]string{corev1.LabelTopologyZone: "z", v1.CapacityTypeLabelKey: "spot"}, Price: cloud.FromDollars(0.25),

@@ -16,13 +16,13 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 type noCatalogs struct{}
 
-func (noCatalogs) Pools(context.Context, *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+func (noCatalogs) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return nil, nil
 }
 

@@ -38,8 +38,8 @@ import (
 	"karpenter.sh/karpenter/internal/control/watch"
 	"karpenter.sh/karpenter/internal/conversion"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/follow"
 	"karpenter.sh/karpenter/internal/legacy"
@@ -203,8 +203,8 @@ func (p *parts) older(ctx context.Context) (*conversion.Service, error) {
 func (s *Settings) landing() time.Duration { return max(2*s.Batch.Max, 10*time.Second) }
 
 // engine is what the engine is told in every loop.
-func (s *Settings) engine() lower.Settings {
-	return lower.Settings{
+func (s *Settings) engine() engine.Settings {
+	return engine.Settings{
 		IgnorePreferences:   s.Scheduling.IgnorePreferences,
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
@@ -231,7 +231,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	catalogs := p.catalogs
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: lower.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
+		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
@@ -268,7 +268,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Gates.StaticCapacity {
 		loops = append(loops, static.New(static.Deps{
-			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: lower.New(p.labels), Metrics: p.metrics, Events: p.events,
+			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels), Metrics: p.metrics, Events: p.events,
 		}, s.engine()).Run)
 	}
 	if s.Older.Provisioners != provisionersIgnore {

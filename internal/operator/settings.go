@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/setting"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -116,7 +116,7 @@ func DefaultSettings() Settings {
 		MemoryLimit:     -1,
 		CPURequests:     1000,
 		Batch:           BatchSettings{Idle: time.Second, Max: 10 * time.Second},
-		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot, NodePrice: lower.DefaultNodePrice.Dollars()},
+		Scheduling:      SchedulingSettings{SpotTypes: shape.DefaultBand.Spot, NodePrice: engine.DefaultNodePrice.Dollars()},
 		Gates:           Gates{ReservedCapacity: true},
 		Hints:           HintSettings{Enabled: true, HoldTaint: true},
 		Older:           OlderSettings{V1Beta1: olderNone, Port: 8443, Provisioners: provisionersIgnore},

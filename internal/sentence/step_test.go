@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 func TestStep(t *testing.T) {
@@ -20,7 +20,7 @@ func TestStep(t *testing.T) {
 	if got, want := Step(step), "delete 1 node(s): a/m.large/spot"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	step.Open = []lower.Opening{{Type: "c.small", Types: []string{"c.small", "c.large"}, Price: cloud.FromDollars(0.05)}}
+	step.Open = []engine.Opening{{Type: "c.small", Types: []string{"c.small", "c.large"}, Price: cloud.FromDollars(0.05)}}
 	if got, want := Step(step), "replace 1 node(s): a/m.large/spot, replaced by c.small (2 types, $0.0500/h)"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

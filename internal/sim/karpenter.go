@@ -27,7 +27,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/repair"
 	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -118,11 +118,11 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 
 // provision adds the loops that decide what to launch and what to remove.
 func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools *pool.Loop) {
-	settings := lower.Settings{ReservedCapacity: true, Search: o.Search}
+	settings := engine.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	planning := provision.New(provision.Deps{
-		Store: k.Store, Engine: lower.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
+		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
@@ -130,7 +130,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	}
 	if o.Gates.StaticCapacity {
 		k.Add(static.New(static.Deps{
-			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: lower.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
+			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
 		}, settings).Run)
 	}
 	if o.Disrupt {

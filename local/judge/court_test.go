@@ -21,7 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
 )
 
@@ -95,7 +95,7 @@ func (c *court) settled(n *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
 	n.Labels[v1.NodeInitializedLabelKey] = "true"
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != corev1.TaintNodeUnschedulable || slices.ContainsFunc(c.world.Pools, func(p lower.PoolInput) bool {
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != corev1.TaintNodeUnschedulable || slices.ContainsFunc(c.world.Pools, func(p engine.Pool) bool {
 			return p.Pool.Name == n.Labels[v1.NodePoolLabelKey] && slices.ContainsFunc(p.Pool.Spec.Template.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) })
 		})
 	})

@@ -21,7 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
 )
 
@@ -138,7 +138,7 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
 		}
 	}()
-	planner := disrupt.NewPlanner(lower.New())
+	planner := disrupt.NewPlanner(engine.New())
 	proposal := planner.Propose(context.Background(), worldOf(c.world))
 	for _, step := range proposal.Steps {
 		w := worldOf(c.world)
@@ -162,7 +162,7 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 }
 
 func worldOf(w *scenario.World) *disrupt.World {
-	out := &disrupt.World{Snap: w.Store.Snapshot(), Pools: map[string]lower.PoolInput{}, Settings: disrupt.DefaultSettings, Engine: w.Settings, Now: w.Now,
+	out := &disrupt.World{Snap: w.Store.Snapshot(), Pools: map[string]engine.Pool{}, Settings: disrupt.DefaultSettings, Engine: w.Settings, Now: w.Now,
 		Busy: map[types.UID]bool{}, Landing: map[string]bool{}}
 	out.Settings.Toll, out.Settings.MinSaving = 0, 0 // whatever saves anything is done
 	for _, p := range w.Pools {

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,7 +16,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -73,13 +72,13 @@ func enter(text []byte) (*scenario.World, error) {
 	return w, w.Enter(s, 1)
 }
 
-func planOf(w *scenario.World) (plan *lower.Plan, trouble string) {
+func planOf(w *scenario.World) (plan *engine.Plan, trouble string) {
 	defer func() {
 		if r := recover(); r != nil {
 			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
 		}
 	}()
-	return w.Engine.Plan(context.Background(), w.Input()), ""
+	return w.Engine.Plan(w.Input()), ""
 }
 
 // A place is where a plan puts a pod.
@@ -89,7 +88,7 @@ type place struct {
 }
 
 // try judges a plan.
-func (c *court) try(plan *lower.Plan) []finding {
+func (c *court) try(plan *engine.Plan) []finding {
 	if found := c.complete(plan); len(found) > 0 {
 		return found
 	}
@@ -123,7 +122,7 @@ func (c *court) bindAll(places []place, stage func()) []finding {
 }
 
 // buy picks a machine for each opening.
-func (c *court) buy(open []lower.Opening) ([]machine, []finding) {
+func (c *court) buy(open []engine.Opening) ([]machine, []finding) {
 	var bought []machine
 	for i := range open {
 		all := machinesFor(open[i].Claim, c.world.Catalog)
@@ -136,7 +135,7 @@ func (c *court) buy(open []lower.Opening) ([]machine, []finding) {
 }
 
 // complete says which pods have not exactly one answer.
-func (c *court) complete(plan *lower.Plan) []finding {
+func (c *court) complete(plan *engine.Plan) []finding {
 	n := map[cluster.PodKey]int{}
 	for i := range plan.Open {
 		for _, p := range plan.Open[i].Pods {
@@ -158,7 +157,7 @@ func (c *court) complete(plan *lower.Plan) []finding {
 	return found
 }
 
-func (c *court) placesOf(old []lower.Placement, open []lower.Opening) []place {
+func (c *court) placesOf(old []engine.Placement, open []engine.Opening) []place {
 	var out []place
 	for _, x := range old {
 		out = append(out, place{c.again(x.Pod), x.Node})
@@ -179,7 +178,7 @@ func (c *court) again(row *cluster.Pod) *corev1.Pod {
 }
 
 // stage shows the world with the nodes that are opened, before any pod is bound to them.
-func (c *court) stage(open []lower.Opening, bought []machine) {
+func (c *court) stage(open []engine.Opening, bought []machine) {
 	c.show()
 	for _, node := range c.picture.names() {
 		c.startDaemons(node)
@@ -255,7 +254,7 @@ func kindOf(p *corev1.Pod) string {
 }
 
 // refusals tries the pods that the plan refuses on all nodes of the plan, and on all that could be opened beside them.
-func (c *court) refusals(plan *lower.Plan, bought []machine) []finding {
+func (c *court) refusals(plan *engine.Plan, bought []machine) []finding {
 	var found []finding
 	asked := map[string]bool{}
 	for _, r := range plan.Refused {
@@ -323,7 +322,7 @@ func (c *court) hideDomains() {
 }
 
 // hasRoom names a node of the finished plan that would take the pod as well; "" if there is none.
-func (c *court) hasRoom(plan *lower.Plan, bought []machine, pod *corev1.Pod) string {
+func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) string {
 	opinion := c.ask(pod)
 	for _, node := range c.picture.names() {
 		if !strings.HasPrefix(node, "new-") && !strings.HasPrefix(node, ghost) && opinion.on(node) == "" {
@@ -360,7 +359,7 @@ func (c *court) poolOf(name string) *v1.NodePool {
 }
 
 // couldOpen names a node that a pool could have opened for a pod beside all that it opens; "" if there is none.
-func (c *court) couldOpen(plan *lower.Plan, pod *corev1.Pod) string {
+func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 	for _, in := range c.world.Pools {
 		left := c.leftOf(in.Pool, plan)
 		for _, claim := range claimsOf(in.Pool, pod) {
@@ -407,7 +406,7 @@ func domainsOf(pod *corev1.Pod, node *corev1.Node) string {
 
 // leftOf is what the limits of a pool leave: a claim counts as the largest of each resource that it lists, and a node that is to go until it
 // is gone.
-func (c *court) leftOf(pool *v1.NodePool, plan *lower.Plan) corev1.ResourceList {
+func (c *court) leftOf(pool *v1.NodePool, plan *engine.Plan) corev1.ResourceList {
 	left := corev1.ResourceList{}
 	for name, q := range pool.Spec.Limits {
 		left[name] = q.DeepCopy()

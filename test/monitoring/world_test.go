@@ -27,7 +27,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -80,10 +80,10 @@ func newWorld(t *testing.T) *world {
 // noPrices is a catalogue in which nothing has a price.
 type noPrices struct{}
 
-func (noPrices) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
-	pools := map[string]lower.PoolInput{}
+func (noPrices) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
+	pools := map[string]engine.Pool{}
 	for p := range snap.Pools() {
-		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{}}
+		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{}}
 	}
 	return pools, nil
 }

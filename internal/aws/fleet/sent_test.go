@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -18,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -75,7 +74,7 @@ func TestSpotIsBoughtFromManyPools(t *testing.T) {
 	}
 }
 
-func compare(t *testing.T, seed uint64, o *lower.Opening, sent fleet.Choice) {
+func compare(t *testing.T, seed uint64, o *engine.Opening, sent fleet.Choice) {
 	t.Helper()
 	var prices []cloud.NanoUSD
 	for _, c := range sent.Candidates {
@@ -122,7 +121,7 @@ func randomTypes(r *rand.Rand) *cloud.Catalog {
 }
 
 // planOn plans a few pods for a pool of both capacity types, or of spot alone, some with minValues.
-func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *lower.Plan {
+func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *engine.Plan {
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}}
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
 	capacity := []string{v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
@@ -153,6 +152,6 @@ func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *lower.Plan {
 		d.Synced(true)
 	})
 	snap := store.Snapshot()
-	return lower.New().Plan(context.Background(), lower.Input{Snap: snap, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Band: band},
-		Pools: []lower.PoolInput{{Pool: pool, Catalog: catalog}}})
+	return engine.New().Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{Band: band},
+		Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}})
 }

@@ -14,7 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -44,8 +44,8 @@ func (s *Service) Serves(ref *v1.NodeClassReference) bool {
 
 // Pools returns the pools of our provider whose instance types are known, by name. Those that may not get new nodes now,
 // because they are not ready or being deleted, are named in notReady as well.
-func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool) {
-	pools, notReady = map[string]lower.PoolInput{}, map[string]bool{}
+func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool) {
+	pools, notReady = map[string]engine.Pool{}, map[string]bool{}
 	for p := range snap.Pools() {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
@@ -64,7 +64,7 @@ func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[
 			s.say(ctx, p.Name, errors.New("there are no instance types"))
 		default:
 			s.say(ctx, p.Name, nil)
-			pools[p.Name] = lower.PoolInput{Pool: p, Catalog: c}
+			pools[p.Name] = engine.Pool{Pool: p, Catalog: c}
 		}
 	}
 	s.forget(snap)

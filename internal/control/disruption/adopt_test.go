@@ -14,7 +14,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
@@ -189,7 +189,7 @@ func TestARecordWaitsForItsPool(t *testing.T) {
 		s.write("claim-a", begun("claim-a").as(candidate))
 		time.Sleep(10 * time.Millisecond)
 		known := s.pools
-		s.pools = map[string]lower.PoolInput{}
+		s.pools = map[string]engine.Pool{}
 		stop := s.run(t)
 		time.Sleep(5 * time.Second)
 		stop()

@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -32,7 +32,7 @@ func (a *aside) apply(w *disrupt.World) {
 	}
 	if !a.pools.Empty() {
 		w.Pools = maps.Clone(w.Pools)
-		maps.DeleteFunc(w.Pools, func(name string, _ lower.PoolInput) bool { _, left := a.pools.Has(name); return left })
+		maps.DeleteFunc(w.Pools, func(name string, _ engine.Pool) bool { _, left := a.pools.Has(name); return left })
 	}
 }
 
@@ -109,7 +109,7 @@ func withNodes(w *disrupt.World, all, some []*cluster.Node) *disrupt.World {
 // withPools is the world with only some of its pools.
 func withPools(w *disrupt.World, some []string) *disrupt.World {
 	less := *w
-	less.Pools = map[string]lower.PoolInput{}
+	less.Pools = map[string]engine.Pool{}
 	for _, name := range some {
 		less.Pools[name] = w.Pools[name]
 	}

@@ -1,7 +1,6 @@
 package disruption
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,22 +17,22 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
 // A fragile engine panics over some questions, as long as it is broken.
 type fragile struct {
-	engine *lower.Engine
-	over   func(lower.Input) bool
+	engine *engine.Engine
+	over   func(engine.Question) bool
 	broken bool
 }
 
-func (f *fragile) Plan(ctx context.Context, in lower.Input) *lower.Plan {
+func (f *fragile) Plan(in engine.Question) *engine.Plan {
 	if f.broken && f.over(in) {
 		panic("index out of range")
 	}
-	return f.engine.Plan(ctx, in)
+	return f.engine.Plan(in)
 }
 
 func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
@@ -41,21 +40,21 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	for name, tc := range map[string]struct {
-		over    func(lower.Input) bool
+		over    func(engine.Question) bool
 		spared  []string // nodes that are not touched while the bug lasts
 		removed bool     // node a is
 		event   string
 	}{
 		"a node": {
-			func(in lower.Input) bool { return in.Gone["b"] }, []string{"b"}, true, "LeftOut Node b",
+			func(in engine.Question) bool { return in.Gone["b"] }, []string{"b"}, true, "LeftOut Node b",
 		},
 		"a pool": {
-			func(in lower.Input) bool {
-				return slices.ContainsFunc(in.Pools, func(p lower.PoolInput) bool { return p.Pool.Name == "odd" })
+			func(in engine.Question) bool {
+				return slices.ContainsFunc(in.Pools, func(p engine.Pool) bool { return p.Pool.Name == "odd" })
 			}, nil, true, "LeftOut NodePool odd",
 		},
 		"everything": {
-			func(lower.Input) bool { return true }, []string{"a", "b"}, false, "",
+			func(engine.Question) bool { return true }, []string{"a", "b"}, false, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +68,8 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				s.api.Put(p)
 				odd := s.pools["p"].Pool.DeepCopy()
 				odd.Name, odd.UID = "odd", types.UID("odd")
-				s.pools["odd"] = lower.PoolInput{Pool: odd, Catalog: s.pools["p"].Catalog}
-				engine := &fragile{lower.New(), tc.over, true}
+				s.pools["odd"] = engine.Pool{Pool: odd, Catalog: s.pools["p"].Catalog}
+				engine := &fragile{engine.New(), tc.over, true}
 				s.spoil = func(l *Loop) { l.planner = disrupt.NewPlanner(engine) }
 				time.Sleep(time.Second) // until the store has heard of all
 				defer s.run(t)()

@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -137,7 +137,7 @@ func (l *Loop) open(ctx context.Context, c *command) error {
 	if len(c.step.Open) == 0 {
 		return nil
 	}
-	r := lower.Replacement{Open: c.step.Open, Of: map[types.UID]bool{}}
+	r := engine.Replacement{Open: c.step.Open, Of: map[types.UID]bool{}}
 	for _, m := range c.Candidates {
 		r.Of[m.UID] = true
 	}

@@ -10,7 +10,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // TestPodsInTheAirKeepTheRoomTheyWerePromised follows two pods from the start of their step to the nodes that they go to.
@@ -32,7 +32,7 @@ func TestPodsInTheAirKeepTheRoomTheyWerePromised(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	}
 	one, two := put("one", "old", running), put("two", "old", running)
-	step := &disrupt.Step{Remove: []*disrupt.Candidate{{Pods: []*cluster.Pod{one, two}}}, Place: []lower.Placement{{Pod: one, Node: "there"}, {Pod: two, Node: "there"}}}
+	step := &disrupt.Step{Remove: []*disrupt.Candidate{{Pods: []*cluster.Pod{one, two}}}, Place: []engine.Placement{{Pod: one, Node: "there"}, {Pod: two, Node: "there"}}}
 	l := &Loop{settings: Settings{Landing: 20 * time.Second}, pending: map[string]*proposal{"x": {step: step}}}
 	start := time.Date(2026, 7, 15, 12, 0, 0, 0, time.UTC)
 	expect := func(when string, after time.Duration, want bool) {

@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -41,20 +41,20 @@ const (
 type Settings struct {
 	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
-	Engine  lower.Settings
+	Engine  engine.Settings
 	// Landing is how long after pods were evicted the nodes that they are to go to are kept, while pods wait.
 	Landing time.Duration
 }
 
 // catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes now is named in notReady.
 type catalogs interface {
-	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 }
 
 // opener creates claims, exactly once for each seed, and records them and the pods that they are for in the store.
 type opener interface {
-	Names(seed string, openings []lower.Opening) []string
-	Replace(ctx context.Context, seed, reason string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error)
+	Names(seed string, openings []engine.Opening) []string
+	Replace(ctx context.Context, seed, reason string, r engine.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error)
 }
 
 // A Loop finds and carries out disruption.
@@ -86,7 +86,7 @@ type proposal struct {
 func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
 	return &Loop{
 		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
-		planner:  disrupt.NewPlanner(lower.New(settings.Labels)),
+		planner:  disrupt.NewPlanner(engine.New(settings.Labels)),
 		tell:     newTeller(tell),
 		pending:  map[string]*proposal{},
 		commands: map[string]*command{},

@@ -23,7 +23,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -34,7 +34,7 @@ type stage struct {
 
 	api   *memapi.Server
 	store *cluster.Store
-	pools map[string]lower.PoolInput
+	pools map[string]engine.Pool
 
 	refused error // what replacements are refused with
 
@@ -48,13 +48,13 @@ type stage struct {
 var classRef = v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
 
 func newStage(ctx context.Context) *stage {
-	s := &stage{api: memapi.New(memapi.Scheme()), store: cluster.NewStore(), pools: map[string]lower.PoolInput{}}
+	s := &stage{api: memapi.New(memapi.Scheme()), store: cluster.NewStore(), pools: map[string]engine.Pool{}}
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
 	pool.Spec.Template.Spec.NodeClassRef = &classRef
 	pool.Spec.Disruption.ConsolidateAfter = v1.After(0)
 	pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	s.api.Put(pool)
-	s.pools["p"] = lower.PoolInput{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, 0.2)}}}
+	s.pools["p"] = engine.Pool{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, 0.2)}}}
 	s.node("a", "big", true)
 	for i := range 3 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprintf("web-%d", i))}}
@@ -102,11 +102,11 @@ func (s *stage) node(name, instanceType string, ready bool) {
 	s.api.Put(node)
 }
 
-func (s *stage) Pools(context.Context, *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+func (s *stage) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return s.pools, nil
 }
 
-func (s *stage) Names(seed string, openings []lower.Opening) []string {
+func (s *stage) Names(seed string, openings []engine.Opening) []string {
 	names := make([]string, len(openings))
 	for i, o := range openings {
 		names[i] = fmt.Sprintf("%s-new%d", o.Pool, i)
@@ -114,7 +114,7 @@ func (s *stage) Names(seed string, openings []lower.Opening) []string {
 	return names
 }
 
-func (s *stage) Replace(ctx context.Context, seed, _ string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
+func (s *stage) Replace(ctx context.Context, seed, _ string, r engine.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
 	if s.refused != nil {
 		return make([]*v1.NodeClaim, len(r.Open)), s.refused
 	}

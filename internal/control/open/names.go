@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // alphabet has no vowels, so that names do not spell words, and nothing that looks like something else.
@@ -17,7 +17,7 @@ const suffix = 5
 // Names returns the names that the claims of these openings will have, if nobody else has taken them: the pool and five
 // characters. They follow from the seed, the pool and the pods that a claim is for, so the same decision, worked
 // out again, gives the same names.
-func (s *Service) Names(seed string, openings []lower.Opening) []string {
+func (s *Service) Names(seed string, openings []engine.Opening) []string {
 	out := make([]string, len(openings))
 	taken := map[string]bool{}
 	for i := range openings {
@@ -33,7 +33,7 @@ func (s *Service) Names(seed string, openings []lower.Opening) []string {
 }
 
 // name returns the n-th choice of a name for an opening.
-func name(seed string, o *lower.Opening, n int) string {
+func name(seed string, o *engine.Opening, n int) string {
 	pods := make([]string, 0, len(o.Pods))
 	for _, p := range o.Pods {
 		pods = append(pods, string(p.UID))

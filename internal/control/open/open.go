@@ -23,7 +23,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -42,7 +42,7 @@ const (
 
 // catalogs gives the instance types of pools.
 type catalogs interface {
-	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 }
 
 // Service creates claims for all loops. It may be used concurrently.
@@ -89,7 +89,7 @@ func (e *PoolError) RefusedBy() string { return e.Pool }
 // Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes. The seed names the decision: the same seed and openings give the
 // same names, and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
 // entry for each opening, nil where no claim was created; the error joins what went wrong.
-func (s *Service) Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error) {
+func (s *Service) Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, openings, nil)
 	s.admit(ctx, tasks, leaving)
 	return s.createAll(ctx, tasks)
@@ -97,7 +97,7 @@ func (s *Service) Open(ctx context.Context, seed, reason string, openings []lowe
 
 // Replace is Open for nodes that take the place of others, with annotations for their claims. All of them are created or, where a pool may not
 // have one, none.
-func (s *Service) Replace(ctx context.Context, seed, reason string, r lower.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
+func (s *Service) Replace(ctx context.Context, seed, reason string, r engine.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, r.Open, annotations)
 	s.admit(ctx, tasks, replaced(r.Of))
 	if err := s.refuse(tasks); err != nil {
@@ -106,7 +106,7 @@ func (s *Service) Replace(ctx context.Context, seed, reason string, r lower.Repl
 	return s.createAll(ctx, tasks)
 }
 
-func (s *Service) tasks(seed, reason string, openings []lower.Opening, annotations map[string]string) []task {
+func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotations map[string]string) []task {
 	tasks := make([]task, len(openings))
 	for i, name := range s.Names(seed, openings) {
 		tasks[i] = task{key: seed + "/" + name, opening: &openings[i], seed: seed, reason: reason, claim: prepare(&openings[i], name, annotations)}
@@ -145,7 +145,7 @@ func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim,
 // task is one claim on its way.
 type task struct {
 	key     string // of its reservation
-	opening *lower.Opening
+	opening *engine.Opening
 	seed    string
 	reason  string
 	claim   *v1.NodeClaim // as it is to be created
@@ -155,7 +155,7 @@ type task struct {
 }
 
 // prepare completes the claim of an opening.
-func prepare(o *lower.Opening, name string, annotations map[string]string) *v1.NodeClaim {
+func prepare(o *engine.Opening, name string, annotations map[string]string) *v1.NodeClaim {
 	c := o.Claim.DeepCopy()
 	c.Name, c.GenerateName = name, ""
 	if !slices.Contains(c.Finalizers, v1.TerminationFinalizer) {

@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/open"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -47,10 +47,10 @@ func catalog() *cloud.Catalog {
 
 type catalogs struct{ store *cluster.Store }
 
-func (c catalogs) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
-	pools, notReady := map[string]lower.PoolInput{}, map[string]bool{}
+func (c catalogs) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
+	pools, notReady := map[string]engine.Pool{}, map[string]bool{}
 	for p := range snap.Pools() {
-		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: catalog()}
+		pools[p.Name] = engine.Pool{Pool: p, Catalog: catalog()}
 		notReady[p.Name] = p.DeletionTimestamp != nil
 	}
 	return pools, notReady
@@ -68,8 +68,8 @@ func newWorld(t *testing.T, limits corev1.ResourceList) *world {
 }
 
 // opening is a new node of some types for some pods.
-func (w *world) opening(types []string, pods ...string) lower.Opening {
-	o := lower.Opening{Pool: "default", Types: types, Claim: &v1.NodeClaim{
+func (w *world) opening(types []string, pods ...string) engine.Opening {
+	o := engine.Opening{Pool: "default", Types: types, Claim: &v1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodePoolLabelKey: "default"}},
 		Spec: v1.NodeClaimSpec{
 			NodeClassRef: &v1.NodeClassReference{Group: "g", Kind: "K", Name: "n"},
@@ -108,7 +108,7 @@ func TestOpenRecordsWhatItCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		o := w.opening([]string{"small"}, "a", "b")
-		claims, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{o}}, map[string]string{"note": "x"})
+		claims, err := w.service.Replace(t.Context(), "seed", "drifted", engine.Replacement{Open: []engine.Opening{o}}, map[string]string{"note": "x"})
 		if err != nil || claims[0] == nil {
 			t.Fatalf("Open = %v, %v", claims, err)
 		}
@@ -131,15 +131,15 @@ func TestOpenRecordsWhatItCreates(t *testing.T) {
 func TestNamesFollowFromWhatAClaimIsFor(t *testing.T) {
 	w := newWorld(t, nil)
 	a, b := w.opening(nil, "a", "b"), w.opening(nil, "c")
-	names := w.service.Names("seed", []lower.Opening{a, b})
-	again := w.service.Names("seed", []lower.Opening{b, a})
+	names := w.service.Names("seed", []engine.Opening{a, b})
+	again := w.service.Names("seed", []engine.Opening{b, a})
 	if names[0] != again[1] || names[1] != again[0] {
 		t.Errorf("names %q depend on the order: %q", names, again)
 	}
-	if other := w.service.Names("other", []lower.Opening{a}); other[0] == names[0] {
+	if other := w.service.Names("other", []engine.Opening{a}); other[0] == names[0] {
 		t.Errorf("another decision has the same name %q", other[0])
 	}
-	if twins := w.service.Names("seed", []lower.Opening{a, a}); twins[0] == twins[1] {
+	if twins := w.service.Names("seed", []engine.Opening{a, a}); twins[0] == twins[1] {
 		t.Errorf("two claims of one plan share the name %q", twins[0])
 	}
 	if len(names[0]) != len("default-")+5 {
@@ -151,7 +151,7 @@ func TestNamesFollowFromWhatAClaimIsFor(t *testing.T) {
 func TestLostAnswersCreateNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cpus(4))
-		o := []lower.Opening{w.opening([]string{"small"}, "a")}
+		o := []engine.Opening{w.opening([]string{"small"}, "a")}
 		lost := &loseAnswers{Client: w.api.Client("main"), left: 2}
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
@@ -195,7 +195,7 @@ func (c *loseAnswers) Create(ctx context.Context, o client.Object, opts ...clien
 func TestNamesOfOthersAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		o := []lower.Opening{w.opening([]string{"small"}, "a")}
+		o := []engine.Opening{w.opening([]string{"small"}, "a")}
 		taken := w.service.Names("seed", o)[0]
 		foreign := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: taken}}
 		if err := w.api.Client("test").Create(t.Context(), foreign); err != nil {
@@ -223,7 +223,7 @@ func TestRefusedCreatesAreNotRepeated(t *testing.T) {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "NodeClaim"}, "x", nil)
 		})
 		began := time.Now()
-		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")})
+		claims, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{w.opening([]string{"small"}, "a")})
 		if err == nil || claims[0] != nil || calls != 1 || time.Since(began) > 0 {
 			t.Errorf("Open = %v, %v after %d calls and %v; want one refused call", claims, err, calls, time.Since(began))
 		}
@@ -275,7 +275,7 @@ func TestLimits(t *testing.T) {
 				if tc.before != nil {
 					w.store.Update(tc.before)
 				}
-				var openings []lower.Opening
+				var openings []engine.Opening
 				for i, types := range tc.types {
 					openings = append(openings, w.opening(types, fmt.Sprint("pod", i)))
 				}
@@ -310,7 +310,7 @@ func TestALimitErrorHasNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cpus(4))
 		w.store.Update(func(d *cluster.Draft) { d.PutClaim(running("c", 1)) })
-		_, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "first"), w.opening([]string{"large", "small"}, "second")})
+		_, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{w.opening([]string{"small"}, "first"), w.opening([]string{"large", "small"}, "second")})
 		want := "pool default would exceed its limit of cpu: 4 are allowed, 3 used, and the smallest machine of the claim has 2"
 		if err == nil || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
@@ -352,7 +352,7 @@ func TestSteps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, tc.limits)
 				w.store.Update(tc.before)
-				step := lower.Replacement{Of: map[types.UID]bool{uid("old"): true}}
+				step := engine.Replacement{Of: map[types.UID]bool{uid("old"): true}}
 				for i, types := range tc.types {
 					step.Open = append(step.Open, w.opening(types, fmt.Sprint("pod", i)))
 				}
@@ -371,7 +371,7 @@ func TestSteps(t *testing.T) {
 				}
 				// What was refused holds nothing back, and above the limit nothing opens for pods.
 				w.store.Update(func(d *cluster.Draft) { d.MarkForRemoval("old") })
-				after, _ := w.service.Open(t.Context(), "pods", "provisioned", []lower.Opening{w.opening(small, "late")})
+				after, _ := w.service.Open(t.Context(), "pods", "provisioned", []engine.Opening{w.opening(small, "late")})
 				if tc.want != nil && after[0] != nil {
 					t.Error("a machine was opened for a pod in a pool that is at its limit")
 				}
@@ -382,7 +382,7 @@ func TestSteps(t *testing.T) {
 					d.DeleteClaim("their replacement")
 				})
 				if tc.want == nil {
-					if after, err := w.service.Open(t.Context(), "pods", "provisioned", []lower.Opening{w.opening(small, "late")}); after[0] == nil {
+					if after, err := w.service.Open(t.Context(), "pods", "provisioned", []engine.Opening{w.opening(small, "late")}); after[0] == nil {
 						t.Errorf("a step that was refused holds room back: %v", err)
 					}
 				}
@@ -400,7 +400,7 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 		events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
 		s := open.New(w.store, slow, catalogs{w.store}, m, events)
-		var plans [4][]lower.Opening
+		var plans [4][]engine.Opening
 		for i := range plans {
 			for j := range 3 {
 				plans[i] = append(plans[i], w.opening([]string{"small"}, fmt.Sprintf("pod%d%d", i, j)))
@@ -423,7 +423,7 @@ type meeting struct {
 	asked *sync.WaitGroup
 }
 
-func (m meeting) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+func (m meeting) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	m.asked.Done()
 	m.asked.Wait()
 	return m.catalogs.Pools(ctx, snap)
@@ -439,7 +439,7 @@ func TestACloudThatIsSlowHoldsUpNobodyElse(t *testing.T) {
 	opened := make(chan error, 2)
 	for _, pod := range []string{"a", "b"} {
 		go func() {
-			_, err := service.Open(context.Background(), "seed of "+pod, "provisioned", []lower.Opening{w.opening([]string{"small"}, pod)})
+			_, err := service.Open(context.Background(), "seed of "+pod, "provisioned", []engine.Opening{w.opening([]string{"small"}, pod)})
 			opened <- err
 		}()
 	}
@@ -457,7 +457,7 @@ func TestACloudThatIsSlowHoldsUpNobodyElse(t *testing.T) {
 
 // A pool with a fixed number of nodes never has more than its limit of nodes, not even while one is replaced by another.
 func TestStaticPools(t *testing.T) {
-	opening := func(w *world) lower.Opening {
+	opening := func(w *world) engine.Opening {
 		o := w.opening([]string{"small"})
 		o.Static = true
 		return o
@@ -475,26 +475,26 @@ func TestStaticPools(t *testing.T) {
 	old := map[types.UID]bool{running("old", 2).UID: true}
 	t.Run("a node more within the limit", func(t *testing.T) {
 		w := static(t, "2")
-		if claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{opening(w)}); err != nil || claims[0] == nil {
+		if claims, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{opening(w)}); err != nil || claims[0] == nil {
 			t.Errorf("Open = %v, %v", claims, err)
 		}
 	})
 	t.Run("a replacement within the limit", func(t *testing.T) {
 		w := static(t, "2")
-		if claims, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{opening(w)}, Of: old}, nil); err != nil || claims[0] == nil {
+		if claims, err := w.service.Replace(t.Context(), "seed", "drifted", engine.Replacement{Open: []engine.Opening{opening(w)}, Of: old}, nil); err != nil || claims[0] == nil {
 			t.Errorf("Replace = %v, %v", claims, err)
 		}
 	})
 	t.Run("a replacement at the limit", func(t *testing.T) {
 		w := static(t, "1")
-		_, err := w.service.Replace(t.Context(), "seed", "drifted", lower.Replacement{Open: []lower.Opening{opening(w)}, Of: old}, nil)
+		_, err := w.service.Replace(t.Context(), "seed", "drifted", engine.Replacement{Open: []engine.Opening{opening(w)}, Of: old}, nil)
 		if _, refused := errors.AsType[*open.LimitError](err); !refused {
 			t.Errorf("Replace says %v, want a LimitError", err)
 		}
 	})
 	t.Run("a pool that is not static any more", func(t *testing.T) {
 		w := newWorld(t, nil)
-		_, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{opening(w)})
+		_, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{opening(w)})
 		if _, refused := errors.AsType[*open.PoolError](err); !refused {
 			t.Errorf("Open says %v, want a PoolError", err)
 		}
@@ -513,7 +513,7 @@ func TestPoolsThatMayNotGetNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.store.Update(func(d *cluster.Draft) { change(d, w.pool.DeepCopy()) })
-			claims, err := w.service.Open(t.Context(), "seed", "provisioned", []lower.Opening{w.opening([]string{"small"}, "a")})
+			claims, err := w.service.Open(t.Context(), "seed", "provisioned", []engine.Opening{w.opening([]string{"small"}, "a")})
 			if _, refused := errors.AsType[*open.PoolError](err); !refused || claims[0] != nil {
 				t.Errorf("Open = %v, %v; want a PoolError", claims, err)
 			}

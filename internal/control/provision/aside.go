@@ -9,7 +9,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -22,7 +22,7 @@ type aside struct {
 
 // around plans, and when the engine panics plans for everything but what it panics over: one pod that nobody thought of must not cost all
 // others their nodes. The pods that are left out are refused.
-func (l *Loop) around(ctx context.Context, in lower.Input) *lower.Plan {
+func (l *Loop) around(ctx context.Context, in engine.Question) *engine.Plan {
 	all := in.Pods
 	in.Pools, in.Pods = l.aside.without(in.Pools, all, in.Now)
 	plan, err := l.try(ctx, in)
@@ -32,18 +32,18 @@ func (l *Loop) around(ctx context.Context, in lower.Input) *lower.Plan {
 	}
 	for _, p := range all {
 		if why, left := l.aside.classes.Has(p.Class); left {
-			plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: why})
+			plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: why})
 		}
 	}
 	return plan
 }
 
 // without returns what is not left aside now.
-func (a *aside) without(pools []lower.PoolInput, pods []*cluster.Pod, now time.Time) ([]lower.PoolInput, []*cluster.Pod) {
+func (a *aside) without(pools []engine.Pool, pods []*cluster.Pod, now time.Time) ([]engine.Pool, []*cluster.Pod) {
 	a.classes.Sweep(now)
 	a.pools.Sweep(now)
 	if !a.pools.Empty() {
-		pools = slices.DeleteFunc(slices.Clone(pools), func(p lower.PoolInput) bool { _, left := a.pools.Has(p.Pool.Name); return left })
+		pools = slices.DeleteFunc(slices.Clone(pools), func(p engine.Pool) bool { _, left := a.pools.Has(p.Pool.Name); return left })
 	}
 	if !a.classes.Empty() {
 		pods = slices.DeleteFunc(slices.Clone(pods), func(p *cluster.Pod) bool { _, left := a.classes.Has(p.Class); return left })
@@ -52,25 +52,25 @@ func (a *aside) without(pools []lower.PoolInput, pods []*cluster.Pod, now time.T
 }
 
 // try asks the engine.
-func (l *Loop) try(ctx context.Context, in lower.Input) (plan *lower.Plan, err error) {
+func (l *Loop) try(ctx context.Context, in engine.Question) (plan *engine.Plan, err error) {
 	if len(in.Pods) == 0 {
-		return &lower.Plan{}, nil
+		return &engine.Plan{}, nil
 	}
 	defer bug.Catch(&err, fmt.Sprintf("planning for %d pod(s)", len(in.Pods)))
-	return l.Engine.Plan(ctx, in), nil
+	return l.Engine.Plan(in), nil
 }
 
 // find leaves aside what the engine panics over, and returns the plan for the rest: without some classes of pods if that helps, else
 // without some pools. What it has no patience to find now is the next turn's.
-func (l *Loop) find(ctx context.Context, in lower.Input, broken *bug.Panic) *lower.Plan {
-	plan := &lower.Plan{}
-	fails := func(in lower.Input) bool { return bug.Panics(func() { plan = l.Engine.Plan(ctx, in) }) }
+func (l *Loop) find(ctx context.Context, in engine.Question, broken *bug.Panic) *engine.Plan {
+	plan := &engine.Plan{}
+	fails := func(in engine.Question) bool { return bug.Panics(func() { plan = l.Engine.Plan(in) }) }
 	enough := bug.Patience(ctx)
 	all := classesOf(in.Pods)
 	classes, unknown := bug.Culprits(all, func(some []*podclass.Class) bool { return fails(ofClasses(in, some)) }, enough)
 	long := bug.AsideFor
 	if len(classes) == len(all) && len(unknown) == 0 {
-		pools, rest := bug.Spoilers(in.Pools, func(some []lower.PoolInput) bool {
+		pools, rest := bug.Spoilers(in.Pools, func(some []engine.Pool) bool {
 			in := in
 			in.Pools = some
 			return fails(in)
@@ -99,7 +99,7 @@ func classesOf(pods []*cluster.Pod) []*podclass.Class {
 }
 
 // ofClasses is the same question about pods of some classes only.
-func ofClasses(in lower.Input, classes []*podclass.Class) lower.Input {
+func ofClasses(in engine.Question, classes []*podclass.Class) engine.Question {
 	wanted := map[*podclass.Class]bool{}
 	for _, c := range classes {
 		wanted[c] = true
@@ -110,7 +110,7 @@ func ofClasses(in lower.Input, classes []*podclass.Class) lower.Input {
 
 const leavesOut = "leaves it out"
 
-func (l *Loop) leaveClasses(ctx context.Context, in lower.Input, classes []*podclass.Class, until time.Time, broken *bug.Panic) {
+func (l *Loop) leaveClasses(ctx context.Context, in engine.Question, classes []*podclass.Class, until time.Time, broken *bug.Panic) {
 	for _, c := range classes {
 		pods := ofClasses(in, []*podclass.Class{c}).Pods
 		telemetry.Log(ctx).Error("pods are left out of plans because of a bug", "Pods", telemetry.FirstFew(pods, podName), "until", until, "error", broken)
@@ -118,7 +118,7 @@ func (l *Loop) leaveClasses(ctx context.Context, in lower.Input, classes []*podc
 	}
 }
 
-func (l *Loop) leavePools(ctx context.Context, pools []lower.PoolInput, until time.Time, broken *bug.Panic) {
+func (l *Loop) leavePools(ctx context.Context, pools []engine.Pool, until time.Time, broken *bug.Panic) {
 	for _, p := range pools {
 		telemetry.Log(ctx).Error("a pool is left out of plans because of a bug", "NodePool", p.Pool.Name, "until", until, "error", broken)
 		why := l.aside.pools.Leave(p.Pool.Name, until, "pool", leavesOut, broken)

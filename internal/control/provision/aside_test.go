@@ -16,7 +16,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -30,9 +30,9 @@ func sized(name string, milli int64) *corev1.Pod {
 }
 
 // panicsOver answers like open1, unless it is asked about a pod of this name together with a pool of that one; "" is any.
-func panicsOver(pod, pool string) func(lower.Input) *lower.Plan {
-	return func(in lower.Input) *lower.Plan {
-		hasPool := slices.ContainsFunc(in.Pools, func(p lower.PoolInput) bool { return pool == "" || p.Pool.Name == pool })
+func panicsOver(pod, pool string) func(engine.Question) *engine.Plan {
+	return func(in engine.Question) *engine.Plan {
+		hasPool := slices.ContainsFunc(in.Pools, func(p engine.Pool) bool { return pool == "" || p.Pool.Name == pool })
 		hasPod := slices.ContainsFunc(in.Pods, func(p *cluster.Pod) bool { return strings.HasPrefix(p.Name, pod) })
 		if hasPool && hasPod {
 			panic("index out of range")
@@ -52,7 +52,7 @@ func quietBugs(t *testing.T) {
 func TestWhatTheEnginePanicsOverIsLeftOut(t *testing.T) {
 	quietBugs(t)
 	for name, tc := range map[string]struct {
-		answer func(lower.Input) *lower.Plan
+		answer func(engine.Question) *engine.Plan
 		pools  []string
 		story  func(w *world)
 		placed string
@@ -146,7 +146,7 @@ func TestTheSearchForAPanicEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		answer := panicsOver("pod-2", "") // 200 to 299 and a few: no halving helps
-		w.answerWith(func(in lower.Input) *lower.Plan { time.Sleep(5 * time.Second); return answer(in) })
+		w.answerWith(func(in engine.Question) *engine.Plan { time.Sleep(5 * time.Second); return answer(in) })
 		for i := range 500 {
 			w.put(sized(fmt.Sprintf("pod-%d", i), int64(i+1)))
 		}
@@ -168,7 +168,7 @@ func TestALoopSurvivesItsTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		healthy := false
-		w.loop.Catalogs = catalogsFunc(func(ctx context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+		w.loop.Catalogs = catalogsFunc(func(ctx context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 			if !healthy {
 				panic("no catalogue")
 			}
@@ -188,8 +188,8 @@ func TestALoopSurvivesItsTurns(t *testing.T) {
 	})
 }
 
-type catalogsFunc func(context.Context, *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool)
+type catalogsFunc func(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool)
 
-func (f catalogsFunc) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
+func (f catalogsFunc) Pools(ctx context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
 	return f(ctx, snap)
 }

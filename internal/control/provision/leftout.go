@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // leftOut says which pools get no nodes now whatever pods ask for, and why, to be read after what the other pools lack. A pod that
@@ -34,7 +34,7 @@ func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
 }
 
 // mention tells pods that have no place of the pools that are left out. Pods that were told the same share the text.
-func mention(plan *lower.Plan, missing string) {
+func mention(plan *engine.Plan, missing string) {
 	last, text := "", ""
 	for i := range plan.Refused {
 		r := &plan.Refused[i]

@@ -10,7 +10,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/spurn"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -19,25 +19,25 @@ import (
 // name is this loop's name in logs and metrics.
 const name = "provisioner"
 
-// engine answers where pods go.
-type engine interface {
-	Plan(ctx context.Context, in lower.Input) *lower.Plan
+// planner answers where pods go.
+type planner interface {
+	Plan(in engine.Question) *engine.Plan
 }
 
 // catalogs gives the pools that our provider serves, with their instance types.
 type catalogs interface {
-	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 }
 
 // opener creates claims and records them and their pods in the store.
 type opener interface {
-	Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error)
+	Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error)
 }
 
 // Deps are what the loop works with.
 type Deps struct {
 	Store    *cluster.Store
-	Engine   engine
+	Engine   planner
 	Catalogs catalogs
 	Opener   opener
 	Metrics  *telemetry.Metrics
@@ -48,7 +48,7 @@ type Deps struct {
 // Settings of the loop.
 type Settings struct {
 	Idle, Max time.Duration // of the batch
-	Engine    lower.Settings
+	Engine    engine.Settings
 	Stories   string // folder to which worlds are written in which pods are not bound though there is room for them; "" for none
 }
 

@@ -21,7 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -68,7 +68,7 @@ type world struct {
 	mu     sync.Mutex
 	events []string
 	turns  []turnSeen // the last few
-	answer func(lower.Input) *lower.Plan
+	answer func(engine.Question) *engine.Plan
 	fail   bool
 }
 
@@ -110,14 +110,14 @@ func readyPool(name string) *v1.NodePool {
 }
 
 // answerWith says how the engine answers from now on.
-func (w *world) answerWith(answer func(lower.Input) *lower.Plan) {
+func (w *world) answerWith(answer func(engine.Question) *engine.Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = answer
 }
 
 // Plan is the engine.
-func (w *world) Plan(_ context.Context, in lower.Input) *lower.Plan {
+func (w *world) Plan(in engine.Question) *engine.Plan {
 	var names []string
 	for _, p := range in.Pods {
 		names = append(names, p.Name)
@@ -129,28 +129,28 @@ func (w *world) Plan(_ context.Context, in lower.Input) *lower.Plan {
 }
 
 // open1 opens one node for all pods that have no place yet, and leaves the others where they are planned.
-func open1(in lower.Input) *lower.Plan {
-	plan := &lower.Plan{}
+func open1(in engine.Question) *engine.Plan {
+	plan := &engine.Plan{}
 	var open []*cluster.Pod
 	for _, p := range in.Pods {
 		if at, ok := in.Snap.Planned(p.PodKey); ok {
 			if n := in.Snap.Target(at.Target); n != nil && !n.MarkedForRemoval {
-				plan.Place = append(plan.Place, lower.Placement{Pod: p, Node: n.Name})
+				plan.Place = append(plan.Place, engine.Placement{Pod: p, Node: n.Name})
 				continue
 			}
 		}
 		open = append(open, p)
 	}
 	if len(open) > 0 {
-		plan.Open = []lower.Opening{{Pool: "default", Pods: open, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(1)}}
+		plan.Open = []engine.Opening{{Pool: "default", Pods: open, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(1)}}
 	}
 	return plan
 }
 
-func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]lower.PoolInput, map[string]bool) {
-	pools, notReady := map[string]lower.PoolInput{}, map[string]bool{}
+func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
+	pools, notReady := map[string]engine.Pool{}, map[string]bool{}
 	for p := range snap.Pools() {
-		pools[p.Name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{}}
+		pools[p.Name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{}}
 		if !condition.IsTrue(p, v1.ConditionTypeReady) {
 			notReady[p.Name] = true
 		}
@@ -159,7 +159,7 @@ func (w *world) Pools(_ context.Context, snap *cluster.Snapshot) (map[string]low
 }
 
 // Open is the opener: one claim for each opening, recorded like the real one does.
-func (w *world) Open(_ context.Context, _, _ string, openings []lower.Opening) ([]*v1.NodeClaim, error) {
+func (w *world) Open(_ context.Context, _, _ string, openings []engine.Opening) ([]*v1.NodeClaim, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fail {
@@ -388,11 +388,11 @@ func TestTurns(t *testing.T) {
 }
 
 // refuse is an engine that has no place for anything.
-func refuse(codes ...reason.Code) func(lower.Input) *lower.Plan {
-	return func(in lower.Input) *lower.Plan {
-		plan := &lower.Plan{}
+func refuse(codes ...reason.Code) func(engine.Question) *engine.Plan {
+	return func(in engine.Question) *engine.Plan {
+		plan := &engine.Plan{}
 		for _, p := range in.Pods {
-			r := lower.Refused{Pod: p, Text: "no place for " + p.Name}
+			r := engine.Refused{Pod: p, Text: "no place for " + p.Name}
 			for _, c := range codes {
 				r.Reasons = append(r.Reasons, reason.Count{Code: c, Key: "cpu", Pool: "default"})
 			}
@@ -538,8 +538,8 @@ func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.answerWith(func(in lower.Input) *lower.Plan {
-				return &lower.Plan{Refused: []lower.Refused{{Pod: in.Pods[0], Reasons: []reason.Count{{Code: reason.NoTypes, Key: key, Pool: "default"}}}}}
+			w.answerWith(func(in engine.Question) *engine.Plan {
+				return &engine.Plan{Refused: []engine.Refused{{Pod: in.Pods[0], Reasons: []reason.Count{{Code: reason.NoTypes, Key: key, Pool: "default"}}}}}
 			})
 			w.put(pod("a"))
 			time.Sleep(2 * time.Second)
@@ -554,10 +554,10 @@ func TestAPoolWithoutTypesHearsWhatIsToBlame(t *testing.T) {
 func TestAPoolAtItsLimitHearsNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answerWith(func(in lower.Input) *lower.Plan {
-			plan := &lower.Plan{}
+		w.answerWith(func(in engine.Question) *engine.Plan {
+			plan := &engine.Plan{}
 			for _, p := range in.Pods {
-				plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: "no place", Reasons: []reason.Count{
+				plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: "no place", Reasons: []reason.Count{
 					{Code: reason.TooLarge, Key: "cpu", Candidates: 1},
 					{Code: reason.Limit, Key: "cpu", Pool: "default", Detail: "(8, used 6; the smallest machine that would do has 4)"}}})
 			}
@@ -599,8 +599,8 @@ func TestAPoolHearsOfPodsThatMeanIt(t *testing.T) {
 				for i := range tc.why {
 					tc.why[i].Pool = "default"
 				}
-				w.answerWith(func(in lower.Input) *lower.Plan {
-					return &lower.Plan{Refused: []lower.Refused{{Pod: in.Pods[0], Reasons: tc.why}}}
+				w.answerWith(func(in engine.Question) *engine.Plan {
+					return &engine.Plan{Refused: []engine.Refused{{Pod: in.Pods[0], Reasons: tc.why}}}
 				})
 				w.put(pod("a"))
 				time.Sleep(2 * time.Second)
@@ -647,7 +647,7 @@ func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var said []bool
-		w.answerWith(func(in lower.Input) *lower.Plan {
+		w.answerWith(func(in engine.Question) *engine.Plan {
 			time.Sleep(time.Minute) // lowering on a starved machine
 			for _, rest := range []time.Duration{0, patience - time.Nanosecond, time.Nanosecond} {
 				time.Sleep(rest)
@@ -677,7 +677,7 @@ func TestPodsThatAreLeftOutComeNext(t *testing.T) {
 				began := time.Now()
 				var leftOut []int
 				var at []time.Duration
-				w.answerWith(func(in lower.Input) *lower.Plan {
+				w.answerWith(func(in engine.Question) *engine.Plan {
 					leftOut, at = append(leftOut, in.LeftOut[key("a")]), append(at, time.Since(began))
 					switch len(at) {
 					case 1, 2:
@@ -728,8 +728,8 @@ func TestDisplacedPods(t *testing.T) {
 			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 			d.Plan(key("a"), "n", time.Now())
 		})
-		w.answerWith(func(in lower.Input) *lower.Plan {
-			return &lower.Plan{Open: []lower.Opening{{Pool: "default", Pods: in.Pods, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(2)}}}
+		w.answerWith(func(in engine.Question) *engine.Plan {
+			return &engine.Plan{Open: []engine.Opening{{Pool: "default", Pods: in.Pods, Claim: &v1.NodeClaim{}, Price: cloud.FromDollars(2)}}}
 		})
 		time.Sleep(10 * time.Second)
 		if got := testutil.ToFloat64(w.metrics.MachinesForStraysCost.WithLabelValues("default")); got != 2 {
@@ -744,7 +744,7 @@ func TestBatchingOverADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		opened := map[string]time.Time{} // by name of the last pod of a burst
-		w.answerWith(func(in lower.Input) *lower.Plan {
+		w.answerWith(func(in engine.Question) *engine.Plan {
 			for _, p := range in.Pods {
 				if _, last := opened[p.Name]; last {
 					opened[p.Name] = in.Now

@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/spurn"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // respectScheduler takes from a plan the places that the scheduler of the pods does not bind them to, adds what pods may try instead, and
 // holds the others back.
-func (l *Loop) respectScheduler(ctx context.Context, in lower.Input, sorted spurn.Sorted, plan *lower.Plan) {
+func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted spurn.Sorted, plan *engine.Plan) {
 	lost := l.spurned.Judge(in.Snap, staying(in.Snap, plan.Place), in.Now)
 	leave := map[*cluster.Pod]bool{}
 	for _, h := range lost {
@@ -27,10 +27,10 @@ func (l *Loop) respectScheduler(ctx context.Context, in lower.Input, sorted spur
 			"scheduler", schedulerOf(h.Pod), "silent", h.Silent)
 	}
 	l.record(ctx, in, lost)
-	plan.Place = slices.DeleteFunc(plan.Place, func(p lower.Placement) bool { return leave[p.Pod] })
+	plan.Place = slices.DeleteFunc(plan.Place, func(p engine.Placement) bool { return leave[p.Pod] })
 	held := slices.Concat(lost, sorted.Held)
 	for _, h := range held {
-		plan.Refused = append(plan.Refused, lower.Refused{Pod: h.Pod, Text: spurnedText(h)})
+		plan.Refused = append(plan.Refused, engine.Refused{Pod: h.Pod, Text: spurnedText(h)})
 	}
 	l.hold(in.Snap, held)
 	if len(sorted.Try) > 0 {
@@ -39,7 +39,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in lower.Input, sorted spur
 }
 
 // tryFurther plans for pods that get no place on nodes that their scheduler has seen.
-func (l *Loop) tryFurther(ctx context.Context, in lower.Input, pods []*cluster.Pod, plan *lower.Plan) {
+func (l *Loop) tryFurther(ctx context.Context, in engine.Question, pods []*cluster.Pod, plan *engine.Plan) {
 	in.Pods, in.Closed = pods, map[string]bool{}
 	for n := range in.Snap.Nodes() {
 		if n.Initialized() {
@@ -56,7 +56,7 @@ func (l *Loop) tryFurther(ctx context.Context, in lower.Input, pods []*cluster.P
 }
 
 // staying are the pods that a plan leaves where they are planned to go, as it does while there is room.
-func staying(snap *cluster.Snapshot, placements []lower.Placement) []*cluster.Pod {
+func staying(snap *cluster.Snapshot, placements []engine.Placement) []*cluster.Pod {
 	var out []*cluster.Pod
 	for _, p := range placements {
 		had, ok := snap.Planned(p.Pod.PodKey)

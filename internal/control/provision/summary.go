@@ -9,7 +9,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -40,7 +40,7 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 
 // summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, one that does not mean the
 // pool for none.
-func summaries(snap *cluster.Snapshot, refused []lower.Refused) []summary {
+func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	pods := map[string]int{}
 	causes := map[string]map[cause]int{}
 	numbers := map[string]map[cause]string{} // what the first pod was told of it

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/core/lower"
 )
 
 // Machines of a pool whose last ones never got ready are bought one at a time, and only where no other pool will do.
 
 // onTrial puts a pool behind all others while its machines do not get ready.
-func onTrial(in lower.PoolInput) lower.PoolInput {
+func onTrial(in engine.Pool) engine.Pool {
 	if !lifecycle.TroubleOf(in.Pool).Broken() {
 		return in
 	}
@@ -22,9 +22,9 @@ func onTrial(in lower.PoolInput) lower.PoolInput {
 }
 
 // tryOnce keeps of a plan the first machine of each pool on trial. The pods of the others wait for its outcome.
-func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *lower.Plan) {
+func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *engine.Plan) {
 	tried := map[string]bool{}
-	var kept []lower.Opening
+	var kept []engine.Opening
 	for i := range plan.Open {
 		o := &plan.Open[i]
 		t := lifecycle.Trouble{}
@@ -38,7 +38,7 @@ func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *lower.Plan) {
 		}
 		text := fmt.Sprintf("the last %d machines of pool %q did not get ready, another one is tried first", t.Failures, o.Pool)
 		for _, p := range o.Pods {
-			plan.Refused = append(plan.Refused, lower.Refused{Pod: p, Text: text})
+			plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: text})
 		}
 	}
 	plan.Open = kept

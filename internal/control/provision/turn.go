@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -51,7 +51,8 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	}
 	l.countZones(snap, unbound)
 	sorted := l.spurned.Sort(snap, pods, now)
-	in := lower.Input{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, Stop: after(patience), LeftOut: l.memory.leftOut(pods)}
+	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, LeftOut: l.memory.leftOut(pods),
+		Stop: after(patience), Ended: func() bool { return ctx.Err() != nil }}
 	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -75,7 +76,7 @@ func (l *Loop) nothingWaits() {
 }
 
 // pools returns the pools that may get nodes now, by name, and says which others there are. The engine ranks them.
-func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time) (out []lower.PoolInput, missing string) {
+func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time) (out []engine.Pool, missing string) {
 	var held []string
 	known, notReady := l.Catalogs.Pools(ctx, snap)
 	for p := range snap.Pools() {
@@ -109,7 +110,7 @@ func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing 
 }
 
 // plan asks the engine and measures how long it thinks.
-func (l *Loop) plan(ctx context.Context, in lower.Input) *lower.Plan {
+func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	id := strconv.FormatUint(in.Snap.Revision(), 10)
 	l.Metrics.SchedulingUnschedulablePods.DeleteLabelValues(name)
 	depth := l.Metrics.SchedulingQueueDepth.WithLabelValues(name, id)
@@ -159,7 +160,7 @@ func after(d time.Duration) (over func() bool) {
 }
 
 // carryOut records where pods go and has opened what is missing.
-func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *lower.Plan, last time.Time) error {
+func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *engine.Plan, last time.Time) error {
 	now := time.Now()
 	became := newOutcome()
 	l.tryOnce(snap, plan)
@@ -202,7 +203,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 }
 
 // place records the pods that go to nodes that exist or are on their way.
-func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []lower.Placement, became outcome, now time.Time) {
+func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []engine.Placement, became outcome, now time.Time) {
 	if len(placements) == 0 {
 		return
 	}
@@ -249,7 +250,7 @@ func describe(n *cluster.Node, row string) string {
 }
 
 // refuse tells about pods that have no place.
-func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *lower.Plan, became outcome, now time.Time) {
+func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *engine.Plan, became outcome, now time.Time) {
 	ignored, unschedulable := 0, 0
 	var stale []cluster.PodKey
 	for i := range plan.Refused {
@@ -332,7 +333,7 @@ const (
 	postponed                   // the same, because too much was asked at once
 )
 
-func judge(r *lower.Refused) judgement {
+func judge(r *engine.Refused) judgement {
 	has := func(codes ...reason.Code) bool {
 		return slices.ContainsFunc(r.Reasons, func(c reason.Count) bool { return slices.Contains(codes, c.Code) })
 	}
@@ -362,7 +363,7 @@ func (l *Loop) decided(p *cluster.Pod, now time.Time, placed bool) {
 }
 
 // summarise tells each pool at once how many pods it could not hold, and why.
-func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
+func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 	for _, s := range summaries(snap, refused) {
 		p := snap.Pool(s.pool)
 		if s.noTypes != "" {
@@ -377,7 +378,7 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []lower.Refused) {
 }
 
 // displaced counts, for each opening, the pods that had a place on a node that is ready and lost it to other pods.
-func displaced(snap *cluster.Snapshot, openings []lower.Opening) []int {
+func displaced(snap *cluster.Snapshot, openings []engine.Opening) []int {
 	out := make([]int, len(openings))
 	for i := range openings {
 		for _, p := range openings[i].Pods {
@@ -390,7 +391,7 @@ func displaced(snap *cluster.Snapshot, openings []lower.Opening) []int {
 	return out
 }
 
-func podsOf(openings []lower.Opening) int {
+func podsOf(openings []engine.Opening) int {
 	n := 0
 	for i := range openings {
 		n += len(openings[i].Pods)

@@ -18,8 +18,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/static"
 	"karpenter.sh/karpenter/internal/keyed"
@@ -40,17 +40,17 @@ const (
 
 // catalogs gives the instance types of pools.
 type catalogs interface {
-	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]lower.PoolInput, notReady map[string]bool)
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
 }
 
 // opener creates claims.
 type opener interface {
-	Open(ctx context.Context, seed, reason string, openings []lower.Opening) ([]*v1.NodeClaim, error)
+	Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error)
 }
 
-// engine plans new nodes.
-type engine interface {
-	Plan(ctx context.Context, in lower.Input) *lower.Plan
+// planner plans new nodes.
+type planner interface {
+	Plan(in engine.Question) *engine.Plan
 }
 
 // Deps are what the loop works with.
@@ -59,7 +59,7 @@ type Deps struct {
 	Client   client.Client
 	Catalogs catalogs
 	Opener   opener
-	Engine   engine // nobody else's
+	Engine   planner // nobody else's
 	Metrics  *telemetry.Metrics
 	Events   *telemetry.Events
 }
@@ -67,7 +67,7 @@ type Deps struct {
 // Loop keeps the number of nodes of every static pool.
 type Loop struct {
 	Deps
-	settings lower.Settings
+	settings engine.Settings
 
 	planning sync.Mutex // the engine answers one at a time
 
@@ -76,7 +76,7 @@ type Loop struct {
 }
 
 // New returns a loop that has not started.
-func New(d Deps, s lower.Settings) *Loop {
+func New(d Deps, s engine.Settings) *Loop {
 	return &Loop{Deps: d, settings: s, deleted: map[types.UID]bool{}}
 }
 
@@ -178,14 +178,14 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and there is nothing to buy: %s", missing, sentence.Explanation(why)))
 		return now.Add(soon), nil
 	}
-	_, err := l.Opener.Open(ctx, seed(pool, stand), opened, slices.Repeat([]lower.Opening{opening}, n))
+	_, err := l.Opener.Open(ctx, seed(pool, stand), opened, slices.Repeat([]engine.Opening{opening}, n))
 	return now.Add(soon), err
 }
 
-func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool lower.PoolInput, now time.Time) (lower.Opening, reason.Explanation) {
+func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool engine.Pool, now time.Time) (engine.Opening, reason.Explanation) {
 	l.planning.Lock()
 	defer l.planning.Unlock()
-	return static.Opening(ctx, l.Engine, snap, pool, l.settings, now)
+	return static.Opening(l.Engine, pool, engine.Question{Snap: snap, Settings: l.settings, Now: now, Ended: func() bool { return ctx.Err() != nil }})
 }
 
 // seed names the nodes that a pool lacks by those that it has: the same question after a crash gives the same names.

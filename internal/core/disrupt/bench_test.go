@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // large is a fleet of 2,000 nodes and 30,000 pods over EC2's catalogue: 40 % of the pods are plain, the rest in equal parts
@@ -33,7 +33,7 @@ func large(b testing.TB, nodes, pods int) *fleet {
 			{Key: v1.CapacityTypeLabelKey, Operator: corev1.NodeSelectorOpIn, Values: []string{onDemand}},
 		}
 	}))
-	f.pools["p"] = lower.PoolInput{Pool: f.pools["p"].Pool, Catalog: catalog}
+	f.pools["p"] = engine.Pool{Pool: f.pools["p"].Pool, Catalog: catalog}
 	r := rand.New(rand.NewPCG(11, 13))
 	zones := []string{"us-east-1a", "us-east-1b", "us-east-1c"}
 	used := map[string]map[string]int{}
@@ -117,7 +117,7 @@ func BenchmarkPass(b *testing.B) {
 	b.ReportAllocs()
 	busy := processorTime()
 	for b.Loop() {
-		out = NewPlanner(lower.New()).Propose(b.Context(), w)
+		out = NewPlanner(engine.New()).Propose(b.Context(), w)
 	}
 	b.ReportMetric(float64((processorTime()-busy).Milliseconds())/float64(b.N), "cpu-ms/op")
 	scratch, bound := mayMove(b, f, w)
@@ -138,7 +138,7 @@ func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	for _, c := range movers {
 		movable, gone[c.Name()] = append(movable, c.Pods...), true
 	}
-	plan := lower.New().Plan(b.Context(), lower.Input{Snap: w.Snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: movable, Gone: gone, Now: noon, Simulation: true})
+	plan := engine.New().Plan(engine.Question{Snap: w.Snap, Pools: []engine.Pool{f.pools["p"]}, Pods: movable, Gone: gone, Now: noon, Simulation: true})
 	return plan.Price, max(plan.ConfigBound, plan.VolumeBound)
 }
 
@@ -146,7 +146,7 @@ func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 func TestTargetNearBound(t *testing.T) {
 	f := large(t, 400, 6000)
 	w := f.world()
-	got := NewPlanner(lower.New()).Propose(t.Context(), w)
+	got := NewPlanner(engine.New()).Propose(t.Context(), w)
 	if _, bound := mayMove(t, f, w); got.Target > bound*105/100 || bound == 0 {
 		t.Errorf("the target is %.2f, %.3f of the bound %.2f", got.Target.Dollars(), float64(got.Target)/float64(bound), bound.Dollars())
 	}
@@ -156,7 +156,7 @@ func TestTargetNearBound(t *testing.T) {
 func BenchmarkIdlePass(b *testing.B) {
 	f := large(b, 2000, 30000)
 	f.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
-	planner := NewPlanner(lower.New())
+	planner := NewPlanner(engine.New())
 	w := f.world()
 	planner.Propose(b.Context(), w)
 	for b.Loop() {
@@ -170,7 +170,7 @@ func BenchmarkIdlePass(b *testing.B) {
 func BenchmarkCalmPass(b *testing.B) {
 	f := large(b, 1000, 10000)
 	f.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
-	planner := NewPlanner(lower.New())
+	planner := NewPlanner(engine.New())
 	planner.Propose(b.Context(), f.world())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -185,14 +185,14 @@ func BenchmarkCalmPass(b *testing.B) {
 func BenchmarkWhatIf(b *testing.B) {
 	f := large(b, 2000, 30000)
 	w := f.world()
-	engine := lower.New()
+	fresh := engine.New()
 	candidates, _ := Candidates(w)
-	q := newWhatIf(w, engine, pdbsOf(w))
+	q := newWhatIf(w, fresh, pdbsOf(w))
 	free := slices.DeleteFunc(candidates, func(c *Candidate) bool { return c.Held != nil || c.Empty() })
-	q.ask(b.Context(), free[:1], lower.Input{})
+	q.ask(b.Context(), free[:1], engine.Question{})
 	i := 0
 	for b.Loop() {
 		i++
-		q.ask(b.Context(), free[i%len(free):i%len(free)+1], lower.Input{})
+		q.ask(b.Context(), free[i%len(free):i%len(free)+1], engine.Question{})
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // mostAtOnce bounds the nodes of one step: its openings must all be ready before any of its nodes goes, so a step of the
@@ -109,7 +109,7 @@ func (c *choice) try(ctx context.Context, remove []*Candidate, avoid map[string]
 	closed := maps.Clone(c.promised)
 	maps.Copy(closed, avoid)
 	found := false
-	for _, step := range c.weigh(ctx, remove, lower.Input{Gone: maps.Clone(c.gone), Closed: closed, Settings: lower.Settings{FirstFit: true}}) {
+	for _, step := range c.weigh(ctx, remove, engine.Question{Gone: maps.Clone(c.gone), Closed: closed, Settings: engine.Settings{FirstFit: true}}) {
 		found = c.take(step) || found
 	}
 	return found

@@ -8,7 +8,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // movers splits the candidates of consolidation from those that it must leave, with the reason where it is worth telling.
@@ -80,7 +80,7 @@ type target struct {
 
 // weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
 // of this proposal have claimed already.
-func (s *search) weigh(ctx context.Context, remove []*Candidate, base lower.Input) []*Step {
+func (s *search) weigh(ctx context.Context, remove []*Candidate, base engine.Question) []*Step {
 	s.trials++
 	base.Closed = union(base.Closed, s.q.gated)
 	return s.steps(s.q.ask(ctx, remove, base))
@@ -142,7 +142,7 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 
 // buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,
 // and whichever of the types that their claims list launch comes to choose, the bill gets lower, or there are fewer nodes for no more.
-func (s *search) buy(step *Step, open []lower.Opening) (why Refusal) {
+func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if len(open) == 0 {
 		return why
 	}
@@ -281,7 +281,7 @@ func (s *search) target(ctx context.Context, order []*Candidate) target {
 			}
 			asked[key] = true
 			s.trials++
-			answer := s.q.ask(ctx, remove, lower.Input{Closed: s.q.gated, Settings: lower.Settings{FirstFit: size < len(order)}})
+			answer := s.q.ask(ctx, remove, engine.Question{Closed: s.q.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
 			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps), after: goal.after}); found.better(goal) {
 				goal = found
@@ -300,7 +300,7 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 	for i := range a.parts {
 		p := &a.parts[i]
 		dear := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
-		toSpot := slices.ContainsFunc(p.open, func(o lower.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
+		toSpot := slices.ContainsFunc(p.open, func(o engine.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
 		if toSpot && !dear && !s.w.Settings.SpotToSpot {
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -142,7 +142,7 @@ func (f *fleet) verify(t *testing.T) {
 // settle runs passes until nothing is proposed, checking each, and returns how many it took.
 func (f *fleet) settle(t *testing.T, most int) int {
 	t.Helper()
-	planner := NewPlanner(lower.New())
+	planner := NewPlanner(engine.New())
 	for pass := range most {
 		w := f.world()
 		ledger := NewLedger(w)
@@ -285,7 +285,7 @@ func (f *fleet) bound(t *testing.T) cloud.NanoUSD {
 		gone[n.Name] = true
 		pods = append(pods, n.Pods...)
 	}
-	plan := lower.New().Plan(t.Context(), lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Gone: gone, Now: noon, Simulation: true,
-		Settings: lower.Settings{Search: work.Second / 10}})
+	plan := engine.New().Plan(engine.Question{Snap: snap, Pools: []engine.Pool{f.pools["p"]}, Pods: pods, Gone: gone, Now: noon, Simulation: true,
+		Settings: engine.Settings{Search: work.Second / 10}})
 	return max(plan.ConfigBound, plan.VolumeBound)
 }

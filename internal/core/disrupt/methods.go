@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
@@ -87,7 +87,7 @@ func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.q.ask(ctx, window, lower.Input{Gone: gone, Closed: closed})
+		answer := s.q.ask(ctx, window, engine.Question{Gone: gone, Closed: closed})
 		for c, stuck := range answer.refused {
 			s.hold(c, noPlace(stuck))
 		}

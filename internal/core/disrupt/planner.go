@@ -11,13 +11,13 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A Planner proposes steps. It remembers what failed, where its last pass stopped, and in which world there was nothing to do.
 // It is not safe for concurrent use.
 type Planner struct {
-	engine  engine
+	engine  planEngine
 	failed  map[types.UID]setback
 	resume  string
 	looked  int // nodes that were weighed one at a time since something was found
@@ -29,7 +29,7 @@ type Planner struct {
 }
 
 // NewPlanner returns a planner that asks e its what-if questions.
-func NewPlanner(e engine) *Planner {
+func NewPlanner(e planEngine) *Planner {
 	return &Planner{engine: e, failed: map[types.UID]setback{}}
 }
 
@@ -326,7 +326,7 @@ func (p *Planner) Confirm(ctx context.Context, w *World, step *Step) (*Step, Ref
 	if step.Method == Drift {
 		steps = s.drifts(ctx, remove)
 	} else {
-		steps = s.weigh(ctx, remove, lower.Input{})
+		steps = s.weigh(ctx, remove, engine.Question{})
 	}
 	out, refusal := join(steps, len(remove))
 	if refusal.Code == "" && step.Method != Drift && float64(out.Gains()) < stillSaves*float64(step.Gains()) {

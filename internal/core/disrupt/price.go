@@ -10,7 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	shapes "karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -81,7 +81,7 @@ func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
 }
 
 // accepted says of each kind whether the claim of an opening may become it.
-func (s *shop) accepted(o *lower.Opening) []bool {
+func (s *shop) accepted(o *engine.Opening) []bool {
 	out := make([]bool, len(s.kinds))
 	for i, k := range s.kinds {
 		out[i] = admits(o.Claim.Spec.Requirements, k.labels)
@@ -91,7 +91,7 @@ func (s *shop) accepted(o *lower.Opening) []bool {
 
 // options lists the types of an opening that can be had as capacityType, cheapest worst price first. zone
 // narrows them to one zone; "" does not.
-func (s *shop) options(o *lower.Opening, accepted []bool, capacityType, zone string) []option {
+func (s *shop) options(o *engine.Opening, accepted []bool, capacityType, zone string) []option {
 	wanted := make([]bool, len(s.kinds))
 	for i, k := range s.kinds {
 		wanted[i] = accepted[i] && k.capacityType == capacityType && (zone == "" || k.zone == zone)
@@ -147,7 +147,7 @@ func (w way) base() cloud.NanoUSD {
 
 // cheapestWay chooses how to buy an opening. All zones are kept open unless pinning the cheapest one is what makes
 // the opening cheaper than limit: choice of zones is what lets a launch succeed.
-func (s *shop) cheapestWay(o *lower.Opening, skip string, limit cloud.NanoUSD) way {
+func (s *shop) cheapestWay(o *engine.Opening, skip string, limit cloud.NanoUSD) way {
 	best, accepted := way{}, s.accepted(o)
 	for _, ct := range capacityTypes {
 		if ct == skip {
@@ -268,7 +268,7 @@ func valuesOf(it *cloud.InstanceType, key string) []string {
 }
 
 // narrow returns the opening with its claim cut down to one way of buying it, for which launch is expected to pay price.
-func narrow(o lower.Opening, w way, price cloud.NanoUSD) lower.Opening {
+func narrow(o engine.Opening, w way, price cloud.NanoUSD) engine.Opening {
 	claim := o.Claim.DeepCopy()
 	names := make([]string, len(w.options))
 	for i, opt := range w.options {

@@ -10,7 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // choosing demands that every claim of a pool can choose among n values of a label.
@@ -37,7 +37,7 @@ func TestMinValuesHoldForWhatIsCheaper(t *testing.T) {
 			f.node("a", "p", "big", onDemand).pods("a", "web", 1, "3", "1Gi")
 			w := f.world()
 			w.Engine.MinValuesBestEffort = tc.bestEffort
-			p := NewPlanner(lower.New()).Propose(t.Context(), w)
+			p := NewPlanner(engine.New()).Propose(t.Context(), w)
 			if got := say(p); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v; %v", got, tc.want, noteTexts(p))
 			}
@@ -64,7 +64,7 @@ func TestConsolidationLowersNoMinValues(t *testing.T) {
 			f.node("a", "p", "big", onDemand, tc.edits...).pods("a", "web", 1, "3", "1Gi")
 			w := f.world()
 			w.Engine.MinValuesBestEffort = true
-			if got := say(NewPlanner(lower.New()).Propose(t.Context(), w)); !slices.Equal(got, tc.want) {
+			if got := say(NewPlanner(engine.New()).Propose(t.Context(), w)); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v", got, tc.want)
 			}
 		})
@@ -144,7 +144,7 @@ func TestCheapestWay(t *testing.T) {
 			types: []*cloud.InstanceType{priced("x", map[string]float64{"a/on-demand": 1}, "a/on-demand")}, limit: plenty, want: " :"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &lower.Opening{Claim: &v1.NodeClaim{}, Zones: []string{"a", "b"}}
+			o := &engine.Opening{Claim: &v1.NodeClaim{}, Zones: []string{"a", "b"}}
 			o.Claim.Spec.Requirements = tc.requires
 			for _, it := range tc.types {
 				o.Types = append(o.Types, it.Name)

@@ -17,7 +17,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 const (
@@ -396,7 +396,7 @@ func TestConfirm(t *testing.T) {
 		"what it saves has shrunk": {func(f *fixture) {
 			f.pods("b", "late", 1, "1", "1Gi")
 			types := append(slices.Clone(f.pools["p"].Catalog.Types), shape("some", 1, 4, 0.19, 0))
-			f.pools["p"] = lower.PoolInput{Pool: f.pools["p"].Pool, Catalog: &cloud.Catalog{Types: types}}
+			f.pools["p"] = engine.Pool{Pool: f.pools["p"].Pool, Catalog: &cloud.Catalog{Types: types}}
 		}, Scheduling},
 		"the room was taken": {func(f *fixture) { f.pods("b", "late", 1, "1", "1Gi") }, Scheduling},
 		"the budget was used up": {func(f *fixture) {
@@ -570,7 +570,7 @@ func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 func TestBudgetsThatAreFreeAgainAreUsedAtOnce(t *testing.T) {
 	f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).
 		node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi").node("c", "p", "mid", onDemand).pods("c", "web", 2, "1", "1Gi")
-	planner := NewPlanner(lower.New())
+	planner := NewPlanner(engine.New())
 	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"empty a"}) {
 		t.Fatalf("steps %v, want the empty node's", got)
 	}
@@ -587,7 +587,7 @@ func TestAFleetThatIsLookedAtInVainIsLeftAlone(t *testing.T) {
 		name := fmt.Sprint("n", i)
 		f.node(name, "p", "one", onDemand).pods(name, "web", 4, "1", "1Gi")
 	}
-	planner, passes := NewPlanner(lower.New()), 0
+	planner, passes := NewPlanner(engine.New()), 0
 	for {
 		w := f.world()
 		w.Settings.Trials = 24

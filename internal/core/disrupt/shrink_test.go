@@ -13,7 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -68,7 +68,7 @@ func TestADeploymentShrinksFromAnyFleet(t *testing.T) {
 func (f *fleet) shrink(t *testing.T, most int) float64 {
 	t.Helper()
 	before := f.price()
-	planner, done := NewPlanner(lower.New()), 0
+	planner, done := NewPlanner(engine.New()), 0
 	for done < most {
 		w := f.world()
 		w.Engine.Search = work.Second / 10
@@ -103,7 +103,7 @@ func onEC2(t *testing.T, edits ...func(*v1.NodePool)) *fleet {
 		}
 	})
 	f := newFleet(newFixture(catalog.Types...).pool("p", edits...))
-	f.pools["p"] = lower.PoolInput{Pool: f.pools["p"].Pool, Catalog: catalog}
+	f.pools["p"] = engine.Pool{Pool: f.pools["p"].Pool, Catalog: catalog}
 	f.dress = func(n *corev1.Node, c *v1.NodeClaim) {
 		for key, values := range typeNamed(catalog, n.Labels[corev1.LabelInstanceTypeStable]).Labels {
 			if len(values) == 1 {
@@ -144,8 +144,8 @@ func (f *fleet) deploy(t *testing.T, deployments []deployment, r *rand.Rand) {
 	for _, name := range names {
 		pods = append(pods, snap.Pod(cluster.PodKey{Namespace: "default", Name: name}))
 	}
-	in := lower.Input{Snap: snap, Pools: []lower.PoolInput{f.pools["p"]}, Pods: pods, Now: noon, Settings: lower.Settings{Search: work.Second / 10}}
-	for _, o := range lower.New().Plan(t.Context(), in).Open {
+	in := engine.Question{Snap: snap, Pools: []engine.Pool{f.pools["p"]}, Pods: pods, Now: noon, Settings: engine.Settings{Search: work.Second / 10}}
+	for _, o := range engine.New().Plan(in).Open {
 		node := f.add("p", o.Type, onDemand)
 		for _, p := range o.Pods {
 			f.bind(p.Name, node)

@@ -11,7 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // waits makes a pod wait for a place.
@@ -70,7 +70,7 @@ func TestSimulations(t *testing.T) {
 		}, want: []string{"underutilized a -> cheap/on-demand"}},
 		"a pool without instance types harms no other": {build: func() *fixture {
 			f := newFixture(small()...).pool("empty").pool("p").node("a", "p", "big", onDemand).pods("a", "web", 1, "1", "1Gi")
-			f.pools["empty"] = lower.PoolInput{Pool: f.pools["empty"].Pool, Catalog: &cloud.Catalog{}}
+			f.pools["empty"] = engine.Pool{Pool: f.pools["empty"].Pool, Catalog: &cloud.Catalog{}}
 			return f
 		}, want: []string{"underutilized a -> cheap/on-demand"}},
 		"a pool that is not ready gets no new nodes": {build: func() *fixture {
@@ -93,7 +93,7 @@ func TestSimulations(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(w)
 			}
-			p := NewPlanner(lower.New()).Propose(t.Context(), w)
+			p := NewPlanner(engine.New()).Propose(t.Context(), w)
 			if got := say(p); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v; %v", got, tc.want, noteTexts(p))
 			}

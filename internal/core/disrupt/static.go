@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/static"
 )
 
@@ -27,7 +27,7 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 		}
 		slices.SortFunc(list, byDrift)
 		left := stand.Headroom(input.Pool)
-		var opening *lower.Opening
+		var opening *engine.Opening
 		for _, c := range s.ledger.Fits(v1.DisruptionReasonDrifted, list) {
 			why := Refusal{Code: NoPlace, Limits: []string{name}}
 			if left > 0 && opening == nil {
@@ -39,14 +39,14 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 			}
 			s.ledger.Take(v1.DisruptionReasonDrifted, []*Candidate{c})
 			left--
-			steps = append(steps, driftStep(&part{remove: []*Candidate{c}, open: []lower.Opening{*opening}}))
+			steps = append(steps, driftStep(&part{remove: []*Candidate{c}, open: []engine.Opening{*opening}}))
 		}
 	}
 	return steps
 }
 
-func (s *search) openingOf(ctx context.Context, pool lower.PoolInput) (*lower.Opening, Refusal) {
-	o, why := static.Opening(ctx, s.q.engine, s.w.Snap, pool, s.w.Engine, s.w.Now)
+func (s *search) openingOf(ctx context.Context, pool engine.Pool) (*engine.Opening, Refusal) {
+	o, why := static.Opening(s.q.engine, pool, engine.Question{Snap: s.w.Snap, Settings: s.w.Engine, Now: s.w.Now, Ended: func() bool { return ctx.Err() != nil }})
 	if why != nil {
 		return nil, Refusal{Code: NoPlace, Why: why}
 	}

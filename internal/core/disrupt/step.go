@@ -6,7 +6,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A Method is the kind of thinking that proposed a step. Its text is the consolidation_type of metrics, "" for drift.
@@ -29,13 +29,13 @@ type Step struct {
 	Method Method
 	Reason v1.DisruptionReason
 	Remove []*Candidate
-	Open   []lower.Opening   // opened and initialised before anything is removed
-	Place  []lower.Placement // pods of removed nodes that go to running nodes
-	Before cloud.NanoUSD     // price of what is removed
-	After  cloud.NanoUSD     // what launch is expected to pay for what is opened
-	Worst  cloud.NanoUSD     // the most that launch can come to pay for it
-	Own    cloud.NanoUSD     // what the nodes that there will be fewer are reckoned to cost by themselves
-	Score  []PoolScore       // how pools with policy Balanced judge the step
+	Open   []engine.Opening   // opened and initialised before anything is removed
+	Place  []engine.Placement // pods of removed nodes that go to running nodes
+	Before cloud.NanoUSD      // price of what is removed
+	After  cloud.NanoUSD      // what launch is expected to pay for what is opened
+	Worst  cloud.NanoUSD      // the most that launch can come to pay for it
+	Own    cloud.NanoUSD      // what the nodes that there will be fewer are reckoned to cost by themselves
+	Score  []PoolScore        // how pools with policy Balanced judge the step
 }
 
 // ID names the step: the same nodes for the same reason have the same ID.

@@ -12,7 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -21,8 +21,8 @@ import (
 // A question is asked of the engine many times in one pass; what does not depend on the removed nodes is prepared once.
 type whatIf struct {
 	w       *World
-	engine  engine
-	pools   []lower.PoolInput
+	engine  planEngine
+	pools   []engine.Pool
 	waiting []*cluster.Pod // pods without a place: pending ones and those of nodes on their way out
 	isWait  map[*cluster.Pod]bool
 	closed  map[string]bool // nodes that take no moved pods
@@ -30,7 +30,7 @@ type whatIf struct {
 	work    int             // pods asked about so far
 }
 
-func newWhatIf(w *World, e engine, pdbs *movable.PDBs) *whatIf {
+func newWhatIf(w *World, e planEngine, pdbs *movable.PDBs) *whatIf {
 	q := &whatIf{w: w, engine: e, isWait: map[*cluster.Pod]bool{}, closed: maps.Clone(w.Landing)}
 	if q.closed == nil {
 		q.closed = map[string]bool{}
@@ -99,13 +99,13 @@ type answer struct {
 // A part is some removed nodes and the openings that take their pods.
 type part struct {
 	remove []*Candidate
-	open   []lower.Opening
-	place  []lower.Placement
+	open   []engine.Opening
+	place  []engine.Placement
 }
 
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works.
-func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base lower.Input) answer {
+func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base engine.Question) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
 	for len(remove) > 0 && ctx.Err() == nil {
 		plan, home := q.plan(ctx, remove, base)
@@ -146,7 +146,7 @@ func noPlace(stuck []Stuck) Refusal {
 // searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
 const searchEach = work.Second / 2
 
-func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base lower.Input) (*lower.Plan, map[*cluster.Pod]*Candidate) {
+func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base engine.Question) (*engine.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation = q.w.Snap, q.pools, q.w.Engine, q.w.Now, true
 	in.Settings.Unproven = true // only the price counts here
@@ -164,12 +164,13 @@ func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base lower.Input
 		in.Pods = append(in.Pods, c.Pods...)
 	}
 	q.work += len(in.Pods) + 1
-	return q.engine.Plan(ctx, in), home
+	in.Ended = func() bool { return ctx.Err() != nil }
+	return q.engine.Plan(in), home
 }
 
 // split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
 // takes pods of several of them. Openings that only waiting pods need are the provisioner's affair.
-func split(remove []*Candidate, plan *lower.Plan, home map[*cluster.Pod]*Candidate) []part {
+func split(remove []*Candidate, plan *engine.Plan, home map[*cluster.Pod]*Candidate) []part {
 	index := map[*Candidate]int{}
 	parent := make([]int, len(remove))
 	for i, c := range remove {

@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A World is everything that a decision about disruption rests on.
@@ -18,7 +17,7 @@ type World struct {
 	Snap *cluster.Snapshot
 	// Pools are the pools that this provider serves and whose instance types are known, by name. A pool that
 	// is not Ready stands here too, because its nodes may still be removed; NotReady names it, so that nothing is opened for it.
-	Pools    map[string]lower.PoolInput
+	Pools    map[string]engine.Pool
 	NotReady map[string]bool
 	// Busy holds the claims that take part in a step that is being carried out.
 	Busy map[types.UID]bool
@@ -29,7 +28,7 @@ type World struct {
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
 	Landing  map[string]bool
 	Settings Settings
-	Engine   lower.Settings
+	Engine   engine.Settings
 	Now      time.Time
 
 	promises map[string]time.Time // of Snap, once somebody has asked
@@ -52,9 +51,9 @@ type Settings struct {
 // DefaultSettings are the values that are used unless somebody chose others.
 var DefaultSettings = Settings{MinSaving: 0.03, Toll: 1, Unrest: 0.02, Moves: 0.3, Slack: 0.06, Trials: 96}
 
-// engine is the part of lower.Engine that disruption asks what-if questions.
-type engine interface {
-	Plan(ctx context.Context, in lower.Input) *lower.Plan
+// planEngine is the part of engine.Engine that disruption asks what-if questions.
+type planEngine interface {
+	Plan(in engine.Question) *engine.Plan
 }
 
 // capacityTypes lists the capacity types in the order in which a launch prefers them.

@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +19,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 var noon = time.Date(2026, 7, 15, 12, 0, 0, 0, time.UTC)
@@ -28,7 +27,7 @@ var noon = time.Date(2026, 7, 15, 12, 0, 0, 0, time.UTC)
 // A fixture builds a small world: a pool, nodes of it, pods on them.
 type fixture struct {
 	store *cluster.Store
-	pools map[string]lower.PoolInput
+	pools map[string]engine.Pool
 	types []*cloud.InstanceType
 	set   Settings
 
@@ -37,7 +36,7 @@ type fixture struct {
 
 func newFixture(shapes ...*cloud.InstanceType) *fixture {
 	slices.SortFunc(shapes, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
-	f := &fixture{store: cluster.NewStore(), pools: map[string]lower.PoolInput{}, types: shapes, set: DefaultSettings, vacant: map[types.UID]time.Time{}}
+	f := &fixture{store: cluster.NewStore(), pools: map[string]engine.Pool{}, types: shapes, set: DefaultSettings, vacant: map[types.UID]time.Time{}}
 	f.store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	return f
 }
@@ -54,7 +53,7 @@ func (f *fixture) pool(name string, edit ...func(*v1.NodePool)) *fixture {
 		e(p)
 	}
 	f.store.Update(func(d *cluster.Draft) { d.PutPool(p) })
-	f.pools[name] = lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{Types: f.types}}
+	f.pools[name] = engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: f.types}}
 	return f
 }
 
@@ -165,7 +164,7 @@ func (f *fixture) world() *World {
 // propose runs one pass of a fresh planner over the real engine.
 func (f *fixture) propose(t *testing.T) *Proposal {
 	t.Helper()
-	return NewPlanner(lower.New()).Propose(t.Context(), f.world())
+	return NewPlanner(engine.New()).Propose(t.Context(), f.world())
 }
 
 // say renders the steps of a proposal: "method: node,node -> type,type".
@@ -191,12 +190,12 @@ func say(p *Proposal) []string {
 	return out
 }
 
-func realEngine() *lower.Engine { return lower.New() }
+func realEngine() *engine.Engine { return engine.New() }
 
 // counting counts the questions it is asked.
 type counting struct{ n int }
 
-func (c *counting) Plan(ctx context.Context, in lower.Input) *lower.Plan {
+func (c *counting) Plan(in engine.Question) *engine.Plan {
 	c.n++
-	return realEngine().Plan(ctx, in)
+	return realEngine().Plan(in)
 }

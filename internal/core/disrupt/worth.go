@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // worth prices CPU and memory as the market does: the most that one core and one gibibyte can be worth so that no machine
@@ -20,7 +20,7 @@ type worth struct{ core, gib float64 }
 type machine struct{ cores, gib, price float64 }
 
 // marketWorth finds the prices of CPU and memory that make the whole demand worth most.
-func marketWorth(pools []lower.PoolInput, cores, gib float64) worth {
+func marketWorth(pools []engine.Pool, cores, gib float64) worth {
 	machines := onOffer(pools)
 	if len(machines) == 0 || cores+gib == 0 {
 		return worth{}
@@ -52,7 +52,7 @@ func marketWorth(pools []lower.PoolInput, cores, gib float64) worth {
 }
 
 // onOffer lists the machines that the pools may launch, each at its cheapest.
-func onOffer(pools []lower.PoolInput) []machine {
+func onOffer(pools []engine.Pool) []machine {
 	var out []machine
 	for _, p := range pools {
 		requirements := p.Pool.Spec.Template.Spec.Requirements
@@ -77,7 +77,7 @@ func onOffer(pools []lower.PoolInput) []machine {
 }
 
 // admitsType tells whether the pool's requirements allow some value of each label of a type.
-func admitsType(p lower.PoolInput, labels map[string][]string) bool {
+func admitsType(p engine.Pool, labels map[string][]string) bool {
 	for i := range p.Pool.Spec.Template.Spec.Requirements {
 		r := &p.Pool.Spec.Template.Spec.Requirements[i]
 		values, ok := labels[r.Key]

@@ -73,13 +73,13 @@ func (b *builder) shareOut(queues map[string][]*cohort) map[*cohort]bool {
 	names := sortedKeys(queues)
 	spent := map[string]work.Units{}
 	out := map[*cohort]bool{}
-	most := cmp.Or(b.in.Settings.Terms, defaultTerms)
+	most := cmp.Or(b.in.Work, defaultTerms)
 	for round := work.Units(1); len(names) > 0; round++ {
 		for _, ns := range names {
 			for len(queues[ns]) > 0 && spent[ns] < round*turnWork {
 				c := queues[ns][0]
 				queues[ns] = queues[ns][1:]
-				if b.spent >= most || b.in.ended != nil && b.in.ended() {
+				if b.spent >= most || b.in.Ended != nil && b.in.Ended() {
 					out[c] = true
 					continue
 				}

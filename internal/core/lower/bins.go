@@ -43,7 +43,7 @@ func (b *builder) makeNodes() {
 				own[bin], node.Room = true, slices.Clone(node.Room)
 			}
 			node.Closed = node.Closed || b.postponed[key] // what may be beside it is not known now
-			node.Room.Sub(b.e.infoOf(pod.Class).need)
+			node.Room.Sub(b.mem.infoOf(pod.Class).need)
 		}
 	}
 	b.problem.Ports = b.ports
@@ -175,7 +175,7 @@ func (b *builder) makePools() {
 			}
 			if name == v1.ResourceNodes {
 				p.Limit.Nodes = down(name, &q) - count[t.pool.Name]
-			} else if r := b.e.resources.names.Lookup(string(name)); r >= 0 {
+			} else if r := b.mem.resources.names.Lookup(string(name)); r >= 0 {
 				p.Limit.Left[r] = down(name, &q) - used[t.pool.Name][r]
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 // A builder makes one problem. Its stages run in the order of build.
 type builder struct {
-	e       *Engine
+	mem     *Memory
 	in      Input
 	problem *solve.Problem
 
@@ -30,7 +30,7 @@ type builder struct {
 
 	batch   map[cluster.PodKey]bool
 	chosen  map[string]bool // labels that could be chosen for each node
-	refused []Refused
+	refused []Refusal
 	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.
 	spent     work.Units
 	counted   map[*podInfo]bool
@@ -47,8 +47,7 @@ type builder struct {
 	drivers   map[string]int
 	volumes   map[string]int // numbers of claims
 	shared    map[string]*sharedClaim
-	classes   []*classPods
-	orders    []priceOrder
+	classes   []Class
 	softOn    bool // some template or node has a PreferNoSchedule taint
 }
 
@@ -78,7 +77,6 @@ type cohort struct {
 	set      int // number of the labels in their namespace
 	pods     []*cluster.Pod
 	priority int32
-	virtual  bool
 	extra    []spreadTerm // default constraints
 	volumes  volumeNeeds
 	hard     []int // groups
@@ -90,16 +88,16 @@ type cohort struct {
 	groups   []int // groups that select the pods
 }
 
-func newBuilder(e *Engine, in Input) *builder {
-	return &builder{e: e, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
+func newBuilder(m *Memory, in Input) *builder {
+	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
 }
 
 func (b *builder) build() {
-	b.problem.Resources = b.e.resources.names.Len()
+	b.problem.Resources = b.mem.resources.names.Len()
 	for r := range b.problem.Resources {
-		b.problem.Names = append(b.problem.Names, b.e.resources.names.Name(r))
+		b.problem.Names = append(b.problem.Names, b.mem.resources.names.Name(r))
 	}
-	b.e.readDaemons(b.in.Snap)
+	b.mem.readDaemons(b.in.Snap)
 	b.readPods()
 	b.readPools()
 	b.readNodes()
@@ -116,7 +114,7 @@ func (b *builder) build() {
 // readPods sorts pods into cohorts, and refuses those that cannot be planned.
 func (b *builder) readPods() {
 	pods := sortPods(b.in.Pods)
-	b.chosen = b.e.chosenKeys(b.in)
+	b.chosen = b.mem.chosenKeys(b.in)
 	b.batch = make(map[cluster.PodKey]bool, len(pods))
 	for _, p := range pods {
 		b.batch[p.PodKey] = true
@@ -124,7 +122,7 @@ func (b *builder) readPods() {
 	exclusive := b.readExclusive(pods)
 	index := map[cohortKey]*cohort{}
 	for _, p := range pods {
-		info := b.e.infoOf(p.Class)
+		info := b.mem.infoOf(p.Class)
 		if len(info.invalid) > 0 {
 			b.refuse(p, info.invalid)
 			continue
@@ -133,7 +131,7 @@ func (b *builder) readPods() {
 			b.refuse(p, []reason.Count{bad})
 			continue
 		}
-		key := cohortKey{class: p.Class, labels: p.Labels, priority: p.Priority, virtual: b.in.Virtual[p.PodKey]}
+		key := cohortKey{class: p.Class, labels: p.Labels, priority: p.Priority}
 		if len(info.ephemeral) > 0 {
 			key.pod = p.PodKey // its volume claims bear its name
 		}
@@ -142,7 +140,7 @@ func (b *builder) readPods() {
 		}
 		c := index[key]
 		if c == nil {
-			c = &cohort{info: info, labels: p.Labels, priority: p.Priority, virtual: key.virtual}
+			c = &cohort{info: info, labels: p.Labels, priority: p.Priority}
 			index[key] = c
 			bad := b.readCohortVolumes(c, p)
 			if bad.Code != 0 {
@@ -162,10 +160,10 @@ func (b *builder) readPods() {
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return len(c.pods) == 0 })
 	for _, c := range b.cohorts {
 		for _, t := range c.info.terms {
-			b.e.learn(t, b.chosen)
+			b.mem.learn(t, b.chosen)
 		}
 		for _, t := range c.info.preferred {
-			b.e.learn(t, b.chosen)
+			b.mem.learn(t, b.chosen)
 		}
 	}
 }
@@ -174,31 +172,30 @@ type cohortKey struct {
 	class    *podclass.Class
 	labels   *podclass.Labels
 	priority int32
-	virtual  bool
 	pod      cluster.PodKey
 	owner    *cluster.Owner
 }
 
 func (b *builder) refuse(p *cluster.Pod, why []reason.Count) {
-	b.refused = append(b.refused, Refused{Pod: p, Reasons: why, Text: reason.Render(why)})
+	b.refused = append(b.refused, Refusal{p, why})
 }
 
 // readPools makes the templates of the pools, heaviest first.
 func (b *builder) readPools() {
 	pools := slices.Clone(b.in.Pools)
-	slices.SortStableFunc(pools, func(x, y PoolInput) int {
+	slices.SortStableFunc(pools, func(x, y Pool) int {
 		if x.Pool.Weight() != y.Pool.Weight() {
 			return int(y.Pool.Weight()) - int(x.Pool.Weight())
 		}
 		return strings.Compare(x.Pool.Name, y.Pool.Name)
 	})
-	b.e.poolCatalogs = map[string]*catalog{}
+	b.mem.poolCatalogs = map[string]*catalog{}
 	for _, p := range pools {
-		b.e.poolCatalogs[p.Pool.Name] = b.e.catalogOf(p.Catalog, b.in.Settings.ReservedCapacity)
+		b.mem.poolCatalogs[p.Pool.Name] = b.mem.catalogOf(p.Catalog, b.in.ReservedCapacity)
 		if p.Pool.IsStatic() || p.Pool.DeletionTimestamp != nil {
 			continue
 		}
-		t := b.e.templateOf(p, &b.in.Settings)
+		t := b.mem.templateOf(p, &b.in)
 		if t.none.Code != 0 {
 			b.dropped = append(b.dropped, t.none)
 			continue
@@ -210,7 +207,7 @@ func (b *builder) readPools() {
 
 // readNodes takes the bins from the world of the snapshot. Nodes that are treated as gone stay bins, which take nothing.
 func (b *builder) readNodes() {
-	b.w = b.e.worldOf(b.in.Snap)
+	b.w = b.mem.worldOf(b.in.Snap)
 	b.nodes, b.binOf = b.w.nodes, b.w.binOf
 	b.gone = make([]bool, len(b.nodes))
 	for name := range b.in.Gone {
@@ -220,6 +217,12 @@ func (b *builder) readNodes() {
 		}
 	}
 	b.softOn = b.softOn || b.w.soft
+}
+
+// lowered is what build has made.
+func (b *builder) lowered() *Lowered {
+	return &Lowered{Problem: b.problem, Classes: b.classes, Reqs: b.reqs.list, Refused: b.refused, Dropped: b.dropped, Spent: b.spent,
+		nodes: b.nodes, templates: b.templates}
 }
 
 func (b *builder) column(key string) *column { return b.w.column(key) }

@@ -28,33 +28,33 @@ type catalog struct {
 }
 
 // catalogOf returns the columns of a catalogue, which are made once.
-func (e *Engine) catalogOf(from *cloud.Catalog, reserved bool) *catalog {
+func (m *Memory) catalogOf(from *cloud.Catalog, reserved bool) *catalog {
 	key := catalogKey{from, reserved}
-	if c := e.catalogs[key]; c != nil {
-		c.used = e.turn
+	if c := m.catalogs[key]; c != nil {
+		c.used = m.turn
 		return c
 	}
-	for other, c := range e.catalogs { // pools of one node class often get equal lists
+	for other, c := range m.catalogs { // pools of one node class often get equal lists
 		if other.reserved == reserved && slices.Equal(other.from.Types, from.Types) {
-			e.catalogs[key] = c
-			c.used = e.turn
+			m.catalogs[key] = c
+			c.used = m.turn
 			return c
 		}
 	}
-	c := &catalog{from: from, alloc: map[string]quantity.Vec{}, capacity: map[string]quantity.Vec{}, used: e.turn}
+	c := &catalog{from: from, alloc: map[string]quantity.Vec{}, capacity: map[string]quantity.Vec{}, used: m.turn}
 	types := make([]shape.Type, 0, len(from.Types))
 	for _, it := range from.Types {
-		t := e.typeOf(it, reserved)
+		t := m.typeOf(it, reserved)
 		types = append(types, t)
 		c.alloc[it.Name], c.capacity[it.Name] = t.Alloc, t.Capacity
 	}
-	c.shape = shape.Build(types, e.reservation)
+	c.shape = shape.Build(types, m.reservation)
 	for _, key := range c.shape.Keys() {
 		if !c.shape.Decides(key) && overlapping(c.shape, key) {
 			c.several = append(c.several, key)
 		}
 	}
-	e.catalogs[key] = c
+	m.catalogs[key] = c
 	return c
 }
 
@@ -76,18 +76,18 @@ type catalogKey struct {
 	reserved bool
 }
 
-func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
-	capacity := e.resources.capacity(it.Capacity)
+func (m *Memory) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
+	capacity := m.resources.capacity(it.Capacity)
 	t := shape.Type{
-		Name: it.Name, Labels: normalized(e.known, it.Labels), Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
-		Alloc: e.allocatable(it, nil), VCPU: capacity[quantity.CPU] / 1000,
+		Name: it.Name, Labels: normalized(m.known, it.Labels), Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
+		Alloc: m.allocatable(it, nil), VCPU: capacity[quantity.CPU] / 1000,
 	}
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
 		if !o.Available {
 			continue
 		}
-		to := shape.TypeOffer{Labels: normalized(e.known, o.Labels), Kind: kindOf(o.CapacityType()), Price: int64(o.Price)}
+		to := shape.TypeOffer{Labels: normalized(m.known, o.Labels), Kind: kindOf(o.CapacityType()), Price: int64(o.Price)}
 		if to.Kind == shape.Reserved && reserved {
 			if o.Reserved <= 0 {
 				continue
@@ -95,7 +95,7 @@ func (e *Engine) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 			to.Reservation, to.Left = reservationID(o.Labels), o.Reserved
 		}
 		if len(o.Capacity) > 0 {
-			to.Alloc = e.allocatable(it, o.Capacity)
+			to.Alloc = m.allocatable(it, o.Capacity)
 		}
 		t.Offers = append(t.Offers, to)
 	}
@@ -139,16 +139,16 @@ func reservationID(labels map[string]string) string {
 }
 
 // allocatable returns what pods may use of a type, with some of its capacity overridden.
-func (e *Engine) allocatable(it *cloud.InstanceType, override corev1.ResourceList) quantity.Vec {
-	v := e.resources.capacity(it.Capacity)
+func (m *Memory) allocatable(it *cloud.InstanceType, override corev1.ResourceList) quantity.Vec {
+	v := m.resources.capacity(it.Capacity)
 	for name, q := range override {
-		if c := e.resources.names.Lookup(string(name)); c >= 0 {
+		if c := m.resources.names.Lookup(string(name)); c >= 0 {
 			v[c] = down(name, &q)
 		}
 	}
 	for _, list := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
 		for name, q := range list {
-			if c := e.resources.names.Lookup(string(name)); c >= 0 {
+			if c := m.resources.names.Lookup(string(name)); c >= 0 {
 				v[c] -= up(name, &q)
 			}
 		}
@@ -160,11 +160,11 @@ func (e *Engine) allocatable(it *cloud.InstanceType, override corev1.ResourceLis
 }
 
 // reservation returns the number of a reservation.
-func (e *Engine) reservation(id string) int {
-	n, ok := e.reservations[id]
+func (m *Memory) reservation(id string) int {
+	n, ok := m.reservations[id]
 	if !ok {
-		n = len(e.reservations)
-		e.reservations[id] = n
+		n = len(m.reservations)
+		m.reservations[id] = n
 	}
 	return n
 }

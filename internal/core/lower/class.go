@@ -48,24 +48,24 @@ type podInfo struct {
 }
 
 // infoOf returns what a class means.
-func (e *Engine) infoOf(c *podclass.Class) *podInfo {
-	if i := e.infos[c]; i != nil {
-		i.used = e.turn
+func (m *Memory) infoOf(c *podclass.Class) *podInfo {
+	if i := m.infos[c]; i != nil {
+		i.used = m.turn
 		return i
 	}
-	i := &podInfo{class: c, used: e.turn}
-	e.infos[c] = i
+	i := &podInfo{class: c, used: m.turn}
+	m.infos[c] = i
 	spec := c.Spec
-	i.need, i.tooMuch = e.resources.requests(podRequests(spec))
-	if i.tooMuch != "" && !slices.Contains(e.missing, i.tooMuch) {
-		e.missing = append(e.missing, i.tooMuch)
+	i.need, i.tooMuch = m.resources.requests(podRequests(spec))
+	if i.tooMuch != "" && !slices.Contains(m.missing, i.tooMuch) {
+		m.missing = append(m.missing, i.tooMuch)
 	}
 	i.tolerances, i.tolKey = spec.Tolerations, tolerationKey(spec.Tolerations)
 	i.readVolumes(spec)
 	i.ports = hostPorts(spec)
-	i.readNodeAffinity(e.known, spec)
-	e.readSpread(i, spec)
-	e.readPodAffinity(i, c.Namespace, spec.Affinity)
+	i.readNodeAffinity(m.known, spec)
+	m.readSpread(i, spec)
+	m.readPodAffinity(i, c.Namespace, spec.Affinity)
 	if usesDevices(spec) {
 		i.invalid = append(i.invalid, reason.Count{Code: reason.DeviceClaims})
 	}

@@ -61,7 +61,7 @@ func (b *builder) readGroups() {
 		if n := len(i.apart); n > 0 {
 			c.apart = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apart[k], true, true, lbl) })
 		}
-		if b.in.Settings.IgnorePreferences {
+		if b.in.IgnorePreferences {
 			continue
 		}
 		if n := len(i.soft); n > 0 { // such pods have no default constraints
@@ -149,10 +149,10 @@ func (b *builder) match() {
 
 // matchDaemons finds the groups that count the pods of each DaemonSet.
 func (b *builder) matchDaemons() {
-	b.counting = make([][]int, len(b.e.daemons))
+	b.counting = make([][]int, len(b.mem.daemons))
 	index, at := newLabelIndex(), map[string][]int{} // DaemonSets by namespace
-	for i := range b.e.daemons {
-		d := &b.e.daemons[i]
+	for i := range b.mem.daemons {
+		d := &b.mem.daemons[i]
 		index.sets[d.set.Namespace] = append(index.sets[d.set.Namespace], d.labels)
 		at[d.set.Namespace] = append(at[d.set.Namespace], i)
 	}
@@ -261,4 +261,9 @@ func (b *builder) keyIndex(name string) int {
 		return spread.Host
 	}
 	return slices.IndexFunc(b.keys, func(k *topologyKey) bool { return k.name == name })
+}
+
+// solveKey hands a topology key to the problem.
+func solveKey(k *topologyKey) solve.Key {
+	return solve.Key{Name: k.name, Values: k.values, Node: k.node, Tmpl: k.tmpl}
 }

@@ -150,7 +150,7 @@ func (b *builder) domainOf(g *group, key int, node string) (int, bool) {
 	if row == nil || key == spread.Host || row.Incomplete {
 		return 0, false
 	}
-	n := b.e.nodeOf(row)
+	n := b.mem.nodeOf(row)
 	v, has := n.labels[b.keys[key].name]
 	if !has || !g.accepts(n) {
 		return 0, false

@@ -12,7 +12,7 @@ import (
 
 // wantsDefaults reports whether the cluster's default spread constraints are for pods of a class: all of them or none.
 func (b *builder) wantsDefaults(i *podInfo) bool {
-	return len(b.in.Settings.DefaultSpread) > 0 && len(i.hard)+len(i.soft) == 0
+	return len(b.in.DefaultSpread) > 0 && len(i.hard)+len(i.soft) == 0
 }
 
 // defaultSpread returns the default constraints for a pod, with the selector that kube-scheduler would deduce from services
@@ -23,11 +23,11 @@ func (b *builder) defaultSpread(p *cluster.Pod) []spreadTerm {
 		return nil
 	}
 	var out []spreadTerm
-	for i := range b.in.Settings.DefaultSpread {
-		c := &b.in.Settings.DefaultSpread[i]
-		t := b.e.spreadTermOf(c)
+	for i := range b.in.DefaultSpread {
+		c := &b.in.DefaultSpread[i]
+		t := b.mem.spreadTermOf(c)
 		t.soft = c.WhenUnsatisfiable == corev1.ScheduleAnyway
-		if t.soft && b.in.Settings.IgnorePreferences {
+		if t.soft && b.in.IgnorePreferences {
 			continue
 		}
 		t.fixed = &sel

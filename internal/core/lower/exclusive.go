@@ -17,7 +17,7 @@ type exclusive map[string]*cluster.Pod
 func (b *builder) readExclusive(pods []*cluster.Pod) exclusive {
 	out := exclusive{}
 	for _, p := range pods {
-		for _, name := range b.e.infoOf(p.Class).claims {
+		for _, name := range b.mem.infoOf(p.Class).claims {
 			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) || b.hopeless(p) {
 				continue
 			}
@@ -45,7 +45,7 @@ func (b *builder) readExclusive(pods []*cluster.Pod) exclusive {
 
 // hopeless reports whether a pod cannot be planned whatever room there is, so that it needs no claim.
 func (b *builder) hopeless(p *cluster.Pod) bool {
-	info := b.e.infoOf(p.Class)
+	info := b.mem.infoOf(p.Class)
 	return len(info.invalid) > 0 || slices.ContainsFunc(info.claims, func(name string) bool { return b.checkClaim(b.in.Snap.PVC(p.Namespace, name), name).Code != 0 })
 }
 
@@ -54,7 +54,7 @@ func (x exclusive) leaveTo(b *builder, p *cluster.Pod) {
 	if b.batch[p.PodKey] {
 		return
 	}
-	for _, name := range b.e.infoOf(p.Class).claims {
+	for _, name := range b.mem.infoOf(p.Class).claims {
 		if key := p.Namespace + "/" + name; x[key] != nil {
 			x[key] = p
 		}

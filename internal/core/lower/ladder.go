@@ -18,12 +18,6 @@ type tolerance struct {
 	soft bool
 }
 
-// classPods are the pods behind a class of the problem.
-type classPods struct {
-	pods   []*cluster.Pod
-	sticky map[cluster.PodKey]int
-}
-
 // makeClasses merges cohorts that differ only in labels that no group looks at.
 func (b *builder) makeClasses() {
 	index := map[string]int{}
@@ -34,14 +28,14 @@ func (b *builder) makeClasses() {
 		if !ok {
 			at = len(b.classes)
 			index[string(buf)] = at
-			b.classes = append(b.classes, &classPods{sticky: map[cluster.PodKey]int{}})
+			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]int{}})
 			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
 		}
-		b.classes[at].pods = append(b.classes[at].pods, c.pods...)
+		b.classes[at].Pods = append(b.classes[at].Pods, c.pods...)
 		b.problem.Classes[at].Count += len(c.pods)
 	}
-	for at, c := range b.classes {
-		b.addSticky(&b.problem.Classes[at], c)
+	for at := range b.classes {
+		b.addSticky(&b.problem.Classes[at], &b.classes[at])
 	}
 	b.makeQueue()
 }
@@ -57,7 +51,7 @@ func (b *builder) makeQueue() {
 		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants, func(v solve.Variant) bool { return len(v.Owns) > 0 }) {
 			continue
 		}
-		for _, p := range b.classes[at].pods {
+		for _, p := range b.classes[at].Pods {
 			queue = append(queue, waiting{p, at})
 		}
 	}
@@ -76,7 +70,6 @@ func (c *cohort) text(buf []byte) []byte {
 	buf = append(buf, c.info.class.Namespace...)
 	buf = append(buf, '/')
 	buf = strconv.AppendInt(buf, int64(c.priority), 36)
-	buf = strconv.AppendBool(buf, c.virtual)
 	if len(c.info.ephemeral) > 0 {
 		buf = append(buf, c.pods[0].Namespace...)
 		buf = append(buf, '/')
@@ -94,7 +87,7 @@ func (c *cohort) text(buf []byte) []byte {
 
 func (b *builder) classOf(c *cohort, order int) solve.Class {
 	i := c.info
-	out := solve.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Virtual: c.virtual, Order: order,
+	out := solve.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Order: order,
 		Need: i.need, TooMuch: i.tooMuch, Groups: c.groups}
 	for _, p := range i.ports {
 		out.Ports = append(out.Ports, b.ports.Intern(p))
@@ -118,7 +111,7 @@ type level struct {
 func (b *builder) levelsOf(c *cohort) []level {
 	out := []level{{}}
 	last := func() level { return out[len(out)-1] }
-	if !b.in.Settings.IgnorePreferences {
+	if !b.in.IgnorePreferences {
 		for range c.nearSoft {
 			l := last()
 			l.nearSoft++
@@ -165,7 +158,7 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
 		for _, term := range i.terms {
 			full := term
-			if !b.in.Settings.IgnorePreferences && l.preferred < len(i.preferred) {
+			if !b.in.IgnorePreferences && l.preferred < len(i.preferred) {
 				full = full.And(i.preferred[l.preferred])
 			}
 			for _, alt := range alternatives {
@@ -190,7 +183,7 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 		return nil
 	}
 	out := slices.Concat(c.hard, c.near, c.apart)
-	if !b.in.Settings.IgnorePreferences {
+	if !b.in.IgnorePreferences {
 		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):], c.apartS[min(l.apartSoft, len(c.apartS)):])
 	}
 	slices.Sort(out)
@@ -198,9 +191,9 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 }
 
 // addSticky notes where earlier plans put pods of the class.
-func (b *builder) addSticky(class *solve.Class, c *classPods) {
+func (b *builder) addSticky(class *solve.Class, c *Class) {
 	counts := map[int]int{}
-	for _, p := range c.pods {
+	for _, p := range c.Pods {
 		plan, ok := b.in.Snap.Planned(p.PodKey)
 		if !ok {
 			continue
@@ -210,7 +203,7 @@ func (b *builder) addSticky(class *solve.Class, c *classPods) {
 			continue
 		}
 		if bin, ok := b.binOf[row.Name]; ok {
-			c.sticky[p.PodKey] = bin
+			c.Sticky[p.PodKey] = bin
 			counts[bin]++
 		}
 	}

@@ -33,7 +33,6 @@ type nodeInfo struct {
 	pods     []*cluster.Pod // with volumes
 	capacity quantity.Vec
 	pool     string
-	ready    bool         // initialised
 	reserve  quantity.Vec // for daemons that will still come
 	promised []ports.Port // to them
 	coming   []int        // which they are
@@ -42,12 +41,12 @@ type nodeInfo struct {
 }
 
 // nodeOf returns what a row means.
-func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
-	if n := e.nodes[row]; n != nil {
-		n.seen = e.turn
+func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
+	if n := m.nodes[row]; n != nil {
+		n.seen = m.turn
 		return n
 	}
-	n := &nodeInfo{row: row, labels: row.Labels(), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), ready: row.Initialized(), seen: e.turn, version: -1}
+	n := &nodeInfo{row: row, labels: row.Labels(), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), seen: m.turn, version: -1}
 	if row.Node != nil && row.Node.Spec.Unschedulable && row.Registered() {
 		t := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(n.taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {
@@ -55,12 +54,12 @@ func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
 		}
 	}
 	n.taintKey = taintKey(n.taints)
-	n.alloc = e.roomOf(row)
-	n.capacity = e.capacityOf(row)
-	n.used = make(quantity.Vec, e.resources.names.Len())
-	n.daemons = make(quantity.Vec, e.resources.names.Len())
+	n.alloc = m.roomOf(row)
+	n.capacity = m.capacityOf(row)
+	n.used = make(quantity.Vec, m.resources.names.Len())
+	n.daemons = make(quantity.Vec, m.resources.names.Len())
 	for _, p := range row.Pods {
-		info := e.infoOf(p.Class)
+		info := m.infoOf(p.Class)
 		n.used.Add(info.need)
 		if p.DaemonSet {
 			n.daemons.Add(info.need)
@@ -73,7 +72,7 @@ func (e *Engine) nodeOf(row *cluster.Node) *nodeInfo {
 			n.pods = append(n.pods, p)
 		}
 	}
-	e.nodes[row] = n
+	m.nodes[row] = n
 	return n
 }
 
@@ -94,17 +93,17 @@ func taintKey(taints []corev1.Taint) string {
 
 // roomOf returns what pods may use of a row. A claim that is not launched yet counts as the larger of what it was made
 // for and of what each type that it lists is sure to have.
-func (e *Engine) roomOf(row *cluster.Node) quantity.Vec {
-	alloc := e.resources.capacity(row.Allocatable())
+func (m *Memory) roomOf(row *cluster.Node) quantity.Vec {
+	alloc := m.resources.capacity(row.Allocatable())
 	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Allocatable) > 0 {
 		return alloc
 	}
-	alloc.Max(e.resources.capacity(row.Claim.Spec.Resources.Requests))
-	cat := e.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]
+	alloc.Max(m.resources.capacity(row.Claim.Spec.Resources.Requests))
+	cat := m.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]
 	if cat == nil {
 		return alloc
 	}
-	if least := leastOf(cat, e.typesOf(row.Claim)); least != nil {
+	if least := leastOf(cat, m.typesOf(row.Claim)); least != nil {
 		alloc.Max(least)
 	}
 	return alloc
@@ -112,13 +111,13 @@ func (e *Engine) roomOf(row *cluster.Node) quantity.Vec {
 
 // capacityOf returns what a row counts against limits: a claim that is not launched yet reserves the largest of each
 // resource that it lists.
-func (e *Engine) capacityOf(row *cluster.Node) quantity.Vec {
-	capacity := e.resources.capacity(row.Capacity())
+func (m *Memory) capacityOf(row *cluster.Node) quantity.Vec {
+	capacity := m.resources.capacity(row.Capacity())
 	if row.Claim == nil || row.Node != nil || len(row.Claim.Status.Capacity) > 0 {
 		return capacity
 	}
-	if cat := e.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]; cat != nil {
-		for _, name := range e.typesOf(row.Claim) {
+	if cat := m.poolCatalogs[row.Claim.Labels[v1.NodePoolLabelKey]]; cat != nil {
+		for _, name := range m.typesOf(row.Claim) {
 			capacity.Max(cat.capacity[name])
 		}
 	}
@@ -126,9 +125,9 @@ func (e *Engine) capacityOf(row *cluster.Node) quantity.Vec {
 }
 
 // typesOf returns the instance types that a claim lists.
-func (e *Engine) typesOf(claim *v1.NodeClaim) []string {
+func (m *Memory) typesOf(claim *v1.NodeClaim) []string {
 	for _, r := range claim.Spec.Requirements {
-		if e.known.Normalize(r.Key) == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+		if m.known.Normalize(r.Key) == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
 			return r.Values
 		}
 	}
@@ -163,7 +162,7 @@ type daemon struct {
 }
 
 // daemons returns what runs on every node that suits it. The version changes when any of them does.
-func (e *Engine) readDaemons(snap *cluster.Snapshot) {
+func (m *Memory) readDaemons(snap *cluster.Snapshot) {
 	var list []daemon
 	i := 0
 	changed := false
@@ -172,23 +171,23 @@ func (e *Engine) readDaemons(snap *cluster.Snapshot) {
 		if p := snap.DaemonPod(set); p != nil {
 			live = p.Class
 		}
-		if i < len(e.daemons) && e.daemons[i].set == set && e.daemons[i].class == live {
-			list = append(list, e.daemons[i])
+		if i < len(m.daemons) && m.daemons[i].set == set && m.daemons[i].class == live {
+			list = append(list, m.daemons[i])
 		} else {
 			changed = true
-			list = append(list, daemon{set: set, class: live, info: e.daemonInfo(set, live), labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
+			list = append(list, daemon{set: set, class: live, info: m.daemonInfo(set, live), labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
 		}
 		i++
 	}
-	if changed || len(list) != len(e.daemons) {
-		e.daemons = list
-		e.daemonVersion++
+	if changed || len(list) != len(m.daemons) {
+		m.daemons = list
+		m.daemonVersion++
 	}
 }
 
 // daemonInfo reads a DaemonSet's pod: the live one if there is one, because admission may have changed it, with the
 // template's node affinity; else the template, whose limits stand in for missing requests.
-func (e *Engine) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInfo {
+func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInfo {
 	tmpl := set.Spec.Template.Spec.DeepCopy()
 	spec := tmpl
 	if live != nil {
@@ -211,8 +210,8 @@ func (e *Engine) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 	}
 	spec.Tolerations = append(spec.Tolerations, daemonTolerations...)
 	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
-	info := e.infoOf(c)
-	delete(e.infos, c) // nobody will ask for this class again
+	info := m.infoOf(c)
+	delete(m.infos, c) // nobody will ask for this class again
 	return info
 }
 
@@ -243,14 +242,14 @@ func limitsAsRequests(list []corev1.Container) {
 func (d *daemon) ignored() bool { return usesDevices(d.info.class.Spec) }
 
 // reserveOf returns what daemons that are not on the node yet will take of it.
-func (e *Engine) reserveOf(n *nodeInfo) quantity.Vec {
-	if n.version == e.daemonVersion {
+func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
+	if n.version == m.daemonVersion {
 		return n.reserve
 	}
-	n.version = e.daemonVersion
-	n.reserve, n.promised, n.coming = make(quantity.Vec, e.resources.names.Len()), nil, nil
-	for i := range e.daemons {
-		d := &e.daemons[i]
+	n.version = m.daemonVersion
+	n.reserve, n.promised, n.coming = make(quantity.Vec, m.resources.names.Len()), nil, nil
+	for i := range m.daemons {
+		d := &m.daemons[i]
 		if !d.suits(n) {
 			continue
 		}

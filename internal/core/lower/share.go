@@ -59,7 +59,7 @@ func (b *builder) readPlannedUsers() {
 		if b.batch[key] || pod == nil || row == nil || pod.NodeName != "" {
 			continue
 		}
-		for _, name := range b.e.infoOf(pod.Class).claims {
+		for _, name := range b.mem.infoOf(pod.Class).claims {
 			if s := b.shared[key.Namespace+"/"+name]; s != nil {
 				s.users++
 				s.planned = append(s.planned, row.Name)

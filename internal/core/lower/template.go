@@ -46,23 +46,23 @@ type freeKey struct {
 }
 
 // templateOf returns a pool's template.
-func (e *Engine) templateOf(in PoolInput, set *Settings) *template {
-	cat := e.catalogOf(in.Catalog, set.ReservedCapacity)
-	key := templateKey{in.Pool, cat, termsOf(set)}
-	t := e.templates[key]
-	if t != nil && t.version == e.daemonVersion && t.learned == e.learnedFor(t) {
-		t.used = e.turn
+func (m *Memory) templateOf(p Pool, in *Input) *template {
+	cat := m.catalogOf(p.Catalog, in.ReservedCapacity)
+	key := templateKey{p.Pool, cat, in.Terms}
+	t := m.templates[key]
+	if t != nil && t.version == m.daemonVersion && t.learned == m.learnedFor(t) {
+		t.used = m.turn
 		if len(t.matches) > mostMatches {
 			clear(t.matches)
 		}
 		return t
 	}
-	t = &template{known: e.known, pool: in.Pool, catalog: cat, version: e.daemonVersion, matches: map[string]solve.Match{}, used: e.turn}
-	t.taints = in.Pool.Spec.Template.Spec.Taints
-	t.reqs = e.poolReqs(in.Pool)
-	e.build(t)
+	t = &template{known: m.known, pool: p.Pool, catalog: cat, version: m.daemonVersion, matches: map[string]solve.Match{}, used: m.turn}
+	t.taints = p.Pool.Spec.Template.Spec.Taints
+	t.reqs = m.poolReqs(p.Pool)
+	m.build(t)
 	t.tmpl.Reprice()
-	e.templates[key] = t
+	m.templates[key] = t
 	return t
 }
 
@@ -76,7 +76,7 @@ type templateKey struct {
 }
 
 // poolReqs returns what the labels of a pool's nodes may be.
-func (e *Engine) poolReqs(pool *v1.NodePool) label.Reqs {
+func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 	r := label.Reqs{}
 	spec := &pool.Spec.Template.Spec
 	for _, q := range spec.Requirements {
@@ -87,10 +87,10 @@ func (e *Engine) poolReqs(pool *v1.NodePool) label.Reqs {
 		if q.MinValues != nil {
 			s.Min = *q.MinValues
 		}
-		r = r.With(e.known.Normalize(q.Key), s)
+		r = r.With(m.known.Normalize(q.Key), s)
 	}
 	for k, v := range pool.Spec.Template.Labels {
-		r = r.With(e.known.Normalize(k), label.Only(v))
+		r = r.With(m.known.Normalize(k), label.Only(v))
 	}
 	r = r.With(v1.NodePoolLabelKey, label.Only(pool.Name))
 	if ref := spec.NodeClassRef; ref != nil {
@@ -99,10 +99,10 @@ func (e *Engine) poolReqs(pool *v1.NodePool) label.Reqs {
 	return r.With(v1.NodeRegisteredLabelKey, label.Only("true")).With(v1.NodeInitializedLabelKey, label.Only("true"))
 }
 
-func (e *Engine) build(t *template) {
+func (m *Memory) build(t *template) {
 	cat := t.catalog.shape
 	t.tmpl = solve.Template{Name: t.pool.Name, Catalog: cat, Shapes: bits.Full(cat.Len())}
-	e.findFree(t)
+	m.findFree(t)
 	width := len(cat.Offers)
 	t.tmpl.Segments = []solve.Segment{{From: 0, To: width}}
 	for i := range t.free {
@@ -125,9 +125,9 @@ func (e *Engine) build(t *template) {
 		s, _ := t.reqs.Get(t.free[i].key)
 		t.free[i].narrow(s, t.tmpl.Mask)
 	}
-	e.maskShapes(t)
+	m.maskShapes(t)
 	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
-	e.addDaemons(t)
+	m.addDaemons(t)
 	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
 		t.none = reason.Count{Code: reason.NoTypes, Key: t.blame(), Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
 	}
@@ -135,16 +135,16 @@ func (e *Engine) build(t *template) {
 
 // findFree finds the labels that are chosen for each node: those that the pool leaves open and no type decides, and those
 // of which a type has several values.
-func (e *Engine) findFree(t *template) {
+func (m *Memory) findFree(t *template) {
 	cat := t.catalog.shape
 	for _, q := range t.reqs {
 		if _, single := q.Set.Single(); single || cat.Mentions(q.Key) || q.Set.Empty() || !q.Set.Open() && len(q.Set.Values()) == 0 {
 			continue
 		}
-		t.free = append(t.free, freeKey{key: q.Key, values: e.valuesFor(q.Key, q.Set)})
+		t.free = append(t.free, freeKey{key: q.Key, values: m.valuesFor(q.Key, q.Set)})
 	}
 	for _, key := range t.catalog.several {
-		if len(e.mentioned[key]) == 0 {
+		if len(m.mentioned[key]) == 0 {
 			continue // nobody asks
 		}
 		s, _ := t.reqs.Get(key)
@@ -158,18 +158,18 @@ func (e *Engine) findFree(t *template) {
 			t.free = append(t.free, freeKey{key: key, values: values})
 		}
 	}
-	t.learned = e.learnedFor(t)
+	t.learned = m.learnedFor(t)
 }
 
 // valuesFor returns the values of a label that a pool lists or pods mention, and the one that a claim gets if nobody does. The bounds
 // that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. No label can be negative.
-func (e *Engine) valuesFor(key string, s label.Set) []string {
+func (m *Memory) valuesFor(key string, s label.Set) []string {
 	out := slices.Clone(s.Values())
 	out = append(out, boundsOf(s)...)
-	if v, ok := anyValue(s); ok {
+	if v, ok := AnyValue(s); ok {
 		out = append(out, v)
 	}
-	out = slices.AppendSeq(out, maps.Keys(e.mentioned[key]))
+	out = slices.AppendSeq(out, maps.Keys(m.mentioned[key]))
 	slices.Sort(out)
 	return slices.DeleteFunc(slices.Compact(out), func(v string) bool { return !possible(v) })
 }
@@ -187,15 +187,15 @@ func boundsOf(s label.Set) []string {
 }
 
 // learnedFor counts the values that pods mention for the free labels of a template.
-func (e *Engine) learnedFor(t *template) int {
+func (m *Memory) learnedFor(t *template) int {
 	n := 0
 	for _, q := range t.reqs {
 		if !t.catalog.shape.Mentions(q.Key) {
-			n += len(e.mentioned[q.Key])
+			n += len(m.mentioned[q.Key])
 		}
 	}
 	for _, key := range t.catalog.several {
-		n += len(e.mentioned[key])
+		n += len(m.mentioned[key])
 	}
 	return n
 }
@@ -217,7 +217,7 @@ func (f *freeKey) narrow(s label.Set, mask bits.Set) {
 }
 
 // maskShapes works out the choices that each shape has, and drops shapes that have none.
-func (e *Engine) maskShapes(t *template) {
+func (m *Memory) maskShapes(t *template) {
 	cat := t.catalog.shape
 	width := len(t.tmpl.Mask)
 	t.tmpl.ShapeMask = make([]bits.Set, cat.Len())
@@ -259,12 +259,12 @@ func (t *template) open(mask bits.Set) bool {
 }
 
 // addDaemons works out what daemons take of each shape.
-func (e *Engine) addDaemons(t *template) {
+func (m *Memory) addDaemons(t *template) {
 	cat := t.catalog.shape
 	var runs []bits.Set // per daemon that runs anywhere: the shapes
 	var which []int
-	for i := range e.daemons {
-		d := &e.daemons[i]
+	for i := range m.daemons {
+		d := &m.daemons[i]
 		if d.ignored() || !toleratesAll(d.info.tolerances, t.taints, true) {
 			continue
 		}
@@ -300,12 +300,12 @@ func (e *Engine) addDaemons(t *template) {
 		if !ok {
 			g = int32(len(t.tmpl.Daemons))
 			groups[b.String()] = g
-			overhead := make(quantity.Vec, e.resources.names.Len())
+			overhead := make(quantity.Vec, m.resources.names.Len())
 			var taken []ports.Port
 			var sets []int
 			for i, on := range runs {
 				if on.Has(s) {
-					info := e.daemons[which[i]].info
+					info := m.daemons[which[i]].info
 					overhead.Add(info.need)
 					taken = append(taken, info.ports...)
 					sets = append(sets, which[i])
@@ -457,7 +457,7 @@ func (t *template) freeDomains(key string, asked []string, number func(string) i
 	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
 	if t.opens(key) {
 		values = asked
-		if v, ok := anyValue(set); ok {
+		if v, ok := AnyValue(set); ok {
 			values, unasked = append(slices.Clone(asked), v), v
 		}
 		if set.HasAbsent() {
@@ -497,15 +497,15 @@ func (t *template) only(f *freeKey, bit int) bits.Set {
 }
 
 // learn remembers which values pods mention for labels that are chosen for each node, and the bounds that they set.
-func (e *Engine) learn(r label.Reqs, chosen map[string]bool) {
+func (m *Memory) learn(r label.Reqs, chosen map[string]bool) {
 	for _, q := range r {
 		if !chosen[q.Key] {
 			continue
 		}
-		known := e.mentioned[q.Key]
+		known := m.mentioned[q.Key]
 		if known == nil {
 			known = map[string]bool{}
-			e.mentioned[q.Key] = known
+			m.mentioned[q.Key] = known
 		}
 		for _, v := range append(boundsOf(q.Set), q.Set.Values()...) {
 			known[v] = true
@@ -514,15 +514,47 @@ func (e *Engine) learn(r label.Reqs, chosen map[string]bool) {
 }
 
 // chosenKeys returns the labels that could be chosen for each node of some pool.
-func (e *Engine) chosenKeys(in Input) map[string]bool {
+func (m *Memory) chosenKeys(in Input) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range in.Pools {
 		for _, q := range p.Pool.Spec.Template.Spec.Requirements {
-			out[e.known.Normalize(q.Key)] = true
+			out[m.known.Normalize(q.Key)] = true
 		}
-		for _, key := range e.catalogOf(p.Catalog, in.Settings.ReservedCapacity).several {
+		for _, key := range m.catalogOf(p.Catalog, in.ReservedCapacity).several {
 			out[key] = true
 		}
 	}
 	return out
+}
+
+// AnyValue returns one value that a set allows, always the same one: the first that is listed, or the smallest integer
+// that is not negative.
+func AnyValue(s label.Set) (string, bool) {
+	if !s.Open() {
+		if i := slices.IndexFunc(s.Values(), possible); i >= 0 {
+			return s.Values()[i], true
+		}
+		return "", false
+	}
+	if s.HasAbsent() {
+		return "", false
+	}
+	lo, hi, hasLo, hasHi := s.Bounds()
+	n := int64(0)
+	switch {
+	case hasLo && lo > 0:
+		n = lo
+	case hasHi && hi < 0:
+		return "", false
+	}
+	for range len(s.Values()) + 1 {
+		if v := strconv.FormatInt(n, 10); s.Has(v) {
+			return v, true
+		}
+		if n == math.MaxInt64 {
+			break
+		}
+		n++
+	}
+	return "", false
 }

@@ -176,10 +176,10 @@ func (t *podTerm) selectorFor(pod map[string]string) selector {
 	return *t.known
 }
 
-func (e *Engine) readSpread(i *podInfo, spec *corev1.PodSpec) {
+func (m *Memory) readSpread(i *podInfo, spec *corev1.PodSpec) {
 	for k := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[k]
-		t := e.spreadTermOf(c)
+		t := m.spreadTermOf(c)
 		switch {
 		case c.WhenUnsatisfiable != corev1.ScheduleAnyway:
 			i.hard = append(i.hard, t)
@@ -189,8 +189,8 @@ func (e *Engine) readSpread(i *podInfo, spec *corev1.PodSpec) {
 	}
 }
 
-func (e *Engine) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
-	t := spreadTerm{key: e.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector, labelKeys: c.MatchLabelKeys, honorNodes: true}
+func (m *Memory) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
+	t := spreadTerm{key: m.known.Normalize(c.TopologyKey), skew: max(c.MaxSkew, 1), selector: c.LabelSelector, labelKeys: c.MatchLabelKeys, honorNodes: true}
 	if c.MinDomains != nil {
 		t.minDomains = *c.MinDomains
 	}
@@ -203,14 +203,14 @@ func (e *Engine) spreadTermOf(c *corev1.TopologySpreadConstraint) spreadTerm {
 	return t
 }
 
-func (e *Engine) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinity) {
+func (m *Memory) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinity) {
 	if a == nil {
 		return
 	}
 	terms := func(list []corev1.PodAffinityTerm) []podTerm {
 		var out []podTerm
 		for k := range list[:min(len(list), mostTerms)] {
-			out = append(out, e.podTermOf(&list[k], namespace))
+			out = append(out, m.podTermOf(&list[k], namespace))
 		}
 		return out
 	}
@@ -219,7 +219,7 @@ func (e *Engine) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinit
 		slices.SortStableFunc(list, func(a, b corev1.WeightedPodAffinityTerm) int { return int(b.Weight) - int(a.Weight) })
 		var out []podTerm
 		for k := range list[:min(len(list), mostPreferences)] {
-			out = append(out, e.podTermOf(&list[k].PodAffinityTerm, namespace))
+			out = append(out, m.podTermOf(&list[k].PodAffinityTerm, namespace))
 		}
 		return out
 	}
@@ -234,8 +234,8 @@ func (e *Engine) readPodAffinity(i *podInfo, namespace string, a *corev1.Affinit
 	}
 }
 
-func (e *Engine) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
-	out := podTerm{key: e.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys, mismatch: t.MismatchLabelKeys}
+func (m *Memory) podTermOf(t *corev1.PodAffinityTerm, namespace string) podTerm {
+	out := podTerm{key: m.known.Normalize(t.TopologyKey), selector: t.LabelSelector, labelKeys: t.MatchLabelKeys, mismatch: t.MismatchLabelKeys}
 	out.namespaces = slices.Clone(t.Namespaces)
 	if t.NamespaceSelector != nil {
 		s := selectorOf(t.NamespaceSelector, nil, nil)

@@ -57,7 +57,7 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		}
 	}
 	for _, alt := range c.volumes.alternatives {
-		b.e.learn(alt, b.chosen)
+		b.mem.learn(alt, b.chosen)
 	}
 	return reason.Count{}
 }
@@ -139,7 +139,7 @@ func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs
 	for _, term := range sc.AllowedTopologies {
 		r := label.Reqs{}
 		for _, x := range term.MatchLabelExpressions {
-			r = r.With(b.e.known.Normalize(x.Key), label.Only(x.Values...))
+			r = r.With(b.mem.known.Normalize(x.Key), label.Only(x.Values...))
 		}
 		if len(r) > 0 {
 			out = append(out, r)
@@ -167,7 +167,7 @@ func (b *builder) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, boo
 			if !ok {
 				s = label.Nothing()
 			}
-			r = r.With(b.e.known.Normalize(x.Key), s)
+			r = r.With(b.mem.known.Normalize(x.Key), s)
 		}
 		out = append(out, r)
 	}
@@ -182,7 +182,7 @@ func (b *builder) zoneOf(pv *corev1.PersistentVolume) label.Reqs {
 	var out label.Reqs
 	for _, key := range placeLabels {
 		if v, ok := pv.Labels[key]; ok {
-			out = out.With(b.e.known.Normalize(key), label.Only(strings.Split(v, "__")...))
+			out = out.With(b.mem.known.Normalize(key), label.Only(strings.Split(v, "__")...))
 		}
 	}
 	return out
@@ -281,7 +281,7 @@ func (b *builder) makeVolumes() {
 func (b *builder) countAttached(n *nodeInfo, node *solve.Node) {
 	seen := map[string]bool{}
 	for _, p := range n.pods {
-		info := b.e.infoOf(p.Class)
+		info := b.mem.infoOf(p.Class)
 		for k := range len(info.claims) + len(info.ephemeral) {
 			name := ""
 			if k < len(info.claims) {

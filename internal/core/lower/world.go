@@ -76,23 +76,23 @@ type repeller struct {
 }
 
 // worldOf returns the world of the snapshot.
-func (e *Engine) worldOf(snap *cluster.Snapshot) *world {
-	if w := e.world; w != nil && w.version == e.daemonVersion {
+func (m *Memory) worldOf(snap *cluster.Snapshot) *world {
+	if w := m.world; w != nil && w.version == m.daemonVersion {
 		if w.snap == snap {
 			return w
 		}
 		if alike(w.snap, snap) {
-			e.world = w.at(snap, e.turn)
-			return e.world
+			m.world = w.at(snap, m.turn)
+			return m.world
 		}
 	}
-	w := &world{snap: snap, version: e.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
+	w := &world{snap: snap, version: m.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
 		repelling: map[cluster.PodKey]*repeller{}}
-	w.readNodes(e)
+	w.readNodes(m)
 	w.readRunning()
-	w.readComing(e)
-	w.readRepellers(e)
-	e.world = w
+	w.readComing(m)
+	w.readRepellers(m)
+	m.world = w
 	return w
 }
 
@@ -119,24 +119,24 @@ func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
 	return &same
 }
 
-func (w *world) readNodes(e *Engine) {
+func (w *world) readNodes(m *Memory) {
 	var later []*nodeInfo
 	for row := range w.snap.Nodes() {
 		if row.Incomplete || row.MarkedForRemoval {
 			if !row.Incomplete && !row.Deleting() {
-				w.replaced = append(w.replaced, e.nodeOf(row))
+				w.replaced = append(w.replaced, m.nodeOf(row))
 			}
 			continue
 		}
-		n := e.nodeOf(row)
-		if n.ready {
+		n := m.nodeOf(row)
+		if row.Initialized() {
 			w.nodes = append(w.nodes, n)
 		} else {
 			later = append(later, n)
 		}
 	}
 	w.nodes = append(w.nodes, later...)
-	r := e.resources.names.Len()
+	r := m.resources.names.Len()
 	w.room = make(quantity.Vec, r*len(w.nodes))
 	byTaints := map[string]int{}
 	w.asks = map[string]int64{}
@@ -146,7 +146,7 @@ func (w *world) readNodes(e *Engine) {
 		room := w.room[i*r : (i+1)*r]
 		copy(room, n.alloc)
 		room.Sub(n.used)
-		room.Sub(e.reserveOf(n))
+		room.Sub(m.reserveOf(n))
 		w.bins = append(w.bins, solve.Node{Name: n.row.Name, Room: room[:r:r]})
 		if len(n.ports)+len(n.promised) > 0 {
 			w.ported = append(w.ported, i)
@@ -180,7 +180,7 @@ func (w *world) readRunning() {
 }
 
 // readComing counts the pods of DaemonSets that will start on nodes among those that run: kube-scheduler finds them there before others.
-func (w *world) readComing(e *Engine) {
+func (w *world) readComing(m *Memory) {
 	on := map[int][]nodeCount{}
 	for _, n := range w.nodes {
 		for _, i := range n.coming {
@@ -188,7 +188,7 @@ func (w *world) readComing(e *Engine) {
 		}
 	}
 	for _, i := range slices.Sorted(maps.Keys(on)) {
-		d := &e.daemons[i]
+		d := &m.daemons[i]
 		w.labels.sets[d.set.Namespace] = append(w.labels.sets[d.set.Namespace], d.labels)
 		w.running[d.set.Namespace] = append(w.running[d.set.Namespace], on[i])
 	}
@@ -205,14 +205,14 @@ func (w *world) namespaces() map[string]bool {
 	return out
 }
 
-func (w *world) readRepellers(e *Engine) {
+func (w *world) readRepellers(m *Memory) {
 	type key struct {
 		class  *podclass.Class
 		labels *podclass.Labels
 	}
 	index := map[key]*repeller{}
 	for p := range w.snap.Repelling() {
-		info := e.infoOf(p.Class)
+		info := m.infoOf(p.Class)
 		k := key{class: p.Class}
 		if info.ownLabels {
 			k.labels = p.Labels

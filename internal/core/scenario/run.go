@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // Run plays all rounds and returns what came of each.
@@ -41,7 +40,7 @@ func (s *Scenario) Run() ([]string, error) {
 }
 
 // Input is the question of the present moment.
-func (w *World) Input() lower.Input {
+func (w *World) Input() engine.Question {
 	snap := w.Store.Snapshot()
 	pods := snap.Provisionable()
 	for n := range snap.Nodes() {
@@ -49,14 +48,14 @@ func (w *World) Input() lower.Input {
 			pods = append(pods, n.Pods...)
 		}
 	}
-	return lower.Input{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now}
+	return engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now}
 }
 
 // Plan answers it.
-func (w *World) Plan() *lower.Plan { return w.Engine.Plan(context.Background(), w.Input()) }
+func (w *World) Plan() *engine.Plan { return w.Engine.Plan(w.Input()) }
 
 // Describe writes a plan as text.
-func Describe(p *lower.Plan) string {
+func Describe(p *engine.Plan) string {
 	var b strings.Builder
 	for i := range p.Open {
 		o := &p.Open[i]
@@ -106,7 +105,7 @@ func podNames(pods []*cluster.Pod) string {
 
 // Apply makes the plan come true: its claims become nodes of the type, zone and capacity type that were priced, and pods are
 // bound.
-func (w *World) Apply(p *lower.Plan) {
+func (w *World) Apply(p *engine.Plan) {
 	bound := map[cluster.PodKey]string{}
 	for i := range p.Open {
 		w.claims++
@@ -137,7 +136,7 @@ func (w *World) Apply(p *lower.Plan) {
 	})
 }
 
-func (w *World) launch(name string, o *lower.Opening) {
+func (w *World) launch(name string, o *engine.Opening) {
 	var it *cloud.InstanceType
 	for _, t := range w.Catalog.Types {
 		if t.Name == o.Type {

@@ -24,17 +24,17 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A World is a cluster in a story.
 type World struct {
 	Store    *cluster.Store
 	Catalog  *cloud.Catalog
-	Pools    []lower.PoolInput
-	Settings lower.Settings
+	Pools    []engine.Pool
+	Settings engine.Settings
 	Now      time.Time
-	Engine   *lower.Engine
+	Engine   *engine.Engine
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
 
 	pending []*corev1.Pod
@@ -60,7 +60,7 @@ func longKey(key string) string {
 
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
-	w := &World{Store: cluster.NewStore(), Engine: lower.New(zones), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w := &World{Store: cluster.NewStore(), Engine: engine.New(zones), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (w *World) readPools(text string) error {
 			}
 			spec.Requirements = append(spec.Requirements, q)
 		}
-		w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
+		w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.Catalog})
 	}
 	w.Store.Update(func(d *cluster.Draft) {
 		for _, p := range w.Pools {
@@ -465,7 +465,7 @@ func (w *World) putObject(raw map[string]any) error {
 		case "NodePool":
 			err = put(w, raw, func(p *v1.NodePool) {
 				d.PutPool(p)
-				w.Pools = append(w.Pools, lower.PoolInput{Pool: p, Catalog: w.Catalog})
+				w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.Catalog})
 			})
 		case "Node":
 			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n); markGoing(d, n) })

@@ -15,12 +15,12 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the nodes of first and the
 // pods, comes first; other nodes and instance types follow as long as there is room: it has at most so many bytes, and says what it left out.
-func Write(story string, in lower.Input, first []string, most int) []byte {
+func Write(story string, in engine.Question, first []string, most int) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: most - 4096}
 	settings := w.settings()
 	types := w.types(most / 4)
@@ -52,7 +52,7 @@ const goingAnnotation = "going"
 // A writer collects objects, one a line, until its room is used up.
 type writer struct {
 	*redactor
-	in   lower.Input
+	in   engine.Question
 	out  bytes.Buffer // nodes with their pods, which are written as a whole or not at all
 	more bytes.Buffer // what pods and nodes refer to
 	left int

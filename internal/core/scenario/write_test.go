@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // TestAStoryToldAgainEndsAsItDid writes the world of every story down, without its names, and plays what was written.
@@ -20,7 +20,7 @@ func TestAStoryToldAgainEndsAsItDid(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			in := questionOf(t, file)
-			want := sumUp(lower.New(zones).Plan(t.Context(), in))
+			want := sumUp(engine.New(zones).Plan(in))
 			again, err := Parse(Write("Told again.", in, nil, 1<<20))
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +40,7 @@ func TestAStoryToldAgainEndsAsItDid(t *testing.T) {
 }
 
 // questionOf returns the question of a story's first round.
-func questionOf(t *testing.T, file string) lower.Input {
+func questionOf(t *testing.T, file string) engine.Question {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func questionOf(t *testing.T, file string) lower.Input {
 	return w.Input()
 }
 
-func sumUp(p *lower.Plan) string {
+func sumUp(p *engine.Plan) string {
 	return fmt.Sprintf("%d claims for $%g, %d pods placed, %d refused", len(p.Open), p.Price.Dollars(), len(p.Place), len(p.Refused))
 }
 

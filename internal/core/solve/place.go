@@ -38,7 +38,6 @@ func (s *state) order() []int {
 	slices.SortStableFunc(out, func(a, b int) int {
 		x, y := &s.p.Classes[a], &s.p.Classes[b]
 		return cmp.Or(
-			boolCompare(x.Virtual, y.Virtual),
 			cmp.Compare(y.Priority, x.Priority),
 			s.byTurn(a, b),
 			cmp.Compare(s.looseness(a), s.looseness(b)),
@@ -46,17 +45,6 @@ func (s *state) order() []int {
 			cmp.Compare(x.Order, y.Order))
 	})
 	return out
-}
-
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // looseness puts classes that must share a node with others first: their node is chosen for them.

@@ -164,7 +164,6 @@ type Class struct {
 	Name     string
 	Count    int
 	Priority int32
-	Virtual  bool
 	Order    int // ties: earlier first
 	Need     quantity.Vec
 	TooMuch  string // a resource that nobody has; "" for nearly all

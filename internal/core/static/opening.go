@@ -1,44 +1,41 @@
 package static
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
-// engine answers questions about pods and fleets.
-type engine interface {
-	Plan(ctx context.Context, in lower.Input) *lower.Plan
+// planner answers questions about pods and fleets.
+type planner interface {
+	Plan(in engine.Question) *engine.Plan
 }
 
 // Opening is a new machine of a static pool, or why there can be none. The engine is asked where a pod would go that asks for nothing and
-// to which only this pool is open: so the machine has room for the pods of DaemonSets, and is priced like any other. What the claim may
-// become is what the pool says; launch chooses.
-func Opening(ctx context.Context, e engine, snap *cluster.Snapshot, pool lower.PoolInput, settings lower.Settings, now time.Time) (o lower.Opening, why reason.Explanation) {
+// to which only this pool is open, in the cluster that in looks at: so the machine has room for the pods of DaemonSets, and is priced like
+// any other. What the claim may become is what the pool says; launch chooses.
+func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening, why reason.Explanation) {
 	open := *pool.Pool
 	open.Spec.Replicas = nil
 	nobody := nobody()
 	closed := map[string]bool{}
-	for n := range snap.Nodes() {
+	for n := range in.Snap.Nodes() {
 		closed[n.Name] = true
 	}
-	plan := e.Plan(ctx, lower.Input{
-		Snap: snap, Pools: []lower.PoolInput{{Pool: &open, Catalog: pool.Catalog}}, Pods: []*cluster.Pod{nobody}, Closed: closed, Settings: settings, Now: now,
-	})
+	in.Pools, in.Pods, in.Closed = []engine.Pool{{Pool: &open, Catalog: pool.Catalog}}, []*cluster.Pod{nobody}, closed
+	plan := e.Plan(in)
 	if len(plan.Open) != 1 {
 		why = reason.Explanation{{Code: reason.NotReached}}
 		if len(plan.Refused) > 0 {
 			why = plan.Refused[0].Reasons
 		}
-		return lower.Opening{}, why
+		return engine.Opening{}, why
 	}
 	o = plan.Open[0]
 	o.Pods, o.Static = nil, true

@@ -11,7 +11,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
@@ -50,7 +50,7 @@ type Change struct {
 }
 
 // edited returns the question with changes made, on copies. like says which pods are edited.
-func edited(in lower.Input, like func(*cluster.Pod) bool, changes []Change) lower.Input {
+func edited(in engine.Question, like func(*cluster.Pod) bool, changes []Change) engine.Question {
 	in.Pools = slices.Clone(in.Pools)
 	for i := range in.Pools {
 		own := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Pool != in.Pools[i].Pool.Name })

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,18 +12,18 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A planner answers questions. Each call of New of a Question returns one that remembers nothing.
 type planner interface {
-	Plan(ctx context.Context, in lower.Input) *lower.Plan
+	Plan(in engine.Question) *engine.Plan
 }
 
 // A Question is about one pod of a question to the engine.
 type Question struct {
-	In  lower.Input
+	In  engine.Question
 	Pod *cluster.Pod // one of In.Pods
 	New func() planner
 	// Most is how much work may go into trying changes; 0: the default. When it is used up, the answer says that it is not complete.
@@ -39,9 +38,9 @@ const mostChanges = 3
 
 // An Answer says where a pod goes, or what would have to change so that it has a place.
 type Answer struct {
-	Place   *Place         // where it goes as things are; nil if it is refused
-	Refused *lower.Refused // nil if it has a place
-	Cures   []Cure         // each places the pod by itself; those of one change, the likeliest first, or else one of the smallest
+	Place   *Place          // where it goes as things are; nil if it is refused
+	Refused *engine.Refused // nil if it has a place
+	Cures   []Cure          // each places the pod by itself; those of one change, the likeliest first, or else one of the smallest
 	// Complete says that all changes up to three at once were tried: without cures there is none.
 	Complete bool
 }
@@ -63,13 +62,13 @@ type Cure struct {
 	Loses   int           // pods that lose theirs
 }
 
-// Ask answers a question.
-func Ask(ctx context.Context, q Question) Answer {
-	s := &search{Question: q, ctx: ctx, engine: q.New(), complete: true}
+// Ask answers a question. When In.Ended says so, it is answered with what was found.
+func Ask(q Question) Answer {
+	s := &search{Question: q, engine: q.New(), complete: true}
 	if s.Most == 0 {
 		s.Most = defaultMost
 	}
-	s.before = s.New().Plan(ctx, s.In)
+	s.before = s.New().Plan(s.In)
 	out := Answer{Place: placeOf(s.before, q.Pod.PodKey), Complete: true}
 	if out.Place != nil {
 		return out
@@ -94,7 +93,7 @@ func Ask(ctx context.Context, q Question) Answer {
 }
 
 // placeOf returns where a plan puts a pod, nil if nowhere.
-func placeOf(p *lower.Plan, key cluster.PodKey) *Place {
+func placeOf(p *engine.Plan, key cluster.PodKey) *Place {
 	for _, x := range p.Place {
 		if x.Pod.PodKey == key {
 			return &Place{Node: x.Node}
@@ -112,9 +111,8 @@ func placeOf(p *lower.Plan, key cluster.PodKey) *Place {
 // A search tries changes.
 type search struct {
 	Question
-	ctx      context.Context
 	engine   planner // remembers what pools and types are like
-	before   *lower.Plan
+	before   *engine.Plan
 	all      []Change
 	spent    work.Units
 	complete bool
@@ -128,7 +126,7 @@ func (s *search) like(p *cluster.Pod) bool {
 
 // over tells whether nothing more may be tried.
 func (s *search) over() bool {
-	if s.spent < s.Most && s.ctx.Err() == nil {
+	if s.spent < s.Most && (s.In.Ended == nil || !s.In.Ended()) {
 		return false
 	}
 	s.complete = false
@@ -136,13 +134,13 @@ func (s *search) over() bool {
 }
 
 // try plans with changes, quickly unless it is to be thorough: what counts is whether the pod has a place. It returns nil if it has none.
-func (s *search) try(changes ...Change) *lower.Plan {
+func (s *search) try(changes ...Change) *engine.Plan {
 	if s.over() {
 		return nil
 	}
 	in := edited(s.In, s.like, changes)
 	in.Settings.FirstFit, in.Settings.Unproven = !s.thorough, true
-	plan := s.engine.Plan(s.ctx, in)
+	plan := s.engine.Plan(in)
 	s.spent += plan.Work
 	if placeOf(plan, s.Pod.PodKey) == nil {
 		return nil
@@ -152,7 +150,7 @@ func (s *search) try(changes ...Change) *lower.Plan {
 
 // prove plans with changes as the controller would, and says what comes of it.
 func (s *search) prove(changes []Change) (Cure, bool) {
-	plan := s.New().Plan(s.ctx, edited(s.In, s.like, changes))
+	plan := s.New().Plan(edited(s.In, s.like, changes))
 	s.spent += plan.Work
 	place := placeOf(plan, s.Pod.PodKey)
 	if place == nil {
@@ -173,7 +171,7 @@ func (s *search) prove(changes []Change) (Cure, bool) {
 	return c, true
 }
 
-func refusedBy(p *lower.Plan) map[cluster.PodKey]bool {
+func refusedBy(p *engine.Plan) map[cluster.PodKey]bool {
 	out := map[cluster.PodKey]bool{}
 	for i := range p.Refused {
 		out[p.Refused[i].Pod.PodKey] = true
@@ -273,7 +271,7 @@ func (s *search) sets(chosen, rest []Change, more int) (Cure, bool) {
 
 // smallest narrows a change that helps, beside others that are made too: to one value of a label, to the limit that is needed. plan is
 // what came of it as it is.
-func (s *search) smallest(others []Change, c Change, plan *lower.Plan) Change {
+func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
 	helps := func(smaller Change) bool { return s.try(append(slices.Clone(others), smaller)...) != nil }
 	switch c.Kind {
 	case AllowValue:
@@ -308,8 +306,8 @@ func (s *search) smallest(others []Change, c Change, plan *lower.Plan) Change {
 }
 
 // valuesOf returns what a label may have been on the pod's new node, if the requirement of its pool can be widened by a value.
-func (s *search) valuesOf(c Change, plan *lower.Plan) []string {
-	at := slices.IndexFunc(s.In.Pools, func(p lower.PoolInput) bool { return p.Pool.Name == c.Pool })
+func (s *search) valuesOf(c Change, plan *engine.Plan) []string {
+	at := slices.IndexFunc(s.In.Pools, func(p engine.Pool) bool { return p.Pool.Name == c.Pool })
 	reqs := s.In.Pools[at].Pool.Spec.Template.Spec.Requirements
 	widens := func(q v1.NodeSelectorRequirementWithMinValues) bool {
 		return q.Key != c.Key || q.Operator == corev1.NodeSelectorOpIn || q.Operator == corev1.NodeSelectorOpNotIn
@@ -334,8 +332,8 @@ func (s *search) valuesOf(c Change, plan *lower.Plan) []string {
 
 // needs returns limits with which the plan could be carried out: with the machines that were priced, and with the largest that its claims
 // may become.
-func (s *search) needs(c Change, plan *lower.Plan) []string {
-	at := slices.IndexFunc(s.In.Pools, func(p lower.PoolInput) bool { return p.Pool.Name == c.Pool })
+func (s *search) needs(c Change, plan *engine.Plan) []string {
+	at := slices.IndexFunc(s.In.Pools, func(p engine.Pool) bool { return p.Pool.Name == c.Pool })
 	name := corev1.ResourceName(c.Key)
 	amount := map[string]resource.Quantity{}
 	for _, it := range s.In.Pools[at].Catalog.Types {

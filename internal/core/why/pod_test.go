@@ -1,7 +1,6 @@
 package why
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -12,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/stories"
 )
 
 // worldOf reads a story.
-func worldOf(t *testing.T, story []byte) lower.Input {
+func worldOf(t *testing.T, story []byte) engine.Question {
 	t.Helper()
 	s, err := scenario.Parse(story)
 	if err != nil {
@@ -37,10 +36,10 @@ func worldOf(t *testing.T, story []byte) lower.Input {
 	return in
 }
 
-func fresh() planner { return lower.New() }
+func fresh() planner { return engine.New() }
 
 // every lists the whole space of changes, one value at a time, without any thought about which of them could help.
-func every(in lower.Input, pod *cluster.Pod) []Change {
+func every(in engine.Question, pod *cluster.Pod) []Change {
 	var out []Change
 	for _, c := range changesOf(in, pod) {
 		switch c.Kind {
@@ -99,7 +98,7 @@ func every(in lower.Input, pod *cluster.Pod) []Change {
 	return out
 }
 
-func used(in lower.Input, pool string) int64 {
+func used(in engine.Question, pool string) int64 {
 	var sum resource.Quantity
 	for n := range in.Snap.Nodes() {
 		if n.Pool() == pool {
@@ -116,17 +115,17 @@ func TestWhatHelpsIsFound(t *testing.T) {
 	for seed := range uint64(worlds()) {
 		in := worldOf(t, stories.Of(seed))
 		asked := map[string]bool{}
-		for _, r := range lower.New().Plan(t.Context(), in).Refused {
+		for _, r := range engine.New().Plan(in).Refused {
 			key := fmt.Sprint(r.Pod.Class.ID, r.Pod.Owner)
 			if asked[key] {
 				continue
 			}
 			asked[key] = true
 			q := Question{In: in, Pod: r.Pod, New: fresh}
-			answer := Ask(t.Context(), q)
+			answer := Ask(q)
 			like := (&search{Question: q}).like
 			places := func(changes ...Change) bool {
-				return placeOf(fresh().Plan(context.Background(), edited(in, like, changes)), r.Pod.PodKey) != nil
+				return placeOf(fresh().Plan(edited(in, like, changes)), r.Pod.PodKey) != nil
 			}
 			for _, c := range answer.Cures {
 				if !places(c.Changes...) {

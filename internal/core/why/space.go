@@ -11,7 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
@@ -19,7 +19,7 @@ import (
 // asked of those that help.
 
 // changesOf lists the changes of a question for a pod: of the pod first, then of each pool.
-func changesOf(in lower.Input, pod *cluster.Pod) []Change {
+func changesOf(in engine.Question, pod *cluster.Pod) []Change {
 	out := ofConstraints(pod.Class.Spec)
 	out = append(out, ofTaints(in, pod.Class.Spec)...)
 	out = append(out, ofVolumes(in.Snap, pod)...)
@@ -107,7 +107,7 @@ func expressions(s *corev1.PodSpec) func(yield func(corev1.NodeSelectorRequireme
 }
 
 // ofTaints lists the taints of pools and nodes that the pod does not tolerate, but for those that say what state a node is in.
-func ofTaints(in lower.Input, s *corev1.PodSpec) []Change {
+func ofTaints(in engine.Question, s *corev1.PodSpec) []Change {
 	found := map[string]corev1.Taint{}
 	note := func(list []corev1.Taint) {
 		for i := range list {
@@ -158,7 +158,7 @@ func tied(snap *cluster.Snapshot, claim *corev1.PersistentVolumeClaim) bool {
 	return class != nil && len(class.AllowedTopologies) > 0
 }
 
-func ofPool(in lower.PoolInput, pod *corev1.PodSpec) []Change {
+func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 	p := in.Pool
 	var out []Change
 	for name, q := range p.Spec.Limits {
@@ -184,7 +184,7 @@ func ofPool(in lower.PoolInput, pod *corev1.PodSpec) []Change {
 }
 
 // lacks tells whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow one value would forbid the others.
-func lacks(in lower.PoolInput, key string) bool {
+func lacks(in engine.Pool, key string) bool {
 	_, fixed := in.Pool.Spec.Template.Labels[key]
 	return !fixed && key != v1.NodePoolLabelKey && key != corev1.LabelHostname &&
 		!slices.ContainsFunc(in.Pool.Spec.Template.Spec.Requirements, func(q v1.NodeSelectorRequirementWithMinValues) bool { return q.Key == key }) &&

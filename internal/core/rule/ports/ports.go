@@ -72,9 +72,6 @@ func (b *Book) Grow(n int) {
 	}
 }
 
-// Cut forgets all bins from n on.
-func (b *Book) Cut(n int) { b.taken = b.taken[:n] }
-
 // Free reports whether none of conflicts is taken on bin.
 func (b *Book) Free(bin int, conflicts bits.Set) bool { return !b.taken[bin].Meets(conflicts) }
 

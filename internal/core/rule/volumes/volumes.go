@@ -36,12 +36,6 @@ func (b *Book) Open(uses []Use, ids []int) {
 	b.ids = append(b.ids, slices.Clone(ids))
 }
 
-// Cut forgets all bins from n on.
-func (b *Book) Cut(n int) {
-	b.use = b.use[:n*b.drivers]
-	b.ids = b.ids[:n]
-}
-
 // Full returns the driver that would exceed its limit if vols came to bin, or -1.
 func (b *Book) Full(bin int, vols []Volume) int {
 	for i, v := range vols {

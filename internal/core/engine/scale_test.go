@@ -1,7 +1,6 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // largeCluster is a store with many nodes, all nearly full, and pending pods of many classes.
@@ -73,18 +72,18 @@ func runningNode(name string, i int) *corev1.Node {
 	return n
 }
 
-func manyPools(tb testing.TB, n int) []lower.PoolInput {
+func manyPools(tb testing.TB, n int) []engine.Pool {
 	tb.Helper()
 	full, err := offline.Catalog(offline.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var out []lower.PoolInput
+	var out []engine.Pool
 	for i := range n {
 		p := benchPool(true, true)
 		p.Name, p.UID = fmt.Sprintf("pool-%02d", i), types.UID(fmt.Sprint(i))
 		p.Spec.Template.Labels = map[string]string{"team": fmt.Sprint(i)}
-		out = append(out, lower.PoolInput{Pool: p, Catalog: &cloud.Catalog{Types: full.Types}})
+		out = append(out, engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: full.Types}})
 	}
 	return out
 }
@@ -94,20 +93,20 @@ func manyPools(tb testing.TB, n int) []lower.PoolInput {
 func BenchmarkLargeCluster(b *testing.B) {
 	store := largeCluster(b, 5000, 19, 5000, 200)
 	pools := manyPools(b, 50)
-	ask := func(e *lower.Engine) *lower.Plan {
+	ask := func(e *engine.Engine) *engine.Plan {
 		snap := store.Snapshot()
-		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+		return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
 	}
 	b.Run("cold", func(b *testing.B) {
-		var plan *lower.Plan
+		var plan *engine.Plan
 		b.ReportAllocs()
 		for b.Loop() {
-			plan = ask(lower.New())
+			plan = ask(engine.New())
 		}
 		report(b, plan)
 	})
 	b.Run("after one change", func(b *testing.B) {
-		e := lower.New()
+		e := engine.New()
 		plan := ask(e)
 		b.ReportAllocs()
 		i := 0
@@ -141,14 +140,14 @@ func BenchmarkImpossible(b *testing.B) {
 		}
 		pods = append(pods, p)
 	}
-	pools := []lower.PoolInput{{Pool: benchPool(false, false), Catalog: catalogue(b)}}
+	pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(b)}}
 	b.ReportAllocs()
-	var plan *lower.Plan
+	var plan *engine.Plan
 	for b.Loop() {
 		b.StopTimer()
-		e := prepared(pools, lower.Settings{})
+		e := prepared(pools, engine.Settings{})
 		b.StartTimer()
-		plan = solveFresh(e, pods, pools, lower.Settings{})
+		plan = solveFresh(e, pods, pools, engine.Settings{})
 	}
 	report(b, plan)
 }

@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // renamed is the catalogue with other names, in another alphabetical order.
@@ -32,7 +32,7 @@ func renamed(tb testing.TB) *cloud.Catalog {
 func TestWhatHasNoMeaningDoesNotChangeThePrice(t *testing.T) {
 	type world struct {
 		pods  []*corev1.Pod
-		pools []lower.PoolInput
+		pools []engine.Pool
 	}
 	for _, row := range []struct {
 		name string
@@ -45,10 +45,10 @@ func TestWhatHasNoMeaningDoesNotChangeThePrice(t *testing.T) {
 				if row.pods > 0 {
 					pods = pods[:row.pods]
 				}
-				return &world{pods, []lower.PoolInput{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}}
+				return &world{pods, []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}}
 			}
-			ask := func(w *world) *lower.Plan {
-				settings := lower.Settings{}
+			ask := func(w *world) *engine.Plan {
+				settings := engine.Settings{}
 				return solveFresh(prepared(w.pools, settings), w.pods, w.pools, settings)
 			}
 			want := ask(fresh())

@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -23,8 +23,8 @@ var (
 // BenchmarkWorkloads runs every workload from Kubernetes objects to the plan, in one configuration.
 func BenchmarkWorkloads(b *testing.B) {
 	for _, name := range slices.Concat(speedRows, priceRows) {
-		b.Run(name+"/on-demand", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}) })
-		b.Run(name+"/spot", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{}) })
+		b.Run(name+"/on-demand", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{}) })
+		b.Run(name+"/spot", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{}) })
 	}
 }
 
@@ -37,23 +37,23 @@ var narrowBand = shape.Band{Types: 60, Spot: 60, Fewest: 1, Permille: 10}
 // is 0.15 percent more, because it sends c6g.8xlarge for two zones, whose mean price is above the lower one.
 func BenchmarkVariants(b *testing.B) {
 	for _, name := range priceRows {
-		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchPool(false, true), lower.Settings{}) })
-		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), lower.Settings{}) })
-		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{}, agent()) })
-		b.Run(name+"/spot, band of 1 percent", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Band: narrowBand}) })
-		b.Run(name+"/spot, five types", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Band: shape.SpotBand(5)}) })
-		b.Run(name+"/spot, given five seconds", func(b *testing.B) { run(b, name, benchPool(true, false), lower.Settings{Search: 5 * work.Second}) })
-		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{FirstFit: true}) })
-		b.Run(name+"/given five seconds", func(b *testing.B) { run(b, name, benchPool(false, false), lower.Settings{Search: 5 * work.Second}) })
+		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchPool(false, true), engine.Settings{}) })
+		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), engine.Settings{}) })
+		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{}, agent()) })
+		b.Run(name+"/spot, band of 1 percent", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Band: narrowBand}) })
+		b.Run(name+"/spot, five types", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Band: shape.SpotBand(5)}) })
+		b.Run(name+"/spot, given five seconds", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Search: 5 * work.Second}) })
+		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{FirstFit: true}) })
+		b.Run(name+"/given five seconds", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{Search: 5 * work.Second}) })
 	}
 }
 
 // run plans a workload with an engine that has read the catalogue and nothing else.
-func run(b *testing.B, name string, pool *v1.NodePool, settings lower.Settings, daemons ...*appsv1.DaemonSet) {
+func run(b *testing.B, name string, pool *v1.NodePool, settings engine.Settings, daemons ...*appsv1.DaemonSet) {
 	pods := workload(b, name)
-	pools := []lower.PoolInput{{Pool: pool, Catalog: catalogue(b)}}
+	pools := []engine.Pool{{Pool: pool, Catalog: catalogue(b)}}
 	b.ReportAllocs()
-	var plan *lower.Plan
+	var plan *engine.Plan
 	var busy time.Duration
 	for b.Loop() {
 		b.StopTimer()
@@ -82,16 +82,16 @@ func processorTime() time.Duration {
 }
 
 // report prints what a plan costs and how close it is.
-func report(b *testing.B, p *lower.Plan) {
+func report(b *testing.B, p *engine.Plan) {
 	b.ReportMetric(float64(len(p.Open)), "nodes")
 	b.ReportMetric(float64(p.Work)/1e6, "work-ms")
 	b.ReportMetric(p.Price.Dollars(), "$/h")
 	b.ReportMetric((p.Price - p.Floor).Dollars(), "diversity-$/h")
-	if sent := spotClaims(p, func(o *lower.Opening) int { return o.Sent }); len(sent) > 0 {
+	if sent := spotClaims(p, func(o *engine.Opening) int { return o.Sent }); len(sent) > 0 {
 		few, _ := slices.BinarySearch(sent, 15)
 		b.ReportMetric(float64(sent[len(sent)/2]), "types-sent")
 		b.ReportMetric(float64(100*few)/float64(len(sent)), "sent<15-%")
-		pools := spotClaims(p, func(o *lower.Opening) int { return o.Offers })
+		pools := spotClaims(p, func(o *engine.Opening) int { return o.Offers })
 		b.ReportMetric(float64(pools[len(pools)/2]), "pools-sent")
 	}
 	b.ReportMetric(p.VolumeBound.Dollars(), "volume$/h")
@@ -101,7 +101,7 @@ func report(b *testing.B, p *lower.Plan) {
 }
 
 // spotClaims says something of each spot claim, sorted.
-func spotClaims(p *lower.Plan, of func(*lower.Opening) int) []int {
+func spotClaims(p *engine.Plan, of func(*engine.Opening) int) []int {
 	var out []int
 	for i := range p.Open {
 		if o := &p.Open[i]; o.CapacityType == v1.CapacityTypeSpot {

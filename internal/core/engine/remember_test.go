@@ -1,7 +1,6 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,13 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // outline is what a plan does, in words.
-func outline(p *lower.Plan) []string {
+func outline(p *engine.Plan) []string {
 	var out []string
 	for _, at := range p.Place {
 		out = append(out, at.Pod.Name+" on "+at.Node)
@@ -46,7 +46,7 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 		return p
 	}
-	e := lower.New()
+	e := engine.New()
 	for _, step := range []struct {
 		name string
 		edit func(d *cluster.Draft)
@@ -68,8 +68,8 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 	} {
 		store.Update(step.edit)
 		snap := store.Snapshot()
-		in := lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{FirstFit: true}}
-		got, want := outline(e.Plan(context.Background(), in)), outline(lower.New().Plan(context.Background(), in))
+		in := engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{FirstFit: true}}
+		got, want := outline(e.Plan(in)), outline(engine.New().Plan(in))
 		if !slices.Equal(got, want) {
 			t.Errorf("after %q an engine that was there says\n%q\nand a new one\n%q", step.name, got, want)
 		}
@@ -80,14 +80,14 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 func TestOnePodMoreChangesLittle(t *testing.T) {
 	store := largeCluster(t, 10, 10, 2000, 150)
 	pools := manyPools(t, 1)
-	ask := func(e *lower.Engine) *lower.Plan {
+	ask := func(e *engine.Engine) *engine.Plan {
 		snap := store.Snapshot()
-		return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{Search: work.Second / 4}})
+		return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{Search: work.Second / 4}})
 	}
-	e := lower.New()
+	e := engine.New()
 	before := ask(e)
 	store.Update(func(d *cluster.Draft) { d.PutPod(pendingOf(2000, 150)) })
-	after, fresh := ask(e), ask(lower.New())
+	after, fresh := ask(e), ask(engine.New())
 	if float64(after.Cost) > 1.005*float64(fresh.Cost) {
 		t.Errorf("cost %v, of an engine that starts afresh %v", after.Cost, fresh.Cost)
 	}
@@ -109,34 +109,15 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 	}
 }
 
-// TestVirtualPodsComeLast has one node with room for one pod: the real one gets it, though the other is larger and more important.
-func TestVirtualPodsComeLast(t *testing.T) {
-	store := largeCluster(t, 1, 0, 0, 1)
-	held := pendingPod("held", 3500, 1000)
-	held.Spec.Priority = new(int32(100))
-	store.Update(func(d *cluster.Draft) {
-		d.PutPod(held)
-		d.PutPod(pendingPod("real", 3000, 1000))
-	})
-	snap := store.Snapshot()
-	in := lower.Input{Snap: snap, Pools: manyPools(t, 1), Pods: snap.Provisionable(), Now: now}
-	for virtual, want := range map[bool]string{false: "held", true: "real"} {
-		in.Virtual = map[cluster.PodKey]bool{{Namespace: "default", Name: "held"}: virtual}
-		plan := lower.New().Plan(context.Background(), in)
-		if len(plan.Place) != 1 || plan.Place[0].Pod.Name != want || len(plan.Open) != 1 {
-			t.Errorf("virtual=%v: %q, want %s on the node", virtual, outline(plan), want)
-		}
-	}
-}
-
 // A question over which an engine panics, here one whose third pod has no class, leaves nothing behind: the next answer is that of a new one.
 func TestAnEngineForgetsAQuestionThatItPanickedOver(t *testing.T) {
 	store := largeCluster(t, 12, 4, 40, 8)
 	pools := manyPools(t, 2)
 	snap := store.Snapshot()
-	in := lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: lower.Settings{FirstFit: true}}
-	e := lower.New()
-	e.Plan(context.Background(), in)
+	in := engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{FirstFit: true}}
+	provider := apilabel.Table{Labels: []apilabel.Label{{Key: "example.com/size"}}}
+	e := engine.New(provider)
+	e.Plan(in)
 	bad := in
 	bad.Pods = slices.Clone(in.Pods)
 	bad.Pods[2] = &cluster.Pod{}
@@ -146,12 +127,12 @@ func TestAnEngineForgetsAQuestionThatItPanickedOver(t *testing.T) {
 				t.Error("there was no panic: the test needs another bad question")
 			}
 		}()
-		e.Plan(context.Background(), bad)
+		e.Plan(bad)
 	}()
-	if !reflect.DeepEqual(*e, *lower.New()) {
-		t.Error("the engine remembers what it knew before the panic")
+	if !reflect.DeepEqual(*e, *engine.New(provider)) {
+		t.Error("the engine remembers more or less than what providers know about labels")
 	}
-	if got, want := outline(e.Plan(context.Background(), in)), outline(lower.New().Plan(context.Background(), in)); !slices.Equal(got, want) {
+	if got, want := outline(e.Plan(in)), outline(engine.New().Plan(in)); !slices.Equal(got, want) {
 		t.Errorf("after a panic: %q, want %q", got, want)
 	}
 }

@@ -1,7 +1,6 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -22,10 +21,10 @@ func TestBlowUpsAreBounded(t *testing.T) {
 	for name, q := range blowUps {
 		t.Run(name, func(t *testing.T) {
 			pools := manyPools(t, max(q.pools, 1))
-			e, snap := prepared(pools, lower.Settings{}), snapshotOf(q.pods())
+			e, snap := prepared(pools, engine.Settings{}), snapshotOf(q.pods())
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			plan := e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+			plan := e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
 			runtime.ReadMemStats(&after)
 			if plan.Work > 2*work.Second {
 				t.Errorf("%.2f s of work", plan.Work.Seconds())
@@ -45,7 +44,7 @@ func TestBlowUpsAreBounded(t *testing.T) {
 	}
 }
 
-func postponed(r *lower.Refused) bool {
+func postponed(r *engine.Refused) bool {
 	return len(r.Reasons) == 1 && r.Reasons[0].Code == reason.Postponed
 }
 
@@ -74,11 +73,11 @@ func crowd(namespace string, n, terms int) []*corev1.Pod {
 const fewTerms = work.Second / 200
 
 // askFew plans pods with little work for their terms and returns how many of each namespace are postponed.
-func askFew(t *testing.T, snap *cluster.Snapshot, pods []*cluster.Pod, before map[cluster.PodKey]int) (plan *lower.Plan, later map[string]int) {
+func askFew(t *testing.T, snap *cluster.Snapshot, pods []*cluster.Pod, before map[cluster.PodKey]int) (plan *engine.Plan, later map[string]int) {
 	t.Helper()
 	pools := manyPools(t, 1)
-	plan = prepared(pools, lower.Settings{}).Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: pods, Now: now, LeftOut: before,
-		Settings: lower.Settings{Terms: fewTerms, Search: work.Second / 100}})
+	plan = prepared(pools, engine.Settings{}).Plan(engine.Question{Snap: snap, Pools: pools, Pods: pods, Now: now, LeftOut: before,
+		Settings: engine.Settings{Terms: fewTerms, Search: work.Second / 100}})
 	later = map[string]int{}
 	for i := range plan.Refused {
 		if r := &plan.Refused[i]; postponed(r) {
@@ -180,18 +179,16 @@ func TestWhoHasAPlaceKeepsItWhenPostponed(t *testing.T) {
 			t.Errorf("%s is sent to the node of pods that were left out", at.Pod.Name)
 		}
 	}
-	if !slices.ContainsFunc(plan.Place, func(at lower.Placement) bool { return at.Node == "node-00001" }) {
+	if !slices.ContainsFunc(plan.Place, func(at engine.Placement) bool { return at.Node == "node-00001" }) {
 		t.Error("nobody is sent to the other node")
 	}
 }
 
 // TestAnEndedQuestionIsNotSpelledOut gives up when nobody waits for the answer any more.
 func TestAnEndedQuestionIsNotSpelledOut(t *testing.T) {
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
 	pools := manyPools(t, 1)
 	snap := snapshotOf(crowd("a", 20, 100))
-	plan := lower.New().Plan(ctx, lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+	plan := engine.New().Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Ended: func() bool { return true }})
 	if len(plan.Open) > 0 || len(plan.Refused) != 20 || plan.Work > work.Second/1000 {
 		t.Errorf("%d opened, %d refused, %d units of work", len(plan.Open), len(plan.Refused), plan.Work)
 	}

@@ -1,7 +1,6 @@
-package lower
+package engine
 
 import (
-	"context"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -35,7 +34,7 @@ func TestWhatIfsAreIndependent(t *testing.T) {
 				}
 			}
 			ask.Pools = slices.Clone(in.Pools)[:1+r.IntN(len(in.Pools))]
-			got, want := summary(e.Plan(context.Background(), ask)), summary(New().Plan(context.Background(), ask))
+			got, want := summary(e.Plan(ask)), summary(New().Plan(ask))
 			if got != want {
 				t.Fatalf("seed %d, turn %d, without %v: an engine that was asked before says\n%s\nand a new one\n%s", seed, turn, slices.Sorted(maps.Keys(ask.Gone)), got, want)
 			}

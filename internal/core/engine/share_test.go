@@ -1,12 +1,11 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
 )
 
@@ -56,7 +55,7 @@ func TestAVolumeOfAPlannedPod(t *testing.T) {
 	})
 	snap := w.Store.Snapshot()
 	pods := slices.DeleteFunc(snap.Provisionable(), func(p *cluster.Pod) bool { return p.Name != "second-1" })
-	plan := lower.New().Plan(context.Background(), lower.Input{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now})
+	plan := engine.New().Plan(engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now})
 	if len(plan.Open) != 1 || !slices.Equal(plan.Open[0].Zones, []string{"b"}) {
 		t.Errorf("got %+v, want a node in zone b", plan)
 	}

@@ -1,8 +1,7 @@
-package lower_test
+package engine_test
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // now is the time of all tests and benchmarks here.
@@ -209,14 +208,14 @@ func snapshotOf(pods []*corev1.Pod, daemons ...*appsv1.DaemonSet) *cluster.Snaps
 }
 
 // solveFresh plans pods with an engine that knows nothing but the catalogue.
-func solveFresh(e *lower.Engine, pods []*corev1.Pod, pools []lower.PoolInput, settings lower.Settings, daemons ...*appsv1.DaemonSet) *lower.Plan {
+func solveFresh(e *engine.Engine, pods []*corev1.Pod, pools []engine.Pool, settings engine.Settings, daemons ...*appsv1.DaemonSet) *engine.Plan {
 	snap := snapshotOf(pods, daemons...)
-	return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Settings: settings, Now: now})
+	return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Settings: settings, Now: now})
 }
 
 // prepared returns an engine that has read the catalogue.
-func prepared(pools []lower.PoolInput, settings lower.Settings) *lower.Engine {
-	e := lower.New()
-	e.Prepare(pools, settings)
+func prepared(pools []engine.Pool, settings engine.Settings) *engine.Engine {
+	e := engine.New()
+	e.Plan(engine.Question{Snap: cluster.NewStore().Snapshot(), Pools: pools, Settings: settings, Now: now})
 	return e
 }

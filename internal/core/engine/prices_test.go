@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // planned are the plans of workloads that some test has asked for.
-var planned = map[string]*lower.Plan{}
+var planned = map[string]*engine.Plan{}
 
 // planOf returns the plan of a workload, which it makes once.
-func planOf(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
+func planOf(t *testing.T, name string, spot, anyCategory bool) *engine.Plan {
 	t.Helper()
 	key := fmt.Sprint(name, spot, anyCategory)
 	if planned[key] == nil {
@@ -25,10 +25,10 @@ func planOf(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
 }
 
 // planAnew plans a workload as the benchmarks do.
-func planAnew(t *testing.T, name string, spot, anyCategory bool) *lower.Plan {
+func planAnew(t *testing.T, name string, spot, anyCategory bool) *engine.Plan {
 	t.Helper()
-	pools := []lower.PoolInput{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
-	return solveFresh(prepared(pools, lower.Settings{}), workload(t, name), pools, lower.Settings{})
+	pools := []engine.Pool{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
+	return solveFresh(prepared(pools, engine.Settings{}), workload(t, name), pools, engine.Settings{})
 }
 
 // TestWorkloadPrices holds the bars on prices from Kubernetes objects to the plan: against the bound, against first
@@ -89,13 +89,13 @@ func TestAtEqualPriceFewerNodesWin(t *testing.T) {
 			for i := range 5 {
 				pods = append(pods, pendingPod(fmt.Sprint("p", i), 1000, 512))
 			}
-			pools := []lower.PoolInput{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
-			set := lower.Settings{NodePrice: tc.price}
+			pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+			set := engine.Settings{NodePrice: tc.price}
 			p := solveFresh(prepared(pools, set), pods, pools, set)
 			if one := len(p.Open) == 1 && p.Open[0].Type == "c6g.2xlarge"; one != tc.one || p.Price != 272_000_000 {
 				t.Errorf("%d nodes for %v, the first a %s", len(p.Open), p.Price, p.Open[0].Type)
 			}
-			if extra := p.Cost - p.Price; tc.one && extra != lower.DefaultNodePrice || !tc.one && extra != 0 {
+			if extra := p.Cost - p.Price; tc.one && extra != engine.DefaultNodePrice || !tc.one && extra != 0 {
 				t.Errorf("decisions add %v", extra)
 			}
 		})

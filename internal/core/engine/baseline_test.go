@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -165,7 +165,7 @@ func firstFit(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) (price, 
 	}
 	for _, n := range open {
 		p, c := paid(all, n.use)
-		price, cost = price+p, cost+c+min(lower.DefaultNodePrice, p/20)
+		price, cost = price+p, cost+c+min(engine.DefaultNodePrice, p/20)
 	}
 	return price, cost
 }

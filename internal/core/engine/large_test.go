@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // vcpuOf is the vCPU of an instance type of the catalogue.
@@ -24,7 +24,7 @@ func vcpuOf(tb testing.TB, name string) int64 {
 }
 
 // largestOf is the most vCPU that a node of a plan has; of a spot claim the least of what it lists.
-func largestOf(tb testing.TB, p *lower.Plan) (most int64) {
+func largestOf(tb testing.TB, p *engine.Plan) (most int64) {
 	tb.Helper()
 	for _, o := range p.Open {
 		least := vcpuOf(tb, o.Type)
@@ -49,10 +49,10 @@ func TestANodeIsASmallPartOfItsPool(t *testing.T) {
 				for i := range row.pods {
 					pods = append(pods, pendingPod(fmt.Sprintf("p%03d", i), row.cpuMilli, row.memMi))
 				}
-				pools := []lower.PoolInput{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
-				off := lower.Settings{Size: lower.SizePolicy{Large: -1}}
+				pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+				off := engine.Settings{Size: engine.SizePolicy{Large: -1}}
 				e := prepared(pools, off)
-				p, any := solveFresh(e, pods, pools, lower.Settings{}), solveFresh(e, pods, pools, off)
+				p, any := solveFresh(e, pods, pools, engine.Settings{}), solveFresh(e, pods, pools, off)
 				most := min(64, max(8, int64(row.pods)*row.cpuMilli/4000))
 				t.Logf("%.4f on %d nodes of up to %d vCPU; of any size %.4f on %d of up to %d", p.Price.Dollars(), len(p.Open), largestOf(t, p), any.Price.Dollars(), len(any.Open), largestOf(t, any))
 				if large := largestOf(t, p); large > most && row.cpuMilli < 1000*most && float64(p.Price) >= 0.99*float64(smallest(t, pods, spot, most).Price) {
@@ -67,19 +67,19 @@ func TestANodeIsASmallPartOfItsPool(t *testing.T) {
 }
 
 // smallest plans pods in a pool without machines above most vCPU.
-func smallest(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) *lower.Plan {
+func smallest(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) *engine.Plan {
 	pool := benchPool(spot, false)
 	pool.Spec.Template.Spec.Requirements = append(pool.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{
 		Key: "karpenter.k8s.aws/instance-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{fmt.Sprint(most + 1)}})
-	pools := []lower.PoolInput{{Pool: pool, Catalog: catalogue(tb)}}
-	return solveFresh(prepared(pools, lower.Settings{}), pods, pools, lower.Settings{})
+	pools := []engine.Pool{{Pool: pool, Catalog: catalogue(tb)}}
+	return solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{})
 }
 
 // billed is what a plan is reckoned to cost without what its nodes are by themselves.
-func billed(p *lower.Plan) float64 {
+func billed(p *engine.Plan) float64 {
 	sum := p.Cost
 	for _, o := range p.Open {
-		sum -= min(lower.DefaultNodePrice, o.Floor/20)
+		sum -= min(engine.DefaultNodePrice, o.Floor/20)
 	}
 	return sum.Dollars()
 }
@@ -105,12 +105,12 @@ func TestPodsThatRunAreOfThePool(t *testing.T) {
 			})
 			pool := benchPool(false, false)
 			pool.Name = tc.pool
-			in := lower.Input{Snap: store.Snapshot(), Pools: []lower.PoolInput{{Pool: pool, Catalog: catalogue(t)}}, Gone: map[string]bool{}, Now: now}
+			in := engine.Question{Snap: store.Snapshot(), Pools: []engine.Pool{{Pool: pool, Catalog: catalogue(t)}}, Gone: map[string]bool{}, Now: now}
 			in.Pods = in.Snap.Provisionable()
 			for i := range 60 {
 				in.Gone[fmt.Sprintf("node-%05d", i)] = tc.gone
 			}
-			if p := lower.New().Plan(t.Context(), in); len(p.Open) != tc.nodes || len(p.Refused) > 0 {
+			if p := engine.New().Plan(in); len(p.Open) != tc.nodes || len(p.Refused) > 0 {
 				t.Errorf("%d nodes, the largest of %d vCPU, want %d; %d refused", len(p.Open), largestOf(t, p), tc.nodes, len(p.Refused))
 			}
 		})

@@ -1,4 +1,4 @@
-package lower_test
+package engine_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // TestWellKnownRequests asks for machines that guides and suites ask for, of the whole catalogue of EC2.
@@ -21,8 +21,8 @@ func TestWellKnownRequests(t *testing.T) {
 		"who asks for nothing special goes along with who needs an accelerator":               {[]*corev1.Pod{pendingPod("plain", 100, 128), neuron}, "inf1.xlarge"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pools := []lower.PoolInput{{Pool: benchPool(false, true), Catalog: catalogue(t)}}
-			p := solveFresh(prepared(pools, lower.Settings{}), tc.pods, pools, lower.Settings{}, agent())
+			pools := []engine.Pool{{Pool: benchPool(false, true), Catalog: catalogue(t)}}
+			p := solveFresh(prepared(pools, engine.Settings{}), tc.pods, pools, engine.Settings{}, agent())
 			if len(p.Open) != 1 || p.Open[0].Type != tc.want || len(p.Refused) > 0 {
 				t.Errorf("got %q, refused %d, want one %s", outline(p), len(p.Refused), tc.want)
 			}

@@ -1,4 +1,4 @@
-package lower
+package engine
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 )
 
 // spreading makes a question of two applications, each spread over the zones of a few on-demand types.
-func (r dice) spreading(pods, kinds, zones int) Input {
+func (r dice) spreading(pods, kinds, zones int) Question {
 	cat := &cloud.Catalog{}
 	for i := range kinds {
 		it := r.instanceType(i)
@@ -53,7 +53,7 @@ func (r dice) spreading(pods, kinds, zones int) Input {
 		}
 	})
 	snap := store.Snapshot()
-	return Input{Snap: snap, Pools: []PoolInput{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
+	return Question{Snap: snap, Pools: []Pool{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
 		Settings: Settings{Size: SizePolicy{Large: -1}}}
 }
 
@@ -155,12 +155,11 @@ func TestSpreadProblemsAgainstEveryFleet(t *testing.T) {
 		zones := 2 + r.IntN(2)
 		in := r.spreading(2+r.IntN(6), 1+r.IntN(4), zones)
 		b := New().lower(in)
-		b.problem.Settings = solveSettings(in)
-		got := solve.Run(b.problem)
-		if err := solve.Check(b.problem, got); err != nil {
+		got := solve.Run(b.Problem)
+		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		best := cheapestSpread(b.problem, zones)
+		best := cheapestSpread(b.Problem, zones)
 		if len(got.Bins) == 0 || best == 0 {
 			continue // a pod fits nowhere
 		}
@@ -194,12 +193,11 @@ func TestBoundsOfLimitedPools(t *testing.T) {
 			in.Settings.MinValuesBestEffort = true
 			edit(in.Pools[0].Pool)
 			b := New().lower(in)
-			b.problem.Settings = solveSettings(in)
-			got := solve.Run(b.problem)
-			if err := solve.Check(b.problem, got); err != nil {
+			got := solve.Run(b.Problem)
+			if err := solve.Check(b.Problem, got); err != nil {
 				t.Errorf("%s, seed %d: %v", name, seed, err)
 			}
-			best := cheapest(b.problem)
+			best := cheapest(b.Problem)
 			if got.Cost < best || max(got.Volume, got.Config) > best {
 				t.Errorf("%s, seed %d: cost %d, optimum without them %d, bounds %d and %d", name, seed, got.Cost, best, got.Volume, got.Config)
 			}
@@ -239,12 +237,11 @@ func TestPodsHeldApartAgainstEveryFleet(t *testing.T) {
 		r := dice{rand.New(rand.NewPCG(seed, 31))}
 		in := r.small(1+r.IntN(8), 1+r.IntN(6), heldApart(2, 2))
 		b := New().lower(in)
-		b.problem.Settings = solveSettings(in)
-		got := solve.Run(b.problem)
-		if err := solve.Check(b.problem, got); err != nil {
+		got := solve.Run(b.Problem)
+		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		best := cheapest(b.problem)
+		best := cheapest(b.Problem)
 		bound := max(got.Volume, got.Config)
 		if got.Cost < best || bound > best {
 			t.Errorf("seed %d: cost %d, optimum %d, bounds %d and %d", seed, got.Cost, best, got.Volume, got.Config)
@@ -284,12 +281,11 @@ func TestPodsHeldApartPackWell(t *testing.T) {
 			it.Capacity[corev1.ResourcePods] = resource.MustParse("250")
 		}
 		b := New().lower(in)
-		b.problem.Settings = solveSettings(in)
-		got := solve.Run(b.problem)
-		if err := solve.Check(b.problem, got); err != nil {
+		got := solve.Run(b.Problem)
+		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		first := *b.problem
+		first := *b.Problem
 		first.Settings.FirstFit = true
 		before := solve.Run(&first)
 		if len(before.Bins) == 0 || float64(got.Price) > 0.98*float64(before.Price) {

@@ -1,7 +1,6 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"runtime/metrics"
@@ -11,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // A blowUp is pods that one user can write and whose terms, multiplied with each other, would keep everybody else waiting.
@@ -87,18 +86,18 @@ func BenchmarkBlowUp(b *testing.B) {
 			pools := manyPools(b, max(q.pools, 1))
 			pods := q.pods()
 			b.ReportAllocs()
-			var plan *lower.Plan
+			var plan *engine.Plan
 			var busy time.Duration
 			var peak uint64
 			for b.Loop() {
 				b.StopTimer()
-				e := prepared(pools, lower.Settings{})
+				e := prepared(pools, engine.Settings{})
 				snap := snapshotOf(pods)
 				runtime.GC()
 				top := watchHeap()
 				before := processorTime()
 				b.StartTimer()
-				plan = e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+				plan = e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
 				busy += processorTime() - before
 				peak = max(peak, top())
 			}

@@ -1,7 +1,6 @@
-package lower
+package engine
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +19,7 @@ import (
 )
 
 // small makes a question of few plain pods and few on-demand types in one zone.
-func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Input {
+func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Question {
 	cat := &cloud.Catalog{}
 	for i := range kinds {
 		it := r.instanceType(i)
@@ -45,7 +44,7 @@ func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Input {
 		}
 	})
 	snap := store.Snapshot()
-	return Input{Snap: snap, Pools: []PoolInput{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
+	return Question{Snap: snap, Pools: []Pool{{Pool: p, Catalog: cat}}, Pods: snap.Provisionable(), Now: time.Unix(0, 0),
 		Settings: Settings{Size: SizePolicy{Large: -1}}}
 }
 
@@ -137,12 +136,11 @@ func TestSmallProblemsAgainstEveryFleet(t *testing.T) {
 		in := r.small(1+r.IntN(8), 1+r.IntN(6))
 		e := New()
 		b := e.lower(in)
-		b.problem.Settings = solveSettings(in)
-		got := solve.Run(b.problem)
-		if err := solve.Check(b.problem, got); err != nil {
+		got := solve.Run(b.Problem)
+		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		best := cheapest(b.problem)
+		best := cheapest(b.Problem)
 		if got.Cost < best || max(got.Volume, got.Config) > best {
 			t.Errorf("seed %d: cost %d, optimum %d, bounds %d and %d", seed, got.Cost, best, got.Volume, got.Config)
 		}
@@ -164,11 +162,11 @@ func TestWhatMustNotMatter(t *testing.T) {
 	for seed := range uint64(40) {
 		r := dice{rand.New(rand.NewPCG(seed, 13))}
 		in := r.world(20)
-		want := New().Plan(context.Background(), in)
+		want := New().Plan(in)
 		shuffled := in
 		shuffled.Pods = slices.Clone(in.Pods)
 		r.Shuffle(len(shuffled.Pods), func(i, j int) { shuffled.Pods[i], shuffled.Pods[j] = shuffled.Pods[j], shuffled.Pods[i] })
-		if got := New().Plan(context.Background(), shuffled); summary(got) != summary(want) {
+		if got := New().Plan(shuffled); summary(got) != summary(want) {
 			t.Errorf("seed %d: the order of the pods matters", seed)
 		}
 		useless := in
@@ -182,12 +180,12 @@ func TestWhatMustNotMatter(t *testing.T) {
 			cat.Types = append(cat.Types, &sold)
 			useless.Pools[i].Catalog = cat
 		}
-		if got := New().Plan(context.Background(), useless); got.Price != want.Price || len(got.Refused) != len(want.Refused) {
+		if got := New().Plan(useless); got.Price != want.Price || len(got.Refused) != len(want.Refused) {
 			t.Errorf("seed %d: a type that nobody sells changes the price from %d to %d", seed, want.Price, got.Price)
 		}
 		e := New()
-		e.Plan(context.Background(), in)
-		if again := e.Plan(context.Background(), in); summary(again) != summary(want) {
+		e.Plan(in)
+		if again := e.Plan(in); summary(again) != summary(want) {
 			t.Errorf("seed %d: an engine that remembers answers differently", seed)
 		}
 	}
@@ -205,7 +203,7 @@ func TestClaim(t *testing.T) {
 	pool.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: "tier", Operator: corev1.NodeSelectorOpIn, Values: []string{"gold", "silver"}}}
 	grace := 5 * time.Minute
 	in.Settings.DefaultTerminationGracePeriod = &grace
-	plan := New().Plan(context.Background(), in)
+	plan := New().Plan(in)
 	if len(plan.Open) == 0 {
 		t.Fatal("nothing was opened")
 	}

@@ -1,7 +1,6 @@
-package lower
+package engine
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -114,15 +113,15 @@ func (r dice) pod(name string) *corev1.Pod {
 }
 
 // world makes a random question.
-func (r dice) world(pods int) Input {
+func (r dice) world(pods int) Question {
 	store := cluster.NewStore()
 	cat := &cloud.Catalog{}
 	for i := range 3 + r.IntN(8) {
 		cat.Types = append(cat.Types, r.instanceType(i))
 	}
-	var in Input
+	var in Question
 	for i := range 1 + r.IntN(3) {
-		in.Pools = append(in.Pools, PoolInput{Pool: r.pool(fmt.Sprintf("pool-%d", i)), Catalog: cat})
+		in.Pools = append(in.Pools, Pool{Pool: r.pool(fmt.Sprintf("pool-%d", i)), Catalog: cat})
 	}
 	store.Update(func(d *cluster.Draft) {
 		late := "late"
@@ -169,16 +168,15 @@ func TestRandomWorlds(t *testing.T) {
 		in := dice{rand.New(rand.NewPCG(seed, 7))}.world(5 + int(seed%40))
 		e := New()
 		b := e.lower(in)
-		b.problem.Settings = solveSettings(in)
-		r := solve.Run(b.problem)
-		if err := solve.Check(b.problem, r); err != nil {
+		r := solve.Run(b.Problem)
+		if err := solve.Check(b.Problem, r); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		plan := b.raise(r)
+		plan := e.raise(&in, b, r)
 		if n := placedPods(plan); n != len(in.Pods) {
 			t.Errorf("seed %d: %d of %d pods have an answer", seed, n, len(in.Pods))
 		}
-		again := New().Plan(context.Background(), in)
+		again := New().Plan(in)
 		if a, z := summary(plan), summary(again); a != z {
 			t.Errorf("seed %d: two answers to one question:\n%s\n%s", seed, a, z)
 		}

@@ -1,7 +1,6 @@
-package lower_test
+package engine_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -9,12 +8,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // everything is all that a plan says, as text.
-func everything(p *lower.Plan) string {
+func everything(p *engine.Plan) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, p.Price, p.Floor, p.VolumeBound, p.ConfigBound, p.Work, p.CutAt, p.Partial)
 	for i := range p.Open {
@@ -70,10 +69,10 @@ func firstLine(s string) string { return s[:strings.IndexByte(s, '\n')] }
 
 // TestAPlanThatTheClockCutSaysSo stops a plan after some looks at the clock. What it says then repeats it without a clock.
 func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
-	pools := []lower.PoolInput{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+	pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
 	snap := snapshotOf(workload(t, "hostanti"))
-	ask := func(stop func() bool, at work.Units) *lower.Plan {
-		return lower.New().Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Stop: stop, Settings: lower.Settings{CutAt: at}})
+	ask := func(stop func() bool, at work.Units) *engine.Plan {
+		return engine.New().Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Stop: stop, Settings: engine.Settings{CutAt: at}})
 	}
 	whole := ask(func() bool { return false }, 0)
 	if whole.CutAt > 0 || whole.Partial {
@@ -97,11 +96,11 @@ func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
 // TestWhatWasSearchedInVainIsNotSearchedAgain asks one engine the same twice.
 func TestWhatWasSearchedInVainIsNotSearchedAgain(t *testing.T) {
 	for _, name := range []string{"hostanti", "zonespread", "few5", "many5000"} {
-		pools := []lower.PoolInput{{Pool: benchPool(true, false), Catalog: catalogue(t)}}
+		pools := []engine.Pool{{Pool: benchPool(true, false), Catalog: catalogue(t)}}
 		snap := snapshotOf(workload(t, name))
-		e := lower.New()
-		ask := func() *lower.Plan {
-			return e.Plan(context.Background(), lower.Input{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
+		e := engine.New()
+		ask := func() *engine.Plan {
+			return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
 		}
 		first := ask()
 		again := ask()

@@ -1,7 +1,6 @@
-package lower
+package engine
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -41,14 +40,13 @@ func FuzzHostileObjects(f *testing.F) {
 		})
 		snap := store.Snapshot()
 		r := dice{rng(5)}
-		in := Input{Snap: snap, Pools: []PoolInput{{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{r.instanceType(0), r.instanceType(1)}}}}, Pods: snap.Provisionable(),
+		in := Question{Snap: snap, Pools: []Pool{{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{r.instanceType(0), r.instanceType(1)}}}}, Pods: snap.Provisionable(),
 			Now: time.Unix(0, 0), Settings: Settings{Search: work.Second / 20}}
 		b := New().lower(in)
-		b.problem.Settings = solveSettings(in)
-		if err := solve.Check(b.problem, solve.Run(b.problem)); err != nil {
+		if err := solve.Check(b.Problem, solve.Run(b.Problem)); err != nil {
 			t.Error(err)
 		}
-		if plan := New().Plan(context.Background(), in); placedPods(plan) != len(in.Pods) {
+		if plan := New().Plan(in); placedPods(plan) != len(in.Pods) {
 			t.Errorf("%d of %d pods have an answer", placedPods(plan), len(in.Pods))
 		}
 	})
@@ -71,11 +69,12 @@ func TestThousandsOfTerms(t *testing.T) {
 	in := dice{rng(1)}.small(0, 2)
 	in.Snap = store.Snapshot()
 	in.Pods = in.Snap.Provisionable()
-	b := New().lower(in)
-	if n := len(b.problem.Classes[0].Variants); n > mostVariants {
+	e := New()
+	b := e.lower(in)
+	if n := len(b.Problem.Classes[0].Variants); n > 1024 {
 		t.Errorf("%d variants", n)
 	}
-	if plan := b.raise(solve.Run(b.problem)); len(plan.Refused) != 1 {
+	if plan := e.raise(&in, b, solve.Run(b.Problem)); len(plan.Refused) != 1 {
 		t.Errorf("%+v", plan)
 	}
 }

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// reqsOf returns what the new node's labels may be: what the pool, all pods and the chosen domains allow.
+func (b *raiser) reqsOf(bin *solve.Bin) label.Reqs {
+	t := &b.Problem.Templates[bin.Template]
+	_, r := b.Template(bin.Template)
+	seen := map[int]bool{}
+	for _, put := range bin.Puts {
+		at := b.Problem.Classes[put.Class].Variants[put.Variant].Reqs
+		if !seen[at] {
+			seen[at] = true
+			r = r.And(b.Reqs[at])
+		}
+	}
+	for k, d := range bin.Domain {
+		if d >= 0 && b.Problem.Keys[k].Tmpl[bin.Template].Choice != nil {
+			r = r.With(b.Problem.Keys[k].Name, label.Only(b.Problem.Keys[k].Values[d]))
+		}
+	}
+	for _, at := range bin.Narrowed.To {
+		r = r.And(b.Reqs[at])
+	}
+	for _, not := range bin.Narrowed.From {
+		r = r.With(b.Problem.Keys[not.Key].Name, label.Except(b.Problem.Keys[not.Key].Values[not.Value]))
+	}
+	if bin.Held >= 0 {
+		for k, v := range t.Catalog.Offers[bin.Launch.First.Offer].Labels {
+			r = r.With(k, label.Only(v))
+		}
+	}
+	for i, n := range bin.Relaxed {
+		m := t.Min[i]
+		s, _ := r.Get(m.Key)
+		s.Min = n
+		r = r.Without(m.Key).With(m.Key, s)
+	}
+	return r
+}
+
+func (b *raiser) claim(bin *solve.Bin, o *Opening) *v1.NodeClaim {
+	pool, _ := b.Template(bin.Template)
+	spec := &pool.Spec.Template.Spec
+	reqs := b.reqsOf(bin)
+	c := &v1.NodeClaim{}
+	c.GenerateName = pool.Name + "-"
+	c.Labels = b.claimLabels(pool, b.Problem.Templates[bin.Template].Catalog, reqs)
+	c.Annotations = pool.Spec.Template.NodeAnnotations()
+	for _, key := range []string{v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey, v1.KubeletCompatibilityAnnotationKey} {
+		if v, ok := pool.Annotations[key]; ok {
+			c.Annotations[key] = v
+		}
+	}
+	c.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] = strconv.FormatBool(bin.Relaxed != nil)
+	yes := true
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}}
+	c.Spec = v1.NodeClaimSpec{
+		Taints: slices.Clone(spec.Taints), StartupTaints: slices.Clone(spec.StartupTaints), NodeClassRef: spec.NodeClassRef,
+		TerminationGracePeriod: spec.TerminationGracePeriod, ExpireAfter: spec.ExpireAfter,
+		Requirements: requirements(reqs, o),
+	}
+	if d := b.q.Settings.DefaultTerminationGracePeriod; d != nil && c.Spec.TerminationGracePeriod == nil {
+		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: *d}
+	}
+	need := slices.Clone(bin.Used)
+	need.Add(bin.Overhead)
+	c.Spec.Resources.Requests = b.resourceList(need)
+	return c
+}
+
+// claimLabels returns the labels that are certain: those of the template, and one value for each custom requirement.
+func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.Reqs) map[string]string {
+	out := maps.Clone(pool.Spec.Template.Labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, q := range reqs {
+		if (b.e.known.WellKnown(q.Key) || cat.Mentions(q.Key)) && q.Key != v1.NodePoolLabelKey || simulated(q.Key) || q.Key == corev1.LabelHostname {
+			continue
+		}
+		if _, set := out[q.Key]; set {
+			continue
+		}
+		if v, ok := lower.AnyValue(q.Set); ok {
+			out[q.Key] = v
+		}
+	}
+	return out
+}
+
+func simulated(key string) bool {
+	return key == v1.NodeRegisteredLabelKey || key == v1.NodeInitializedLabelKey
+}
+
+// requirements writes what the cloud has to satisfy. Types and capacity types are listed as they are offered.
+func requirements(reqs label.Reqs, o *Opening) []v1.NodeSelectorRequirementWithMinValues {
+	types, _ := reqs.Get(corev1.LabelInstanceTypeStable)
+	capacity, _ := reqs.Get(v1.CapacityTypeLabelKey)
+	out := make([]v1.NodeSelectorRequirementWithMinValues, 0, len(reqs)+2)
+	add := func(key string, op label.Op, values []string, min int) {
+		r := v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOperator(op), Values: values}
+		if min > 0 {
+			r.MinValues = &min
+		}
+		out = append(out, r)
+	}
+	for _, q := range reqs {
+		if simulated(q.Key) || q.Key == corev1.LabelHostname || q.Key == corev1.LabelInstanceTypeStable || q.Key == v1.CapacityTypeLabelKey {
+			continue
+		}
+		for _, term := range q.Set.Terms() {
+			add(q.Key, term.Op, term.Values, term.Min)
+		}
+	}
+	add(v1.CapacityTypeLabelKey, label.In, o.CapacityTypes, capacity.Min)
+	add(corev1.LabelInstanceTypeStable, label.In, o.Types, types.Min)
+	return out
+}
+
+// resourceList writes a vector as Kubernetes writes it, without zeros.
+func (b *raiser) resourceList(v quantity.Vec) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i, n := range v {
+		if n == 0 {
+			continue
+		}
+		name := corev1.ResourceName(b.Problem.Names[i])
+		switch name {
+		case corev1.ResourceCPU:
+			out[name] = *resource.NewMilliQuantity(n, resource.DecimalSI)
+		case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+			out[name] = *resource.NewQuantity(n, resource.BinarySI)
+		default:
+			out[name] = *resource.NewQuantity(n, resource.DecimalSI)
+		}
+	}
+	return out
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// An Engine answers Questions and keeps what it derived and decided between calls. It is not safe for concurrent use.
+type Engine struct {
+	known  *apilabel.Vocabulary
+	rows   *lower.Memory // what objects mean in numbers
+	answer solve.Memory  // the last fleet
+}
+
+// New returns an Engine that remembers nothing yet. The tables are what providers know about labels beside what is known without any.
+func New(provider ...apilabel.Table) *Engine {
+	known := apilabel.NewVocabulary(append([]apilabel.Table{v1.Labels()}, provider...)...)
+	return &Engine{known: known, rows: lower.NewMemory(known)}
+}
+
+// Plan places the pods of a question. The answer depends on the question only, unless Stop or Ended cuts it short or the last question
+// was nearly the same: then what did not change stays as it was answered.
+func (e *Engine) Plan(q Question) *Plan {
+	sound := false
+	defer func() {
+		if !sound { // a panic left half of what the engine remembers; the next question must not be built on that
+			*e = Engine{known: e.known, rows: lower.NewMemory(e.known)}
+		}
+	}()
+	plan := e.plan(q)
+	sound = true
+	return plan
+}
+
+func (e *Engine) plan(q Question) *Plan {
+	low := e.lower(q)
+	meter := work.NewMeter(q.Settings.CutAt, q.stopped)
+	meter.Charge(low.Spent)
+	low.Problem.Settings.Meter, low.Problem.Settings.Memory = meter, e.answer
+	r := solve.Run(low.Problem)
+	e.answer = r.Memory
+	out := e.raise(&q, low, r)
+	out.Work, out.CutAt = meter.Spent(), meter.CutAt()
+	return out
+}
+
+// lower turns a question into numbers.
+func (e *Engine) lower(q Question) *lower.Lowered {
+	low := e.rows.Build(lower.Input{
+		Snap: q.Snap, Pools: q.Pools, Pods: q.Pods, Gone: q.Gone, Closed: q.Closed, LeftOut: q.LeftOut, Simulation: q.Simulation,
+		IgnorePreferences: q.Settings.IgnorePreferences, ReservedCapacity: q.Settings.ReservedCapacity, DefaultSpread: q.Settings.DefaultSpread,
+		Terms: q.Settings.terms(), Work: q.Settings.Terms, Ended: q.ended,
+	})
+	if low.Renumbered {
+		e.answer = solve.Memory{}
+	}
+	low.Problem.Settings = q.Settings.solve()
+	return low
+}

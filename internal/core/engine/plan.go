@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A Plan answers a Question.
+type Plan struct {
+	Open    []Opening
+	Place   []Placement
+	Refused []Refused
+	// Price is what the openings cost together; Floor the same if each claim got its cheapest offering, so that
+	// Price − Floor is what the diversity of spot claims costs.
+	Price, Floor cloud.NanoUSD
+	// Cost is what decisions reckon with: Price, and more for each node, and where a spot claim has few types to choose from.
+	Cost cloud.NanoUSD
+	// VolumeBound and ConfigBound are proven lower bounds on Cost; 0 when not computed.
+	VolumeBound, ConfigBound cloud.NanoUSD
+	Partial                  bool // it was cut before all pods were reached; the others are in Refused with reason.NotReached
+	Work                     work.Units
+	// CutAt is set where Question.Stop ended the plan, which a quieter machine might have made cheaper: after so much work.
+	CutAt work.Units
+}
+
+// Gap returns how much more the plan costs than its best bound, as a fraction; 0 when there is no bound.
+func (p *Plan) Gap() float64 {
+	bound := max(p.VolumeBound, p.ConfigBound)
+	if bound <= 0 {
+		return 0
+	}
+	return float64(p.Cost)/float64(bound) - 1
+}
+
+// An Opening is a new node.
+type Opening struct {
+	Claim *v1.NodeClaim // ready to create, without a name
+	Pool  string
+	Pods  []*cluster.Pod
+	// Type is the instance type that was priced, the cheapest of Types, which are ordered by price.
+	Type  string
+	Types []string
+	// Price is what launch will pay: the lowest offering for on-demand and reserved, the mean of what is sent for spot.
+	// Floor is the cheapest offering, Worst the dearest that the claim could end up with.
+	Price, Floor, Worst  cloud.NanoUSD
+	Zones, CapacityTypes []string // what the claim may become, sorted
+	Zone, CapacityType   string   // the offering that was priced
+	Sent, Offers         int      // how many types launch sends, and in how many offerings
+	Static               bool     // its pool has a fixed number of nodes
+}
+
+// A Replacement is new nodes that take the place of others.
+type Replacement struct {
+	Open []Opening
+	Of   map[types.UID]bool // claims of the machines that go when the new ones are there: limits are asked as if they were gone
+}
+
+// A Placement puts a pod on a node that exists or is on its way.
+type Placement struct {
+	Pod  *cluster.Pod
+	Node string // row name
+}
+
+// A Refused pod cannot run now, and why.
+type Refused struct {
+	Pod     *cluster.Pod
+	Reasons []reason.Count
+	Text    string
+}

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// mostTypes is how many instance types a claim lists at most.
+const mostTypes = 600
+
+// A raiser turns the numbers of one result back into objects.
+type raiser struct {
+	*lower.Lowered
+	e      *Engine
+	q      *Question
+	orders []priceOrder
+}
+
+func (e *Engine) raise(q *Question, low *lower.Lowered, r *solve.Result) *Plan {
+	return (&raiser{Lowered: low, e: e, q: q}).plan(r)
+}
+
+func (b *raiser) plan(r *solve.Result) *Plan {
+	p := &Plan{
+		Open: make([]Opening, 0, len(r.Bins)), Partial: r.Partial,
+		Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost),
+		VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),
+	}
+	for _, no := range b.Refused {
+		p.Refused = append(p.Refused, Refused{Pod: no.Pod, Reasons: no.Reasons})
+	}
+	pods := b.picker()
+	for _, put := range r.Placed {
+		for _, pod := range pods.take(put.Class, put.Bin, put.Count) {
+			b.placed(p, pod, put.Bin)
+		}
+	}
+	for i := range r.Bins {
+		var like *Opening
+		if at := r.Bins[i].Like; at >= 0 {
+			like = &p.Open[at]
+		}
+		o := b.opening(&r.Bins[i], like)
+		for _, put := range r.Bins[i].Puts {
+			o.Pods = append(o.Pods, pods.take(put.Class, -1, put.Count)...)
+		}
+		p.Open = append(p.Open, o)
+	}
+	for class := range b.Classes {
+		left := pods.take(class, -1, len(pods.left[class]))
+		if len(left) == 0 {
+			continue
+		}
+		why := b.withNumbers(b.withDropped(r.Why[class]))
+		for _, pod := range left {
+			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
+		}
+	}
+	b.render(p)
+	return p
+}
+
+// withDropped adds the pools that have no types to an explanation.
+func (b *raiser) withDropped(why []reason.Count) []reason.Count {
+	if len(b.Dropped) == 0 || len(why) == 1 && why[0].Code == reason.NotReached {
+		return why
+	}
+	out := slices.DeleteFunc(slices.Clone(why), func(c reason.Count) bool { return c.Code == reason.NoPools })
+	return append(out, b.Dropped...)
+}
+
+// withNumbers says of each limit that is reached what it is, how much of it is used with what the plan opens, and what would be needed.
+func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
+	about := func(c reason.Count) bool { return c.Code == reason.Limit }
+	if !slices.ContainsFunc(why, about) {
+		return why
+	}
+	out := slices.Clone(why)
+	for i := range out {
+		if c := &out[i]; about(*c) {
+			c.Detail = b.LimitOf(c)
+		}
+	}
+	return out
+}
+
+// render writes the texts; pods of one class share theirs.
+func (b *raiser) render(p *Plan) {
+	var last []reason.Count
+	var text string
+	for i := range p.Refused {
+		r := &p.Refused[i]
+		if r.Text != "" {
+			continue
+		}
+		if text == "" || !slices.Equal(last, r.Reasons) {
+			last, text = r.Reasons, reason.Render(r.Reasons)
+		}
+		r.Text = text
+	}
+}
+
+// placed notes a pod on an existing node, or why a what-if question does not accept it there.
+func (b *raiser) placed(p *Plan, pod *cluster.Pod, bin int) {
+	n := b.Node(bin)
+	if b.q.Simulation && !n.Initialized() {
+		why := []reason.Count{{Code: reason.UninitializedOnly, Key: n.Name}}
+		p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
+		return
+	}
+	p.Place = append(p.Place, Placement{Pod: pod, Node: n.Name})
+}
+
+// A picker says which pods of a class go to a place. Pods that were planned onto a node before go there first.
+type picker struct {
+	left   [][]*cluster.Pod
+	sticky []map[cluster.PodKey]int
+}
+
+func (b *raiser) picker() *picker {
+	p := &picker{}
+	for _, c := range b.Classes {
+		p.left = append(p.left, c.Pods)
+		p.sticky = append(p.sticky, c.Sticky)
+	}
+	return p
+}
+
+// take returns n pods of a class for a bin (−1: a new node).
+func (p *picker) take(class, bin, n int) []*cluster.Pod {
+	if len(p.sticky[class]) == 0 {
+		out := p.left[class][:n]
+		p.left[class] = p.left[class][n:]
+		return out
+	}
+	rank := func(pod *cluster.Pod) int {
+		at, ok := p.sticky[class][pod.PodKey]
+		switch {
+		case ok && at == bin:
+			return 0
+		case !ok:
+			return 1
+		default:
+			return 2
+		}
+	}
+	left := slices.Clone(p.left[class])
+	slices.SortStableFunc(left, func(a, b *cluster.Pod) int { return rank(a) - rank(b) })
+	p.left[class] = left[n:]
+	return left[:n]
+}
+
+// opening writes the claim of a new node. like is an opening of the same machines, nil if there is none.
+func (b *raiser) opening(bin *solve.Bin, like *Opening) Opening {
+	pool, _ := b.Template(bin.Template)
+	cat := b.Problem.Templates[bin.Template].Catalog
+	o := Opening{Pool: pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor), Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
+	if like != nil {
+		o.Types, o.Zones, o.CapacityTypes = like.Types, like.Zones, like.CapacityTypes
+	} else {
+		o.Types = cat.Named(b.orderOf(cat, bin.Mask), bin.Shapes, mostTypes)
+		o.Zones, o.CapacityTypes = b.offered(cat, bin)
+	}
+	o.Type = cat.Names[bin.Launch.First.Shape]
+	first := cat.Offers[bin.Launch.First.Offer].Labels
+	o.Zone, o.CapacityType = first[corev1.LabelTopologyZone], first[v1.CapacityTypeLabelKey]
+	o.Claim = b.claim(bin, &o)
+	return o
+}
+
+// orderOf returns the shapes by price under the choices of a bin; few choices occur again and again.
+func (b *raiser) orderOf(cat *shape.Catalog, mask bits.Set) []int32 {
+	for i := range b.orders {
+		if o := &b.orders[i]; o.catalog == cat && o.mask.Equal(mask) {
+			return o.shapes
+		}
+	}
+	b.orders = append(b.orders, priceOrder{cat, mask, cat.Order(mask)})
+	return b.orders[len(b.orders)-1].shapes
+}
+
+type priceOrder struct {
+	catalog *shape.Catalog
+	mask    bits.Set
+	shapes  []int32
+}
+
+// offered returns the zones and capacity types in which some listed type can be bought.
+func (b *raiser) offered(cat *shape.Catalog, bin *solve.Bin) (zones, types []string) {
+	sold := bits.Make(64 * len(bin.Mask))
+	for sh := range bin.Shapes.All() {
+		sold.Or(cat.Sold[sh])
+	}
+	sold.And(bin.Mask)
+	for at := range sold.All() {
+		if at >= len(cat.Offers) {
+			break
+		}
+		labels := cat.Offers[at].Labels
+		zones = append(zones, labels[corev1.LabelTopologyZone])
+		types = append(types, labels[v1.CapacityTypeLabelKey])
+	}
+	slices.Sort(zones)
+	slices.Sort(types)
+	return slices.Compact(zones), slices.Compact(types)
+}

@@ -1,0 +1,144 @@
+package lower
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	apilabel "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/quantity"
+)
+
+// A Memory is what was derived from rows, catalogues and pools, by their pointers. It is not safe for concurrent use.
+type Memory struct {
+	known     *apilabel.Vocabulary
+	turn      uint64
+	resources table
+	missing   []string // resources that pods ask for and no machine had
+	infos     map[*podclass.Class]*podInfo
+	nodes     map[*cluster.Node]*nodeInfo
+	catalogs  map[catalogKey]*catalog
+	templates map[templateKey]*template
+	mentioned map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
+
+	reservations  map[string]int
+	daemons       []daemon
+	daemonVersion int
+	poolCatalogs  map[string]*catalog // by pool name, of this turn
+
+	world *world // of the last snapshot
+}
+
+// NewMemory returns a Memory that knows nothing but labels.
+func NewMemory(known *apilabel.Vocabulary) *Memory {
+	m := &Memory{known: known, resources: table{names: quantity.NewNames(), had: map[corev1.ResourceName]bool{}}, reservations: map[string]int{}}
+	m.forget()
+	return m
+}
+
+// forget drops everything that depends on the columns of resources.
+func (m *Memory) forget() {
+	m.missing = nil
+	m.infos = map[*podclass.Class]*podInfo{}
+	m.nodes = map[*cluster.Node]*nodeInfo{}
+	m.catalogs = map[catalogKey]*catalog{}
+	m.templates = map[templateKey]*template{}
+	m.mentioned = map[string]map[string]bool{}
+	m.daemons, m.world = nil, nil
+	m.daemonVersion++
+}
+
+// keepTurns is for how many turns something is remembered that nobody asked for.
+const keepTurns = 256
+
+// tidy forgets what has not been asked for in a while.
+func (m *Memory) tidy() {
+	if m.turn%keepTurns != 0 {
+		return
+	}
+	m.mentioned = map[string]map[string]bool{} // the pods at hand mention theirs again
+	old := func(used uint64) bool { return used+keepTurns < m.turn }
+	maps.DeleteFunc(m.infos, func(_ *podclass.Class, i *podInfo) bool { return old(i.used) })
+	maps.DeleteFunc(m.nodes, func(_ *cluster.Node, n *nodeInfo) bool { return old(n.seen) })
+	maps.DeleteFunc(m.catalogs, func(_ catalogKey, c *catalog) bool { return old(c.used) })
+	maps.DeleteFunc(m.templates, func(_ templateKey, t *template) bool { return old(t.used) })
+}
+
+// Build makes the problem of a question. When a resource turns up that needs a column, everything is derived once more.
+func (m *Memory) Build(in Input) *Lowered {
+	m.turn++
+	m.tidy()
+	before := m.resources.names.Len()
+	for {
+		columns := m.resources.names.Len()
+		m.learnMachines(in)
+		b := newBuilder(m, in)
+		b.build()
+		for _, name := range m.missing {
+			if m.resources.had[corev1.ResourceName(name)] {
+				m.resources.names.Intern(name)
+			}
+		}
+		if m.resources.names.Len() == columns {
+			out := b.lowered()
+			out.Renumbered = columns != before
+			return out
+		}
+		m.forget()
+	}
+}
+
+// learnMachines notes the resources that machines have, and gives those that limits name a column.
+func (m *Memory) learnMachines(in Input) {
+	before := m.resources.names.Len()
+	note := func(list corev1.ResourceList) {
+		for name := range list {
+			m.resources.had[name] = true
+		}
+	}
+	for _, p := range in.Pools {
+		if m.catalogs[catalogKey{p.Catalog, in.ReservedCapacity}] == nil {
+			for _, it := range p.Catalog.Types {
+				note(it.Capacity)
+				for i := range it.Offerings {
+					note(it.Offerings[i].Capacity)
+				}
+			}
+		}
+	}
+	if m.world == nil || m.world.snap != in.Snap {
+		for row := range in.Snap.Nodes() {
+			if m.nodes[row] == nil && !row.Incomplete {
+				note(row.Allocatable())
+			}
+		}
+	}
+	for _, p := range in.Pools {
+		for name := range p.Pool.Spec.Limits {
+			if m.resources.had[name] {
+				m.resources.names.Intern(string(name))
+			}
+		}
+	}
+	if m.resources.names.Len() != before {
+		m.forget()
+	}
+}
+
+// sortPods puts pods into an order that does not depend on the caller's: oldest first, then by name.
+func sortPods(pods []*cluster.Pod) []*cluster.Pod {
+	out := slices.Clone(pods)
+	if !slices.IsSortedFunc(out, olderFirst) {
+		slices.SortFunc(out, olderFirst)
+	}
+	return out
+}
+
+func olderFirst(a, b *cluster.Pod) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
