@@ -1,5 +1,5 @@
 // Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
-// only orphans changes something: an annotation, by which the controller knows what somebody decided.
+// only orphans, pause and resume change something: an annotation, by which the controller knows what somebody decided.
 package cli
 
 import (
@@ -47,6 +47,8 @@ var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
+	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
+	{"resume", "let it go on", resume},
 	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
 }
 

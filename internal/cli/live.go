@@ -47,9 +47,11 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// clusterClient reaches a cluster.
+// clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the home folder, the pod's own.
 func clusterClient(kubeconfig string) (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
 	}

@@ -189,8 +189,9 @@ func TestGauges(t *testing.T) {
 			nodes_total_pod_limits{`+node+`resource_type=cpu zone=z} 1.2
 			nodes_total_pod_requests{`+node+`resource_type=cpu zone=z} 0.6
 			nodes_total_pod_requests{`+node+`resource_type=pods zone=z} 2`)
-		w.check(t, []string{"karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodepools_cost_total"}, `
+		w.check(t, []string{"karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodepools_cost_total", "karpenter_nodepools_disruption_paused"}, `
 			nodepools_cost_total{nodepool=default} 0.25
+			nodepools_disruption_paused{nodepool=default} 0
 			nodepools_limit{nodepool=default resource_type=cpu} 10
 			nodepools_usage{nodepool=default resource_type=cpu} 2`)
 		w.check(t, []string{"karpenter_pods_state", "karpenter_pods_unbound_time_seconds"}, `
@@ -198,6 +199,17 @@ func TestGauges(t *testing.T) {
 			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=agent namespace=default node=n nodepool=default owner=/apis/apps/v1/namespaces/default/daemonsets/o phase=Pending ready=false scheduled=true zone=z} 1
 			pods_state{arch= capacity_type=spot instance_type=m5.large managed=true name=web namespace=default node=n nodepool=default owner= phase=Pending ready=false scheduled=true zone=z} 1
 			pods_unbound_time_seconds{name=waits namespace=default} 10`)
+	})
+}
+
+func TestPausedPoolsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.store.Update(func(d *cluster.Draft) {
+			fill(d, time.Now())
+			d.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: "true"}}})
+		})
+		w.check(t, []string{"karpenter_nodepools_disruption_paused"}, "nodepools_disruption_paused{nodepool=default} 1")
 	})
 }
 

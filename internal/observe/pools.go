@@ -4,12 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -17,6 +19,7 @@ var (
 	poolLimit = telemetry.Gauge("karpenter_nodepools_limit")
 	poolUsage = telemetry.Gauge("karpenter_nodepools_usage")
 	poolCost  = telemetry.Gauge("karpenter_nodepools_cost_total")
+	poolHalt  = telemetry.Gauge("karpenter_nodepools_disruption_paused")
 )
 
 func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
@@ -45,6 +48,15 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	out.Begin(poolCost)
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		out.Gauge(cost[name].Dollars(), nil, name)
+	}
+	out.Begin(poolHalt)
+	now := time.Now()
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		paused := 0.0
+		if _, halted := halt.Of(snap, name, now); halted {
+			paused = 1
+		}
+		out.Gauge(paused, nil, name)
 	}
 }
 

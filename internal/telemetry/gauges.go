@@ -20,6 +20,7 @@ var gauges = []Row{
 
 	{"karpenter_nodepools_limit", "gauge", Alpha, "Limits of a pool.", []string{"resource_type", "nodepool"}},
 	{"karpenter_nodepools_usage", "gauge", Alpha, "What the nodes of a pool have together.", []string{"resource_type", "nodepool"}},
+	{"karpenter_nodepools_disruption_paused", "gauge", Alpha, "1 while somebody has paused voluntary disruption, of the pool or of the cluster.", []string{"nodepool"}},
 	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
 
 	{"karpenter_pods_state", "gauge", Beta, "1 for each pod.", []string{

@@ -9,13 +9,14 @@ import (
 // ConditionTypeReady is the root condition of NodePool and NodeClaim.
 const ConditionTypeReady = condition.Ready
 
-// Conditions of a NodePool. The last three do not count for Ready.
+// Conditions of a NodePool. The last four do not count for Ready.
 const (
 	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
 	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
 	ConditionTypeMachinesGetReady        = "MachinesGetReady"        // False while the last machines of the template did not become ready nodes in their time; absent otherwise.
+	ConditionTypeDisruptionPaused        = "DisruptionPaused"        // Somebody has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
 	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
 )
 
@@ -29,6 +30,8 @@ const (
 	ReasonRegistrationFailed        = "RegistrationFailed"        // NodeRegistrationHealthy is False: machines were launched that never joined.
 	ReasonRegistrationTimeout       = "RegistrationTimeout"       // MachinesGetReady is False: the last machine ran and never joined the cluster.
 	ReasonInitializationTimeout     = "InitializationTimeout"     // MachinesGetReady is False: the last machine joined and was never ready for pods; the message says what it lacked.
+	ReasonPoolPaused                = "PoolPaused"                // DisruptionPaused is True: the pool is paused; the message says for how long and why.
+	ReasonClusterPaused             = "ClusterPaused"             // DisruptionPaused is True: all pools are paused; the message says for how long and why.
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 

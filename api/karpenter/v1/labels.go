@@ -42,6 +42,11 @@ const (
 	// On a Node: "true" keeps it from consolidation, as it did before do-not-disrupt; drift and expiry go on.
 	DoNotConsolidateAnnotationKey = Group + "/do-not-consolidate"
 
+	// On a NodePool, or on the namespace kube-system for all of them: "true", or until when (RFC 3339), no node is disrupted voluntarily.
+	PausedAnnotationKey = Group + "/paused"
+	// Beside it: why, for whoever reads it.
+	PausedReasonAnnotationKey = Group + "/paused-reason"
+
 	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
 	NodePoolHashAnnotationKey = Group + "/nodepool-hash"
 	// On NodePools and NodeClaims: which way of hashing the hash is of.
@@ -88,6 +93,9 @@ const (
 	// On such pods: the buffer's namespace.
 	CapacityBufferNamespaceAnnotationKey = Group + "/capacity-buffer-namespace"
 )
+
+// PausedNamespace is the namespace whose annotation pauses all pools. It is in every cluster, and few may write it.
+const PausedNamespace = "kube-system"
 
 // What may be written onto the Node of a machine without NodeClaim.
 const (

@@ -71,6 +71,9 @@ func idOf(step *disrupt.Step, now time.Time) string {
 
 // start carries out the first half of a step: mark what goes, open what comes.
 func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
+	if l.halted(step) {
+		return
+	}
 	now := time.Now()
 	c := newCommand(record{
 		ID: idOf(step, now), Reason: step.Reason, Method: step.Method,
@@ -157,6 +160,9 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		l.finish(ctx, snap, c)
 		return
 	}
+	if l.halt(ctx, c) {
+		return
+	}
 	if len(c.removed) > 0 { // there is no way back
 		l.remove(ctx, snap, c)
 		return
@@ -225,9 +231,12 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 			left = append(left, n)
 		}
 	}
-	errs := parallel(left, func(n *cluster.Node) error { return l.delete(ctx, n.Claim) })
+	errs := parallel(left, func(n *cluster.Node) error { return l.letGo(ctx, n) })
 	for i, err := range errs {
 		n := left[i]
+		if errors.Is(err, errHalted) {
+			continue // the next turn takes it back
+		}
 		if err != nil { // the next turn tries again
 			telemetry.Log(ctx).Error("cannot delete claim", "NodeClaim", n.Claim.Name, "error", err)
 			continue
@@ -273,27 +282,36 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 // takeBack ends a command: candidates work again, replacements that nothing uses go away.
 func (l *Loop) takeBack(ctx context.Context, c *command) {
 	snap := l.store.Snapshot()
-	errs := parallel(c.Candidates, func(m member) error { return l.release(ctx, snap, m, c.ID) })
-	errs = append(errs, parallel(c.Replacements, func(name string) error { return l.giveBack(ctx, snap, c, name) })...)
-	if err := errors.Join(errs...); err != nil {
+	errs := parallel(c.Replacements, func(name string) error { return l.giveBack(ctx, snap, c, name) })
+	if err := errors.Join(append(errs, l.free(ctx, snap, c, c.Candidates))...); err != nil {
 		// What stays behind is found by the sweep and by adopt.
 		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
 	}
+	delete(l.commands, c.ID)
+}
+
+// free lets candidates of a command work again.
+func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, candidates []member) error {
+	errs := parallel(candidates, func(m member) error { return l.release(ctx, snap, m, c.ID) })
 	l.store.Update(func(d *cluster.Draft) {
-		for _, m := range c.Candidates {
+		for _, m := range candidates {
 			if m.node(snap) != nil {
 				d.Unmark(m.Name)
 			}
 		}
-		if c.step != nil {
-			for _, r := range c.step.Remove {
-				for _, p := range r.Pods {
-					d.Unplan(p.PodKey)
-				}
+		if c.step == nil {
+			return
+		}
+		for _, r := range c.step.Remove {
+			if !slices.Contains(candidates, memberOf(r.Node.Claim)) {
+				continue
+			}
+			for _, p := range r.Pods {
+				d.Unplan(p.PodKey)
 			}
 		}
 	})
-	delete(l.commands, c.ID)
+	return errors.Join(errs...)
 }
 
 // giveBack deletes a replacement that runs nothing yet; one that is in use stays, as any other node. What does not carry the

@@ -88,7 +88,9 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	}
 	passing := map[[2]string]time.Time{}
 	for i := range out.Blocks {
-		if b := &out.Blocks[i]; !b.Code.Passes() || t.lasts(b, w.Now, passing) {
+		if b := &out.Blocks[i]; b.Code == disrupt.Paused {
+			continue // whoever paused it knows, and the pools say so
+		} else if !b.Code.Passes() || t.lasts(b, w.Now, passing) {
 			t.blocked(w, b)
 		}
 	}

@@ -24,8 +24,10 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -81,6 +83,7 @@ type version struct {
 	pool   *v1.NodePool
 	class  *cluster.NodeClass
 	unread string // see unread
+	halt   string // what checkHalt says of it
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -88,8 +91,16 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 		if !snap.Synced() {
 			return
 		}
+		now := time.Now()
 		for p := range snap.Pools() {
-			if cloud.ServesGroup(l.Cloud, p.Spec.Template.Spec.NodeClassRef) && !yield(p.Name, version{p, snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread(snap)}) {
+			if !cloud.ServesGroup(l.Cloud, p.Spec.Template.Spec.NodeClassRef) {
+				continue
+			}
+			v := version{pool: p, class: snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread: unread(snap)}
+			if h, halted := halt.Of(snap, p.Name, now); halted {
+				v.halt = sentence.Halt(h)
+			}
+			if !yield(p.Name, v) {
 				return
 			}
 		}
@@ -111,16 +122,18 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		pool, err = l.stamp(ctx, snap, pool)
 	}
 	ready := false
+	now := time.Now()
+	stands, _ := halt.Of(snap, name, now)
 	if err == nil {
-		ready, err = l.judge(ctx, pool, snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef), unread(snap))
+		ready, err = l.judge(ctx, snap, pool, now)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return time.Now().Add(staleWait), nil
 	}
 	if err != nil || ready {
-		return time.Time{}, err
+		return stands.Until, err // the pause is over then
 	}
-	return time.Now().Add(sayAgain), nil
+	return now.Add(sayAgain), nil
 }
 
 // sayAgain is how often it is said why a pool is not ready, so that whoever looks finds it.
@@ -174,9 +187,8 @@ func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) err
 }
 
 // judge writes the conditions.
-func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.NodeClass, unread string) (ready bool, err error) {
-	judged := pool.DeepCopy()
-	now := time.Now()
+func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) (ready bool, err error) {
+	judged, class := pool.DeepCopy(), snap.NodeClass(pool.Spec.Template.Spec.NodeClassRef)
 	condition.Init(judged)
 	l.validate(judged, now)
 	if l.managed(pool) {
@@ -185,7 +197,8 @@ func (l *Loop) judge(ctx context.Context, pool *v1.NodePool, class *cluster.Node
 		condition.SetFalse(judged, v1.ConditionTypeNodeClassReady, v1.ReasonNodeClassNotFound, l.noSuchKind(pool), now)
 	}
 	l.checkHealth(judged, class, now)
-	checkFeeds(judged, unread, now)
+	checkFeeds(judged, unread(snap), now)
+	checkHalt(judged, snap, now)
 	checkAnnotations(judged, now)
 	l.tell(judged)
 	ready = !condition.IsFalse(judged, v1.ConditionTypeReady)
@@ -258,6 +271,20 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 		return
 	}
 	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, "no node is disrupted voluntarily: "+unread, now)
+}
+
+// checkHalt says that somebody has paused the pool.
+func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
+	h, halted := halt.Of(snap, pool.Name, now)
+	if !halted {
+		condition.Clear(pool, v1.ConditionTypeDisruptionPaused, now)
+		return
+	}
+	c := metav1.Condition{Type: v1.ConditionTypeDisruptionPaused, Status: metav1.ConditionTrue, Reason: v1.ReasonPoolPaused, Message: "no node is disrupted voluntarily: " + sentence.Halt(h)}
+	if h.Pool == "" {
+		c.Reason = v1.ReasonClusterPaused
+	}
+	condition.Set(pool, c, now)
 }
 
 // checkAnnotations says which annotations of the template nodes do not get.

@@ -111,6 +111,46 @@ func TestStaticPoolNeedsItsGate(t *testing.T) {
 }
 
 // A template may carry annotations that Karpenter keeps for itself: the pool works, and a condition names them.
+// The condition comes and goes with the switch, also when a pause is over by itself.
+func TestPauseIsShown(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		paused := func() string {
+			time.Sleep(time.Second)
+			c := condition.Get(sim.Get[*v1.NodePool](t, w, "default"), v1.ConditionTypeDisruptionPaused)
+			if c == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		annotate := func(value string) {
+			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1.PausedAnnotationKey, value) })
+		}
+		if got := paused(); got != "" {
+			t.Errorf("before anything: %s", got)
+		}
+		until := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		annotate(until)
+		if got, want := paused(), "True PoolPaused no node is disrupted voluntarily: its NodePool is paused until "+until; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		w.API.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: "true"}}})
+		if got := paused(); !strings.HasPrefix(got, "True ClusterPaused") {
+			t.Errorf("with the cluster paused too: %q", got)
+		}
+		w.API.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace}})
+		if got := paused(); !strings.HasPrefix(got, "True PoolPaused") {
+			t.Errorf("with the pool alone: %q", got)
+		}
+		time.Sleep(time.Minute)
+		if got := paused(); got != "" {
+			t.Errorf("when the time is over: %q", got)
+		}
+		if !condition.IsTrue(sim.Get[*v1.NodePool](t, w, "default"), condition.Ready) {
+			t.Error("the pool is not ready")
+		}
+	})
+}
+
 func TestReservedKeysAreNamed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {

@@ -20,6 +20,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/keyed"
@@ -31,6 +32,8 @@ const (
 	blockedWait = 5 * time.Minute
 	// unfedWait is how long one waits while the picture is no longer fed.
 	unfedWait = time.Minute
+	// haltedWait is how long one waits while disruption is paused: nothing tells this loop when it no longer is.
+	haltedWait = 10 * time.Second
 	// staleWait is how long a newer picture may take to arrive.
 	staleWait = time.Second
 	workers   = 10
@@ -98,6 +101,9 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		return ailment.Due, nil
 	case !snap.Fed():
 		return now.Add(unfedWait), nil
+	}
+	if _, halted := halt.Node(l.Store.Snapshot(), row, now); halted {
+		return now.Add(haltedWait), nil
 	}
 	if ailing, all := l.group(snap, row.Pool()); lifecycle.TooManyAil(ailing, all) {
 		l.reportBlocked(row, snap.Pool(row.Pool()), ailing, all)

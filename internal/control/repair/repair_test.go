@@ -261,3 +261,19 @@ func TestNothingIsRepairedWhileTheClusterCannotBeRead(t *testing.T) {
 		}
 	})
 }
+
+func TestNothingIsRepairedWhilePaused(t *testing.T) {
+	fleet(t, 1, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Annotations = map[string]string{v1.PausedAnnotationKey: "true"} })
+		report(t, w, "c0", corev1.ConditionFalse)
+		time.Sleep(2 * tolerated)
+		if !there(w, "c0") {
+			t.Fatal("it went")
+		}
+		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Annotations = nil })
+		time.Sleep(time.Minute)
+		if there(w, "c0") {
+			t.Error("it stays though nothing is paused any more")
+		}
+	})
+}

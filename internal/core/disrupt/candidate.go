@@ -12,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
@@ -116,6 +117,11 @@ func nodeBlock(w *World, n *cluster.Node) *Refusal {
 		return block(NodeProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
 	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
 		return block(ClaimProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
+	}
+	if h, halted := halt.Node(w.Snap, n, w.Now); halted {
+		r := block(Paused, h.Pool, h.Until)
+		r.Value = h.Reason
+		return r
 	}
 	name, labelled := n.Node.Labels[v1.NodePoolLabelKey]
 	if !labelled {

@@ -54,6 +54,7 @@ const (
 	Landing        Code = "Landing"          // pods of a node that goes are on their way to it
 	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
 	ClaimProtected Code = "NodeClaimDoNotDisrupt"
+	Paused         Code = "Paused" // somebody stopped disruption of the pool Name, of all pools if that is empty, and said why in Value
 	NoPool         Code = "NoPool" // its pool Name is gone, or nobody knows what it could launch; without Name it says of none that it is its pool
 )
 
@@ -95,7 +96,7 @@ const (
 // Codes lists all codes, in the order in which they are explained.
 func Codes() []Code {
 	return []Code{
-		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, NoPool,
+		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, Paused, NoPool,
 		PodProtected, PodBudget, NoPlace,
 		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty,
 		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyMoves,

@@ -1,0 +1,57 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+var errHalted = errors.New("disruption was paused")
+
+// halted tells whether a node of a step was paused while it was worked out, which may take seconds.
+func (l *Loop) halted(step *disrupt.Step) bool {
+	snap, now := l.store.Snapshot(), time.Now()
+	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := halt.Node(snap, c.Node, now); return is })
+}
+
+// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused: whoever pauses wants it to be so at once.
+func (l *Loop) letGo(ctx context.Context, n *cluster.Node) error {
+	if _, is := halt.Node(l.store.Snapshot(), n, time.Now()); is {
+		return errHalted
+	}
+	return l.delete(ctx, n.Claim)
+}
+
+// halt ends a command whose nodes were paused, and tells whether it did. What has not been deleted stays. Where something has been, its
+// pods are on their way to the replacements: those stay too.
+func (l *Loop) halt(ctx context.Context, c *command) bool {
+	snap, now := l.store.Snapshot(), time.Now()
+	var rest []member
+	paused := false
+	for _, m := range c.Candidates {
+		if n := m.staying(snap); n != nil && !c.removed[m.Name] {
+			rest = append(rest, m)
+			_, is := halt.Node(snap, n, now)
+			paused = paused || is
+		}
+	}
+	if !paused {
+		return false
+	}
+	telemetry.Log(ctx).Info("taking a disruption command back because it is paused", "command", c.ID, "candidates", rest)
+	if len(rest) == len(c.Candidates) {
+		l.takeBack(ctx, c)
+		return true
+	}
+	if err := l.free(ctx, snap, c, rest); err != nil { // the sweep and adopt find the rest
+		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
+	}
+	l.finish(ctx, snap, c)
+	return true
+}

@@ -1,0 +1,184 @@
+package disruption
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/memapi"
+)
+
+// pausePool does what kubectl annotate does; "" resumes.
+func (s *stage) pausePool(value string) {
+	memapi.Edit(s.api, "", "p", func(p *v1.NodePool) {
+		p.Annotations = map[string]string{v1.PausedAnnotationKey: value}
+		if value == "" {
+			p.Annotations = nil
+		}
+	})
+}
+
+// pauseCluster is pausePool for all pools.
+func (s *stage) pauseCluster(value string) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace}}
+	if value != "" {
+		ns.Annotations = map[string]string{v1.PausedAnnotationKey: value}
+	}
+	s.api.Put(ns)
+}
+
+func TestNothingBeginsWhilePaused(t *testing.T) {
+	for name, pause := range map[string]func(*stage, string){"the pool": (*stage).pausePool, "the cluster": (*stage).pauseCluster} {
+		for when, at := range map[string]time.Duration{
+			"from the start":            0,
+			"while a step waits":        validationDelay / 2,
+			"in the moment it is begun": validationDelay,
+		} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t.Context())
+					defer s.run(t)()
+					time.Sleep(at)
+					pause(s, "true")
+					time.Sleep(time.Hour)
+					if got := s.leftovers(); len(got) > 0 || len(s.deleted()) > 0 {
+						t.Fatalf("while paused: %v, deleted %v", got, s.deleted())
+					}
+					pause(s, "")
+					time.Sleep(time.Minute)
+					s.initialise(replacementName)
+					time.Sleep(5 * time.Second)
+					if got := s.deleted(); !slices.Contains(got, "claim-a") {
+						t.Errorf("deleted %v after it was resumed, want claim-a", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A step that has begun, and whose replacement gets ready in the moment of the pause, is taken back within a second or two.
+func TestAPauseTakesBackWhatDeletedNothing(t *testing.T) {
+	for name, ready := range map[string]bool{"its replacement boots": false, "its replacement is ready": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				defer s.run(t)()
+				time.Sleep(validationDelay + 5*time.Second)
+				if !s.tainted("a") {
+					t.Fatal("the command did not start")
+				}
+				s.pausePool(time.Now().Add(2 * time.Hour).Format(time.RFC3339))
+				if ready {
+					s.initialise(replacementName)
+				}
+				time.Sleep(2 * time.Second)
+				if got := s.deleted(); slices.Contains(got, "claim-a") {
+					t.Fatal("the node was deleted though its pool is paused")
+				}
+				if got := s.leftovers(); len(got) > 0 {
+					t.Errorf("left behind: %v", got)
+				}
+				if s.store.Snapshot().Node("a").MarkedForRemoval {
+					t.Error("the node is still marked for removal")
+				}
+				if r := s.claim(replacementName); r != nil && r.DeletionTimestamp == nil {
+					t.Error("the replacement that nobody needs stays")
+				}
+				if s.heard("DisruptionFailed Node a") {
+					t.Error("it is told as a failure")
+				}
+				time.Sleep(2*time.Hour + time.Minute)
+				if !s.tainted("a") {
+					t.Error("nothing is done after the pause is over")
+				}
+			})
+		})
+	}
+}
+
+// Of two nodes one is on its way out when the pause comes. It goes on; the other one stays, and so does the replacement that waits for the pods.
+func TestAPauseKeepsWhatHasNotBeenDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration(v1.Never)
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
+		s.node("b", "small", true)
+		r := begun("claim-a", "claim-b")
+		r.Replacements = []string{replacementName}
+		s.write("claim-a", r.as(candidate))
+		s.write("claim-b", r.as(candidate))
+		s.api.Put(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: replacementName, UID: "new", Annotations: map[string]string{v1.DisruptionCommandAnnotationKey: r.as(replacement)}}})
+		defer s.run(t)()
+		time.Sleep(5 * time.Second)
+		if got := s.deleted(); len(got) > 0 || !s.store.Snapshot().Node("b").MarkedForRemoval {
+			t.Fatalf("deleted %v, or the command was not taken over", got)
+		}
+		if err := s.api.Client("loop").Delete(t.Context(), s.claim("claim-a")); err != nil {
+			t.Fatal(err)
+		}
+		s.pausePool("true")
+		s.initialise(replacementName)
+		time.Sleep(3 * time.Second)
+		if got := s.deleted(); !slices.Equal(got, []string{"claim-a"}) {
+			t.Errorf("deleted %v, want the one that was", got)
+		}
+		if got := s.leftovers(); len(got) > 0 {
+			t.Errorf("left behind: %v", got)
+		}
+		if s.store.Snapshot().Node("b").MarkedForRemoval {
+			t.Error("the node that stays is no room for pods")
+		}
+	})
+}
+
+// The switch is looked at when everything else has been.
+func TestTheLastLookBeforeANodeGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		var l *Loop
+		s.spoil = func(made *Loop) { l = made }
+		stop := s.run(t)
+		time.Sleep(time.Second)
+		stop()
+		before := s.store.Snapshot().Node("a")
+		s.pauseCluster("2h") // which nobody understands
+		time.Sleep(time.Second)
+		if err := l.letGo(t.Context(), before); !errors.Is(err, errHalted) || len(s.deleted()) > 0 {
+			t.Errorf("error = %v, deleted %v", err, s.deleted())
+		}
+	})
+}
+
+// What a process that ended left behind is taken back by one that starts while the pool is paused.
+func TestARestartWhilePausedTakesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		stop := s.run(t)
+		time.Sleep(validationDelay + 5*time.Second)
+		stop()
+		s.pauseCluster("true")
+		s.initialise(replacementName)
+		s.store = cluster.NewStore()
+		go s.api.Feed(t.Context(), s.store, time.Millisecond)
+		defer s.run(t)()
+		time.Sleep(time.Minute)
+		if got := s.deleted(); len(got) > 0 {
+			t.Errorf("deleted %v", got)
+		}
+		if got := s.leftovers(); len(got) > 0 {
+			t.Errorf("left behind: %v", got)
+		}
+		if c := condition.Get(s.claim("claim-a"), v1.ConditionTypeDisruptionReason); c != nil {
+			t.Errorf("condition %v", c)
+		}
+	})
+}
