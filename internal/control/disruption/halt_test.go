@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -131,11 +132,33 @@ func TestAPauseKeepsWhatHasNotBeenDeleted(t *testing.T) {
 		if got := s.deleted(); !slices.Equal(got, []string{"claim-a"}) {
 			t.Errorf("deleted %v, want the one that was", got)
 		}
+		if s.claim(replacementName) == nil {
+			t.Error("the replacement is gone, which the pods of the deleted node need")
+		}
 		if got := s.leftovers(); len(got) > 0 {
 			t.Errorf("left behind: %v", got)
 		}
 		if s.store.Snapshot().Node("b").MarkedForRemoval {
 			t.Error("the node that stays is no room for pods")
+		}
+	})
+}
+
+// Working a step out may take seconds.
+func TestAStepOfANodeThatWasPausedMeanwhileIsNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		var l *Loop
+		s.spoil = func(made *Loop) { l = made }
+		stop := s.run(t)
+		time.Sleep(validationDelay - time.Second)
+		stop()
+		step := l.pending[slices.Collect(maps.Keys(l.pending))[0]].step
+		s.pausePool("true")
+		time.Sleep(time.Second)
+		l.start(t.Context(), step)
+		if got := s.leftovers(); len(got) > 0 || len(l.commands) > 0 {
+			t.Errorf("it was begun: %v", got)
 		}
 	})
 }
