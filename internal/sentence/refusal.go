@@ -30,7 +30,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.Landing:        plain("pods of another node that is being removed are on their way to the node"),
 	disrupt.NodeProtected:  named("the node has the annotation %s=true"),
 	disrupt.ClaimProtected: named("the NodeClaim has the annotation %s=true"),
-	disrupt.Paused: func(r *disrupt.Refusal) string { return Halt(halt.Halt{Pool: r.Name, Until: r.Until, Reason: r.Value}) },
+	disrupt.Paused:         func(r *disrupt.Refusal) string { return Halt(halt.Halt{Pool: r.Name, Until: r.Until, Reason: r.Value}) },
 	disrupt.NoPool: func(r *disrupt.Refusal) string {
 		if r.Name == "" {
 			return "the node has no label " + v1.NodePoolLabelKey
