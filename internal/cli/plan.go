@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
@@ -52,16 +53,8 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 	fs := flag.NewFlagSet("plan", flag.ContinueOnError)
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, planHelp); fs.PrintDefaults() }
-	add := func(path string) error { p.files = append(p.files, path); return nil }
-	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
-	fs.Func("filename", "the same as -f", add)
+	p.worldFlags(fs)
 	fs.StringVar(&p.output, "o", "table", "table, json or yaml")
-	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
-	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
-	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
-	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
-	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
-	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
 	if err := fs.Parse(args); err != nil {
 		return p, err
 	}
@@ -73,6 +66,26 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 		return p, errors.New("nothing to plan; give files with -f, or a cluster with --kubeconfig")
 	}
 	return p, nil
+}
+
+// worldFlags are those that say what a plan rests on.
+func (p *planFlags) worldFlags(fs *flag.FlagSet) {
+	add := func(path string) error { p.files = append(p.files, path); return nil }
+	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
+	fs.Func("filename", "the same as -f", add)
+	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
+	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
+	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
+	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
+	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
+	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
+}
+
+// someCluster takes the cluster that kubectl would, where nothing else is named.
+func (p *planFlags) someCluster() {
+	if len(p.files) == 0 && p.kubeconfig == "" {
+		p.kubeconfig = clientcmd.NewDefaultClientConfigLoadingRules().GetDefaultFilename()
+	}
 }
 
 func plan(ctx context.Context, env Env, args []string) (int, error) {

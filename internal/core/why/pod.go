@@ -16,16 +16,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A planner answers questions. Each call of New of a Question returns one that remembers nothing.
-type planner interface {
+// A Planner answers questions to the engine.
+type Planner interface {
 	Plan(in engine.Question) *engine.Plan
 }
 
 // A Question is about one pod of a question to the engine.
 type Question struct {
 	In  engine.Question
-	Pod *cluster.Pod // one of In.Pods
-	New func() planner
+	Pod *cluster.Pod   // one of In.Pods
+	New func() Planner // returns one that remembers nothing
 	// Most is how much work may go into trying changes; 0: the default. When it is used up, the answer says that it is not complete.
 	Most work.Units
 }
@@ -111,7 +111,7 @@ func placeOf(p *engine.Plan, key cluster.PodKey) *Place {
 // A search tries changes.
 type search struct {
 	Question
-	engine   planner // remembers what pools and types are like
+	engine   Planner // remembers what pools and types are like
 	before   *engine.Plan
 	all      []Change
 	spent    work.Units

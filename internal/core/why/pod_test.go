@@ -36,7 +36,7 @@ func worldOf(t *testing.T, story []byte) engine.Question {
 	return in
 }
 
-func fresh() planner { return engine.New() }
+func fresh() Planner { return engine.New() }
 
 // every lists the whole space of changes, one value at a time, without any thought about which of them could help.
 func every(in engine.Question, pod *cluster.Pod) []Change {

@@ -18,7 +18,7 @@ import (
 // Everything that could be changed, each as wide as it goes: a limit is dropped, a request becomes nothing. Whether less is enough is
 // asked of those that help.
 
-// changesOf lists the changes of a question for a pod: of the pod first, then of each pool.
+// changesOf lists the changes of a question for a pod, the likeliest first.
 func changesOf(in engine.Question, pod *cluster.Pod) []Change {
 	out := ofConstraints(pod.Class.Spec)
 	out = append(out, ofTaints(in, pod.Class.Spec)...)
@@ -28,6 +28,7 @@ func changesOf(in engine.Question, pod *cluster.Pod) []Change {
 			out = append(out, ofPool(p, pod.Class.Spec)...)
 		}
 	}
+	slices.SortStableFunc(out, Change.compare)
 	return out
 }
 
@@ -179,7 +180,6 @@ func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 			out = append(out, Change{Kind: AllowValue, Pool: p.Name, Key: w[0], Value: w[1]})
 		}
 	}
-	slices.SortFunc(out, Change.compare)
 	return out
 }
 

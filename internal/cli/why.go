@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const whyHelp = `usage: karpenter why pod NAME [-n NAMESPACE] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [-o text|json]
+
+Says why a pod waits, and the smallest change that would give it a place: a limit raised, a zone allowed, a taint tolerated, a
+spread dropped. Each change that it names was planned with, so it helps; where no single one does, up to three together are
+tried. Nothing is changed, and no access to the controller is needed: it is the same engine on the same objects.
+
+Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. It is only listed.
+
+Exit code: 0 the pod runs or has a place, 1 it waits, 2 the input is wrong.
+
+`
+
+// whyFlags are what why is asked.
+type whyFlags struct {
+	planFlags
+	kind, name, namespace string
+}
+
+func parseWhy(env Env, args []string) (whyFlags, error) {
+	w := whyFlags{}
+	fs := flag.NewFlagSet("why", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, whyHelp); fs.PrintDefaults() }
+	w.worldFlags(fs)
+	fs.StringVar(&w.output, "o", "text", "text or json")
+	fs.StringVar(&w.namespace, "n", "default", "namespace of the pod")
+	fs.StringVar(&w.namespace, "namespace", "default", "the same as -n")
+	words, err := parseMixed(fs, args)
+	switch {
+	case err != nil:
+		return w, err
+	case w.output != "text" && w.output != "json":
+		return w, fmt.Errorf("-o %s: use text or json", w.output)
+	}
+	if len(words) == 1 && strings.Contains(words[0], "/") { // pod/web-1
+		words = strings.SplitN(words[0], "/", 2)
+	}
+	if len(words) != 2 {
+		return w, errors.New(`say what about, such as "karpenter why pod web-1 -n shop"`)
+	}
+	w.kind, w.name = words[0], words[1]
+	if namespace, name, ok := strings.Cut(w.name, "/"); ok { // shop/web-1, as Karpenter writes it
+		w.namespace, w.name = namespace, name
+	}
+	w.someCluster()
+	return w, nil
+}
+
+// parseMixed reads flags that stand before, between and after words.
+func parseMixed(fs *flag.FlagSet, args []string) (words []string, err error) {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, err
+		}
+		if fs.NArg() == 0 {
+			return words, nil
+		}
+		words, args = append(words, fs.Arg(0)), fs.Args()[1:]
+	}
+}
+
+// whyKinds are what can be asked about.
+var whyKinds = []struct {
+	names []string
+	run   func(ctx context.Context, env Env, w whyFlags) (int, error)
+}{
+	{[]string{"pod", "pods", "po"}, whyPod},
+}
+
+func askWhy(ctx context.Context, env Env, args []string) (int, error) {
+	w, err := parseWhy(env, args)
+	if err != nil {
+		return exitBadInput, err
+	}
+	for _, k := range whyKinds {
+		if slices.Contains(k.names, strings.ToLower(w.kind)) {
+			return k.run(ctx, env, w)
+		}
+	}
+	var known []string
+	for _, k := range whyKinds {
+		known = append(known, k.names[0])
+	}
+	return exitBadInput, fmt.Errorf("%s: ask about a %s", w.kind, strings.Join(known, ", "))
+}
