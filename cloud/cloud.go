@@ -92,6 +92,7 @@ type InstanceType struct {
 	VolumeLimits map[string]int
 	// Exotic types (bare metal, accelerators) are sent at launch only when no ordinary type would do.
 	Exotic    bool
+	Overlaid  bool // a NodeOverlay gave it other capacity than the cloud says
 	Offerings []Offering
 }
 
@@ -116,6 +117,9 @@ type Offering struct {
 	Price  NanoUSD
 	// Available is false while the cloud is known to be out of it.
 	Available bool
+	// NeedsPrice says that it could be bought if its price were known. It is not Available then.
+	NeedsPrice bool
+	Overlaid   bool // a NodeOverlay decided the price
 	// Reserved is the number of machines left in the reservation; meaningful only for capacity type "reserved".
 	Reserved int
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.

@@ -28,9 +28,10 @@ func awsProvider() provider {
 		settings:    s.List,
 		validate:    s.Validate,
 		open: func(ctx context.Context, core operator.Settings, in operator.CloudInput) (*operator.Cloud, error) {
-			s.ReservedCapacity, s.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
+			s.ReservedCapacity, s.NodeOverlay, s.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
 			p, err := aws.Open(ctx, s, aws.Surroundings{
-				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: version.Number(),
+				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Corrected: in.Corrected,
+				Version: version.Number(),
 			})
 			if err != nil {
 				return nil, err

@@ -1289,7 +1289,7 @@ func BenchmarkMachines(b *testing.B) {
 	for b.Loop() {
 		claims := sync.OnceValue(w.provider.claimsByMachine)
 		for _, i := range instances {
-			if m := w.provider.machine(i, claims); m.ClaimName == "" || m.Capacity == nil {
+			if m := w.provider.machine(b.Context(), i, claims); m.ClaimName == "" || m.Capacity == nil {
 				b.Fatalf("%+v", m)
 			}
 		}

@@ -176,7 +176,7 @@ func isDry(err error) bool {
 func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
 ) (cloud.Machine, error) {
-	catalog, err := p.shop.Catalog(nc)
+	catalog, err := p.catalogFor(ctx, nc, claim.Labels[v1.NodePoolLabelKey])
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
@@ -354,7 +354,7 @@ func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (
 		return cloud.Machine{}, false, fmt.Errorf("look for the claim's machine: %w", err)
 	}
 	for _, i := range found {
-		m := p.machine(i, p.claimsByMachine)
+		m := p.machine(ctx, i, p.claimsByMachine)
 		if m.Deleting {
 			continue
 		}

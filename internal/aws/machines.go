@@ -155,7 +155,7 @@ func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, e
 	case err != nil:
 		return cloud.Machine{}, err
 	}
-	return p.machine(i, p.claimsByMachine), nil
+	return p.machine(ctx, i, p.claimsByMachine), nil
 }
 
 // List returns every machine of the cluster.
@@ -174,7 +174,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 	claims := sync.OnceValue(p.claimsByMachine)
 	for _, i := range found {
 		delete(young, aws.ToString(i.InstanceId))
-		out = append(out, p.machine(i, claims))
+		out = append(out, p.machine(ctx, i, claims))
 	}
 	for id, m := range young {
 		if _, still := p.launches.machines.Get(id); still { // not stopped meanwhile
@@ -186,7 +186,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 
 // machine describes an instance. What its class or type would add is left out when they are not known any more: one
 // odd machine must not hide the others. claims is asked for a machine whose tags name no claim.
-func (p *Provider) machine(i ec2types.Instance, claims func() map[string]string) cloud.Machine {
+func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func() map[string]string) cloud.Machine {
 	tags := ec2api.TagMap(i.Tags)
 	m := cloud.Machine{
 		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool],
@@ -207,12 +207,12 @@ func (p *Provider) machine(i ec2types.Instance, claims func() map[string]string)
 	if m.CapacityType == v1.CapacityTypeReserved {
 		m.Labels[awsv1.LabelCapacityReservationID] = aws.ToString(i.CapacityReservationId)
 	}
-	p.describeBySort(&m, i, tags[awsv1.TagNodeClass])
+	p.describeBySort(ctx, &m, i, tags[awsv1.TagNodeClass])
 	return m
 }
 
 // describeBySort adds what the machine's type decides, if its class is still there to ask.
-func (p *Provider) describeBySort(m *cloud.Machine, i ec2types.Instance, className string) {
+func (p *Provider) describeBySort(ctx context.Context, m *cloud.Machine, i ec2types.Instance, className string) {
 	if className == "" {
 		return
 	}
@@ -221,7 +221,7 @@ func (p *Provider) describeBySort(m *cloud.Machine, i ec2types.Instance, classNa
 	if !ok {
 		return
 	}
-	catalog, err := p.shop.Catalog(nc)
+	catalog, err := p.catalogFor(ctx, nc, m.PoolName)
 	if err != nil {
 		return
 	}

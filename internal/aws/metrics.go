@@ -124,7 +124,7 @@ func collect(it *cloud.InstanceType, wanted need.Needs, reservations bool, wares
 	}
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
-		if !wanted.AllowLabels(o.Labels) {
+		if o.NeedsPrice || !wanted.AllowLabels(o.Labels) {
 			continue
 		}
 		w := way{it.Name, o.CapacityType(), o.Zone()}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -25,6 +26,8 @@ type Surroundings struct {
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
 	Version string // of Karpenter
+	// Corrected is that of Input.
+	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 }
 
 // Open is New with AWS's default chain of configuration: environment, shared files, web identity, pod identity, the
@@ -51,7 +54,7 @@ func Open(ctx context.Context, s Settings, in Surroundings) (*Provider, error) {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
 	return New(ctx, s, Input{
-		Config: cfg, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: in.Version,
+		Config: cfg, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Version: in.Version, Corrected: in.Corrected,
 		KubernetesVersion: func(context.Context) (string, error) {
 			v, err := server.ServerVersion()
 			if err != nil {

@@ -54,6 +54,8 @@ type Input struct {
 	// KubernetesVersion asks the API server; not needed with EKSControlPlane.
 	KubernetesVersion func(context.Context) (string, error)
 	Version           string // of Karpenter
+	// Corrected applies what the cluster's owner knows better to a catalogue, for machines of a pool; nil changes nothing.
+	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 }
 
 // Objects are the cluster's objects of one kind, as whoever runs the provider follows them. They are not changed.
@@ -148,7 +150,7 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.memory = memory.New()
 	p.reservations = reservation.NewBook(c.EC2)
 	sources := assortment.Sources{
-		Region: region, Settings: s.Settings, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
+		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
 	}
 	if s.ReservedCapacity {
 		sources.Reservations = p.reservations
@@ -213,6 +215,15 @@ func (p *Provider) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catal
 		return nil, err
 	}
 	return p.shop.Catalog(nc)
+}
+
+// catalogFor returns what can be launched of a class for a pool, "" for none, with prices and capacities as the cluster's owner knows them.
+func (p *Provider) catalogFor(ctx context.Context, nc *awsv1.EC2NodeClass, pool string) (*cloud.Catalog, error) {
+	c, err := p.shop.Catalog(nc)
+	if err != nil || p.in.Corrected == nil {
+		return c, err
+	}
+	return p.in.Corrected(ctx, pool, c), nil
 }
 
 // Drifted says why a claim's machine is not what its class asks for.

@@ -26,9 +26,9 @@ type Settings struct {
 	EnableZonalShift      bool
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
-	// ReservedCapacity is the core's feature gate, SpotTypes its setting; 0 is the default.
-	ReservedCapacity bool
-	SpotTypes        int
+	// ReservedCapacity and NodeOverlay are feature gates of the core, SpotTypes its setting; 0 is the default.
+	ReservedCapacity, NodeOverlay bool
+	SpotTypes                     int
 }
 
 // DefaultSettings are what applies unless something else is set.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/share"
 )
@@ -42,6 +43,7 @@ type Draft struct {
 	byClaim    table[string, claimRow]
 
 	pools           table[string, *v1.NodePool]
+	overlays        table[string, *v1alpha1.NodeOverlay]
 	classes         table[v1.NodeClassReference, *NodeClass]
 	daemonSets      table[objectKey, *appsv1.DaemonSet]
 	pdbs            table[objectKey, *policyv1.PodDisruptionBudget]
@@ -118,6 +120,7 @@ func newDraft() *Draft {
 		byClaim:    newTable(func(r claimRow) string { return r.claim }, strings.Compare),
 
 		pools:           newTable(func(p *v1.NodePool) string { return p.Name }, strings.Compare),
+		overlays:        newTable(func(o *v1alpha1.NodeOverlay) string { return o.Name }, strings.Compare),
 		classes:         newTable((*NodeClass).ref, compareRefs),
 		daemonSets:      objectTable[*appsv1.DaemonSet](),
 		pdbs:            objectTable[*policyv1.PodDisruptionBudget](),
@@ -165,6 +168,7 @@ func (d *Draft) publish() *Snapshot {
 		held:       d.held.publish(),
 
 		pools:           d.pools.publish(),
+		overlays:        d.overlays.publish(),
 		classes:         d.classes.publish(),
 		daemonSets:      d.daemonSets.publish(),
 		pdbs:            d.pdbs.publish(),
@@ -225,6 +229,12 @@ func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(p) }
 
 // DeletePool removes a NodePool.
 func (d *Draft) DeletePool(name string) { d.pools.delete(name) }
+
+// PutOverlay adds or replaces a NodeOverlay.
+func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(o) }
+
+// DeleteOverlay removes a NodeOverlay.
+func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
 
 // PutNodeClass adds or replaces a node class.
 func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
@@ -35,6 +36,7 @@ type Snapshot struct {
 	held       view[PodKey, PodKey]
 
 	pools           view[string, *v1.NodePool]
+	overlays        view[string, *v1alpha1.NodeOverlay]
 	classes         view[v1.NodeClassReference, *NodeClass]
 	daemonSets      view[objectKey, *appsv1.DaemonSet]
 	pdbs            view[objectKey, *policyv1.PodDisruptionBudget]
@@ -222,6 +224,9 @@ func (s *Snapshot) Plans() iter.Seq2[PodKey, Planned] {
 		}
 	}
 }
+
+// Overlays returns the NodeOverlays by name.
+func (s *Snapshot) Overlays() iter.Seq[*v1alpha1.NodeOverlay] { return s.overlays.all() }
 
 // Pools yields the NodePools by name.
 func (s *Snapshot) Pools() iter.Seq[*v1.NodePool] { return s.pools.all() }

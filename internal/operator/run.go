@@ -31,6 +31,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/gc"
 	"karpenter.sh/karpenter/internal/control/hint"
 	"karpenter.sh/karpenter/internal/control/open"
+	"karpenter.sh/karpenter/internal/control/overlay"
 	"karpenter.sh/karpenter/internal/control/pool"
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/control/repair"
@@ -75,6 +76,8 @@ type CloudInput struct {
 	Events  *telemetry.Events
 	Claims  *follow.Objects[*v1.NodeClaim]
 	Nodes   *follow.Objects[*corev1.Node]
+	// Corrected applies NodeOverlays to a catalogue, for machines of a pool. Plans know no other prices, so launches should not either.
+	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 }
 
 // A Cloud is what a provider consists of.
@@ -111,19 +114,26 @@ func Run(ctx context.Context, o Options) error {
 	}
 	events := telemetry.NewEvents(clients.writeEvent, metrics)
 	store := cluster.NewStore()
+	var catalogs *catalog.Service
 	provider, err := o.Cloud(ctx, CloudInput{
 		REST: clients.rest, Client: clients.main, Metrics: metrics, Events: events,
 		Claims: follow.Claims(store), Nodes: follow.Nodes(store),
+		Corrected: func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog {
+			return catalogs.Corrected(ctx, pool, c)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("cloud provider: %w", err)
 	}
 	metered := meter(provider.Provider, metrics)
 	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
-		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
+		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay,
 	})
 
-	catalogs := catalog.New(metered)
+	catalogs = catalog.New(metered)
+	if s.Gates.NodeOverlay {
+		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
+	}
 	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
@@ -273,6 +283,9 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Older.Provisioners != provisionersIgnore {
 		loops = append(loops, legacy.New(p.clients.main, s.Older.Provisioners == provisionersConvert, p.events, p.metrics).Run)
+	}
+	if s.Gates.NodeOverlay {
+		loops = append(loops, overlay.New(p.store, p.clients.main, catalogs, p.metrics).Run)
 	}
 	if s.Gates.NodeRepair {
 		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events}).Run)

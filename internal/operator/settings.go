@@ -260,7 +260,7 @@ func (g *Gates) parse(text string) error {
 func (g *Gates) validate() error {
 	var errs []error
 	for _, gate := range g.named() {
-		if *gate.on && gate.on != &g.ReservedCapacity && gate.on != &g.SpotToSpotConsolidation && gate.on != &g.NodeRepair && gate.on != &g.StaticCapacity {
+		if *gate.on && gate.on != &g.ReservedCapacity && gate.on != &g.SpotToSpotConsolidation && gate.on != &g.NodeRepair && gate.on != &g.NodeOverlay && gate.on != &g.StaticCapacity {
 			errs = append(errs, setting.GateWithoutCode(gate.name))
 		}
 	}

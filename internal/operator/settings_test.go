@@ -83,7 +83,7 @@ func TestSettings(t *testing.T) {
 			ok:   func(s *Settings) bool { return s.Gates.ReservedCapacity && s.Gates.SpotToSpotConsolidation },
 		},
 		"a malformed gate":                    {args: "--feature-gates=ReservedCapacity", err: "ReservedCapacity"},
-		"a gate without code":                 {env: map[string]string{"FEATURE_GATES": "NodeOverlay=true"}, err: "NodeOverlay"},
+		"a gate without code":                 {env: map[string]string{"FEATURE_GATES": "CapacityBuffer=true"}, err: "CapacityBuffer"},
 		"devices that are not supported":      {env: map[string]string{"IGNORE_DRA_REQUESTS": "false"}, err: "IGNORE_DRA_REQUESTS"},
 		"devices that are refused":            {env: map[string]string{"IGNORE_DRA_REQUESTS": "true"}},
 		"an unknown log level":                {env: map[string]string{"LOG_LEVEL": "trace"}, err: "trace"},

@@ -35,7 +35,7 @@ func Main(args []string) error {
 		return err
 	}
 	core.Host = "127.0.0.1" // nobody on another machine has any business with it
-	provider.ReservedCapacity, provider.SpotTypes = core.Gates.ReservedCapacity, core.Scheduling.SpotTypes
+	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func open(ctx context.Context, in operator.CloudInput, s aws.Settings) (*operato
 		return nil, fmt.Errorf("find out how to reach AWS: %w", err)
 	}
 	p, err := aws.New(ctx, s, aws.Input{
-		Config: account, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events,
+		Config: account, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Corrected: in.Corrected,
 		KubernetesVersion: func(context.Context) (string, error) { return serverVersion(in.REST) },
 		Version:           version,
 	})

@@ -31,6 +31,7 @@ import (
 type Sources struct {
 	Region    string
 	Settings  hardware.Settings
+	Unpriced  bool // what has no known price is listed too
 	Inventory interface{ Goods() *inventory.Goods }
 	Prices    interface{ List() *price.List }
 	Stock     *stock.Stock
@@ -183,7 +184,7 @@ func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 		return nil, err
 	}
 	sh.signature = string(text)
-	sh.wishes, sh.zoneIDs, sh.market = wishes, ids, &offer.Market{}
+	sh.wishes, sh.zoneIDs, sh.market = wishes, ids, &offer.Market{Unpriced: s.from.Unpriced}
 	return sh, nil
 }
 
@@ -318,6 +319,6 @@ func (s *Shop) offer(sh *shelf) {
 
 func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
-		return x.Price == y.Price && x.Available == y.Available && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
+		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
 	})
 }

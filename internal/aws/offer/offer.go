@@ -48,6 +48,8 @@ type Market struct {
 	Prices       *price.List
 	Stock        stock // nil when nothing is known to be out
 	Reservations []Reservation
+	// Unpriced lists what has no known price as well, for overlays to give it one.
+	Unpriced bool
 
 	labels map[labelKey]map[string]string
 }
@@ -69,7 +71,7 @@ func (m *Market) Offerings(t *awsdata.InstanceType, usable bool) []cloud.Offerin
 	for _, z := range m.Zones {
 		for _, ct := range capacityTypes {
 			if o, ok := m.offering(t.Name, z, ct); ok {
-				o.Available = o.Available && usable
+				o.Available, o.NeedsPrice = o.Available && usable, o.NeedsPrice && usable
 				out = append(out, o)
 			}
 		}
@@ -93,7 +95,8 @@ func capacityTypes(t *awsdata.InstanceType) []string {
 	return out
 }
 
-// offering prices one way to buy; false where the type is not sold, the class has no subnet or the price is not known.
+// offering prices one way to buy; false where the type is not sold, the class has no subnet or, unless those are asked for, the price is not
+// known.
 func (m *Market) offering(instanceType string, z Zone, capacityType string) (cloud.Offering, bool) {
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false
@@ -105,11 +108,11 @@ func (m *Market) offering(instanceType string, z Zone, capacityType string) (clo
 	} else {
 		p, known = m.Prices.OnDemand(instanceType)
 	}
-	if !known {
+	if !known && !m.Unpriced {
 		return cloud.Offering{}, false
 	}
 	out := z.Full || m.Stock != nil && m.Stock.Out(capacityType, instanceType, z.Name)
-	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: !out}, true
+	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: known && !out, NeedsPrice: !known && !out}, true
 }
 
 func (m *Market) labelsOf(z Zone, capacityType string) map[string]string {

@@ -1,7 +1,8 @@
 // Package catalog knows which pools our provider serves and what each of them can launch.
 //
 // The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out the pools
-// that are not ours or cannot be served, and says so once.
+// that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that nobody sees a catalogue without them; the
+// provider, which chooses at launch from its own, asks for them with Corrected.
 package catalog
 
 import (
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -30,11 +32,19 @@ type Service struct {
 
 	mu   sync.Mutex
 	said map[string]string // the last trouble with each pool, so that it is said once
+
+	overlays *overlays // nil without the feature gate NodeOverlay
 }
 
 // New returns a service for one provider.
 func New(p provider) *Service {
 	return &Service{provider: p, said: map[string]string{}}
+}
+
+// WithOverlays makes the service apply the NodeOverlays of a store.
+func (s *Service) WithOverlays(store *cluster.Store, known *label.Vocabulary) *Service {
+	s.overlays = &overlays{store: store, known: known}
+	return s
 }
 
 // Serves tells whether a reference names a node class of our provider.
@@ -45,6 +55,13 @@ func (s *Service) Serves(ref *v1.NodeClassReference) bool {
 // Pools returns the pools of our provider whose instance types are known, by name. Those that may not get new nodes now,
 // because they are not ready or being deleted, are named in notReady as well.
 func (s *Service) Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool) {
+	pools, notReady = s.known(ctx, snap)
+	s.overlays.correct(snap, pools)
+	return pools, notReady
+}
+
+// known returns the pools with their catalogues as the provider has them.
+func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool) {
 	pools, notReady = map[string]engine.Pool{}, map[string]bool{}
 	for p := range snap.Pools() {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
@@ -160,6 +161,12 @@ func own() []served {
 			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
 		claims,
 	}
+}
+
+// overlays are read where the gate NodeOverlay is on. Without them prices are the cloud's: nothing becomes unsafe to remove.
+func overlays() served {
+	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), (*cluster.Draft).PutOverlay,
+		func(d *cluster.Draft, r removed) { d.DeleteOverlay(r.Name) })))
 }
 
 func custom[T any, P interface {

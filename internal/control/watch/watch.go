@@ -24,6 +24,8 @@ type Settings struct {
 	NodeClasses []schema.GroupVersionKind
 	// OwnerSelectors are needed for default spread constraints.
 	OwnerSelectors bool
+	// Overlays are needed with the feature gate NodeOverlay.
+	Overlays bool
 }
 
 // Watch keeps a store in step with the API server.
@@ -51,6 +53,9 @@ func New(api API, store *cluster.Store, s Settings) *Watch {
 	kinds = append(kinds, builtin()...)
 	if s.OwnerSelectors {
 		kinds = append(kinds, owners()...)
+	}
+	if s.Overlays {
+		kinds = append(kinds, overlays())
 	}
 	w := &Watch{store: store, since: time.Now()}
 	for _, k := range kinds {

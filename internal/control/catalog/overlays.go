@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/overlay"
+)
+
+// overlays remembers what NodeOverlays come to while neither they nor pools and catalogues change.
+type overlays struct {
+	store *cluster.Store
+	known *label.Vocabulary
+
+	mu       sync.Mutex
+	objects  []*v1alpha1.NodeOverlay // that were judged
+	pools    []overlay.Pool
+	book     *overlay.Book
+	verdicts []overlay.Verdict
+	applied  map[string]*overlay.Applied // by pool
+}
+
+// correct puts the corrected catalogues into pools.
+func (o *overlays) correct(snap *cluster.Snapshot, pools map[string]engine.Pool) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.judge(snap, pools)
+	applied := make(map[string]*overlay.Applied, len(pools))
+	for name, p := range pools {
+		a := o.book.Apply(p.Pool, p.Catalog, o.applied[name])
+		applied[name] = a
+		p.Catalog = a.Catalog()
+		pools[name] = p
+	}
+	o.applied = applied
+}
+
+// judge looks at the overlays anew where they, a pool or a catalogue is another one than the last time.
+func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
+	objects := slices.Collect(snap.Overlays())
+	list := make([]overlay.Pool, 0, len(pools))
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		list = append(list, overlay.Pool{Pool: pools[name].Pool, Catalog: pools[name].Catalog})
+	}
+	if o.verdicts != nil && slices.Equal(objects, o.objects) && slices.Equal(list, o.pools) {
+		return
+	}
+	book, verdicts := overlay.Judge(objects, list, o.known)
+	if o.book == nil || !book.Equal(o.book) { // else those who hold a catalogue keep it
+		o.book = book
+	}
+	o.objects, o.pools, o.verdicts = objects, list, verdicts
+}
+
+// Verdicts says of each NodeOverlay whether it is in force.
+func (s *Service) Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict) {
+	s.Pools(ctx, snap)
+	s.overlays.mu.Lock()
+	defer s.overlays.mu.Unlock()
+	return s.overlays.objects, s.overlays.verdicts
+}
+
+// Corrected applies the NodeOverlays that are in force to a catalogue of the provider, for a machine of a pool. A claim without pool, or of a pool
+// that is not known, gets the catalogue as it is.
+func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog {
+	if s.overlays == nil || pool == "" {
+		return c
+	}
+	snap := s.overlays.store.Snapshot()
+	p := snap.Pool(pool)
+	if p == nil {
+		return c
+	}
+	s.Pools(ctx, snap) // so that the newest overlays are judged
+	return s.overlays.apply(p, c)
+}
+
+func (o *overlays) apply(p *v1.NodePool, c *cloud.Catalog) *cloud.Catalog {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.book.Apply(p, c, o.applied[p.Name]).Catalog()
+}

@@ -1,0 +1,106 @@
+// Package overlay tells the owners of NodeOverlays what became of them: in force, senseless, or contradicting another. What they come to is decided
+// in core/overlay and applied by control/catalog, which does not wait for the conditions that are written here.
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/api/condition"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/overlay"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// every is how often overlays are looked at. Nothing is worked out again while nothing changed.
+const every = time.Second
+
+// judge says of each overlay what became of it.
+type judge interface {
+	Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict)
+}
+
+// Loop writes conditions on NodeOverlays.
+type Loop struct {
+	store   *cluster.Store
+	client  client.Client
+	judge   judge
+	metrics *telemetry.Metrics
+}
+
+// New returns a loop that has not started.
+func New(store *cluster.Store, c client.Client, j judge, m *telemetry.Metrics) *Loop {
+	return &Loop{store: store, client: c, judge: j, metrics: m}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	const name = "nodeoverlay.controller"
+	ctx = telemetry.WithController(ctx, name)
+	watched := l.metrics.Loop(name, 1)
+	defer l.metrics.End(watched)
+	for {
+		err := watched.Turn(ctx, "telling about node overlays", func(ctx context.Context) error { return l.turn(ctx, time.Now()) })
+		if err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).Error("telling about node overlays failed", "error", err)
+		}
+		if !watched.Wait(ctx, every, nil) {
+			return nil
+		}
+	}
+}
+
+// turn tells everyone of whom there is news. What fails is tried again in the next turn.
+func (l *Loop) turn(ctx context.Context, now time.Time) error {
+	snap := l.store.Snapshot()
+	if !snap.Synced() {
+		return nil
+	}
+	overlays, verdicts := l.judge.Verdicts(ctx, snap)
+	var errs []error
+	for i, o := range overlays {
+		errs = append(errs, l.tell(ctx, o, verdicts[i], now))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verdict, now time.Time) error {
+	told := o.DeepCopy()
+	switch {
+	case v.Invalid != nil:
+		condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonRuntimeValidation, v.Invalid.Error(), now)
+	case v.Conflict != nil:
+		condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonConflict, conflict(v.Conflict), now)
+	default:
+		condition.SetTrue(told, v1alpha1.ConditionTypeValidationSucceeded, now)
+	}
+	if equality.Semantic.DeepEqual(o.Status.Conditions, told.Status.Conditions) {
+		return nil
+	}
+	err := l.client.Status().Patch(ctx, told, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // whoever was faster is right; the next picture has it
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write status of node overlay %s: %w", o.Name, err)
+	}
+	l.store.Update(func(d *cluster.Draft) { d.PutOverlay(told) })
+	return nil
+}
+
+// conflict says with whom an overlay disagrees, where, and what to do about it.
+func conflict(c *overlay.Conflict) string {
+	what := "the price"
+	if c.Resource != "" {
+		what = "the resource " + string(c.Resource)
+	}
+	return fmt.Sprintf("conflict with another overlay of equal weight: NodeOverlay %s gives %s of instance type %s in NodePool %s as well; "+
+		"give one of them another weight, or requirements that exclude each other", c.With, what, c.Type, c.Pool)
+}

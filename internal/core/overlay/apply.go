@@ -1,0 +1,120 @@
+package overlay
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// Applied is what a pool's catalogue became of, so that the next one can share what stayed the same.
+type Applied struct {
+	from, to *cloud.Catalog
+	pool     *v1.NodePool
+	book     *Book
+	types    map[*cloud.InstanceType]*cloud.InstanceType // only those that were changed
+}
+
+// Catalog returns the corrected catalogue.
+func (a *Applied) Catalog() *cloud.Catalog { return a.to }
+
+// Changed tells of a type of the corrected catalogue whether its prices or its capacity are not the provider's.
+func Changed(it *cloud.InstanceType) (price, capacity bool) {
+	return slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Overlaid }), it.Overlaid
+}
+
+// Apply corrects a catalogue for a pool. What no overlay speaks of is shared with the provider's, which is never changed; types that were
+// corrected alike in the last answer keep their pointers, and the whole does when nothing is new.
+func (b *Book) Apply(pool *v1.NodePool, c *cloud.Catalog, last *Applied) *Applied {
+	if last != nil && last.from == c && last.pool == pool && last.book == b {
+		return last
+	}
+	next := &Applied{from: c, to: c, pool: pool, book: b, types: map[*cloud.InstanceType]*cloud.InstanceType{}}
+	if b == nil {
+		return next
+	}
+	reuse := last != nil && last.pool == pool && last.book == b
+	labels := b.labelsOf(pool)
+	types := make([]*cloud.InstanceType, len(c.Types))
+	for i, it := range c.Types {
+		types[i] = it
+		if reuse && last.types[it] != nil {
+			types[i] = last.types[it]
+		} else if corrected := b.correct(it, labels); corrected != nil {
+			types[i] = corrected
+		}
+		if types[i] != it {
+			next.types[it] = types[i]
+		}
+	}
+	if len(next.types) > 0 {
+		next.to = &cloud.Catalog{Types: types}
+	}
+	return next
+}
+
+// correct returns a corrected copy of a type, nil if no overlay speaks of it. The heaviest that speaks of a price or a resource decides. What has no
+// price in the end is not on offer.
+func (b *Book) correct(it *cloud.InstanceType, labels map[string]string) *cloud.InstanceType {
+	var out *cloud.InstanceType
+	priced := make([]bool, len(it.Offerings))
+	var sized corev1.ResourceList
+	for _, r := range b.rules {
+		offers := r.selects(it, labels)
+		if offers == nil || r.change == nil && len(r.capacity) == 0 {
+			continue
+		}
+		if out == nil {
+			out = copyOf(it)
+		}
+		for i, mine := range offers {
+			if mine && r.change != nil && !priced[i] {
+				priced[i] = r.price(&out.Offerings[i])
+			}
+		}
+		for resource, amount := range r.capacity {
+			if _, ok := sized[resource]; !ok {
+				if sized == nil {
+					sized = corev1.ResourceList{}
+				}
+				sized[resource] = amount
+			}
+		}
+	}
+	if slices.ContainsFunc(it.Offerings, needsPrice) {
+		if out == nil {
+			out = copyOf(it)
+		}
+		out.Offerings = slices.DeleteFunc(out.Offerings, needsPrice)
+	}
+	if len(sized) > 0 {
+		out.Capacity = maps.Clone(it.Capacity)
+		maps.Copy(out.Capacity, sized)
+		out.Overlaid = true
+	}
+	return out
+}
+
+// copyOf copies what may be changed of a type.
+func copyOf(it *cloud.InstanceType) *cloud.InstanceType {
+	c := *it
+	c.Offerings = slices.Clone(it.Offerings)
+	return &c
+}
+
+func needsPrice(o cloud.Offering) bool { return o.NeedsPrice }
+
+// price changes an offering's price and tells whether it did: what has no price gets one only from a rule that is meant for it.
+func (r *rule) price(o *cloud.Offering) bool {
+	if o.NeedsPrice {
+		if !r.preview {
+			return false
+		}
+		o.NeedsPrice, o.Available = false, true
+	}
+	o.Price, o.Overlaid = r.change.of(o.Price), true
+	return true
+}

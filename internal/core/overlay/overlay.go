@@ -1,0 +1,231 @@
+// Package overlay corrects what a cloud says of its instance types by what NodeOverlays say: prices of offerings, and extended resources
+// of types.
+//
+// It stands between the provider's catalogue and everybody who reads one, so that plans, launches and disruption agree. Overlays are judged
+// together: what two of equal weight say about the same thing is a contradiction, and one of them is not applied at all. Who wins does not
+// depend on what happens to be in stock or what it costs.
+package overlay
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	vocabulary "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/label"
+)
+
+// A Pool is a pool with what its provider says that it can launch.
+type Pool struct {
+	Pool    *v1.NodePool
+	Catalog *cloud.Catalog
+}
+
+// A Verdict says what became of an overlay. The zero value: it is in force.
+type Verdict struct {
+	Invalid  error     // what it says makes no sense
+	Conflict *Conflict // what it says, another one of its weight says
+}
+
+// InForce tells whether the overlay is applied.
+func (v Verdict) InForce() bool { return v.Invalid == nil && v.Conflict == nil }
+
+// A Conflict is the first thing of which two overlays of equal weight speak.
+type Conflict struct {
+	With       string // the overlay that is applied
+	Pool, Type string // where they meet
+	Resource   corev1.ResourceName
+}
+
+// A Book is the overlays that are in force. It never changes. A nil Book changes nothing.
+type Book struct {
+	rules []*rule // the heaviest first
+	known *vocabulary.Vocabulary
+}
+
+// Equal tells whether two books say the same: another status of an overlay is none of theirs.
+func (b *Book) Equal(other *Book) bool {
+	return slices.EqualFunc(b.rules, other.rules, func(x, y *rule) bool {
+		return x.from.Name == y.from.Name && x.from.UID == y.from.UID && x.from.Generation == y.from.Generation
+	})
+}
+
+// A rule is one overlay, ready to be applied.
+type rule struct {
+	from     *v1alpha1.NodeOverlay // never changes
+	name     string
+	weight   int32
+	wants    []want
+	change   *change // of the price; nil if there is none
+	preview  bool    // it may give a price to what has none
+	capacity corev1.ResourceList
+}
+
+// A want is one requirement.
+type want struct {
+	key string
+	set label.Set
+}
+
+// Judge says of each overlay whether it is in force, in the given order, and returns those that are. Heavier ones come first; of equal ones
+// the one whose name is later in the alphabet, which is how Karpenter has always decided.
+func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Vocabulary) (*Book, []Verdict) {
+	verdicts := make([]Verdict, len(overlays))
+	order := make([]int, 0, len(overlays))
+	rules := make([]*rule, len(overlays))
+	for i, o := range overlays {
+		if rules[i], verdicts[i].Invalid = newRule(o, known); verdicts[i].Invalid == nil {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rules[b].weight, rules[a].weight), strings.Compare(rules[b].name, rules[a].name))
+	})
+	book := &Book{known: known}
+	for _, equal := range sameWeight(order, rules) {
+		said := newClaims(pools)
+		for _, i := range equal {
+			touched := book.touched(rules[i], pools)
+			if verdicts[i].Conflict = said.conflict(rules[i], touched); verdicts[i].Conflict == nil {
+				said.add(rules[i], touched)
+				book.rules = append(book.rules, rules[i])
+			}
+		}
+	}
+	return book, verdicts
+}
+
+func newRule(o *v1alpha1.NodeOverlay, known *vocabulary.Vocabulary) (*rule, error) {
+	if err := o.Validate(known); err != nil {
+		return nil, err
+	}
+	change, err := changeOf(&o.Spec)
+	if err != nil {
+		return nil, err
+	}
+	r := &rule{from: o, name: o.Name, weight: o.Weight(), change: change, capacity: o.Spec.Capacity}
+	for _, q := range o.Spec.Requirements {
+		set, ok := label.New(label.Op(q.Operator), q.Values)
+		if !ok { // Validate knows the same operators
+			set = label.Nothing()
+		}
+		r.wants = append(r.wants, want{known.Normalize(q.Key), set})
+	}
+	// A price for types that have none must be meant for them: a rule about whole families would switch on what nobody thought of.
+	r.preview = change != nil && change.absolute && len(o.Spec.Requirements) == 1 &&
+		r.wants[0].key == corev1.LabelInstanceTypeStable && o.Spec.Requirements[0].Operator == corev1.NodeSelectorOpIn
+	return r, nil
+}
+
+// sameWeight cuts an order into runs of equal weight.
+func sameWeight(order []int, rules []*rule) [][]int {
+	var runs [][]int
+	for i, o := range order {
+		if i == 0 || rules[order[i-1]].weight != rules[o].weight {
+			runs = append(runs, nil)
+		}
+		runs[len(runs)-1] = append(runs[len(runs)-1], o)
+	}
+	return runs
+}
+
+// A place is an instance type in a pool.
+type place struct{ pool, it int }
+
+// touched returns the types that a rule speaks of, and which of their offerings.
+func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
+	out := map[place][]bool{}
+	for p := range pools {
+		labels := b.labelsOf(pools[p].Pool)
+		for t, it := range pools[p].Catalog.Types {
+			if offers := r.selects(it, labels); offers != nil {
+				out[place{p, t}] = offers
+			}
+		}
+	}
+	return out
+}
+
+// labelsOf is what a pool gives all its nodes.
+func (b *Book) labelsOf(pool *v1.NodePool) map[string]string {
+	out := map[string]string{}
+	for key, value := range pool.Spec.Template.Labels {
+		out[b.known.Normalize(key)] = value
+	}
+	if ref := pool.Spec.Template.Spec.NodeClassRef; ref != nil {
+		out[v1.NodeClassLabelKey(ref.GroupKind())] = ref.Name
+	}
+	out[v1.NodePoolLabelKey] = pool.Name
+	return out
+}
+
+// selects returns which of a type's offerings a rule speaks of, nil if it speaks of none. A label that a node does not have is met only by
+// requirements that allow its absence.
+func (r *rule) selects(it *cloud.InstanceType, pool map[string]string) []bool {
+	for _, w := range r.wants {
+		if !w.meetsSome(it, pool) {
+			return nil
+		}
+	}
+	var out []bool
+	for i := range it.Offerings {
+		if r.takes(it, i, pool) {
+			if out == nil {
+				out = make([]bool, len(it.Offerings))
+			}
+			out[i] = true
+		}
+	}
+	return out
+}
+
+// meetsSome tells whether a node of the type can meet the requirement. It costs less than to ask each offering.
+func (w want) meetsSome(it *cloud.InstanceType, pool map[string]string) bool {
+	if w.set.HasAbsent() {
+		return true // offerings may lack what others of the type have
+	}
+	if values := it.Labels[w.key]; len(values) > 0 {
+		return slices.ContainsFunc(values, w.set.Has)
+	}
+	value, ok := pool[w.key]
+	return ok && w.set.Has(value)
+}
+
+// takes tells whether a rule speaks of one offering of a type.
+func (r *rule) takes(it *cloud.InstanceType, offering int, pool map[string]string) bool {
+	for _, w := range r.wants {
+		if value, ok := it.Offerings[offering].Labels[w.key]; ok {
+			if !w.set.Has(value) {
+				return false
+			}
+			continue
+		}
+		values := it.Labels[w.key]
+		switch value, ok := pool[w.key]; {
+		case len(values) > 0 && decidedByOffering(it, w.key): // another offering has it, this one does not
+			if !w.set.HasAbsent() {
+				return false
+			}
+		case len(values) > 0:
+			if !slices.ContainsFunc(values, w.set.Has) {
+				return false
+			}
+		case ok:
+			if !w.set.Has(value) {
+				return false
+			}
+		case !w.set.HasAbsent():
+			return false
+		}
+	}
+	return true
+}
+
+func decidedByOffering(it *cloud.InstanceType, key string) bool {
+	return slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { _, ok := o.Labels[key]; return ok })
+}
