@@ -13,6 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/overlay"
 )
 
 // reservation is what a claim that is being created will count against its pool's limits.
@@ -49,6 +50,9 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
+		for _, t := range shares[name] {
+			annotate(t.claim, overlay.Marks(pools[name].Catalog, overlay.Options{Types: t.opening.Types, Zones: t.opening.Zones, CapacityTypes: t.opening.CapacityTypes}))
+		}
 		pool, m := snap.Pool(name), machinesOf(pools[name].Catalog)
 		if len(pool.Spec.Limits) > 0 {
 			if pool.IsStatic() {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -161,13 +162,15 @@ func prepare(o *engine.Opening, name string, annotations map[string]string) *v1.
 	if !slices.Contains(c.Finalizers, v1.TerminationFinalizer) {
 		c.Finalizers = append(c.Finalizers, v1.TerminationFinalizer)
 	}
-	for k, v := range annotations {
-		if c.Annotations == nil {
-			c.Annotations = map[string]string{}
-		}
-		c.Annotations[k] = v
-	}
+	annotate(c, annotations)
 	return c
+}
+
+func annotate(c *v1.NodeClaim, annotations map[string]string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	maps.Copy(c.Annotations, annotations)
 }
 
 // create makes the claim, or finds the one that an earlier attempt made.

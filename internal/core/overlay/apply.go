@@ -21,9 +21,33 @@ type Applied struct {
 // Catalog returns the corrected catalogue.
 func (a *Applied) Catalog() *cloud.Catalog { return a.to }
 
-// Changed tells of a type of the corrected catalogue whether its prices or its capacity are not the provider's.
-func Changed(it *cloud.InstanceType) (price, capacity bool) {
-	return slices.ContainsFunc(it.Offerings, func(o cloud.Offering) bool { return o.Overlaid }), it.Overlaid
+// Options are what a claim may become.
+type Options struct{ Types, Zones, CapacityTypes []string }
+
+// Marks returns the annotations of a claim: whether a price or a capacity among its options is an overlay's. nil when neither is.
+func Marks(c *cloud.Catalog, o Options) map[string]string {
+	var out map[string]string
+	mark := func(key string) {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[key] = "true"
+	}
+	priced := func(of cloud.Offering) bool {
+		return of.Overlaid && slices.Contains(o.Zones, of.Zone()) && slices.Contains(o.CapacityTypes, of.CapacityType())
+	}
+	for _, it := range c.Types {
+		if !it.Overlaid && !slices.ContainsFunc(it.Offerings, priced) || !slices.Contains(o.Types, it.Name) {
+			continue
+		}
+		if it.Overlaid {
+			mark(v1.CapacityOverlayAppliedAnnotationKey)
+		}
+		if slices.ContainsFunc(it.Offerings, priced) {
+			mark(v1.PriceOverlayAppliedAnnotationKey)
+		}
+	}
+	return out
 }
 
 // Apply corrects a catalogue for a pool. What no overlay speaks of is shared with the provider's, which is never changed; types that were

@@ -3,23 +3,23 @@ package overlay
 import (
 	"fmt"
 	"math/big"
+	"math/bits"
 	"strings"
 
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/cloud"
 )
 
-// A change is what becomes of a price. It reckons with fractions, so that every processor comes to the same nano-dollar.
+// A change is what becomes of a price: price × num/den + add. It reckons with whole numbers, so that every processor comes to the same
+// nano-dollar.
 type change struct {
-	absolute bool
-	by       *big.Rat // nano-dollars; a factor if relative
-	relative bool
+	absolute bool // the price that was does not count
+	num, den uint64
+	add      cloud.NanoUSD
 }
 
 // highest is the price above which nothing is dearer: a million dollars an hour.
 const highest cloud.NanoUSD = 1_000_000 * 1e9
-
-var nano = big.NewRat(1e9, 1)
 
 // changeOf reads what an overlay says of prices, nil if it says nothing.
 func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
@@ -31,7 +31,7 @@ func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 		if !ok || dollars.Sign() < 0 {
 			return nil, fmt.Errorf("spec.price: %q is no price such as 0.25", *spec.Price)
 		}
-		return &change{absolute: true, by: dollars.Mul(dollars, nano)}, nil
+		return &change{absolute: true, den: 1, add: nano(dollars)}, nil
 	case spec.PriceAdjustment == nil:
 		return nil, nil
 	}
@@ -40,11 +40,18 @@ func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 	if !ok || text[0] != '+' && text[0] != '-' {
 		return nil, fmt.Errorf("spec.priceAdjustment: %q is neither an amount such as -0.05 nor a percentage such as +10%%, each with its sign", *spec.PriceAdjustment)
 	}
-	if relative {
-		amount.Quo(amount, big.NewRat(100, 1))
-		return &change{relative: true, by: amount.Add(amount, big.NewRat(1, 1))}, nil
+	if !relative {
+		return &change{num: 1, den: 1, add: nano(amount)}, nil
 	}
-	return &change{by: amount.Mul(amount, nano)}, nil
+	factor := amount.Quo(amount, big.NewRat(100, 1))
+	factor.Add(factor, big.NewRat(1, 1))
+	switch {
+	case factor.Sign() <= 0:
+		return &change{den: 1}, nil
+	case !factor.Num().IsUint64() || !factor.Denom().IsUint64():
+		return nil, fmt.Errorf("spec.priceAdjustment: %q has more digits than anybody is charged", *spec.PriceAdjustment)
+	}
+	return &change{num: factor.Num().Uint64(), den: factor.Denom().Uint64()}, nil
 }
 
 // decimal reads digits with a sign, a point or neither. The schema lets nothing else pass, but it may be that of another version.
@@ -55,22 +62,29 @@ func decimal(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// of returns a price as it is after the change: never below zero.
+// nano rounds dollars to the nearest nano-dollar, within plus and minus highest.
+func nano(dollars *big.Rat) cloud.NanoUSD {
+	scaled := new(big.Rat).Mul(dollars, big.NewRat(2e9, 1))
+	scaled.Add(scaled, big.NewRat(1, 1))
+	half := new(big.Int).Mul(scaled.Denom(), big.NewInt(2))
+	whole := new(big.Int).Div(scaled.Num(), half) // towards minus infinity
+	if !whole.IsInt64() {
+		return highest * cloud.NanoUSD(dollars.Sign())
+	}
+	return max(-highest, min(highest, cloud.NanoUSD(whole.Int64())))
+}
+
+// of returns a price as it is after the change: rounded, and never below zero.
 func (c *change) of(price cloud.NanoUSD) cloud.NanoUSD {
-	after := new(big.Rat).Set(c.by)
-	switch old := big.NewRat(int64(price), 1); {
-	case c.relative:
-		after.Mul(after, old)
-	case !c.absolute:
-		after.Add(after, old)
-	}
-	if after.Sign() <= 0 {
-		return 0
-	}
-	after.Add(after, big.NewRat(1, 2)) // rounds to the nearest
-	whole := new(big.Int).Quo(after.Num(), after.Denom())
-	if !whole.IsInt64() || whole.Int64() > int64(highest) {
+	return max(0, min(highest, c.times(price)+c.add))
+}
+
+func (c *change) times(price cloud.NanoUSD) cloud.NanoUSD {
+	over, product := bits.Mul64(uint64(price), c.num)
+	sum, carry := bits.Add64(product, c.den/2, 0)
+	if over += carry; over >= c.den {
 		return highest
 	}
-	return cloud.NanoUSD(whole.Int64())
+	quotient, _ := bits.Div64(over, sum, c.den)
+	return cloud.NanoUSD(min(quotient, uint64(highest)))
 }

@@ -521,3 +521,52 @@ func speaks(o *v1alpha1.NodeOverlay, p Pool, it *cloud.InstanceType, of cloud.Of
 	}
 	return true
 }
+
+func TestMarks(t *testing.T) {
+	pools := world()
+	book, _ := Judge([]*v1alpha1.NodeOverlay{overlayOf("p price=2 type=big zone=a way=spot"), overlayOf("c cap=example.com/x:1 type=small")}, pools, known)
+	c := book.Apply(pools[0].Pool, pools[0].Catalog, nil).Catalog()
+	price, capacity := map[string]string{v1.PriceOverlayAppliedAnnotationKey: "true"}, map[string]string{v1.CapacityOverlayAppliedAnnotationKey: "true"}
+	for name, tc := range map[string]struct {
+		options Options
+		want    map[string]string
+	}{
+		"a price among the options":               {Options{[]string{"big"}, []string{"a", "b"}, []string{"spot"}}, price},
+		"a price in a zone that is no option":     {Options{[]string{"big"}, []string{"b"}, []string{"spot"}}, nil},
+		"a price of a way that is no option":      {Options{[]string{"big"}, []string{"a"}, []string{"on-demand"}}, nil},
+		"a capacity":                              {Options{[]string{"small"}, []string{"b"}, []string{"on-demand"}}, capacity},
+		"a type of which only others were spoken": {Options{[]string{"none"}, []string{"a"}, []string{"spot"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Marks(c, tc.options)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// BenchmarkJudge is twenty overlays, ten pools and EC2's number of types and offerings.
+func BenchmarkJudge(b *testing.B) {
+	c := &cloud.Catalog{}
+	for i := range 800 {
+		it := typeOf(fmt.Sprintf("type-%d", i), []string{"amd64", "arm64"}[i%2])
+		it.Offerings = append(it.Offerings, typeOf("", "").Offerings...)
+		c.Types = append(c.Types, it)
+	}
+	var pools []Pool
+	for i := range 10 {
+		pools = append(pools, Pool{poolOf(fmt.Sprintf("pool-%d", i), nil), c})
+	}
+	var overlays []*v1alpha1.NodeOverlay
+	for i := range 20 {
+		overlays = append(overlays, overlayOf(fmt.Sprintf("o%d weight=%d price=2 type=type-%d,type-%d", i, 1+i%3, i, i+1)))
+	}
+	overlays = append(overlays, overlayOf("all adjust=-10%"))
+	b.ReportAllocs()
+	for b.Loop() {
+		book, _ := Judge(overlays, pools, known)
+		for _, p := range pools {
+			book.Apply(p.Pool, p.Catalog, nil)
+		}
+	}
+}
