@@ -71,7 +71,10 @@ func (m *Market) Offerings(t *awsdata.InstanceType, usable bool) []cloud.Offerin
 	for _, z := range m.Zones {
 		for _, ct := range capacityTypes {
 			if o, ok := m.offering(t.Name, z, ct); ok {
-				o.Available, o.NeedsPrice = o.Available && usable, o.NeedsPrice && usable
+				if o.NeedsPrice && !usable {
+					continue
+				}
+				o.Available = o.Available && usable
 				out = append(out, o)
 			}
 		}
@@ -95,8 +98,8 @@ func capacityTypes(t *awsdata.InstanceType) []string {
 	return out
 }
 
-// offering prices one way to buy; false where the type is not sold, the class has no subnet or, unless those are asked for, the price is not
-// known.
+// offering prices one way to buy; false where the type is not sold, the class has no subnet or the price is not known, unless
+// an overlay may give it one.
 func (m *Market) offering(instanceType string, z Zone, capacityType string) (cloud.Offering, bool) {
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false
@@ -108,11 +111,11 @@ func (m *Market) offering(instanceType string, z Zone, capacityType string) (clo
 	} else {
 		p, known = m.Prices.OnDemand(instanceType)
 	}
-	if !known && !m.Unpriced {
+	out := z.Full || m.Stock != nil && m.Stock.Out(capacityType, instanceType, z.Name)
+	if !known && (!m.Unpriced || out) {
 		return cloud.Offering{}, false
 	}
-	out := z.Full || m.Stock != nil && m.Stock.Out(capacityType, instanceType, z.Name)
-	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: known && !out, NeedsPrice: !known && !out}, true
+	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: known && !out, NeedsPrice: !known}, true
 }
 
 func (m *Market) labelsOf(z Zone, capacityType string) map[string]string {

@@ -112,6 +112,44 @@ func TestWhatCannotBeHadNowKeepsItsPrice(t *testing.T) {
 	}
 }
 
+func TestWhatHasNoPrice(t *testing.T) {
+	unpriced := func(edit func(*Market)) func(*Market) {
+		return func(m *Market) {
+			m.Prices, m.Unpriced = &price.List{}, true
+			edit(m)
+		}
+	}
+	for name, tc := range map[string]struct {
+		market func(*Market)
+		usable bool
+		want   int // offerings that need a price
+		listed int
+	}{
+		"is not listed":                                {func(m *Market) { m.Prices = &price.List{} }, true, 0, 0},
+		"is listed for overlays":                       {unpriced(func(*Market) {}), true, 2, 2},
+		"that the class cannot use":                    {unpriced(func(*Market) {}), false, 0, 0},
+		"that is out of stock on spot":                 {unpriced(func(m *Market) { m.Stock = dry{"spot m5.large z-a": true} }), true, 1, 1},
+		"in a zone without free addresses":             {unpriced(func(m *Market) { m.Zones[0].Full = true }), true, 0, 0},
+		"a price that is known is nobody's to correct": {func(m *Market) { m.Unpriced = true }, true, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			it := add(market(tc.market), tc.usable)
+			needs := 0
+			for _, o := range it.Offerings {
+				if o.NeedsPrice {
+					needs++
+				}
+				if o.Price == 0 && o.Available {
+					t.Errorf("%+v is on offer without a price", o)
+				}
+			}
+			if needs != tc.want || len(it.Offerings) != tc.listed {
+				t.Errorf("%d of %d offerings need a price, want %d of %d", needs, len(it.Offerings), tc.want, tc.listed)
+			}
+		})
+	}
+}
+
 func TestReservedOffering(t *testing.T) {
 	it := add(market(func(m *Market) {
 		m.Reservations = []Reservation{{ID: "cr-1", Type: "default", InstanceType: "m5.large", Zone: "z-a", Remaining: 2}}
