@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
 // readTimeout bounds one list call.
@@ -43,6 +45,10 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 		if err := o.list(ctx, c, list); err != nil {
 			return err
 		}
+	}
+	// The kind came later than others, and a role of an older chart does not let everybody read it.
+	if err := o.list(ctx, c, &v1alpha1.NodeOverlayList{}); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
+		return err
 	}
 	return nil
 }
@@ -77,7 +83,7 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		}
 		err := c.List(ctx, list, client.Limit(1000), client.Continue(next))
 		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("the cluster does not know %T; are Karpenter's CRDs installed?", list)
+			return fmt.Errorf("the cluster does not know %T; are Karpenter's CRDs installed? %w", list, err)
 		}
 		if err != nil {
 			return fmt.Errorf("read the cluster: %w", err)

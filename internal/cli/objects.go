@@ -32,6 +32,7 @@ import (
 type objects struct {
 	pools           []*v1.NodePool
 	classes         []*awsv1.EC2NodeClass
+	overlays        []*v1alpha1.NodeOverlay
 	claims          []*v1.NodeClaim
 	nodes           []*corev1.Node
 	pods            []*corev1.Pod
@@ -60,6 +61,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.pools = append(o.pools, x)
 	case *awsv1.EC2NodeClass:
 		o.classes = append(o.classes, x)
+	case *v1alpha1.NodeOverlay:
+		o.overlays = append(o.overlays, x)
 	case *v1.NodeClaim:
 		o.claims = append(o.claims, x)
 	case *corev1.Node:

@@ -17,11 +17,13 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/budget"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/overlay"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -205,10 +207,42 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		}
 		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
+	o.correct(env, known, in.Pools)
 	if len(in.Pools) == 0 {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}
 	return in, nil
+}
+
+// correct applies NodeOverlays to what pools can launch. Those that the controller does not apply are reported and left out.
+func (o *objects) correct(env Env, known *label.Vocabulary, pools []engine.Pool) {
+	var counted []*v1alpha1.NodeOverlay
+	for _, over := range o.overlays {
+		if c := condition.Get(over, v1alpha1.ConditionTypeValidationSucceeded); c != nil && c.Reason == v1alpha1.ReasonFeatureGateDisabled {
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %s\n", over.Name, c.Message)
+			continue
+		}
+		counted = append(counted, over)
+	}
+	if len(counted) == 0 {
+		return
+	}
+	judged := make([]overlay.Pool, len(pools))
+	for i, p := range pools {
+		judged[i] = overlay.Pool(p)
+	}
+	book, verdicts := overlay.Judge(counted, judged, known)
+	for i, v := range verdicts {
+		switch {
+		case v.Invalid != nil:
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %v\n", counted[i].Name, v.Invalid)
+		case v.Conflict != nil:
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %s\n", counted[i].Name, v.Conflict.Message())
+		}
+	}
+	for i := range pools {
+		pools[i].Catalog = book.Apply(pools[i].Pool, pools[i].Catalog, nil).Catalog()
+	}
 }
 
 // usable says why the controller would launch nothing with a class: it has refused it, or is going to. No class stands for the defaults.

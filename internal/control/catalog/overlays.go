@@ -51,7 +51,7 @@ func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 	objects := slices.Collect(snap.Overlays())
 	list := make([]overlay.Pool, 0, len(pools))
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		list = append(list, overlay.Pool{Pool: pools[name].Pool, Catalog: pools[name].Catalog})
+		list = append(list, overlay.Pool(pools[name]))
 	}
 	if o.verdicts != nil && slices.Equal(objects, o.objects) && slices.Equal(list, o.pools) {
 		return

@@ -77,7 +77,7 @@ func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verd
 	case v.Invalid != nil:
 		condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonRuntimeValidation, v.Invalid.Error(), now)
 	case v.Conflict != nil:
-		condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonConflict, conflict(v.Conflict), now)
+		condition.SetFalse(told, v1alpha1.ConditionTypeValidationSucceeded, v1alpha1.ReasonConflict, v.Conflict.Message(), now)
 	default:
 		condition.SetTrue(told, v1alpha1.ConditionTypeValidationSucceeded, now)
 	}
@@ -93,14 +93,4 @@ func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verd
 	}
 	l.store.Update(func(d *cluster.Draft) { d.PutOverlay(told) })
 	return nil
-}
-
-// conflict says with whom an overlay disagrees, where, and what to do about it.
-func conflict(c *overlay.Conflict) string {
-	what := "the price"
-	if c.Resource != "" {
-		what = "the resource " + string(c.Resource)
-	}
-	return fmt.Sprintf("conflict with another overlay of equal weight: NodeOverlay %s gives %s of instance type %s in NodePool %s as well; "+
-		"give one of them another weight, or requirements that exclude each other", c.With, what, c.Type, c.Pool)
 }

@@ -41,9 +41,9 @@ func TestOwnersHearWhatBecameOfTheirOverlay(t *testing.T) {
 	}{
 		"in force":  {overlay.Verdict{}, metav1.ConditionTrue, "ValidationSucceeded", ""},
 		"senseless": {overlay.Verdict{Invalid: errors.New("spec.price: no")}, metav1.ConditionFalse, "RuntimeValidation", "spec.price: no"},
-		"a price that another gives": {overlay.Verdict{Conflict: &overlay.Conflict{With: "o", Pool: "p", Type: "t"}}, metav1.ConditionFalse, "Conflict",
+		"a price that another gives": {overlay.Verdict{Conflict: &v1alpha1.Conflict{With: "o", Pool: "p", Type: "t"}}, metav1.ConditionFalse, "Conflict",
 			"conflict with another overlay of equal weight: NodeOverlay o gives the price of instance type t in NodePool p as well; give one of them another weight, or requirements that exclude each other"},
-		"a resource that another gives": {overlay.Verdict{Conflict: &overlay.Conflict{With: "o", Pool: "p", Type: "t", Resource: "example.com/x"}}, metav1.ConditionFalse, "Conflict",
+		"a resource that another gives": {overlay.Verdict{Conflict: &v1alpha1.Conflict{With: "o", Pool: "p", Type: "t", Resource: "example.com/x"}}, metav1.ConditionFalse, "Conflict",
 			"conflict with another overlay of equal weight: NodeOverlay o gives the resource example.com/x of instance type t in NodePool p as well; give one of them another weight, or requirements that exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {

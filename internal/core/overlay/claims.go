@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 )
 
 // claims are what overlays of one weight have spoken of.
@@ -25,9 +27,9 @@ func newClaims(pools []Pool) *claims {
 
 // conflict returns the first thing of which an earlier rule speaks already, nil if there is none. Equal values contradict each other too: the day
 // one of them is changed must not be the day on which both are refused.
-func (c *claims) conflict(r *rule, touched map[place][]bool) *Conflict {
+func (c *claims) conflict(r *rule, touched map[place][]bool) *v1alpha1.Conflict {
 	for _, at := range slices.SortedFunc(maps.Keys(touched), comparePlaces) {
-		found := &Conflict{Pool: c.pools[at.pool].Pool.Name, Type: c.pools[at.pool].Catalog.Types[at.it].Name}
+		found := &v1alpha1.Conflict{Pool: c.pools[at.pool].Pool.Name, Type: c.pools[at.pool].Catalog.Types[at.it].Name}
 		if taken := c.price[at]; r.change != nil && taken != nil {
 			for offering, mine := range touched[at] {
 				if mine && taken[offering] != nil {

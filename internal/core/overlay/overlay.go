@@ -28,19 +28,12 @@ type Pool struct {
 
 // A Verdict says what became of an overlay. The zero value: it is in force.
 type Verdict struct {
-	Invalid  error     // what it says makes no sense
-	Conflict *Conflict // what it says, another one of its weight says
+	Invalid  error              // what it says makes no sense
+	Conflict *v1alpha1.Conflict // what it says, another one of its weight says
 }
 
 // InForce tells whether the overlay is applied.
 func (v Verdict) InForce() bool { return v.Invalid == nil && v.Conflict == nil }
-
-// A Conflict is the first thing of which two overlays of equal weight speak.
-type Conflict struct {
-	With       string // the overlay that is applied
-	Pool, Type string // where they meet
-	Resource   corev1.ResourceName
-}
 
 // A Book is the overlays that are in force. It never changes. A nil Book changes nothing.
 type Book struct {
