@@ -75,3 +75,66 @@ func TestABudgetEndsWithItsMeter(t *testing.T) {
 		t.Error("the first trial, and it alone, is granted")
 	}
 }
+
+// A search of which a dollar is at stake, and which is granted 250 of 1,000 units for it, comes nearer to the bound at some points.
+func TestASearchGoesOnAsLongAsItGetsSomewhere(t *testing.T) {
+	type gain struct {
+		after work.Units
+		apart float64 // of a dollar
+	}
+	for name, tc := range map[string]struct {
+		least    work.Units
+		gains    []gain
+		from, to work.Units
+	}{
+		"nothing comes of it":                          {1000, nil, 250, 270},
+		"less than a twentieth is nothing":             {1000, []gain{{100, 0.96}}, 250, 270},
+		"small gains add up":                           {1000, []gain{{100, 0.97}, {200, 0.94}}, 400, 420},
+		"what came early is no reason":                 {1000, []gain{{50, 0.5}}, 250, 270},
+		"what came in the last half is":                {1000, []gain{{200, 0.9}, {390, 0.8}, {700, 0.7}}, 1400, 1420},
+		"without a sure part it is granted any amount": {0, nil, 5000, 5000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBudget(Options{Least: tc.least})
+			p, apart := b.newPace(1e9), 1.0
+			for b.spent() < 5000 {
+				for _, g := range tc.gains {
+					if b.spent() >= g.after {
+						apart = g.apart
+					}
+				}
+				if !p.onward(apart * 1e9) {
+					break
+				}
+				b.charge(10)
+			}
+			if got := b.spent(); got < tc.from || got > tc.to {
+				t.Errorf("ended after %d units, want %d to %d", got, tc.from, tc.to)
+			}
+		})
+	}
+}
+
+func TestAnAttemptIsGrantedWhatIsAtStake(t *testing.T) {
+	for name, tc := range map[string]struct {
+		least, most, spent work.Units
+		dollars            float64
+		want               work.Units
+	}{
+		"a quarter of the sure part for a dollar": {1000, 9000, 0, 1, 250},
+		"all of it for four":                      {1000, 9000, 0, 4, 1000},
+		"and no more for forty":                   {1000, 9000, 0, 40, 1000},
+		"never more than is left":                 {1000, 1200, 1100, 4, 100},
+		"something when nothing is left":          {1000, 1200, 1300, 4, 1},
+		"all that is left without a sure part":    {0, 9000, 1000, 0.01, 8000},
+		"any amount without any limit":            {0, 0, 1000, 0.01, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBudget(Options{Least: tc.least, Most: tc.most})
+			b.charge(int(tc.spent))
+			if got := b.granted(tc.dollars * 1e9).most; got != tc.want {
+				t.Errorf("granted %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

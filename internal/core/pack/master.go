@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack/lp"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A master is the configuration LP with the patterns found so far: the cheapest mix of patterns, in fractions, that holds every item.
@@ -165,6 +166,7 @@ func (m *master) price(c int) float64 {
 // generate adds columns until the bound meets the value of the LP, nothing is found any more or the budget ends. limit is how many
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
 func (m *master) generate(limit []int, rounds int) {
+	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
 		m.lp.Optimize(func() bool {
 			m.r.b.charge(m.lp.Steps.Take())
@@ -172,7 +174,7 @@ func (m *master) generate(limit []int, rounds int) {
 		})
 		m.r.b.charge(m.lp.Steps.Take())
 		m.readPrices()
-		if m.r.b.over {
+		if m.r.b.over || rounds < 0 && m.hopeless(turn, began) {
 			return
 		}
 		if m.quickColumns(limit, turn) > 0 {
@@ -183,6 +185,21 @@ func (m *master) generate(limit []int, rounds int) {
 			return
 		}
 	}
+}
+
+// turnsPerRow is about how many turns column generation takes per row, in terms of the first ones, which cost less than the rest.
+const turnsPerRow = 2.5
+
+// hopeless says, once some turns have shown what one takes, that what is left of the budget will not do for all of them. What it has found by
+// then is worth little: neither do the columns hold the best patterns yet, nor do their prices prove anything.
+func (m *master) hopeless(turn int, began work.Units) bool {
+	rows := m.r.p.classes()
+	left, limited := m.r.b.left()
+	if !limited || turn < max(rows/10, 3) {
+		return false
+	}
+	each := (m.r.b.spent() - began) / work.Units(turn)
+	return float64(each)*(turnsPerRow*float64(rows)-float64(turn)) > float64(left)
 }
 
 type offer struct {

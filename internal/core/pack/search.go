@@ -75,14 +75,17 @@ func (s *solution) search() {
 			all = append(all, newSearch(r))
 		}
 	}
-	for turn := 0; turn < searchMost && len(all) > 0; turn++ {
+	if len(all) == 0 {
+		return
+	}
+	b := all[0].r.b
+	price, bound, _ := s.stakes()
+	pace := b.newPace(float64(price) - bound)
+	for turn := 0; turn < searchMost && len(all) > 0 && !b.over; turn++ {
 		for _, t := range all {
 			if !t.turn() {
 				break
 			}
-		}
-		if len(all) > 0 && all[0].r.b.over {
-			break
 		}
 		all = slices.DeleteFunc(all, func(t *search) bool {
 			if t.idle == 0 {
@@ -90,6 +93,9 @@ func (s *solution) search() {
 			}
 			return t.idle > searchIdle || t.r.good()
 		})
+		if price, _, _ = s.stakes(); !pace.onward(float64(price) - bound) {
+			break
+		}
 	}
 	for _, t := range all {
 		t.finish()

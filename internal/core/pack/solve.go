@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack/verify"
@@ -81,7 +82,7 @@ func Bound(p *Problem, o Options) *Result {
 	far := float64(o.Price) / max(s.bound(), 1)
 	for _, r := range s.runs {
 		if far > 1+boundNear && (far < 1+boundFar || r.p.total <= boundFew) && r.p.classes() <= maxBoundClasses && !r.b.over {
-			r.generate()
+			r.attempt(float64(o.Price)-s.bound(), func() { r.generate() })
 		}
 	}
 	out := &Result{}
@@ -128,7 +129,7 @@ func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
 		r.incumbent(guides()[fastGuides:])
 		r.configure()
-		r.resample()
+		r.attempt(r.stake(), r.resample)
 	}
 }
 
@@ -202,10 +203,27 @@ func (r *run) configure() {
 	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
 		return
 	}
-	m := r.generate()
-	if !r.optimal {
-		r.round(m)
+	r.attempt(r.stake(), func() {
+		if m := r.generate(); !r.optimal {
+			r.round(m)
+		}
+	})
+}
+
+// stake is how many nano-dollars an hour the part and its twins may at most be cheaper; no number is enough when items are left out.
+func (r *run) stake() float64 {
+	if r.best.lost > 0 {
+		return math.Inf(1)
 	}
+	return (float64(r.best.price) - r.bound()) * float64(1+len(r.twins))
+}
+
+// attempt does something that may come to nothing, with a budget for what is at stake.
+func (r *run) attempt(stake float64, do func()) {
+	whole := r.b
+	defer func() { r.b = whole }()
+	r.b = whole.granted(stake)
+	do()
 }
 
 // newRun prices room and items by the volume LP.
