@@ -294,7 +294,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 }
 
 func (p *parts) planner() disrupt.Settings {
-	s := disrupt.DefaultSettings
+	s := disrupt.DefaultSettings()
 	s.SpotToSpot = p.settings.Gates.SpotToSpotConsolidation
 	return s
 }

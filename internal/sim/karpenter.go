@@ -126,7 +126,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
-		o.Planner = disrupt.DefaultSettings
+		o.Planner = disrupt.DefaultSettings()
 	}
 	if o.Gates.StaticCapacity {
 		k.Add(static.New(static.Deps{

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -23,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // The kinds of findings about steps.
@@ -138,10 +138,10 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
 		}
 	}()
-	planner := disrupt.NewPlanner(engine.New())
-	proposal := planner.Propose(context.Background(), worldOf(c.world))
+	asked := engine.New()
+	proposal, memory := disrupt.Propose(worldOf(c.world, asked), disrupt.Memory{})
 	for _, step := range proposal.Steps {
-		w := worldOf(c.world)
+		w := worldOf(c.world, asked)
 		for _, other := range proposal.Steps {
 			for _, r := range other.Remove {
 				if other != step {
@@ -154,15 +154,15 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 				}
 			}
 		}
-		if step, refusal := planner.Confirm(context.Background(), w, step); refusal.Code == "" {
+		if step, refusal, _ := disrupt.Confirm(w, memory, step); refusal.Code == "" {
 			out = append(out, step)
 		}
 	}
 	return out, ""
 }
 
-func worldOf(w *scenario.World) *disrupt.World {
-	out := &disrupt.World{Snap: w.Store.Snapshot(), Pools: map[string]engine.Pool{}, Settings: disrupt.DefaultSettings, Engine: w.Settings, Now: w.Now,
+func worldOf(w *scenario.World, asked *engine.Engine) *disrupt.World {
+	out := &disrupt.World{Snap: w.Store.Snapshot(), Pools: map[string]engine.Pool{}, Settings: disrupt.DefaultSettings(), Engine: asked, Terms: w.Settings, Now: w.Now,
 		Busy: map[types.UID]bool{}, Landing: map[string]bool{}}
 	out.Settings.Toll, out.Settings.MinSaving = 0, 0 // whatever saves anything is done
 	for _, p := range w.Pools {
@@ -179,7 +179,7 @@ func (c *court) tryStep(step *disrupt.Step) []finding {
 		gone[r.Name()] = true
 	}
 	if len(step.Open) > 0 && step.Worst >= step.Before {
-		return []finding{{wasteful, fmt.Sprintf("%s: %d instead of %d", step, step.Worst, step.Before)}}
+		return []finding{{wasteful, fmt.Sprintf("%s: %d instead of %d", sentence.Step(step), step.Worst, step.Before)}}
 	}
 	places := c.placesOf(step.Place, step.Open)
 	for _, p := range places {
@@ -220,7 +220,7 @@ func (c *court) tryStep(step *disrupt.Step) []finding {
 		}
 	})
 	for i := range found {
-		found[i].text += fmt.Sprintf(" when this is done: %s", step)
+		found[i].text += fmt.Sprintf(" when this is done: %s", sentence.Step(step))
 	}
 	return found
 }

@@ -43,12 +43,12 @@ func (l *Loop) propose(ctx context.Context, w *disrupt.World) *disrupt.Proposal 
 		return &disrupt.Proposal{Idle: true, Next: l.aside.all}
 	}
 	var out *disrupt.Proposal
-	err := l.safely("looking for nodes to remove", func() { out = l.planner.Propose(ctx, w) })
+	err := l.safely("looking for nodes to remove", func() { out, l.memory = disrupt.Propose(w, l.memory) })
 	broken, ok := errors.AsType[*bug.Panic](err)
 	if !ok {
 		return out
 	}
-	l.planner = l.planner.Afresh()
+	l.memory = l.memory.Afresh()
 	return l.find(ctx, w, broken)
 }
 
@@ -57,12 +57,7 @@ func (l *Loop) propose(ctx context.Context, w *disrupt.World) *disrupt.Proposal 
 func (l *Loop) find(ctx context.Context, w *disrupt.World, broken *bug.Panic) *disrupt.Proposal {
 	out := &disrupt.Proposal{Idle: true}
 	fails := func(w *disrupt.World) bool {
-		planner := l.planner.Afresh()
-		panics := bug.Panics(func() { out = planner.Propose(ctx, w) })
-		if !panics {
-			l.planner = planner
-		}
-		return panics
+		return bug.Panics(func() { out, l.memory = disrupt.Propose(w, l.memory.Afresh()) })
 	}
 	enough := bug.Patience(ctx)
 	all := machines(w)

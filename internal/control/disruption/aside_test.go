@@ -16,7 +16,6 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 )
@@ -70,7 +69,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				odd.Name, odd.UID = "odd", types.UID("odd")
 				s.pools["odd"] = engine.Pool{Pool: odd, Catalog: s.pools["p"].Catalog}
 				engine := &fragile{engine.New(), tc.over, true}
-				s.spoil = func(l *Loop) { l.planner = disrupt.NewPlanner(engine) }
+				s.spoil = func(l *Loop) { l.engine = engine }
 				time.Sleep(time.Second) // until the store has heard of all
 				defer s.run(t)()
 				time.Sleep(validationDelay + 20*time.Second)

@@ -275,7 +275,7 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 	l.takeBack(ctx, c)
 	l.tell.failed(l.store.Snapshot(), c, why)
 	if c.step != nil {
-		l.planner.Failed(c.step, time.Now())
+		l.memory = l.memory.Failed(c.step, time.Now())
 	}
 }
 

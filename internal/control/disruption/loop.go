@@ -57,13 +57,19 @@ type opener interface {
 	Replace(ctx context.Context, seed, reason string, r engine.Replacement, annotations map[string]string) ([]*v1.NodeClaim, error)
 }
 
+// planner is the engine that what-if questions are asked of.
+type planner interface {
+	Plan(q engine.Question) *engine.Plan
+}
+
 // A Loop finds and carries out disruption.
 type Loop struct {
 	store    *cluster.Store
 	client   client.Client
 	catalogs catalogs
 	opener   opener
-	planner  *disrupt.Planner
+	engine   planner
+	memory   disrupt.Memory // of the planner
 	tell     *teller
 	settings Settings
 
@@ -86,7 +92,7 @@ type proposal struct {
 func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
 	return &Loop{
 		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
-		planner:  disrupt.NewPlanner(engine.New(settings.Labels)),
+		engine:   engine.New(settings.Labels),
 		tell:     newTeller(tell),
 		pending:  map[string]*proposal{},
 		commands: map[string]*command{},
@@ -216,7 +222,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
 		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now),
-		Settings: l.settings.Planner, Engine: l.settings.Engine,
+		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
 	for _, p := range l.pending {
@@ -246,14 +252,14 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
 		var step *disrupt.Step
 		var refusal disrupt.Refusal
-		if err := l.safely("confirming "+id, func() { step, refusal = l.planner.Confirm(ctx, view, p.step) }); err != nil {
-			l.planner = l.planner.Afresh()
+		if err := l.safely("confirming "+id, func() { step, refusal, l.memory = disrupt.Confirm(view, l.memory, p.step) }); err != nil {
+			l.memory = l.memory.Afresh()
 			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
 		if refusal.Code != "" {
 			l.tell.rejected(p.step, refusal.Code)
 			if refusal.Code == disrupt.Scheduling {
-				l.planner.Failed(p.step, w.Now)
+				l.memory = l.memory.Failed(p.step, w.Now)
 			}
 			continue
 		}

@@ -10,26 +10,26 @@ import (
 
 func TestBalancedScores(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pool                totals
+		pool                poolSum
 		savings, disruption float64
 		score               float64
 		approved            bool
 	}{
-		"an oversized node goes":                        {totals{cloud.FromDollars(58.08), 90}, 7.26, 4, 2.81, true},
-		"a spare node goes":                             {totals{cloud.FromDollars(58.08), 90}, 4.84, 5, 1.50, true},
-		"a marginal move does not":                      {totals{cloud.FromDollars(58.08), 90}, 2.42, 9, 0.42, false},
-		"a move that saves nothing does not":            {totals{cloud.FromDollars(58.08), 90}, 0, 9, 0, false},
-		"a move just at the threshold does":             {totals{cloud.FromDollars(48.40), 90}, 2.42, 9, 0.50, true},
-		"the whole of a pool of one node may go":        {totals{cloud.FromDollars(1), 3}, 1, 3, 1, true},
-		"ten times the pool and the move is no change":  {totals{cloud.FromDollars(580.8), 900}, 24.2, 90, 0.42, false},
-		"without totals nothing can be approved":        {totals{}, 1, 1, 0, false},
-		"a move that disturbs nothing but saves may go": {totals{cloud.FromDollars(10), 10}, 1, 0, math.Inf(1), true},
+		"an oversized node goes":                        {poolSum{price: cloud.FromDollars(58.08), cost: 90}, 7.26, 4, 2.81, true},
+		"a spare node goes":                             {poolSum{price: cloud.FromDollars(58.08), cost: 90}, 4.84, 5, 1.50, true},
+		"a marginal move does not":                      {poolSum{price: cloud.FromDollars(58.08), cost: 90}, 2.42, 9, 0.42, false},
+		"a move that saves nothing does not":            {poolSum{price: cloud.FromDollars(58.08), cost: 90}, 0, 9, 0, false},
+		"a move just at the threshold does":             {poolSum{price: cloud.FromDollars(48.40), cost: 90}, 2.42, 9, 0.50, true},
+		"the whole of a pool of one node may go":        {poolSum{price: cloud.FromDollars(1), cost: 3}, 1, 3, 1, true},
+		"ten times the pool and the move is no change":  {poolSum{price: cloud.FromDollars(580.8), cost: 900}, 24.2, 90, 0.42, false},
+		"without totals nothing can be approved":        {poolSum{}, 1, 1, 0, false},
+		"a move that disturbs nothing but saves may go": {poolSum{price: cloud.FromDollars(10), cost: 10}, 1, 0, math.Inf(1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &v1.NodePool{}
 			pool.Name, pool.Spec.Disruption.ConsolidationPolicy = "p", v1.ConsolidationPolicyBalanced
 			step := &Step{Remove: []*Candidate{{Pool: pool, Price: cloud.FromDollars(tc.savings), Cost: tc.disruption}}, Before: cloud.FromDollars(tc.savings)}
-			got := score(step, map[string]totals{"p": tc.pool})
+			got := (&Survey{pools: map[string]*poolSum{"p": &tc.pool}}).score(step)
 			if len(got) != 1 || math.Abs(got[0].Score-tc.score) > 0.006 || approved(got) != tc.approved {
 				t.Errorf("score = %+v, want %v, approved %v", got, tc.score, tc.approved)
 			}
@@ -44,7 +44,7 @@ func TestBalancedPoolsHaveAVetoAndOthersNoSay(t *testing.T) {
 		return p
 	}
 	good, bad, plain := pool("good", v1.ConsolidationPolicyBalanced), pool("bad", v1.ConsolidationPolicyBalanced), pool("plain", v1.ConsolidationPolicyWhenEmptyOrUnderutilized)
-	all := map[string]totals{"good": {100, 10}, "bad": {100000, 10}, "plain": {100, 10}}
+	all := &Survey{pools: map[string]*poolSum{"good": {price: 100, cost: 10}, "bad": {price: 100000, cost: 10}, "plain": {price: 100, cost: 10}}}
 	step := func(pools ...*v1.NodePool) *Step {
 		s := &Step{}
 		for _, p := range pools {
@@ -64,7 +64,7 @@ func TestBalancedPoolsHaveAVetoAndOthersNoSay(t *testing.T) {
 		"a plain pool cannot outvote one": {step(plain, bad), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := approved(score(tc.step, all)); got != tc.want {
+			if got := approved(all.score(tc.step)); got != tc.want {
 				t.Errorf("approved = %v, want %v", got, tc.want)
 			}
 		})

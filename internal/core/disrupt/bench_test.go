@@ -117,7 +117,7 @@ func BenchmarkPass(b *testing.B) {
 	b.ReportAllocs()
 	busy := processorTime()
 	for b.Loop() {
-		out = NewPlanner(engine.New()).Propose(b.Context(), w)
+		out = newPlanner(engine.New()).Propose(w)
 	}
 	b.ReportMetric(float64((processorTime()-busy).Milliseconds())/float64(b.N), "cpu-ms/op")
 	scratch, bound := mayMove(b, f, w)
@@ -133,7 +133,7 @@ func BenchmarkPass(b *testing.B) {
 // mayMove plans what may move from nothing, and proves a bound for it.
 func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	movable, gone := []*cluster.Pod{}, map[string]bool{}
-	candidates, _ := Candidates(w)
+	candidates := Look(w).candidates()
 	movers, _ := movers(candidates)
 	for _, c := range movers {
 		movable, gone[c.Name()] = append(movable, c.Pods...), true
@@ -146,7 +146,7 @@ func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 func TestTargetNearBound(t *testing.T) {
 	f := large(t, 400, 6000)
 	w := f.world()
-	got := NewPlanner(engine.New()).Propose(t.Context(), w)
+	got := newPlanner(engine.New()).Propose(w)
 	if _, bound := mayMove(t, f, w); got.Target > bound*105/100 || bound == 0 {
 		t.Errorf("the target is %.2f, %.3f of the bound %.2f", got.Target.Dollars(), float64(got.Target)/float64(bound), bound.Dollars())
 	}
@@ -156,11 +156,11 @@ func TestTargetNearBound(t *testing.T) {
 func BenchmarkIdlePass(b *testing.B) {
 	f := large(b, 2000, 30000)
 	f.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
-	planner := NewPlanner(engine.New())
+	planner := newPlanner(engine.New())
 	w := f.world()
-	planner.Propose(b.Context(), w)
+	planner.Propose(w)
 	for b.Loop() {
-		if !planner.Propose(b.Context(), w).Idle {
+		if !planner.Propose(w).Idle {
 			b.Fatal("the pass looked again")
 		}
 	}
@@ -170,12 +170,12 @@ func BenchmarkIdlePass(b *testing.B) {
 func BenchmarkCalmPass(b *testing.B) {
 	f := large(b, 1000, 10000)
 	f.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty
-	planner := NewPlanner(engine.New())
-	planner.Propose(b.Context(), f.world())
+	planner := newPlanner(engine.New())
+	planner.Propose(f.world())
 	b.ReportAllocs()
 	for b.Loop() {
 		f.bind("pod-00000", f.where["pod-00000"])
-		if out := planner.Propose(b.Context(), f.world()); out.Idle || len(out.Steps) > 0 {
+		if out := planner.Propose(f.world()); out.Idle || len(out.Steps) > 0 {
 			b.Fatal("the pass did not look, or found something")
 		}
 	}
@@ -185,14 +185,14 @@ func BenchmarkCalmPass(b *testing.B) {
 func BenchmarkWhatIf(b *testing.B) {
 	f := large(b, 2000, 30000)
 	w := f.world()
-	fresh := engine.New()
-	candidates, _ := Candidates(w)
-	q := newWhatIf(w, fresh, pdbsOf(w))
+	w.Engine = engine.New()
+	q := Look(w).whatIf()
+	candidates := q.candidates()
 	free := slices.DeleteFunc(candidates, func(c *Candidate) bool { return c.Held != nil || c.Empty() })
-	q.ask(b.Context(), free[:1], engine.Question{})
+	q.ask(free[:1], engine.Question{})
 	i := 0
 	for b.Loop() {
 		i++
-		q.ask(b.Context(), free[i%len(free):i%len(free)+1], engine.Question{})
+		q.ask(free[i%len(free):i%len(free)+1], engine.Question{})
 	}
 }

@@ -2,8 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"context"
-	"maps"
 	"slices"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -55,18 +53,17 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 
 // search looks for the cheapest fleet in one pass.
 type search struct {
-	w      *World
-	q      *whatIf
+	*whatIf
 	ledger *Ledger
-	totals map[string]totals
 	notes  map[*Candidate]Refusal
 	shops  map[string]*shop
 	stuck  []Refusal // drifted nodes whose pods have no place to go
 	trials int
-	looked int                    // single nodes that were weighed, by this pass and those before it that found nothing
-	unrest float64                // how much speaks against moving pods, 1 in a restless cluster
-	adrift bool                   // the fleet was far from its target and has not come near it yet
 	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
+}
+
+func (s *Survey) search() *search {
+	return &search{whatIf: s.whatIf(), ledger: s.ledger(), notes: map[*Candidate]Refusal{}, shops: map[string]*shop{}}
 }
 
 // A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
@@ -80,10 +77,10 @@ type target struct {
 
 // weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
 // of this proposal have claimed already.
-func (s *search) weigh(ctx context.Context, remove []*Candidate, base engine.Question) []*Step {
+func (s *search) weigh(remove []*Candidate, base engine.Question) []*Step {
 	s.trials++
-	base.Closed = union(base.Closed, s.q.gated)
-	return s.steps(s.q.ask(ctx, remove, base))
+	base.Closed = union(base.Closed, s.gated)
+	return s.steps(s.ask(remove, base))
 }
 
 // steps makes steps of the parts of an answer that are worth it, best first, and notes why the others are not.
@@ -114,15 +111,6 @@ func (s *search) note(why Refusal, of ...*Candidate) {
 	}
 }
 
-func union(a, b map[string]bool) map[string]bool {
-	if len(a) == 0 {
-		return b
-	}
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
-}
-
 // judge applies the price rules to a part and makes it a step, or says why not.
 func (s *search) judge(p *part) (*Step, Refusal) {
 	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: p.price()}
@@ -132,7 +120,7 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 	if why := s.buy(step, p.open); why.Code != "" {
 		return nil, why
 	}
-	step.Score = score(step, s.totals)
+	step.Score = s.score(step)
 	if !approved(step.Score) {
 		return nil, Refusal{Code: Unbalanced}
 	}
@@ -146,10 +134,10 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if len(open) == 0 {
 		return why
 	}
-	limit := step.Before - cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving)
+	limit := step.Before - cloud.NanoUSD(float64(step.Before)*s.settings.MinSaving)
 	skip := ""
 	allSpot := !slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return !c.spot() })
-	if allSpot && !s.w.Settings.SpotToSpot {
+	if allSpot && !s.settings.SpotToSpot {
 		skip = v1.CapacityTypeSpot
 	}
 	ways := make([]way, len(open))
@@ -189,12 +177,12 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 			}
 			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
 		}
-		price, worst := s.shopOf(open[i].Pool).sent(w, open[i].Claim, s.w.Engine.SpotBand())
+		price, worst := s.shopOf(open[i].Pool).sent(w, open[i].Claim, s.w.Terms.SpotBand())
 		step.Open = append(step.Open, narrow(open[i], w, price))
 		step.After += price
 		step.Worst += worst
 	}
-	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.w.Settings.MinSaving) {
+	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.settings.MinSaving) {
 		return s.nothingCheaper(skip)
 	}
 	return why
@@ -203,10 +191,10 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 // ownOf is what the nodes that a step makes fewer are reckoned to cost by themselves.
 func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	for _, c := range step.Remove {
-		own += s.w.Engine.OwnPrice(c.Price)
+		own += s.w.Terms.OwnPrice(c.Price)
 	}
 	for i := range step.Open {
-		own -= s.w.Engine.OwnPrice(step.Open[i].Price)
+		own -= s.w.Terms.OwnPrice(step.Open[i].Price)
 	}
 	return max(own, 0)
 }
@@ -215,14 +203,11 @@ func (s *search) nothingCheaper(skip string) Refusal {
 	if skip != "" {
 		return Refusal{Code: NothingButSpot}
 	}
-	return Refusal{Code: NothingCheaper, Need: s.w.Settings.MinSaving}
+	return Refusal{Code: NothingCheaper, Need: s.settings.MinSaving}
 }
 
 // shopOf is where the nodes of a pool are bought.
 func (s *search) shopOf(pool string) *shop {
-	if s.shops == nil {
-		s.shops = map[string]*shop{}
-	}
 	if s.shops[pool] == nil {
 		s.shops[pool] = newShop(s.w.Pools[pool].Catalog)
 	}
@@ -264,7 +249,7 @@ func (l likes) refuse(w way, openings int) way {
 // target looks for the cheapest fleet of everything that may move. Removing a node only to open its like is a detour,
 // so such nodes are kept and the rest is asked again; and the most wasteful half is tried for itself, because keeping good
 // nodes where they are leaves room that a plan from scratch would have to buy.
-func (s *search) target(ctx context.Context, order []*Candidate) target {
+func (s *search) target(order []*Candidate) target {
 	goal := target{}
 	for _, c := range order {
 		goal.before += c.Price
@@ -276,12 +261,12 @@ func (s *search) target(ctx context.Context, order []*Candidate) target {
 		remove := order[:size]
 		for range 3 {
 			key := namesOf(remove)
-			if len(remove) == 0 || asked[key] || s.q.work > limit || ctx.Err() != nil {
+			if len(remove) == 0 || asked[key] || s.work > limit || s.w.ended() {
 				break
 			}
 			asked[key] = true
 			s.trials++
-			answer := s.q.ask(ctx, remove, engine.Question{Closed: s.q.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
+			answer := s.ask(remove, engine.Question{Closed: s.gated, Settings: engine.Settings{FirstFit: size < len(order)}})
 			steps := s.steps(answer)
 			if found := (target{steps: steps, before: goal.before, saved: savedBy(steps), gained: gainedBy(steps), after: goal.after}); found.better(goal) {
 				goal = found
@@ -301,7 +286,7 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 		p := &a.parts[i]
 		dear := slices.ContainsFunc(p.remove, func(c *Candidate) bool { return !c.spot() })
 		toSpot := slices.ContainsFunc(p.open, func(o engine.Opening) bool { return o.CapacityType == v1.CapacityTypeSpot })
-		if toSpot && !dear && !s.w.Settings.SpotToSpot {
+		if toSpot && !dear && !s.settings.SpotToSpot {
 			continue
 		}
 		total += p.price()

@@ -6,6 +6,9 @@
 // Steps of one proposal share no node and no opening, so they can be carried out side by side, and together they fit
 // the budgets of their pools.
 //
-// The package decides and does nothing. Whoever carries a step out confirms it first against the newest snapshot
-// (Confirm), and tells the Planner of steps that failed (Failed), so that they are not proposed again at once.
+// One walk over the world makes a Survey, a row for each of our nodes; everything else reads that. Propose plans a pass, and Confirm looks at a
+// step again in the newest world. Both take a Memory and give one back: what failed, what was moved, and whether the last answer may be used again.
+//
+// The package decides and does nothing. Whoever carries a step out confirms it first against the newest snapshot, and notes steps that failed
+// (Memory.Failed), so that they are not proposed again at once.
 package disrupt

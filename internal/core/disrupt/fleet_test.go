@@ -142,11 +142,11 @@ func (f *fleet) verify(t *testing.T) {
 // settle runs passes until nothing is proposed, checking each, and returns how many it took.
 func (f *fleet) settle(t *testing.T, most int) int {
 	t.Helper()
-	planner := NewPlanner(engine.New())
+	planner := newPlanner(engine.New())
 	for pass := range most {
 		w := f.world()
-		ledger := NewLedger(w)
-		out := planner.Propose(t.Context(), w)
+		ledger := Look(w).ledger()
+		out := planner.Propose(w)
 		if len(out.Steps) == 0 && planner.resume == "" {
 			return pass
 		}

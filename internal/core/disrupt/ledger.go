@@ -1,14 +1,10 @@
 package disrupt
 
 import (
-	"maps"
 	"slices"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/budget"
 )
 
@@ -23,7 +19,7 @@ type PoolCount struct {
 // A Ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
 // Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
 type Ledger struct {
-	counts  map[string]*PoolCount
+	counts  map[string]*PoolCount // not changed
 	taken   map[string]int
 	waiting map[string]int // nodes of steps that wait for their confirmation, for which room is kept
 }
@@ -31,49 +27,24 @@ type Ledger struct {
 // reasons lists the reasons for which budgets are kept.
 var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
 
-// NewLedger counts the nodes of every pool and evaluates its budgets.
-func NewLedger(w *World) *Ledger {
-	l := &Ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: w.Promised}
-	for name := range w.Pools {
-		l.counts[name] = &PoolCount{Raw: map[v1.DisruptionReason]int{}}
+// allow evaluates the budgets of a pool.
+func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
+	for _, reason := range reasons {
+		allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, c.Nodes, now)
+		if err != nil {
+			c.Err, allowed = err, 0
+		}
+		c.Raw[reason] = allowed
 	}
-	for n := range w.Snap.Nodes() {
-		if n.Node == nil || n.Claim == nil {
-			continue
-		}
-		count := l.counts[n.Node.Labels[v1.NodePoolLabelKey]]
-		if count == nil || n.Node.Labels[v1.NodeInitializedLabelKey] != "true" ||
-			condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating) {
-			continue
-		}
-		count.Nodes++
-		if leaving(w, n) || !ready(n.Node) {
-			count.Consuming++
-		}
-	}
-	for name, count := range l.counts {
-		for _, reason := range reasons {
-			allowed, err := budget.Allowed(w.Pools[name].Pool.Spec.Disruption.Budgets, reason, count.Nodes, w.Now)
-			if err != nil {
-				count.Err, allowed = err, 0
-			}
-			count.Raw[reason] = allowed
-		}
+}
+
+// ledger starts an account of what may go.
+func (s *Survey) ledger() *Ledger {
+	l := &Ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised}
+	for name, sum := range s.pools {
+		l.counts[name] = &sum.count
 	}
 	return l
-}
-
-func leaving(w *World, n *cluster.Node) bool {
-	return n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil
-}
-
-func ready(n *corev1.Node) bool {
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Left returns how many more nodes of the pool may go for the reason. Emptiness waits for nobody: what steps that are not
@@ -135,4 +106,4 @@ func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Ca
 }
 
 // Counts returns the arithmetic of every pool, for metrics and events.
-func (l *Ledger) Counts() map[string]*PoolCount { return maps.Clone(l.counts) }
+func (l *Ledger) Counts() map[string]*PoolCount { return l.counts }

@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 
 // empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
 // also returns those that have not been vacant for long enough.
-func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
+func (s *Survey) empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
 		switch {
@@ -20,7 +19,7 @@ func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, 
 		case c.Pool.Spec.Disruption.ConsolidateAfter.Duration == nil:
 			notes = append(notes, Refusal{Code: ConsolidateNever, Reason: v1.DisruptionReasonEmpty, Name: c.Pool.Name}.of(c))
 		case !c.Consolidatable:
-		case w.vacant(c).After(w.Now):
+		case s.vacant(c).After(s.w.Now):
 			soon = append(soon, c)
 		default:
 			ready = append(ready, c)
@@ -37,11 +36,11 @@ func empties(w *World, candidates []*Candidate, ledger *Ledger) (steps []*Step, 
 
 // drifted lists the nodes that no longer are what their pool asks for and are to be replaced by whatever their pods need.
 // Those that have not been vacant for long may be about to get the pods that they were opened for.
-func drifted(w *World, candidates []*Candidate) (out, soon []*Candidate) {
+func (s *Survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
 		switch {
 		case c.Static() || !c.replaceable():
-		case c.idle() && w.vacant(c).After(w.Now):
+		case c.idle() && s.vacant(c).After(s.w.Now):
 			soon = append(soon, c)
 		default:
 			out = append(out, c)
@@ -77,17 +76,17 @@ func compareBool(a, b bool) int {
 
 // drifts proposes to replace as many drifted nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
 // are planned together, so that two of them never count on the same room; where some turn out to be stuck, the next ones take their turn.
-func (s *search) drifts(ctx context.Context, candidates []*Candidate) []*Step {
+func (s *search) drifts(candidates []*Candidate) []*Step {
 	var steps []*Step
 	left := slices.Clone(candidates)
-	gone, closed := map[string]bool{}, maps.Clone(s.q.closed)
-	for range s.w.Settings.Trials {
+	gone, closed := map[string]bool{}, maps.Clone(s.closed)
+	for range s.settings.Trials {
 		window := s.ledger.Fits(v1.DisruptionReasonDrifted, left)
-		if len(window) == 0 || ctx.Err() != nil {
+		if len(window) == 0 || s.w.ended() {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.q.ask(ctx, window, engine.Question{Gone: gone, Closed: closed})
+		answer := s.ask(window, engine.Question{Gone: gone, Closed: closed})
 		for c, stuck := range answer.refused {
 			s.hold(c, noPlace(stuck))
 		}

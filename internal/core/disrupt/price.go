@@ -14,6 +14,9 @@ import (
 	shapes "karpenter.sh/karpenter/internal/core/shape"
 )
 
+// capacityTypes lists the capacity types in the order in which a launch prefers them.
+var capacityTypes = []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
+
 // minSpotTypes is how many cheaper types a single spot node must have to choose from before it is replaced by another spot
 // node. Without the choice, chains of moves would end on the scarcest type.
 const minSpotTypes = 15

@@ -36,8 +36,8 @@ func TestMinValuesHoldForWhatIsCheaper(t *testing.T) {
 			f := newFixture(append(small(), shape("even", 4, 16, 0.3, 0), shape("more", 16, 64, 1.2, 0))...).pool("p", choosing(corev1.LabelInstanceTypeStable, tc.values))
 			f.node("a", "p", "big", onDemand).pods("a", "web", 1, "3", "1Gi")
 			w := f.world()
-			w.Engine.MinValuesBestEffort = tc.bestEffort
-			p := NewPlanner(engine.New()).Propose(t.Context(), w)
+			w.Terms.MinValuesBestEffort = tc.bestEffort
+			p := newPlanner(engine.New()).Propose(w)
 			if got := say(p); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v; %v", got, tc.want, noteTexts(p))
 			}
@@ -63,8 +63,8 @@ func TestConsolidationLowersNoMinValues(t *testing.T) {
 			f := newFixture(small()...).pool("p", choosing(corev1.LabelTopologyZone, 3)) // there are two zones
 			f.node("a", "p", "big", onDemand, tc.edits...).pods("a", "web", 1, "3", "1Gi")
 			w := f.world()
-			w.Engine.MinValuesBestEffort = true
-			if got := say(NewPlanner(engine.New()).Propose(t.Context(), w)); !slices.Equal(got, tc.want) {
+			w.Terms.MinValuesBestEffort = true
+			if got := say(newPlanner(engine.New()).Propose(w)); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v", got, tc.want)
 			}
 		})

@@ -36,14 +36,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// promised says until when the row of a name is promised to pods, a time that has passed if it is not.
-func (w *World) promised(row string) time.Time {
-	if w.promises == nil {
-		w.promises = promises(w.Snap, w.Now)
-	}
-	return w.promises[row]
-}
-
 // leastVacancy is how long a node must have been vacant before it goes because it is empty, whatever its pool says: the next pod of a
 // Deployment that is recreated, or the next job of a chain, comes within seconds.
 const leastVacancy = 15 * time.Second
@@ -84,4 +76,6 @@ func Vacated(n *cluster.Node) bool {
 }
 
 // vacant returns when a node without pods may go: it must have been vacant for a while.
-func (w *World) vacant(c *Candidate) time.Time { return w.Vacant[c.Node.Claim.UID].Add(leastVacancy) }
+func (s *Survey) vacant(c *Candidate) time.Time {
+	return s.w.Vacant[c.Node.Claim.UID].Add(leastVacancy)
+}

@@ -84,7 +84,7 @@ func TestAnEmptyNodeDoesNotWaitForTheStepsOfOthers(t *testing.T) {
 	f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).node("b", "p", "mid", onDemand).pods("b", "web", 3, "1", "1Gi")
 	w := f.world()
 	w.Promised = map[string]int{"p": 1}
-	out := NewPlanner(realEngine()).Propose(t.Context(), w)
+	out := newPlanner(realEngine()).Propose(w)
 	if got := say(out); len(got) != 1 || got[0] != "empty a" {
 		t.Errorf("proposed %q, want the empty node", got)
 	}
@@ -125,7 +125,7 @@ func TestNobodyIsMovedOntoANodeThatIsAboutToGo(t *testing.T) {
 			})
 			f.vacant["claim-b"] = noon.Add(-tc.vacant)
 			f.vacant["claim-c"] = noon
-			step, refusal := NewPlanner(realEngine()).Confirm(t.Context(), f.world(), out.Steps[0])
+			step, refusal := newPlanner(realEngine()).Confirm(f.world(), out.Steps[0])
 			if refusal.Code != "" {
 				t.Fatal(refusal.Code)
 			}

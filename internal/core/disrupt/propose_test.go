@@ -331,37 +331,37 @@ func TestBudgetsHoldBackSavingsAndSaySo(t *testing.T) {
 func TestNothingToDoIsRemembered(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi")
 	asked := &counting{}
-	planner := NewPlanner(asked)
+	planner := newPlanner(asked)
 	w := f.world()
-	if p := planner.Propose(t.Context(), w); p.Idle {
+	if p := planner.Propose(w); p.Idle {
 		t.Fatal("the first pass did not look")
 	}
 	before := asked.n
-	if p := planner.Propose(t.Context(), w); !p.Idle || asked.n != before {
+	if p := planner.Propose(w); !p.Idle || asked.n != before {
 		t.Errorf("the second pass looked again: idle %v, %d questions", p.Idle, asked.n-before)
 	}
 	f.store.Observe(func(*cluster.Draft) bool { return false })
-	if p := planner.Propose(t.Context(), f.world()); !p.Idle {
+	if p := planner.Propose(f.world()); !p.Idle {
 		t.Error("a heartbeat made the pass look again")
 	}
 	later := *w
-	later.Now = w.Now.Add(idleFor)
-	if p := planner.Propose(t.Context(), &later); p.Idle {
+	later.Now = w.Now.Add(sameFor)
+	if p := planner.Propose(&later); p.Idle {
 		t.Error("after five minutes prices may have changed, but the pass did not look")
 	}
-	planner.Propose(t.Context(), w)
+	planner.Propose(w)
 	f.pods("a", "ds", 1, "1m", "1Mi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })
 	changed := f.world()
-	if p := planner.Propose(t.Context(), changed); p.Idle {
+	if p := planner.Propose(changed); p.Idle {
 		t.Error("the cluster changed, but the pass did not look")
 	}
 }
 
 func TestAFailedMoveIsNotTriedAgainAtOnce(t *testing.T) {
 	f := newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 3, "1", "1Gi")
-	planner := NewPlanner(realEngine())
+	planner := newPlanner(realEngine())
 	w := f.world()
-	first := planner.Propose(t.Context(), w)
+	first := planner.Propose(w)
 	planner.Failed(first.Steps[0], w.Now)
 	for _, tc := range []struct {
 		after time.Duration
@@ -369,14 +369,14 @@ func TestAFailedMoveIsNotTriedAgainAtOnce(t *testing.T) {
 	}{{0, 0}, {59 * time.Second, 0}, {time.Minute, 1}} {
 		later := *w
 		later.Now = w.Now.Add(tc.after)
-		if got := len(planner.Propose(t.Context(), &later).Steps); got != tc.want {
+		if got := len(planner.Propose(&later).Steps); got != tc.want {
 			t.Errorf("%v after a failure: %d steps, want %d", tc.after, got, tc.want)
 		}
 	}
 	planner.Failed(first.Steps[0], w.Now.Add(time.Minute))
 	later := *w
 	later.Now = w.Now.Add(2*time.Minute + 59*time.Second)
-	if got := len(planner.Propose(t.Context(), &later).Steps); got != 0 {
+	if got := len(planner.Propose(&later).Steps); got != 0 {
 		t.Error("after the second failure the pause is not twice as long")
 	}
 }
@@ -407,13 +407,13 @@ func TestConfirm(t *testing.T) {
 			f := start()
 			f.types = f.types[2:] // nothing cheaper can be bought, so that only room counts
 			f.pools["p"].Catalog.Types = slices.DeleteFunc(slices.Clone(f.pools["p"].Catalog.Types), func(it *cloud.InstanceType) bool { return it.Name == "cheap" })
-			planner := NewPlanner(realEngine())
-			p := planner.Propose(t.Context(), f.world())
+			planner := newPlanner(realEngine())
+			p := planner.Propose(f.world())
 			if len(p.Steps) != 1 {
 				t.Fatalf("steps %v", say(p))
 			}
 			tc.change(f)
-			step, refusal := planner.Confirm(t.Context(), f.world(), p.Steps[0])
+			step, refusal := planner.Confirm(f.world(), p.Steps[0])
 			if refusal.Code != tc.want || (step == nil) != (tc.want != "") {
 				t.Errorf("refused with %q, want %q", refusal.Code, tc.want)
 			}
@@ -456,9 +456,9 @@ func TestTheToll(t *testing.T) {
 				other := fmt.Sprintf("other-%03d", i)
 				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi", young)
 			}
-			planner := NewPlanner(realEngine())
-			planner.unrest.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-2*time.Hour))
-			p := planner.Propose(t.Context(), f.world())
+			planner := newPlanner(realEngine())
+			planner.churn = planner.churn.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-2*time.Hour))
+			p := planner.Propose(f.world())
 			if got := len(p.Steps) == 1; got != tc.want {
 				t.Errorf("replaced = %v, want %v; fleet %v, target %v; %v", got, tc.want, p.Before.Dollars(), p.Target.Dollars(), noteTexts(p)[:min(3, len(p.Notes))])
 			}
@@ -466,8 +466,8 @@ func TestTheToll(t *testing.T) {
 	}
 }
 
-// TestUnrest has a hundred pods, some of which are new.
-func TestUnrest(t *testing.T) {
+// TestRestlessness has a hundred pods, some of which are new.
+func TestRestlessness(t *testing.T) {
 	for name, tc := range map[string]struct {
 		young int           // pods that were made ten minutes ago
 		moved int           // pods of a step
@@ -488,21 +488,20 @@ func TestUnrest(t *testing.T) {
 			f.pods("a", "old", 100-tc.young, "10m", "1Mi").pods("a", "new", tc.young, "10m", "1Mi", func(p *corev1.Pod) {
 				p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
 			})
-			u := unrest{}
-			u.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-tc.ago))
-			w := f.world()
-			w.Settings = DefaultSettings
-			if got := u.scale(w); math.Abs(got-tc.want) > 1e-9 {
-				t.Errorf("scale = %v, want %v", got, tc.want)
+			moves := churn{}.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-tc.ago))
+			u := toll{settings: DefaultSettings()}
+			u.arrivals, u.moved = moves.rates(f.world().Snap, noon)
+			if got := u.restlessness(); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("restlessness = %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
 func TestWorkThatIsUnderWayKeepsThePlannerAwake(t *testing.T) {
-	start := func() (*Planner, *World) {
+	start := func() (*planner, *World) {
 		f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi").node("b", "p", "one", onDemand).pods("b", "web", 4, "1", "1Gi")
-		return NewPlanner(realEngine()), f.world()
+		return newPlanner(realEngine()), f.world()
 	}
 	for name, tc := range map[string]struct {
 		edit func(*World)
@@ -515,10 +514,10 @@ func TestWorkThatIsUnderWayKeepsThePlannerAwake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			planner, w := start()
 			tc.edit(w)
-			if got := planner.Propose(t.Context(), w).Calm; got != tc.want {
+			if got := planner.Propose(w).Calm; got != tc.want {
 				t.Errorf("calm = %v, want %v", got, tc.want)
 			}
-			if got := planner.Propose(t.Context(), w).Idle; got != tc.want {
+			if got := planner.Propose(w).Idle; got != tc.want {
 				t.Errorf("idle = %v, want %v", got, tc.want)
 			}
 		})
@@ -530,11 +529,11 @@ func TestNodesThatPodsAreOnTheirWayToAreLeftAlone(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").node("b", "p", "one", onDemand)
 	w := f.world()
 	w.Landing = map[string]bool{"b": true}
-	if out := NewPlanner(realEngine()).Propose(t.Context(), w); len(out.Steps) > 0 {
+	if out := newPlanner(realEngine()).Propose(w); len(out.Steps) > 0 {
 		t.Errorf("proposed %v", say(out))
 	}
 	w = f.world()
-	if out := NewPlanner(realEngine()).Propose(t.Context(), w); !slices.Equal(say(out), []string{"empty b"}) {
+	if out := newPlanner(realEngine()).Propose(w); !slices.Equal(say(out), []string{"empty b"}) {
 		t.Errorf("without pods on their way: proposed %v", say(out))
 	}
 }
@@ -543,11 +542,11 @@ func TestNodesThatPodsAreOnTheirWayToAreLeftAlone(t *testing.T) {
 func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi")
 	asked := &counting{}
-	planner := NewPlanner(asked)
+	planner := newPlanner(asked)
 	at := func(d time.Duration) *Proposal {
 		w := f.world()
 		w.Now = noon.Add(d)
-		return planner.Propose(t.Context(), w)
+		return planner.Propose(w)
 	}
 	at(0)
 	before := asked.n
@@ -556,11 +555,11 @@ func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 		t.Errorf("%d questions after a pod reported, idle %v, target %v", asked.n-before, out.Idle, out.Target)
 	}
 	f.node("b", "p", "one", onDemand).pods("b", "web", 1, "1", "1Gi")
-	at(betweenLooks - time.Second)
+	at(betweenSearches - time.Second)
 	if asked.n != before {
-		t.Errorf("%d questions although the last answer is not %v old", asked.n-before, betweenLooks)
+		t.Errorf("%d questions although the last answer is not %v old", asked.n-before, betweenSearches)
 	}
-	at(betweenLooks)
+	at(betweenSearches)
 	if asked.n == before {
 		t.Error("no question although a node has come")
 	}
@@ -570,12 +569,12 @@ func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 func TestBudgetsThatAreFreeAgainAreUsedAtOnce(t *testing.T) {
 	f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand).
 		node("b", "p", "mid", onDemand).pods("b", "web", 1, "1", "1Gi").node("c", "p", "mid", onDemand).pods("c", "web", 2, "1", "1Gi")
-	planner := NewPlanner(engine.New())
-	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"empty a"}) {
+	planner := newPlanner(engine.New())
+	if got := say(planner.Propose(f.world())); !slices.Equal(got, []string{"empty a"}) {
 		t.Fatalf("steps %v, want the empty node's", got)
 	}
 	f.store.Update(func(d *cluster.Draft) { d.DeleteNode("a"); d.DeleteClaim("claim-a") })
-	if got := say(planner.Propose(t.Context(), f.world())); !slices.Equal(got, []string{"underutilized b"}) {
+	if got := say(planner.Propose(f.world())); !slices.Equal(got, []string{"underutilized b"}) {
 		t.Errorf("steps %v after the empty node has gone, want those that the budget did not allow before", got)
 	}
 }
@@ -587,11 +586,11 @@ func TestAFleetThatIsLookedAtInVainIsLeftAlone(t *testing.T) {
 		name := fmt.Sprint("n", i)
 		f.node(name, "p", "one", onDemand).pods(name, "web", 4, "1", "1Gi")
 	}
-	planner, passes := NewPlanner(engine.New()), 0
+	planner, passes := newPlanner(engine.New()), 0
 	for {
 		w := f.world()
 		w.Settings.Trials = 24
-		if out := planner.Propose(t.Context(), w); len(out.Steps) > 0 {
+		if out := planner.Propose(w); len(out.Steps) > 0 {
 			t.Fatalf("proposed %v", say(out))
 		}
 		passes++

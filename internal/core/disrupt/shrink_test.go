@@ -68,16 +68,16 @@ func TestADeploymentShrinksFromAnyFleet(t *testing.T) {
 func (f *fleet) shrink(t *testing.T, most int) float64 {
 	t.Helper()
 	before := f.price()
-	planner, done := NewPlanner(engine.New()), 0
+	planner, done := newPlanner(engine.New()), 0
 	for done < most {
 		w := f.world()
-		w.Engine.Search = work.Second / 10
-		out := planner.Propose(t.Context(), w)
+		w.Terms.Search = work.Second / 10
+		out := planner.Propose(w)
 		if len(out.Steps) == 0 && planner.resume == "" {
 			break
 		}
 		for _, s := range out.Steps {
-			planner.unrest.leaves(s, w.Now)
+			planner.churn = planner.churn.leaves(s, w.Now)
 			f.apply(t, s)
 		}
 		done++

@@ -62,7 +62,7 @@ func TestSimulations(t *testing.T) {
 			return f
 		}, want: nil},
 		"pods that would rather be apart keep their nodes": {build: twoApart, want: nil},
-		"unless preferences are ignored":                   {build: twoApart, edit: func(w *World) { w.Engine.IgnorePreferences = true }, want: []string{"underutilized a"}},
+		"unless preferences are ignored":                   {build: twoApart, edit: func(w *World) { w.Terms.IgnorePreferences = true }, want: []string{"underutilized a"}},
 		"a spread over zones outlives the replacement": {build: func() *fixture {
 			web := spreadOver(corev1.LabelTopologyZone, "web", 1)
 			return newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 1, "1500m", "1Gi", web).
@@ -93,7 +93,7 @@ func TestSimulations(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(w)
 			}
-			p := NewPlanner(engine.New()).Propose(t.Context(), w)
+			p := newPlanner(engine.New()).Propose(w)
 			if got := say(p); !slices.Equal(got, tc.want) {
 				t.Errorf("steps %v, want %v; %v", got, tc.want, noteTexts(p))
 			}

@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"context"
 	"maps"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 
 // staticDrifts proposes to replace drifted nodes of pools with a fixed number of nodes, each by a node as its pool asks for it now, whatever its
 // pods need. As many go at once as the budgets and the pool's limit of nodes allow, which is never exceeded, not even by a node on its way.
-func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (steps []*Step) {
+func (s *search) staticDrifts(candidates []*Candidate) (steps []*Step) {
 	byPool := map[string][]*Candidate{}
 	for _, c := range candidates {
 		if c.Static() && c.replaceable() && !s.w.NotReady[c.Pool.Name] && c.Pool.DeletionTimestamp == nil {
@@ -31,7 +30,7 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 		for _, c := range s.ledger.Fits(v1.DisruptionReasonDrifted, list) {
 			why := Refusal{Code: NoPlace, Limits: []string{name}}
 			if left > 0 && opening == nil {
-				opening, why = s.openingOf(ctx, input)
+				opening, why = s.openingOf(input)
 			}
 			if left <= 0 || opening == nil {
 				s.hold(c, why)
@@ -45,8 +44,8 @@ func (s *search) staticDrifts(ctx context.Context, candidates []*Candidate) (ste
 	return steps
 }
 
-func (s *search) openingOf(ctx context.Context, pool engine.Pool) (*engine.Opening, Refusal) {
-	o, why := static.Opening(s.q.engine, pool, engine.Question{Snap: s.w.Snap, Settings: s.w.Engine, Now: s.w.Now, Ended: func() bool { return ctx.Err() != nil }})
+func (s *search) openingOf(pool engine.Pool) (*engine.Opening, Refusal) {
+	o, why := static.Opening(s.w.Engine, pool, engine.Question{Snap: s.w.Snap, Settings: s.w.Terms, Now: s.w.Now, Ended: s.w.Ended})
 	if why != nil {
 		return nil, Refusal{Code: NoPlace, Why: why}
 	}

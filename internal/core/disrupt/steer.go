@@ -54,12 +54,14 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[t
 // steer says of each node of ours what is known: one that consolidation may remove is judged by the last search, one that may
 // not be removed must not be avoided, nor one of a pool whose budgets let none go, and one that has only just seen a pod come or go, or is on
 // its way out, stays as it is.
-func (p *Planner) steer(w *World, ledger *Ledger, candidates, movers []*Candidate) Steering {
-	frozen := func(c *Candidate) bool { return ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0 }
+func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bool) Steering {
+	frozen := func(c *Candidate) bool {
+		return s.ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0
+	}
 	out := Steering{}
-	for n := range w.Snap.Nodes() {
-		if n.Claim != nil && w.serves(n.Claim) && Avoided(n.Node) && !w.Busy[n.Claim.UID] && !leaving(w, n) && !w.promised(n.Name).After(w.Now) && !w.Landing[n.Name] {
-			out[n] = false
+	for _, c := range s.rows {
+		if Avoided(c.Node.Node) && !s.busy(c) && (c.Block == nil || !c.Block.Code.Passes() || c.Block.Code == NotInitialized) {
+			out[c.Node] = false
 		}
 	}
 	for _, c := range candidates {
@@ -69,11 +71,11 @@ func (p *Planner) steer(w *World, ledger *Ledger, candidates, movers []*Candidat
 			delete(out, c.Node)
 		}
 	}
-	if p.avoided == nil {
+	if avoided == nil {
 		return out
 	}
 	for _, c := range movers {
-		if want := p.avoided[c.Node.Claim.UID] && !frozen(c); want != Avoided(c.Node.Node) {
+		if want := avoided[c.Node.Claim.UID] && !frozen(c); want != Avoided(c.Node.Node) {
 			out[c.Node] = want
 		}
 	}

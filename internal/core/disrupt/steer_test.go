@@ -54,7 +54,7 @@ func TestWhichNodesAreAvoided(t *testing.T) {
 				}
 				f.node(name, "p", "one", onDemand, edits...).pods(name, "web", 1, "1", "1Gi")
 			}
-			candidates, _ := Candidates(f.world())
+			candidates := Look(f.world()).candidates()
 			by := map[*Candidate]float64{}
 			for _, c := range candidates {
 				by[c] = money[c.Name()]
@@ -129,7 +129,7 @@ func TestSteering(t *testing.T) {
 				tc.world(w)
 			}
 			got := ""
-			for n, want := range NewPlanner(realEngine()).Propose(t.Context(), w).Steering {
+			for n, want := range newPlanner(realEngine()).Propose(w).Steering {
 				if n.Name == "a" {
 					got = map[bool]string{true: "mark", false: "clear"}[want]
 				}
@@ -141,18 +141,17 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-// TestARestartKeepsWhatWasMarked asks a planner that has not searched yet, because budgets and searches come later than its first look.
+// TestARestartKeepsWhatWasMarked remembers no search, because budgets and searches come later than its first look.
 func TestARestartKeepsWhatWasMarked(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, underused).pods("a", "web", 4, "1", "1Gi")
 	w := f.world()
-	candidates, _ := Candidates(w)
+	candidates := Look(w).candidates()
 	movers, _ := movers(candidates)
-	planner := NewPlanner(realEngine())
-	if got := planner.steer(w, NewLedger(w), candidates, movers); len(got) > 0 {
+	s := Look(w).search()
+	if got := s.steer(candidates, movers, nil); len(got) > 0 {
 		t.Errorf("before the first search %d nodes are changed", len(got))
 	}
-	planner.avoided = map[types.UID]bool{}
-	if got := planner.steer(w, NewLedger(w), candidates, movers); len(got) != 1 {
+	if got := s.steer(candidates, movers, map[types.UID]bool{}); len(got) != 1 {
 		t.Errorf("after a search that chose none %d nodes are changed, want 1", len(got))
 	}
 }

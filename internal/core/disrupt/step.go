@@ -80,3 +80,6 @@ func (s *Step) Cost() float64 {
 	}
 	return cost
 }
+
+// moves is how much the pods mind that a step moves, an ordinary one as much as 1.
+func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }

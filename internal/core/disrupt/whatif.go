@@ -2,64 +2,30 @@ package disrupt
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"karpenter.sh/karpenter/api/condition"
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A question is asked of the engine many times in one pass; what does not depend on the removed nodes is prepared once.
+// whatIf asks the engine what happens without some nodes.
 type whatIf struct {
-	w       *World
-	engine  planEngine
-	pools   []engine.Pool
-	waiting []*cluster.Pod // pods without a place: pending ones and those of nodes on their way out
-	isWait  map[*cluster.Pod]bool
-	closed  map[string]bool // nodes that take no moved pods
-	gated   map[string]bool // closed, plus what consolidation may not use
-	work    int             // pods asked about so far
+	*Survey
+	openable []engine.Pool   // where machines may be opened
+	gated    map[string]bool // nodes that take no pods which consolidation moves
+	work     int             // pods asked about so far
 }
 
-func newWhatIf(w *World, e planEngine, pdbs *movable.PDBs) *whatIf {
-	q := &whatIf{w: w, engine: e, isWait: map[*cluster.Pod]bool{}, closed: maps.Clone(w.Landing)}
-	if q.closed == nil {
-		q.closed = map[string]bool{}
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
-		p := w.Pools[name]
-		if !w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {
-			q.pools = append(q.pools, p)
-		}
-	}
-	for _, p := range w.Snap.Provisionable() {
-		q.wait(p)
-	}
-	for n := range w.Snap.Nodes() {
-		switch {
-		case n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil:
-			for _, p := range n.Pods {
-				if pdbs.CurrentlyReschedulable(p, w.Now) {
-					q.wait(p)
-				}
-			}
-		case n.Claim != nil && (w.Busy[n.Claim.UID] || n.Node == nil || n.Node.Labels[v1.NodeInitializedLabelKey] != "true"):
-			q.closed[n.Name] = true
-		}
-	}
-	q.gated = maps.Clone(q.closed)
-	for n := range w.Snap.Nodes() {
-		if n.Claim != nil && n.Node != nil && settling(w, n) {
-			q.gated[n.Name] = true
+func (s *Survey) whatIf() *whatIf {
+	q := &whatIf{Survey: s, gated: union(s.closed, s.settling)}
+	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
+		p := s.w.Pools[name]
+		if !s.w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {
+			q.openable = append(q.openable, p)
 		}
 	}
 	return q
@@ -72,22 +38,12 @@ func (q *whatIf) gate(going []*Candidate) {
 	}
 }
 
-func (q *whatIf) wait(p *cluster.Pod) {
-	if _, planned := q.w.Snap.Planned(p.PodKey); planned || q.w.Snap.Held(p.PodKey) {
-		return // it has a place already, which the engine keeps free, or gets none now
-	}
-	q.waiting = append(q.waiting, p)
-	q.isWait[p] = true
-}
-
-// settling nodes saw a pod come or go less than their pool's consolidateAfter ago: consolidation moves nothing onto them.
-func settling(w *World, n *cluster.Node) bool {
-	p, ok := w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
-	if !ok {
-		return false
-	}
-	after := p.Pool.Spec.Disruption.ConsolidateAfter.Duration
-	return after != nil && *after > 0 && !condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
+// union is a new set of what is in one of two.
+func union(a, b map[string]bool) map[string]bool {
+	out := make(map[string]bool, len(a)+len(b))
+	maps.Copy(out, a)
+	maps.Copy(out, b)
+	return out
 }
 
 // An answer is the engine's plan for a fleet without some nodes, cut into parts that share no opening.
@@ -105,10 +61,10 @@ type part struct {
 
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
 // is left works.
-func (q *whatIf) ask(ctx context.Context, remove []*Candidate, base engine.Question) answer {
+func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
-	for len(remove) > 0 && ctx.Err() == nil {
-		plan, home := q.plan(ctx, remove, base)
+	for len(remove) > 0 && !q.w.ended() {
+		plan, home := q.plan(remove, base)
 		stuck := map[*Candidate][]Stuck{}
 		for _, r := range plan.Refused {
 			if c := home[r.Pod]; c != nil {
@@ -146,16 +102,18 @@ func noPlace(stuck []Stuck) Refusal {
 // searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
 const searchEach = work.Second / 2
 
-func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base engine.Question) (*engine.Plan, map[*cluster.Pod]*Candidate) {
+func (q *whatIf) plan(remove []*Candidate, base engine.Question) (*engine.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
-	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation = q.w.Snap, q.pools, q.w.Engine, q.w.Now, true
+	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
 	in.Settings.Unproven = true // only the price counts here
 	in.Settings.Search = cmp.Or(in.Settings.Search, searchEach)
 	in.Settings.FirstFit = base.Settings.FirstFit
-	in.Gone = map[string]bool{}
+	in.Gone = maps.Clone(base.Gone)
+	if in.Gone == nil {
+		in.Gone = map[string]bool{}
+	}
 	home := map[*cluster.Pod]*Candidate{}
 	in.Pods = slices.Clone(q.waiting)
-	maps.Copy(in.Gone, base.Gone)
 	for _, c := range remove {
 		in.Gone[c.Name()] = true
 		for _, p := range c.Pods {
@@ -164,8 +122,7 @@ func (q *whatIf) plan(ctx context.Context, remove []*Candidate, base engine.Ques
 		in.Pods = append(in.Pods, c.Pods...)
 	}
 	q.work += len(in.Pods) + 1
-	in.Ended = func() bool { return ctx.Err() != nil }
-	return q.engine.Plan(in), home
+	return q.w.Engine.Plan(in), home
 }
 
 // split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
@@ -232,18 +189,4 @@ func (p *part) price() cloud.NanoUSD {
 		total += c.Price
 	}
 	return total
-}
-
-// byName orders candidates for output.
-func byName(candidates []*Candidate) {
-	slices.SortFunc(candidates, func(a, b *Candidate) int { return cmp.Compare(a.Name(), b.Name()) })
-}
-
-// uids is the set of the claims of some candidates.
-func uids(candidates []*Candidate) map[types.UID]bool {
-	out := make(map[types.UID]bool, len(candidates))
-	for _, c := range candidates {
-		out[c.Node.Claim.UID] = true
-	}
-	return out
 }

@@ -3,11 +3,8 @@ package disrupt
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
@@ -19,7 +16,7 @@ type World struct {
 	// is not Ready stands here too, because its nodes may still be removed; NotReady names it, so that nothing is opened for it.
 	Pools    map[string]engine.Pool
 	NotReady map[string]bool
-	// Busy holds the claims that take part in a step that is being carried out.
+	// Busy holds the claims that take part in a step that is being carried out, or waits to be looked at again.
 	Busy map[types.UID]bool
 	// Promised counts, by pool, the nodes of steps that wait for their confirmation: budgets keep room for them.
 	Promised map[string]int
@@ -28,50 +25,57 @@ type World struct {
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
 	Landing  map[string]bool
 	Settings Settings
-	Engine   engine.Settings
 	Now      time.Time
-
-	promises map[string]time.Time // of Snap, once somebody has asked
+	// Engine answers what-if questions, and Terms are what it is told with each of them.
+	Engine asker
+	Terms  engine.Settings
+	// Ended says that nobody waits for the answer any more: no further question is asked then. nil: never.
+	Ended func() bool
 }
 
-// Settings are the tunables of disruption. The zero value is replaced by the defaults of DefaultSettings.
+// asker is the part of engine.Engine that is asked what-if questions.
+type asker interface {
+	Plan(q engine.Question) *engine.Plan
+}
+
+func (w *World) ended() bool { return w.Ended != nil && w.Ended() }
+
+// Settings are the tunables of disruption. Where Trials, or what the toll is divided by, is not more than nothing, that of DefaultSettings
+// counts.
 type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
 	// MinSaving is the part of the price of the removed nodes that a step must gain, before any pod is moved for it.
 	MinSaving float64
-	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs. It is smaller in
-	// proportion where less than the part Unrest of the pods comes by itself in an hour. Where more than the part Moves of the pods was moved
-	// within a day, it is larger by the square of how much more. Where the fleet is more than Slack dearer than its target, as a part of its
-	// price, it falls and is nothing at twice that. A fleet that was so far off is brought back to two thirds of Slack.
-	Toll, Unrest, Moves, Slack float64
+	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the other three
+	// make it larger or smaller: see toll.
+	Toll float64
+	// ArrivalsPerHour is the part of the pods that comes by itself in an hour of a restless cluster, MovedPerDay the part that may be moved
+	// within a day before moves get dearer, and SlackOfPrice the part of its price by which a fleet may be dearer than its target before
+	// they get cheaper.
+	ArrivalsPerHour, MovedPerDay, SlackOfPrice float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
 }
 
 // DefaultSettings are the values that are used unless somebody chose others.
-var DefaultSettings = Settings{MinSaving: 0.03, Toll: 1, Unrest: 0.02, Moves: 0.3, Slack: 0.06, Trials: 96}
-
-// planEngine is the part of engine.Engine that disruption asks what-if questions.
-type planEngine interface {
-	Plan(in engine.Question) *engine.Plan
+func DefaultSettings() Settings {
+	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, Trials: 96}
 }
 
-// capacityTypes lists the capacity types in the order in which a launch prefers them.
-var capacityTypes = []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand}
-
-// priceOf returns what a running node costs: the offering of its type in its zone and of its capacity type, available
-// or not. It returns false when the type or the offering is not known any more.
-func priceOf(catalog *cloud.Catalog, n *cluster.Node) (cloud.NanoUSD, bool) {
-	labels := n.Labels()
-	it := typeNamed(catalog, labels[corev1.LabelInstanceTypeStable])
-	if it == nil {
-		return 0, false
+// complete puts the defaults in the place of what would make the toll no number.
+func (s Settings) complete() Settings {
+	d := DefaultSettings()
+	if !(s.ArrivalsPerHour > 0) {
+		s.ArrivalsPerHour = d.ArrivalsPerHour
 	}
-	for i := range it.Offerings {
-		o := &it.Offerings[i]
-		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
-			return o.Price, true
-		}
+	if !(s.MovedPerDay > 0) {
+		s.MovedPerDay = d.MovedPerDay
 	}
-	return 0, false
+	if !(s.SlackOfPrice > 0) {
+		s.SlackOfPrice = d.SlackOfPrice
+	}
+	if s.Trials <= 0 {
+		s.Trials = d.Trials
+	}
+	return s
 }

@@ -36,7 +36,7 @@ type fixture struct {
 
 func newFixture(shapes ...*cloud.InstanceType) *fixture {
 	slices.SortFunc(shapes, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
-	f := &fixture{store: cluster.NewStore(), pools: map[string]engine.Pool{}, types: shapes, set: DefaultSettings, vacant: map[types.UID]time.Time{}}
+	f := &fixture{store: cluster.NewStore(), pools: map[string]engine.Pool{}, types: shapes, set: DefaultSettings(), vacant: map[types.UID]time.Time{}}
 	f.store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	return f
 }
@@ -161,10 +161,32 @@ func (f *fixture) world() *World {
 	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, Settings: f.set, Now: noon}
 }
 
+// A planner asks an engine, and remembers from pass to pass.
+type planner struct {
+	engine asker
+	Memory
+}
+
+func newPlanner(e asker) *planner { return &planner{engine: e} }
+
+func (p *planner) Propose(w *World) (out *Proposal) {
+	w.Engine = p.engine
+	out, p.Memory = Propose(w, p.Memory)
+	return out
+}
+
+func (p *planner) Confirm(w *World, step *Step) (out *Step, why Refusal) {
+	w.Engine = p.engine
+	out, why, p.Memory = Confirm(w, p.Memory, step)
+	return out, why
+}
+
+func (p *planner) Failed(step *Step, now time.Time) { p.Memory = p.Memory.Failed(step, now) }
+
 // propose runs one pass of a fresh planner over the real engine.
 func (f *fixture) propose(t *testing.T) *Proposal {
 	t.Helper()
-	return NewPlanner(engine.New()).Propose(t.Context(), f.world())
+	return newPlanner(engine.New()).Propose(f.world())
 }
 
 // say renders the steps of a proposal: "method: node,node -> type,type".

@@ -5,10 +5,6 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
-
-	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -16,13 +12,15 @@ import (
 // on offer holds more worth than it costs. What a node's pods are worth is then a lower bound of what any fleet pays for them.
 type worth struct{ core, gib float64 }
 
+func (w worth) of(l podLoads) float64 { return l.cores*w.core + l.gib*w.gib }
+
 // machine is one thing that can be bought.
 type machine struct{ cores, gib, price float64 }
 
 // marketWorth finds the prices of CPU and memory that make the whole demand worth most.
-func marketWorth(pools []engine.Pool, cores, gib float64) worth {
+func marketWorth(pools []engine.Pool, demand podLoads) worth {
 	machines := onOffer(pools)
-	if len(machines) == 0 || cores+gib == 0 {
+	if len(machines) == 0 || demand.cores+demand.gib == 0 {
 		return worth{}
 	}
 	// For a fixed price of memory the price of a core is bound by one machine; the value is concave in the price of
@@ -38,7 +36,7 @@ func marketWorth(pools []engine.Pool, cores, gib float64) worth {
 	for _, m := range machines {
 		hi = min(hi, m.price/m.gib)
 	}
-	value := func(g float64) float64 { return core(g)*cores + g*gib }
+	value := func(g float64) float64 { return core(g)*demand.cores + g*demand.gib }
 	for range 60 {
 		a, b := lo+(hi-lo)/3, hi-(hi-lo)/3
 		if value(a) < value(b) {
@@ -88,35 +86,22 @@ func admitsType(p engine.Pool, labels map[string][]string) bool {
 	return true
 }
 
-// load is what pods ask for.
-func load(pods []*cluster.Pod) (cores, gib float64) {
-	for _, p := range pods {
-		requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
-		cores += requests.Cpu().AsApproximateFloat64()
-		gib += requests.Memory().AsApproximateFloat64() / (1 << 30)
-	}
-	return cores, gib
-}
-
 // byWaste puts the candidates first whose price is least covered by what their pods are worth, and notes how much of it is not.
 // perPod is what a pod is worth on average.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
-	loads := make(map[*Candidate][2]float64, len(candidates))
-	cores, gib := 0.0, 0.0
+	all := podLoads{}
 	for _, c := range candidates {
-		a, b := load(c.Pods)
-		loads[c] = [2]float64{a, b}
-		cores, gib = cores+a, gib+b
+		all = all.plus(c.load)
 	}
-	market := marketWorth(s.q.pools, cores, gib)
+	market := marketWorth(s.openable, all)
 	s.wasted = make(map[*Candidate]float64, len(candidates))
 	for _, c := range candidates {
-		s.wasted[c] = c.Price.Dollars() - loads[c][0]*market.core - loads[c][1]*market.gib
+		s.wasted[c] = c.Price.Dollars() - market.of(c.load)
 	}
 	part := func(c *Candidate) float64 { return s.wasted[c] / max(c.Price.Dollars(), 1e-9) }
 	order = slices.Clone(candidates)
 	slices.SortFunc(order, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(a.Name(), b.Name()))
 	})
-	return order, (market.core*cores + market.gib*gib) / float64(max(1, podsOf(candidates)))
+	return order, market.of(all) / float64(max(1, podsOf(candidates)))
 }

@@ -4,18 +4,19 @@ import (
 	"slices"
 	"time"
 
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// Unrest tells how much there is to be said against moving pods now. What a move saves lasts until so many pods have come and gone
+// Churn tells how much there is to be said against moving pods now. What a move saves lasts until so many pods have come and gone
 // that the fleet looks different anyway: days in a calm cluster, where moves for little are worth it, hours in a restless one. And pods that
 // were moved today should not be moved again: kube-scheduler does not put them where they were planned, so a search for the last
 // percent could go on for ever.
 //
 // How many pods are new is read off their age, so a restart does not forget it. What it forgets is that some of them are new because
 // they were moved, and then moves less for a while.
-type unrest struct {
-	moved []departure
+type churn struct {
+	moved []departure // the oldest first; never changed in place
 }
 
 // A departure is the pods of a step.
@@ -34,34 +35,31 @@ const (
 )
 
 // leaves notes pods that a step is about to move.
-func (u *unrest) leaves(step *Step, now time.Time) {
-	u.moved = slices.DeleteFunc(u.moved, func(d departure) bool { return now.Sub(d.at) >= remembered })
-	u.moved = append(u.moved, departure{now, step.Pods()})
+func (c churn) leaves(step *Step, now time.Time) churn {
+	recent := slices.DeleteFunc(slices.Clone(c.moved), func(d departure) bool { return now.Sub(d.at) >= remembered })
+	return churn{append(recent, departure{now, step.Pods()})}
 }
 
-// scale is how much a move must save, 1 in a cluster where the part Unrest of the pods comes by itself in an hour, or where we moved
-// the part Moves of the pods within a day: half as many are hardly felt, twice as many end nearly every move.
-func (u *unrest) scale(w *World) float64 {
+// rates returns which part of the pods comes by itself in an hour, and which part we moved within a day.
+func (c churn) rates(snap *cluster.Snapshot, now time.Time) (arrivalsPerHour, movedPerDay float64) {
 	came, all, lately, today := 0, 0, 0, 0
-	for p := range w.Snap.Pods() {
+	for p := range snap.Pods() {
 		if !movable.Reschedulable(p) {
 			continue
 		}
 		all++
-		if w.Now.Sub(p.Created) < newFor {
+		if now.Sub(p.Created) < newFor {
 			came++
 		}
 	}
-	for _, d := range u.moved {
-		if w.Now.Sub(d.at) < underWay {
+	for _, d := range c.moved {
+		if now.Sub(d.at) < underWay {
 			lately += d.pods
 		}
-		if w.Now.Sub(d.at) < remembered {
+		if now.Sub(d.at) < remembered {
 			today += d.pods
 		}
 	}
 	pods := float64(max(1, all))
-	perHour := float64(max(0, came-lately)) / pods * float64(time.Hour) / float64(newFor)
-	often := float64(today) / pods / w.Settings.Moves
-	return max(min(1, perHour/w.Settings.Unrest), often*often)
+	return float64(max(0, came-lately)) / pods * float64(time.Hour) / float64(newFor), float64(today) / pods
 }

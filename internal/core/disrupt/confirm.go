@@ -1,0 +1,126 @@
+package disrupt
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// stillSaves is the part of its saving that a step must still have when it is looked at again: another step between the same
+// nodes was never weighed against the pods that it moves.
+const stillSaves = 0.9
+
+// Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why not, and what to remember.
+// Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
+// what it should.
+func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
+	survey := Look(w)
+	candidates := survey.candidates()
+	byUID := map[types.UID]*Candidate{}
+	for _, c := range candidates {
+		byUID[c.Node.Claim.UID] = c
+	}
+	var remove []*Candidate
+	for _, old := range step.Remove {
+		c := byUID[old.Node.Claim.UID]
+		if c == nil || !still(step, c) {
+			return nil, Refusal{Code: Churn}.of(old), m
+		}
+		remove = append(remove, c)
+	}
+	if why := survey.allows(step.Reason, remove); why.Code != "" {
+		return nil, why, m
+	}
+	if step.Method == Emptiness {
+		return &Step{Method: step.Method, Reason: step.Reason, Remove: remove, Before: step.Before}, Refusal{}, m
+	}
+	s := survey.search()
+	empty, _, soon := s.empties(candidates, survey.ledger())
+	for _, e := range empty {
+		s.gate(e.Remove)
+	}
+	s.gate(soon)
+	if step.Method == Drift {
+		out, why := join(s.drifts(remove), len(remove))
+		return out, why, m
+	}
+	out, why := join(s.weigh(remove, engine.Question{}), len(remove))
+	if why.Code == "" && float64(out.Gains()) < stillSaves*float64(step.Gains()) {
+		out, why = nil, Refusal{Code: Scheduling}
+	}
+	if why.Code == "" {
+		m.churn = m.churn.leaves(out, w.Now)
+	}
+	return out, why, m
+}
+
+// still tells whether a candidate is one for the step's reason.
+func still(step *Step, c *Candidate) bool {
+	switch step.Method {
+	case Emptiness:
+		return c.Empty() && c.Consolidatable && c.Held == nil
+	case Drift:
+		return c.replaceable()
+	}
+	_, ok := consolidates(c)
+	return ok && c.Held == nil
+}
+
+// allows says why the budgets do not let some nodes go together; its code is "" if they do.
+func (s *Survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
+	if s.ledger().Take(reason, remove) {
+		return Refusal{}
+	}
+	return Refusal{Code: Budget, Reason: reason, Need: float64(len(remove))}
+}
+
+// Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They
+// must be candidates for its reason, and the budgets must let them go together.
+func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
+	survey := Look(w)
+	var remove []*Candidate
+	for _, uid := range claims {
+		at := slices.IndexFunc(survey.rows, func(c *Candidate) bool { return c.Node.Claim.UID == uid })
+		if at < 0 || survey.busy(survey.rows[at]) {
+			return Refusal{Code: NotOurs}
+		}
+		c := survey.rows[at]
+		switch {
+		case c.Block != nil:
+			return *c.Block
+		case c.Held != nil && (reason != v1.DisruptionReasonDrifted || c.Node.Claim.Spec.TerminationGracePeriod == nil):
+			return *c.Held
+		case reason == v1.DisruptionReasonEmpty && !c.Empty():
+			return Refusal{Code: NotEmpty}.of(c)
+		}
+		remove = append(remove, c)
+	}
+	return survey.allows(reason, remove)
+}
+
+// join puts the parts into which a confirmed step fell together again; all of its nodes must be there.
+func join(steps []*Step, nodes int) (*Step, Refusal) {
+	if len(steps) == 0 {
+		return nil, Refusal{Code: Scheduling}
+	}
+	out := *steps[0]
+	for _, s := range steps[1:] {
+		out.Remove = append(slices.Clone(out.Remove), s.Remove...)
+		out.Open = append(slices.Clone(out.Open), s.Open...)
+		out.Place = append(slices.Clone(out.Place), s.Place...)
+		out.Before += s.Before
+		out.After += s.After
+		out.Worst += s.Worst
+		out.Own += s.Own
+	}
+	if len(out.Remove) != nodes {
+		return nil, Refusal{Code: Scheduling}
+	}
+	if len(out.Remove) > 1 && out.Method == SingleNode {
+		out.Method = MultiNode
+	}
+	return &out, Refusal{}
+}

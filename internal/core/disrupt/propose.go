@@ -1,0 +1,222 @@
+package disrupt
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// A Proposal is the outcome of one pass.
+type Proposal struct {
+	Steps    []*Step
+	Blocks   []Refusal // nodes that may not be removed
+	Notes    []Refusal // nodes that could be removed, but are better kept
+	Eligible map[Method]int
+	Counts   map[string]*PoolCount
+	Budgets  map[string][]v1.DisruptionReason // pools whose budgets allow nothing now, although there is something to do
+	// Before is what everything that may move costs, Target what the cheapest fleet found for it would, and HeldBack
+	// the part of the difference that budgets hold back now, by pool.
+	Before, Target cloud.NanoUSD
+	HeldBack       map[string]cloud.NanoUSD
+	// Steering says where the taint that keeps new pods off a node is not as it should be.
+	Steering Steering
+	// Next is when something changes by itself at the latest: a protection ends, a setback is over.
+	Next time.Time
+	Calm bool // there is nothing to do as long as nothing changes
+	Idle bool // nothing changed since a pass that found nothing; the other fields are empty
+}
+
+// by makes Next no later than a time, zero for none.
+func (p *Proposal) by(at time.Time) {
+	if !at.IsZero() && at.Before(p.Next) {
+		p.Next = at
+	}
+}
+
+// Propose plans one pass. It returns what to do, and what to remember.
+func Propose(w *World, m Memory) (*Proposal, Memory) {
+	if m.pass.same(w) {
+		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
+	}
+	s := Look(w).search()
+	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, out: &Proposal{
+		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(sameFor),
+	}}
+	p.candidates = p.untried(s.candidates())
+	soon := p.empty()
+	soon = append(soon, p.drift()...)
+	for _, c := range soon {
+		p.out.by(s.vacant(c))
+	}
+	// Nodes that other steps of this pass remove, or those of the next, are no room for anybody.
+	s.gate(slices.Collect(maps.Keys(p.gone)))
+	s.gate(soon)
+	known := p.consolidate()
+	for c, why := range s.notes {
+		if !p.gone[c] {
+			p.out.Notes = append(p.out.Notes, why)
+		}
+	}
+	slices.SortStableFunc(p.out.Notes, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
+	p.out.Budgets = p.exhausted()
+	p.remember(known)
+	return p.out, p.memory
+}
+
+// A pass is a proposal in the making.
+type pass struct {
+	*search
+	candidates []*Candidate
+	gone       map[*Candidate]bool // removed by the steps so far
+	out        *Proposal
+	memory     Memory
+}
+
+// untried leaves out nodes whose last step failed a short while ago, and forgets nodes that are gone.
+func (p *pass) untried(candidates []*Candidate) []*Candidate {
+	p.memory.forget(candidates, p.w.Now)
+	return slices.DeleteFunc(candidates, func(c *Candidate) bool {
+		until, held := p.memory.held(c, p.w.Now)
+		if held {
+			p.out.by(until)
+		}
+		return held
+	})
+}
+
+func (p *pass) add(steps []*Step) {
+	for _, step := range steps {
+		for _, c := range step.Remove {
+			p.gone[c] = true
+		}
+	}
+	p.out.Steps = append(p.out.Steps, steps...)
+}
+
+// rest are the candidates that no step removes so far.
+func (p *pass) rest(of []*Candidate) []*Candidate {
+	return slices.DeleteFunc(slices.Clone(of), func(c *Candidate) bool { return p.gone[c] })
+}
+
+// empty adds the steps of empty nodes, and returns those that have not been vacant for long enough.
+func (p *pass) empty() (soon []*Candidate) {
+	steps, notes, soon := p.empties(p.candidates, p.ledger)
+	for _, c := range p.candidates {
+		if c.Empty() && c.Consolidatable && !c.Static() && c.Held == nil {
+			p.out.Eligible[Emptiness]++
+		}
+	}
+	p.out.Notes = append(p.out.Notes, notes...)
+	p.add(steps)
+	return soon
+}
+
+// drift adds the steps of drifted nodes, and returns those that have not been vacant for long enough.
+func (p *pass) drift() (soon []*Candidate) {
+	drift, soon := p.drifted(p.rest(p.candidates))
+	p.out.Eligible[Drift] = len(drift)
+	steps := append(p.drifts(drift), p.staticDrifts(p.rest(p.candidates))...)
+	for _, step := range steps {
+		p.memory.churn = p.memory.churn.leaves(step, p.w.Now)
+	}
+	p.add(steps)
+	slices.SortFunc(p.stuck, func(a, b Refusal) int { return cmp.Compare(a.Node, b.Node) })
+	p.out.Blocks = append(p.out.Blocks, p.stuck...)
+	return soon
+}
+
+// consolidate adds the steps towards a cheaper fleet, and tells whether it is known that there are no others.
+func (p *pass) consolidate() (known bool) {
+	movers, notes := movers(p.rest(p.candidates))
+	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
+	p.out.Eligible[MultiNode], p.out.Eligible[SingleNode] = len(movers), len(movers)
+	p.out.Notes = append(p.out.Notes, notes...)
+	known = true
+	if len(movers) == 0 || len(p.openable) == 0 {
+		p.memory.resume, p.memory.weighed = "", 0
+	} else {
+		world := p.fingerprint(movers)
+		switch p.memory.search.verdict(world, p.ledger, p.w.Now) {
+		case searchAnew:
+			p.add(p.searchAnew(movers, world))
+		case waitFirst:
+			known = false
+		}
+		p.memory.search.tell(p.out, p.w.Now)
+	}
+	p.out.Steering = p.steer(p.candidates, p.rest(movers), p.memory.avoided)
+	return known
+}
+
+// searchAnew searches for a cheaper fleet and remembers what it learned of it.
+func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
+	found := lastSearch{world: world, cramped: p.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
+	steps, goal := p.run(movers, &p.memory)
+	taken := maps.Clone(p.gone)
+	for _, step := range steps {
+		for _, c := range step.Remove {
+			taken[c] = true
+		}
+	}
+	found.before, found.target = goal.before, goal.after
+	heldBack(found.heldBack, goal, taken)
+	p.memory.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), p.wasted, goal)
+	if len(steps) == 0 && p.memory.resume == "" {
+		found.sameUntil, found.waitUntil = p.w.Now.Add(sameFor), p.w.Now.Add(betweenSearches)
+		p.memory.recovering = p.memory.recovering && len(found.cramped) > 0 // no way leads nearer
+	}
+	p.memory.search = found
+	return steps
+}
+
+// heldBack shares out what the target would save beyond the steps that fit.
+func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]bool) {
+	for _, step := range goal.steps {
+		if slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return gone[c] }) {
+			continue
+		}
+		for _, c := range step.Remove {
+			out[c.Pool.Name] += cloud.NanoUSD(float64(step.Saves()) * float64(c.Price) / float64(max(1, step.Before)))
+		}
+	}
+}
+
+// exhausted names the pools that have something to do for a reason whose budget allows nothing.
+func (p *pass) exhausted() map[string][]v1.DisruptionReason {
+	out := map[string][]v1.DisruptionReason{}
+	for _, c := range p.rest(p.candidates) {
+		reason := v1.DisruptionReasonUnderutilized
+		switch {
+		case c.Drifted != nil:
+			reason = v1.DisruptionReasonDrifted
+		case !c.Consolidatable:
+			continue
+		case c.Empty():
+			reason = v1.DisruptionReasonEmpty
+		}
+		pool := c.Pool.Name
+		if p.ledger.Left(pool, reason) == 0 && p.ledger.counts[pool].Nodes > 0 && !slices.Contains(out[pool], reason) {
+			out[pool] = append(out[pool], reason)
+			slices.Sort(out[pool])
+		}
+	}
+	return out
+}
+
+// remember notes that there was nothing to do, unless the pass was constrained by budgets, not finished, or not shown nodes whose
+// steps are still open: those end without a change of the cluster.
+func (p *pass) remember(known bool) {
+	for _, b := range p.out.Blocks {
+		p.out.by(b.Until)
+	}
+	p.memory.pass = lastPass{}
+	if len(p.out.Steps)+len(p.out.Steering)+len(p.out.Budgets) > 0 || !known || p.memory.resume != "" || len(p.w.Busy)+len(p.w.Landing) > 0 {
+		return
+	}
+	p.out.Calm = true
+	p.memory.pass = lastPass{news: p.w.Snap.News(), catalogs: catalogsOf(p.w), until: p.out.Next}
+}

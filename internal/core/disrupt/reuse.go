@@ -1,0 +1,159 @@
+package disrupt
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// May the last answer be used again? A search costs far more than anything else here, and a cluster never stands still: pods start, report
+// and stop, and nearly none of it can change the answer. So a pass that found nothing is remembered in two ways, one that costs nothing to
+// compare with (lastPass) and one that knows what an answer depends on (lastSearch), both for five minutes, because prices and availability
+// change without an event.
+//
+//	the last search      the world now                             until          this pass
+//	found steps          any                                       –              searches anew
+//	did not end          any                                       –              searches on, from Memory.resume
+//	found nothing, and   nothing in the store or the catalogues    five minutes   is Idle: does not even look
+//	  there was nothing  changed
+//	  else to do
+//	found nothing        what the answer depends on is the same    five minutes   sameAnswer: repeats what was found
+//	found nothing        something of it changed                   ten seconds    waitFirst: repeats it, and is not calm
+//	found nothing        a budget that was in use is free again    –              searches anew
+//	a step failed        any                                       –              searches anew, without its nodes
+type verdict uint8
+
+const (
+	searchAnew verdict = iota
+	sameAnswer
+	waitFirst
+)
+
+const (
+	// sameFor is how long the same world has the same answer.
+	sameFor = 5 * time.Minute
+	// betweenSearches is how long a search that found nothing is not repeated in another world.
+	betweenSearches = 10 * time.Second
+)
+
+// lastPass is the world in which a pass found nothing that could ever be done without a change. The zero value is like no world.
+type lastPass struct {
+	news     uint64
+	catalogs map[string]*cloud.Catalog
+	until    time.Time
+}
+
+// same tells whether w is that world.
+func (l *lastPass) same(w *World) bool {
+	return l.news == w.Snap.News() && w.Now.Before(l.until) && maps.Equal(l.catalogs, catalogsOf(w))
+}
+
+// catalogsOf are what each pool can launch: another pointer is another catalogue.
+func catalogsOf(w *World) map[string]*cloud.Catalog {
+	out := make(map[string]*cloud.Catalog, len(w.Pools))
+	for name, input := range w.Pools {
+		out[name] = input.Catalog
+	}
+	return out
+}
+
+// lastSearch is what the last search for a cheaper fleet found.
+type lastSearch struct {
+	world fingerprint // what the answer depends on
+	// Until sameUntil the same world has the same answer; until waitUntil not even another one is looked at. Both are zero when there
+	// was something to do.
+	sameUntil, waitUntil time.Time
+	// cramped says how many nodes could go of the pools whose budgets were in use then, at least in part.
+	cramped map[string]int
+
+	before, target cloud.NanoUSD
+	heldBack       map[string]cloud.NanoUSD // not changed
+}
+
+// verdict says what to do in a world.
+func (l *lastSearch) verdict(world fingerprint, budgets *Ledger, now time.Time) verdict {
+	switch {
+	case now.Before(l.sameUntil) && l.world.equals(world):
+		return sameAnswer
+	case now.Before(l.waitUntil) && !l.freed(budgets):
+		return waitFirst
+	}
+	return searchAnew
+}
+
+// freed tells whether budgets let more go than then: empty nodes, which go first, may have used them up, and then nothing was found only
+// because nothing was allowed.
+func (l *lastSearch) freed(budgets *Ledger) bool {
+	for pool, n := range l.cramped {
+		if budgets.Left(pool, v1.DisruptionReasonUnderutilized) > n {
+			return true
+		}
+	}
+	return false
+}
+
+// tell hands on what is known.
+func (l *lastSearch) tell(out *Proposal, now time.Time) {
+	out.Before, out.Target = l.before, l.target
+	maps.Copy(out.HeldBack, l.heldBack)
+	for _, at := range []time.Time{l.waitUntil, l.sameUntil} {
+		if at.After(now) {
+			out.by(at)
+		}
+	}
+}
+
+// A fingerprint tells worlds apart in which a search could find different steps: what may move, which room there is for it, what else
+// waits for room, what can be bought, and what budgets allow.
+type fingerprint struct {
+	sum      uint64
+	catalogs map[string]*cloud.Catalog
+}
+
+func (f fingerprint) equals(other fingerprint) bool {
+	return f.sum == other.sum && maps.Equal(f.catalogs, other.catalogs)
+}
+
+func (s *search) fingerprint(movers []*Candidate) fingerprint {
+	h := fnv.New64a()
+	text := func(parts ...string) {
+		for _, part := range parts {
+			_, _ = h.Write([]byte(part))
+			_, _ = h.Write([]byte{0})
+		}
+	}
+	number := func(n int) { _, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
+	for _, c := range movers {
+		text(string(c.Node.Claim.UID))
+		number(int(c.Price))
+	}
+	number(len(s.waiting))
+	for _, p := range s.waiting {
+		text(string(p.UID))
+	}
+	for n := range s.w.Snap.Nodes() {
+		text(n.Name)
+		if s.gated[n.Name] {
+			number(-1)
+		}
+		number(len(n.Pods))
+		for _, p := range n.Pods {
+			text(string(p.UID))
+			if !p.Deleted.IsZero() {
+				number(-2)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
+		pool := s.w.Pools[name].Pool
+		text(name, string(pool.UID))
+		number(int(pool.Generation))
+		number(s.ledger.Left(name, v1.DisruptionReasonUnderutilized))
+	}
+	return fingerprint{h.Sum64(), catalogsOf(s.w)}
+}

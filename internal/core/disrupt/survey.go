@@ -1,0 +1,386 @@
+package disrupt
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// A Survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
+// counts nothing again. It never changes.
+type Survey struct {
+	w        *World
+	settings Settings
+	pdbs     *movable.PDBs
+	promises map[string]time.Time         // see promises
+	requests map[*podclass.Class]podLoads // what pods of a class ask for
+
+	rows  []*Candidate // nodes of ours, by name, whether they may go or not
+	pools map[string]*poolSum
+
+	waiting  []*cluster.Pod  // pods without a place: pending ones and those of nodes on their way out
+	closed   map[string]bool // nodes that take no moved pods
+	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
+}
+
+// A Candidate is a node of ours, and what decisions read of it. It may be removed if nothing blocks it.
+type Candidate struct {
+	Node *cluster.Node
+	Pool *v1.NodePool // nil where the node names none that is known
+	// Pods must have a place before the node goes.
+	Pods []*cluster.Pod
+	// Block says what keeps the node from going for any reason, nil if nothing does.
+	Block *Refusal
+	// Held says that pods keep the node, which only a termination grace period overcomes (drift, never consolidation).
+	Held *Refusal
+
+	Price          cloud.NanoUSD
+	Priced         bool // the type, zone and capacity type are known and offered
+	Cost           float64
+	Consolidatable bool
+	Drifted        *metav1.Condition // condition Drifted while it is True
+
+	load podLoads // of Pods
+}
+
+// podLoads is what pods ask for together.
+type podLoads struct{ cores, gib float64 }
+
+func (l podLoads) plus(more podLoads) podLoads {
+	return podLoads{l.cores + more.cores, l.gib + more.gib}
+}
+
+// poolSum adds up the nodes of a pool: what they cost, what it would cost to move everything in it, and what budgets count.
+type poolSum struct {
+	price cloud.NanoUSD
+	cost  float64
+	count PoolCount
+}
+
+// Look surveys a world.
+func Look(w *World) *Survey {
+	s := &Survey{
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), requests: map[*podclass.Class]podLoads{},
+		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{},
+	}
+	for name := range w.Pools {
+		s.pools[name] = &poolSum{count: PoolCount{Raw: map[v1.DisruptionReason]int{}}}
+	}
+	for name := range w.Landing {
+		s.closed[name] = true
+	}
+	for _, p := range w.Snap.Provisionable() {
+		s.wait(p)
+	}
+	for n := range w.Snap.Nodes() {
+		s.room(n)
+		if n.Claim == nil {
+			continue
+		}
+		c := s.read(n)
+		s.count(c)
+		if s.serves(n.Claim) {
+			s.rows = append(s.rows, c)
+		}
+	}
+	for name, sum := range s.pools {
+		sum.count.allow(w.Pools[name].Pool, w.Now)
+	}
+	return s
+}
+
+func pdbsOf(w *World) *movable.PDBs {
+	var budgets []movable.PDB
+	for b := range w.Snap.PDBs() {
+		budgets = append(budgets, movable.Compile(b))
+	}
+	return movable.NewPDBs(budgets)
+}
+
+// serves tells whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other providers are none of our business.
+func (s *Survey) serves(claim *v1.NodeClaim) bool {
+	ref := claim.Spec.NodeClassRef
+	if ref == nil {
+		return false
+	}
+	for _, p := range s.w.Pools {
+		have := p.Pool.Spec.Template.Spec.NodeClassRef
+		if have != nil && have.Group == ref.Group && have.Kind == ref.Kind {
+			return true
+		}
+	}
+	return false
+}
+
+// room notes what a node, ours or not, means for pods that look for a place.
+func (s *Survey) room(n *cluster.Node) {
+	switch {
+	case n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil:
+		for _, p := range n.Pods {
+			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
+				s.wait(p)
+			}
+		}
+	case n.Claim != nil && (s.w.Busy[n.Claim.UID] || !n.Initialized()):
+		s.closed[n.Name] = true
+	}
+	if n.Claim != nil && n.Node != nil && s.settles(n) {
+		s.settling[n.Name] = true
+	}
+}
+
+func (s *Survey) wait(p *cluster.Pod) {
+	if _, planned := s.w.Snap.Planned(p.PodKey); planned || s.w.Snap.Held(p.PodKey) {
+		return // it has a place already, which the engine keeps free, or gets none now
+	}
+	s.waiting = append(s.waiting, p)
+}
+
+// settles tells whether a node saw a pod come or go less than its pool's consolidateAfter ago.
+func (s *Survey) settles(n *cluster.Node) bool {
+	p, ok := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
+	if !ok {
+		return false
+	}
+	after := p.Pool.Spec.Disruption.ConsolidateAfter.Duration
+	return after != nil && *after > 0 && !condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
+}
+
+// read makes the row of a node with a claim.
+func (s *Survey) read(n *cluster.Node) *Candidate {
+	c := &Candidate{Node: n, Cost: 1, Block: s.block(n)}
+	if n.Node == nil {
+		return c
+	}
+	if input, known := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]; known {
+		c.Pool = input.Pool
+		c.Price, c.Priced = priceOf(input.Catalog, n)
+	}
+	c.Consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable) && !c.unconsolidated()
+	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
+		c.Drifted = d
+	}
+	for _, p := range n.Pods {
+		if movable.Reschedulable(p) {
+			c.Cost += max(0, movable.EvictionCost(p))
+			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
+				c.Pods = append(c.Pods, p)
+				c.load = c.load.plus(s.asks(p))
+			}
+		}
+		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
+			c.Held = b
+		}
+	}
+	return c
+}
+
+// asks is what a pod asks for.
+func (s *Survey) asks(p *cluster.Pod) podLoads {
+	known, ok := s.requests[p.Class]
+	if !ok {
+		requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
+		known = podLoads{requests.Cpu().AsApproximateFloat64(), requests.Memory().AsApproximateFloat64() / (1 << 30)}
+		s.requests[p.Class] = known
+	}
+	return known
+}
+
+// count adds a node to the sums of its pool.
+func (s *Survey) count(c *Candidate) {
+	if c.Pool == nil {
+		return
+	}
+	sum := s.pools[c.Pool.Name]
+	sum.price += c.Price
+	sum.cost += c.Cost
+	if !c.Node.Initialized() || condition.IsTrue(c.Node.Claim, v1.ConditionTypeInstanceTerminating) {
+		return
+	}
+	sum.count.Nodes++
+	if leaving(c.Node) || !ready(c.Node.Node) {
+		sum.count.Consuming++
+	}
+}
+
+func leaving(n *cluster.Node) bool {
+	return n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil
+}
+
+func ready(n *corev1.Node) bool {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// block applies the rules about the node itself, in the order in which users know them.
+func (s *Survey) block(n *cluster.Node) *Refusal {
+	block := func(code Code, name string, until time.Time) *Refusal {
+		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
+		if n.Node == nil {
+			r.Node = ""
+		}
+		return r
+	}
+	switch {
+	case n.Node == nil:
+		return block(NoNode, "", time.Time{})
+	case !n.Initialized():
+		return block(NotInitialized, "", time.Time{})
+	case leaving(n) || condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating):
+		return block(Deleting, "", time.Time{})
+	case s.promises[n.Name].After(s.w.Now):
+		return block(Nominated, "", s.promises[n.Name])
+	case s.w.Landing[n.Name]:
+		return block(Landing, "", time.Time{})
+	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
+		return block(NodeProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
+	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
+		return block(ClaimProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
+	}
+	if h, halted := halt.Node(s.w.Snap, n, s.w.Now); halted {
+		r := block(Paused, h.Pool, h.Until)
+		r.Value = h.Reason
+		return r
+	}
+	name := n.Node.Labels[v1.NodePoolLabelKey]
+	if p, ok := s.w.Pools[name]; !ok || p.Catalog == nil || len(p.Catalog.Types) == 0 {
+		return block(NoPool, name, time.Time{})
+	}
+	return nil
+}
+
+// podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
+func (s *Survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
+	block := Refusal{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
+	if held := movable.Protected(p, s.w.Now); held.Held {
+		block.Code, block.Name, block.Value, block.Until = PodProtected, v1.DoNotDisruptAnnotationKey, p.DoNotDisrupt, held.Until
+		if p.DoNotEvict {
+			block.Name = v1.DoNotEvictAnnotationKey
+		}
+		return &block
+	}
+	budget, several := s.pdbs.Blocking(p, s.w.Now)
+	if budget == nil {
+		return nil
+	}
+	block.Code = PodBudget
+	if !several {
+		block.Name = budget.Namespace + "/" + budget.Name
+	}
+	return &block
+}
+
+// candidates lists the nodes that may go, by name.
+func (s *Survey) candidates() []*Candidate {
+	return slices.DeleteFunc(slices.Clone(s.rows), func(c *Candidate) bool { return c.Block != nil || s.busy(c) })
+}
+
+// blocks says of each node that may not go what keeps it, by name; of one that is kept by its pods, too.
+func (s *Survey) blocks() (out []Refusal) {
+	for _, c := range s.rows {
+		switch {
+		case s.busy(c):
+		case c.Block != nil:
+			out = append(out, *c.Block)
+		case c.Held != nil:
+			out = append(out, *c.Held)
+		}
+	}
+	return out
+}
+
+func (s *Survey) busy(c *Candidate) bool { return s.w.Busy[c.Node.Claim.UID] }
+
+// Name is the name of the candidate's node.
+func (c *Candidate) Name() string { return c.Node.Name }
+
+// Empty candidates run nothing that needs another place.
+func (c *Candidate) Empty() bool { return len(c.Pods) == 0 }
+
+// idle candidates run nothing that comes back when they go, not even what cannot be given a place beforehand.
+func (c *Candidate) idle() bool { return Vacated(c.Node) }
+
+// Ratio says how much is saved for each pod that has to move.
+func (c *Candidate) Ratio() float64 { return float64(c.Price) / c.Cost }
+
+// moves is how much its pods mind that a candidate goes, an ordinary one as much as 1.
+func (c *Candidate) moves() float64 { return c.Cost - 1 }
+
+// Static candidates belong to a pool with a fixed number of nodes.
+func (c *Candidate) Static() bool { return c.Pool.Spec.Replicas != nil }
+
+// unconsolidated tells whether the node says, by an annotation of the days before do-not-disrupt, that it is not to be consolidated.
+func (c *Candidate) unconsolidated() bool {
+	return c.Node.Node.Annotations[v1.DoNotConsolidateAnnotationKey] == "true"
+}
+
+// hasLabel tells whether the candidate's node says what consolidation must know of it.
+func (c *Candidate) hasLabel(key string) bool { return c.Node.Node.Labels[key] != "" }
+
+// spot tells whether a candidate runs on spot capacity.
+func (c *Candidate) spot() bool {
+	return c.Node.Node.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeSpot
+}
+
+// typeName is the instance type of a candidate.
+func (c *Candidate) typeName() string { return c.Node.Node.Labels[corev1.LabelInstanceTypeStable] }
+
+// neededLabels are the labels without which a node cannot be priced.
+var neededLabels = []string{corev1.LabelInstanceTypeStable, v1.CapacityTypeLabelKey, corev1.LabelTopologyZone}
+
+// priceOf returns what a running node costs: the offering of its type in its zone and of its capacity type, available
+// or not. It returns false when the type or the offering is not known any more.
+func priceOf(catalog *cloud.Catalog, n *cluster.Node) (cloud.NanoUSD, bool) {
+	labels := n.Labels()
+	it := typeNamed(catalog, labels[corev1.LabelInstanceTypeStable])
+	if it == nil {
+		return 0, false
+	}
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
+			return o.Price, true
+		}
+	}
+	return 0, false
+}
+
+// typeNamed finds an instance type in a catalogue, which is sorted by name.
+func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
+	if catalog == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(catalog.Types, name, func(it *cloud.InstanceType, name string) int { return cmp.Compare(it.Name, name) })
+	if !ok {
+		return nil
+	}
+	return catalog.Types[i]
+}
+
+// byRatio puts the candidates that save most for each moved pod first.
+func byRatio(candidates []*Candidate) {
+	slices.SortFunc(candidates, func(a, b *Candidate) int {
+		return cmp.Or(cmp.Compare(b.Ratio(), a.Ratio()), cmp.Compare(a.Name(), b.Name()))
+	})
+}
+
+// byName orders candidates for output.
+func byName(candidates []*Candidate) {
+	slices.SortFunc(candidates, func(a, b *Candidate) int { return cmp.Compare(a.Name(), b.Name()) })
+}

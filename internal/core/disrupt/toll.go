@@ -1,0 +1,46 @@
+package disrupt
+
+// A toll is what a step must save in an hour for each pod that it moves, in dollars:
+//
+//	toll = Toll · perPod · nearness · restlessness
+//
+//	nearness     = min(1, max(0, 2 − distance / SlackOfPrice))
+//	restlessness = max(min(1, arrivals / ArrivalsPerHour), (moved / MovedPerDay)²)
+//
+// Near its target, in a cluster whose pods come and go, that is what an average pod costs (Toll is 1). In a calm cluster what a move saves
+// lasts, and the toll is smaller. Pods that were moved should not be moved again: the part that was moved within a day is hardly felt at half
+// of MovedPerDay, and ends nearly every move at twice that. A fleet that is more than SlackOfPrice dearer than its target pays less, and none at
+// twice that.
+//
+// A fleet that was once that far off is recovering until it is as near as returned says: it is judged by that smaller slack, and what was
+// moved on the way does not speak against the rest of the way.
+type toll struct {
+	settings        Settings
+	perPod          float64 // what an average pod costs, in dollars an hour
+	arrivals, moved float64 // parts of the pods: that come by themselves in an hour, that were moved within a day
+	recovering      bool
+}
+
+// returned is the part of SlackOfPrice within which a fleet has recovered: the work is half done then, and ends closer to the target than what
+// pods that come and go are allowed to do to a fleet.
+const returned = 2.0 / 3
+
+// look notes how far the fleet is from its target before anything is done, as a part of its price.
+func (t *toll) look(distance float64) {
+	t.recovering = distance > 2*t.settings.SlackOfPrice || t.recovering && distance > returned*t.settings.SlackOfPrice
+}
+
+// at returns the toll at a distance from the target, as a part of the fleet's price.
+func (t *toll) at(distance float64) float64 {
+	slack, restlessness := t.settings.SlackOfPrice, t.restlessness()
+	if t.recovering {
+		slack, restlessness = returned*slack, min(1, restlessness)
+	}
+	nearness := min(1, max(0, 2-distance/slack))
+	return t.settings.Toll * t.perPod * nearness * restlessness
+}
+
+func (t *toll) restlessness() float64 {
+	often := t.moved / t.settings.MovedPerDay
+	return max(min(1, t.arrivals/t.settings.ArrivalsPerHour), often*often)
+}

@@ -1,0 +1,73 @@
+package disrupt
+
+import (
+	"math"
+	"testing"
+)
+
+// TestTheFormulaOfTheToll has pods that cost a dollar an hour.
+func TestTheFormulaOfTheToll(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arrivals, moved float64
+		first           float64 // the distance at the first look
+		distance        float64
+		want            float64
+	}{
+		"near its target in a restless cluster":               {0.02, 0, 0, 0, 1},
+		"more arrivals make no difference":                    {0.5, 0, 0, 0, 1},
+		"half as many halve it":                               {0.01, 0, 0, 0, 0.5},
+		"none in a cluster that stands still":                 {0, 0, 0, 0, 0},
+		"as far off as the slack":                             {0.02, 0, 0.06, 0.06, 1},
+		"half as far again":                                   {0.02, 0, 0.09, 0.09, 0.5},
+		"twice as far":                                        {0.02, 0, 0.12, 0.12, 0},
+		"nearer than its target, by mistake":                  {0.02, 0, 0, -1, 1},
+		"moves are hardly felt at half of what may be moved":  {0, 0.15, 0, 0, 0.25},
+		"and end nearly every move at twice that":             {0, 0.6, 0, 0, 4},
+		"recovering, 5 % off, with a smaller slack":           {0.02, 0, 0.13, 0.05, 0.75},
+		"recovering, what was moved on the way is forgiven":   {0, 0.6, 0.13, 0.04, 1},
+		"far off, moves do not count for more than at target": {0, 0.6, 0.11, 0.11, 4 * (2 - 0.11/0.06)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := toll{settings: DefaultSettings(), perPod: 1, arrivals: tc.arrivals, moved: tc.moved}
+			c.look(tc.first)
+			if got := c.at(tc.distance); math.Abs(got-tc.want) > 1e-9 {
+				t.Errorf("toll = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAFleetRecoversUntilItIsNear(t *testing.T) {
+	c := toll{settings: DefaultSettings()}
+	for _, step := range []struct {
+		distance float64
+		want     bool
+	}{{0.11, false}, {0.121, true}, {0.05, true}, {0.0401, true}, {0.0399, false}, {0.11, false}} {
+		if c.look(step.distance); c.recovering != step.want {
+			t.Errorf("at %v: recovering %v, want %v", step.distance, c.recovering, step.want)
+		}
+	}
+}
+
+// TestSettingsThatWouldBeNoNumber asks for a toll with nothing set, and with what cannot be meant.
+func TestSettingsThatWouldBeNoNumber(t *testing.T) {
+	for name, s := range map[string]Settings{
+		"nothing is set": {Toll: 1}, "less than nothing": {Toll: 1, ArrivalsPerHour: -1, MovedPerDay: -1, SlackOfPrice: -1, Trials: -1},
+		"no number": {Toll: 1, ArrivalsPerHour: math.NaN(), MovedPerDay: math.NaN(), SlackOfPrice: math.NaN()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := s.complete()
+			want := DefaultSettings()
+			want.MinSaving = 0 // is a number
+			if whole != want {
+				t.Errorf("%+v, want %+v", whole, want)
+			}
+			if got := (&toll{settings: whole, perPod: 1}).at(0); got != 0 {
+				t.Errorf("toll %v, want none where nobody comes and nothing was moved", got)
+			}
+		})
+	}
+	if set := (Settings{Toll: 2, ArrivalsPerHour: 3, MovedPerDay: 4, SlackOfPrice: 5, Trials: 6, MinSaving: 7}); set.complete() != set {
+		t.Errorf("%+v became %+v", set, set.complete())
+	}
+}
