@@ -18,8 +18,11 @@ import (
 // does not hold is mended; if that leaves more pods over, the first placement is mended. left is what it leaves over.
 func (s *state) inOrder(left []int) (*state, []int) {
 	s.avoid()
-	if s.meter.CutAt() > 0 || len(s.misplaced()) == 0 {
+	if s.meter.CutAt() > 0 {
 		return s, left
+	}
+	if len(s.misplaced()) == 0 {
+		return s.filled(left)
 	}
 	again := s.again()
 	again, rest := again.mend(again.placeLeft(again.allPods()))
@@ -30,6 +33,31 @@ func (s *state) inOrder(left []int) (*state, []int) {
 		return mended, few
 	}
 	return again, rest
+}
+
+// filled places pods that are left in domains which their spreads know only now, because others opened nodes there.
+func (s *state) filled(left []int) (*state, []int) {
+	if !s.foundGround(left) {
+		return s, left
+	}
+	if more, few := s.without(nil).mend(slices.Clone(left)); sum(few) < sum(left) {
+		return more, few
+	}
+	return s, left
+}
+
+// foundGround reports whether new nodes are in domains that the spreads of pods that are left did not know.
+func (s *state) foundGround(left []int) bool {
+	if sum(left) == 0 {
+		return false
+	}
+	opened := s.opened()
+	for ci, n := range left {
+		if n > 0 && slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return s.strays(&to, opened) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func sum(left []int) int {
