@@ -65,11 +65,12 @@ func (b *builder) baseOf(g *group) *base {
 		out.filter = b.filterOf(g, out.group.Key)
 		out.group.Nodes, out.group.Templates = out.filter.nodes, out.filter.templates
 	}
+	for _, key := range g.others {
+		out.group.Others = append(out.group.Others, b.keyIndex(key))
+	}
 	if g.owned {
 		for _, c := range b.w.countsOf(g) {
-			if d, ok := b.domainOf(g, out.group.Key, c.node); ok {
-				out.group.Add(d, g.countOf(c))
-			}
+			b.count(g, &out.group, c.node, g.countOf(c))
 		}
 	}
 	b.w.bases[name] = out
@@ -114,9 +115,7 @@ func (b *builder) takeAway(g *group, out *spread.Group) {
 	}
 	for _, c := range b.w.countsOf(g) {
 		if c.bin >= 0 && b.gone[c.bin] || c.bin < 0 && b.in.Gone[c.node] {
-			if d, ok := b.domainOf(g, out.Key, c.node); ok {
-				out.Add(d, -g.countOf(c))
-			}
+			b.count(g, out, c.node, -g.countOf(c))
 		}
 	}
 }
@@ -133,11 +132,25 @@ func (b *builder) takeAwayMoving() {
 				if !p.Deleted.IsZero() && g.kind == spread.Spread {
 					continue
 				}
-				if d, ok := b.domainOf(g, out.Key, p.NodeName); ok && g.owned {
-					out.Add(d, -1)
+				if g.owned {
+					b.count(g, out, p.NodeName, -1)
 				}
 			}
 		}
+	}
+}
+
+// count adds n pods on a node to what a group counts.
+func (b *builder) count(g *group, out *spread.Group, node string, n int32) {
+	d, ok := b.domainOf(g, out.Key, node)
+	switch {
+	case ok:
+		out.Add(d, n)
+	case slices.ContainsFunc(out.Others, func(key int) bool {
+		_, ok := b.domainOf(g, key, node)
+		return ok
+	}):
+		out.Elsewhere += int(n)
 	}
 }
 

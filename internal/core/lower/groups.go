@@ -29,6 +29,7 @@ type group struct {
 	terms       []label.Reqs // nil: no filter by labels
 	beside      []string     // labels that a node must have, whatever their values
 	filter      string       // identity of the node filter
+	others      []string     // of affinity: labels of the owners' other terms
 	owned       bool         // some pod of this batch carries it
 	identity    string
 }
@@ -65,6 +66,10 @@ func (g *group) text() string {
 		w("*")
 	}
 	w(g.namespaces...)
+	if len(g.others) > 0 {
+		w("beside")
+		w(g.others...)
+	}
 	if g.kind == spread.Spread {
 		w(itoa(g.skew), itoa(g.minDomains), g.filter)
 	}
@@ -155,6 +160,13 @@ func (t *groupTable) near(terms []podTerm, podLabels map[string]string) []int {
 	for k := range terms {
 		g := all
 		g.kind, g.key, g.required, g.owned = spread.Affinity, terms[k].key, true, true
+		for j := range terms {
+			if terms[j].key != g.key {
+				g.others = append(g.others, terms[j].key)
+			}
+		}
+		slices.Sort(g.others)
+		g.others = slices.Compact(g.others)
 		out = append(out, t.intern(g).id)
 	}
 	slices.Sort(out)

@@ -310,6 +310,7 @@ func appendPut(puts []Put, p Put) []Put {
 // record tells the groups of one key that n pods came to domain d.
 func (s *state) record(to *touch, d int32, bin, n int) {
 	if d < 0 {
+		s.recordElsewhere(to, bin, n)
 		return
 	}
 	for _, g := range to.counted {
@@ -322,6 +323,15 @@ func (s *state) record(to *touch, d int32, bin, n int) {
 	}
 	for _, g := range to.repels {
 		s.groups[g].AddOwners(int(d), int32(n))
+	}
+}
+
+// recordElsewhere tells affinities that pods have no domain here, but one of another term.
+func (s *state) recordElsewhere(to *touch, bin, n int) {
+	for _, g := range to.counted {
+		if group := &s.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool { return key == spread.Host || s.domainOf(key, bin) >= 0 }) {
+			group.Elsewhere += n
+		}
 	}
 }
 

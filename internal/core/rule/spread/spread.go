@@ -42,6 +42,10 @@ type Group struct {
 	Filter    []int
 	// Beside are the topology keys of the owners' other spreads: nodes without one of these labels are not counted.
 	Beside []int
+	// Others are the topology keys of the owners' other terms of affinity. A term is about pods wherever they are: Elsewhere counts those that
+	// match and have no domain here, but one of another term.
+	Others    []int
+	Elsewhere int
 
 	Name string // for explanations and Check: a canonical text of the constraint
 
@@ -74,6 +78,9 @@ func (g *Group) Add(d int, n int32) {
 	g.Count[d] += n
 	g.Total += int(n)
 }
+
+// nowhere reports whether no pod that an affinity looks for is in a domain of any of the owners' terms.
+func (g *Group) nowhere() bool { return g.Total == 0 && g.Elsewhere == 0 }
 
 // Know records that there is a node in domain d.
 func (g *Group) Know(d int) {
@@ -141,7 +148,7 @@ func (g *Group) Admits(d int, self bool, reach bits.Set) bool {
 		}
 		return (g.Universe.Has(d) || reach.Has(d)) && g.At(d)+one-g.Least(reach) <= g.MaxSkew
 	case Affinity: // the first of a group may choose freely, as long as nobody whom it looks for is anywhere at all
-		return g.At(d) > 0 || self && d >= 0 && g.Total == 0
+		return g.At(d) > 0 || self && d >= 0 && g.nowhere()
 	default:
 		return g.At(d) == 0
 	}
@@ -162,7 +169,7 @@ func (g *Group) HostRoom(bin int, self bool, limit int) int {
 		}
 		return min(limit, max(0, int(g.MaxSkew-g.At(bin))))
 	case Affinity:
-		if g.At(bin) > 0 || self && g.Total == 0 {
+		if g.At(bin) > 0 || self && g.nowhere() {
 			return limit
 		}
 		return 0
