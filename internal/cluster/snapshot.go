@@ -274,6 +274,9 @@ func (s *Snapshot) PVC(namespace, name string) *corev1.PersistentVolumeClaim {
 // PV returns a PersistentVolume, or nil.
 func (s *Snapshot) PV(name string) *corev1.PersistentVolume { return lookup(&s.pvs, "", name) }
 
+// PVs yields the PersistentVolumes by name.
+func (s *Snapshot) PVs() iter.Seq[*corev1.PersistentVolume] { return s.pvs.all() }
+
 // StorageClass returns a StorageClass, or nil.
 func (s *Snapshot) StorageClass(name string) *storagev1.StorageClass {
 	return lookup(&s.storageClasses, "", name)

@@ -39,9 +39,11 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 	for _, no := range b.Refused {
 		p.Refused = append(p.Refused, Refused{Pod: no.Pod, Reasons: no.Reasons})
 	}
-	pods := b.picker()
+	pods, holders := b.picker(), holders{}
 	for _, put := range r.Placed {
-		for _, pod := range pods.take(put.Class, put.Bin, put.Count) {
+		taken := pods.take(put.Class, put.Bin, put.Count)
+		holders.note(b.Classes[put.Class].Exclusive, taken)
+		for _, pod := range taken {
 			b.placed(p, pod, put.Bin)
 		}
 	}
@@ -52,7 +54,9 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 		}
 		o := b.opening(&r.Bins[i], like)
 		for _, put := range r.Bins[i].Puts {
-			o.Pods = append(o.Pods, pods.take(put.Class, -1, put.Count)...)
+			taken := pods.take(put.Class, -1, put.Count)
+			holders.note(b.Classes[put.Class].Exclusive, taken)
+			o.Pods = append(o.Pods, taken...)
 		}
 		p.Open = append(p.Open, o)
 	}
@@ -61,13 +65,35 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 		if len(left) == 0 {
 			continue
 		}
-		why := b.withNumbers(b.withDropped(r.Why[class]))
+		why := holders.refusal(b.Classes[class].Exclusive, left[0])
+		if why == nil {
+			why = b.withNumbers(b.withDropped(r.Why[class]))
+		}
 		for _, pod := range left {
 			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
 		}
 	}
 	b.render(p)
 	return p
+}
+
+// holders are the pods that a plan gives volume claims which one pod at a time may use, by namespace and name.
+type holders map[string]*cluster.Pod
+
+func (h holders) note(claims []string, pods []*cluster.Pod) {
+	for _, name := range claims {
+		h[pods[0].Namespace+"/"+name] = pods[0]
+	}
+}
+
+// refusal says which of its claims a pod has to do without.
+func (h holders) refusal(claims []string, pod *cluster.Pod) []reason.Count {
+	for _, name := range claims {
+		if by := h[pod.Namespace+"/"+name]; by != nil {
+			return []reason.Count{lower.HeldBy(name, by)}
+		}
+	}
+	return nil
 }
 
 // withDropped adds the pools that have no types to an explanation.

@@ -46,7 +46,10 @@ type builder struct {
 	ports     *ports.Table
 	drivers   map[string]int
 	volumes   map[string]int // numbers of claims
+	disks     map[int]*diskKind
+	hosts     map[string]bool // names of hosts that stay; nil until somebody asks
 	shared    map[string]*sharedClaim
+	exclusive map[string]*exclusiveClaim
 	classes   []Class
 	softOn    bool // some template or node has a PreferNoSchedule taint
 }
@@ -86,6 +89,9 @@ type cohort struct {
 	nearSoft []int
 	apartS   []int
 	groups   []int // groups that select the pods
+	// exclusive are claims for one pod at a time that others want too; first is set where one of the pods comes before these.
+	exclusive []string
+	first     bool
 }
 
 func newBuilder(m *Memory, in Input) *builder {
@@ -119,7 +125,7 @@ func (b *builder) readPods() {
 	for _, p := range pods {
 		b.batch[p.PodKey] = true
 	}
-	exclusive := b.readExclusive(pods)
+	b.readExclusive(pods)
 	index := map[cohortKey]*cohort{}
 	for _, p := range pods {
 		info := b.mem.infoOf(p.Class)
@@ -127,7 +133,7 @@ func (b *builder) readPods() {
 			b.refuse(p, info.invalid)
 			continue
 		}
-		if bad := exclusive.refusal(p, info.claims); bad.Code != 0 {
+		if bad := b.heldFrom(p, info.claims); bad.Code != 0 {
 			b.refuse(p, []reason.Count{bad})
 			continue
 		}

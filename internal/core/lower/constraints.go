@@ -11,6 +11,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
+// everywhere is the key of groups for which the cluster is one domain. No label has such a name.
+const everywhere = "the volume claim"
+
 // A topologyKey is a label that groups count by.
 type topologyKey struct {
 	name   string
@@ -78,6 +81,7 @@ func (b *builder) readGroups() {
 	b.match()
 	b.matchDaemons()
 	b.readShared()
+	b.tieExclusive()
 }
 
 // A repulsion is a term of running pods that is about pods of this batch.
@@ -198,6 +202,11 @@ func (b *builder) readKeys() {
 		}
 	}
 	for _, k := range b.keys {
+		if k.name == everywhere {
+			k.number(k.name)
+			k.node, k.tmpl = make([]int32, len(b.nodes)), make([]solve.KeyOf, len(b.templates)) // all in its only domain
+			continue
+		}
 		asked := b.askedFor(k.name)
 		b.numberDomains(k, asked)
 		col := b.column(k.name)

@@ -129,7 +129,7 @@ func (b *builder) takeAwayMoving() {
 			}
 			for _, id := range c.groups {
 				g, out := b.groups.list[id], &b.problem.Groups[id]
-				if !p.Deleted.IsZero() && g.kind == spread.Spread {
+				if g.claim || !p.Deleted.IsZero() && g.kind == spread.Spread {
 					continue
 				}
 				if g.owned {

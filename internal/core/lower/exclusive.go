@@ -4,69 +4,110 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An exclusive table says which pod has, or gets, each volume claim that one pod of the cluster may use at a time.
-type exclusive map[string]*cluster.Pod
+// An exclusiveClaim is a volume claim that one pod of the cluster may use at a time.
+type exclusiveClaim struct {
+	name    string
+	holder  *cluster.Pod // has it already, and is not planned now
+	first   *cluster.Pod // of those that are planned: who may have it before others
+	planned bool         // first has a place from an earlier plan
+	users   int
+	cohorts []*cohort
+}
 
-// readExclusive gives each claim of mode ReadWriteOncePod to the pod that runs with it or has a place already, else to the weightiest
-// and oldest of those that ask for it and could be planned.
-func (b *builder) readExclusive(pods []*cluster.Pod) exclusive {
-	out := exclusive{}
+// readExclusive finds the claims of mode ReadWriteOncePod that pods ask for, and the pods that run with them or have a place already. Of
+// those that ask the weightiest comes first, then who has a place, then the oldest; but who finds no room leaves the claim to the others.
+func (b *builder) readExclusive(pods []*cluster.Pod) {
+	b.exclusive = map[string]*exclusiveClaim{}
 	for _, p := range pods {
+		_, planned := b.in.Snap.Planned(p.PodKey)
 		for _, name := range b.mem.infoOf(p.Class).claims {
-			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) || b.hopeless(p) {
+			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 				continue
 			}
 			key := p.Namespace + "/" + name
-			if first := out[key]; first == nil || first.Priority < p.Priority {
-				out[key] = p
+			x := b.exclusive[key]
+			if x == nil {
+				x = &exclusiveClaim{name: name}
+				b.exclusive[key] = x
+			}
+			if x.first == nil || x.first.Priority < p.Priority || x.first.Priority == p.Priority && planned && !x.planned {
+				x.first, x.planned = p, planned
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil
+	if len(b.exclusive) == 0 {
+		return
 	}
 	for key := range b.in.Snap.Plans() {
 		if p := b.in.Snap.Pod(key); p != nil {
-			out.leaveTo(b, p)
+			b.leaveTo(p)
 		}
 	}
 	for row := range b.in.Snap.Nodes() {
 		for _, p := range row.Pods {
-			out.leaveTo(b, p)
+			b.leaveTo(p)
 		}
 	}
-	return out
-}
-
-// hopeless reports whether a pod cannot be planned whatever room there is, so that it needs no claim.
-func (b *builder) hopeless(p *cluster.Pod) bool {
-	info := b.mem.infoOf(p.Class)
-	return len(info.invalid) > 0 || slices.ContainsFunc(info.claims, func(name string) bool { return b.checkClaim(b.in.Snap.PVC(p.Namespace, name), name).Code != 0 })
 }
 
 // leaveTo gives a pod that is not planned now the claims that it names.
-func (x exclusive) leaveTo(b *builder, p *cluster.Pod) {
+func (b *builder) leaveTo(p *cluster.Pod) {
 	if b.batch[p.PodKey] {
 		return
 	}
 	for _, name := range b.mem.infoOf(p.Class).claims {
-		if key := p.Namespace + "/" + name; x[key] != nil {
-			x[key] = p
+		if x := b.exclusive[p.Namespace+"/"+name]; x != nil {
+			x.holder = p
 		}
 	}
 }
 
-// refusal says why a pod has to do without a volume claim; Code 0 if it need not.
-func (x exclusive) refusal(p *cluster.Pod, claims []string) reason.Count {
+// heldFrom says why a pod has to do without a volume claim; Code 0 if it need not.
+func (b *builder) heldFrom(p *cluster.Pod, claims []string) reason.Count {
 	for _, name := range claims {
-		if has := x[p.Namespace+"/"+name]; has != nil && has.PodKey != p.PodKey {
-			return reason.Count{Code: reason.VolumeInvalid, Key: name, Detail: "may be used by one pod at a time, and that is " + has.Name}
+		if x := b.exclusive[p.Namespace+"/"+name]; x != nil && x.holder != nil {
+			return HeldBy(name, x.holder)
 		}
 	}
 	return reason.Count{}
+}
+
+// HeldBy says that a pod has to do without a volume claim for one pod at a time, because another has it.
+func HeldBy(claim string, by *cluster.Pod) reason.Count {
+	return reason.Count{Code: reason.VolumeInvalid, Key: claim, Detail: "may be used by one pod at a time, and that is " + by.Name}
+}
+
+// tieExclusive keeps pods that want such a claim apart, wherever they are.
+func (b *builder) tieExclusive() {
+	if len(b.exclusive) == 0 {
+		return
+	}
+	for _, c := range b.cohorts {
+		for _, name := range c.info.claims {
+			if x := b.exclusive[c.info.class.Namespace+"/"+name]; x != nil {
+				x.users += len(c.pods)
+				x.cohorts = append(x.cohorts, c)
+			}
+		}
+	}
+	for _, key := range sortedKeys(b.exclusive) {
+		x := b.exclusive[key]
+		if x.users < 2 {
+			continue
+		}
+		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
+		for _, c := range x.cohorts {
+			c.apart = append(slices.Clip(c.apart), g.id)
+			c.groups = append(slices.Clip(c.groups), g.id)
+			c.exclusive = append(c.exclusive, x.name)
+			c.first = c.first || slices.Contains(c.pods, x.first)
+		}
+	}
 }

@@ -30,6 +30,7 @@ type group struct {
 	beside      []string     // labels that a node must have, whatever their values
 	filter      string       // identity of the node filter
 	others      []string     // of affinity: labels of the owners' other terms
+	claim       bool         // it is about the users of a volume claim, whatever their labels; none that runs is counted
 	owned       bool         // some pod of this batch carries it
 	identity    string
 }

@@ -28,11 +28,12 @@ func (b *builder) makeClasses() {
 		if !ok {
 			at = len(b.classes)
 			index[string(buf)] = at
-			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]int{}})
+			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]int{}, Exclusive: c.exclusive})
 			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
 		}
 		b.classes[at].Pods = append(b.classes[at].Pods, c.pods...)
 		b.problem.Classes[at].Count += len(c.pods)
+		b.problem.Classes[at].First = b.problem.Classes[at].First || c.first
 	}
 	for at := range b.classes {
 		b.addSticky(&b.problem.Classes[at], &b.classes[at])
@@ -190,19 +191,25 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 	return slices.Compact(out)
 }
 
+// plannedTo returns the bin for which a pod has a plan.
+func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
+	plan, ok := b.in.Snap.Planned(p.PodKey)
+	if !ok {
+		return 0, false
+	}
+	row := b.in.Snap.Target(plan.Target)
+	if row == nil {
+		return 0, false
+	}
+	bin, ok := b.binOf[row.Name]
+	return bin, ok
+}
+
 // addSticky notes where earlier plans put pods of the class.
 func (b *builder) addSticky(class *solve.Class, c *Class) {
 	counts := map[int]int{}
 	for _, p := range c.Pods {
-		plan, ok := b.in.Snap.Planned(p.PodKey)
-		if !ok {
-			continue
-		}
-		row := b.in.Snap.Target(plan.Target)
-		if row == nil {
-			continue
-		}
-		if bin, ok := b.binOf[row.Name]; ok {
+		if bin, ok := b.plannedTo(p); ok {
 			c.Sticky[p.PodKey] = bin
 			counts[bin]++
 		}

@@ -88,6 +88,8 @@ func (l *Lowered) LimitOf(c *reason.Count) string {
 type Class struct {
 	Pods   []*cluster.Pod
 	Sticky map[cluster.PodKey]int
+	// Exclusive are volume claims of these pods that one pod at a time may use and that others of the problem want too.
+	Exclusive []string
 }
 
 // A Refusal says why a pod cannot be planned.

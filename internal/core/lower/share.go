@@ -11,25 +11,27 @@ import (
 )
 
 // A shared claim is one that several pods wait for and whose volume is made where the first of them starts. All of them have to be in
-// that zone, though none says so.
+// that zone, or on that host if it is a disk, though none says so.
 type sharedClaim struct {
+	claim   *corev1.PersistentVolumeClaim
 	users   int
 	cohorts []*cohort
 	planned []string // nodes that pods outside of this batch were planned onto
 	group   *group
 }
 
-// readShared ties the pods that share such a claim to one zone, as if they asked to be near each other.
+// readShared ties the pods that share such a claim together, as if they asked to be near each other.
 func (b *builder) readShared() {
 	b.shared = map[string]*sharedClaim{}
 	for _, c := range b.cohorts {
 		for _, name := range c.info.claims {
-			if !b.boundByPlace(b.in.Snap.PVC(c.info.class.Namespace, name)) {
+			pvc := b.in.Snap.PVC(c.info.class.Namespace, name)
+			if !b.boundByPlace(pvc) {
 				continue
 			}
 			key := c.info.class.Namespace + "/" + name
 			if b.shared[key] == nil {
-				b.shared[key] = &sharedClaim{}
+				b.shared[key] = &sharedClaim{claim: pvc}
 			}
 			b.shared[key].users += len(c.pods)
 			b.shared[key].cohorts = append(b.shared[key].cohorts, c)
@@ -41,10 +43,14 @@ func (b *builder) readShared() {
 	b.readPlannedUsers()
 	for _, key := range sortedKeys(b.shared) {
 		s := b.shared[key]
-		if s.users < 2 {
+		place := corev1.LabelTopologyZone
+		if b.wantsDisk(s.claim) {
+			place = corev1.LabelHostname
+		}
+		if s.users < 2 || place == corev1.LabelHostname && b.floats(s.claim) {
 			continue
 		}
-		s.group = b.groups.intern(group{kind: spread.Affinity, key: corev1.LabelTopologyZone, required: true, owned: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
+		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
 		for _, c := range s.cohorts {
 			c.near = append(c.near, s.group.id)
 			c.groups = append(slices.Clip(c.groups), s.group.id)
@@ -83,10 +89,13 @@ func (b *builder) countPlannedUsers() {
 	}
 }
 
-// boundByPlace reports whether a claim gets its volume in the zone of its first pod. One that many nodes may write at once is a file
-// system, which has no place.
+// boundByPlace reports whether a claim gets its volume where its first pod is. One that many nodes may write at once is a file system, which
+// has no place, unless it is a disk. One that is for one pod at a time is shared by nobody.
 func (b *builder) boundByPlace(pvc *corev1.PersistentVolumeClaim) bool {
-	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany) {
+	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
+		return false
+	}
+	if slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany) && !b.wantsDisk(pvc) {
 		return false
 	}
 	sc := b.in.Snap.StorageClass(storageClassOf(pvc))

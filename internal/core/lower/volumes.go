@@ -52,7 +52,9 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		if alts, any := b.claimTopology(pvc); any {
 			c.volumes.alternatives = cross(c.volumes.alternatives, alts)
 		}
-		if driver := DriverOf(b.in.Snap, pvc); driver != "" {
+		if b.wantsDisk(pvc) {
+			c.volumes.mounts = append(c.volumes.mounts, b.mountsOfDisk(pvc)...)
+		} else if driver := DriverOf(b.in.Snap, pvc); driver != "" {
 			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.driver(driver), ID: b.volume(p.Namespace, name)})
 		}
 	}
@@ -148,21 +150,35 @@ func (b *builder) claimTopology(pvc *corev1.PersistentVolumeClaim) ([]label.Reqs
 	return merged(out), len(out) > 0
 }
 
-// volumeTopology returns the terms of a bound volume's node affinity. A local disk names its host, which is of no use for
-// a new node: such expressions are dropped, and what is left may be no condition at all.
+// volumeTopology returns the places of which one must hold for a bound volume. A local disk names its host. Once that is gone, or about to
+// go, the name is of no use for another node: it is left out, and what is left may be no condition at all.
 func (b *builder) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, bool) {
-	zone := b.zoneOf(pv)
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+	terms := b.affinityOf(pv)
+	if len(terms) == 0 {
+		zone := b.zoneOf(pv)
 		return []label.Reqs{zone}, len(zone) > 0
 	}
-	local := pv.Spec.Local != nil || pv.Spec.HostPath != nil
+	if pv.Spec.Local == nil && pv.Spec.HostPath == nil {
+		return merged(terms), true
+	}
+	for i, term := range terms {
+		if s, says := term.Get(corev1.LabelHostname); says && !b.stays(s) {
+			terms[i] = term.Without(corev1.LabelHostname)
+		}
+	}
+	return merged(terms), true
+}
+
+// affinityOf returns the terms of a volume's node affinity, each with what its labels say.
+func (b *builder) affinityOf(pv *corev1.PersistentVolume) []label.Reqs {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
 	var out []label.Reqs
+	zone := b.zoneOf(pv)
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		r := zone
 		for _, x := range term.MatchExpressions {
-			if local && x.Key == corev1.LabelHostname {
-				continue
-			}
 			s, ok := label.New(label.Op(x.Operator), x.Values)
 			if !ok {
 				s = label.Nothing()
@@ -171,7 +187,20 @@ func (b *builder) volumeTopology(pv *corev1.PersistentVolume) ([]label.Reqs, boo
 		}
 		out = append(out, r)
 	}
-	return merged(out), len(out) > 0
+	return out
+}
+
+// stays reports whether a node stays that has one of these host names.
+func (b *builder) stays(hosts label.Set) bool {
+	if b.hosts == nil {
+		b.hosts = map[string]bool{}
+		for row := range b.in.Snap.Nodes() {
+			if !row.Incomplete && !row.MarkedForRemoval && !b.in.Gone[row.Name] {
+				b.hosts[row.Labels()[corev1.LabelHostname]] = true
+			}
+		}
+	}
+	return slices.ContainsFunc(hosts.Values(), func(h string) bool { return b.hosts[h] })
 }
 
 // placeLabels are the labels by which a volume may say where it is.
@@ -261,8 +290,9 @@ func (b *builder) makeVolumes() {
 	if len(b.drivers) == 0 {
 		return
 	}
+	b.countDisks()
 	for i, n := range b.nodes {
-		if len(n.row.CSINode) == 0 {
+		if len(n.row.CSINode) == 0 && len(b.disks) == 0 {
 			continue
 		}
 		node := &b.problem.Nodes[i]
@@ -271,6 +301,11 @@ func (b *builder) makeVolumes() {
 			node.Volumes[d] = volumes.Use{Limit: -1}
 			if limit, ok := n.row.CSINode[name]; ok {
 				node.Volumes[d].Limit = int32(limit)
+			}
+		}
+		for d, k := range b.disks {
+			if n.row.Initialized() {
+				node.Volumes[d].Limit = max(k.free[i], k.promised[i])
 			}
 		}
 		b.countAttached(n, node)

@@ -37,7 +37,7 @@ var public = []string{"kubernetes.io", "k8s.io", v1.Group, "k8s.aws", "aws.amazo
 // key returns the new name of a key of a label or taint, or of a resource.
 func (r *redactor) key(key string) string {
 	domain, _, found := strings.Cut(key, "/")
-	if !found && (key == "cpu" || key == "memory" || key == "pods" || key == "nodes" || key == "ephemeral-storage" || strings.HasPrefix(key, "hugepages-")) {
+	if !found && (key == "cpu" || key == "memory" || key == "pods" || key == "nodes" || key == "storage" || key == "ephemeral-storage" || strings.HasPrefix(key, "hugepages-")) {
 		return key
 	}
 	for _, p := range public {
@@ -81,7 +81,7 @@ var plain = map[string]bool{
 	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true, "protocol": true, "hostIP": true,
 	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true, "provisioner": true, "driver": true, "storage": true,
 	"volumeBindingMode": true, "status": true, "type": true, "reason": true, "group": true, "lastTransitionTime": true, "deletionTimestamp": true,
-	"creationTimestamp": true, "accessModes": true, "expireAfter": true, "consolidateAfter": true,
+	"creationTimestamp": true, "accessModes": true, "volumeMode": true, "expireAfter": true, "consolidateAfter": true,
 }
 
 // fields are those that hold names, by the kind of what they name.

@@ -368,30 +368,40 @@ func (w *writer) volumeClaim(namespace, name string) {
 	}
 	w.put("PersistentVolumeClaim", w.name("disk", name), o)
 	if pv := w.in.Snap.PV(pvc.Spec.VolumeName); pv != nil {
-		c := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: pv.Labels, DeletionTimestamp: pv.DeletionTimestamp}}
-		c.Spec.NodeAffinity, c.Spec.StorageClassName, c.Status.Phase = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Status.Phase
-		if pv.Spec.CSI != nil {
-			c.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
-		}
-		if pv.Spec.AWSElasticBlockStore != nil {
-			c.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{}
-		}
-		if pv.Spec.Local != nil {
-			c.Spec.Local = &corev1.LocalVolumeSource{}
-		}
-		if pv.Spec.HostPath != nil {
-			c.Spec.HostPath = &corev1.HostPathVolumeSource{}
-		}
-		w.put("PersistentVolume", w.name("volume", pv.Name), c)
+		w.volume(pv)
 	}
 	if pvc.Spec.StorageClassName == nil {
 		return
 	}
-	if sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName); sc != nil {
+	if sc := w.in.Snap.StorageClass(*pvc.Spec.StorageClassName); sc != nil && !w.told["StorageClass "+w.name("class", sc.Name)] {
 		c := sc.DeepCopy()
 		c.ObjectMeta, c.Parameters, c.MountOptions = metav1.ObjectMeta{}, nil, nil
 		w.put("StorageClass", w.name("class", sc.Name), c)
+		for pv := range w.in.Snap.PVs() {
+			if sc.Provisioner == "kubernetes.io/no-provisioner" && pv.Spec.StorageClassName == sc.Name && pv.Status.Phase == corev1.VolumeAvailable {
+				w.volume(pv) // pods that wait may get it
+			}
+		}
 	}
+}
+
+func (w *writer) volume(pv *corev1.PersistentVolume) {
+	c := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: pv.Labels, DeletionTimestamp: pv.DeletionTimestamp}}
+	c.Spec.NodeAffinity, c.Spec.StorageClassName, c.Status.Phase = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Status.Phase
+	c.Spec.Capacity, c.Spec.AccessModes, c.Spec.VolumeMode = pv.Spec.Capacity, pv.Spec.AccessModes, pv.Spec.VolumeMode
+	if pv.Spec.CSI != nil {
+		c.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
+	}
+	if pv.Spec.AWSElasticBlockStore != nil {
+		c.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{}
+	}
+	if pv.Spec.Local != nil {
+		c.Spec.Local = &corev1.LocalVolumeSource{}
+	}
+	if pv.Spec.HostPath != nil {
+		c.Spec.HostPath = &corev1.HostPathVolumeSource{}
+	}
+	w.put("PersistentVolume", w.name("volume", pv.Name), c)
 }
 
 func (w *writer) daemonSets() {

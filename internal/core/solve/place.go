@@ -47,8 +47,11 @@ func (s *state) order() []int {
 	return out
 }
 
-// looseness puts classes that must share a node with others first: their node is chosen for them.
+// looseness puts classes first that have a right to be, and those that must share a node with others: their node is chosen for them.
 func (s *state) looseness(ci int) int {
+	if s.p.Classes[ci].First {
+		return 0
+	}
 	if len(s.p.Classes[ci].Variants) > 0 && s.touchesOf(ci, 0).glued {
 		return 0
 	}

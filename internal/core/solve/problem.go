@@ -164,7 +164,8 @@ type Class struct {
 	Name     string
 	Count    int
 	Priority int32
-	Order    int // ties: earlier first
+	Order    int  // ties: earlier first
+	First    bool // it has the first right to something that others want too
 	Need     quantity.Vec
 	TooMuch  string // a resource that nobody has; "" for nearly all
 	Variants []Variant
