@@ -54,6 +54,9 @@ func (c *court) show() {
 		switch o := o.(type) {
 		case *corev1.Node:
 			c.picture.addNode(c.settled(o))
+			if starts(o) {
+				c.putDisks(o.Name)
+			}
 		case *corev1.Pod:
 			p := admitted(o)
 			c.pods[cluster.PodKey{Namespace: p.Namespace, Name: p.Name}] = p
@@ -89,7 +92,7 @@ func (c *court) settled(n *corev1.Node) *corev1.Node {
 		n = n.DeepCopy()
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	if n.Labels[v1.NodePoolLabelKey] == "" || n.Labels[v1.NodeInitializedLabelKey] != "" {
+	if !starts(n) {
 		return n
 	}
 	n = n.DeepCopy()
@@ -100,6 +103,10 @@ func (c *court) settled(n *corev1.Node) *corev1.Node {
 		})
 	})
 	return n
+}
+
+func starts(n *corev1.Node) bool {
+	return n.Labels[v1.NodePoolLabelKey] != "" && n.Labels[v1.NodeInitializedLabelKey] == ""
 }
 
 // admitted is a pod as the API server stores it: matchLabelKeys are part of the selectors.
@@ -198,20 +205,31 @@ func (c *court) open(m machine, claim *v1.NodeClaim) string {
 	name := fmt.Sprintf("new-%d", c.news)
 	c.picture.addNode(m.node(name, claim))
 	c.putCSINode(m.csiNode(name))
-	for _, disk := range c.disks(name) {
-		c.feeds["PersistentVolume"].put(disk)
-	}
+	c.putDisks(name)
 	c.startDaemons(name)
 	return name
 }
 
-// become turns a node into another machine of its claim, with the pods that it has.
+// become turns a node into another machine of its claim, with the pods that it has and that machine's daemons.
 func (c *court) become(name string, m machine, claim *v1.NodeClaim) {
 	pods := c.picture.infos[name].GetPods()
 	c.picture.addNode(m.node(name, claim))
 	c.putCSINode(m.csiNode(name))
+	c.startDaemons(name)
 	for _, p := range pods {
-		c.picture.infos[name].AddPodInfo(p)
+		if !isDaemon(p.GetPod()) {
+			c.picture.infos[name].AddPodInfo(p)
+		}
+	}
+}
+
+func isDaemon(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
+}
+
+func (c *court) putDisks(node string) {
+	for _, disk := range c.disks(node) {
+		c.feeds["PersistentVolume"].put(disk)
 	}
 }
 
@@ -238,9 +256,9 @@ func (c *court) disks(node string) []*corev1.PersistentVolume {
 }
 
 // on is the affinity of a volume that nodes reach which have a label.
-func on(key, value string) *corev1.VolumeNodeAffinity {
+func on(key string, values ...string) *corev1.VolumeNodeAffinity {
 	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}}}}
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}}}}
 }
 
 // close takes a Node away that open added last.
@@ -339,16 +357,21 @@ func (c *court) freeVolume(claim *corev1.PersistentVolumeClaim, node *corev1.Nod
 	return nil
 }
 
-// madeVolume is a volume that the provisioner of a class makes for a node: in its zone, or everywhere if many nodes may write to it,
-// as disks and file systems are.
+// madeVolume is a volume that the provisioner of a class makes for a node: in its zone, or wherever the class allows if many nodes may write to
+// it, as disks and file systems are.
 func madeVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "made-for-" + claim.Name, ResourceVersion: "1"}}
 	v.Spec.StorageClassName = class.Name
 	v.Spec.AccessModes, v.Spec.Capacity = claim.Spec.AccessModes, claim.Spec.Resources.Requests
 	v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: v.Name}
 	zone, ok := node.Labels[corev1.LabelTopologyZone]
-	if ok && !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
-		v.Spec.NodeAffinity = on(corev1.LabelTopologyZone, zone)
+	switch {
+	case !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany):
+		if ok {
+			v.Spec.NodeAffinity = on(corev1.LabelTopologyZone, zone)
+		}
+	case len(class.AllowedTopologies) > 0:
+		v.Spec.NodeAffinity = on(corev1.LabelTopologyZone, class.AllowedTopologies[0].MatchLabelExpressions[0].Values...)
 	}
 	return v
 }

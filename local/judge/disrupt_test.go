@@ -191,7 +191,7 @@ func (c *court) tryStep(step *disrupt.Step) []finding {
 	for _, o := range c.world.Objects {
 		switch o := o.(type) {
 		case *corev1.Pod:
-			if gone[o.Spec.NodeName] && len(o.OwnerReferences) > 0 && o.OwnerReferences[0].Kind == "DaemonSet" {
+			if gone[o.Spec.NodeName] && isDaemon(o) {
 				continue
 			}
 			if gone[o.Spec.NodeName] && !placed[cluster.PodKey{Namespace: o.Namespace, Name: o.Name}] {

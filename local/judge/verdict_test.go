@@ -493,7 +493,7 @@ func claimsOf(pool *v1.NodePool, pod *corev1.Pod) []*v1.NodeClaim {
 }
 
 // labelsFor returns the values that a claim of a pool may get for a label that no machine decides, "" for none. What a pool leaves
-// open is settled by a pod that asks for a value; without one the node gets the smallest number that the pool allows, or no label
+// open is settled by a pod that asks for some values; without one the node gets the smallest number that the pool allows, or no label
 // where it allows that: nobody invents domains.
 func labelsFor(claim *v1.NodeClaim, key string, pod *corev1.Pod) []string {
 	open, absent, asked := true, true, mentions(pod, key)
@@ -523,13 +523,13 @@ func labelsFor(claim *v1.NodeClaim, key string, pod *corev1.Pod) []string {
 	return out
 }
 
-// mentions says whether a pod asks for nodes by a label. It does not by naming what it avoids.
+// mentions says whether a pod asks for values of a label. It does not by naming what it avoids, or where any will do.
 func mentions(pod *corev1.Pod, key string) bool {
 	_, ok := pod.Spec.NodeSelector[key]
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			ok = ok || slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-				return r.Key == key && r.Operator != corev1.NodeSelectorOpNotIn && r.Operator != corev1.NodeSelectorOpDoesNotExist
+				return r.Key == key && len(r.Values) > 0 && r.Operator != corev1.NodeSelectorOpNotIn
 			})
 		}
 	}

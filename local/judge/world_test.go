@@ -31,7 +31,7 @@ type maker struct {
 	kinds                               []kind
 	poolNames                           []string
 	nodeNames                           []string
-	claims                              []string // PersistentVolumeClaims of the namespace default
+	claims, bound                       []string // PersistentVolumeClaims of the namespace default, and those that have a volume
 }
 
 // A kind is what nodes of an instance type say of themselves, and where they are sold.
@@ -243,6 +243,7 @@ func (m *maker) makeVolumes() {
 		case at == 2 && !m.fleet: // a disk that goes with its node is no plan's affair
 			m.object(claim, name, "", mode, "local", "", "Pending")
 		default:
+			m.bound = append(m.bound, name)
 			m.object(claim, name, ", annotations: {pv.kubernetes.io/bind-completed: \"yes\"}", mode, "late", ", volumeName: pv-"+name, "Bound")
 			m.object("{kind: PersistentVolume, metadata: {name: pv-%[1]s, resourceVersion: \"1\"%[2]s}, spec: {capacity: {storage: 1Gi}, accessModes: [%[3]s], storageClassName: late, claimRef: {kind: PersistentVolumeClaim, namespace: default, name: %[1]s, uid: %[1]s}, csi: {driver: csi.example, volumeHandle: %[1]s}%[4]s}, status: {phase: Bound}}",
 				name, m.zoneLabel(), mode, m.volumeAffinity())
@@ -304,7 +305,7 @@ func (m *maker) makeNodes() {
 		fmt.Fprintln(&m.nodes)
 		for j := range m.IntN(4) { // never more than the node has: an overdrawn node takes no pod of ours
 			fmt.Fprintf(&m.pods, "old-%d-%d on=%s cpu=%dm mem=%dMi owner=old", i, j, name, 50*m.IntN(9), 64*m.IntN(9))
-			m.constrain()
+			m.constrain(m.bound)
 			if !going && m.has("going", 4) {
 				fmt.Fprint(&m.pods, " going")
 			}
@@ -343,7 +344,7 @@ func (m *maker) makePods(kinds int) {
 		if !m.one(10) {
 			fmt.Fprintf(&m.pods, " cpu=%dm mem=%dMi", 100*(1+m.IntN(30)), 128*(1+m.IntN(30)))
 		}
-		m.constrain()
+		m.constrain(m.claims)
 		if m.has("resources", 4) {
 			fmt.Fprintf(&m.pods, " %s", m.pick("gpu=1", "init=cpu:1500m", "init=mem:2Gi", "sidecar=cpu:100m init=cpu:2"))
 		}
@@ -360,15 +361,15 @@ func (m *maker) makePods(kinds int) {
 	}
 }
 
-// constrain writes what else a pod asks for.
-func (m *maker) constrain() {
+// constrain writes what else a pod asks for, with volumes of some claims.
+func (m *maker) constrain(claims []string) {
 	add := func(format string, args ...any) { fmt.Fprintf(&m.pods, " "+format, args...) }
 	add("labels=app:%s", m.pick("p", "q", "r"))
 	if m.has("namespaces", 3) {
 		add("ns=other")
-	} else if len(m.claims) > 0 && m.one(3) {
+	} else if len(claims) > 0 && m.one(3) {
 		for range 1 + m.IntN(2) {
-			add("pvc=%s", m.pick(m.claims...))
+			add("pvc=%s", m.pick(claims...))
 		}
 	}
 	if m.has("resources", 4) {
