@@ -11,7 +11,7 @@ type Act string
 
 // The acts.
 const (
-	Planned  Act = "planned"  // a plan for waiting pods was worked out: what it opens costs Price, no fleet costs less than Bound
+	Planned  Act = "planned"  // a plan for waiting pods was worked out
 	Opened   Act = "opened"   // a NodeClaim was created for some pods, or in place of others
 	Refused  Act = "refused"  // pods have no place, and why
 	Placed   Act = "placed"   // pods were given room that is there, or on its way
@@ -65,7 +65,8 @@ type Record struct {
 	Others []Option `json:"others,omitempty"`
 
 	PricePerHour  float64 `json:"pricePerHour,omitempty"`
-	BoundPerHour  float64 `json:"boundPerHour,omitempty"` // no fleet for the same pods costs less; 0 if that was not computed
+	CostPerHour   float64 `json:"costPerHour,omitempty"`  // what decisions reckon with: the price, and what a node and a short spot list are reckoned to cost
+	BoundPerHour  float64 `json:"boundPerHour,omitempty"` // no fleet for the same pods has a lower cost; 0 if that was not computed
 	SavingPerHour float64 `json:"savingPerHour,omitempty"`
 	Evictions     int     `json:"evictions,omitempty"` // pods that have to move because of it
 }

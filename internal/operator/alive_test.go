@@ -21,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -85,9 +86,11 @@ func someParts(t *testing.T) *parts {
 	m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) { d.Synced(true) })
+	settings := DefaultSettings()
+	settings.JournalDir = t.TempDir()
 	return &parts{
 		store: store, clients: &clients{main: unwatched{c}, evictions: c, hints: c, version: somewhere("v1.36.0")},
-		cloud: machines, catalogs: catalog.New(machines), metrics: m, settings: DefaultSettings(),
+		cloud: machines, catalogs: catalog.New(machines), metrics: m, settings: settings, journal: journal.New(),
 		events: telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m),
 	}
 }

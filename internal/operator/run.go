@@ -43,6 +43,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/follow"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/legacy"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -134,7 +135,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
-	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, settings: s}
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
 
@@ -149,7 +150,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, s.EnableProfiling)), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, s.EnableProfiling)), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
@@ -185,12 +186,17 @@ type parts struct {
 	labels   label.Table
 	metrics  *telemetry.Metrics
 	events   *telemetry.Events
+	journal  *journal.Journal
 	settings Settings
 }
 
 // always makes what runs on every replica.
 func (p *parts) always() []func(context.Context) error {
-	return []func(context.Context) error{p.events.Run, p.watchHeap}
+	run := []func(context.Context) error{p.events.Run, p.watchHeap}
+	if p.settings.JournalDir != "" {
+		run = append(run, p.keepJournal)
+	}
+	return run
 }
 
 // older makes what serves v1beta1, nil if nothing does.
@@ -240,8 +246,9 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 
 	catalogs := p.catalogs
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
+	opener.Journal = p.journal
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times,
+		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
@@ -251,7 +258,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	})
 	garbage := gc.New(gc.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events})
 	claimDeps := claim.Deps{
-		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Known: known,
+		Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal, Known: known,
 		Health: pools, Suspect: garbage.Suspect,
 	}
 	life := lifecycle.Settings{}
@@ -263,10 +270,10 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000)})
 	drains := drain.New(drain.Deps{
-		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events,
+		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
-		disruption.Telling{Metrics: p.metrics, Events: p.events, NeverReady: pools.NeverReady},
+		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, NeverReady: pools.NeverReady},
 		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
 
 	loops := []func(context.Context) error{
@@ -288,7 +295,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		loops = append(loops, overlay.New(p.store, p.clients.main, catalogs, p.metrics).Run)
 	}
 	if s.Gates.NodeRepair {
-		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events}).Run)
+		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal}).Run)
 	}
 	return loops, times
 }

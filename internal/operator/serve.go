@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -110,9 +111,10 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 // A scraper writes gauges in Prometheus's text format.
 type scraper interface{ Scrape(io.Writer) error }
 
-func metricsHandler(r *prometheus.Registry, s scraper, profiling bool) http.Handler {
+func metricsHandler(r *prometheus.Registry, s scraper, j *journal.Journal, profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", newScrapes(r, s))
+	mux.HandleFunc("/journal", serveJournal(j))
 	if profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -40,6 +40,7 @@ type Settings struct {
 	Scheduling SchedulingSettings
 	Gates      Gates
 	Hints      HintSettings
+	JournalDir string // folder for what was decided; "" keeps it in memory only
 	Stories    string // folder for worlds in which pods are not bound though there is room for them
 	Older      OlderSettings
 }
@@ -127,7 +128,7 @@ func DefaultSettings() Settings {
 func (s *Settings) List() []setting.Setting {
 	return []setting.Setting{
 		setting.String(&s.Service, "karpenter-service", "name of Karpenter's Kubernetes service"),
-		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics; 0 for none"),
+		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics and /journal; 0 for none"),
 		setting.Bool(&s.MetricsAuthentication, "metrics-authentication", "serve the metrics port over TLS, with a certificate of its own, and only to whom the API server knows by their bearer token and allows to get the path"),
 		setting.Int(&s.HealthProbePort, "health-probe-port", "port of /healthz and /readyz; 0 for none"),
 		setting.Int(&s.Client.QPS, "kube-client-qps", "requests per second to the API server"),
@@ -149,6 +150,7 @@ func (s *Settings) List() []setting.Setting {
 		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort", "whether minValues may be lowered when they cannot be met"),
 		setting.Int(&s.Scheduling.SpotTypes, "spot-types", "of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted less and cost more"),
 		setting.Float(&s.Scheduling.NodePrice, "node-price", "dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
+		setting.String(&s.JournalDir, "journal-dir", "folder to which what is decided is written, as lines of JSON, 64 MB at most of which the oldest go; only in memory, the last 10,000, if empty"),
 		setting.String(&s.Stories, "scenario-folder", "folder to which the world is written, without its names, when a scheduler does not bind a pod although there is room for it: at most once an hour, the last 24; nothing is written if empty"),
 		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),

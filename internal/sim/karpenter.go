@@ -29,6 +29,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -37,6 +38,7 @@ import (
 type Karpenter struct {
 	Store   *cluster.Store
 	Metrics *telemetry.Metrics
+	Journal *journal.Journal
 	Client  *memapi.Client
 
 	mu     sync.Mutex
@@ -90,6 +92,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	}
 	k.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	k.sink = telemetry.NewEvents(k.keep, k.Metrics)
+	k.Journal = journal.New()
 	provider := o.Cloud
 	if provider == nil {
 		provider = w.Cloud
@@ -97,18 +100,18 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
 	claims := claim.New(claim.Deps{
-		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Known: Known(), Health: pools, Suspect: garbage.Suspect,
+		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, Known: Known(), Health: pools, Suspect: garbage.Suspect,
 		Hint: o.Hint,
 	}, o.Claim)
 	drains := drain.New(drain.Deps{
-		Store: k.Store, Client: k.Client, Evictions: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink,
+		Store: k.Store, Client: k.Client, Evictions: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal,
 	}, drain.Settings{})
 	k.runs = []func(context.Context) error{
 		func(ctx context.Context) error { w.API.FeedDeaf(ctx, k.Store, o.Lag, o.Deaf); return nil },
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
 	}
 	if o.Repair {
-		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink}).Run)
+		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal}).Run)
 	}
 	if o.Provision {
 		k.provision(provider, o, pools)
@@ -121,8 +124,9 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	settings := engine.Settings{ReservedCapacity: true, Search: o.Search}
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
+	opener.Journal = k.Journal
 	planning := provision.New(provision.Deps{
-		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(),
+		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal,
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
@@ -134,7 +138,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 		}, settings).Run)
 	}
 	if o.Disrupt {
-		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, NeverReady: pools.NeverReady},
+		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
 			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
 	}
 }

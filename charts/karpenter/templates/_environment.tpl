@@ -64,6 +64,7 @@
   (dict "name" "RESERVED_ENIS" "value" $s.reservedENIs)
   (dict "name" "SPOT_TYPES" "value" $s.spotTypes)
   (dict "name" "NODE_PRICE" "value" $s.nodePrice)
+  (dict "name" "JOURNAL_DIR" "value" $s.journalDir)
   (dict "name" "SCENARIO_FOLDER" "value" $s.scenarioFolder)
   (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
   (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)

@@ -20,9 +20,13 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
+
+// lifeName is the name of the loop that brings claims to life, in metrics and the journal.
+const lifeName = "nodeclaim.lifecycle"
 
 // Deps are what the loop works with.
 type Deps struct {
@@ -31,6 +35,7 @@ type Deps struct {
 	Cloud   cloud.Provider
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
+	Journal *journal.Journal // may be nil
 	// Known is what the core and the provider know about labels.
 	Known *label.Vocabulary
 	// Health is told whether claims of a pool came to be nodes.
@@ -78,7 +83,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	var errs [2]error
 	wait.Go(func() {
 		errs[0] = keyed.Work[version]{
-			Workers: l.settings.Workers, Rows: l.rows, Step: l.live, Forget: l.launches.forget, Name: "nodeclaim.lifecycle", Metrics: l.Metrics,
+			Workers: l.settings.Workers, Rows: l.rows, Step: l.live, Forget: l.launches.forget, Name: lifeName, Metrics: l.Metrics,
 		}.Run(ctx, l.Store)
 	})
 	wait.Go(func() {

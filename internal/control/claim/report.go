@@ -14,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -22,10 +23,16 @@ import (
 func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) {
 	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,
 		"zone", m.Zone, "capacity-type", m.CapacityType, "allocatable", m.Allocatable)
+	l.Journal.Add(journal.Record{
+		Act: journal.Launched, Loop: lifeName, About: about(claim), Text: fmt.Sprintf("%s in %s (%s): %s", m.InstanceType, m.Zone, m.CapacityType, m.ProviderID),
+		Chosen: []journal.Option{{Pool: claim.Labels[v1.NodePoolLabelKey], Type: m.InstanceType, Zone: m.Zone, CapacityType: m.CapacityType}},
+	})
 }
 
 func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err error) {
 	telemetry.Log(ctx).Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", err)
+	cause, message := causeOf(err)
+	l.Journal.Add(journal.Record{Act: journal.FellBack, Loop: lifeName, About: about(claim), Reason: cause, Text: message})
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
 		l.event(claim, telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
 		return
@@ -34,13 +41,27 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 		l.event(claim, telemetry.NodeClassNotReady, unready.Error())
 		return
 	}
-	cause, message := "", err.Error()
-	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
-		cause, message = refused.Reason, refused.Message
-	}
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.ClaimRef(claim), Reason: telemetry.LaunchFailed, Key: []string{string(claim.UID), cause}, Message: strings.TrimPrefix(cause+": "+message, ": "),
 	})
+}
+
+// causeOf names why the cloud gave no machine, as far as it says, and tells it in its own words.
+func causeOf(err error) (cause, message string) {
+	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
+		return string(telemetry.InsufficientCapacity), fmt.Sprint(dry.Err)
+	}
+	if unready, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
+		return string(telemetry.NodeClassNotReady), unready.Error()
+	}
+	if refused, ok := errors.AsType[*cloud.LaunchError](err); ok {
+		return refused.Reason, refused.Message
+	}
+	return "", err.Error()
+}
+
+func about(claim *v1.NodeClaim) []journal.Object {
+	return []journal.Object{{Kind: "NodeClaim", Name: claim.Name}, {Kind: "NodePool", Name: claim.Labels[v1.NodePoolLabelKey]}}
 }
 
 func (l *Loop) reportRegistered(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {

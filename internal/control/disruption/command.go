@@ -85,6 +85,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 	}
 	c.Replacements = l.opener.Names(c.ID, step.Open)
 	l.commands[c.ID] = c
+	seen := l.store.Snapshot()
 	l.tell.starting(ctx, step)
 
 	if err := l.mark(ctx, c); err != nil {
@@ -105,7 +106,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 		}
 	})
 	l.depart(step, c.Replacements, now)
-	l.tell.started(step)
+	l.tell.started(step, seen)
 }
 
 // mark writes the record, the reason and the taint on every candidate.

@@ -257,7 +257,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
 		if refusal.Code != "" {
-			l.tell.rejected(p.step, refusal.Code)
+			l.tell.rejected(p.step, view.Snap, refusal.Code)
 			if refusal.Code == disrupt.Scheduling {
 				l.memory = l.memory.Failed(p.step, w.Now)
 			}

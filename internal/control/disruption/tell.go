@@ -16,6 +16,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -25,6 +26,7 @@ import (
 type Telling struct {
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
+	Journal *journal.Journal // may be nil
 	// NeverReady is told of replacements that joined and were not initialised in time. It may be nil.
 	NeverReady func(*v1.NodeClaim)
 }
@@ -38,6 +40,8 @@ type teller struct {
 	passing map[[2]string]time.Time
 	// candidates is when a step was announced, by its name.
 	candidates map[string]time.Time
+	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
+	used       map[string]bool            // the budgets that were used up then, by pool and reason
 }
 
 func newTeller(t Telling) *teller {
@@ -103,6 +107,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 		}
 	}
 	t.budgets(w, out)
+	t.writeHeld(w, out)
 	for _, step := range out.Steps {
 		t.proposed(step)
 	}
@@ -220,7 +225,8 @@ func (t *teller) proposed(step *disrupt.Step) {
 }
 
 // rejected reports a step that no longer holds.
-func (t *teller) rejected(step *disrupt.Step, cause disrupt.Code) {
+func (t *teller) rejected(step *disrupt.Step, snap *cluster.Snapshot, cause disrupt.Code) {
+	t.writeStep(journal.HeldBack, step, snap, sentence.Step(step)+", "+rejection(cause))
 	if cause != disrupt.Scheduling {
 		t.Metrics.DisruptionFailedValidations.WithLabelValues(string(step.Method)).Add(float64(len(step.Remove)))
 	}
@@ -228,7 +234,7 @@ func (t *teller) rejected(step *disrupt.Step, cause disrupt.Code) {
 		return
 	}
 	for _, c := range step.Remove {
-		t.both(c.Node, telemetry.ConsolidationRejected, fmt.Sprintf("%s, did not hold after the validation delay: %s", sentence.Step(step), strings.ToLower(string(cause))), step.ID())
+		t.both(c.Node, telemetry.ConsolidationRejected, sentence.Step(step)+", "+rejection(cause), step.ID())
 	}
 }
 
@@ -278,7 +284,8 @@ func replacements(step *disrupt.Step) []comes {
 }
 
 // started counts a step that is under way.
-func (t *teller) started(step *disrupt.Step) {
+func (t *teller) started(step *disrupt.Step, snap *cluster.Snapshot) {
+	t.writeStep(journal.Stepped, step, snap, sentence.Step(step))
 	labels := []string{step.Decision(), metricReason(step.Reason), string(step.Method)}
 	t.Metrics.DisruptionDecisions.WithLabelValues(labels...).Inc()
 	pools := map[string]bool{}
@@ -326,6 +333,7 @@ type refusal interface {
 
 // failed says why a command was taken back, and counts the replacements that it leaves unready.
 func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
+	t.writeFailed(snap, c, why)
 	for _, m := range c.Candidates {
 		if n := m.node(snap); n != nil {
 			t.both(n, telemetry.DisruptionFailed, fmt.Sprintf("the node stays for now (%s): %v", c.Reason, why))

@@ -24,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -39,6 +40,9 @@ const (
 	dwell = 5 * time.Second
 )
 
+// name is this loop's name in metrics and the journal.
+const name = "node.termination"
+
 // Deps are what the loop works with.
 type Deps struct {
 	Store  *cluster.Store
@@ -48,6 +52,7 @@ type Deps struct {
 	Cloud     cloud.Provider
 	Metrics   *telemetry.Metrics
 	Events    *telemetry.Events
+	Journal   *journal.Journal // may be nil
 }
 
 // Settings of the loop. The zero value is the documented behaviour.
@@ -75,7 +80,7 @@ func New(d Deps, s Settings) *Loop {
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	return keyed.Work[*cluster.Node]{
-		Name: "node.termination", Metrics: l.Metrics, Workers: l.settings.Workers,
+		Name: name, Metrics: l.Metrics, Workers: l.settings.Workers,
 		Rows: l.rows, Step: l.step, Forget: l.forget,
 		MinWait: 100 * time.Millisecond, MaxWait: 10 * time.Second,
 	}.Run(ctx, l.Store)

@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -81,6 +82,7 @@ func (l *Loop) nodeEvent(node *corev1.Node, reason telemetry.Reason, message str
 func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
 	reason := reasonOf(j.claim)
 	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
+	l.record(j, p, reason)
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Evicted, Key: []string{p.Name}, Message: "Evicted pod: " + reason,
 	})
@@ -88,11 +90,25 @@ func (l *Loop) reportEvicted(j job, p *cluster.Pod) {
 
 func (l *Loop) reportForced(j job, d evict.Deletion) {
 	p := d.Pod
-	l.Metrics.PodsDrained.WithLabelValues(reasonOf(j.claim)).Inc()
+	reason := reasonOf(j.claim)
+	l.record(j, p, reason)
+	l.Metrics.PodsDrained.WithLabelValues(reason).Inc()
 	l.Events.Publish(telemetry.Event{
 		Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Disrupted, Key: []string{p.Name},
 		Message: fmt.Sprintf("Deleting the pod with %s of grace, because its node must be gone by %s", d.Grace, j.deadline.Format(time.RFC3339)),
 	})
+}
+
+// record writes down that a pod was told to leave.
+func (l *Loop) record(j job, p *cluster.Pod, reason string) {
+	r := journal.Record{
+		Act: journal.Evicted, Loop: name, Reason: reason, Evictions: 1,
+		About: []journal.Object{{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, {Kind: "Node", Name: j.row.Name}},
+	}
+	if j.claim != nil {
+		r.About = append(r.About, journal.Object{Kind: "NodeClaim", Name: j.claim.Name})
+	}
+	l.Journal.Add(r)
 }
 
 // reasonOf says why the node of a claim goes.

@@ -62,6 +62,7 @@ func (s *Service) admit(ctx context.Context, tasks []task, gone func(*cluster.No
 			r.share(shares[name])
 		}
 		for _, t := range shares[name] {
+			t.confirmed, t.machines = snap.Revision(), m
 			if t.err == nil {
 				s.reserved[t.key] = reservation{name, m.largest(t.claim)}
 			}

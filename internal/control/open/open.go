@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -48,6 +49,8 @@ type catalogs interface {
 
 // Service creates claims for all loops. It may be used concurrently.
 type Service struct {
+	Journal *journal.Journal // may be nil
+
 	store    *cluster.Store
 	client   client.Client
 	catalogs catalogs
@@ -150,6 +153,10 @@ type task struct {
 	seed    string
 	reason  string
 	claim   *v1.NodeClaim // as it is to be created
+
+	confirmed uint64   // the picture in which its pool may have it
+	machines  machines // of its pool
+
 	created *v1.NodeClaim
 	found   bool // created by an earlier attempt
 	err     error
@@ -289,6 +296,7 @@ func (s *Service) report(ctx context.Context, t *task) {
 	telemetry.Log(ctx).Info("created nodeclaim", "NodePool", pool, "NodeClaim", t.created.Name,
 		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types, telemetry.Itself), "pods", len(t.opening.Pods),
 		"price", t.opening.Price.Dollars())
+	s.Journal.Add(s.record(t))
 	for _, p := range t.opening.Pods {
 		s.events.Publish(telemetry.Event{
 			Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Nominated, Key: []string{string(p.UID)},

@@ -38,6 +38,7 @@ type look struct {
 	at      time.Time
 	planned bool   // there was a place for it
 	refusal string // what was said about it, so that it is said once
+	causes  string // for which it was refused when the journal was told of it
 	leftOut int    // how many plans in a row left it out
 }
 
@@ -187,7 +188,7 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	m.pools = describePools(snap)
 	fresh := make(map[types.UID]look, len(pods))
 	for _, p := range pods {
-		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID]}
+		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID], causes: outcome.causes[p.UID]}
 		if outcome.leftOut[p.UID] {
 			fresh[p.UID] = look{at: now.Add(soon - again), leftOut: m.pods[p.UID].leftOut + 1}
 		}
@@ -210,11 +211,12 @@ func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
 type outcome struct {
 	planned map[types.UID]bool
 	refused map[types.UID]string // why
+	causes  map[types.UID]string // the same without numbers
 	leftOut map[types.UID]bool
 }
 
 func newOutcome() outcome {
-	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, leftOut: map[types.UID]bool{}}
+	return outcome{planned: map[types.UID]bool{}, refused: map[types.UID]string{}, causes: map[types.UID]string{}, leftOut: map[types.UID]bool{}}
 }
 
 // hurry makes pods due soon again, although they have just been looked at.

@@ -12,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -43,6 +44,7 @@ type Deps struct {
 	Metrics  *telemetry.Metrics
 	Events   *telemetry.Events
 	Times    *telemetry.PodTimes
+	Journal  *journal.Journal // may be nil
 }
 
 // Settings of the loop.

@@ -172,6 +172,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 			l.decided(p, now, true)
 		}
 	}
+	l.write(snap, plan, became)
 	l.memory.looked(snap, pods, became, now)
 	if len(plan.Open) == 0 {
 		return nil
@@ -209,10 +210,7 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []e
 	}
 	l.Store.Update(func(d *cluster.Draft) {
 		for _, p := range placements {
-			target := p.Node
-			if n := snap.Node(p.Node); n != nil && n.Claim != nil {
-				target = n.Claim.Name // stays the same when its Node comes
-			}
+			target := targetOf(snap.Node(p.Node), p.Node)
 			if have, ok := snap.Planned(p.Pod.PodKey); !ok || have.Target != target {
 				d.Plan(p.Pod.PodKey, target, now)
 			}
@@ -234,6 +232,14 @@ func (l *Loop) place(ctx context.Context, snap *cluster.Snapshot, placements []e
 	if len(unready) > 0 {
 		telemetry.Log(ctx).Info("computed unready node(s) will fit pod(s)", "nodes", len(unready), "pods", len(placements))
 	}
+}
+
+// targetOf is what a plan means by a row: its claim, whose name stays the same when its Node comes.
+func targetOf(n *cluster.Node, row string) string {
+	if n != nil && n.Claim != nil {
+		return n.Claim.Name
+	}
+	return row
 }
 
 // describe names the claim and the node of a row, as far as there are any.

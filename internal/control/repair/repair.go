@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -39,6 +40,9 @@ const (
 	workers   = 10
 )
 
+// name is this loop's name in metrics and the journal.
+const name = "node.health"
+
 // Deps are what the loop works with.
 type Deps struct {
 	Store   *cluster.Store
@@ -46,6 +50,7 @@ type Deps struct {
 	Cloud   cloud.Provider
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
+	Journal *journal.Journal // may be nil
 }
 
 // Loop looks for broken machines.
@@ -59,7 +64,7 @@ func New(d Deps) *Loop { return &Loop{d, d.Cloud.RepairPolicies()} }
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	return keyed.Work[version]{Name: "node.health", Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
+	return keyed.Work[version]{Name: name, Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
 }
 
 // version is what decides about a repair.
@@ -180,6 +185,10 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	pods := movable.Count(row.Pods)
 	telemetry.Log(ctx).Info("deleting nodeclaim", "NodeClaim", row.Claim.Name, "reason", string(lifecycle.BrokenNode), "pods", pods,
 		"condition", ailment.Condition.Type, "status", ailment.Condition.Status)
+	l.Journal.Add(journal.Record{
+		Act: journal.Repaired, Loop: name, Reason: string(lifecycle.BrokenNode), Evictions: pods, About: about(row),
+		Text: fmt.Sprintf("%s has been %s since %s", ailment.Condition.Type, ailment.Condition.Status, ailment.Condition.LastTransitionTime.UTC().Format(time.RFC3339)),
+	})
 	gone := *row.Claim
 	gone.ObjectMeta = stamped.ObjectMeta
 	l.Metrics.Disrupted(&gone, string(lifecycle.BrokenNode), "", pods)
@@ -198,6 +207,10 @@ func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all i
 	}
 	l.publish(row, pool, telemetry.NodeRepairBlocked, fmt.Sprintf(
 		"The node is broken and stays: %d of %d nodes of %s are, more than a fifth, so it is hardly the machines. Looking again in %s.", ailing, all, of, blockedWait))
+}
+
+func about(row *cluster.Node) []journal.Object {
+	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name}, {Kind: "NodePool", Name: row.Pool()}}
 }
 
 // publish writes an event on node and claim, and on the pool if there is one.

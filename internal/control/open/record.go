@@ -1,0 +1,54 @@
+package open
+
+import (
+	"fmt"
+	"slices"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/journal"
+)
+
+// mostOthers is how many of the types that were not the cheapest are written down.
+const mostOthers = 3
+
+// record says what was opened, for whom, and what came next in price.
+func (s *Service) record(t *task) journal.Record {
+	o := t.opening
+	r := journal.Record{
+		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
+		Text:   fmt.Sprintf("%s in %s (%s) for %d pod(s)", o.Type, o.Zone, o.CapacityType, len(o.Pods)),
+		About:  []journal.Object{{Kind: "NodeClaim", Name: t.created.Name}, {Kind: "NodePool", Name: o.Pool}},
+		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
+		Others: others(o, t.machines),
+	}
+	for _, p := range o.Pods {
+		r.About = append(r.About, journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name})
+	}
+	return r
+}
+
+// others lists what the claim may become instead, at the lowest price at which each is to be had where the claim may go.
+func others(o *engine.Opening, m machines) []journal.Option {
+	var out []journal.Option
+	for _, name := range o.Types {
+		if len(out) == mostOthers {
+			break
+		}
+		it := m[name]
+		if it == nil || name == o.Type {
+			continue
+		}
+		var best *cloud.Offering
+		for i := range it.Offerings {
+			f := &it.Offerings[i]
+			if f.Available && slices.Contains(o.Zones, f.Zone()) && slices.Contains(o.CapacityTypes, f.CapacityType()) && (best == nil || f.Price < best.Price) {
+				best = f
+			}
+		}
+		if best != nil {
+			out = append(out, journal.Option{Pool: o.Pool, Type: name, Zone: best.Zone(), CapacityType: best.CapacityType(), PricePerHour: best.Price.Dollars(), RuledOut: "Dearer"})
+		}
+	}
+	return out
+}
