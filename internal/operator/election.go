@@ -112,7 +112,7 @@ func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interfac
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
+	host, err := hostname()
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
@@ -121,6 +121,14 @@ func newLock(base *rest.Config, s LeaderElectionSettings) (resourcelock.Interfac
 		Client:     set.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}, nil
+}
+
+// hostname is the name of the pod. Where pods share a host with others, only the environment knows it.
+func hostname() (string, error) {
+	if name := os.Getenv("HOSTNAME"); name != "" {
+		return name, nil
+	}
+	return os.Hostname()
 }
 
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -147,4 +149,16 @@ func TestAStandbyThatIsStoppedEndsQuietly(t *testing.T) {
 		stopA()
 		r.wg.Wait()
 	})
+}
+
+// Whoever reads the lease finds the pod that leads.
+func TestTheLeaseNamesThePod(t *testing.T) {
+	t.Setenv("HOSTNAME", "karpenter-1")
+	lock, err := newLock(&rest.Config{}, LeaderElectionSettings{Name: "l", Namespace: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who := lock.Identity(); !strings.HasPrefix(who, "karpenter-1_") {
+		t.Errorf("the lease is held by %q", who)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/part"
 	"karpenter.sh/karpenter/local/plane"
+	"karpenter.sh/karpenter/local/runtime"
 )
 
 // kubectl becomes kubectl with the administrator's kubeconfig.
@@ -110,21 +111,22 @@ func logs(args []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := logFiles(dir, flags.Arg(0))
-	if err != nil {
-		return err
-	}
-	out := make([]*tail, len(files))
-	for i, path := range files {
-		out[i] = &tail{path: path}
-		if len(files) > 1 {
-			out[i].prefix = strings.TrimSuffix(filepath.Base(path), ".log") + ": "
-		}
-	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	known := map[string]*tail{}
 	for {
-		for _, t := range out {
+		files, err := logFiles(dir, flags.Arg(0))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if known[f.path] == nil {
+				known[f.path] = &tail{logFile: f}
+			}
+			t := known[f.path]
+			if t.prefix = ""; len(files) > 1 {
+				t.prefix = f.name + ": "
+			}
 			if err := t.print(os.Stdout); err != nil {
 				return err
 			}
@@ -140,29 +142,57 @@ func logs(args []string) error {
 	}
 }
 
-func logFiles(dir home.Dir, program string) ([]string, error) {
-	files, err := filepath.Glob(dir.Log("*"))
+// A logFile is what one program said in one of its lives.
+type logFile struct {
+	path, name string
+	program    string // as people ask for it
+	stamped    bool   // each line begins with its time and its stream
+}
+
+// logFiles are those of a program, or all if it has no name, in the order in which they were begun.
+func logFiles(dir home.Dir, program string) ([]logFile, error) {
+	all, err := allLogFiles(dir)
+	if err != nil || program == "" {
+		return all, err
+	}
+	var of []logFile
+	var names []string
+	for _, f := range all {
+		if f.program == program {
+			of = append(of, f)
+		}
+		names = append(names, f.program)
+	}
+	if of == nil {
+		slices.Sort(names)
+		return nil, fmt.Errorf("there is no log of %q; there are: %s", program, strings.Join(slices.Compact(names), ", "))
+	}
+	return of, nil
+}
+
+func allLogFiles(dir home.Dir) ([]logFile, error) {
+	programs, err := filepath.Glob(dir.Log("*"))
 	if err != nil {
 		return nil, err
 	}
-	if program == "" {
-		return files, nil
+	var all []logFile
+	for _, path := range programs {
+		name := strings.TrimSuffix(filepath.Base(path), ".log")
+		all = append(all, logFile{path: path, name: name, program: name})
 	}
-	if path := dir.Log(program); slices.Contains(files, path) {
-		return []string{path}, nil
+	containers, err := runtime.Logs(dir)
+	for _, c := range containers {
+		all = append(all, logFile{path: c.Path, name: c.Pod, program: plane.Controller, stamped: true})
 	}
-	var names []string
-	for _, f := range files {
-		names = append(names, strings.TrimSuffix(filepath.Base(f), ".log"))
-	}
-	return nil, fmt.Errorf("there is no log of %q; there are: %s", program, strings.Join(names, ", "))
+	return all, err
 }
 
 // A tail prints what was added to a file since it was last asked.
 type tail struct {
-	path, prefix string
-	offset       int64
-	open         bool // the last line printed was not complete
+	logFile
+	prefix string
+	offset int64
+	open   bool // the last line printed was not complete
 }
 
 func (t *tail) print(w io.Writer) error {
@@ -183,6 +213,9 @@ func (t *tail) print(w io.Writer) error {
 	}
 	t.offset += int64(len(text))
 	for line := range strings.Lines(string(text)) {
+		if t.stamped {
+			line = runtime.Said(line)
+		}
 		if !t.open {
 			line = t.prefix + line
 		}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
+	"karpenter.sh/karpenter/local/runtime"
 )
 
 func status(args []string) error {
@@ -45,14 +47,43 @@ func status(args []string) error {
 	}
 	fmt.Printf("%s, since %s (%s)\nAPI server  %s\nkubeconfig  %s\n\n",
 		state, run.Started.Format(time.TimeOnly), time.Since(run.Started).Round(time.Second), run.Server, dir.Kubeconfig())
-	printPrograms(run)
-	return printNodes(plane.Plane{Dir: dir, Ports: run.Ports})
+	nodes, pods, err := ask(dir)
+	printPrograms(run, runtime.Processes(dir, pods))
+	if err != nil {
+		fmt.Printf("\nThe API server does not answer: %v\n", err)
+		return quietError{}
+	}
+	return printNodes(plane.Plane{Dir: dir, Ports: run.Ports}, nodes, pods)
+}
+
+// ask asks the API server what there is.
+func ask(dir home.Dir) ([]corev1.Node, []corev1.Pod, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Timeout = patience
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx := context.Background()
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return nodes.Items, pods.Items, nil
 }
 
 func table() *tabwriter.Writer { return tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0) }
 
 // printPrograms lists the processes. Memory that they share, that of the binary itself, counts once, spread over them all.
-func printPrograms(run home.Run) {
+// The controller's are those of its pods.
+func printPrograms(run home.Run, controllers []runtime.Process) {
 	w := table()
 	fmt.Fprintln(w, "PROGRAM\tPID\tUP\tRESTARTS\tPORTS\tMEMORY")
 	var total int
@@ -66,6 +97,12 @@ func printPrograms(run home.Run) {
 		total += memory
 		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%d MB\n", p.Name, p.PID,
 			time.Since(p.Started).Round(time.Second), p.Restarts, portsOf(p.Name, run.Ports), memory>>10)
+	}
+	for _, c := range controllers {
+		memory := resident(c.PID)
+		total += memory
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%d MB\n", c.Pod, c.PID,
+			time.Since(c.Started).Round(time.Second), c.Restarts, cmp.Or(c.Ports, "-"), memory>>10)
 	}
 	fmt.Fprintf(w, "\t\t\t\t\t%d MB\n", total>>10)
 	w.Flush()
@@ -97,7 +134,7 @@ func portsOf(program string, ports map[string]int) string {
 		plane.Scheduler:         {plane.SchedulerPort},
 		plane.ControllerManager: {plane.ControllerManagerPort},
 		plane.AWS:               {plane.AWSPort},
-		plane.Controller:        {plane.MetricsPort, plane.HealthPort},
+		plane.Kubelets:          {plane.EgressPort},
 	}[program]
 	var numbers []string
 	for _, name := range names {
@@ -112,38 +149,21 @@ func portsOf(program string, ports map[string]int) string {
 // patience is how long status waits for the API server and for AWS.
 const patience = 5 * time.Second
 
-func printNodes(p plane.Plane) error {
-	config, err := clientcmd.BuildConfigFromFlags("", p.Dir.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	config.Timeout = patience
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		fmt.Printf("\nThe API server does not answer: %v\n", err)
-		return quietError{}
-	}
-	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	if len(nodes.Items) > 0 {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		prices, err := prices(ctx, market(p), nodes.Items)
+// printNodes lists the nodes. Those of the control plane are there always, and nobody pays for them.
+func printNodes(p plane.Plane, nodes []corev1.Node, pods []corev1.Pod) error {
+	nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return slices.Contains(plane.ControlNodes(), n.Name) })
+	if len(nodes) > 0 {
+		ctx, stop := context.WithTimeout(context.Background(), patience)
+		prices, err := prices(ctx, market(p), nodes)
 		stop()
-		if err := nodeTable(nodes.Items, pods.Items, prices); err != nil {
+		if err := nodeTable(nodes, pods, prices); err != nil {
 			return err
 		}
 		if err != nil {
 			fmt.Printf("\nAWS does not tell what spot machines cost: %s\n", oneLine(err))
 		}
 	}
-	fmt.Printf("\n%d nodes, %s\n", len(nodes.Items), countPods(pods.Items))
+	fmt.Printf("\n%d nodes, %s\n", len(nodes), countPods(pods))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -20,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/operator"
 	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/local/runtime"
 )
 
 // version is what the log and the user agent say.
@@ -35,6 +37,9 @@ func Main(args []string) error {
 		return err
 	}
 	core.Host = "127.0.0.1" // nobody on another machine has any business with it
+	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.Older.Port); err != nil {
+		return err
+	}
 	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -51,6 +56,27 @@ func Main(args []string) error {
 		NodeClasses: operator.NodeClasses{Group: awsv1.Group, Label: awsv1.LabelNodeClass, AddToScheme: awsv1.AddToScheme},
 		Version:     version,
 	})
+}
+
+// listenElsewhere moves ports to where they are on this machine, on which several pods have the same ones.
+func listenElsewhere(mapping string, ports ...*int) error {
+	there := map[int]int{}
+	for pair := range strings.SplitSeq(mapping, ",") {
+		if pair == "" {
+			continue
+		}
+		var port, at int
+		if _, err := fmt.Sscanf(pair, "%d:%d", &port, &at); err != nil {
+			return fmt.Errorf("%s: %q is no pair of ports: %w", runtime.PortsEnv, pair, err)
+		}
+		there[port] = at
+	}
+	for _, port := range ports {
+		if at, moved := there[*port]; moved {
+			*port = at
+		}
+	}
+	return nil
 }
 
 // open makes the AWS provider.

@@ -201,17 +201,13 @@ func created(t *testing.T, pool string) int {
 // counted is the sum of one of Karpenter's counters over the series with a label.
 func counted(t *testing.T, metric, label string) int {
 	t.Helper()
-	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", shared.run(t).Ports[plane.MetricsPort]))
+	leader, err := shared.leader(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := shared.do(t, "kubectl", "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", plane.Namespace, leader.Pod))
 	total := 0
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, metric+"{") && strings.Contains(line, label) {
 			var n int
 			if _, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n); err != nil {

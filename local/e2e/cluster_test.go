@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,11 +14,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,6 +29,8 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
+	"karpenter.sh/karpenter/local/runtime"
 )
 
 // binary is what `make build` leaves.
@@ -146,7 +151,28 @@ func (c *cluster) run(t *testing.T) home.Run {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
+	r.Programs = append(r.Programs, c.processes(t)...)
 	return r
+}
+
+// processes finds the processes of the controller's pods, whoever knows of them.
+func (c *cluster) processes(t *testing.T) []home.Program {
+	t.Helper()
+	out, err := exec.Command("ps", "-axo", "pid=,args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []home.Program
+	for line := range strings.Lines(string(out)) {
+		var pid int
+		if strings.Contains(line, filepath.Join(c.dir, "pods")+"/") {
+			if _, err := fmt.Sscan(line, &pid); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, home.Program{Name: plane.Controller, PID: pid})
+		}
+	}
+	return all
 }
 
 // checkGone fails if a process of the run lives or one of its ports is held.
@@ -211,10 +237,34 @@ func eventually(t *testing.T, patience time.Duration, wrong func(context.Context
 	}
 }
 
+// nodes are those that come and go.
 func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := c.List(ctx, &list)
-	return list.Items, err
+	return slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return slices.Contains(plane.ControlNodes(), n.Name) }), err
+}
+
+// controllers are the processes of the controller's pods.
+func (c *cluster) controllers(ctx context.Context) ([]runtime.Process, error) {
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, client.MatchingLabels{"app.kubernetes.io/name": "karpenter"})
+	return runtime.Processes(home.Dir(c.dir), pods.Items), err
+}
+
+// leader is the controller's process that acts.
+func (c *cluster) leader(ctx context.Context) (runtime.Process, error) {
+	var lease coordinationv1.Lease
+	if err := c.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: plane.Lease}, &lease); err != nil {
+		return runtime.Process{}, err
+	}
+	all, err := c.controllers(ctx)
+	for _, p := range all {
+		holds := lease.Spec.HolderIdentity != nil && strings.HasPrefix(*lease.Spec.HolderIdentity, p.Pod+"_")
+		if holds && lease.Spec.AcquireTime != nil && !lease.Spec.AcquireTime.Time.Before(p.Started) { // in this life, not in its last
+			return p, nil
+		}
+	}
+	return runtime.Process{}, cmp.Or(err, errors.New("no replica of the controller leads"))
 }
 
 func (c *cluster) claims(ctx context.Context) ([]v1.NodeClaim, error) {

@@ -122,24 +122,27 @@ func killing(t *testing.T, seeds uint64) {
 			replicas := 1 + random.IntN(60)
 			scale(t, "inflate", replicas)
 			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond) // the kill may come at any moment
-			kill(t, plane.Controller)
+			killLeader(t)
 			running(t, "inflate", replicas, 2*time.Minute)
 			eventually(t, time.Minute, func(ctx context.Context) (string, error) { return unequal(ctx, shared.run(t)) })
 			checkLimits(t)
 		})
 	}
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) { // the next test wants a controller
+		_, err := shared.leader(ctx)
+		return "", err
+	})
 }
 
-// kill ends a program the hard way. The supervisor starts it again.
-func kill(t *testing.T, program string) {
+// killLeader ends the controller the hard way. It is started again.
+func killLeader(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, func(context.Context) (string, error) {
-		programs := shared.run(t).Programs
-		i := slices.IndexFunc(programs, func(p home.Program) bool { return p.Name == program })
-		if i < 0 || programs[i].PID == 0 {
-			return program + " does not run", nil
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+		leader, err := shared.leader(ctx)
+		if err != nil {
+			return "", err
 		}
-		return "", syscall.Kill(programs[i].PID, syscall.SIGKILL)
+		return "", syscall.Kill(leader.PID, syscall.SIGKILL)
 	})
 }
 

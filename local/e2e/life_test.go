@@ -22,7 +22,7 @@ func TestASecondUpSaysThatItRuns(t *testing.T) {
 
 func TestStatusShowsWhatRuns(t *testing.T) {
 	out := shared.do(t, "status")
-	for _, want := range []string{"ready, since", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelets", "controller", "nodes"} {
+	for _, want := range []string{"ready, since", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelets", "karpenter-", "8080:", "nodes"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status does not speak of %s:\n%s", want, out)
 		}
@@ -33,7 +33,7 @@ func TestLogs(t *testing.T) {
 	if out := shared.do(t, "logs", "controller"); !strings.Contains(out, "starting") {
 		t.Errorf("logs = %q", out)
 	}
-	if out := shared.do(t, "logs"); !strings.Contains(out, "etcd: ") || !strings.Contains(out, "controller: ") {
+	if out := shared.do(t, "logs"); !strings.Contains(out, "\netcd: ") || !strings.Contains(out, "\nkarpenter-") {
 		t.Error("the log of all programs lacks some")
 	}
 	if said := shared.refuse(t, "logs", "nobody"); !strings.Contains(said, "controller") {

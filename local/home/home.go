@@ -61,8 +61,8 @@ func (d Dir) Kubeconfig() string { return d.path("kubeconfig") }
 // KubeconfigOf is that of one component.
 func (d Dir) KubeconfigOf(component string) string { return d.path("pki", component+".kubeconfig") }
 
-// Token holds the controller's service account token.
-func (d Dir) Token() string { return d.path("pki", "controller.token") }
+// PodFolder is where a pod that runs as processes has its credentials.
+func (d Dir) PodFolder(uid string) string { return d.path("pods", uid) }
 
 // File is any other file of the folder.
 func (d Dir) File(name string) string { return d.path(name) }

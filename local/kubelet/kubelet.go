@@ -1,22 +1,30 @@
 // Package kubelet plays the kubelets of all nodes, with KWOK: nodes become ready and renew their leases, pods that were
-// bound to them run, the pods of Jobs succeed, and pods that are deleted end.
+// bound to them run, the pods of Jobs succeed, and pods that are deleted end. It answers the API server where that asks a
+// kubelet.
 //
-// It plays only nodes with the annotation that package join sets. It never makes or removes a node.
+// It plays only nodes with the annotation that package join sets. The only nodes that it makes are those of the control
+// plane, which are there for the controller: its pods are not played, package runtime runs them.
 package kubelet
 
 import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
+	"sync"
 	"syscall"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/client/clientset/versioned"
@@ -24,8 +32,15 @@ import (
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/utils/client"
 
+	"karpenter.sh/karpenter/local/egress"
+	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/join"
+	"karpenter.sh/karpenter/local/plane"
+	"karpenter.sh/karpenter/local/runtime"
 )
+
+// playedRange is where pods that are played have their addresses.
+const playedRange = "10.244.0.0/16"
 
 // parallelism is the number of nodes, of pods and of leases that are written at once.
 const parallelism = 8
@@ -36,20 +51,83 @@ var nodeStages []byte
 //go:embed stages/pod.yaml
 var podStages []byte
 
+// options are what the program is told.
+type options struct {
+	kubeconfig string
+	dir        string // of the cluster's state
+	egress     int    // port
+}
+
 // Main is the program.
 func Main(args []string) error {
+	var o options
 	flags := flag.NewFlagSet("kubelets", flag.ContinueOnError)
-	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server")
+	flags.StringVar(&o.dir, "dir", "", "the cluster's folder")
+	flags.IntVar(&o.egress, "egress-port", 0, "port on the loopback address, for the API server")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return Run(ctx, *kubeconfig)
+	return run(ctx, o)
 }
 
-// Run plays kubelets until ctx ends.
-func Run(ctx context.Context, kubeconfig string) error {
+// run plays kubelets and runs the controller's pods until ctx ends, and leaves no process behind.
+func run(ctx context.Context, o options) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	server, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	server.QPS = -1 // no limit
+	client, err := kubernetes.NewForConfig(server)
+	if err != nil {
+		return err
+	}
+	dir := home.Dir(o.dir)
+	pods, err := runtime.New(server, dir, controlNodes(), ofMachines(os.Environ()), log)
+	if err != nil {
+		return err
+	}
+	resolver, err := egress.NewResolver(client, egress.Ranges{Services: plane.ServiceRange, Pods: plane.PodRange}, pods.Addresses.Lookup)
+	if err != nil {
+		return err
+	}
+	proxy, asked := egress.New(resolver, log)
+	files := egress.Files{Cert: dir.Key("kubelets.crt"), Key: dir.Key("kubelets.key"), Authority: dir.Key("ca.crt")}
+	all := []func(context.Context) error{
+		func(ctx context.Context) error { return proxy.Serve(ctx, o.egress, files) },
+		func(ctx context.Context) error { return serve(ctx, asked, files, pods) },
+		func(ctx context.Context) error { resolver.Run(ctx); return nil },
+		func(ctx context.Context) error { pods.Run(ctx); return nil },
+		func(ctx context.Context) error { return keepControlNodes(ctx, client, log) },
+		func(ctx context.Context) error { return play(ctx, o.kubeconfig) },
+	}
+	var running sync.WaitGroup
+	for _, part := range all {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	running.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// ofMachines are the variables by which a machine's processes reach AWS.
+func ofMachines(environment []string) []string {
+	return slices.DeleteFunc(environment, func(v string) bool { return !strings.HasPrefix(v, "AWS_") })
+}
+
+// play plays kubelets until ctx ends.
+func play(ctx context.Context, kubeconfig string) error {
 	stages, err := loadStages()
 	if err != nil {
 		return err
@@ -61,7 +139,7 @@ func Run(ctx context.Context, kubeconfig string) error {
 	conf.Clock = clock.RealClock{}
 	conf.LocalStages = stages
 	conf.ManageNodesWithAnnotationSelector = join.Annotation + "=" + join.AnnotationValue
-	conf.CIDR = "10.244.0.0/16"
+	conf.CIDR = playedRange
 	conf.NodePlayStageParallelism = parallelism
 	conf.PodPlayStageParallelism = parallelism
 	conf.NodeLeaseParallelism = parallelism
@@ -119,8 +197,18 @@ func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage
 			if err != nil {
 				return nil, fmt.Errorf("read a stage: %w", err)
 			}
+			if stage.Spec.ResourceRef.Kind == "Pod" {
+				notOurs(stage)
+			}
 			stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
 		}
 	}
 	return stages, nil
+}
+
+// notOurs keeps KWOK off the pods that run.
+func notOurs(stage *internalversion.Stage) {
+	stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions, internalversion.MatchExpression{
+		JQ: &internalversion.SelectorJQ{Key: runtime.Query(plane.ControlNodes()), Operator: internalversion.SelectorOpDoesNotExist},
+	})
 }

@@ -4,6 +4,7 @@ package plane
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"karpenter.sh/karpenter/local/home"
@@ -17,7 +18,6 @@ const (
 	ControllerManager = "kube-controller-manager"
 	Kubelets          = "kubelets"
 	AWS               = "aws"
-	Controller        = "controller"
 )
 
 // Port names. Every program that listens does so on the loopback address only.
@@ -28,24 +28,35 @@ const (
 	SchedulerPort         = "kube-scheduler"
 	ControllerManagerPort = "kube-controller-manager"
 	AWSPort               = "aws"
-	MetricsPort           = "controller-metrics"
-	HealthPort            = "controller-health"
-	WebhookPort           = "controller-webhook"
+	EgressPort            = "egress"
 )
 
 // PortNames lists every port that a cluster needs.
 func PortNames() []string {
-	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, MetricsPort, HealthPort, WebhookPort}
+	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, EgressPort}
 }
 
+// Controller is what pods of the controller's image run. It is no program of the plane: it comes with the chart.
+const Controller = "controller"
+
+// ServiceRange is where cluster IPs come from, and PodRange where pods have theirs.
+var (
+	ServiceRange = netip.MustParsePrefix("10.96.0.0/16")
+	PodRange     = netip.MustParsePrefix("10.244.0.0/15")
+)
+
+// ControlNodes are the nodes that the controller's pods run on, each in a zone of its own.
+func ControlNodes() []string { return []string{"control-a", "control-b"} }
+
 const (
-	// serviceRange is where cluster IPs come from; ServiceIP, its first address, is the API server's.
-	serviceRange = "10.96.0.0/16"
-	ServiceIP    = "10.96.0.1"
+	// ServiceIP, the first address of ServiceRange, is the API server's.
+	ServiceIP = "10.96.0.1"
 	// Namespace is where the controller is installed.
 	Namespace = "kube-system"
 	// ServiceAccount is the controller's.
 	ServiceAccount = "karpenter"
+	// Lease is by which one replica of the controller leads.
+	Lease = "karpenter-leader-election"
 	// ClusterName is what the controller is told.
 	ClusterName = "local"
 	// Region and Account are where the cluster is.
@@ -81,13 +92,36 @@ func (p Plane) Args(program string) []string {
 	case ControllerManager:
 		return p.controllerManager()
 	case Kubelets:
-		return []string{"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets)}
+		return []string{
+			"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
+			"--dir=" + string(p.Dir),
+			fmt.Sprintf("--egress-port=%d", p.Ports[EgressPort]),
+		}
 	case AWS:
 		return p.aws()
-	case Controller:
-		return []string{"--kubeconfig=" + p.Dir.KubeconfigOf(Controller)}
 	}
 	return nil
+}
+
+// EgressFile says how the API server reaches what is inside of the cluster.
+const EgressFile = "egress.yaml"
+
+// Egress is the content of EgressFile: through the proxy of the kubelets, which know where everything is.
+func (p Plane) Egress() string {
+	return fmt.Sprintf(`apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      tcp:
+        url: %s
+        tlsConfig:
+          caBundle: %q
+          clientCert: %q
+          clientKey: %q
+`, p.url(EgressPort), p.Dir.Key("ca.crt"), p.Dir.Key("egress.crt"), p.Dir.Key("egress.key"))
 }
 
 // etcd does not wait for the disk: a power cut may cost the cluster, which nobody minds on a laptop, and everything is
@@ -131,8 +165,9 @@ func (p Plane) apiServer() []string {
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.Dir.Key("tokens.key"),
 		"--service-account-signing-key-file=" + p.Dir.Key("tokens.key"),
-		"--service-cluster-ip-range=" + serviceRange,
+		"--service-cluster-ip-range=" + ServiceRange.String(),
 		"--allow-privileged",
+		"--egress-selector-config-file=" + p.Dir.File(EgressFile),
 		"--endpoint-reconciler-type=none", // a loopback address may not stand in an EndpointSlice
 		"--shutdown-delay-duration=0s",
 		"--shutdown-watch-termination-grace-period=0s",
@@ -208,34 +243,17 @@ func (p Plane) Env(program string) []string {
 	switch program {
 	case APIServer, Etcd:
 		return []string{"GOGC=300"} // a burst of pods is mostly theirs to work on, and a laptop has more memory than cores
-	case Controller:
-		return p.controllerEnv()
+	case Kubelets:
+		return p.AWSEnv(ControllerKey) // by it, the machines of the control plane know AWS
 	}
 	return nil
-}
-
-// controllerEnv holds the settings that the chart would give the controller.
-func (p Plane) controllerEnv() []string {
-	return append(p.AWSEnv(ControllerKey),
-		"CLUSTER_NAME="+ClusterName,
-		"CLUSTER_ENDPOINT="+p.Server(),
-		"INTERRUPTION_QUEUE="+ClusterName,
-		"HOLD_TAINT_UNTIL_READY=true", // nothing here keeps a node from becoming ready
-		"SYSTEM_NAMESPACE="+Namespace,
-		fmt.Sprintf("METRICS_PORT=%d", p.Ports[MetricsPort]),
-		fmt.Sprintf("HEALTH_PROBE_PORT=%d", p.Ports[HealthPort]),
-		"KARPENTER_SERVICE="+ServiceAccount, // as in the chart, whose role names the Secret of the webhook after it
-		"V1BETA1=serve",
-		fmt.Sprintf("WEBHOOK_PORT=%d", p.Ports[WebhookPort]),
-		"WEBHOOK_URL="+p.url(WebhookPort),
-	)
 }
 
 // StopWithin is how long a program may take to end by itself. State is in etcd and written at once, so nothing is lost
 // when one is ended the hard way.
 func StopWithin(program string) time.Duration {
-	if program == Controller {
-		return 10 * time.Second // it gives its lease back
+	if program == Kubelets {
+		return 10 * time.Second // the controller gives its lease back
 	}
 	return 3 * time.Second
 }

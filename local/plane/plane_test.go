@@ -39,7 +39,7 @@ func TestNothingListensBeyondThisMachine(t *testing.T) {
 
 func TestEveryPortIsUsedOnce(t *testing.T) {
 	p := plane()
-	used := strings.Join(slices.Concat(p.Args(Etcd), p.Args(APIServer), p.Args(Scheduler), p.Args(ControllerManager), p.Env(Controller)), "\n")
+	used := strings.Join(slices.Concat(p.Args(Etcd), p.Args(APIServer), p.Args(Scheduler), p.Args(ControllerManager), p.Args(Kubelets), p.Args(AWS)), "\n")
 	for _, name := range PortNames() {
 		if port := p.Ports[name]; !strings.Contains(used, strconv.Itoa(port)) {
 			t.Errorf("nobody is told port %s", name)

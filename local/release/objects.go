@@ -18,8 +18,8 @@ import (
 // patience is how long a new definition may take until its objects can be made.
 const patience = 30 * time.Second
 
-// Objects makes the objects that a local cluster starts with: the rights of the simulated kubelets, a node class, a node
-// pool, and a Deployment to play with. What the user has changed stays as it is, except the rights.
+// Objects makes the objects that a local cluster starts with: a node class, a node pool, and a Deployment to play with. What
+// the user has changed stays as it is.
 func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -29,16 +29,6 @@ func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return err
-	}
-	rights, err := read("rights.yaml")
-	if err != nil {
-		return err
-	}
-	for _, o := range rights {
-		apply := client.ApplyConfigurationFromUnstructured(o)
-		if err := c.Apply(ctx, apply, client.FieldOwner("karpenter-local"), client.ForceOwnership); err != nil {
-			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
 	}
 	first, err := read("first.yaml")
 	if err != nil {

@@ -39,15 +39,14 @@ type Release struct {
 	Values map[string]any
 }
 
-// Releases are what a local cluster gets. The controller runs beside the cluster, hence without pods, but the rest of
-// its chart is there: its service account and its rights are what it runs with.
+// Releases are what a local cluster gets.
 func Releases() []Release {
 	return []Release{
 		{Chart: "karpenter-crd"},
 		{Chart: "karpenter", Values: map[string]any{
-			"replicas":   0,
-			"controller": map[string]any{"image": map[string]any{"repository": "none"}}, // without pods, none is pulled
-			"settings":   map[string]any{"clusterName": plane.ClusterName},
+			"replicas":   1,
+			"controller": map[string]any{"image": map[string]any{"repository": "karpenter/controller"}}, // see package runtime
+			"settings":   map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName},
 			"legacy":     map[string]any{"v1beta1": "serve"},
 		}},
 	}

@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,30 +11,9 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/lifeline"
 	"karpenter.sh/karpenter/local/plane"
 )
-
-// LifelineFD is the file descriptor of a pipe that every process of the cluster inherits. Nothing is ever written to it:
-// it closes when the supervisor ends, however it ends, and that is the sign to end too.
-const LifelineFD = 3
-
-// LifelineEnv tells a process that it has a lifeline.
-const LifelineEnv = "KARPENTER_LOCAL_LIFELINE"
-
-// FollowLifeline ends this process as soon as the one that started it is gone. It does nothing in a process that was
-// started by hand.
-func FollowLifeline() {
-	if os.Getenv(LifelineEnv) == "" {
-		return
-	}
-	os.Unsetenv(LifelineEnv) // not for the children of this process
-	syscall.CloseOnExec(LifelineFD)
-	pipe := os.NewFile(LifelineFD, "lifeline")
-	go func() {
-		pipe.Read(make([]byte, 1))
-		os.Exit(1)
-	}()
-}
 
 // A process is one program of the cluster as the supervisor sees it.
 type process struct {
@@ -43,7 +23,7 @@ type process struct {
 }
 
 // command prepares a run of this very binary as the named program.
-func command(dir home.Dir, name string, args, env []string) (*exec.Cmd, *os.File, error) {
+func command(dir home.Dir, name string, args, env []string) (*exec.Cmd, io.Closer, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -53,21 +33,15 @@ func command(dir home.Dir, name string, args, env []string) (*exec.Cmd, *os.File
 		return nil, nil, err
 	}
 	defer log.Close()
-	theirs, ours, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer theirs.Close()
 	cmd := exec.Command(self, append([]string{name}, args...)...)
 	cmd.Dir = string(dir)
-	cmd.Env = append(append(os.Environ(), env...), LifelineEnv+"=1")
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{theirs}
-	if err := cmd.Start(); err != nil {
-		ours.Close()
+	line, err := lifeline.Start(cmd)
+	if err != nil {
 		return nil, nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	return cmd, ours, nil
+	return cmd, line, nil
 }
 
 // once runs the program until it ends or ctx does; then it is asked to end, and made to after a while.
@@ -109,29 +83,21 @@ func (s *supervisor) start(name string) {
 				s.fail(fmt.Errorf("%s ended at its start (%s): %s", name, describe(err), lastWords(s.dir.Log(name))))
 				return
 			}
-			if inARow++; time.Since(begin) > stable {
+			if inARow++; time.Since(begin) > lifeline.Stable {
 				inARow = 1
 			}
-			pause(ctx, backoff(inARow))
+			pause(ctx, lifeline.Backoff(inARow))
 		}
 	}()
 }
 
-// stable is how long a program must have run for its end to be no consequence of its start.
-const stable = 10 * time.Second
-
-// backoff is how long a program that ended so many times in a row waits for its next start.
-func backoff(inARow int) time.Duration {
-	return min(500*time.Millisecond<<min(inARow-1, 6), 30*time.Second)
-}
-
 // turn is one life of a program.
 func (s *supervisor) turn(ctx context.Context, name string, restarts int) error {
-	cmd, lifeline, err := command(s.dir, name, s.plane.Args(name), s.plane.Env(name))
+	cmd, line, err := command(s.dir, name, s.plane.Args(name), s.plane.Env(name))
 	if err != nil {
 		return err
 	}
-	defer lifeline.Close()
+	defer line.Close()
 	s.note(home.Program{Name: name, PID: cmd.Process.Pid, Started: time.Now(), Restarts: restarts})
 	return once(ctx, cmd, plane.StopWithin(name))
 }

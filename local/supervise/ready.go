@@ -1,14 +1,16 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"os"
+	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -72,59 +74,76 @@ func (s *supervisor) waitForAWS(ctx context.Context) error {
 	})
 }
 
+// waitForController waits until a replica that leads is ready. The Deployment says so only seconds later: its probe begins late.
 func (s *supervisor) waitForController(ctx context.Context) error {
-	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", s.plane.Ports[plane.HealthPort])
-	err := poll(ctx, plane.Controller, func(ctx context.Context) bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return false
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false
-		}
-		answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %s", err, lastWords(s.dir.Log(plane.Controller)))
-	}
-	return err
-}
-
-// tokenLife is how long a token of the controller is good. It is replaced when half of that has passed, as a kubelet does.
-const tokenLife = time.Hour
-
-// writeToken asks for a token of the controller's service account and puts it where the controller's kubeconfig says.
-func (s *supervisor) writeToken(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {
 		return err
 	}
-	seconds := int64(tokenLife / time.Second)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := client.CoreV1().ServiceAccounts(plane.Namespace).CreateToken(ctx, plane.ServiceAccount, request, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("get a token for service account %s/%s: %w", plane.Namespace, plane.ServiceAccount, err)
+	why := ""
+	err = poll(ctx, "the controller", func(ctx context.Context) bool {
+		err := leaderReady(ctx, client)
+		if err != nil && ctx.Err() == nil {
+			why = err.Error()
+		}
+		return err == nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %s; `karpenter-local logs controller` shows what it says", err, why)
 	}
-	temporary := s.dir.Token() + ".new"
-	if err := os.WriteFile(temporary, []byte(answer.Status.Token), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, s.dir.Token())
+	return err
 }
 
-// keepToken keeps the token fresh until ctx ends.
-func (s *supervisor) keepToken(ctx context.Context) {
-	next := tokenLife / 2
-	for {
-		if pause(ctx, next); ctx.Err() != nil {
-			return
-		}
-		next = tokenLife / 2
-		if err := s.writeToken(ctx); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "renew the controller's token:", err)
-			next = time.Minute
-		}
+// leaderReady says why no replica of the controller leads and is ready.
+func leaderReady(ctx context.Context, client kubernetes.Interface) error {
+	lease, err := client.CoordinationV1().Leases(plane.Namespace).Get(ctx, plane.Lease, metav1.GetOptions{})
+	if err != nil {
+		return err
 	}
+	holder, _, _ := strings.Cut(*cmp.Or(lease.Spec.HolderIdentity, new("")), "_")
+	if holder == "" {
+		return errors.New("no replica leads")
+	}
+	pod, err := client.CoreV1().Pods(plane.Namespace).Get(ctx, holder, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("the replica that leads: %w", err)
+	}
+	if _, err := client.CoreV1().Pods(plane.Namespace).ProxyGet("http", pod.Name, healthPort(pod), "readyz", nil).DoRaw(ctx); err != nil {
+		return err
+	}
+	return webhookReached(ctx, client)
+}
+
+// webhookReached says why the API server does not reach the controller's webhook. Not all clusters have it.
+func webhookReached(ctx context.Context, client kubernetes.Interface) error {
+	const webhook = plane.ServiceAccount + "-conversion"
+	_, err := client.CoreV1().Services(plane.Namespace).Get(ctx, webhook, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Services(plane.Namespace).ProxyGet("https", webhook, "8443", "", nil).DoRaw(ctx)
+	if apierrors.IsServiceUnavailable(err) {
+		return err
+	}
+	return nil // whatever it says to such a request, it is there
+}
+
+// healthPort is the port that the pod's readiness probe asks.
+func healthPort(p *corev1.Pod) string {
+	for _, c := range p.Spec.Containers {
+		if c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet == nil {
+			continue
+		}
+		wanted := c.ReadinessProbe.HTTPGet.Port
+		for _, port := range c.Ports {
+			if port.Name == wanted.StrVal {
+				return fmt.Sprint(port.ContainerPort)
+			}
+		}
+		return wanted.String()
+	}
+	return ""
 }

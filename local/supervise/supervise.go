@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"karpenter.sh/karpenter/local/egress"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/pki"
 	"karpenter.sh/karpenter/local/plane"
@@ -48,7 +49,7 @@ func Run(ctx context.Context, dir home.Dir, settings home.Settings, say func(for
 		return err
 	}
 	ready()
-	s.keepToken(ctx)
+	<-ctx.Done()
 	return nil
 }
 
@@ -84,7 +85,7 @@ func prepare(dir home.Dir, settings home.Settings) (*supervisor, error) {
 
 // freshLogs keeps the logs of one earlier run.
 func freshLogs(dir home.Dir) error {
-	for _, program := range []string{plane.Etcd, plane.APIServer, plane.Scheduler, plane.ControllerManager, plane.Kubelets, plane.AWS, plane.Controller, Installer} {
+	for _, program := range []string{plane.Etcd, plane.APIServer, plane.Scheduler, plane.ControllerManager, plane.Kubelets, plane.AWS, Installer} {
 		err := os.Rename(dir.Log(program), dir.Log(program)+".old")
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -128,21 +129,20 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 		return err
 	}
 	say("API server ready; kube-scheduler, kube-controller-manager and kubelets are starting")
-	s.start(plane.ControllerManager)
-	s.start(plane.Scheduler)
-	if err := s.install(ctx); err != nil {
+	if err := s.giveRights(ctx); err != nil {
 		return err
 	}
-	say("charts, RBAC and the first objects are installed; AWS is on %s", s.plane.AWSEndpoint())
+	s.start(plane.ControllerManager)
+	s.start(plane.Scheduler)
 	s.start(plane.Kubelets)
 	s.start(plane.AWS)
-	if err := s.writeToken(ctx); err != nil {
+	if err := s.install(ctx); err != nil {
 		return err
 	}
 	if err := s.waitForAWS(ctx); err != nil {
 		return err
 	}
-	s.start(plane.Controller)
+	say("charts, RBAC and the first objects are installed; AWS is on %s", s.plane.AWSEndpoint())
 	if err := s.waitForController(ctx); err != nil {
 		return err
 	}
@@ -152,11 +152,11 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 
 // install runs the installer to its end.
 func (s *supervisor) install(ctx context.Context) error {
-	cmd, lifeline, err := command(s.dir, Installer, []string{"--kubeconfig=" + s.dir.Kubeconfig()}, nil)
+	cmd, line, err := command(s.dir, Installer, []string{"--kubeconfig=" + s.dir.Kubeconfig()}, nil)
 	if err != nil {
 		return err
 	}
-	defer lifeline.Close()
+	defer line.Close()
 	if err := once(ctx, cmd, time.Second); err != nil {
 		return fmt.Errorf("install the charts (%w): %s", err, lastWords(s.dir.Log(Installer)))
 	}
@@ -164,8 +164,8 @@ func (s *supervisor) install(ctx context.Context) error {
 }
 
 func (s *supervisor) stopAll() {
-	s.stop(plane.Controller)
-	s.stop(plane.AWS, plane.Kubelets, plane.Scheduler, plane.ControllerManager)
+	s.stop(plane.Kubelets) // and with them the controller, which gives its lease back
+	s.stop(plane.AWS, plane.Scheduler, plane.ControllerManager)
 	s.stop(plane.APIServer)
 	s.stop(plane.Etcd)
 }
@@ -210,8 +210,9 @@ func (s *supervisor) writeKeys() error {
 		return &home.DamagedError{Path: s.dir.Key("tokens.key"), Err: err}
 	}
 	serving := map[string][]string{
-		"etcd": nil,
-		"api":  {"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		"etcd":     nil,
+		"api":      {"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		"kubelets": nil,
 	}
 	for name, dns := range serving {
 		pair, err := authority.Server(name, dns, net.ParseIP(plane.ServiceIP))
@@ -226,12 +227,14 @@ func (s *supervisor) writeKeys() error {
 }
 
 func (s *supervisor) writeClients() error {
-	etcd, err := s.authority.Client("kube-apiserver")
-	if err != nil {
-		return err
-	}
-	if err := etcd.Write(s.dir.PKI(), "etcd-client"); err != nil {
-		return err
+	for file, user := range map[string]string{"etcd-client": plane.APIServer, "egress": egress.Client} {
+		pair, err := s.authority.Client(user)
+		if err != nil {
+			return err
+		}
+		if err := pair.Write(s.dir.PKI(), file); err != nil {
+			return err
+		}
 	}
 	for _, c := range []struct {
 		path, user string
@@ -250,5 +253,5 @@ func (s *supervisor) writeClients() error {
 			return err
 		}
 	}
-	return s.authority.TokenKubeconfig(s.dir.KubeconfigOf(plane.Controller), s.plane.Server(), s.dir.Token())
+	return os.WriteFile(s.dir.File(plane.EgressFile), []byte(s.plane.Egress()), 0o600)
 }

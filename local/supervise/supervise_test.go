@@ -3,11 +3,9 @@ package supervise
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"karpenter.sh/karpenter/local/plane"
 )
@@ -81,54 +79,5 @@ func TestLastWords(t *testing.T) {
 	}
 	if got := lastWords("/not/there"); got != "it left no log" {
 		t.Errorf("without a log: %q", got)
-	}
-}
-
-// TestMain lets this test binary play a program that has a lifeline.
-func TestMain(m *testing.M) {
-	if os.Getenv(LifelineEnv) != "" {
-		FollowLifeline()
-		os.Stdout.WriteString("here\n")
-		time.Sleep(time.Minute)
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-func TestProgramsEndWithTheirSupervisor(t *testing.T) {
-	theirs, ours, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), LifelineEnv+"=1")
-	cmd.ExtraFiles = []*os.File{theirs}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirs.Close()
-	if _, err := out.Read(make([]byte, 5)); err != nil {
-		t.Fatal(err) // it lives
-	}
-	ours.Close() // as the end of the supervisor would
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		cmd.Process.Kill()
-		t.Error("the program lives on without a supervisor")
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for inARow, want := range map[int]time.Duration{1: 500 * time.Millisecond, 2: time.Second, 3: 2 * time.Second, 7: 30 * time.Second, 99: 30 * time.Second} {
-		if got := backoff(inARow); got != want {
-			t.Errorf("after %d ends in a row: %s, want %s", inARow, got, want)
-		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 
 	"karpenter.sh/karpenter/local/command"
+	"karpenter.sh/karpenter/local/lifeline"
 	"karpenter.sh/karpenter/local/part"
-	"karpenter.sh/karpenter/local/supervise"
 )
 
 func main() {
-	supervise.FollowLifeline()
+	lifeline.Follow()
 	part.Run(filepath.Base(os.Args[0]))
 	args := os.Args[1:]
 	if len(args) > 0 && args[0] != part.Kubectl { // which first has to learn where the cluster is

@@ -1,0 +1,43 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"karpenter.sh/karpenter/local/egress"
+	"karpenter.sh/karpenter/local/runtime"
+)
+
+// serve answers what the API server asks kubelets, those of all nodes at once, until ctx ends. Only the API server can
+// reach it.
+func serve(ctx context.Context, l net.Listener, files egress.Files, pods *runtime.Runtime) error {
+	config, err := files.TLS()
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: handler(pods), ReadHeaderTimeout: 10 * time.Second,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // connections are taken over, which HTTP/2 does not allow
+	}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(tls.NewListener(l, config)); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func handler(pods *runtime.Runtime) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { logs(w, r, pods) })
+	for _, path := range []string{"/exec/", "/run/", "/attach/"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "this container is simulated: there is nothing in it that could run a command", http.StatusNotImplemented)
+		})
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) })
+	return mux
+}

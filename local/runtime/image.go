@@ -1,0 +1,32 @@
+package runtime
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// images are those that a process stands for, whatever the registry: karpenter, and karpenter/controller.
+const images = `(^|/)karpenter(/controller)?([:@]|$)`
+
+var known = regexp.MustCompile(images)
+
+// plays says whether a process stands for the container.
+func plays(c *corev1.Container) bool { return known.MatchString(c.Image) }
+
+// runs says whether processes stand for some of the pod.
+func runs(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return plays(&c) })
+}
+
+// Query finds, in jq, what makes a pod one of those that run as processes on the given nodes.
+func Query(nodes []string) string {
+	var on []string
+	for _, n := range nodes {
+		on = append(on, fmt.Sprintf(".spec.nodeName == %q", n))
+	}
+	return fmt.Sprintf("select(%s) | .spec.containers[].image | select(test(%q))", strings.Join(on, " or "), images)
+}
