@@ -46,6 +46,7 @@ type command struct {
 var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
 	{"why", "why a pod waits, and the smallest change that would give it a place", askWhy},
+	{"history", "what the controller decided, by object, reason and time", history},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+
+	"karpenter.sh/karpenter/internal/journal"
 )
 
 const whyHelp = `usage: karpenter why pod NAME [-n NAMESPACE] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [-o text|json]
@@ -15,7 +18,8 @@ Says why a pod waits, and the smallest change that would give it a place: a limi
 spread dropped. Each change that it names was planned with, so it helps; where no single one does, up to three together are
 tried. Nothing is changed, and no access to the controller is needed: it is the same engine on the same objects.
 
-Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. It is only listed.
+Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. It is only listed. Where the controller's
+journal is to be had (see karpenter history), the answer ends with what was decided before.
 
 Exit code: 0 the pod runs or has a place, 1 it waits, 2 the input is wrong.
 
@@ -24,6 +28,7 @@ Exit code: 0 the pod runs or has a place, 1 it waits, 2 the input is wrong.
 // whyFlags are what why is asked.
 type whyFlags struct {
 	planFlags
+	journal               journalFlags
 	kind, name, namespace string
 }
 
@@ -33,6 +38,7 @@ func parseWhy(env Env, args []string) (whyFlags, error) {
 	fs.SetOutput(env.Err)
 	fs.Usage = func() { fmt.Fprint(env.Err, whyHelp); fs.PrintDefaults() }
 	w.worldFlags(fs)
+	w.journal.bind(fs)
 	fs.StringVar(&w.output, "o", "text", "text or json")
 	fs.StringVar(&w.namespace, "n", "default", "namespace of the pod")
 	fs.StringVar(&w.namespace, "namespace", "default", "the same as -n")
@@ -76,6 +82,29 @@ var whyKinds = []struct {
 	run   func(ctx context.Context, env Env, w whyFlags) (int, error)
 }{
 	{[]string{"pod", "pods", "po"}, whyPod},
+}
+
+// decided returns what the journal says of an object lately, if there is one to be read. Without it the answer is as good.
+func (w *whyFlags) decided(ctx context.Context, env Env, about journal.Object) []journal.Record {
+	if w.journal.from == "" && w.kubeconfig == "" {
+		return nil
+	}
+	all, _, err := w.journal.read(ctx, w.kubeconfig)
+	if err != nil {
+		fmt.Fprintf(env.Err, "without what was decided before: %v\n", err)
+	}
+	const lately = 10
+	q := journal.Query{Object: &about, Last: lately}
+	return q.Select(all)
+}
+
+// writeDecided prints it.
+func writeDecided(w io.Writer, records []journal.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nWhat the controller decided:")
+	return writeRecords(w, records)
 }
 
 func askWhy(ctx context.Context, env Env, args []string) (int, error) {

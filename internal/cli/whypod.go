@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/why"
+	"karpenter.sh/karpenter/internal/journal"
 )
 
 // The states of a pod, as JSON names them.
@@ -37,6 +38,8 @@ type podAnswer struct {
 	Pools     []poolAnswer `json:"pools"`
 	Cures     []cureAnswer `json:"cures"`
 	Complete  bool         `json:"complete"`
+
+	History []journal.Record `json:"history,omitempty"`
 }
 
 type ruleAnswer struct {
@@ -99,6 +102,7 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 		fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s), and with what could be changed …\n", len(input.Pods), len(input.Pools))
 		a.read(input, why.Ask(why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}))
 	}
+	a.History = w.decided(ctx, env, journal.Object{Kind: "Pod", Namespace: w.namespace, Name: w.name})
 	if err := a.write(env.Out, w.output); err != nil {
 		return exitBadInput, err
 	}
@@ -207,19 +211,19 @@ func (a *podAnswer) write(w io.Writer, format string) error {
 	name := a.Namespace + "/" + a.Name
 	switch a.State {
 	case podRuns:
-		_, err := fmt.Fprintf(w, "pod %s runs on node %s\n", name, a.Node)
-		return err
+		fmt.Fprintf(w, "pod %s runs on node %s\n", name, a.Node)
 	case podEnded:
-		_, err := fmt.Fprintf(w, "pod %s has ended, or is being deleted: it needs no node\n", name)
-		return err
+		fmt.Fprintf(w, "pod %s has ended, or is being deleted: it needs no node\n", name)
 	case podGated:
-		_, err := fmt.Fprintf(w, "pod %s waits for something else than a node: it has scheduling gates, or kube-scheduler has not looked at it yet\n", name)
-		return err
+		fmt.Fprintf(w, "pod %s waits for something else than a node: it has scheduling gates, or kube-scheduler has not looked at it yet\n", name)
 	case podPlaced:
-		_, err := fmt.Fprintf(w, "pod %s has a place: %s\n", name, a.Place)
-		return err
+		fmt.Fprintf(w, "pod %s has a place: %s\n", name, a.Place)
+	default:
+		if err := a.table(w); err != nil {
+			return err
+		}
 	}
-	return a.table(w)
+	return writeDecided(w, a.History)
 }
 
 func (p *placeAnswer) String() string {
