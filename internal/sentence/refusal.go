@@ -3,6 +3,7 @@ package sentence
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -47,6 +48,23 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 		return fmt.Sprintf("PodDisruptionBudget %s allows no disruption of pod %s/%s now", r.Name, r.Pod.Namespace, r.Pod.Name)
 	},
 	disrupt.NoPlace: noPlace,
+	disrupt.InStep:  plain("the node takes part in a step that is under way or waits to be looked at again"),
+	disrupt.Setback: func(r *disrupt.Refusal) string {
+		return "the last step with the node failed, and it is left alone" + until(r)
+	},
+	disrupt.FixedNodes: named("NodePool %q has a fixed number of nodes (replicas)"),
+	disrupt.Settling: func(r *disrupt.Refusal) string {
+		return fmt.Sprintf("a pod came or went, and consolidateAfter of NodePool %q is not over%s", r.Name, until(r))
+	},
+	disrupt.JustVacated: func(r *disrupt.Refusal) string {
+		return "its last pod has only just gone, and another may come" + until(r)
+	},
+	disrupt.BudgetUnread: func(r *disrupt.Refusal) string {
+		return fmt.Sprintf("a budget of NodePool %q cannot be read: %s", r.Name, r.Value)
+	},
+	disrupt.SearchWaits: func(r *disrupt.Refusal) string {
+		return "the last search found nothing to save, and the next one waits" + until(r)
+	},
 	disrupt.NoLabel: named("the node has no label %s, so its price is not known"),
 	disrupt.DoNotConsolidate: named("the node has the annotation %s=true; its name today is " + v1.DoNotDisruptAnnotationKey +
 		", which holds drift back too"),
@@ -71,6 +89,14 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.Scheduling: plain("its pods would not all find a place, or it does not save what it did"),
 	disrupt.NotEmpty:   func(r *disrupt.Refusal) string { return fmt.Sprintf("node %s is not empty any more", r.Node) },
 	disrupt.NotOurs:    plain("a candidate is no node of ours"),
+}
+
+// until says when a refusal ends by itself, "" if it does not.
+func until(r *disrupt.Refusal) string {
+	if r.Until.IsZero() {
+		return ""
+	}
+	return ", until " + r.Until.UTC().Format(time.RFC3339)
 }
 
 func plain(text string) func(*disrupt.Refusal) string {

@@ -5,7 +5,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,9 +44,12 @@ func TestRefusal(t *testing.T) {
 		"a node without a pool": {disrupt.Refusal{Code: disrupt.NoPool}, "the node has no label karpenter.sh/nodepool"},
 		"an empty node of a pool that keeps its nodes": {disrupt.Refusal{Code: disrupt.ConsolidateNever, Reason: v1.DisruptionReasonEmpty, Name: "p"},
 			`the node is empty, but NodePool "p" has consolidateAfter: Never`},
-		"a part of the price":     {disrupt.Refusal{Code: disrupt.NothingCheaper, Need: 0.03}, "no replacement is at least 3% cheaper"},
-		"numbers of things":       {disrupt.Refusal{Code: disrupt.FewSpotTypes, Have: 4, Need: 15}, "spot to spot needs 15 cheaper instance types to choose from, there are 4"},
-		"what budgets do not let": {disrupt.Refusal{Code: disrupt.Budget, Reason: v1.DisruptionReasonUnderutilized, Need: 2}, "the budgets do not let 2 node(s) go for the reason Underutilized now"},
+		"what ends by itself": {disrupt.Refusal{Code: disrupt.Settling, Name: "p", Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)},
+			`a pod came or went, and consolidateAfter of NodePool "p" is not over, until 2026-05-01T00:00:00Z`},
+		"what does not end by itself": {disrupt.Refusal{Code: disrupt.Setback}, "the last step with the node failed, and it is left alone"},
+		"a part of the price":         {disrupt.Refusal{Code: disrupt.NothingCheaper, Need: 0.03}, "no replacement is at least 3% cheaper"},
+		"numbers of things":           {disrupt.Refusal{Code: disrupt.FewSpotTypes, Have: 4, Need: 15}, "spot to spot needs 15 cheaper instance types to choose from, there are 4"},
+		"what budgets do not let":     {disrupt.Refusal{Code: disrupt.Budget, Reason: v1.DisruptionReasonUnderutilized, Need: 2}, "the budgets do not let 2 node(s) go for the reason Underutilized now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Refusal(tc.refusal); got != tc.want {
@@ -96,6 +101,19 @@ func TestTheShapeOfARefusal(t *testing.T) {
 	for refusal, want := range map[*disrupt.Refusal]string{&r: want, {Code: disrupt.Deleting, Node: "n"}: `{"code":"Deleting","node":"n"}`} {
 		if got, err := json.Marshal(refusal); err != nil || string(got) != want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
+		}
+	}
+}
+
+// TestThePageListsEveryCode holds docs/disruption.md to the codes that there are.
+func TestThePageListsEveryCode(t *testing.T) {
+	page, err := os.ReadFile("../../docs/disruption.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range disrupt.Codes() {
+		if !strings.Contains(string(page), "`"+string(code)+"`") {
+			t.Errorf("docs/disruption.md does not say what %s means", code)
 		}
 	}
 }

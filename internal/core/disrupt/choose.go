@@ -93,9 +93,7 @@ func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal target) {
 	order, perPod := s.byWaste(candidates)
 	goal = s.target(order)
-	c := &choice{search: s, goal: goal, gone: map[string]bool{}, promised: map[string]bool{}}
-	c.toll = toll{settings: s.settings, perPod: perPod, recovering: m.recovering}
-	c.toll.arrivals, c.toll.moved = m.churn.rates(s.w.Snap, s.w.Now)
+	c := &choice{search: s, goal: goal, toll: s.tollOf(perPod, m), gone: map[string]bool{}, promised: map[string]bool{}}
 	c.toll.look(c.distance())
 	m.recovering = c.toll.recovering
 
@@ -119,6 +117,13 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 		m.weighed = 0
 	}
 	return c.steps, goal
+}
+
+// tollOf is the toll in this world, of pods that cost so much each.
+func (s *search) tollOf(perPod float64, m *Memory) toll {
+	t := toll{settings: s.settings, perPod: perPod, recovering: m.recovering}
+	t.arrivals, t.moved = m.churn.rates(s.w.Snap, s.w.Now)
+	return t
 }
 
 // windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.

@@ -147,13 +147,13 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 		w := s.shopOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
 		w = likes.refuse(w, len(open))
 		if len(w.options) == 0 {
-			return s.nothingCheaper(skip)
+			return s.nothingCheaper(skip, 0)
 		}
 		ways[i], least = w, least+w.base()
 	}
 	fewer := len(open) < len(step.Remove)
 	if least > step.Before || least == step.Before && !fewer {
-		return s.nothingCheaper(skip)
+		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, step.Before)))
 	}
 	if !fewer && len(step.Remove) > 1 && slices.ContainsFunc(step.Remove, (*Candidate).spot) && slices.ContainsFunc(ways, func(w way) bool { return w.capacityType == v1.CapacityTypeSpot }) {
 		return Refusal{Code: SpotForSpot}
@@ -183,7 +183,7 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 		step.Worst += worst
 	}
 	if step.Own = s.ownOf(step); step.Gains() < cloud.NanoUSD(float64(step.Before)*s.settings.MinSaving) {
-		return s.nothingCheaper(skip)
+		return s.nothingCheaper(skip, float64(step.Gains())/float64(max(1, step.Before)))
 	}
 	return why
 }
@@ -199,11 +199,12 @@ func (s *search) ownOf(step *Step) (own cloud.NanoUSD) {
 	return max(own, 0)
 }
 
-func (s *search) nothingCheaper(skip string) Refusal {
+// nothingCheaper says that the cheapest replacement saves too small a part of the price.
+func (s *search) nothingCheaper(skip string, saved float64) Refusal {
 	if skip != "" {
 		return Refusal{Code: NothingButSpot}
 	}
-	return Refusal{Code: NothingCheaper, Need: s.settings.MinSaving}
+	return Refusal{Code: NothingCheaper, Have: saved, Need: s.settings.MinSaving}
 }
 
 // shopOf is where the nodes of a pool are bought.

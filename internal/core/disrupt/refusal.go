@@ -58,6 +58,12 @@ const (
 	NoPool         Code = "NoPool" // its pool Name is gone, or nobody knows what it could launch; without Name it says of none that it is its pool
 )
 
+// What keeps a node for a while, whatever the reason.
+const (
+	InStep  Code = "InStep"         // a step with it is under way or waits to be looked at again, or it is left aside because of a bug
+	Setback Code = "RecentlyFailed" // its last step failed, and it is left alone until Until
+)
+
 // What keeps a node as long as its pods are there: from drift too, unless the claim has a termination grace period.
 const (
 	PodProtected Code = "PodDoNotDisrupt"     // Pod has the annotation Name with the value Value
@@ -68,6 +74,15 @@ const (
 // number of nodes goes only after a machine like it was opened: Limits forbid it, or there is none, as Why says.
 const NoPlace Code = "NoPlace"
 
+// What keeps a node from going for Reason.
+const (
+	FixedNodes   Code = "FixedNodes"   // its pool Name has a fixed number of nodes
+	Settling     Code = "Settling"     // consolidateAfter of its pool Name is not over since a pod came or went
+	JustVacated  Code = "JustVacated"  // its last pod has only just gone, and another may come
+	BudgetUnread Code = "BudgetUnread" // a budget of its pool Name cannot be read, as Value says
+	SearchWaits  Code = "SearchWaits"  // the last search found nothing, and the next has to wait until Until
+)
+
 // What keeps a node from being consolidated.
 const (
 	NoLabel          Code = "NoLabel"          // without the label Name its price is not known
@@ -75,7 +90,7 @@ const (
 	NotOffered       Code = "NotOffered"       // its instance type Name is not offered any more where it runs
 	ConsolidateNever Code = "ConsolidateNever" // its pool Name has consolidateAfter: Never
 	OnlyWhenEmpty    Code = "OnlyWhenEmpty"    // its pool Name consolidates empty nodes only
-	NothingCheaper   Code = "NothingCheaper"   // no replacement saves the part Need of what it costs
+	NothingCheaper   Code = "NothingCheaper"   // no replacement saves the part Need of what it costs; the cheapest saves Have, if there is one
 	NothingButSpot   Code = "NothingButSpot"   // nothing but spot is cheaper, and spot is not replaced by spot
 	SpotForSpot      Code = "SpotForSpot"      // as many spot nodes of other types are no saving
 	FewSpotTypes     Code = "FewSpotTypes"     // one spot node needs Need cheaper types to be replaced by spot, there are Have
@@ -97,7 +112,8 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, Paused, NoPool,
-		PodProtected, PodBudget, NoPlace,
+		InStep, Setback, PodProtected, PodBudget, NoPlace,
+		FixedNodes, Settling, JustVacated, BudgetUnread, SearchWaits,
 		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty,
 		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyMoves,
 		Churn, Budget, Scheduling, NotEmpty, NotOurs,
