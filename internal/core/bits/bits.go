@@ -103,6 +103,22 @@ func (s Set) And(t Set) {
 	clear(s[n:])
 }
 
+// Keep is And, where nil stands for all numbers.
+func (s Set) Keep(t Set) {
+	if t != nil {
+		s.And(t)
+	}
+}
+
+// Only removes the members that are not wanted.
+func (s Set) Only(wanted func(i int) bool) {
+	for i := range s.All() {
+		if !wanted(i) {
+			s.Remove(i)
+		}
+	}
+}
+
 // Or adds the members of t.
 func (s Set) Or(t Set) {
 	for i, w := range t {

@@ -33,6 +33,9 @@ func TestSetBehavesLikeAMap(t *testing.T) {
 		}
 		check("And", Set.And, both)
 		check("And with a set that ends at its last member", func(a, b Set) { a.And(b[:Words(1+slices.Max(append(slices.Collect(b.All()), -1)))]) }, both)
+		check("Keep", Set.Keep, both)
+		check("Keep of all", func(a, _ Set) { a.Keep(nil) }, am)
+		check("Only", func(a, b Set) { a.Only(b.Has) }, both)
 		check("Or", Set.Or, either)
 		check("AndNot", Set.AndNot, only)
 		if a.Meets(b) != (len(both) > 0) || a.Meets3(b, Full(n)) != (len(both) > 0) {

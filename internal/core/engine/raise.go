@@ -54,14 +54,14 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 		}
 		o := b.opening(&r.Bins[i], like)
 		for _, put := range r.Bins[i].Puts {
-			taken := pods.take(put.Class, -1, put.Count)
+			taken := pods.take(put.Class, put.Bin, put.Count)
 			holders.note(b.Classes[put.Class].Exclusive, taken)
 			o.Pods = append(o.Pods, taken...)
 		}
 		p.Open = append(p.Open, o)
 	}
 	for class := range b.Classes {
-		left := pods.take(class, -1, len(pods.left[class]))
+		left := pods.take(solve.ClassID(class), nowhere, len(pods.left[class]))
 		if len(left) == 0 {
 			continue
 		}
@@ -137,7 +137,7 @@ func (b *raiser) render(p *Plan) {
 }
 
 // placed notes a pod on an existing node, or why a what-if question does not accept it there.
-func (b *raiser) placed(p *Plan, pod *cluster.Pod, bin int) {
+func (b *raiser) placed(p *Plan, pod *cluster.Pod, bin solve.BinID) {
 	n := b.Node(bin)
 	if b.q.Simulation && !n.Initialized() {
 		why := []reason.Count{{Code: reason.UninitializedOnly, Key: n.Name}}
@@ -150,7 +150,7 @@ func (b *raiser) placed(p *Plan, pod *cluster.Pod, bin int) {
 // A picker says which pods of a class go to a place. Pods that were planned onto a node before go there first.
 type picker struct {
 	left   [][]*cluster.Pod
-	sticky []map[cluster.PodKey]int
+	sticky []map[cluster.PodKey]solve.BinID
 }
 
 func (b *raiser) picker() *picker {
@@ -162,8 +162,11 @@ func (b *raiser) picker() *picker {
 	return p
 }
 
-// take returns n pods of a class for a bin (−1: a new node).
-func (p *picker) take(class, bin, n int) []*cluster.Pod {
+// nowhere is the bin of pods that are left over.
+const nowhere solve.BinID = -1
+
+// take returns n pods of a class for a bin.
+func (p *picker) take(class solve.ClassID, bin solve.BinID, n int) []*cluster.Pod {
 	if len(p.sticky[class]) == 0 {
 		out := p.left[class][:n]
 		p.left[class] = p.left[class][n:]

@@ -28,7 +28,7 @@ func (b *builder) makeClasses() {
 		if !ok {
 			at = len(b.classes)
 			index[string(buf)] = at
-			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]int{}, Exclusive: c.exclusive})
+			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]solve.BinID{}, Exclusive: c.exclusive})
 			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
 		}
 		b.classes[at].Pods = append(b.classes[at].Pods, c.pods...)
@@ -210,7 +210,7 @@ func (b *builder) addSticky(class *solve.Class, c *Class) {
 	counts := map[int]int{}
 	for _, p := range c.Pods {
 		if bin, ok := b.plannedTo(p); ok {
-			c.Sticky[p.PodKey] = bin
+			c.Sticky[p.PodKey] = solve.BinID(bin)
 			counts[bin]++
 		}
 	}
@@ -219,7 +219,7 @@ func (b *builder) addSticky(class *solve.Class, c *Class) {
 			break
 		}
 		if n := counts[bin]; n > 0 {
-			class.Sticky = append(class.Sticky, solve.Sticky{Node: bin, Count: n})
+			class.Sticky = append(class.Sticky, solve.Sticky{Node: solve.BinID(bin), Count: n})
 			delete(counts, bin)
 		}
 	}

@@ -59,10 +59,10 @@ type Lowered struct {
 }
 
 // Node returns the row behind a node of the problem.
-func (l *Lowered) Node(n int) *cluster.Node { return l.nodes[n].row }
+func (l *Lowered) Node(n solve.BinID) *cluster.Node { return l.nodes[n].row }
 
 // Template returns the pool behind a template of the problem, and what it says of the labels of its nodes.
-func (l *Lowered) Template(t int) (*v1.NodePool, label.Reqs) {
+func (l *Lowered) Template(t solve.TemplateID) (*v1.NodePool, label.Reqs) {
 	return l.templates[t].pool, l.templates[t].reqs
 }
 
@@ -87,7 +87,7 @@ func (l *Lowered) LimitOf(c *reason.Count) string {
 // A Class is the pods behind a class of the problem, and on which nodes earlier plans put them.
 type Class struct {
 	Pods   []*cluster.Pod
-	Sticky map[cluster.PodKey]int
+	Sticky map[cluster.PodKey]solve.BinID
 	// Exclusive are volume claims of these pods that one pod at a time may use and that others of the problem want too.
 	Exclusive []string
 }

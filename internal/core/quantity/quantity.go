@@ -67,6 +67,13 @@ func (v Vec) Add(w Vec) {
 	}
 }
 
+// AddTimes adds w to v n times.
+func (v Vec) AddTimes(w Vec, n int) {
+	for i, x := range w {
+		v[i] = Clamp(v[i] + x*int64(n))
+	}
+}
+
 // Sub takes w from v.
 func (v Vec) Sub(w Vec) {
 	for i, x := range w {

@@ -13,9 +13,9 @@ import (
 // bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow.
 func (s *state) bound(r *Result) {
 	k := &packing{s: s, index: map[string]int{}, loose: true, proves: true}
-	for i, puts := range s.puts {
-		for _, p := range puts {
-			k.addLoose(p, s.p.Templates[s.tmpl[i]].Tier)
+	for _, n := range s.newBins() {
+		for _, p := range n.puts {
+			k.addLoose(p, s.template(n).Tier)
 		}
 	}
 	if len(k.items) == 0 {
@@ -91,7 +91,7 @@ func (k *packing) alone(g int, it *item) bool {
 		return false
 	}
 	for i := range s.p.Classes {
-		if i != it.class && slices.Contains(s.p.Classes[i].Groups, g) {
+		if ClassID(i) != it.class && slices.Contains(s.p.Classes[i].Groups, g) {
 			return false
 		}
 	}
@@ -138,7 +138,7 @@ func (k *packing) capHosts() {
 	}
 	var caps []hostCap
 	for g := range k.s.groups {
-		if c := k.capOf(g); c.forced*2 > len(k.s.puts) {
+		if c := k.capOf(g); c.forced*2 > len(k.s.news) {
 			caps = append(caps, c)
 		}
 	}

@@ -3,7 +3,6 @@ package solve
 import (
 	"math"
 
-	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -14,43 +13,31 @@ type candidates struct {
 }
 
 // heaviest returns the first tier, from the given one on, whose templates could hold a pod of the class at all, or Tiers.
-func (s *state) heaviest(ci, vi, from int) int {
-	for t := range s.p.Templates {
-		tmpl := &s.p.Templates[t]
-		if tmpl.Tier >= from && len(s.candidatesOf(ci, vi, t)) > 0 && !s.exhausted(ci, vi, t) {
+func (s *state) heaviest(r reading, from int) int {
+	for i := range s.p.Templates {
+		t, tmpl := TemplateID(i), &s.p.Templates[i]
+		if tmpl.Tier < from {
+			continue
+		}
+		if shapes := s.candidatesOf(r, t); len(shapes) > 0 && !s.exhausted(t, shapes) {
 			return tmpl.Tier
 		}
 	}
 	return s.p.Tiers
 }
 
-// exhausted reports whether the pool's limits allow none of the candidates any more.
-func (s *state) exhausted(ci, vi, t int) bool {
-	tmpl := &s.p.Templates[t]
-	limit := &s.limits[tmpl.Pool]
-	if !limit.Limited {
-		return false
-	}
-	for _, sh := range s.candidatesOf(ci, vi, t) {
-		if limit.Exceeded(tmpl.Catalog.Capacity[sh]) == -2 {
-			return false
-		}
-	}
-	return true
-}
-
 // candidatesOf returns the shapes of template t that can hold one pod of the visited class.
-func (s *state) candidatesOf(ci, vi, t int) []int32 {
+func (s *state) candidatesOf(r reading, t TemplateID) []int32 {
 	v := &s.visit
-	at := &v.cands[vi*len(s.p.Templates)+t]
+	at := &v.cands[r.variant*len(s.p.Templates)+int(t)]
 	if !at.known {
 		at.known = true
-		at.shapes = s.findCandidates(&s.p.Classes[ci], &s.p.Classes[ci].Variants[vi], t)
+		at.shapes = s.findCandidates(r.c, r.v, t)
 	}
 	return at.shapes
 }
 
-func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
+func (s *state) findCandidates(c *Class, v *Variant, t TemplateID) []int32 {
 	out := s.suitable(s.visit.arena[len(s.visit.arena):], c, v, t)
 	s.visit.arena = s.visit.arena[:len(s.visit.arena)+len(out)]
 	if room := len(s.p.Templates[t].Room); cap(out) > 0 && cap(s.visit.arena) < len(s.visit.arena)+room {
@@ -60,25 +47,24 @@ func (s *state) findCandidates(c *Class, v *Variant, t int) []int32 {
 }
 
 // suitable appends the shapes of template t that can hold one pod of a class, read as v.
-func (s *state) suitable(out []int32, c *Class, v *Variant, t int) []int32 {
+func (s *state) suitable(out []int32, c *Class, v *Variant, t TemplateID) []int32 {
 	tmpl := &s.p.Templates[t]
-	if c.TooMuch != "" || !s.p.Labels.TolTmpl[v.Tol].Has(t) || s.tooLargeFor(c.Need, t) {
+	if c.TooMuch != "" || !s.tolerates(v, t) || s.tooLargeFor(c.Need, t) {
 		return nil
 	}
-	m := &s.p.Labels.OnTemplate[v.Reqs][t]
+	m := s.match(v, t)
 	if !m.OK {
 		return nil
 	}
-	mask := bits.Set(s.masks[0][:len(tmpl.Mask)])
+	mask := s.spare
+	clear(mask)
 	copy(mask, tmpl.Mask)
-	if m.Mask != nil {
-		mask.And(m.Mask)
-	}
-	prices := s.pricesOf(t, s.wide(mask))
+	mask.Keep(m.Mask)
+	prices := s.pricesOf(t, mask)
 	s.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
 	ordinary := false
 	for sh := range tmpl.Shapes.All() {
-		if m.Shapes != nil && !m.Shapes.Has(sh) || prices[sh] == 0 || !c.Need.Fits(tmpl.Room[sh]) || !s.fitsHardware(c, tmpl, sh) {
+		if m.Shapes != nil && !m.Shapes.Has(sh) || prices[sh] == 0 || !fits(c, tmpl, sh) {
 			continue
 		}
 		out = append(out, int32(sh))
@@ -115,30 +101,4 @@ func (s *state) preferOrdinary(tmpl *Template, shapes []int32, ordinary bool) []
 		}
 	}
 	return kept
-}
-
-// fitsHardware checks ports of daemons and attach limits of a shape.
-func (s *state) fitsHardware(c *Class, tmpl *Template, sh int) bool {
-	if len(c.Ports) > 0 && len(tmpl.Daemons) > 0 {
-		for _, p := range tmpl.Daemons[tmpl.DaemonOf[sh]].Ports {
-			if c.Conflict.Has(p) {
-				return false
-			}
-		}
-	}
-	for i, v := range c.Volumes {
-		if v.Driver >= len(tmpl.Drivers) || tmpl.Drivers[v.Driver] == nil {
-			continue
-		}
-		n := int32(0)
-		for j := range c.Volumes[:i+1] {
-			if c.Volumes[j].Driver == v.Driver {
-				n++
-			}
-		}
-		if limit := tmpl.Drivers[v.Driver][sh]; limit >= 0 && n > limit {
-			return false
-		}
-	}
-	return true
 }

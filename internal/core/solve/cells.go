@@ -20,9 +20,9 @@ func (k *packing) makeCells() {
 	}
 	k.findKinds()
 	k.exact = k.proves
-	var seen []int
-	for t := range s.p.Templates {
-		tmpl := &s.p.Templates[t]
+	var seen []TemplateID
+	for i := range s.p.Templates {
+		t, tmpl := TemplateID(i), &s.p.Templates[i]
 		if !k.loose && (!tiers[tmpl.Tier] || len(tmpl.Min) > 0) || k.likeAnother(t, seen) {
 			continue
 		}
@@ -63,7 +63,7 @@ func (k *packing) findKinds() {
 }
 
 // likeAnother reports whether the twin of a template sells the same machines to the same items.
-func (k *packing) likeAnother(t int, seen []int) bool {
+func (k *packing) likeAnother(t TemplateID, seen []TemplateID) bool {
 	u := k.s.twin[t]
 	if u < 0 || !slices.Contains(seen, u) {
 		return false
@@ -94,12 +94,12 @@ func (k *packing) readings(it *item) []*Variant {
 }
 
 // reads reports whether a template suits one reading of an item.
-func (k *packing) reads(it *item, v *Variant, t int) bool {
+func (k *packing) reads(it *item, v *Variant, t TemplateID) bool {
 	s := k.s
 	if tier := s.p.Templates[t].Tier; tier != it.tier && !(k.loose && (s.limitedTo(it.tier) || tier < it.tier)) {
 		return false
 	}
-	return s.p.Labels.TolTmpl[v.Tol].Has(t) && s.p.Labels.OnTemplate[v.Reqs][t].OK
+	return s.tolerates(v, t) && s.match(v, t).OK
 }
 
 // limitedTo reports whether some pool of a tier or of a heavier one has limits, so that pods may go to lighter ones.
@@ -124,7 +124,7 @@ func (w *want) both(v *want) (want, bool) {
 }
 
 // wantsOf returns what the readings of an item leave of a template.
-func (k *packing) wantsOf(it *item, t int) []want {
+func (k *packing) wantsOf(it *item, t TemplateID) []want {
 	var out []want
 	for _, v := range k.readings(it) {
 		if !k.reads(it, v, t) {
@@ -137,19 +137,15 @@ func (k *packing) wantsOf(it *item, t int) []want {
 	return out
 }
 
-func (k *packing) wantOf(it *item, v *Variant, t int) want {
+func (k *packing) wantOf(it *item, v *Variant, t TemplateID) want {
 	tmpl := &k.s.p.Templates[t]
-	m := &k.s.p.Labels.OnTemplate[v.Reqs][t]
+	m := k.s.match(v, t)
 	w := want{tmpl.Shapes.Clone(), tmpl.Mask.Clone()}
-	if m.Shapes != nil {
-		w.shapes.And(m.Shapes)
-	}
-	if m.Mask != nil {
-		w.offers.And(m.Mask)
-	}
+	w.shapes.Keep(m.Shapes)
+	w.offers.Keep(m.Mask)
 	for key, d := range it.pins {
 		if d >= 0 {
-			w.pin(&k.s.p.Keys[key].Tmpl[t], d)
+			w.pin(k.s.keyOf(key, t), d)
 		}
 	}
 	w.offers = tmpl.bought(w.offers)
@@ -174,11 +170,7 @@ func (w *want) pin(of *KeyOf, d int32) {
 	case of.Choice != nil && of.Choice[d] != nil:
 		w.offers.And(of.Choice[d][:len(w.offers)])
 	case of.Shape != nil:
-		for sh := range w.shapes.All() {
-			if of.Shape[sh] != d {
-				w.shapes.Remove(sh)
-			}
-		}
+		w.shapes.Only(func(sh int) bool { return of.Shape[sh] == d })
 	case of.Choice != nil || of.Fixed != d:
 		w.offers.Clear()
 	}
@@ -189,7 +181,7 @@ const mostWants = 64
 
 // findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
 // if there are too many combinations; then not all are among them.
-func (k *packing) findWants(t int) (all []want, byKind [][]want, complete bool) {
+func (k *packing) findWants(t TemplateID) (all []want, byKind [][]want, complete bool) {
 	complete = true
 	note := func(w want) {
 		if slices.ContainsFunc(all, func(x want) bool { return x.equal(&w) }) {
@@ -219,7 +211,7 @@ func (k *packing) findWants(t int) (all []want, byKind [][]want, complete bool) 
 }
 
 // byReservation takes reserved offers out of wants, and, for a bound, adds each of them by itself.
-func (k *packing) byReservation(wants []want, t int) []want {
+func (k *packing) byReservation(wants []want, t TemplateID) []want {
 	cat := k.s.p.Templates[t].Catalog
 	if len(cat.Left) == 0 {
 		return wants
@@ -243,7 +235,7 @@ func (k *packing) byReservation(wants []want, t int) []want {
 }
 
 // addCells lists what nodes of a template can be bought as.
-func (k *packing) addCells(t int) {
+func (k *packing) addCells(t TemplateID) {
 	s := k.s
 	tmpl := &s.p.Templates[t]
 	all, byKind, complete := k.findWants(t)
@@ -276,7 +268,7 @@ func (k *packing) openCells(from int, byKind [][]want, suits func(*packCell, *wa
 }
 
 // addLists adds a cell for each list that a launch of what is wanted may send.
-func (k *packing) addLists(t int, w *want) {
+func (k *packing) addLists(t TemplateID, w *want) {
 	lists, complete := k.listsOf(t, w)
 	k.exact = k.exact && complete
 	for i := range lists {
@@ -288,24 +280,24 @@ func (k *packing) addLists(t int, w *want) {
 
 // addShapes adds a cell for each shape. Limits count what shapes have, and not what is asked of it, so that a small machine may be the
 // better one though a larger one costs less.
-func (k *packing) addShapes(t int, w *want) {
+func (k *packing) addShapes(t TemplateID, w *want) {
 	tmpl := &k.s.p.Templates[t]
 	prices := k.s.pricesOf(t, k.s.wide(w.offers))
 	for sh := range w.shapes.All() {
 		if prices[sh] > 0 {
-			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: prices[sh], Own: k.s.p.Settings.Terms.Own(prices[sh])})
+			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: k.s.roomWithVolumes(tmpl, sh), Price: prices[sh], Own: k.s.p.Settings.Terms.Own(prices[sh])})
 		}
 	}
 }
 
 // addFloors adds a cell for each shape at the lowest price at which it is sold, whoever would be preferred: no plan gets it for less.
-func (k *packing) addFloors(t int, byKind [][]want) {
+func (k *packing) addFloors(t TemplateID, byKind [][]want) {
 	tmpl := &k.s.p.Templates[t]
 	from := len(k.cells)
 	for sh := range tmpl.Shapes.All() {
 		if price := cheapestOf(tmpl, sh, tmpl.Mask); price > 0 {
 			own := k.s.p.Settings.Terms.Own(price)
-			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: slices.Concat(tmpl.Room[sh], k.s.attachable(tmpl, sh)), Price: price + own, Own: own})
+			k.addCell(packCell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: k.s.roomWithVolumes(tmpl, sh), Price: price + own, Own: own})
 		}
 	}
 	k.openCells(from, byKind, func(c *packCell, w *want) bool {
@@ -340,7 +332,7 @@ func (k *packing) fillOf() shape.Fill {
 }
 
 // listsOf returns the lists that launches of what is wanted may send, and whether these are all.
-func (k *packing) listsOf(t int, w *want) (lists []shape.List, complete bool) {
+func (k *packing) listsOf(t TemplateID, w *want) (lists []shape.List, complete bool) {
 	tmpl := &k.s.p.Templates[t]
 	fill := k.fillOf()
 	relaxed := k.loose && k.s.limits[tmpl.Pool].Limited
@@ -396,31 +388,6 @@ func cheapestOf(tmpl *Template, sh int, offers bits.Set) int64 {
 		}
 	}
 	return best
-}
-
-// roomsOf is what every shape has, with attach limits as further dimensions where volumes are counted.
-func (s *state) roomsOf(tmpl *Template) []quantity.Vec {
-	if s.p.Drivers == 0 {
-		return tmpl.Room
-	}
-	rooms := make([]quantity.Vec, len(tmpl.Room))
-	for sh := range rooms {
-		rooms[sh] = slices.Concat(tmpl.Room[sh], s.attachable(tmpl, sh))
-	}
-	return rooms
-}
-
-// attachable is how many volumes of each driver a shape takes.
-func (s *state) attachable(tmpl *Template, sh int) quantity.Vec {
-	var out quantity.Vec
-	for d := range s.p.Drivers {
-		most := quantity.Max
-		if d < len(tmpl.Drivers) && tmpl.Drivers[d] != nil && tmpl.Drivers[d][sh] >= 0 {
-			most = int64(tmpl.Drivers[d][sh])
-		}
-		out = append(out, most)
-	}
-	return out
 }
 
 // cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one

@@ -75,7 +75,7 @@ func (c *checker) residents(puts []Put) []resident {
 }
 
 func (c *checker) onNode(i int) []resident {
-	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p Put) bool { return p.Bin != i }))
+	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p Put) bool { return p.Bin != BinID(i) }))
 }
 
 func sumNeeds(pods []resident, n int) quantity.Vec {
@@ -159,7 +159,7 @@ func (c *checker) checkBin(i int) {
 	}
 	for _, x := range pods {
 		m := &c.p.Labels.OnTemplate[x.variant.Reqs][b.Template]
-		if !m.OK || !c.p.Labels.TolTmpl[x.variant.Tol].Has(b.Template) {
+		if !m.OK || !c.p.Labels.TolTmpl[x.variant.Tol].Has(int(b.Template)) {
 			c.failf("%s does not suit %s", where, x.class.Name)
 		}
 		if m.Mask != nil && !b.Mask.Within(m.Mask) {
@@ -352,7 +352,7 @@ func (c *checker) countedOn(group *spread.Group, bin int) bool {
 		return group.Nodes == nil || group.Nodes.Has(bin)
 	}
 	b := &c.r.Bins[bin-len(c.p.Nodes)]
-	if group.Templates != nil && !group.Templates.Has(b.Template) || slices.ContainsFunc(group.Beside, func(key int) bool { return b.Domain[key] == noDomain }) {
+	if group.Templates != nil && !group.Templates.Has(int(b.Template)) || slices.ContainsFunc(group.Beside, func(key int) bool { return b.Domain[key] == noDomain }) {
 		return false
 	}
 	return len(group.Filter) == 0 || slices.ContainsFunc(group.Filter, func(r int) bool { return c.p.Labels.OnTemplate[r][b.Template].OK })
@@ -393,7 +393,8 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	least := 0
 	if group.Key != spread.Host {
 		known := 0
-		reach := newState(c.p).reachOf(slices.IndexFunc(c.p.Classes, func(x Class) bool { return x.Name == t.sample.class.Name }))[group.Key]
+		class := slices.IndexFunc(c.p.Classes, func(x Class) bool { return x.Name == t.sample.class.Name })
+		reach := newState(factsOf(c.p)).reachOf(ClassID(class))[group.Key]
 		for u := range c.p.Keys[group.Key].Values {
 			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue

@@ -40,7 +40,7 @@ type dealing struct {
 func (s *state) deal() *state {
 	k := &packing{s: s, index: map[string]int{}}
 	k.collect(k.simpleTemplates(), nil)
-	bad := map[int]bool{}
+	bad := map[ClassID]bool{}
 	if len(k.items) == 0 || !k.tie(bad) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *state) deal() *state {
 }
 
 // pileUp makes one item of all that are equal to the packer, once it knows nothing of ties among several of them.
-func (d *dealing) pileUp(bad map[int]bool) {
+func (d *dealing) pileUp(bad map[ClassID]bool) {
 	k := d.k
 	known := map[string]int{}
 	var key []byte
@@ -124,28 +124,22 @@ func (s *state) holdApart(it *item) []int { return s.touchesOf(it.class, it.vari
 func (d *dealing) dealOut(fleet []pack.Pattern) bool {
 	for i := range fleet {
 		for range fleet[i].Nodes {
-			d.open(&fleet[i])
+			d.fill(&fleet[i])
 		}
 	}
 	return d.rest()
 }
 
-// open opens a node of a pattern and fills it.
-func (d *dealing) open(pattern *pack.Pattern) int {
-	cell := &d.k.cells[pattern.Cell]
-	bin := d.add(target{tmpl: cell.tmpl, shape: cell.shape})
-	d.k.keepReserved(d.state, bin)
-	for _, x := range pattern.Items {
-		d.k.pin(d.state, bin, bin-len(d.p.Nodes), cell, &d.k.items[x.Class])
-	}
+// fill opens a node of a pattern and fills it.
+func (d *dealing) fill(pattern *pack.Pattern) {
+	bin := d.k.openCell(d.state, pattern)
 	for _, x := range pattern.Items {
 		d.serve(&d.piles[x.Class], bin, x.Count)
 	}
-	return bin
 }
 
 // serve puts n pods of a pile on a bin, or as many as may be there: those that have the fewest other places first.
-func (d *dealing) serve(p *pile, bin, n int) {
+func (d *dealing) serve(p *pile, bin BinID, n int) {
 	tied := p.hands[:p.tied]
 	for i := 1; i < len(tied); i++ { // nearly in order since the last time
 		for j := i; j > 0 && d.pressure(&tied[j]) > d.pressure(&tied[j-1]); j-- {
@@ -180,13 +174,12 @@ func (d *dealing) pressure(h *hand) int {
 }
 
 // put places up to n pods of a hand on a bin and returns how many.
-func (d *dealing) put(h *hand, bin, n int) int {
+func (d *dealing) put(h *hand, bin BinID, n int) int {
 	placed := 0
-	c := &d.p.Classes[h.class]
-	t := d.touchesOf(h.class, h.variant)
-	for n = min(n, h.left); placed < n && d.inPins(h, bin) && d.try(c, &c.Variants[h.variant], t, bin).code == 0; {
-		many := d.most(c, t, bin, n-placed)
-		d.commit(h.class, h.variant, bin, many)
+	q := d.ask(d.read(h.class, h.variant))
+	for n = min(n, h.left); placed < n && d.inPins(h, bin) && d.try(q, bin).code == 0; {
+		many := d.most(q, n-placed)
+		d.commit(q, many)
 		placed += many
 	}
 	h.left -= placed
@@ -197,7 +190,7 @@ func (d *dealing) put(h *hand, bin, n int) int {
 }
 
 // inPins reports whether a bin is in the domains that a hand is pinned to.
-func (d *dealing) inPins(h *hand, bin int) bool {
+func (d *dealing) inPins(h *hand, bin BinID) bool {
 	for key, to := range h.pins {
 		if to >= 0 && d.domainOf(key, bin) != to {
 			return false
@@ -211,8 +204,10 @@ func (d *dealing) rest() bool {
 	for i := range d.piles {
 		for j := range d.piles[i].hands {
 			h := &d.piles[i].hands[j]
-			for bin := len(d.p.Nodes); bin < d.bins && h.left > 0; bin++ {
-				d.put(h, bin, h.left)
+			for bin := range d.newBins() {
+				if d.put(h, bin, h.left); h.left == 0 {
+					break
+				}
 			}
 			if !d.openFor(i, h) {
 				return false
@@ -229,7 +224,7 @@ func (d *dealing) openFor(pile int, h *hand) bool {
 	for known := 0; h.left > 0; {
 		together := h.left
 		for _, g := range h.groups {
-			together = min(together, d.groups[g].HostRoom(d.bins, true, together))
+			together = min(together, d.groups[g].HostRoom(int(d.bins()), true, together))
 		}
 		if together != known || !d.within(cell) {
 			cell, known = d.cheapestFor(pile, h, together), together
@@ -237,8 +232,8 @@ func (d *dealing) openFor(pile int, h *hand) bool {
 		if cell < 0 {
 			return false
 		}
-		bin := d.open(&pack.Pattern{Cell: cell})
-		k.pin(d.state, bin, bin-len(d.p.Nodes), &k.cells[cell], &h.item)
+		bin := k.openCell(d.state, &pack.Pattern{Cell: cell})
+		k.pin(d.state, bin, &h.item)
 		if d.put(h, bin, h.left) == 0 {
 			return false
 		}
@@ -249,7 +244,7 @@ func (d *dealing) openFor(pile int, h *hand) bool {
 // within reports whether the limits of its pool allow one more node of a cell.
 func (d *dealing) within(cell int) bool {
 	tmpl := &d.p.Templates[d.k.cells[cell].tmpl]
-	return d.limits[tmpl.Pool].Exceeded(tmpl.Catalog.Capacity[d.k.cells[cell].shape]) == -2
+	return d.limits[tmpl.Pool].Fits(tmpl.Catalog.Capacity[d.k.cells[cell].shape])
 }
 
 // cheapestFor returns the cell with the lowest price for each of n pods of a hand, as far as it has room for them; −1 if there is none.

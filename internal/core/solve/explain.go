@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -14,13 +13,13 @@ func (s *state) explain(left []int, partial bool) []reason.Explanation {
 	out := make([]reason.Explanation, len(left))
 	for ci, n := range left {
 		if n > 0 {
-			out[ci] = s.explainClass(ci, partial)
+			out[ci] = s.explainClass(ClassID(ci), partial)
 		}
 	}
 	return out
 }
 
-func (s *state) explainClass(ci int, partial bool) reason.Explanation {
+func (s *state) explainClass(ci ClassID, partial bool) reason.Explanation {
 	c := &s.p.Classes[ci]
 	if c.TooMuch != "" {
 		return reason.Explanation{{Code: reason.TooLarge, Key: c.TooMuch}}
@@ -28,11 +27,11 @@ func (s *state) explainClass(ci int, partial bool) reason.Explanation {
 	if partial {
 		return reason.Explanation{{Code: reason.NotReached}}
 	}
-	vi := len(c.Variants) - 1
 	s.begin(ci, 1)
-	out := s.explainNodes(c, ci, vi)
+	q := s.ask(s.read(ci, len(c.Variants)-1))
+	out := s.explainNodes(q)
 	for t := range s.p.Templates {
-		out = append(out, s.explainTemplate(c, ci, vi, t)...)
+		out = append(out, s.explainTemplate(q, TemplateID(t))...)
 	}
 	if len(s.p.Templates) == 0 {
 		out = append(out, reason.Count{Code: reason.NoPools})
@@ -47,10 +46,9 @@ type cause struct {
 }
 
 // explainNodes counts existing nodes by the constraint that removed them.
-func (s *state) explainNodes(c *Class, ci, vi int) reason.Explanation {
+func (s *state) explainNodes(q *trial) reason.Explanation {
 	counts := map[cause]int{}
-	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
-	tol, on := s.p.Labels.TolNode[v.Tol], s.p.Labels.OnNode[v.Reqs]
+	tol, on := s.p.Labels.TolNode[q.v.Tol], s.p.Labels.OnNode[q.v.Reqs]
 	for bin := range s.p.Nodes {
 		why := cause{}
 		switch {
@@ -61,8 +59,8 @@ func (s *state) explainNodes(c *Class, ci, vi int) reason.Explanation {
 		case !on.Has(bin):
 			why.code = reason.LabelMismatch
 		default:
-			why.code = s.try(c, v, t, bin).code
-			why.key = s.keyFor(why.code, t, c.Need, s.roomOf(bin))
+			why.code = s.try(q, BinID(bin)).code
+			why.key = s.keyFor(why.code, q)
 		}
 		if why.code != 0 {
 			counts[why]++
@@ -77,47 +75,46 @@ func (s *state) explainNodes(c *Class, ci, vi int) reason.Explanation {
 }
 
 // keyFor names what a constraint was about: the resource that is short, or the topology key.
-func (s *state) keyFor(code reason.Code, t *touches, need, room quantity.Vec) string {
+func (s *state) keyFor(code reason.Code, q *trial) string {
 	switch code {
 	case reason.TooLarge:
-		for r := range need {
-			if need[r] > room[r] && r < len(s.p.Names) {
+		for r, have := range s.roomOf(q.bin) {
+			if q.c.Need[r] > have && r < len(s.p.Names) {
 				return s.p.Names[r]
 			}
 		}
 	case reason.Spread, reason.Affinity, reason.AntiAffinity:
-		return s.keyOf(code, t)
+		return s.keyNamed(code, q.touches)
 	}
 	return ""
 }
 
 // explainTemplate says why no new node of a template could take the class: the first constraint that leaves no shape, with how
 // many shapes each constraint alone removes.
-func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
+func (s *state) explainTemplate(q *trial, t TemplateID) reason.Explanation {
 	tmpl := &s.p.Templates[t]
-	v := &c.Variants[vi]
 	pool := s.p.Pools[tmpl.Pool].Name
 	all := tmpl.Shapes.Count()
-	if !s.p.Labels.TolTmpl[v.Tol].Has(t) {
+	if !s.tolerates(q.v, t) {
 		return reason.Explanation{{Code: reason.Taint, Pool: pool, Candidates: all}}
 	}
-	m := &s.p.Labels.OnTemplate[v.Reqs][t]
+	m := s.match(q.v, t)
 	if !m.OK {
 		return reason.Explanation{{Code: m.Code, Key: m.Key, Pool: pool, Candidates: all}}
 	}
-	if len(s.candidatesOf(ci, vi, t)) == 0 {
-		return s.explainShapes(c, m, t)
+	shapes := s.candidatesOf(q.reading, t)
+	if len(shapes) == 0 {
+		return s.explainShapes(q.c, m, t)
 	}
-	t2 := s.touchesOf(ci, vi)
-	if s.exhausted(ci, vi, t) {
-		return reason.Explanation{s.explainLimit(ci, vi, t)}
+	if s.exhausted(t, shapes) {
+		return reason.Explanation{s.explainLimit(t, shapes)}
 	}
-	code := s.openHost(t2)
+	code := s.openHost(q)
 	var refused target
 	if code == 0 { // of this template alone: another of its tier may be refused for what this one does not know
-		refused, code = s.openFrom(ci, vi, run{t, t + 1}, t2, 0)
+		refused, code = s.openFrom(q, run{t, t + 1}, 0)
 	}
-	key := s.keyOf(code, t2)
+	key := s.keyNamed(code, q.touches)
 	if code == reason.MinValues {
 		key = tmpl.Min[refused.unmet].Key
 	}
@@ -125,7 +122,7 @@ func (s *state) explainTemplate(c *Class, ci, vi, t int) reason.Explanation {
 }
 
 // explainShapes says why no shape of a template could hold a pod: how many shapes each constraint alone removes.
-func (s *state) explainShapes(c *Class, m *Match, t int) reason.Explanation {
+func (s *state) explainShapes(c *Class, m *Match, t TemplateID) reason.Explanation {
 	tmpl := &s.p.Templates[t]
 	all := tmpl.Shapes.Count()
 	var out reason.Explanation
@@ -134,7 +131,8 @@ func (s *state) explainShapes(c *Class, m *Match, t int) reason.Explanation {
 			out = append(out, reason.Count{Code: code, Key: key, Pool: s.p.Pools[tmpl.Pool].Name, Candidates: n})
 		}
 	}
-	match, equipped, sold := matching(m, tmpl.Shapes), s.equipped(c, t), s.sold(m, t)
+	match, sold := matching(m, tmpl.Shapes), s.sold(m, t)
+	equipped := tmpl.countShapes(func(sh int) bool { return fitsPorts(c, tmpl, sh) && fitsVolumes(c, tmpl, sh) })
 	add(reason.LabelMismatch, "", all-match)
 	for r, n := range s.shortOf(c.Need, t) {
 		if n > 0 && r < len(s.p.Names) {
@@ -153,34 +151,8 @@ func (s *state) explainShapes(c *Class, m *Match, t int) reason.Explanation {
 	return out
 }
 
-// explainLimit names the limit that keeps the smallest candidate out.
-func (s *state) explainLimit(ci, vi, t int) reason.Count {
-	tmpl := &s.p.Templates[t]
-	limit := &s.limits[tmpl.Pool]
-	c := reason.Count{Code: reason.Limit, Pool: s.p.Pools[tmpl.Pool].Name, Candidates: tmpl.Shapes.Count()}
-	for _, sh := range s.candidatesOf(ci, vi, t) {
-		capacity := tmpl.Catalog.Capacity[sh]
-		r := limit.Exceeded(capacity)
-		if r == -1 {
-			c.Key, c.Left, c.Needs = "nodes", limit.Nodes, 1
-			return c
-		}
-		if r < 0 || r >= len(s.p.Names) {
-			continue
-		}
-		var needs int64
-		if r < len(capacity) {
-			needs = capacity[r]
-		}
-		if c.Key == "" || c.Key == s.p.Names[r] && needs < c.Needs {
-			c.Key, c.Left, c.Needs = s.p.Names[r], limit.Left[r], needs
-		}
-	}
-	return c
-}
-
-// keyOf names the topology key of the constraints that a variant has to do with.
-func (s *state) keyOf(code reason.Code, t *touches) string {
+// keyNamed names the topology key of the constraints that a variant has to do with.
+func (s *state) keyNamed(code reason.Code, t *touches) string {
 	named := func(to *touch) bool {
 		return slices.ContainsFunc(to.owned, func(g int) bool { return codeOf(s.groups[g].Kind) == code }) || code == reason.AntiAffinity && len(to.shunned) > 0
 	}

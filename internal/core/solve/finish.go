@@ -16,13 +16,12 @@ func (s *state) finish(left []int) []Bin {
 	for i := range free {
 		free[i] = s.limits[i].Clone()
 	}
-	out := make([]Bin, 0, s.bins-len(s.p.Nodes))
+	out := make([]Bin, 0, len(s.news))
 	known := map[string]int{}
 	strange := s.findStrange()
 	var key []byte
-	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
-		i := bin - len(s.p.Nodes)
-		if len(s.puts[i]) == 0 {
+	for bin, n := range s.newBins() {
+		if len(n.puts) == 0 {
 			continue
 		}
 		key = s.question(key[:0], bin)
@@ -30,7 +29,7 @@ func (s *state) finish(left []int) []Bin {
 			out = append(out, s.like(&out[at], at, bin))
 			continue
 		}
-		b := s.finishBin(bin, strange, &free[s.p.Templates[s.tmpl[i]].Pool])
+		b := s.finishBin(bin, strange, &free[s.template(n).Pool])
 		if !s.meets(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
@@ -46,36 +45,17 @@ func (s *state) finish(left []int) []Bin {
 
 // meets reports whether a finished bin keeps minValues, which are lowered where the settings allow.
 func (s *state) meets(b *Bin) bool {
-	tmpl := &s.p.Templates[b.Template]
-	for k, m := range tmpl.Min {
-		want := m.N
-		if b.Relaxed != nil {
-			want = b.Relaxed[k]
-		}
-		got := tmpl.Catalog.Distinct(m.Key, b.Shapes, want)
-		if got >= want {
-			continue
-		}
-		if !s.p.Settings.MinBestEffort || got == 0 {
-			return false
-		}
-		if b.Relaxed == nil {
-			for _, o := range tmpl.Min {
-				b.Relaxed = append(b.Relaxed, o.N)
-			}
-		}
-		b.Relaxed = slices.Clone(b.Relaxed)
-		b.Relaxed[k] = got
-	}
-	return b.Shapes.Any()
+	low, _, ok := s.lower(&s.p.Templates[b.Template], b.Shapes, b.Relaxed)
+	b.Relaxed = low
+	return ok && b.Shapes.Any()
 }
 
 // question identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
 // worth the trouble.
-func (s *state) question(key []byte, bin int) []byte {
-	i := bin - len(s.p.Nodes)
-	tmpl := &s.p.Templates[s.tmpl[i]]
-	if s.limits[tmpl.Pool].Limited || s.held[i] >= 0 || s.low[i] != nil {
+func (s *state) question(key []byte, bin BinID) []byte {
+	n := s.node(bin)
+	tmpl := s.template(n)
+	if s.limits[tmpl.Pool].Limited || n.held != noReservation || n.low != nil {
 		return key
 	}
 	word := func(n int64) {
@@ -84,15 +64,15 @@ func (s *state) question(key []byte, bin int) []byte {
 			n >>= 8
 		}
 	}
-	word(int64(s.tmpl[i]))
+	word(int64(n.tmpl))
 	for _, w := range s.maskOf(bin) {
 		word(int64(w))
 	}
 	for r, x := range s.roomOf(bin) {
-		word(tmpl.Room[s.target[i]][r] - x)
+		word(tmpl.Room[n.target][r] - x)
 	}
 	last := -1
-	for _, p := range s.puts[i] {
+	for _, p := range n.puts {
 		c := &s.p.Classes[p.Class]
 		if len(c.Ports) > 0 || len(c.Volumes) > 0 {
 			return key[:0]
@@ -102,47 +82,35 @@ func (s *state) question(key []byte, bin int) []byte {
 			last = reqs
 		}
 	}
-	for k := range s.domain {
-		if s.p.Keys[k].Tmpl[s.tmpl[i]].Shape != nil && s.counted(k, bin) {
+	for k, bound := range s.boundOf(bin) {
+		if bound && s.keyOf(k, n.tmpl).Shape != nil {
 			word(int64(k))
-			word(int64(s.domain[k][i]))
+			word(int64(s.domainOf(k, bin)))
 		}
 	}
 	return key
 }
 
 // like is the bin of a result that is finished as another one was.
-func (s *state) like(b *Bin, at, bin int) Bin {
+func (s *state) like(b *Bin, at int, bin BinID) Bin {
 	out := *b
 	out.Like = at
-	out.Puts, out.Narrowed = s.puts[bin-len(s.p.Nodes)], s.narrow[bin-len(s.p.Nodes)]
-	out.Domain = s.domainsOf(bin)
+	n := s.node(bin)
+	out.Puts, out.Narrowed, out.Domain = n.puts, n.narrowing(), slices.Clone(s.domainsOf(bin))
 	return out
 }
 
-func (s *state) domainsOf(bin int) []int32 {
-	out := make([]int32, len(s.domain))
-	for k := range s.domain {
-		out[k] = s.domain[k][bin-len(s.p.Nodes)]
-	}
-	return out
-}
-
-func (s *state) finishBin(bin int, strange []bits.Set, free *limits.Pool) Bin {
-	i := bin - len(s.p.Nodes)
-	t := int(s.tmpl[i])
-	tmpl := &s.p.Templates[t]
-	b := Bin{Template: t, Target: int(s.target[i]), Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: s.puts[i],
-		Used: s.used(bin), Held: int(s.held[i]), Relaxed: s.low[i], Narrowed: s.narrow[i], Domain: s.domainsOf(bin), Like: -1}
-	s.holding(bin, s.maskOf(bin), b.Used, nil)
-	s.cutByDomain(bin)
-	s.cutByFilter(bin)
-	s.cutByArrivals(t, b.Target)
-	s.avoidShapes(strange, bin)
-	s.cutByHardware(bin)
-	s.cutByLimit(tmpl, s.takenBy(i), free)
-	b.Shapes = s.shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
-	b.Overhead = s.leastOverhead(tmpl, b.Shapes)
+func (s *state) finishBin(bin BinID, strange []bits.Set, free *limits.Pool) Bin {
+	n := s.node(bin)
+	tmpl := s.template(n)
+	b := Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
+		Used: s.used(bin), Held: n.held, Relaxed: n.low, Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), Like: -1}
+	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
+	s.cut(bin, shapes)
+	s.avoidShapes(strange, bin, shapes)
+	s.cutLimits(n, shapes, free)
+	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
+	b.Overhead = tmpl.leastOverhead(b.Shapes)
 	launch, ok := tmpl.Catalog.Launch(b.Shapes, b.Mask, len(tmpl.Min) > 0, s.p.Settings.Terms.Band)
 	if ok {
 		b.Launch = launch
@@ -151,120 +119,14 @@ func (s *state) finishBin(bin int, strange []bits.Set, free *limits.Pool) Bin {
 	return b
 }
 
-// cutByDomain takes shapes out of s.shapes that would put the bin into another domain than its pods were counted in.
-func (s *state) cutByDomain(bin int) {
-	t := int(s.tmpl[bin-len(s.p.Nodes)])
-	for k := range s.p.Keys {
-		of := &s.p.Keys[k].Tmpl[t]
-		if of.Shape == nil {
-			continue
-		}
-		want := s.domainOf(k, bin)
-		if !s.counted(k, bin) {
-			continue
-		}
-		for sh := range s.shapes.All() {
-			if of.Shape[sh] != want {
-				s.shapes.Remove(sh)
-			}
-		}
-	}
-}
-
-// cutByFilter takes shapes out of s.shapes on which spreads would count the bin's pods, or not count them, otherwise than they did.
-func (s *state) cutByFilter(bin int) {
-	i := bin - len(s.p.Nodes)
-	for _, p := range s.puts[i] {
-		for _, g := range s.p.Classes[p.Class].Groups {
-			if len(s.groups[g].Filter) == 0 || !s.insists(g) {
-				continue
-			}
-			want := s.countsAs(&s.groups[g], bin, int(s.target[i]))
-			for sh := range s.shapes.All() {
-				if s.countsAs(&s.groups[g], bin, sh) != want {
-					s.shapes.Remove(sh)
-				}
-			}
-		}
-	}
-}
-
-// cutByChoice takes shapes out of s.shapes that are not in the domains just chosen.
-func (s *state) cutByChoice(tmpl int, t *touches) {
-	for k := range t.keys {
-		of := &s.p.Keys[t.keys[k].key].Tmpl[tmpl]
-		if of.Shape == nil {
-			continue
-		}
-		for sh := range s.shapes.All() {
-			if of.Shape[sh] != s.choice[t.keys[k].key] {
-				s.shapes.Remove(sh)
-			}
-		}
-	}
-}
-
-// counted reports whether some pod of a new bin has to do with groups of the key.
-func (s *state) counted(key, bin int) bool {
-	return slices.ContainsFunc(s.puts[bin-len(s.p.Nodes)], func(p Put) bool {
-		return slices.ContainsFunc(s.touchesOf(p.Class, p.Variant).keys, func(t touch) bool { return t.key == key })
-	})
-}
-
-// cutByHardware takes out shapes whose daemons use a port of the pods, or to which too few volumes can be attached.
-func (s *state) cutByHardware(bin int) {
-	i := bin - len(s.p.Nodes)
-	tmpl := &s.p.Templates[s.tmpl[i]]
-	for _, p := range s.puts[i] {
-		c := &s.p.Classes[p.Class]
-		if len(c.Ports) == 0 || len(tmpl.Daemons) == 0 {
-			continue
-		}
-		for sh := range s.shapes.All() {
-			if slices.ContainsFunc(tmpl.Daemons[tmpl.DaemonOf[sh]].Ports, c.Conflict.Has) {
-				s.shapes.Remove(sh)
-			}
-		}
-	}
-	for d := range s.p.Drivers {
-		n := s.volumes.Count(bin, d)
-		if n == 0 || d >= len(tmpl.Drivers) || tmpl.Drivers[d] == nil {
-			continue
-		}
-		for sh := range s.shapes.All() {
-			if limit := tmpl.Drivers[d][sh]; limit >= 0 && n > int(limit) {
-				s.shapes.Remove(sh)
-			}
-		}
-	}
-}
-
-// cutByLimit takes out shapes that are larger than what the pool has left: a claim reserves the largest machine it lists,
-// so that limits hold whatever is launched.
-func (s *state) cutByLimit(tmpl *Template, taken quantity.Vec, free *limits.Pool) {
-	if !free.Limited {
-		return
-	}
-	free.Give(taken)
-	largest := make(quantity.Vec, s.p.Resources)
-	for sh := range s.shapes.All() {
-		if free.Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {
-			s.shapes.Remove(sh)
-			continue
-		}
-		largest.Max(tmpl.Catalog.Capacity[sh])
-	}
-	free.Take(largest)
-}
-
 // leastOverhead returns the least that daemons take of each resource on any of the shapes.
-func (s *state) leastOverhead(tmpl *Template, shapes bits.Set) quantity.Vec {
-	if len(tmpl.Daemons) == 0 {
+func (t *Template) leastOverhead(shapes bits.Set) quantity.Vec {
+	if len(t.Daemons) == 0 {
 		return nil
 	}
 	var least quantity.Vec
 	for sh := range shapes.All() {
-		o := tmpl.Daemons[tmpl.DaemonOf[sh]].Overhead
+		o := t.Daemons[t.DaemonOf[sh]].Overhead
 		if least == nil {
 			least = slices.Clone(o)
 			continue

@@ -3,96 +3,86 @@ package solve
 import (
 	"slices"
 
-	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// A target is what a new node could be: a template, a shape, and the choices that are left.
+// A target is what a new node could be: a template, and the shape that it is filled for.
 type target struct {
-	tmpl, shape int
-	price       int64
-	value       int64        // of the demand that it could hold
-	low         []int        // minValues that had to be lowered; nil for nearly all
-	reserve     quantity.Vec // what is taken from the pool's limit; nil: the shape's capacity
-	unmet       int          // of a refusal for minValues: which of the template's cannot be met
+	tmpl    TemplateID
+	shape   int
+	price   int64
+	value   int64        // of the demand that it could hold
+	low     []int        // minValues that had to be lowered; nil for nearly all
+	reserve quantity.Vec // what is taken from the pool's limit; nil: the shape's capacity
+	unmet   int          // of a refusal for minValues: which of the template's cannot be met
 }
 
 // A run is neighbouring templates: those of a tier, or just one.
-type run struct{ from, to int }
+type run struct{ from, to TemplateID }
 
 // tierRun returns the templates of a tier.
 func (s *state) tierRun(tier int) run {
-	var r run
-	for r.from < len(s.p.Templates) && s.p.Templates[r.from].Tier < tier {
-		r.from++
+	at := func(tier int) TemplateID {
+		i, _ := slices.BinarySearchFunc(s.p.Templates, tier, func(t Template, tier int) int { return t.Tier - tier })
+		return TemplateID(i)
 	}
-	for r.to = r.from; r.to < len(s.p.Templates) && s.p.Templates[r.to].Tier == tier; {
-		r.to++
-	}
-	return r
+	return run{at(tier), at(tier + 1)}
 }
 
-// open opens a new node for one pod of class ci as variant vi in the given tier and places the pod there. It returns
-// the bin, or the reason why there is none.
-func (s *state) open(ci, vi, tier int) (int, reason.Code) {
-	c := &s.p.Classes[ci]
-	t := s.touchesOf(ci, vi)
-	if code := s.openHost(t); code != 0 {
-		return 0, code
+// openFor opens a new node in the given tier for one pod of a trial and places the pod there. It returns the reason if there is none.
+func (s *state) openFor(q *trial, tier int) reason.Code {
+	if code := s.openHost(q); code != 0 {
+		return code
 	}
-	best, code := s.openFrom(ci, vi, s.tierRun(tier), t, 0)
+	best, code := s.openFrom(q, s.tierRun(tier), 0)
 	if code != 0 {
-		return 0, code
+		return code
 	}
-	bin := s.add(best)
-	s.narrowNew(c, &c.Variants[vi], t, bin, best)
-	s.commit(ci, vi, bin, 1)
-	return bin, 0
+	q.bin = s.open(best)
+	copy(q.mask, s.maskOf(q.bin))
+	s.narrow(q, best.tmpl, q.mask)
+	s.hold(s.node(q.bin), q.mask)
+	s.commit(q, 1)
+	return 0
 }
 
 // openHost asks the host-level groups about a new, empty node.
-func (s *state) openHost(t *touches) reason.Code {
+func (s *state) openHost(q *trial) reason.Code {
 	if s.arrival != nil {
 		return 0 // it will not be empty; see expected
 	}
-	for i, g := range t.host.owned {
-		if !s.groups[g].Admits(s.bins, t.host.self[i], nil) {
-			return codeOf(s.groups[g].Kind)
-		}
-	}
-	return 0
+	return s.refusesOwners(q.touches, s.bins())
 }
 
 // openFrom settles the domains of the touched keys from the i-th on, in the order of preference, and chooses the best target
 // among some templates.
-func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reason.Code) {
-	if i == len(t.keys) {
-		return s.bestTarget(ci, vi, among, t)
+func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
+	if i == len(q.keys) {
+		return s.bestTarget(q, among)
 	}
-	to := &t.keys[i]
+	to := &q.keys[i]
 	if s.arrival != nil && len(to.owned)+len(to.counted) == 0 {
-		return s.openAnywhere(ci, vi, among, t, i)
+		return s.openAnywhere(q, among, i)
 	}
 	bare := s.admitsFirst(to, noDomain) == 0
 	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
-		s.choice[to.key] = noDomain
-		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad == 0 {
+		q.domain[to.key] = noDomain
+		if got, bad := s.openFrom(q, among, i+1); bad == 0 {
 			return got, 0
 		}
 	}
 	best, code := target{}, reason.Code(codeOfTouch(s, to))
 	reached := false // a domain that the groups admit and some template is in
-	for _, d := range s.byCount(to, i) {
+	for _, d := range s.byCount(q, i) {
 		if bad := s.admitsFirst(to, int(d)); bad != 0 {
 			if !reached {
 				code = bad
 			}
 			continue
 		}
-		s.choice[to.key] = d
-		got, bad := s.openFrom(ci, vi, among, t, i+1)
+		q.domain[to.key] = d
+		got, bad := s.openFrom(q, among, i+1)
 		if bad == 0 {
 			return got, 0
 		}
@@ -101,8 +91,8 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 		}
 	}
 	if bare {
-		s.choice[to.key] = noDomain
-		if got, bad := s.openFrom(ci, vi, among, t, i+1); bad != reason.NoShape {
+		q.domain[to.key] = noDomain
+		if got, bad := s.openFrom(q, among, i+1); bad != reason.NoShape {
 			return got, bad
 		}
 	}
@@ -110,22 +100,22 @@ func (s *state) openFrom(ci, vi int, among run, t *touches, i int) (target, reas
 }
 
 // openAnywhere is openFrom for a key that pods have nothing to do with but for the daemons beside them: the best of all domains is theirs.
-func (s *state) openAnywhere(ci, vi int, among run, t *touches, i int) (target, reason.Code) {
-	key := t.keys[i].key
-	best, code := target{tmpl: -1}, reason.Code(reason.NoShape)
-	chosen := append([]int32(nil), s.choice...)
+func (s *state) openAnywhere(q *trial, among run, i int) (target, reason.Code) {
+	key := q.keys[i].key
+	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
+	chosen := append([]int32(nil), q.domain...)
 	for d := int32(noDomain); int(d) < len(s.p.Keys[key].Values); d++ {
-		s.choice[key] = d
-		got, bad := s.openFrom(ci, vi, among, t, i+1)
+		q.domain[key] = d
+		got, bad := s.openFrom(q, among, i+1)
 		switch {
 		case bad != 0 && best.tmpl < 0 && bad != reason.NoShape:
 			code = bad
 		case bad == 0 && (best.tmpl < 0 || better(got, best)):
 			best, code = got, 0
-			copy(chosen, s.choice)
+			copy(chosen, q.domain)
 		}
 	}
-	copy(s.choice, chosen)
+	copy(q.domain, chosen)
 	return best, code
 }
 
@@ -147,102 +137,4 @@ func codeOfTouch(s *state, to *touch) reason.Code {
 		return codeOf(s.groups[to.owned[0]].Kind)
 	}
 	return reason.NoShape
-}
-
-// takenBy returns what a new bin has taken from its pool's limit.
-func (s *state) takenBy(i int) quantity.Vec {
-	if s.reserve[i] != nil {
-		return s.reserve[i]
-	}
-	return s.p.Templates[s.tmpl[i]].Catalog.Capacity[s.target[i]]
-}
-
-// add makes the bin of a target, without pods.
-func (s *state) add(g target) int {
-	bin := s.bins
-	s.bins++
-	tmpl := &s.p.Templates[g.tmpl]
-	s.room = append(s.room, tmpl.Room[g.shape]...)
-	s.tmpl = append(s.tmpl, int32(g.tmpl))
-	s.target = append(s.target, int32(g.shape))
-	s.held = append(s.held, -1)
-	at := len(s.mask)
-	s.mask = append(s.mask, make([]uint64, s.width)...)
-	copy(s.mask[at:], tmpl.Mask)
-	s.puts = append(s.puts, nil)
-	s.low = append(s.low, g.low)
-	for k := range s.domain {
-		s.domain[k] = append(s.domain[k], s.p.Keys[k].Tmpl[g.tmpl].domain(g.shape))
-	}
-	s.ports.Grow(s.bins)
-	if len(tmpl.Daemons) > 0 {
-		s.ports.Take(bin, tmpl.Daemons[tmpl.DaemonOf[g.shape]].Ports)
-	}
-	s.volumes.Open(tmpl.volumes(g.shape, s.p.Drivers), nil)
-	s.alive = s.alive.Grow(bin)
-	s.alive.Add(bin)
-	s.reserve = append(s.reserve, g.reserve)
-	s.limits[tmpl.Pool].Take(s.takenBy(bin - len(s.p.Nodes)))
-	return bin
-}
-
-// domain returns the domain of a new node of a shape, before anything is chosen.
-func (k *KeyOf) domain(sh int) int32 {
-	switch {
-	case k.Choice != nil:
-		return openDomain
-	case k.Shape != nil:
-		return k.Shape[sh]
-	default:
-		return k.Fixed
-	}
-}
-
-// narrowNew puts the choices of a bin's first pod into masks[0], where commit takes them from, and holds a reservation if
-// the bin is to use one.
-func (s *state) narrowNew(c *Class, v *Variant, t *touches, bin int, g target) {
-	mask := bits.Set(s.masks[0])
-	copy(mask, s.maskOf(bin))
-	if m := &s.p.Labels.OnTemplate[v.Reqs][g.tmpl]; m.Mask != nil {
-		mask[:len(m.Mask)].And(m.Mask)
-	}
-	for k := range t.keys {
-		key := t.keys[k].key
-		if of := &s.p.Keys[key].Tmpl[g.tmpl]; of.Choice != nil {
-			chosen := of.choice(s.choice[key])
-			mask[:len(chosen)].And(chosen)
-		}
-	}
-	s.hold(bin, mask)
-}
-
-// hold takes a machine of a reservation for the bin if its cheapest offer is reserved, and narrows mask to it. Otherwise
-// reserved offers are taken out of mask: somebody else will need them.
-func (s *state) hold(bin int, mask bits.Set) {
-	i := bin - len(s.p.Nodes)
-	tmpl := &s.p.Templates[s.tmpl[i]]
-	cat := tmpl.Catalog
-	if len(cat.Left) == 0 {
-		return
-	}
-	_, o := tmpl.offer(int(s.target[i]), mask, s.left)
-	if o >= 0 && cat.Offers[o].Kind == shape.Reserved && cat.Offers[o].Reservation >= 0 {
-		r := cat.Offers[o].Reservation
-		for at := range cat.Offers {
-			if at != o {
-				mask.Remove(at)
-			}
-		}
-		s.held[i] = int32(r)
-		s.left[r]--
-		if s.left[r] == 0 {
-			s.prices.rows = nil
-		}
-		return
-	}
-	for at := range cat.Offers {
-		if cat.Offers[at].Kind == shape.Reserved && cat.Offers[at].Reservation >= 0 {
-			mask.Remove(at)
-		}
-	}
 }

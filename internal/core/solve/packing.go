@@ -7,7 +7,6 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
 // mostConflicts is how many pairwise conflicts package pack is given; pods with more keep their incumbent's place.
@@ -15,10 +14,11 @@ const mostConflicts = 20_000
 
 // An item is pods that the packer sees as equal: of one class and variant, pinned to the domains that the incumbent chose.
 type item struct {
-	class, variant int
-	tier           int
-	pins           []int32 // by topology key; noDomain where the pods touch nothing
-	count          int
+	class   ClassID
+	variant int
+	tier    int
+	pins    []int32 // by topology key; noDomain where the pods touch nothing
+	count   int
 }
 
 // A packing is the question to the packer and how to read its answer.
@@ -29,7 +29,7 @@ type packing struct {
 	kindOf  []int // by item
 	index   map[string]int
 	cells   []packCell
-	frozen  []int // new bins that stay as they are
+	frozen  []BinID // new bins that stay as they are
 	problem pack.Problem
 	pinned  bool
 	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
@@ -41,8 +41,9 @@ type packing struct {
 
 // A packCell is a template with what a launch sends, the cheapest shape first.
 type packCell struct {
-	tmpl, shape int
-	kinds       bits.Set // of items that may be on it
+	tmpl  TemplateID
+	shape int
+	kinds bits.Set // of items that may be on it
 }
 
 // repack takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of
@@ -50,7 +51,7 @@ type packCell struct {
 func (s *state) repack() *packing {
 	k := &packing{s: s, index: map[string]int{}}
 	simple := k.simpleTemplates()
-	bad := map[int]bool{} // classes whose ties the packer cannot express
+	bad := map[ClassID]bool{} // classes whose ties the packer cannot express
 	for {
 		k.collect(simple, bad)
 		if len(k.items) == 0 {
@@ -76,36 +77,35 @@ func (k *packing) simpleTemplates() []bool {
 }
 
 // collect sorts the pods of new bins into items, and lists the bins that stay.
-func (k *packing) collect(simple []bool, bad map[int]bool) {
+func (k *packing) collect(simple []bool, bad map[ClassID]bool) {
 	s := k.s
 	k.items, k.frozen, k.pinned = nil, nil, false
 	clear(k.index)
-	for i, puts := range s.puts {
-		if len(puts) == 0 {
+	for bin, n := range s.newBins() {
+		if len(n.puts) == 0 {
 			continue
 		}
-		t := int(s.tmpl[i])
-		if !simple[t] || s.held[i] >= 0 || slices.ContainsFunc(puts, func(p Put) bool { return bad[p.Class] || !s.simple(&p, t) }) {
-			k.frozen = append(k.frozen, len(s.p.Nodes)+i)
+		if !simple[n.tmpl] || n.held != noReservation || slices.ContainsFunc(n.puts, func(p Put) bool { return bad[p.Class] || !s.simple(&p, n.tmpl) }) {
+			k.frozen = append(k.frozen, bin)
 			continue
 		}
-		for _, p := range puts {
-			k.add(p, i, s.p.Templates[t].Tier)
+		for _, p := range n.puts {
+			k.add(p, s.template(n).Tier)
 		}
 	}
 }
 
 // simple reports whether the packer can express what a class asks for.
-func (s *state) simple(p *Put, tmpl int) bool {
+func (s *state) simple(p *Put, tmpl TemplateID) bool {
 	c := &s.p.Classes[p.Class]
 	t := s.touchesOf(p.Class, p.Variant)
 	if t.glued || len(c.Ports) > 0 || slices.ContainsFunc(c.Volumes, s.sharedVolume) {
 		return false
 	}
-	return len(s.p.Templates[tmpl].Segments) == 1 || s.p.Labels.OnTemplate[c.Variants[p.Variant].Reqs][tmpl].Mask == nil && len(t.keys) == 0
+	return len(s.p.Templates[tmpl].Segments) == 1 || s.match(&c.Variants[p.Variant], tmpl).Mask == nil && len(t.keys) == 0
 }
 
-func (k *packing) add(p Put, i, tier int) {
+func (k *packing) add(p Put, tier int) {
 	s := k.s
 	var pins []int32
 	if t := s.touchesOf(p.Class, p.Variant); len(t.keys) > 0 {
@@ -114,7 +114,7 @@ func (k *packing) add(p Put, i, tier int) {
 			pins[j] = noDomain
 		}
 		for j := range t.keys {
-			pins[t.keys[j].key] = s.domain[t.keys[j].key][i]
+			pins[t.keys[j].key] = s.domainOf(t.keys[j].key, p.Bin)
 			k.pinned = true
 		}
 	}
@@ -133,7 +133,7 @@ func (k *packing) add(p Put, i, tier int) {
 
 // tie writes per-node caps and pairwise conflicts of host-level groups. Classes for which that does not work are added to bad,
 // and true is returned: the collection has to start over.
-func (k *packing) tie(bad map[int]bool) bool {
+func (k *packing) tie(bad map[ClassID]bool) bool {
 	s := k.s
 	k.problem = pack.Problem{Classes: make([]pack.Class, len(k.items))}
 	before := len(bad)
@@ -189,7 +189,7 @@ func (k *packing) tieOwner(g, o int, counted, owners []int) bool {
 }
 
 // needOf returns the vector of a class, with its volumes as further dimensions.
-func (s *state) needOf(ci int) []int64 {
+func (s *state) needOf(ci ClassID) []int64 {
 	c := &s.p.Classes[ci]
 	out := append([]int64(nil), c.Need...)
 	for range s.p.Drivers {
@@ -203,34 +203,17 @@ func (s *state) needOf(ci int) []int64 {
 	return out
 }
 
-// sharedVolume reports whether several pods mount a volume.
-func (s *state) sharedVolume(v volumes.Volume) bool {
-	if s.mounts == nil {
-		s.mounts = map[int]int{}
-		for i := range s.p.Classes {
-			for _, w := range s.p.Classes[i].Volumes {
-				s.mounts[w.ID] += s.p.Classes[i].Count
-			}
-		}
-	}
-	return s.mounts[v.ID] > 1
-}
-
 // makeLimits writes what limited pools have left, without the nodes that are taken apart.
 func (k *packing) makeLimits() {
 	s := k.s
-	frozen := map[int]bool{}
-	for _, bin := range k.frozen {
-		frozen[bin] = true
-	}
 	for pool := range s.limits {
 		left := s.limits[pool].Clone()
 		if !left.Limited {
 			continue
 		}
-		for i := range s.puts {
-			if tmpl := &s.p.Templates[s.tmpl[i]]; tmpl.Pool == pool && len(s.puts[i]) > 0 && !frozen[len(s.p.Nodes)+i] {
-				left.Give(s.takenBy(i))
+		for bin, n := range s.newBins() {
+			if s.template(n).Pool == pool && len(n.puts) > 0 && !k.stays(bin) {
+				left.Give(s.takenBy(n))
 			}
 		}
 		k.limit(pool, left.Nodes, func(quantity.Vec) int64 { return 1 })
@@ -238,6 +221,12 @@ func (k *packing) makeLimits() {
 			k.limit(pool, most, func(v quantity.Vec) int64 { return v[r] })
 		}
 	}
+}
+
+// stays reports whether a bin is one of the frozen, which are in order.
+func (k *packing) stays(bin BinID) bool {
+	_, found := slices.BinarySearch(k.frozen, bin)
+	return found
 }
 
 func (k *packing) limit(pool int, most int64, use func(quantity.Vec) int64) {

@@ -5,37 +5,34 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
-	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // A visit is what is known while the pods of one class are placed: which bins have refused for good, which machines could
 // hold a pod. Its memory is used again for the next class.
 type visit struct {
-	class  int
 	want   int        // pods left
 	open   []bits.Set // [variant] bins that have not refused finally
-	bins   int        // bins that existed when open was last extended
+	bins   BinID      // bins that existed when open was last extended
 	cands  []candidates
 	arena  []int32
 	tier   []int         // [variant] the heaviest tier that can hold a pod
 	failed []int         // [variant] commits when opening a node last failed, plus one
-	stuck  int           // commits when everything last failed, plus one
 	codes  []reason.Code // [variant] why opening failed
 	spared bool          // candidates were left out because they are exotic or large
 	any    bool          // they are not any more: there is no other place
 }
 
-// order returns the classes in the order in which they are placed: important ones first, virtual ones last, then those
-// that are worth the most, unless the order of the queue is asked for.
-func (s *state) order() []int {
-	out := make([]int, len(s.p.Classes))
+// order returns the classes in the order in which they are placed: important ones first, then those that are worth the most, unless the
+// order of the queue is asked for.
+func (s *state) order() []ClassID {
+	out := make([]ClassID, len(s.p.Classes))
 	worth := make([]int64, len(s.p.Classes))
 	for i := range out {
-		out[i] = i
-		worth[i] = s.rank(s.p.Classes[i].Need)
+		out[i] = ClassID(i)
+		worth[i] = s.value(s.p.Classes[i].Need)
 	}
-	slices.SortStableFunc(out, func(a, b int) int {
+	slices.SortStableFunc(out, func(a, b ClassID) int {
 		x, y := &s.p.Classes[a], &s.p.Classes[b]
 		return cmp.Or(
 			cmp.Compare(y.Priority, x.Priority),
@@ -48,7 +45,7 @@ func (s *state) order() []int {
 }
 
 // looseness puts classes first that have a right to be, and those that must share a node with others: their node is chosen for them.
-func (s *state) looseness(ci int) int {
+func (s *state) looseness(ci ClassID) int {
 	if s.p.Classes[ci].First {
 		return 0
 	}
@@ -57,9 +54,6 @@ func (s *state) looseness(ci int) int {
 	}
 	return 1
 }
-
-// rank is the worth of a need, with every other resource counted by its share of what is asked of it in total.
-func (s *state) rank(need quantity.Vec) int64 { return s.value(need) }
 
 // place places all classes, again and again until a round brings nothing new: a pod may have to wait for a friend, or for a
 // domain to fill up. It returns how many pods of each class are left.
@@ -75,10 +69,10 @@ func (s *state) allPods() []int {
 
 // placeLeft places what is left of each class, and returns what is left then.
 func (s *state) placeLeft(left []int) []int {
-	queue := slices.DeleteFunc(s.order(), func(ci int) bool { return left[ci] == 0 })
+	queue := slices.DeleteFunc(s.order(), func(ci ClassID) bool { return left[ci] == 0 })
 	for round := 0; len(queue) > 0; round++ {
 		before := s.commits
-		var again []int
+		var again []ClassID
 		for _, ci := range queue {
 			if s.meter.Cut() {
 				return left
@@ -97,8 +91,8 @@ func (s *state) placeLeft(left []int) []int {
 }
 
 // worthWaiting reports whether any of the classes could be placed later in the same run.
-func (s *state) worthWaiting(classes []int) bool {
-	return slices.ContainsFunc(classes, func(ci int) bool {
+func (s *state) worthWaiting(classes []ClassID) bool {
+	return slices.ContainsFunc(classes, func(ci ClassID) bool {
 		for vi := range s.p.Classes[ci].Variants {
 			if t := s.touchesOf(ci, vi); len(t.keys) > 0 || len(t.host.owned) > 0 {
 				return true
@@ -109,7 +103,7 @@ func (s *state) worthWaiting(classes []int) bool {
 }
 
 // placeClass places up to n pods of a class and returns how many are left.
-func (s *state) placeClass(ci, n int) int {
+func (s *state) placeClass(ci ClassID, n int) int {
 	c := &s.p.Classes[ci]
 	s.begin(ci, n)
 	for _, st := range c.Sticky {
@@ -132,10 +126,10 @@ func (s *state) placeClass(ci, n int) int {
 }
 
 // begin prepares the scratch of a visit.
-func (s *state) begin(ci, want int) {
+func (s *state) begin(ci ClassID, want int) {
 	v, c := &s.visit, &s.p.Classes[ci]
 	n := len(c.Variants)
-	v.class, v.want, v.bins, v.stuck, v.spared, v.any = ci, want, s.bins, 0, false, false
+	v.want, v.bins, v.spared, v.any = want, s.bins(), false, false
 	v.open = resize(v.open, n)
 	v.tier, v.failed, v.codes = resize(v.tier, n), resize(v.failed, n), resize(v.codes, n)
 	v.cands = resize(v.cands, n*len(s.p.Templates))
@@ -174,29 +168,28 @@ func (s *state) firstOpen(open bits.Set, v *Variant) bits.Set {
 }
 
 // extend adds the bins that were opened since the visit began.
-func (v *visit) extend(bins int) {
+func (v *visit) extend(bins BinID) {
 	for ; v.bins < bins; v.bins++ {
 		v.reopen(v.bins)
 	}
 }
 
 // reopen lets the class ask a bin: one that is new, or one that had no room and has grown since.
-func (v *visit) reopen(bin int) {
+func (v *visit) reopen(bin BinID) {
 	for i := range v.open {
-		v.open[i] = v.open[i].Grow(bin)
-		v.open[i].Add(bin)
+		v.open[i] = v.open[i].Grow(int(bin))
+		v.open[i].Add(int(bin))
 	}
 }
 
 // placeAt places one pod on one node, by the first variant that it admits.
-func (s *state) placeAt(ci, bin int) bool {
-	c := &s.p.Classes[ci]
-	for vi := range c.Variants {
-		if !s.visit.open[vi].Has(bin) {
+func (s *state) placeAt(ci ClassID, bin BinID) bool {
+	for vi := range s.p.Classes[ci].Variants {
+		if !s.visit.open[vi].Has(int(bin)) {
 			continue
 		}
-		if s.try(c, &c.Variants[vi], s.touchesOf(ci, vi), bin).code == 0 {
-			s.commit(ci, vi, bin, 1)
+		if q := s.ask(s.read(ci, vi)); s.try(q, bin).code == 0 {
+			s.commit(q, 1)
 			return true
 		}
 	}
@@ -204,18 +197,18 @@ func (s *state) placeAt(ci, bin int) bool {
 }
 
 // placeSome places at least one pod by the strictest variant that has room for it, and returns how many it placed.
-func (s *state) placeSome(ci, n int) int {
+func (s *state) placeSome(ci ClassID, n int) int {
 	c := &s.p.Classes[ci]
+	if c.TooMuch != "" {
+		return 0
+	}
 	for vi := range c.Variants {
-		if c.TooMuch != "" {
-			return 0
-		}
-		if placed := s.placeVariant(ci, vi, n); placed > 0 {
+		if placed := s.placeVariant(s.ask(s.read(ci, vi)), n); placed > 0 {
 			return placed
 		}
 	}
 	for vi := range c.Variants {
-		if s.growAny(ci, vi) {
+		if s.growAny(s.ask(s.read(ci, vi))) {
 			return 1
 		}
 	}
@@ -226,7 +219,7 @@ func (s *state) placeSome(ci, n int) int {
 }
 
 // spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
-func (s *state) spareNothing(ci int) bool {
+func (s *state) spareNothing(ci ClassID) bool {
 	v, c := &s.visit, &s.p.Classes[ci]
 	if v.any || !v.spared && !s.reachWith(ci).spared || !slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return len(to.owned)+len(to.shunned) > 0 }) {
 		return false
@@ -248,123 +241,108 @@ func (s *state) spareNothing(ci int) bool {
 
 // placeVariant places pods of a variant on a bin that is there, or on a new node. Nodes that this plan opens in a lighter pool come after
 // a new one in the heaviest that can hold a pod.
-func (s *state) placeVariant(ci, vi, n int) int {
-	s.visit.extend(s.bins)
-	if many := s.join(ci, vi, n, 0, s.tierOf(ci, vi)); many > 0 {
+func (s *state) placeVariant(q *trial, n int) int {
+	s.visit.extend(s.bins())
+	if many := s.join(q, n, 0, s.tierOf(q)); many > 0 {
 		return many
 	}
-	return s.placeNew(ci, vi, n)
+	return s.placeNew(q, n)
 }
 
 // join places pods of a variant on the first bin that takes them: an existing node, or a new one of the tiers between least and most.
-func (s *state) join(ci, vi, n, least, most int) int {
-	c := &s.p.Classes[ci]
-	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
-	open := s.visit.open[vi]
-	for bin := open.Next(0); bin >= 0 && bin < s.bins; bin = open.Next(bin + 1) {
-		if i := bin - len(s.p.Nodes); i >= 0 {
-			if tier := s.p.Templates[s.tmpl[i]].Tier; tier < least || tier > most {
+func (s *state) join(q *trial, n, least, most int) int {
+	open := s.visit.open[q.variant]
+	for at := open.Next(0); at >= 0 && at < int(s.bins()); at = open.Next(at + 1) {
+		bin := BinID(at)
+		if node := s.node(bin); node != nil {
+			if tier := s.template(node).Tier; tier < least || tier > most {
 				continue
 			}
 		}
-		verdict := s.try(c, v, t, bin)
+		verdict := s.try(q, bin)
 		if verdict.code == 0 {
-			many := s.most(c, t, bin, n)
-			s.commit(ci, vi, bin, many)
+			many := s.most(q, n)
+			s.commit(q, many)
 			return many
 		}
 		if verdict.final {
-			open.Remove(bin)
+			open.Remove(at)
 			if verdict.code == reason.TooLarge {
-				s.forget(bin, vi)
+				s.visit.forget(at, q.variant)
 			}
 		}
 	}
 	return 0
 }
 
-// forget keeps the later variants from asking a bin without room.
-func (s *state) forget(bin, vi int) {
-	for i := vi + 1; i < len(s.visit.open); i++ {
-		if w := bin >> 6; w < len(s.visit.open[i]) {
-			s.visit.open[i].Remove(bin)
+// forget keeps the variants after one from asking a bin without room.
+func (v *visit) forget(bin, variant int) {
+	for _, open := range v.open[variant+1:] {
+		if bin>>6 < len(open) {
+			open.Remove(bin)
 		}
 	}
 }
 
 // tierOf returns the heaviest tier that can hold a pod of the variant.
-func (s *state) tierOf(ci, vi int) int {
+func (s *state) tierOf(q *trial) int {
 	if s.p.Tiers <= 1 {
 		return 0
 	}
-	if s.visit.tier[vi] < 0 {
-		s.visit.tier[vi] = s.heaviest(ci, vi, 0)
+	if s.visit.tier[q.variant] < 0 {
+		s.visit.tier[q.variant] = s.heaviest(q.reading, 0)
 	}
-	return s.visit.tier[vi]
+	return s.visit.tier[q.variant]
 }
 
 // placeNew opens a node for the variant, in the heaviest tier that accepts it.
-func (s *state) placeNew(ci, vi, n int) int {
-	if s.visit.failed[vi] == s.commits+1 {
+func (s *state) placeNew(q *trial, n int) int {
+	if s.visit.failed[q.variant] == s.commits+1 {
 		return 0 // nothing happened since it failed
 	}
 	code := reason.Code(reason.NoShape)
-	for tier := s.tierOf(ci, vi); tier < s.p.Tiers; {
-		bin, bad := s.open(ci, vi, tier)
+	for tier := s.tierOf(q); tier < s.p.Tiers; {
+		bad := s.openFor(q, tier)
 		if bad == 0 {
-			s.visit.extend(s.bins)
-			return 1 + s.fillUp(ci, vi, bin, n-1)
+			s.visit.extend(s.bins())
+			return 1 + s.fillUp(q, n-1)
 		}
 		code = bad
-		if bad == reason.Limit && s.exhaustedTier(ci, vi, tier) {
-			s.visit.tier[vi] = tier + 1
+		if bad == reason.Limit && s.heaviest(q.reading, tier) > tier {
+			s.visit.tier[q.variant] = tier + 1
 		}
-		if !fallsThrough(bad) {
-			break
-		}
-		next := s.heaviest(ci, vi, tier+1)
-		if many := s.join(ci, vi, n, tier+1, next); many > 0 {
+		next := s.heaviest(q.reading, tier+1)
+		if many := s.join(q, n, tier+1, next); many > 0 {
 			return many
 		}
 		tier = next
 	}
-	s.visit.failed[vi], s.visit.codes[vi] = s.commits+1, code
+	s.visit.failed[q.variant], s.visit.codes[q.variant] = s.commits+1, code
 	return 0
 }
 
-func (s *state) exhaustedTier(ci, vi, tier int) bool { return s.heaviest(ci, vi, tier) > tier }
-
-// fallsThrough reports whether a lighter pool may be tried after this refusal.
-func fallsThrough(code reason.Code) bool { return code != reason.Reservation }
-
-// fillUp places more pods of the class on the bin that was just opened for it, at most n.
-func (s *state) fillUp(ci, vi, bin, n int) int {
-	c := &s.p.Classes[ci]
-	v, t := &c.Variants[vi], s.touchesOf(ci, vi)
-	if n <= 0 || t.one || len(c.Ports) > 0 {
+// fillUp places more pods of a trial on the bin that was just opened for it, at most n.
+func (s *state) fillUp(q *trial, n int) int {
+	if n <= 0 || q.one || len(q.c.Ports) > 0 || s.try(q, q.bin).code != 0 {
 		return 0
 	}
-	if s.try(c, v, t, bin).code != 0 {
-		return 0
-	}
-	many := s.most(c, t, bin, n)
-	s.commit(ci, vi, bin, many)
+	many := s.most(q, n)
+	s.commit(q, many)
 	return many
 }
 
 // growAny looks for a new node that could become another machine, for pods that have no other chance: those that must be on one
 // host with others, and those for which no further node may be opened, though one of another size might do.
-func (s *state) growAny(ci, vi int) bool {
-	t := s.touchesOf(ci, vi)
-	if len(t.keys) == 0 && !t.glued && s.visit.codes[vi] != reason.Limit {
+func (s *state) growAny(q *trial) bool {
+	if len(q.keys) == 0 && !q.glued && s.visit.codes[q.variant] != reason.Limit {
 		return false
 	}
-	c := &s.p.Classes[ci]
-	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
-		if s.tryHost(t, bin).code != 0 || c.Need.Fits(s.roomOf(bin)) && s.tryTemplate(c, &c.Variants[vi], bin).code == 0 {
+	for bin := range s.newBins() {
+		q.bin = bin
+		if s.admitHosts(q).code != 0 || s.admitRoom(q).code == 0 && s.admitLabels(q).code == 0 {
 			continue
 		}
-		if s.grow(ci, vi, bin) {
+		if s.grow(q, bin) {
 			s.visit.reopen(bin)
 			return true
 		}

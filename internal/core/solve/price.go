@@ -16,7 +16,7 @@ type priceTable struct {
 
 // A priceRow is what machines of a template cost while certain choices are left. It is worked out when it is asked for.
 type priceRow struct {
-	tmpl     int
+	tmpl     TemplateID
 	mask     corebits.Set
 	prices   []int64 // of a node that is filled, per shape; 0: cannot be bought
 	lists    []shape.List
@@ -24,29 +24,29 @@ type priceRow struct {
 }
 
 // pricesOf returns the price of every shape of template t under mask. It stays valid until reservations change.
-func (s *state) pricesOf(t int, mask corebits.Set) []int64 {
-	row, tmpl := s.rowOf(t, mask), &s.p.Templates[t]
+func (f *fleet) pricesOf(t TemplateID, mask corebits.Set) []int64 {
+	row, tmpl := f.rowOf(t, mask), &f.p.Templates[t]
 	if row.prices == nil {
-		row.prices = row.price(tmpl, s.left, &s.p.Settings.Terms)
+		row.prices = row.price(tmpl, f.left, &f.p.Settings.Terms)
 	}
 	return row.prices
 }
 
-func (s *state) rowOf(t int, mask corebits.Set) *priceRow {
-	tmpl := &s.p.Templates[t]
+func (f *fleet) rowOf(t TemplateID, mask corebits.Set) *priceRow {
+	tmpl := &f.p.Templates[t]
 	if tmpl.Known != nil && mask[:len(tmpl.Mask)].Equal(tmpl.Mask) {
 		return tmpl.Known.row
 	}
-	for _, r := range s.prices.rows {
+	for _, r := range f.prices.rows {
 		if r.tmpl == t && r.mask.Equal(mask) {
 			return r
 		}
 	}
-	if len(s.prices.rows) > 256 { // many distinct masks: the table would only grow
-		s.prices.rows = nil
+	if len(f.prices.rows) > 256 { // many distinct masks: the table would only grow
+		f.prices.rows = nil
 	}
 	row := &priceRow{tmpl: t, mask: mask.Clone()}
-	s.prices.rows = append(s.prices.rows, row)
+	f.prices.rows = append(f.prices.rows, row)
 	return row
 }
 
@@ -129,11 +129,7 @@ func (t *Template) sold(mask corebits.Set) corebits.Set {
 func (t *Template) market(shapes, offers corebits.Set, terms *Terms) *shape.Market {
 	if len(t.Catalog.Left) > 0 {
 		offers = offers.Clone()
-		for o := range t.Catalog.Offers {
-			if t.Catalog.Offers[o].Reservation >= 0 {
-				offers.Remove(o)
-			}
-		}
+		t.withoutReserved(offers)
 	}
 	return t.Catalog.Market(shapes, offers, terms.Band, t.Room)
 }
@@ -169,7 +165,7 @@ func (t *Template) offer(sh int, mask corebits.Set, left []int) (price int64, of
 // binary digits after the point, so that comparisons are equal on every processor.
 const worthBits = 20
 
-// ratio compares a/b with c/d for non-negative numbers, exactly. It returns whether a/b is larger.
+// ratioLess reports whether a/b is less than c/d, exactly, for numbers that are not negative.
 func ratioLess(a, b, c, d int64) bool {
 	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
 	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
@@ -190,7 +186,7 @@ func (s *state) findWorth() {
 			continue
 		}
 		seen[tmpl.Catalog] = true
-		prices := s.pricesOf(t, s.wide(tmpl.Mask))
+		prices := s.pricesOf(TemplateID(t), s.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
 			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) == 0 {
 				room := tmpl.Room[sh]
@@ -232,26 +228,16 @@ func (s *state) findWorth() {
 	s.worth[quantity.Memory] = max(int64(b*(1<<worthBits)), 1)
 }
 
-// wide returns mask as long as every mask of the state.
-func (s *state) wide(mask corebits.Set) corebits.Set {
-	if len(mask) == s.width {
+// wide returns mask as long as every mask of the run.
+func (f *facts) wide(mask corebits.Set) corebits.Set {
+	if len(mask) == f.width {
 		return mask
 	}
-	return append(mask.Clone(), make(corebits.Set, s.width-len(mask))...)
+	return append(mask.Clone(), make(corebits.Set, f.width-len(mask))...)
 }
 
 // value returns what a vector is worth, in nano-dollars.
-func (s *state) value(v quantity.Vec) int64 {
-	var sum int64
-	for r, w := range s.worth {
-		if w == 0 {
-			continue
-		}
-		hi, lo := bits.Mul64(uint64(max(v[r], 0)), uint64(w))
-		sum += int64(hi<<(64-worthBits) | lo>>worthBits)
-	}
-	return sum
-}
+func (s *state) value(v quantity.Vec) int64 { return s.valueWithin(v, v) }
 
 // valueWithin is the value of the smaller of v and most in each resource.
 func (s *state) valueWithin(v, most quantity.Vec) int64 {

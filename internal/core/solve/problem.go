@@ -179,7 +179,10 @@ type Class struct {
 }
 
 // A Sticky is a wish: so many pods were planned onto that node.
-type Sticky struct{ Node, Count int }
+type Sticky struct {
+	Node  BinID
+	Count int
+}
 
 // A Variant is one way to read a pod: a required term, a level of preferences, a volume alternative. Earlier ones are
 // stricter.
@@ -207,7 +210,12 @@ type Result struct {
 }
 
 // A Put is some pods of a class on a bin, as a variant.
-type Put struct{ Class, Variant, Bin, Count int }
+type Put struct {
+	Class   ClassID
+	Variant int
+	Bin     BinID
+	Count   int
+}
 
 // Narrowed says how the choices of a new node were narrowed for the sake of pods that are elsewhere.
 type Narrowed struct {
@@ -220,7 +228,7 @@ type Domain struct{ Key, Value int }
 
 // A Bin is a new node.
 type Bin struct {
-	Template int
+	Template TemplateID
 	Target   int
 	Mask     bits.Set // choices that are left
 	Shapes   bits.Set // every shape that can hold the pods

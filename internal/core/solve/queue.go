@@ -53,7 +53,7 @@ func (s *state) foundGround(left []int) bool {
 	}
 	opened := s.opened()
 	for ci, n := range left {
-		if n > 0 && slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return s.strays(&to, opened) }) {
+		if n > 0 && slices.ContainsFunc(s.hard(ClassID(ci)).keys, func(to touch) bool { return s.strays(&to, opened) }) {
 			return true
 		}
 	}
@@ -101,8 +101,8 @@ func (s *state) fillIn(left []int) bool {
 
 // again is an empty placement that takes classes as they stand in the queue, and knows the domains that this one opened.
 func (s *state) again() *state {
-	next := newState(s.p)
-	next.worth, next.meter = s.worth, s.meter
+	next := newState(s.facts)
+	next.worth = s.worth
 	next.turn = slices.Repeat([]int32{math.MaxInt32}, len(s.p.Classes))
 	for at, ci := range s.p.Queue {
 		next.turn[ci] = min(next.turn[ci], int32(at))
@@ -115,8 +115,7 @@ func (s *state) again() *state {
 
 // without is the placement without some of its pods.
 func (s *state) without(bad []Put) *state {
-	next := newState(s.p)
-	next.worth, next.touch, next.meter, next.turn = s.worth, s.touch, s.meter, s.turn
+	next := s.emptied()
 	gone := map[Put]int{}
 	for _, p := range bad {
 		gone[Put{p.Class, p.Variant, p.Bin, 0}] += p.Count
@@ -134,18 +133,18 @@ func (s *state) without(bad []Put) *state {
 		return out
 	}
 	for _, p := range stay(s.placed) {
-		next.restore(p, p.Bin, nil)
+		next.restore(p, p.Bin, s.domainOf)
 	}
-	for i := range s.puts {
-		if puts := stay(s.puts[i]); len(puts) > 0 {
-			next.restoreBin(s, len(s.p.Nodes)+i, puts)
+	for bin, n := range s.newBins() {
+		if puts := stay(n.puts); len(puts) > 0 {
+			next.restoreBin(s, bin, puts)
 		}
 	}
 	return next
 }
 
 // hard returns what a class has to do with as kube-scheduler sees it: its preferences refuse no node.
-func (s *state) hard(ci int) *touches { return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1) }
+func (s *state) hard(ci ClassID) *touches { return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1) }
 
 // misplaced returns the pods that kube-scheduler would refuse where they are placed.
 func (s *state) misplaced() []Put {
@@ -164,7 +163,7 @@ func (s *state) misplaced() []Put {
 		for _, ci := range waiting {
 			switch {
 			case len(places[ci]) == 0:
-			case refused[ci] != bound && s.bindOne(int(ci), places):
+			case refused[ci] != bound && s.bindOne(ClassID(ci), places):
 				bound++
 			default:
 				refused[ci] = bound
@@ -183,18 +182,16 @@ func (s *state) places() [][]Put {
 		queued.Add(int(ci))
 	}
 	out := make([][]Put, len(s.p.Classes))
-	for _, puts := range append([][]Put{s.placed}, s.puts...) {
-		for _, p := range puts {
-			if queued.Has(p.Class) {
-				out[p.Class] = append(out[p.Class], p)
-			}
+	for p := range s.puts() {
+		if queued.Has(int(p.Class)) {
+			out[p.Class] = append(out[p.Class], *p)
 		}
 	}
 	return out
 }
 
 // bindOne binds a pod of a class to the first of its places that takes it.
-func (s *state) bindOne(ci int, places [][]Put) bool {
+func (s *state) bindOne(ci ClassID, places [][]Put) bool {
 	t := s.hard(ci)
 	for at := range places[ci] {
 		p := &places[ci][at]
@@ -215,8 +212,8 @@ func (s *state) bindOne(ci int, places [][]Put) bool {
 }
 
 // takes reports whether what is bound so far lets a pod onto a bin.
-func (s *state) takes(t *touches, bin int) bool {
-	if s.tryHost(t, bin).code != 0 {
+func (s *state) takes(t *touches, bin BinID) bool {
+	if s.refusesHost(t, bin) != 0 {
 		return false
 	}
 	for k := range t.keys {
@@ -248,7 +245,7 @@ func (s *state) disputed(places [][]Put) bool {
 		if len(places[ci]) == 0 {
 			continue
 		}
-		t := s.hard(ci)
+		t := s.hard(ClassID(ci))
 		spreads := 0
 		for k := range t.keys {
 			if t.keys[k].reach != nil {
@@ -306,7 +303,7 @@ func (s *state) opened() []bits.Set {
 	out := make([]bits.Set, len(s.p.Keys))
 	for key := range out {
 		out[key] = bits.Make(len(s.p.Keys[key].Values))
-		for bin := len(s.p.Nodes); bin < s.bins; bin++ {
+		for bin := range s.newBins() {
 			for _, d := range s.mayBeIn(key, bin) {
 				out[key].Add(int(d))
 			}
@@ -316,23 +313,23 @@ func (s *state) opened() []bits.Set {
 }
 
 // mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes.
-func (s *state) mayBeIn(key, bin int) []int32 {
-	i := bin - len(s.p.Nodes)
-	switch d := s.domain[key][i]; {
-	case len(s.puts[i]) == 0 || d == noDomain:
+func (s *state) mayBeIn(key int, bin BinID) []int32 {
+	n := s.node(bin)
+	switch d := s.domainOf(key, bin); {
+	case len(n.puts) == 0 || d == noDomain:
 		return nil
 	case d != openDomain:
-		return s.domain[key][i : i+1]
+		return s.domainsOf(bin)[key : key+1]
 	}
 	var out []int32
-	mask := bits.Set(s.masks[len(s.masks)-1])
-	for d, choice := range s.p.Keys[key].Tmpl[s.tmpl[i]].Choice {
+	mask := s.spare
+	for d, choice := range s.keyOf(key, n.tmpl).Choice {
 		if choice == nil {
 			continue
 		}
 		copy(mask, s.maskOf(bin))
-		mask[:len(choice)].And(choice)
-		if s.sells(&s.p.Templates[s.tmpl[i]], int(s.target[i]), mask) {
+		mask.And(choice)
+		if s.sells(s.template(n), n.target, mask) {
 			out = append(out, int32(d))
 		}
 	}
@@ -349,7 +346,7 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 		if group.Kind != spread.Spread || group.Key == spread.Host {
 			continue
 		}
-		for bin := len(s.p.Nodes); bin < s.bins; bin++ {
+		for bin := range s.newBins() {
 			in := s.mayBeIn(group.Key, bin)
 			if sure && (len(in) != 1 || !s.settled(group.Key, bin)) {
 				continue
@@ -361,8 +358,8 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 			}
 		}
 	}
-	for bin := len(s.p.Nodes); bin < s.bins && s.arrival != nil; bin++ {
-		if len(s.puts[bin-len(s.p.Nodes)]) > 0 {
+	for bin, n := range s.newBins() {
+		if s.arrival != nil && len(n.puts) > 0 {
 			s.arrive(out, bin)
 		}
 	}
@@ -370,12 +367,12 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 }
 
 // settled reports whether a new bin is in its domain of a key whatever machine is bought.
-func (s *state) settled(key, bin int) bool {
-	return s.p.Keys[key].Tmpl[s.tmpl[bin-len(s.p.Nodes)]].Shape == nil || s.counted(key, bin)
+func (s *state) settled(key int, bin BinID) bool {
+	return s.keyOf(key, s.node(bin).tmpl).Shape == nil || s.boundOf(bin)[key]
 }
 
 // byTurn compares classes by their turn in the queue, where that is asked for.
-func (s *state) byTurn(a, b int) int {
+func (s *state) byTurn(a, b ClassID) int {
 	if s.turn == nil {
 		return 0
 	}

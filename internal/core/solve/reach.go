@@ -11,7 +11,7 @@ import (
 // reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
 // something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
 // in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
-func (s *state) reachOf(class int) []bits.Set { return s.reachWith(class).domains }
+func (s *state) reachOf(class ClassID) []bits.Set { return s.reachWith(class).domains }
 
 // A reach is the answer, and whether any machine was left out because it is exotic or large.
 type reach struct {
@@ -19,7 +19,7 @@ type reach struct {
 	spared  bool
 }
 
-func (s *state) reachWith(class int) reach {
+func (s *state) reachWith(class ClassID) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
@@ -36,7 +36,8 @@ func (s *state) reachWith(class int) reach {
 		out[k] = bits.Make(len(s.p.Keys[k].Values))
 	}
 	var shapes []int32
-	for t := range s.p.Templates {
+	for i := range s.p.Templates {
+		t := TemplateID(i)
 		for _, reqs := range c.Terms {
 			shapes = s.labelled(s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t), t, spreads)
 			s.addReach(out, t, s.p.Labels.OnTemplate[reqs][t].Mask, shapes)
@@ -63,9 +64,9 @@ func (s *state) spreadKeys(c *Class) []int {
 }
 
 // labelled keeps the shapes of template t that have some value for each of the keys.
-func (s *state) labelled(shapes []int32, t int, keys []int) []int32 {
+func (s *state) labelled(shapes []int32, t TemplateID, keys []int) []int32 {
 	return slices.DeleteFunc(shapes, func(sh int32) bool {
-		return slices.ContainsFunc(keys, func(key int) bool { return s.p.Keys[key].Tmpl[t].domain(int(sh)) == noDomain })
+		return slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).domain(int(sh)) == noDomain })
 	})
 }
 
@@ -94,19 +95,19 @@ func reachKey(c *Class, spreads []int) string {
 }
 
 // addReach adds the domains of some shapes of a template, as far as its pool's limits allow them.
-func (s *state) addReach(out []bits.Set, t int, mask bits.Set, shapes []int32) {
+func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []int32) {
 	tmpl := &s.p.Templates[t]
 	limit := &s.p.Pools[tmpl.Pool].Limit
 	sold, one := bits.Make(64*len(tmpl.Mask)), bits.Make(64*len(tmpl.Mask))
 	found := false
 	for _, sh := range shapes {
-		if limit.Limited && limit.Exceeded(tmpl.Catalog.Capacity[sh]) != -2 {
+		if !limit.Fits(tmpl.Catalog.Capacity[sh]) {
 			continue
 		}
 		found = true
 		sold.Or(tmpl.ShapeMask[sh])
 		for k := range out {
-			if of := s.p.Keys[k].Tmpl[t].Shape; of != nil && of[sh] >= 0 {
+			if of := s.keyOf(k, t).Shape; of != nil && of[sh] >= 0 {
 				out[k].Add(int(of[sh]))
 			}
 		}
@@ -118,7 +119,7 @@ func (s *state) addReach(out []bits.Set, t int, mask bits.Set, shapes []int32) {
 		sold.And(mask)
 	}
 	for k := range out {
-		of := &s.p.Keys[k].Tmpl[t]
+		of := s.keyOf(k, t)
 		switch {
 		case of.Choice != nil:
 			addChoices(out[k], of, func(choice bits.Set) bool {

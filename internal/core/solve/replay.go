@@ -24,98 +24,86 @@ func (k *packing) replay(fleet []pack.Pattern) *state {
 // afresh is a placement of what is on existing nodes and on frozen bins, as before.
 func (k *packing) afresh() *state {
 	old := k.s
-	s := newState(old.p)
-	s.worth, s.touch, s.meter, s.pinned = old.worth, old.touch, old.meter, true
+	s := old.emptied()
+	s.turn, s.pinned = nil, true
 	if len(old.left) == 0 {
 		s.prices = old.prices
 	}
 	for _, p := range old.placed {
-		s.restore(p, p.Bin, nil)
+		s.restore(p, p.Bin, old.domainOf)
 	}
 	for _, bin := range k.frozen {
-		s.restoreBin(old, bin, old.puts[bin-len(s.p.Nodes)])
+		s.restoreBin(old, bin, old.node(bin).puts)
 	}
 	return s
 }
 
 // restore commits pods without asking, with the domains that their bin had.
-func (s *state) restore(p Put, bin int, domain func(key int) int32) {
-	t := s.touchesOf(p.Class, p.Variant)
-	for i := range t.keys {
-		key := t.keys[i].key
-		if domain == nil {
-			s.choice[key] = s.domainOf(key, bin)
-		} else {
-			s.choice[key] = domain(key)
-		}
+func (s *state) restore(p Put, bin BinID, domain func(key int, bin BinID) int32) {
+	q := s.ask(s.read(p.Class, p.Variant))
+	q.bin = bin
+	for i := range q.keys {
+		q.domain[q.keys[i].key] = domain(q.keys[i].key, p.Bin)
 	}
-	if bin >= len(s.p.Nodes) {
-		copy(s.masks[0], s.maskOf(bin))
+	if s.node(bin) != nil {
+		copy(q.mask, s.maskOf(bin))
 	}
-	s.commit(p.Class, p.Variant, bin, p.Count)
+	s.commit(q, p.Count)
 }
 
 // restoreBin adds a bin of another state with some or all of its pods.
-func (s *state) restoreBin(old *state, bin int, puts []Put) {
-	i := bin - len(s.p.Nodes)
-	at := s.add(target{tmpl: int(old.tmpl[i]), shape: int(old.target[i]), low: old.low[i], reserve: old.reserve[i]})
+func (s *state) restoreBin(old *state, bin BinID, puts []Put) {
+	was := old.node(bin)
+	at := s.open(target{tmpl: was.tmpl, shape: was.target, low: was.low, reserve: was.reserve})
 	copy(s.maskOf(at), old.maskOf(bin))
-	j := at - len(s.p.Nodes)
-	if n, ok := old.narrow[i]; ok {
-		s.narrow[j] = Narrowed{To: slices.Clip(n.To), From: slices.Clip(n.From)}
+	n := s.node(at)
+	if was.narrow != nil {
+		n.narrow = &Narrowed{To: slices.Clip(was.narrow.To), From: slices.Clip(was.narrow.From)}
 	}
-	if s.held[j] = old.held[i]; s.held[j] >= 0 {
-		s.left[s.held[j]]--
+	if was.held != noReservation {
+		s.holds(n, was.held)
 	}
 	for _, p := range puts {
-		s.restore(p, at, func(key int) int32 { return old.domain[key][i] })
+		s.restore(p, at, old.domainOf)
 	}
 }
 
 // build opens one node of a pattern and fills it.
 func (k *packing) build(s *state, pattern *pack.Pattern) bool {
-	cell := &k.cells[pattern.Cell]
-	bin := s.add(target{tmpl: cell.tmpl, shape: cell.shape})
-	i := bin - len(s.p.Nodes)
-	for _, x := range pattern.Items {
-		k.pin(s, bin, i, cell, &k.items[x.Class])
-	}
+	bin := k.openCell(s, pattern)
 	for _, x := range pattern.Items {
 		it := &k.items[x.Class]
-		c := &s.p.Classes[it.class]
-		t := s.touchesOf(it.class, it.variant)
+		q := s.ask(s.read(it.class, it.variant))
 		for n := x.Count; n > 0; {
-			if s.try(c, &c.Variants[it.variant], t, bin).code != 0 {
+			if s.try(q, bin).code != 0 {
 				return false
 			}
-			many := min(n, s.most(c, t, bin, n))
-			s.commit(it.class, it.variant, bin, many)
+			many := min(n, s.most(q, n))
+			s.commit(q, many)
 			n -= many
 		}
 	}
-	k.keepReserved(s, bin)
 	return true
 }
 
-// keepReserved takes reserved offers out of a bin's choices: whoever was to have a reserved machine is in a frozen bin.
-func (k *packing) keepReserved(s *state, bin int) {
-	if cat := s.p.Templates[s.tmpl[bin-len(s.p.Nodes)]].Catalog; len(cat.Left) > 0 {
-		for o := range cat.Offers {
-			if cat.Offers[o].Reservation >= 0 {
-				s.maskOf(bin).Remove(o)
-			}
-		}
+// openCell opens a node of a pattern in the domains of its items. Whoever was to have a reserved machine is in a frozen bin.
+func (k *packing) openCell(s *state, pattern *pack.Pattern) BinID {
+	cell := &k.cells[pattern.Cell]
+	bin := s.open(target{tmpl: cell.tmpl, shape: cell.shape})
+	s.template(s.node(bin)).withoutReserved(s.maskOf(bin))
+	for _, x := range pattern.Items {
+		k.pin(s, bin, &k.items[x.Class])
 	}
+	return bin
 }
 
 // pin gives the bin the domains of an item before its pods come.
-func (k *packing) pin(s *state, bin, i int, cell *packCell, it *item) {
+func (k *packing) pin(s *state, bin BinID, it *item) {
 	for key, d := range it.pins {
-		if d < 0 || s.domain[key][i] != openDomain {
+		if d < 0 || s.domainOf(key, bin) != openDomain {
 			continue
 		}
-		of := &s.p.Keys[key].Tmpl[cell.tmpl]
-		s.domain[key][i] = d
-		s.maskOf(bin)[:len(of.Choice[d])].And(of.Choice[d])
+		s.domainsOf(bin)[key] = d
+		s.maskOf(bin).And(s.keyOf(key, s.node(bin).tmpl).Choice[d])
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Run places the pods of p. It does not modify p, but for its meter, and gives the same result for the same problem, unless the
 // meter cuts it short.
 func Run(p *Problem) *Result {
-	s := newState(p)
+	s := newState(factsOf(p))
 	s.findWorth()
 	s, left := s.inOrder(s.place())
 	r := &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}

@@ -19,12 +19,10 @@ func (s *state) findStrange() []bits.Set {
 	}
 	known := s.openedGroups(true)
 	asked := map[*touches]bool{}
-	for _, puts := range append([][]Put{s.placed}, s.puts...) {
-		for _, p := range puts {
-			if t := s.hard(p.Class); !asked[t] {
-				asked[t] = true
-				s.addStrange(out, t, known)
-			}
+	for p := range s.puts() {
+		if t := s.hard(p.Class); !asked[t] {
+			asked[t] = true
+			s.addStrange(out, t, known)
 		}
 	}
 	return out
@@ -57,36 +55,28 @@ func (s *state) avoid() {
 	if !slices.ContainsFunc(strange, bits.Set.Any) {
 		return
 	}
-	for bin := len(s.p.Nodes); bin < s.bins; bin++ {
-		i := bin - len(s.p.Nodes)
-		if len(s.puts[i]) == 0 || s.held[i] >= 0 {
+	for bin, n := range s.newBins() {
+		if len(n.puts) == 0 || n.held != noReservation {
 			continue
 		}
 		s.avoidChoices(strange, bin)
-		if s.reserve[i] != nil || !s.isStrange(strange, bin, int(s.target[i])) {
+		if n.reserve != nil || !s.isStrange(strange, bin, n.target) {
 			continue
 		}
-		s.holding(bin, s.maskOf(bin), s.used(bin), nil)
-		s.cutByDomain(bin)
-		s.cutByFilter(bin)
-		s.cutByArrivals(int(s.tmpl[i]), int(s.target[i]))
-		s.cutByHardware(bin)
-		for sh := range s.shapes.All() {
-			if s.isStrange(strange, bin, sh) {
-				s.shapes.Remove(sh)
-			}
-		}
-		if sh := s.cheapestOf(bin, s.maskOf(bin)); sh >= 0 {
+		shapes := s.holding(bin, s.maskOf(bin), s.used(bin), nil)
+		s.cut(bin, shapes)
+		shapes.Only(func(sh int) bool { return !s.isStrange(strange, bin, sh) })
+		if sh := s.cheapest(n, s.maskOf(bin), shapes); sh >= 0 {
 			s.retarget(bin, sh)
 		}
 	}
 }
 
 // isStrange reports whether a new bin would be in a strange domain as a machine of some shape, where its pods do not care.
-func (s *state) isStrange(strange []bits.Set, bin, sh int) bool {
+func (s *state) isStrange(strange []bits.Set, bin BinID, sh int) bool {
 	for k := range strange {
-		of := s.p.Keys[k].Tmpl[s.tmpl[bin-len(s.p.Nodes)]].Shape
-		if of != nil && of[sh] >= 0 && strange[k].Has(int(of[sh])) && !s.counted(k, bin) {
+		of := s.keyOf(k, s.node(bin).tmpl).Shape
+		if of != nil && of[sh] >= 0 && strange[k].Has(int(of[sh])) && !s.boundOf(bin)[k] {
 			return true
 		}
 	}
@@ -94,25 +84,24 @@ func (s *state) isStrange(strange []bits.Set, bin, sh int) bool {
 }
 
 // avoidChoices takes strange domains out of the choices of a new bin.
-func (s *state) avoidChoices(strange []bits.Set, bin int) {
-	i := bin - len(s.p.Nodes)
-	tmpl := &s.p.Templates[s.tmpl[i]]
+func (s *state) avoidChoices(strange []bits.Set, bin BinID) {
+	n := s.node(bin)
+	tmpl := s.template(n)
 	for k := range strange {
-		of := &s.p.Keys[k].Tmpl[s.tmpl[i]]
+		of := s.keyOf(k, n.tmpl)
 		if of.Choice == nil || s.domainOf(k, bin) != openDomain {
 			continue
 		}
 		for d := range strange[k].All() {
-			less := bits.Set(s.masks[0])
+			less := s.spare
 			copy(less, s.maskOf(bin))
 			tmpl.exclude(less, of.Choice[d])
-			if !of.Choice[d].Any() || s.maskOf(bin).Equal(less) || !s.sells(tmpl, int(s.target[i]), less) {
+			if !of.Choice[d].Any() || s.maskOf(bin).Equal(less) || !s.sells(tmpl, n.target, less) {
 				continue
 			}
 			copy(s.maskOf(bin), less)
-			n := s.narrow[i]
-			n.From = append(n.From, Domain{k, d})
-			s.narrow[i] = n
+			to := s.narrowed(n)
+			to.From = append(to.From, Domain{k, d})
 		}
 	}
 }
@@ -132,23 +121,18 @@ func (t *Template) exclude(mask, choice bits.Set) {
 	}
 }
 
-// avoidShapes takes shapes out of s.shapes that are in strange domains, unless too few are left.
-func (s *state) avoidShapes(strange []bits.Set, bin int) {
-	i := bin - len(s.p.Nodes)
-	tmpl := &s.p.Templates[s.tmpl[i]]
+// avoidShapes takes out shapes that are in strange domains, unless too few are left.
+func (s *state) avoidShapes(strange []bits.Set, bin BinID, shapes bits.Set) {
+	n := s.node(bin)
 	for k := range strange {
-		of := &s.p.Keys[k].Tmpl[s.tmpl[i]]
-		if of.Shape == nil || !strange[k].Any() || s.counted(k, bin) {
+		of := s.keyOf(k, n.tmpl).Shape
+		if of == nil || !strange[k].Any() || s.boundOf(bin)[k] {
 			continue
 		}
-		before := s.shapes.Clone()
-		for sh := range before.All() {
-			if d := of.Shape[sh]; d >= 0 && strange[k].Has(int(d)) {
-				s.shapes.Remove(sh)
-			}
-		}
-		if !s.shapes.Has(int(s.target[i])) || slices.ContainsFunc(tmpl.Min, func(m MinValues) bool { return tmpl.Catalog.Distinct(m.Key, s.shapes, m.N) < m.N }) {
-			s.shapes.Copy(before)
+		before := shapes.Clone()
+		shapes.Only(func(sh int) bool { return of[sh] < 0 || !strange[k].Has(int(of[sh])) })
+		if _, _, ok := s.template(n).diverse(shapes, nil); !ok || !shapes.Has(n.target) {
+			shapes.Copy(before)
 		}
 	}
 }

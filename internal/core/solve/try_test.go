@@ -32,34 +32,32 @@ func threeZones(pods int) *Problem {
 
 func TestTryAllocatesNothing(t *testing.T) {
 	p := threeZones(30)
-	s := newState(p)
+	s := newState(factsOf(p))
 	s.findWorth()
 	s.place()
-	c := &p.Classes[0]
-	touch := s.touchesOf(0, 0)
 	trial := func() {
-		for bin := range s.bins {
-			s.try(c, &c.Variants[0], touch, bin)
+		q := s.ask(s.read(0, 0))
+		for bin := range s.bins() {
+			s.try(q, bin)
 		}
 	}
 	if n := testing.AllocsPerRun(100, trial); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if s.bins != 30 {
-		t.Errorf("%d bins for 30 pods that keep apart", s.bins)
+	if s.bins() != 30 {
+		t.Errorf("%d bins for 30 pods that keep apart", s.bins())
 	}
 }
 
 func BenchmarkTry(b *testing.B) {
 	p := threeZones(30)
-	s := newState(p)
+	s := newState(factsOf(p))
 	s.findWorth()
 	s.place()
-	c := &p.Classes[0]
-	touch := s.touchesOf(0, 0)
+	q := s.ask(s.read(0, 0))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.try(c, &c.Variants[0], touch, 7)
+		s.try(q, 7)
 	}
 }
 

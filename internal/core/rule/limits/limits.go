@@ -14,21 +14,33 @@ type Pool struct {
 	Nodes   int64        // how many more nodes; Unlimited where nothing is said
 }
 
-// Exceeded returns the resource of which a node with this capacity needs more than is left: its column, −1 for the number
-// of nodes, −2 for none. A pool that is overdrawn in a resource takes no node at all, whatever its capacity.
-func (p *Pool) Exceeded(capacity quantity.Vec) int {
+// An Axis is what a limit is about: the number of nodes, or a resource.
+type Axis struct {
+	Nodes    bool
+	Resource int // its column
+}
+
+// Fits reports whether a node with this capacity may be opened. A pool that is overdrawn in a resource takes no node at all, whatever its
+// capacity.
+func (p *Pool) Fits(capacity quantity.Vec) bool {
+	_, short := p.Short(capacity)
+	return !short
+}
+
+// Short returns what the pool has too little of for a node with this capacity, if there is anything.
+func (p *Pool) Short(capacity quantity.Vec) (Axis, bool) {
 	if !p.Limited {
-		return -2
+		return Axis{}, false
 	}
 	if p.Nodes < 1 {
-		return -1
+		return Axis{Nodes: true}, true
 	}
 	for i, left := range p.Left {
 		if left != Unlimited && (left < 0 || i < len(capacity) && capacity[i] > left) {
-			return i
+			return Axis{Resource: i}, true
 		}
 	}
-	return -2
+	return Axis{}, false
 }
 
 // Take takes a node's capacity from what is left.

@@ -41,15 +41,15 @@ func (t *Template) arrivals(sh int) []Arrival {
 }
 
 // arrive counts, in some groups, the daemons of a new bin whose domains are settled.
-func (s *state) arrive(groups []spread.Group, bin int) {
-	i := bin - len(s.p.Nodes)
-	for _, a := range s.p.Templates[s.tmpl[i]].arrivals(int(s.target[i])) {
+func (f *fleet) arrive(groups []spread.Group, bin BinID) {
+	n := f.node(bin)
+	for _, a := range f.template(n).arrivals(n.target) {
 		group := &groups[a.Group]
 		d := int32(bin)
 		if group.Key != spread.Host {
-			d = s.domain[group.Key][i]
+			d = f.domainOf(group.Key, bin)
 		}
-		if d < 0 || !s.counts(group, bin) {
+		if d < 0 || !f.counts(group, bin) {
 			continue
 		}
 		group.Add(int(d), int32(a.Count))
@@ -57,45 +57,38 @@ func (s *state) arrive(groups []spread.Group, bin int) {
 	}
 }
 
-// expected says why a pod may not be the first on a new node of a shape, in the domains in s.choice, once the daemons are there; 0 if it may.
-func (s *state) expected(tmpl, sh int, t *touches, mask bits.Set) reason.Code {
-	list := s.p.Templates[tmpl].arrivals(sh)
+// expected says why the pod of a trial may not be the first on a new node of a shape, in the domains that were chosen, once the daemons are
+// there; 0 if it may.
+func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.Code {
+	list := f.p.Templates[t].arrivals(sh)
 	count := func(sign int32) {
 		for _, a := range list {
-			group := &s.groups[a.Group]
-			d := int32(s.bins)
+			group := &f.groups[a.Group]
+			d := int32(f.bins())
 			if group.Key != spread.Host {
-				d = s.choice[group.Key]
+				d = q.domain[group.Key]
 			}
-			if d >= 0 && s.countsOn(group, tmpl, sh, mask) {
+			if d >= 0 && f.countsOn(group, t, sh, mask) {
 				group.Add(int(d), sign*int32(a.Count))
 			}
 		}
 	}
 	count(1)
 	defer count(-1)
-	for i, g := range t.host.owned {
-		if !s.groups[g].Admits(s.bins, t.host.self[i], nil) {
-			return codeOf(s.groups[g].Kind)
-		}
+	if code := f.refusesOwners(q.touches, f.bins()); code != 0 {
+		return code
 	}
-	for k := range t.keys {
-		if code := s.admits(&t.keys[k], int(s.choice[t.keys[k].key])); code != 0 {
+	for k := range q.keys {
+		if code := f.admits(&q.keys[k], int(q.domain[q.keys[k].key])); code != 0 {
 			return code
 		}
 	}
 	return 0
 }
 
-// cutByArrivals takes shapes of a template out of s.shapes whose daemons are counted otherwise than those of sh.
-func (s *state) cutByArrivals(tmpl, sh int) {
-	if s.arrival == nil {
-		return
-	}
-	t := &s.p.Templates[tmpl]
-	for other := range s.shapes.All() {
-		if !slices.Equal(t.arrivals(other), t.arrivals(sh)) {
-			s.shapes.Remove(other)
-		}
+// cutDaemons takes out shapes of a template whose daemons are counted otherwise than those of a target.
+func (f *fleet) cutDaemons(t *Template, target int, shapes bits.Set) {
+	if f.arrival != nil {
+		shapes.Only(func(sh int) bool { return slices.Equal(t.arrivals(sh), t.arrivals(target)) })
 	}
 }

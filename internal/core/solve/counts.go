@@ -1,0 +1,149 @@
+package solve
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// Groups count the pods of nodes that pass their filter. On a new bin that may depend on what is bought, so it is narrowed to machines and
+// choices that all count alike.
+
+// record tells the groups of one key that n pods came to domain d.
+func (f *fleet) record(to *touch, d int32, bin BinID, n int) {
+	if d < 0 {
+		f.recordElsewhere(to, bin, n)
+		return
+	}
+	for _, g := range to.counted {
+		group := &f.groups[g]
+		if !f.counts(group, bin) {
+			continue
+		}
+		group.Add(int(d), int32(n))
+		group.Know(int(d)) // the node makes it one for everybody
+	}
+	for _, g := range to.repels {
+		f.groups[g].AddOwners(int(d), int32(n))
+	}
+}
+
+// recordElsewhere tells affinities that pods have no domain here, but one of another term.
+func (f *fleet) recordElsewhere(to *touch, bin BinID, n int) {
+	for _, g := range to.counted {
+		if group := &f.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool { return key == spread.Host || f.domainOf(key, bin) >= 0 }) {
+			group.Elsewhere += n
+		}
+	}
+}
+
+// counts reports whether a group counts the pods of a bin: whether the bin passes the node filter.
+func (f *fleet) counts(g *spread.Group, bin BinID) bool {
+	if n := f.node(bin); n != nil {
+		return f.countsAs(g, bin, n.target)
+	}
+	return g.Nodes == nil || g.Nodes.Has(int(bin))
+}
+
+// countsAs is counts for a new bin, if it became a machine of some shape.
+func (f *fleet) countsAs(g *spread.Group, bin BinID, sh int) bool {
+	for _, key := range g.Beside {
+		if f.domainOf(key, bin) == noDomain {
+			return false
+		}
+	}
+	return f.countsOn(g, f.node(bin).tmpl, sh, f.maskOf(bin))
+}
+
+// countsOn is counts for a new node of a template, if it became a machine of some shape with these choices left.
+func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) bool {
+	if g.Templates != nil && !g.Templates.Has(int(t)) {
+		return false
+	}
+	for _, key := range g.Beside {
+		if f.keyOf(key, t).domain(sh) == noDomain {
+			return false
+		}
+	}
+	if len(g.Filter) == 0 {
+		return true
+	}
+	tmpl := &f.p.Templates[t]
+	return slices.ContainsFunc(g.Filter, func(reqs int) bool {
+		m := &f.p.Labels.OnTemplate[reqs][t]
+		if !m.OK || m.Shapes != nil && !m.Shapes.Has(sh) {
+			return false
+		}
+		both := f.both[:len(tmpl.Mask)]
+		copy(both, mask)
+		if m.Mask != nil {
+			both.And(m.Mask)
+		}
+		return tmpl.open(both)
+	})
+}
+
+// settleFilters narrows the choices of a trial so that the spreads that count the class do so, or do not, whatever is bought.
+func (f *fleet) settleFilters(q *trial) {
+	n := f.node(q.bin)
+	for _, g := range q.c.Groups {
+		filter := f.groups[g].Filter
+		suits := func(reqs int) *Match {
+			if m := &f.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
+				return m
+			}
+			return nil
+		}
+		if len(filter) == 0 || !f.strict.Has(g) || slices.ContainsFunc(filter, func(reqs int) bool {
+			m := suits(reqs)
+			return m != nil && (m.Mask == nil || q.mask.Within(m.Mask))
+		}) {
+			continue
+		}
+		for _, reqs := range filter {
+			m := suits(reqs)
+			if m == nil {
+				continue
+			}
+			less := f.spare
+			copy(less, q.mask)
+			less.Keep(m.Mask)
+			if f.sells(f.template(n), n.target, less) {
+				copy(q.mask, less)
+				to := f.narrowed(n)
+				to.To = append(to.To, reqs)
+				break
+			}
+		}
+	}
+}
+
+// narrowed returns how a new bin's choices were narrowed for the sake of others, to be written.
+func (f *fleet) narrowed(n *newNode) *Narrowed {
+	if n.narrow == nil {
+		n.narrow = &Narrowed{}
+	}
+	return n.narrow
+}
+
+// narrowing is the same, to be read.
+func (n *newNode) narrowing() Narrowed {
+	if n.narrow == nil {
+		return Narrowed{}
+	}
+	return *n.narrow
+}
+
+// cutCounts takes out shapes on which spreads would count the bin's pods, or not count them, otherwise than they did.
+func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
+	n := f.node(bin)
+	for _, put := range n.puts {
+		for _, g := range f.p.Classes[put.Class].Groups {
+			if group := &f.groups[g]; len(group.Filter) > 0 && f.strict.Has(g) {
+				want := f.countsAs(group, bin, n.target)
+				shapes.Only(func(sh int) bool { return f.countsAs(group, bin, sh) == want })
+			}
+		}
+	}
+}

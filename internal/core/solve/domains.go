@@ -1,0 +1,193 @@
+package solve
+
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// Groups whose domains are values of a label: spread, affinity and anti-affinity beyond the host. A bin that exists is in one domain or in
+// none. A new one is in that of its template, or its shape decides, or its choices do: then it is settled when the first pod comes that
+// has to do with the key.
+
+// admitDomains settles the domain of every key that the pod has to do with.
+func (f *fleet) admitDomains(q *trial) verdict {
+	if len(q.keys) == 0 {
+		return verdict{}
+	}
+	return verdict{code: f.settle(q, 0)}
+}
+
+// settle settles the keys from the i-th on, or says which kind of constraint left no domain. q.steps[i] holds the choices so far.
+func (f *fleet) settle(q *trial, i int) reason.Code {
+	isNew := int(q.bin) >= len(f.p.Nodes)
+	if i == len(q.keys) {
+		if isNew && i > 0 {
+			copy(q.mask, q.steps[i])
+		}
+		return 0
+	}
+	to := &q.keys[i]
+	d := f.domainOf(to.key, q.bin)
+	if d == openDomain {
+		return f.settleOpen(q, i)
+	}
+	if code := f.admits(to, int(d)); code != 0 {
+		return code
+	}
+	q.domain[to.key] = d
+	if isNew {
+		copy(q.steps[i+1], q.steps[i])
+	}
+	return f.settle(q, i+1)
+}
+
+// settleOpen chooses among the domains that the bin may still be in.
+func (f *fleet) settleOpen(q *trial, i int) reason.Code {
+	to, n := &q.keys[i], f.node(q.bin)
+	of := f.keyOf(to.key, n.tmpl)
+	code := reason.Code(reason.NoOffering)
+	domains := f.byCount(q, i)
+	for at := -1; at < len(domains); at++ {
+		d := int32(noDomain) // first: nobody gives a node a label that nobody asks for
+		if at >= 0 {
+			d = domains[at]
+		}
+		chosen := of.choice(d)
+		if chosen == nil {
+			continue
+		}
+		mask := q.steps[i+1]
+		copy(mask, q.steps[i])
+		mask.And(chosen)
+		if !f.sells(f.template(n), n.target, mask) {
+			continue
+		}
+		if bad := f.admits(to, int(d)); bad != 0 {
+			code = bad
+			continue
+		}
+		q.domain[to.key] = d
+		if code = f.settle(q, i+1); code == 0 {
+			return 0
+		}
+	}
+	return code
+}
+
+// admits asks all groups of one key about a domain.
+func (f *fleet) admits(to *touch, d int) reason.Code {
+	for _, g := range to.shunned {
+		if f.groups[g].Repels(d) {
+			return reason.AntiAffinity
+		}
+	}
+	for i, g := range to.owned {
+		group := &f.groups[g]
+		if f.pinned && group.Kind != spread.Anti {
+			continue
+		}
+		if !group.Admits(d, to.self[i], to.reach) {
+			return codeOf(group.Kind)
+		}
+	}
+	return 0
+}
+
+// byCount returns the domains of the i-th key, those with the fewest pods first.
+func (f *fleet) byCount(q *trial, i int) []int32 {
+	to := &q.keys[i]
+	f.meter.Charge(work.Units(len(f.p.Keys[to.key].Values) * groupWork))
+	order := q.orders[i][:0]
+	for d := range f.p.Keys[to.key].Values {
+		order = append(order, int32(d))
+	}
+	q.orders[i] = order
+	from := to.owned
+	if len(from) == 0 {
+		from = to.counted
+	}
+	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
+		for b := a; b > 0 && f.populated(from, order[b]) < f.populated(from, order[b-1]); b-- {
+			order[b], order[b-1] = order[b-1], order[b]
+		}
+	}
+	return order
+}
+
+// populated ranks a domain: spread wants few pods, affinity wants many.
+func (f *fleet) populated(groups []int, d int32) int32 {
+	var sum int32
+	for _, g := range groups {
+		if f.groups[g].Kind == spread.Affinity {
+			sum -= f.groups[g].At(int(d))
+		} else {
+			sum += f.groups[g].At(int(d))
+		}
+	}
+	return sum
+}
+
+func (f *fleet) takeDomains(q *trial, n int) {
+	for k := range q.keys {
+		f.record(&q.keys[k], q.domain[q.keys[k].key], q.bin, n)
+	}
+}
+
+func (f *fleet) openDomains(bin BinID) {
+	n := f.node(bin)
+	for k := range f.p.Keys {
+		f.domain = append(f.domain, f.keyOf(k, n.tmpl).domain(n.target))
+		f.bound = append(f.bound, false)
+	}
+}
+
+// domain returns the domain of a new node of a shape, before anything is chosen.
+func (k *KeyOf) domain(sh int) int32 {
+	switch {
+	case k.Choice != nil:
+		return openDomain
+	case k.Shape != nil:
+		return k.Shape[sh]
+	default:
+		return k.Fixed
+	}
+}
+
+// choice returns the bits that remain for a domain, nil where it is impossible.
+func (k *KeyOf) choice(d int32) bits.Set {
+	if d < 0 {
+		return k.None
+	}
+	return k.Choice[d]
+}
+
+// choose narrows mask to the domains of a trial, as far as choices decide.
+func (f *fleet) choose(q *trial, t TemplateID, mask bits.Set) {
+	for k := range q.keys {
+		key := q.keys[k].key
+		if of := f.keyOf(key, t); of.Choice != nil {
+			mask.And(of.choice(q.domain[key]))
+		}
+	}
+}
+
+// cutDomains takes out shapes that would put the bin into another domain than its pods were counted in.
+func (f *fleet) cutDomains(bin BinID, shapes bits.Set) {
+	n := f.node(bin)
+	for k, bound := range f.boundOf(bin) {
+		if of, d := f.keyOf(k, n.tmpl).Shape, f.domainOf(k, bin); bound && of != nil {
+			shapes.Only(func(sh int) bool { return of[sh] == d })
+		}
+	}
+}
+
+// cutChosen takes out shapes that are not in the domains of a trial.
+func (f *fleet) cutChosen(q *trial, t TemplateID, shapes bits.Set) {
+	for k := range q.keys {
+		if of, d := f.keyOf(q.keys[k].key, t).Shape, q.domain[q.keys[k].key]; of != nil {
+			shapes.Only(func(sh int) bool { return of[sh] == d })
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package solve
+
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// Facts are what all placements of one run share: what follows from the problem alone, worked out once, and the meter.
+type facts struct {
+	p       *Problem
+	meter   *work.Meter
+	width   int          // words of the longest mask
+	largest int          // shapes of the largest catalogue
+	least   quantity.Vec // of each resource, the smallest need of anybody
+	twin    []TemplateID // by template; see findTwins
+	large   []int64      // by pool; see findLarge
+	arrival *arrival     // daemons that groups count; nil for nearly all
+	strict  bits.Set     // groups on which some class insists
+	mounts  map[int]int  // pods that mount each volume, made when first needed
+	rooms   roomTable
+	shapes  bits.Set // memory for shapes that are cut, of one question at a time
+	spare   bits.Set // memory for a mask that is asked about at once and kept by nobody
+	both    bits.Set // the same, of sells and countsOn, which others ask about a spare mask
+}
+
+// What steps cost, in units of work.
+const (
+	tryWork    = 50 // of a trial, and more for each group it has to do with
+	groupWork  = 12
+	commitWork = 80 // of placing pods on a bin
+	shapeWork  = 8  // of looking at a shape as the machine for a new bin
+)
+
+func factsOf(p *Problem) *facts {
+	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p), arrival: findArrival(p), strict: findStrict(p)}
+	if f.meter == nil {
+		f.meter = &work.Meter{}
+	}
+	for i := range p.Templates {
+		f.width = max(f.width, len(p.Templates[i].Mask))
+		f.largest = max(f.largest, p.Templates[i].Catalog.Len())
+	}
+	f.shapes = bits.Make(f.largest)
+	f.spare, f.both = bits.Make(64*f.width), bits.Make(64*f.width)
+	return f
+}
+
+func leastNeed(p *Problem) quantity.Vec {
+	least := make(quantity.Vec, p.Resources)
+	for r := range least {
+		if len(p.Classes) > 0 {
+			least[r] = p.Classes[0].Need[r]
+		}
+		for i := range p.Classes {
+			least[r] = min(least[r], p.Classes[i].Need[r])
+		}
+	}
+	return least
+}
+
+// findStrict returns the groups that are more than a preference to some pods.
+func findStrict(p *Problem) bits.Set {
+	out := bits.Make(len(p.Groups))
+	for i := range p.Classes {
+		if v := p.Classes[i].Variants; len(v) > 0 {
+			for _, g := range v[len(v)-1].Owns {
+				out.Add(g)
+			}
+		}
+	}
+	return out
+}
+
+// match returns what a variant leaves of a template.
+func (f *facts) match(v *Variant, t TemplateID) *Match { return &f.p.Labels.OnTemplate[v.Reqs][t] }
+
+// tolerates reports whether pods of a variant may be on nodes of a template, as far as taints go.
+func (f *facts) tolerates(v *Variant, t TemplateID) bool {
+	return f.p.Labels.TolTmpl[v.Tol].Has(int(t))
+}
+
+// keyOf returns how new nodes of a template get their domain of a key.
+func (f *facts) keyOf(key int, t TemplateID) *KeyOf { return &f.p.Keys[key].Tmpl[t] }

@@ -1,0 +1,46 @@
+package solve
+
+import (
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+)
+
+// Groups whose domain is the host: every bin is one of its own. A new node is always one that nobody has counted in.
+
+func (f *fleet) admitHosts(q *trial) verdict {
+	code := f.refusesHost(q.touches, q.bin)
+	return verdict{code, code != 0 && code != reason.Affinity} // a friend may still come
+}
+
+// refusesHost says which group keeps a pod off a bin, 0 if none does.
+func (f *fleet) refusesHost(t *touches, bin BinID) reason.Code {
+	for _, g := range t.host.shunned {
+		if f.groups[g].Repels(int(bin)) {
+			return reason.AntiAffinity
+		}
+	}
+	return f.refusesOwners(t, bin)
+}
+
+// refusesOwners asks the groups that the pods own about a bin, or about one that is not there yet.
+func (f *fleet) refusesOwners(t *touches, bin BinID) reason.Code {
+	for i, g := range t.host.owned {
+		if group := &f.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {
+			return codeOf(group.Kind)
+		}
+	}
+	return 0
+}
+
+func codeOf(k spread.Kind) reason.Code {
+	switch k {
+	case spread.Spread:
+		return reason.Spread
+	case spread.Affinity:
+		return reason.Affinity
+	default:
+		return reason.AntiAffinity
+	}
+}
+
+func (f *fleet) takeHosts(q *trial, n int) { f.record(&q.host, int32(q.bin), q.bin, n) }

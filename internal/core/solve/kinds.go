@@ -1,0 +1,67 @@
+package solve
+
+import "karpenter.sh/karpenter/internal/core/bits"
+
+// Each kind of constraint has a file, in which it answers the same few questions, as far as it has a say:
+//
+//	admit  may one more pod join this bin?                    (a verdict; choices in the trial get fewer)
+//	take   what changes when pods join                        (columns of the fleet)
+//	open   what a new bin begins with                         (columns of the fleet)
+//	fits   could a machine of this shape hold a pod at all?   (before any bin is there)
+//	cut    which machines could hold what is on a bin?        (shapes get fewer)
+//
+// Here are the lists; a new kind is a file and a line in each list that concerns it. Calls are static, because admit is the innermost loop.
+// What is cheap and final comes before what is a choice.
+
+func (f *fleet) admit(q *trial) verdict {
+	no := f.admitRoom(q)
+	if no.code == 0 {
+		no = f.admitLabels(q)
+	}
+	if no.code == 0 {
+		no = f.admitPorts(q)
+	}
+	if no.code == 0 {
+		no = f.admitVolumes(q)
+	}
+	if no.code == 0 {
+		no = f.admitHosts(q)
+	}
+	if no.code == 0 {
+		no = f.admitDomains(q)
+	}
+	if no.code == 0 {
+		no = f.admitMinValues(q)
+	}
+	return no
+}
+
+func (f *fleet) take(q *trial, n int) {
+	f.takeRoom(q, n)
+	f.takePorts(q)
+	f.takeVolumes(q)
+	f.takeHosts(q, n)
+	f.takeDomains(q, n)
+}
+
+func (f *fleet) opened(bin BinID) {
+	f.openRoom(bin)
+	f.openLabels(bin)
+	f.openPorts(bin)
+	f.openVolumes(bin)
+	f.openDomains(bin)
+	f.openLimits(bin)
+}
+
+func fits(c *Class, t *Template, shape int) bool {
+	return c.Need.Fits(t.Room[shape]) && fitsPorts(c, t, shape) && fitsVolumes(c, t, shape)
+}
+
+// cut leaves the shapes that could hold the pods of a bin as they are counted now. What limits and other bins want of it is not asked.
+func (f *fleet) cut(bin BinID, shapes bits.Set) {
+	f.cutDomains(bin, shapes)
+	f.cutCounts(bin, shapes)
+	f.cutDaemons(f.template(f.node(bin)), f.node(bin).target, shapes)
+	f.cutPorts(bin, shapes)
+	f.cutVolumes(bin, shapes)
+}

@@ -1,0 +1,46 @@
+package solve
+
+import "karpenter.sh/karpenter/internal/core/bits"
+
+// A reservation is machines that are paid for: so many new bins may each hold one, and no other is bought with that offer.
+
+// hold takes a machine of a reservation for a new bin if its cheapest offer is reserved, and narrows its choices to it. Otherwise
+// reserved offers are taken out: somebody else will need them.
+func (f *fleet) hold(n *newNode, mask bits.Set) {
+	cat := f.template(n).Catalog
+	if len(cat.Left) == 0 {
+		return
+	}
+	_, o := f.template(n).offer(n.target, mask, f.left)
+	if o >= 0 && cat.Offers[o].Reservation >= 0 {
+		for at := range cat.Offers {
+			if at != o {
+				mask.Remove(at)
+			}
+		}
+		f.holds(n, cat.Offers[o].Reservation)
+		return
+	}
+	f.template(n).withoutReserved(mask)
+}
+
+// holds gives a new bin a machine of a reservation.
+func (f *fleet) holds(n *newNode, reservation int) {
+	n.held = reservation
+	f.left[reservation]--
+	if f.left[reservation] == 0 {
+		f.prices.rows = nil
+	}
+}
+
+// withoutReserved takes reserved offers out of choices: they are for who holds a machine of them.
+func (t *Template) withoutReserved(mask bits.Set) {
+	if len(t.Catalog.Left) == 0 {
+		return
+	}
+	for o := range t.Catalog.Offers {
+		if t.Catalog.Offers[o].Reservation >= 0 {
+			mask.Remove(o)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package solve
+
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A reading is a class of pods, read as one of its variants, with the groups that it has to do with.
+type reading struct {
+	class   ClassID
+	variant int
+	c       *Class
+	v       *Variant
+	*touches
+}
+
+// A trial is one question: may one more pod join a bin? Each kind of constraint narrows what is left or refuses; what is left after the last
+// one is what commit takes. A state has memory for one trial at a time, so that asking allocates nothing.
+type trial struct {
+	reading
+	bin BinID
+	// mask is the choices that remain for a new bin; not meant where the bin exists.
+	mask bits.Set
+	// domain is, of each topology key that the pod has to do with, where it would be counted.
+	domain []int32
+	// Domains are settled key by key, and taken back where the next key finds none: by depth, the choices left so far, and the domains
+	// in the order of preference.
+	steps  []bits.Set
+	orders [][]int32
+}
+
+// A verdict is the zero value when the pod may join. A final refusal stays true for the rest of the run, in which pods are
+// only ever added.
+type verdict struct {
+	code  reason.Code
+	final bool
+}
+
+func newTrial(f *facts) trial {
+	q := trial{domain: make([]int32, len(f.p.Keys)), steps: make([]bits.Set, len(f.p.Keys)+1), orders: make([][]int32, len(f.p.Keys)+1)}
+	for i := range q.steps {
+		q.steps[i] = bits.Make(64 * f.width)
+	}
+	q.mask = q.steps[0]
+	return q
+}
+
+// try asks whether one more pod may join bin. It changes nothing but the trial.
+func (f *fleet) try(q *trial, bin BinID) verdict {
+	f.meter.Charge(tryWork + work.Units(len(q.host.shunned)+len(q.host.owned)+len(q.keys))*groupWork)
+	q.bin = bin
+	return f.admit(q)
+}
+
+// most returns how many pods, up to want, may join at once after a trial that was admitted.
+func (f *fleet) most(q *trial, want int) int {
+	if q.one || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 {
+		return 1
+	}
+	if n := f.node(q.bin); n != nil && len(f.template(n).Min) > 0 {
+		return 1
+	}
+	n := q.c.Need.Times(f.roomOf(q.bin), want)
+	for i, g := range q.host.owned {
+		n = f.groups[g].HostRoom(int(q.bin), q.host.self[i], n)
+	}
+	return max(n, 1)
+}
