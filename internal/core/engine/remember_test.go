@@ -76,13 +76,14 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 	}
 }
 
-// TestOnePodMoreChangesLittle asks again after one pod came: most of the fleet stays, and it stays as near to the bound.
+// TestOnePodMoreChangesLittle asks again after one pod came: nearly all of the fleet stays, and it costs no more than a fleet that is planned
+// afresh. It does not depend on how far the search came: the engine keeps a fleet that was cut short as it keeps one that was finished.
 func TestOnePodMoreChangesLittle(t *testing.T) {
 	store := largeCluster(t, 10, 10, 2000, 150)
 	pools := manyPools(t, 1)
 	ask := func(e *engine.Engine) *engine.Plan {
 		snap := store.Snapshot()
-		return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{Search: work.Second / 4}})
+		return e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{Search: work.Second / 10}})
 	}
 	e := engine.New()
 	before := ask(e)
@@ -104,7 +105,7 @@ func TestOnePodMoreChangesLittle(t *testing.T) {
 			same++
 		}
 	}
-	if same*10 < len(before.Open)*8 {
+	if same*10 < len(before.Open)*9 {
 		t.Errorf("%d of %d nodes stay", same, len(before.Open))
 	}
 }
