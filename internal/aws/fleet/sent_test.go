@@ -22,9 +22,10 @@ import (
 )
 
 // TestWhatIsSentIsWhatWasPriced plans pods on random catalogues and asks what a launch of each claim sends: as many types, at the same
-// mean, lowest and highest price.
+// mean, lowest and highest price. Claims that allow both are among them, where an on-demand offering bounds what spot may cost, and those that
+// are bought on demand although spot would hold the pods too.
 func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
-	spot := 0
+	spot, bounded, beaten := 0, 0, 0
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		catalog, band := randomTypes(r), shape.SpotBand(1+r.IntN(20))
@@ -34,14 +35,48 @@ func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
 				t.Fatalf("seed %d: nothing is sent for a claim of %v: %v", seed, o.Types, err)
 			}
 			compare(t, seed, &o, sent)
-			if sent.CapacityType == v1.CapacityTypeSpot {
+			wide, onDemand := rivals(catalog, &o, sent)
+			switch {
+			case sent.CapacityType != v1.CapacityTypeSpot:
+				beaten += wide
+			default:
 				spot++
+				bounded += onDemand
 			}
 		}
 	}
-	if spot < 300 {
-		t.Errorf("only %d spot claims were looked at", spot)
+	if spot < 300 || bounded < 30 || beaten < 30 {
+		t.Errorf("only %d spot claims were looked at, %d of them bounded by an on-demand price, and %d that on-demand was cheaper for", spot, bounded, beaten)
 	}
+}
+
+// rivals tells, of a claim that allows both, whether there is spot that it is not bought as, and whether there is spot within the band that is left out
+// because on-demand costs less.
+func rivals(catalog *cloud.Catalog, o *lower.Opening, sent fleet.Choice) (spot, dear int) {
+	allows, zoned := map[string]bool{}, false
+	for _, r := range o.Claim.Spec.Requirements {
+		zoned = zoned || r.Key == corev1.LabelTopologyZone
+		for _, value := range r.Values {
+			allows[value] = true
+		}
+	}
+	if !allows[v1.CapacityTypeSpot] || !allows[v1.CapacityTypeOnDemand] {
+		return 0, 0
+	}
+	for _, it := range catalog.Types {
+		if !allows[it.Name] || it.Exotic {
+			continue
+		}
+		for i := range it.Offerings {
+			if x := &it.Offerings[i]; x.Available && (allows[x.Zone()] || !zoned) && x.CapacityType() == v1.CapacityTypeSpot {
+				spot = 1
+				if x.Price > o.Worst && x.Price <= o.Floor*3/2 && len(sent.Candidates) < 15 {
+					dear = 1
+				}
+			}
+		}
+	}
+	return spot, dear
 }
 
 // TestSpotIsBoughtFromManyPools asks of the real catalogue what ordinary claims are sent as.
@@ -76,6 +111,16 @@ func TestSpotIsBoughtFromManyPools(t *testing.T) {
 
 func compare(t *testing.T, seed uint64, o *engine.Opening, sent fleet.Choice) {
 	t.Helper()
+	var cpu, memory resource.Quantity
+	for _, p := range o.Pods {
+		cpu.Add(p.Class.Spec.Containers[0].Resources.Requests["cpu"])
+		memory.Add(p.Class.Spec.Containers[0].Resources.Requests["memory"])
+	}
+	for _, c := range sent.Candidates {
+		if has := c.Type.Capacity; cpu.Cmp(has["cpu"]) > 0 || memory.Cmp(has["memory"]) > 0 || len(o.Pods) > 20 {
+			t.Fatalf("seed %d: %s is sent, which does not hold the %d pods of the claim", seed, c.Type.Name, len(o.Pods))
+		}
+	}
 	var prices []cloud.NanoUSD
 	for _, c := range sent.Candidates {
 		for _, x := range c.Offerings {
@@ -100,6 +145,7 @@ func compare(t *testing.T, seed uint64, o *engine.Opening, sent fleet.Choice) {
 // randomTypes sells types of random sizes in random zones, some of them out of stock, some exotic.
 func randomTypes(r *rand.Rand) *cloud.Catalog {
 	out := &cloud.Catalog{}
+	discount := 0.2 + 0.6*float64(r.IntN(2)) // spot costs at least so much of on-demand
 	for i := range 1 + r.IntN(60) {
 		cpu := int64(1) << (1 + r.IntN(4))
 		it := &cloud.InstanceType{Name: fmt.Sprintf("t%02d", i), Exotic: r.IntN(10) == 0, Capacity: corev1.ResourceList{
@@ -109,7 +155,7 @@ func randomTypes(r *rand.Rand) *cloud.Catalog {
 		it.Labels = map[string][]string{corev1.LabelInstanceTypeStable: {it.Name}, "family": {fmt.Sprint("f", r.IntN(3))}}
 		price := float64(cpu) * (40 + 20*r.Float64())
 		for z := range 1 + r.IntN(4) {
-			for ct, factor := range map[string]float64{v1.CapacityTypeOnDemand: 1, v1.CapacityTypeSpot: 0.2 + r.Float64()} {
+			for ct, factor := range map[string]float64{v1.CapacityTypeOnDemand: 1, v1.CapacityTypeSpot: discount + r.Float64()} {
 				it.Offerings = append(it.Offerings, cloud.Offering{Available: r.IntN(5) > 0, Price: cloud.NanoUSD(price * factor * 1000), Labels: map[string]string{
 					v1.CapacityTypeLabelKey: ct, corev1.LabelTopologyZone: string(rune('a' + z)),
 				}})
