@@ -52,7 +52,7 @@ func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
 
 // rivals tells, of a claim that allows both, whether there is spot that it is not bought as, and whether there is spot within the band that is left out
 // because on-demand costs less.
-func rivals(catalog *cloud.Catalog, o *lower.Opening, sent fleet.Choice) (spot, dear int) {
+func rivals(catalog *cloud.Catalog, o *engine.Opening, sent fleet.Choice) (spot, dear int) {
 	allows, zoned := map[string]bool{}, false
 	for _, r := range o.Claim.Spec.Requirements {
 		zoned = zoned || r.Key == corev1.LabelTopologyZone

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
@@ -95,7 +97,38 @@ func (f *fleet) admits(to *touch, d int) reason.Code {
 	return 0
 }
 
-// byCount returns the domains of the i-th key, those with the fewest pods first.
+// zoneLabel is the key of zones.
+const zoneLabel = "topology.kubernetes.io/zone"
+
+// findZones returns the place of the key of zones, −1 without one.
+func findZones(p *Problem) int {
+	return slices.IndexFunc(p.Keys, func(k Key) bool { return k.Name == zoneLabel })
+}
+
+// countZones counts the nodes that exist by zone.
+func countZones(p *Problem, key int) []int32 {
+	if key < 0 {
+		return nil
+	}
+	out := make([]int32, len(p.Keys[key].Values))
+	for _, d := range p.Keys[key].Node {
+		if d >= 0 {
+			out[d]++
+		}
+	}
+	return out
+}
+
+// bind gives a new bin its domain of a key for good.
+func (f *fleet) bind(bin BinID, key int, d int32) {
+	if key == f.zones && d >= 0 && !f.boundOf(bin)[key] {
+		f.inZone[d]++
+	}
+	f.domainsOf(bin)[key], f.boundOf(bin)[key] = d, true
+}
+
+// byCount returns the domains of the i-th key, those with the fewest pods first; of equal zones those with the fewest nodes, so that what could be
+// in any of them is not all in the first.
 func (f *fleet) byCount(q *trial, i int) []int32 {
 	to := &q.keys[i]
 	f.meter.Charge(work.Units(len(f.p.Keys[to.key].Values) * groupWork))
@@ -108,8 +141,12 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 	if len(from) == 0 {
 		from = to.counted
 	}
+	before := func(d, e int32) bool {
+		x, y := f.populated(from, d), f.populated(from, e)
+		return x < y || x == y && to.key == f.zones && f.inZone[d] < f.inZone[e]
+	}
 	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
-		for b := a; b > 0 && f.populated(from, order[b]) < f.populated(from, order[b-1]); b-- {
+		for b := a; b > 0 && before(order[b], order[b-1]); b-- {
 			order[b], order[b-1] = order[b-1], order[b]
 		}
 	}

@@ -17,6 +17,7 @@ type facts struct {
 	large   []int64      // by pool; see findLarge
 	arrival *arrival     // daemons that groups count; nil for nearly all
 	strict  bits.Set     // groups on which some class insists
+	zones   int          // the key of zones, −1 without one
 	mounts  map[int]int  // pods that mount each volume, made when first needed
 	rooms   roomTable
 	shapes  bits.Set // memory for shapes that are cut, of one question at a time
@@ -33,7 +34,7 @@ const (
 )
 
 func factsOf(p *Problem) *facts {
-	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p), arrival: findArrival(p), strict: findStrict(p)}
+	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p), arrival: findArrival(p), strict: findStrict(p), zones: findZones(p)}
 	if f.meter == nil {
 		f.meter = &work.Meter{}
 	}

@@ -26,6 +26,8 @@ type fleet struct {
 	domain []int32  // [new bin][key] what its label is; openDomain while choices are left and no pod has to do with the key
 	bound  []bool   // [new bin][key] some pod there has to do with the key: whatever is bought must be in that domain
 
+	inZone []int32 // [zone] nodes that exist, and new ones that are bound to it
+
 	groups  []spread.Group // what each counts is what is placed
 	ports   ports.Book
 	volumes *volumes.Book
@@ -71,6 +73,7 @@ func newFleet(facts *facts) fleet {
 	for i := range p.Pools {
 		f.limits[i] = p.Pools[i].Limit.Clone()
 	}
+	f.inZone = countZones(p, facts.zones)
 	for i := range p.Classes {
 		f.demand.AddTimes(p.Classes[i].Need, p.Classes[i].Count)
 	}
@@ -173,7 +176,7 @@ func (f *fleet) commit(q *trial, n int) {
 		copy(f.maskOf(q.bin), q.mask)
 		for k := range q.keys {
 			key := q.keys[k].key
-			f.domainsOf(q.bin)[key], f.boundOf(q.bin)[key] = q.domain[key], true
+			f.bind(q.bin, key, q.domain[key])
 		}
 		if first && f.arrival != nil {
 			f.arrive(f.groups, q.bin)
