@@ -36,7 +36,7 @@ func awsProvider() provider {
 			if err != nil {
 				return nil, err
 			}
-			return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges()}, nil
+			return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges(), Ears: p.Ears()}, nil
 		},
 	}
 }

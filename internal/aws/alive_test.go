@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// All but the two mirrors, which are no loops of turns, are watched over under the names that dashboards know.
+// All but the two mirrors, which are judged by what they hear, are watched over under the names that dashboards know.
 func TestEveryLoopIsWatchedOver(t *testing.T) {
 	w := newWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" })
 	p := w.provider
@@ -39,6 +40,32 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 	if loops := len(p.Always()) + len(p.Leader()) - 2; loops != len(want) {
 		t.Errorf("there are %d loops, %d are watched over", loops, len(want))
 	}
+	if ears := p.Ears(); len(ears) != 2 {
+		t.Errorf("%d mirrors are judged by what they hear, want both", len(ears))
+	}
+}
+
+// When a periodic task last succeeded is a metric: prices of last week look like those of today.
+func TestWhenSomethingWasLastReadIsAMetric(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		age := func(task string) time.Duration {
+			read := testutil.ToFloat64(w.provider.in.Metrics.Refreshed.WithLabelValues(task))
+			return time.Since(time.Unix(int64(read), 0))
+		}
+		time.Sleep(5 * time.Minute)
+		for _, task := range []string{"interruption.instancestatus", "providers.pricing"} {
+			if got := age(task); got > 6*time.Minute {
+				t.Errorf("%s was last read %s ago", task, got)
+			}
+		}
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:DescribeInstanceStatus": {Code: "UnauthorizedOperation", Status: 403}}
+		})
+		time.Sleep(time.Hour)
+		if got := age("interruption.instancestatus"); got < time.Hour {
+			t.Errorf("what fails for an hour was last read %s ago", got)
+		}
+	})
 }
 
 // Of three machines that are interrupted at once the second cannot be deleted, and the third is one over which we panic.

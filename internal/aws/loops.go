@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/facts"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/turns"
+	"karpenter.sh/karpenter/internal/hearing"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -51,6 +52,14 @@ func (p *Provider) Leader() []func(context.Context) error {
 	return loops
 }
 
+// Ears tell when the cluster's objects that the provider follows itself were last heard of, by what they are.
+func (p *Provider) Ears() map[string]*hearing.Ear {
+	return map[string]*hearing.Ear{
+		"EC2NodeClass (the provider's copy)": p.classes.Ear(),
+		"NodePool (the provider's copy)":     p.pools.Ear(),
+	}
+}
+
 func (p *Provider) poller() *interrupt.Poller {
 	return &interrupt.Poller{API: p.clients.EC2, Act: p.interrupted, Metrics: p.in.Metrics}
 }
@@ -68,8 +77,9 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 				telemetry.Log(ctx).WarnContext(ctx, "a periodic task failed and is tried again", "error", err)
 				wait = min(period, time.Second<<min(failures, 9))
 				failures++
-			} else {
+			} else if err == nil {
 				failures = 0
+				p.in.Metrics.Refreshed.WithLabelValues(name).SetToCurrentTime()
 			}
 		}
 		return nil

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +45,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/follow"
+	"karpenter.sh/karpenter/internal/hearing"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/legacy"
 	"karpenter.sh/karpenter/internal/observe"
@@ -89,6 +92,15 @@ type Cloud struct {
 	Always, Leader []func(context.Context) error
 	// Gauges, if set, tells about the cloud when somebody scrapes the replica that acts.
 	Gauges prometheus.Collector
+	// Ears tell when what the provider follows itself was last heard of, by what it is: disruption stops without it.
+	Ears map[string]*hearing.Ear
+}
+
+func (c *Cloud) others() (out []watch.Ear) {
+	for _, kind := range slices.Sorted(maps.Keys(c.Ears)) {
+		out = append(out, watch.Ear{Kind: kind, Ear: c.Ears[kind]})
+	}
+	return out
 }
 
 // Run runs Karpenter until ctx ends or the lease is lost.
@@ -129,6 +141,7 @@ func Run(ctx context.Context, o Options) error {
 	metered := meter(provider.Provider, metrics)
 	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
 		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay,
+		Others: provider.others(),
 	})
 
 	catalogs = catalog.New(metered)

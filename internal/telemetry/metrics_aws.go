@@ -10,6 +10,7 @@ type awsMetrics struct {
 	InterruptionStatusUnhealthy *prometheus.CounterVec
 	InstanceLaunchFailures      *prometheus.CounterVec
 	InstanceTerminationFailures *prometheus.CounterVec
+	Refreshed                   *prometheus.GaugeVec
 	BatcherTime                 *prometheus.HistogramVec
 	BatcherSize                 *prometheus.HistogramVec
 	NodeClassUserData           *prometheus.GaugeVec
@@ -44,6 +45,8 @@ func newAWSMetrics(t *maker) awsMetrics {
 			"Launches that failed.", "zone", "zone_id", "capacity_type", "reason"),
 		InstanceTerminationFailures: t.counter("karpenter_cloudprovider_instance_termination_failures_total", Alpha,
 			"Terminations that failed.", "zone", "zone_id"),
+		Refreshed: t.gauge("karpenter_cloudprovider_refreshed_timestamp_seconds", Alpha,
+			"When a periodic task of the provider last succeeded, such as reading prices (providers.pricing) or instance types (providers.instancetype).", "controller"),
 		BatcherTime: t.histogram("karpenter_cloudprovider_batcher_batch_time_seconds", Beta, durations,
 			"How long calls were collected before they were sent as one.", "batcher"),
 		BatcherSize: t.histogram("karpenter_cloudprovider_batcher_batch_size", Beta, batchSizes,

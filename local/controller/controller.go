@@ -100,7 +100,7 @@ func open(ctx context.Context, in operator.CloudInput, s aws.Settings) (*operato
 	if err != nil {
 		return nil, err
 	}
-	return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges()}, nil
+	return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges(), Ears: p.Ears()}, nil
 }
 
 func serverVersion(kube *rest.Config) (string, error) {

@@ -7,8 +7,10 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/hearing"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -27,6 +30,7 @@ import (
 type Mirror[T client.Object] struct {
 	kube client.WithWatch
 	list func() client.ObjectList
+	ear  hearing.Ear
 
 	mu     sync.RWMutex
 	rows   map[string]T
@@ -89,12 +93,17 @@ func (m *Mirror[T]) Synced() bool {
 	}
 }
 
+// Ear tells when the cluster was last heard.
+func (m *Mirror[T]) Ear() *hearing.Ear { return &m.ear }
+
 // Run follows the cluster until ctx ends.
 func (m *Mirror[T]) Run(ctx context.Context) error {
+	m.ear.Hear() // from now on it is waited for
 	wait := time.Second
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := m.follow(ctx); err != nil && ctx.Err() == nil {
+			m.ear.Fail(err)
 			telemetry.Log(ctx).Warn("watching failed and begins anew", "kind", fmt.Sprintf("%T", m.list()), "error", err)
 		}
 		if time.Since(begun) > time.Minute {
@@ -113,7 +122,7 @@ func (m *Mirror[T]) Run(ctx context.Context) error {
 func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 	defer bug.Catch(&err, "following the cluster")
 	list := m.list()
-	if err := m.kube.List(ctx, list); err != nil {
+	if err := m.read(ctx, list); err != nil {
 		return err
 	}
 	items, err := meta.ExtractList(list)
@@ -127,13 +136,10 @@ func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 		}
 	}
 	m.replace(next)
+	m.ear.Hear()
 	m.once.Do(func() { close(m.synced) })
 	for version := list.GetResourceVersion(); ; {
-		w, err := m.kube.Watch(ctx, m.list(), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}})
-		if err != nil {
-			return err
-		}
-		latest, err := m.apply(ctx, w)
+		latest, err := m.watch(ctx, version)
 		if err != nil || latest == "" {
 			return err
 		}
@@ -141,15 +147,54 @@ func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 	}
 }
 
-// apply takes over events until the watch ends, and returns the version up to which it has seen everything.
-func (m *Mirror[T]) apply(ctx context.Context, w watch.Interface) (string, error) {
+const (
+	// listTime is how long a list may take.
+	listTime = time.Minute
+	// watchTime is how long the API server is asked to let a watch last, in seconds: one that is renewed shows that it works. overtime is how much
+	// longer it may last before we end it.
+	watchTime = 300
+	overtime  = 30 * time.Second
+	// standing is how long a watch stands before it counts as one that works, though nothing happens.
+	standing = 5 * time.Second
+)
+
+func (m *Mirror[T]) read(ctx context.Context, list client.ObjectList) error {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	return m.kube.List(ctx, list)
+}
+
+// watch takes over what happens after a version until the watch ends, and returns the version that was reached, "" if ctx ended.
+func (m *Mirror[T]) watch(ctx context.Context, version string) (string, error) {
+	timeout := int64(watchTime + rand.N(watchTime))
+	limited, cancel := context.WithTimeout(ctx, time.Duration(timeout)*time.Second+overtime)
+	defer cancel()
+	w, err := m.kube.Watch(limited, m.list(), &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: &timeout,
+	}})
+	if err != nil {
+		return "", err
+	}
 	defer w.Stop()
-	version := ""
-	for {
+	return m.apply(ctx, limited, w, version)
+}
+
+// apply takes over events until the watch ends, ctx ends, or the watch has lasted for longer than it was asked to.
+func (m *Mirror[T]) apply(ctx, limited context.Context, w watch.Interface, version string) (string, error) {
+	began, stands := time.Now(), time.After(standing)
+	for got := false; ; got = true {
 		select {
-		case <-ctx.Done():
-			return "", nil
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return "", nil
+			}
+			return "", fmt.Errorf("the watch did not end: %w", limited.Err())
+		case <-stands:
+			m.ear.Hear()
 		case e, ok := <-w.ResultChan():
+			if !ok && !got && time.Since(began) < time.Second {
+				return "", errors.New("the watch ended at once")
+			}
 			if !ok {
 				return version, nil
 			}
@@ -166,6 +211,7 @@ func (m *Mirror[T]) apply(ctx context.Context, w watch.Interface) (string, error
 				m.put(row.GetName(), &row)
 			}
 			version = row.GetResourceVersion()
+			m.ear.Hear()
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/hearing"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -76,7 +77,7 @@ type feed struct {
 	store  *cluster.Store
 	listed func() // called after each complete list, and when the kind is optional and unknown
 
-	health health
+	ear    hearing.Ear
 	seen   bool                             // a list was complete once
 	have   map[types.NamespacedName]*string // the tag, nil without one: there may be many pods
 	broken map[types.NamespacedName]bool
@@ -86,7 +87,7 @@ type feed struct {
 // knows that place is everything listed again.
 func (f *feed) run(ctx context.Context) error {
 	f.have, f.broken = map[types.NamespacedName]*string{}, map[types.NamespacedName]bool{}
-	f.health.hear() // from now on it is waited for
+	f.ear.Hear() // from now on it is waited for
 	version, wait := "", leastWait
 	for {
 		next, err := f.once(ctx, version)
@@ -95,18 +96,18 @@ func (f *feed) run(ctx context.Context) error {
 		}
 		version = next
 		if err == nil {
-			f.health.hear()
+			f.ear.Hear()
 			wait = leastWait
 			continue
 		}
-		f.health.fail(err)
+		f.ear.Fail(err)
 		rest := wait/2 + rand.N(wait/2)
 		switch {
 		case errors.Is(err, errStartOver):
 			version = ""
 		case f.optional && f.absent(err):
 			if !apierrors.IsForbidden(err) {
-				f.health.hear() // there is nothing to be read
+				f.ear.Hear() // there is nothing to be read
 			}
 			telemetry.Log(ctx).Debug("a kind cannot be read and counts as empty", "kind", f.name, "error", err)
 			f.forgetAllBut(nil)
@@ -216,7 +217,7 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 		case <-ctx.Done():
 			return version, fmt.Errorf("the watch did not end: %w", ctx.Err())
 		case <-stands:
-			f.health.hear()
+			f.ear.Hear()
 		case e, ok := <-w.ResultChan():
 			if !ok && !got && time.Since(began) < time.Second {
 				return version, errors.New("the watch ended at once")
@@ -227,7 +228,7 @@ func (f *feed) watch(ctx context.Context, version string) (string, error) {
 			if version, err = f.follow(ctx, version, e, w.ResultChan()); err != nil {
 				return version, err
 			}
-			f.health.hear()
+			f.ear.Hear()
 		}
 	}
 }

@@ -14,9 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/hearing"
 )
 
 // moody is an API server that can be told how to answer.
@@ -192,6 +195,35 @@ func TestAClosedKindIsNotAnEmptyOne(t *testing.T) {
 		}
 		if store.Snapshot().Fed() {
 			t.Error("classes that may not be read count as read")
+		}
+	})
+}
+
+// What the provider follows itself counts like what is read here, from when it listens.
+func TestWhatTheProviderNoLongerHearsStopsDisruption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ear := &hearing.Ear{}
+		store := cluster.NewStore()
+		w := New(API{Client: fake.NewClientBuilder().Build(), REST: &rest.RESTClient{}}, store, Settings{Others: []Ear{{Kind: "a copy", Ear: ear}}})
+		w.feeds = nil
+		w.missing = nil
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		defer func() { stop(); <-done }()
+		time.Sleep(time.Hour)
+		if !store.Snapshot().Fed() {
+			t.Error("what nobody listens to yet counts as failed")
+		}
+		ear.Hear()
+		time.Sleep(12 * time.Minute)
+		if told := slices.Collect(store.Snapshot().FailedFeeds()); len(told) != 1 || told[0].Kind != "a copy" {
+			t.Errorf("failed = %+v, want the copy", told)
+		}
+		ear.Hear()
+		time.Sleep(time.Minute)
+		if !store.Snapshot().Fed() {
+			t.Error("what is heard again still counts as failed")
 		}
 	})
 }

@@ -26,12 +26,15 @@ type Settings struct {
 	OwnerSelectors bool
 	// Overlays are needed with the feature gate NodeOverlay.
 	Overlays bool
+	// Others are what the provider follows itself. Decisions need it as much as what is read here.
+	Others []Ear
 }
 
 // Watch keeps a store in step with the API server.
 type Watch struct {
-	store *cluster.Store
-	feeds []*feed
+	store  *cluster.Store
+	feeds  []*feed
+	others []Ear
 
 	mu      sync.Mutex
 	missing []string // kinds whose first list has not arrived
@@ -57,7 +60,7 @@ func New(api API, store *cluster.Store, s Settings) *Watch {
 	if s.Overlays {
 		kinds = append(kinds, overlays())
 	}
-	w := &Watch{store: store, since: time.Now()}
+	w := &Watch{store: store, since: time.Now(), others: s.Others}
 	for _, k := range kinds {
 		w.add(k.kind, k.source(api))
 	}
