@@ -139,7 +139,7 @@ func TestAllLoopsAreKnown(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"disruption", "disruption.queue", "events", "events.paced", "gated", "heap", "instance.garbagecollection", "node.health", "node.termination",
+		"disruption", "disruption.queue", "events", "events.paced", "gated", "heap", "instance.garbagecollection", "journal", "node.health", "node.termination",
 		"nodeclaim.disruption", "nodeclaim.garbagecollection", "nodeclaim.lifecycle", "nodepool.counter", "nodepool.readiness",
 		"nodepool.registrationhealth", "observer", "pod.hint", "provisioner", "static",
 	}
