@@ -47,6 +47,7 @@ var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
 	{"why", "why a pod waits, and the smallest change that would give it a place", askWhy},
 	{"history", "what the controller decided, by object, reason and time", history},
+	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},

@@ -33,6 +33,7 @@ type planFlags struct {
 	output            string
 	region, spot      string
 	kubeconfig        string
+	snapshot          string
 	ignorePreferences bool
 	bestEffort        bool
 	budget            time.Duration
@@ -40,6 +41,7 @@ type planFlags struct {
 
 const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
        karpenter plan --kubeconfig FILE [-f FILE_OR_DIR…]
+       karpenter plan --snapshot FILE
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
 in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
@@ -64,10 +66,10 @@ func parsePlan(env Env, args []string) (planFlags, error) {
 	switch {
 	case !slices.Contains([]string{"table", "json", "yaml"}, p.output):
 		return p, fmt.Errorf("-o %s: use table, json or yaml", p.output)
-	case len(p.files) == 0 && p.kubeconfig == "":
+	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
 		return p, errors.New("nothing to plan; give files with -f, or a cluster with --kubeconfig")
 	}
-	return p, nil
+	return p, p.someWorld()
 }
 
 // worldFlags are those that say what a plan rests on.
@@ -77,17 +79,34 @@ func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 	fs.Func("filename", "the same as -f", add)
 	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
 	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
+	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it holds the types, prices and policies too")
 	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
 	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
 	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
 	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
 }
 
-// someCluster takes the cluster that kubectl would, where nothing else is named.
-func (p *planFlags) someCluster() {
-	if len(p.files) == 0 && p.kubeconfig == "" {
+// someWorld takes the cluster that kubectl would, where nothing else is named.
+func (p *planFlags) someWorld() error {
+	switch {
+	case p.snapshot != "" && (len(p.files) > 0 || p.kubeconfig != ""):
+		return errors.New("--snapshot holds the whole world; give it without -f and --kubeconfig")
+	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
 		p.kubeconfig = clientcmd.NewDefaultClientConfigLoadingRules().GetDefaultFilename()
 	}
+	return nil
+}
+
+// question is what the engine is asked.
+func (p *planFlags) question(ctx context.Context, env Env) (engine.Question, error) {
+	if p.snapshot != "" {
+		return readSnapshot(p.snapshot)
+	}
+	world, err := p.read(ctx, env)
+	if err != nil {
+		return engine.Question{}, err
+	}
+	return p.input(env, world)
 }
 
 func plan(ctx context.Context, env Env, args []string) (int, error) {
@@ -95,11 +114,7 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	world, err := p.read(ctx, env)
-	if err != nil {
-		return exitBadInput, err
-	}
-	input, err := p.input(env, world)
+	input, err := p.question(ctx, env)
 	if err != nil {
 		return exitBadInput, err
 	}

@@ -59,8 +59,7 @@ func parseWhy(env Env, args []string) (whyFlags, error) {
 	if namespace, name, ok := strings.Cut(w.name, "/"); ok { // shop/web-1, as Karpenter writes it
 		w.namespace, w.name = namespace, name
 	}
-	w.someCluster()
-	return w, nil
+	return w, w.someWorld()
 }
 
 // parseMixed reads flags that stand before, between and after words.

@@ -83,11 +83,7 @@ type placeAnswer struct {
 }
 
 func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
-	world, err := w.read(ctx, env)
-	if err != nil {
-		return exitBadInput, err
-	}
-	input, err := w.input(env, world)
+	input, err := w.question(ctx, env)
 	if err != nil {
 		return exitBadInput, err
 	}

@@ -13,20 +13,22 @@ import (
 // A redactor gives everything that somebody named a name of its own: "shop/cart-7f" becomes "pod-12" wherever it stands. What Kubernetes,
 // its providers and drivers name, and numbers, stay: they are what the story is about.
 type redactor struct {
+	keep  bool // every name stays as it is
+	width int  // digits of the numbers in new names
 	names map[string]string
 	count map[string]int
 }
 
-func newRedactor() *redactor { return &redactor{map[string]string{}, map[string]int{}} }
+func newRedactor() *redactor { return &redactor{names: map[string]string{}, count: map[string]int{}} }
 
 // name returns the new name of something of a kind.
 func (r *redactor) name(kind, old string) string {
-	if old == "" {
-		return ""
+	if old == "" || r.keep {
+		return old
 	}
 	if _, known := r.names[kind+"\x00"+old]; !known {
 		r.count[kind]++
-		r.names[kind+"\x00"+old] = kind + "-" + strconv.Itoa(r.count[kind])
+		r.names[kind+"\x00"+old] = fmt.Sprintf("%s-%0*d", kind, r.width, r.count[kind])
 	}
 	return r.names[kind+"\x00"+old]
 }

@@ -25,12 +25,13 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A World is a cluster in a story.
 type World struct {
 	Store    *cluster.Store
-	Catalog  *cloud.Catalog
+	Catalog  *cloud.Catalog // of pools that have none of their own
 	Pools    []engine.Pool
 	Settings engine.Settings
 	Now      time.Time
@@ -38,6 +39,7 @@ type World struct {
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
 
 	pending []*corev1.Pod
+	own     map[string]*cloud.Catalog // by pool
 	names   map[string]int
 	claims  int
 }
@@ -66,7 +68,7 @@ func (s *Scenario) World() (*World, error) {
 	}
 	var err error
 	if text := s.section("types", 1); text != "" {
-		w.Catalog, err = readTypes(text)
+		w.Catalog, w.own, err = readTypes(text)
 	} else {
 		w.Catalog, err = readShapes(s.section("shapes", 1))
 	}
@@ -77,20 +79,38 @@ func (s *Scenario) World() (*World, error) {
 }
 
 // readTypes reads instance types with all that is known about them, one after the other.
-func readTypes(text string) (*cloud.Catalog, error) {
-	c := &cloud.Catalog{}
+func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, err error) {
+	shared := map[string]*cloud.Catalog{"": {}} // by the pools that have it
+	own = map[string]*cloud.Catalog{}
 	r := json.NewDecoder(strings.NewReader(text))
 	for {
-		it := &cloud.InstanceType{}
+		it := &sold{}
 		if err := r.Decode(it); err == io.EOF {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("types: %w", err)
+			return nil, nil, fmt.Errorf("types: %w", err)
 		}
-		c.Types = append(c.Types, it)
+		key := strings.Join(it.Pools, ",")
+		if shared[key] == nil {
+			shared[key] = &cloud.Catalog{}
+		}
+		for _, pool := range it.Pools {
+			own[pool] = shared[key]
+		}
+		shared[key].Types = append(shared[key].Types, &it.InstanceType)
 	}
-	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
-	return c, nil
+	for _, c := range shared {
+		slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return shared[""], own, nil
+}
+
+// catalogOf is what a pool can launch.
+func (w *World) catalogOf(pool string) *cloud.Catalog {
+	if own := w.own[pool]; own != nil {
+		return own
+	}
+	return w.Catalog
 }
 
 // Enter brings what a round adds into the world.
@@ -121,6 +141,22 @@ func (w *World) readSettings(text string) error {
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
 		case "count": // read where the answer is written
+		case "search":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return err
+			}
+			w.Settings.Search = work.Units(n)
+		case "node-price":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return err
+			}
+			w.Settings.NodePrice = cloud.NanoUSD(n)
+		case "band":
+			if err := json.Unmarshal([]byte(value), &w.Settings.Band); err != nil {
+				return fmt.Errorf("band: %w", err)
+			}
 		case "firstfit":
 			w.Settings.FirstFit = value == "true"
 		case "default-spread":
@@ -287,7 +323,7 @@ func (w *World) readPools(text string) error {
 			}
 			spec.Requirements = append(spec.Requirements, q)
 		}
-		w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.Catalog})
+		w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
 	}
 	w.Store.Update(func(d *cluster.Draft) {
 		for _, p := range w.Pools {
@@ -465,7 +501,7 @@ func (w *World) putObject(raw map[string]any) error {
 		case "NodePool":
 			err = put(w, raw, func(p *v1.NodePool) {
 				d.PutPool(p)
-				w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.Catalog})
+				w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
 			})
 		case "Node":
 			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n); markGoing(d, n) })

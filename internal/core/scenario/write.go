@@ -11,28 +11,48 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 // Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the nodes of first and the
 // pods, comes first; other nodes and instance types follow as long as there is room: it has at most so many bytes, and says what it left out.
 func Write(story string, in engine.Question, first []string, most int) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: most - 4096}
+	return w.write(story, first, most)
+}
+
+// Snapshot tells all that a question rests on as a story, with every name or, if it is to be anonymous, with new ones. New names are
+// numbered as they come, so that what comes by name first still does where that matters: pods of one age. What the containers of pods are
+// started with, and annotations, are in no story.
+func Snapshot(story string, in engine.Question, anonymous bool) []byte {
+	w := &writer{redactor: newRedactor(), in: in, left: unbounded}
+	w.keep, w.width = !anonymous, 6
+	return w.write(story, nil, unbounded)
+}
+
+// unbounded is more than any world is long.
+const unbounded = 1 << 50
+
+func (w *writer) write(story string, first []string, most int) []byte {
 	settings := w.settings()
 	types := w.types(most / 4)
 	w.left -= len(types) + len(settings)
 	w.pools()
 	untold := 0
-	for _, p := range in.Pods {
+	for _, p := range slices.SortedStableFunc(slices.Values(w.in.Pods), w.sequence) {
 		if p.NodeName == "" && (w.left < most/2 || !w.pod(p)) {
 			untold++
 		}
 	}
 	left := w.nodes(first)
+	w.strays()
 	w.daemonSets()
 	w.namespaces()
 	if left+untold > 0 {
@@ -41,6 +61,15 @@ func Write(story string, in engine.Question, first []string, most int) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s\n\n-- settings --\n%s-- types --\n%s-- pools --\n# see the objects\n-- objects --\n%s", story, settings, types, append(w.more.Bytes(), w.out.Bytes()...))
 	return out.Bytes()
+}
+
+// sequence puts pods that are told as a whole into the order in which the engine takes them, since pods of no age get one by their order.
+// A story that is cut begins with what it is about.
+func (w *writer) sequence(a, b *cluster.Pod) int {
+	if w.width == 0 {
+		return 0
+	}
+	return cmp.Or(a.Created.Compare(b.Created), a.Compare(b.PodKey))
 }
 
 // least is what no node is shorter than.
@@ -61,7 +90,11 @@ type writer struct {
 
 // put writes an object, redacted but for its own name, unless there is no room for it.
 func (w *writer) put(kind, name string, o any) bool {
-	if w.told[kind+" "+name] {
+	told := kind + " " + name
+	if namespaced, ok := o.(metav1.Object); ok {
+		told += " " + namespaced.GetNamespace()
+	}
+	if w.told[told] {
 		return true
 	}
 	var fields map[string]any
@@ -89,7 +122,7 @@ func (w *writer) put(kind, name string, o any) bool {
 	if w.told == nil {
 		w.told = map[string]bool{}
 	}
-	w.told[kind+" "+name] = true
+	w.told[told] = true
 	w.left -= len(text) + 1
 	w.more.Write(append(text, '\n'))
 	return true
@@ -105,6 +138,17 @@ func (w *writer) settings() string {
 	if s.MinValuesBestEffort {
 		b.WriteString("minValues=BestEffort\n")
 	}
+	if s.Search > 0 {
+		fmt.Fprintf(&b, "search=%d\n", s.Search)
+	}
+	if s.NodePrice != 0 {
+		fmt.Fprintf(&b, "node-price=%d\n", s.NodePrice)
+	}
+	if s.Band != (shape.Band{}) {
+		if text, err := json.Marshal(s.Band); err == nil {
+			fmt.Fprintf(&b, "band=%s\n", text)
+		}
+	}
 	for i := range s.DefaultSpread {
 		c := &s.DefaultSpread[i]
 		fmt.Fprintf(&b, "default-spread=%s:%d", w.key(c.TopologyKey), c.MaxSkew)
@@ -119,16 +163,44 @@ func (w *writer) settings() string {
 	return b.String()
 }
 
-// types writes the instance types of the first pool, the cheapest first.
+// types writes the instance types of each catalogue, the cheapest first.
 func (w *writer) types(most int) string {
-	if len(w.in.Pools) == 0 {
-		return ""
-	}
-	all := slices.Clone(w.in.Pools[0].Catalog.Types)
-	slices.SortStableFunc(all, func(a, b *cloud.InstanceType) int { return cmp.Compare(cheapest(a), cheapest(b)) })
 	var b strings.Builder
+	if w.width == 0 && len(w.in.Pools) > 0 { // there is hardly room for one catalogue
+		w.catalog(&b, w.in.Pools[0].Catalog, nil, most)
+		return b.String()
+	}
+	var told []*cloud.Catalog
+	for _, p := range w.in.Pools {
+		if slices.Contains(told, p.Catalog) {
+			continue
+		}
+		told = append(told, p.Catalog)
+		var pools []string
+		for _, q := range w.in.Pools {
+			if q.Catalog == p.Catalog {
+				pools = append(pools, w.name("pool", q.Pool.Name))
+			}
+		}
+		if len(pools) == len(w.in.Pools) {
+			pools = nil // all of them
+		}
+		w.catalog(&b, p.Catalog, pools, most)
+	}
+	return b.String()
+}
+
+// A sold instance type is one that some pools can launch, all if they are not named.
+type sold struct {
+	Pools []string `json:"pools,omitempty"`
+	cloud.InstanceType
+}
+
+func (w *writer) catalog(b *strings.Builder, c *cloud.Catalog, pools []string, most int) {
+	all := slices.Clone(c.Types)
+	slices.SortStableFunc(all, func(a, b *cloud.InstanceType) int { return cmp.Compare(cheapest(a), cheapest(b)) })
 	for _, it := range all {
-		redacted := *it
+		redacted := sold{pools, *it}
 		redacted.Labels = map[string][]string{}
 		for k, values := range it.Labels {
 			for _, v := range values {
@@ -157,7 +229,6 @@ func (w *writer) types(most int) string {
 		}
 		b.Write(append(text, '\n'))
 	}
-	return b.String()
 }
 
 func (w *writer) amounts(in corev1.ResourceList) corev1.ResourceList {
@@ -183,6 +254,10 @@ func (w *writer) pools() {
 		t.Labels = from.Labels
 		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints, StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
 		p.Spec.Limits, p.Spec.Weight, p.Spec.Replicas = in.Pool.Spec.Limits, in.Pool.Spec.Weight, in.Pool.Spec.Replicas
+		if w.width > 0 { // what its claims say, and no decision rests on
+			t.Spec.ExpireAfter, t.Spec.TerminationGracePeriod = from.Spec.ExpireAfter, from.Spec.TerminationGracePeriod
+			p.UID = types.UID(w.name("pool", string(in.Pool.UID)))
+		}
 		w.put("NodePool", w.name("pool", in.Pool.Name), p)
 	}
 }
@@ -199,6 +274,15 @@ func (w *writer) nodes(first []string) (left int) {
 	return left
 }
 
+// strays writes the pods on nodes that are not there any more, which others may have to keep away from.
+func (w *writer) strays() {
+	for p := range w.in.Snap.Pods() {
+		if p.NodeName != "" && !p.Terminal() && w.in.Snap.Node(p.NodeName) == nil {
+			w.pod(p)
+		}
+	}
+}
+
 // node writes a machine with what runs on it, or nothing.
 func (w *writer) node(n *cluster.Node) bool {
 	length := w.out.Len()
@@ -209,7 +293,14 @@ func (w *writer) node(n *cluster.Node) bool {
 		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: n.Claim.Labels, DeletionTimestamp: n.Claim.DeletionTimestamp, CreationTimestamp: n.Claim.CreationTimestamp}}
 		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements, n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
 		c.Status.Allocatable, c.Status.Capacity = n.Claim.Status.Allocatable, n.Claim.Status.Capacity
-		ok = w.putMachine("NodeClaim", "claim-"+name, c, n.MarkedForRemoval, func(o map[string]any) {
+		claim := "claim-" + name
+		if w.keep {
+			claim = n.Claim.Name
+		}
+		if condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating) { // the machine is being stopped
+			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInstanceTerminating, Status: metav1.ConditionTrue}, w.in.Now)
+		}
+		ok = w.putMachine("NodeClaim", claim, c, n.MarkedForRemoval, func(o map[string]any) {
 			status := o["status"].(map[string]any)
 			if n.Claim.Status.ProviderID != "" {
 				status["providerID"] = provider
@@ -300,7 +391,10 @@ func keys[V any](m map[string]V) iter.Seq[string] {
 
 // pod writes a pod with the volume claims that it names.
 func (w *writer) pod(p *cluster.Pod) bool {
-	name := w.name("pod", p.Namespace+"/"+p.Name)
+	name := p.Name
+	if !w.keep {
+		name = w.name("pod", p.Namespace+"/"+p.Name)
+	}
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels.Map, CreationTimestamp: metav1.NewTime(p.Created)}, Spec: *p.Class.Spec.DeepCopy()}
 	o.Spec.NodeName = p.NodeName
 	if p.NodeName == "" {
@@ -346,7 +440,7 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	return w.line(fields)
 }
 
-// owner returns the new name of an owner, and writes what it selects, if that matters.
+// owner returns the new name of an owner, which is its UID too, and writes what it selects, if that matters.
 func (w *writer) owner(namespace string, o *cluster.Owner) string {
 	name := w.name("owner", namespace+"/"+o.Name+"/"+o.Kind)
 	if sel := w.in.Snap.OwnerSelector(o.UID); sel != nil {

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/scenario"
+)
+
+const snapshotHelp = `usage: karpenter snapshot -o FILE_OR_- [--anonymous] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…]
+
+Writes all that a plan rests on into one file: pools, instance types with prices and what is sold out, nodes, pods, volumes,
+settings. "karpenter plan --snapshot FILE" gives the same plan, on any machine, and the file is a story that Karpenter's own tests
+read: with it a report of a bug is a failing test. What containers are started with, their environment, secrets, user data and
+annotations are not in it. With --anonymous everything that somebody named has a new name; the plan then has the same price.
+
+Exit code: 0 it is written, 2 the input is wrong.
+
+`
+
+type snapshotFlags struct {
+	planFlags
+	file      string
+	anonymous bool
+}
+
+func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
+	s := snapshotFlags{}
+	fs := flag.NewFlagSet("snapshot", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, snapshotHelp); fs.PrintDefaults() }
+	s.worldFlags(fs)
+	fs.StringVar(&s.file, "o", "", "file to write, - for standard output")
+	fs.BoolVar(&s.anonymous, "anonymous", false, "give everything that somebody named a new name")
+	words, err := parseMixed(fs, args)
+	s.files = append(s.files, words...)
+	switch {
+	case err != nil:
+		return s, err
+	case s.file == "":
+		return s, errors.New("give the file to write with -o; - is standard output")
+	}
+	return s, s.someWorld()
+}
+
+func snapshot(ctx context.Context, env Env, args []string) (int, error) {
+	s, err := parseSnapshot(env, args)
+	if err != nil {
+		return exitBadInput, err
+	}
+	input, err := s.question(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods), input.Snap.NodeCount(), len(input.Pools),
+		time.Now().UTC().Format(time.RFC3339))
+	text := scenario.Snapshot(story, input, s.anonymous)
+	if s.file == "-" {
+		_, err = env.Out.Write(text)
+	} else {
+		err = os.WriteFile(s.file, text, 0o600)
+	}
+	if err != nil {
+		return exitBadInput, fmt.Errorf("write the snapshot: %w", err)
+	}
+	return exitFine, nil
+}
+
+// readSnapshot returns the question that a snapshot was made of.
+func readSnapshot(file string) (engine.Question, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return engine.Question{}, fmt.Errorf("--snapshot: %w", err)
+	}
+	if !bytes.Contains(text, []byte("\n-- objects --\n")) {
+		return engine.Question{}, fmt.Errorf("--snapshot %s: this is no snapshot; karpenter snapshot writes one", file)
+	}
+	story, err := scenario.Parse(text)
+	if err != nil {
+		return engine.Question{}, fmt.Errorf("--snapshot %s: %w", file, err)
+	}
+	w, err := story.World()
+	if err == nil {
+		err = w.Enter(story, 1)
+	}
+	if err != nil {
+		return engine.Question{}, fmt.Errorf("--snapshot %s: %w", file, err)
+	}
+	in := w.Input()
+	in.Pods = in.Snap.Provisionable()
+	return in, nil
+}
