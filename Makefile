@@ -5,7 +5,7 @@ export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
-up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism
+up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart
 	@bin/karpenter-local up $(ARGS)
 down: ## stop it, keep its state
 	@if [ -x bin/karpenter-local ]; then bin/karpenter-local down; else echo "There is no cluster here."; fi

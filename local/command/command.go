@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/local/controller"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/kubelet"
+	"karpenter.sh/karpenter/local/part"
 	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/supervise"
 )
@@ -28,11 +29,15 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"up", "[--boot-delay 2s] [--boot-spread 1s] [--port N] [--foreground]", "start the cluster, or say that it runs", up},
+		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--boot-delay 2s] [--boot-spread 1s] [--port N] [--foreground]",
+			"start the cluster; where it runs, change the chart's values", up},
 		{"down", "", "stop it and keep its state", down},
 		{"status", "", "what runs, which nodes there are, and what they cost", status},
 		{"logs", "[-f] [program]", "what a program said; all programs without a name", logs},
-		{"kubectl", "…", "kubectl for this cluster", kubectl},
+		{part.Kubectl, "…", "kubectl for this cluster", kubectl},
+		{part.Helm, "…", "helm for this cluster", helm},
+		{"break", "[--condition X] [--stop-kubelet] [--for 31m] <node>", "let a simulated machine fail: its node is not ready, and stays so", breakNode},
+		{"mend", "<node>", "undo what break did", mendNode},
 		{"env", "", "the environment in which kubectl and aws reach this cluster: eval \"$(karpenter-local env)\"", env},
 		{"clean", "", "stop it and forget its state", clean},
 		{"assets", "<folder>", "make a folder with etcd, kube-apiserver and kubectl for tests", assets},
@@ -111,6 +116,19 @@ func existing() (home.Dir, error) {
 		return "", errNoCluster
 	}
 	return home.Open(statePath())
+}
+
+// running is existing for commands that need the cluster to run.
+func running() (home.Dir, error) {
+	dir, err := existing()
+	if err != nil {
+		return "", err
+	}
+	pid, err := dir.Holder()
+	if err == nil && pid == 0 {
+		err = errors.New("the cluster does not run; `karpenter-local up` starts it")
+	}
+	return dir, err
 }
 
 // existingWithout is existing for commands that take no arguments, and refuses those that were given.

@@ -20,22 +20,22 @@ import (
 )
 
 // kubectl becomes kubectl with the administrator's kubeconfig.
-func kubectl(args []string) error {
-	dir, err := existing()
+func kubectl(args []string) error { return become(part.Kubectl, args) }
+
+// helm becomes helm with it.
+func helm(args []string) error { return become(part.Helm, args) }
+
+func become(program string, args []string) error {
+	dir, err := running()
 	if err != nil {
 		return err
-	}
-	if pid, err := dir.Holder(); err != nil {
-		return err
-	} else if pid == 0 {
-		return errors.New("the cluster does not run; `karpenter-local up` starts it")
 	}
 	if err := os.Setenv("KUBECONFIG", dir.Kubeconfig()); err != nil {
 		return err
 	}
-	os.Args = append([]string{part.Kubectl}, args...)
-	part.Run(part.Kubectl)
-	return errors.New("this binary has no kubectl")
+	os.Args = append([]string{program}, args...)
+	part.Run(program)
+	return fmt.Errorf("this binary has no %s", program)
 }
 
 // env prints what a shell needs to reach the cluster and its AWS.

@@ -14,8 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -58,12 +56,7 @@ func status(args []string) error {
 
 // ask asks the API server what there is.
 func ask(dir home.Dir) ([]corev1.Node, []corev1.Pod, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
-	if err != nil {
-		return nil, nil, err
-	}
-	config.Timeout = patience
-	client, err := kubernetes.NewForConfig(config)
+	client, err := clientOf(dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -44,11 +44,20 @@ func settingsFlags(name string) (*flag.FlagSet, *home.Settings) {
 	return flags, s
 }
 
+// settingsArgs are settings as flags.
+func settingsArgs(s home.Settings) []string {
+	return []string{fmt.Sprintf("--port=%d", s.Port), fmt.Sprintf("--boot-delay=%s", s.BootDelay), fmt.Sprintf("--boot-spread=%s", s.BootSpread)}
+}
+
 func up(args []string) error {
 	flags, settings := settingsFlags("up")
 	foreground := flags.Bool("foreground", false, "stay until Ctrl-C, and stop the cluster then")
+	wish := wishFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is one argument too many", flags.Arg(0))
 	}
 	if err := settings.Validate(); err != nil {
 		return err
@@ -57,15 +66,63 @@ func up(args []string) error {
 	if err != nil {
 		return err
 	}
-	if pid, err := dir.Holder(); err != nil {
+	wanted, now, err := wish.of(dir)
+	if err != nil {
 		return err
-	} else if pid != 0 {
+	}
+	pid, err := dir.Holder()
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		if now {
+			return change(dir, wanted)
+		}
 		return sayRunning(dir)
 	}
+	if err := dir.WriteInstall(wanted); err != nil {
+		return err
+	}
 	if *foreground {
-		return stay(dir, *settings)
+		return stay(dir, *settings, now)
+	}
+	args = settingsArgs(*settings)
+	if now {
+		args = append(args, "--"+supervise.Now)
 	}
 	return detach(dir, args)
+}
+
+// change upgrades the release of a cluster that runs.
+func change(dir home.Dir, wanted home.Install) error {
+	if wanted.Empty {
+		return errors.New("the cluster runs already; `karpenter-local helm uninstall` takes charts away")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	say := printer()
+	before, err := dir.ReadInstall()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	if err := release.Install(ctx, dir.Kubeconfig(), release.Wish{Values: wanted.Values, Now: true}, log); err != nil {
+		return err
+	}
+	if before.Empty {
+		if err := release.Objects(ctx, dir.Kubeconfig(), log); err != nil {
+			return err
+		}
+	}
+	if err := dir.WriteInstall(wanted); err != nil { // now that the chart took them
+		return err
+	}
+	say("the charts have the new values; the controller's pods are being replaced where that changes them")
+	if err := supervise.WaitForRollout(ctx, dir); err != nil {
+		return err
+	}
+	say("controller ready")
+	return nil
 }
 
 func sayRunning(dir home.Dir) error {
@@ -87,11 +144,11 @@ func printer() func(format string, args ...any) {
 }
 
 // stay runs the cluster in this process.
-func stay(dir home.Dir, settings home.Settings) error {
+func stay(dir home.Dir, settings home.Settings, now bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	say := printer()
-	return supervise.Run(ctx, dir, settings, say, func() {
+	return supervise.Run(ctx, dir, supervise.Options{Settings: settings, Now: now}, say, func() {
 		printNext(dir)
 		fmt.Println("\nCtrl-C stops the cluster.")
 	})
@@ -203,6 +260,7 @@ func special(r rune) bool {
 // superviseMain is the detached supervisor.
 func superviseMain(args []string) error {
 	flags, settings := settingsFlags(superviseName)
+	now := flags.Bool(supervise.Now, false, "the values of the charts were just given")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -213,7 +271,7 @@ func superviseMain(args []string) error {
 	defer stop()
 	dir, err := home.Open(statePath())
 	if err == nil {
-		err = supervise.Run(ctx, dir, *settings,
+		err = supervise.Run(ctx, dir, supervise.Options{Settings: *settings, Now: *now},
 			func(format string, args ...any) { out.Encode(report{Text: fmt.Sprintf(format, args...)}) },
 			func() {
 				out.Encode(report{Ready: true})
@@ -231,11 +289,17 @@ func superviseMain(args []string) error {
 func install(args []string) error {
 	flags := flag.NewFlagSet(supervise.Installer, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API server")
+	path := flags.String("dir", "", "the cluster's folder")
+	now := flags.Bool(supervise.Now, false, "the values of the charts were just given")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	wanted, err := home.Dir(*path).ReadInstall()
+	if err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := release.Install(context.Background(), *kubeconfig, log); err != nil {
+	if err := release.Install(context.Background(), *kubeconfig, release.Wish{Values: wanted.Values, Now: *now}, log); err != nil {
 		return err
 	}
 	return release.Objects(context.Background(), *kubeconfig, log)

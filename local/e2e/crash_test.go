@@ -51,16 +51,16 @@ func machines(ctx context.Context, r home.Run) ([]string, error) {
 }
 
 // unequal says where machines, claims and nodes are not the same, and which pool has more than it may.
-func unequal(ctx context.Context, r home.Run) (string, error) {
+func (c *cluster) unequal(ctx context.Context, r home.Run) (string, error) {
 	running, err := machines(ctx, r)
 	if err != nil {
 		return "", err
 	}
-	claims, err := shared.claims(ctx)
+	claims, err := c.claims(ctx)
 	if err != nil {
 		return "", err
 	}
-	nodes, err := shared.nodes(ctx)
+	nodes, err := c.nodes(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +124,7 @@ func killing(t *testing.T, seeds uint64) {
 			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond) // the kill may come at any moment
 			killLeader(t)
 			running(t, "inflate", replicas, 2*time.Minute)
-			eventually(t, time.Minute, func(ctx context.Context) (string, error) { return unequal(ctx, shared.run(t)) })
+			eventually(t, time.Minute, func(ctx context.Context) (string, error) { return shared.unequal(ctx, shared.run(t)) })
 			checkLimits(t)
 		})
 	}

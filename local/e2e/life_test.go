@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"karpenter.sh/karpenter/local/plane"
 )
 
 func TestASecondUpSaysThatItRuns(t *testing.T) {
@@ -64,7 +66,7 @@ func TestDownAndUp(t *testing.T) {
 	if out := c.do(t, "down"); !strings.Contains(out, "no cluster") {
 		t.Errorf("down before the first up: %q", out)
 	}
-	said := c.do(t, "up")
+	said := c.do(t, "up", "--set", "replicas=2")
 	first := c.run(t)
 	checkNext(t, said)
 	c.do(t, "kubectl", "wait", "--for=jsonpath={.status.readyReplicas}=10", "deployment/inflate", "--timeout=60s")
@@ -80,12 +82,35 @@ func TestDownAndUp(t *testing.T) {
 		t.Errorf("the API server moved from %s to %s, though its port is free", first.Server, second.Server)
 	}
 	c.do(t, "kubectl", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+	checkValues(t, c)
 
 	second := c.run(t)
 	c.do(t, "clean")
 	checkGone(t, second)
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
 		t.Errorf("clean left %s: %v", c.dir, err)
+	}
+}
+
+// checkValues changes values of the chart while the cluster runs. It was started with two replicas.
+func checkValues(t *testing.T, c *cluster) {
+	t.Helper()
+	values := func() string {
+		return c.do(t, "kubectl", "get", "deployment", "karpenter", "-n", plane.Namespace, "-o", `jsonpath={.spec.replicas} {.spec.template.spec.containers[0].env[?(@.name=="BATCH_IDLE_DURATION")].value}`)
+	}
+	if got := values(); got != "2 1s" {
+		t.Errorf("values of the last time: %q, want two replicas", got)
+	}
+	if said := c.refuse(t, "up", "--set", "settings.colour=blue"); !strings.Contains(said, "colour") {
+		t.Errorf("said %q", said)
+	}
+	c.do(t, "up", "--set", "settings.batchIdleDuration=2s")
+	if got := values(); got != "2 2s" {
+		t.Errorf("values after a change: %q, want both", got)
+	}
+	c.do(t, "up", "--reset-values")
+	if got := values(); got != "1 1s" {
+		t.Errorf("values after they were forgotten: %q", got)
 	}
 }
 

@@ -155,6 +155,21 @@ type Settings struct {
 	BootSpread time.Duration // each machine's delay differs from BootDelay by at most this
 }
 
+// An Install says what is installed into the cluster.
+type Install struct {
+	Empty  bool           // nothing at all
+	Values map[string]any // of the chart karpenter, beside those that the local cluster needs
+}
+
+// WriteInstall stores it for this run and all that follow.
+func (d Dir) WriteInstall(i Install) error { return write(d.path("install.json"), i) }
+
+// ReadInstall returns what was stored; the zero Install where nothing was.
+func (d Dir) ReadInstall() (Install, error) {
+	var i Install
+	return i, read(d.path("install.json"), &i)
+}
+
 // Validate says what is wrong with the settings.
 func (s Settings) Validate() error {
 	switch {
@@ -168,33 +183,41 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Write stores the run, whole or not at all.
-func (d Dir) Write(r Run) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	temporary := d.path("run.json.new")
-	if err := os.WriteFile(temporary, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, d.path("run.json"))
-}
+// Write stores the run.
+func (d Dir) Write(r Run) error { return write(d.path("run.json"), r) }
 
 // Read returns the last run; the zero Run where there was none.
 func (d Dir) Read() (Run, error) {
-	text, err := os.ReadFile(d.path("run.json"))
+	var r Run
+	return r, read(d.path("run.json"), &r)
+}
+
+// write stores a value in a file, whole or not at all.
+func write(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// read reads it again, and leaves the value alone where there is no such file.
+func read(path string, into any) error {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Run{}, nil
+		return nil
 	}
 	if err != nil {
-		return Run{}, err
+		return err
 	}
-	var r Run
-	if err := json.Unmarshal(text, &r); err != nil {
-		return Run{}, &DamagedError{Path: d.path("run.json"), Err: err}
+	if err := json.Unmarshal(text, into); err != nil {
+		return &DamagedError{Path: path, Err: err}
 	}
-	return r, nil
+	return nil
 }
 
 // A DamagedError says that a file of the state folder cannot be understood.

@@ -27,6 +27,9 @@ const (
 	AnnotationValue = "fake"
 )
 
+// Broken is the annotation of nodes whose readiness is not touched: somebody broke them.
+const Broken = "karpenter-local/broken"
+
 // A Machine is what its kubelet knows of itself.
 type Machine struct {
 	Node       string // the name of its Node

@@ -3,9 +3,12 @@
 package part
 
 import (
+	"errors"
 	"os"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	helm "helm.sh/helm/v4/pkg/cmd"
+	"helm.sh/helm/v4/pkg/kube"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -16,8 +19,11 @@ import (
 	"karpenter.sh/karpenter/local/plane"
 )
 
-// Kubectl is the one program here that is not part of a cluster.
-const Kubectl = "kubectl"
+// Programs that are not part of a cluster.
+const (
+	Kubectl = "kubectl"
+	Helm    = "helm"
+)
 
 var programs = map[string]func(){
 	plane.Etcd:              func() { etcdmain.Main(os.Args) },
@@ -25,6 +31,7 @@ var programs = map[string]func(){
 	plane.Scheduler:         func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
 	plane.ControllerManager: func() { os.Exit(cli.Run(controllermanager.NewControllerManagerCommand())) },
 	Kubectl:                 kubectl,
+	Helm:                    runHelm,
 }
 
 // Run becomes the named program, which reads its arguments from os.Args. It does not come back; it returns false when there is no such program.
@@ -35,6 +42,21 @@ func Run(name string) bool {
 		os.Exit(0)
 	}
 	return known
+}
+
+func runHelm() {
+	kube.ManagedFieldsManager = Helm
+	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
+	if err == nil {
+		err = command.Execute() // which says what is wrong
+	}
+	var coded helm.CommandError
+	switch {
+	case errors.As(err, &coded):
+		os.Exit(coded.ExitCode)
+	case err != nil:
+		os.Exit(1)
+	}
 }
 
 func kubectl() {

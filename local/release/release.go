@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
+	chartcommon "helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
@@ -39,17 +42,36 @@ type Release struct {
 	Values map[string]any
 }
 
-// Releases are what a local cluster gets.
-func Releases() []Release {
+// Releases are what a local cluster gets, with values beside those that it needs.
+func Releases(values map[string]any) []Release {
 	return []Release{
 		{Chart: "karpenter-crd"},
-		{Chart: "karpenter", Values: map[string]any{
-			"replicas":   1,
+		{Chart: "karpenter", Values: loader.MergeMaps(map[string]any{
+			"replicas":   1,                                                                             // a second one would cost a laptop memory, and seconds of each start
 			"controller": map[string]any{"image": map[string]any{"repository": "karpenter/controller"}}, // see package runtime
 			"settings":   map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName},
 			"legacy":     map[string]any{"v1beta1": "serve"},
-		}},
+		}, values)},
 	}
+}
+
+// Refused says why the charts cannot be installed with such values.
+func Refused(values map[string]any) error {
+	for _, r := range Releases(values) {
+		ch, err := Load(r.Chart)
+		if err != nil {
+			return err
+		}
+		options := chartcommon.ReleaseOptions{Name: r.Chart, Namespace: plane.Namespace, Revision: 1, IsInstall: true}
+		all, err := util.ToRenderValues(ch, r.Values, options, chartcommon.DefaultCapabilities)
+		if err != nil {
+			return err
+		}
+		if _, err := engine.Render(ch, all); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Load reads a chart of package charts.
@@ -73,11 +95,19 @@ func Load(name string) (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
+// A Wish is what somebody wants to be installed.
+type Wish struct {
+	Values map[string]any
+	// Now says that they said so just now: it counts even where they have installed or upgraded a release by themselves since.
+	Now bool
+}
+
 // Install installs or upgrades every release, unless the cluster has it as it is.
-func Install(ctx context.Context, kubeconfig string, log *slog.Logger) error {
-	for _, r := range Releases() {
+func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger) error {
+	kube.ManagedFieldsManager = "helm" // whoever comes after us with helm does not run into our fields
+	for _, r := range Releases(wish.Values) {
 		begin := time.Now()
-		did, err := r.install(ctx, kubeconfig, log)
+		did, err := r.install(ctx, kubeconfig, wish.Now, log)
 		if err != nil {
 			return fmt.Errorf("chart %s: %w", r.Chart, err)
 		}
@@ -86,7 +116,7 @@ func Install(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 	return nil
 }
 
-func (r Release) install(ctx context.Context, kubeconfig string, log *slog.Logger) (string, error) {
+func (r Release) install(ctx context.Context, kubeconfig string, now bool, log *slog.Logger) (string, error) {
 	ch, err := Load(r.Chart)
 	if err != nil {
 		return "", err
@@ -108,8 +138,12 @@ func (r Release) install(ctx context.Context, kubeconfig string, log *slog.Logge
 	if err != nil {
 		return "", err
 	}
-	if info := last.(*releasev1.Release).Info; info.Description == digest && info.Status == common.StatusDeployed {
+	info := last.(*releasev1.Release).Info
+	switch {
+	case info.Description == digest && info.Status == common.StatusDeployed:
 		return "is installed", nil
+	case !strings.HasPrefix(info.Description, digestPrefix) && info.Status == common.StatusDeployed && !now:
+		return "is left as somebody else made it", nil
 	}
 	upgrade := action.NewUpgrade(config)
 	upgrade.Namespace, upgrade.Description, upgrade.MaxHistory = plane.Namespace, digest, 2
@@ -117,6 +151,9 @@ func (r Release) install(ctx context.Context, kubeconfig string, log *slog.Logge
 	_, err = upgrade.RunWithContext(ctx, r.Chart, ch, r.Values)
 	return "upgraded", err
 }
+
+// digestPrefix marks releases that were made here.
+const digestPrefix = "sha256:"
 
 // digest names what would be installed, so that an unchanged chart need not be sent at each start.
 func (r Release) digest(ch *chart.Chart) string {
@@ -127,7 +164,7 @@ func (r Release) digest(ch *chart.Chart) string {
 	}
 	values, _ := json.Marshal(r.Values) // plain maps and scalars
 	h.Write(values)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return digestPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
 func configuration(kubeconfig string, log *slog.Logger) (*action.Configuration, error) {

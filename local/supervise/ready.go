@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
 )
 
@@ -37,8 +38,10 @@ func poll(ctx context.Context, what string, ready func(context.Context) bool) er
 	}
 }
 
-func (s *supervisor) client() (*kubernetes.Clientset, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", s.dir.Kubeconfig())
+func (s *supervisor) client() (*kubernetes.Clientset, error) { return clientOf(s.dir) }
+
+func clientOf(dir home.Dir) (*kubernetes.Clientset, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", dir.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +77,52 @@ func (s *supervisor) waitForAWS(ctx context.Context) error {
 	})
 }
 
-// waitForController waits until a replica that leads is ready. The Deployment says so only seconds later: its probe begins late.
+// waitForController waits until a replica that leads is ready, if there is to be any. The Deployment says so only seconds
+// later: its probe begins late.
 func (s *supervisor) waitForController(ctx context.Context) error {
 	client, err := s.client()
 	if err != nil {
 		return err
 	}
+	return controllerIs(ctx, func(ctx context.Context) error {
+		deployment, err := client.AppsV1().Deployments(plane.Namespace).Get(ctx, plane.ServiceAccount, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && *deployment.Spec.Replicas == 0 {
+			return nil // as somebody wanted it
+		}
+		if err != nil {
+			return err
+		}
+		return leaderReady(ctx, client)
+	})
+}
+
+// WaitForRollout waits until all of the controller's pods are those that its Deployment wants now.
+func WaitForRollout(ctx context.Context, dir home.Dir) error {
+	client, err := clientOf(dir)
+	if err != nil {
+		return err
+	}
+	return controllerIs(ctx, func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(plane.Namespace).Get(ctx, plane.ServiceAccount, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		wanted, s := *d.Spec.Replicas, d.Status
+		if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != wanted || s.Replicas != wanted || s.AvailableReplicas != wanted {
+			return fmt.Errorf("%d of %d replicas are new and ready", min(s.UpdatedReplicas, s.AvailableReplicas), wanted)
+		}
+		if wanted == 0 {
+			return nil
+		}
+		return leaderReady(ctx, client)
+	})
+}
+
+// controllerIs waits for something about the controller.
+func controllerIs(ctx context.Context, ready func(context.Context) error) error {
 	why := ""
-	err = poll(ctx, "the controller", func(ctx context.Context) bool {
-		err := leaderReady(ctx, client)
+	err := poll(ctx, "the controller", func(ctx context.Context) bool {
+		err := ready(ctx)
 		if err != nil && ctx.Err() == nil {
 			why = err.Error()
 		}

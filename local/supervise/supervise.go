@@ -20,8 +20,19 @@ import (
 	"karpenter.sh/karpenter/local/plane"
 )
 
+// Options are what was said when the cluster was started.
+type Options struct {
+	Settings home.Settings
+	Now      bool // that includes values of the charts
+}
+
+// Now is the flag by which programs hear of Options.Now.
+const Now = "now"
+
 type supervisor struct {
 	dir       home.Dir
+	now       bool
+	install   home.Install
 	plane     plane.Plane
 	authority *pki.Authority
 	processes []*process
@@ -34,13 +45,13 @@ type supervisor struct {
 
 // Run brings the cluster up, reports each step to say, calls ready, and keeps the cluster up until ctx ends. When it
 // returns, no process is left.
-func Run(ctx context.Context, dir home.Dir, settings home.Settings, say func(format string, args ...any), ready func()) error {
+func Run(ctx context.Context, dir home.Dir, o Options, say func(format string, args ...any), ready func()) error {
 	lock, err := dir.Lock()
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	s, err := prepare(dir, settings)
+	s, err := prepare(dir, o)
 	if err != nil {
 		return err
 	}
@@ -53,7 +64,7 @@ func Run(ctx context.Context, dir home.Dir, settings home.Settings, say func(for
 	return nil
 }
 
-func prepare(dir home.Dir, settings home.Settings) (*supervisor, error) {
+func prepare(dir home.Dir, o Options) (*supervisor, error) {
 	if err := dir.CheckRoom(); err != nil {
 		return nil, err
 	}
@@ -61,18 +72,24 @@ func prepare(dir home.Dir, settings home.Settings) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := choosePorts(last.Ports, settings.Port)
+	ports, err := choosePorts(last.Ports, o.Settings.Port)
+	if err != nil {
+		return nil, err
+	}
+	install, err := dir.ReadInstall()
 	if err != nil {
 		return nil, err
 	}
 	s := &supervisor{
 		dir:      dir,
-		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: settings},
+		now:      o.Now,
+		install:  install,
+		plane:    plane.Plane{Dir: dir, Ports: ports, Settings: o.Settings},
 		failed:   make(chan error, 1),
 		starting: true,
 	}
 	s.run = home.Run{
-		PID: os.Getpid(), Started: time.Now(), Server: s.plane.Server(), Ports: ports, Settings: settings,
+		PID: os.Getpid(), Started: time.Now(), Server: s.plane.Server(), Ports: ports, Settings: o.Settings,
 	}
 	if err := s.writeKeys(); err != nil {
 		return nil, err
@@ -136,7 +153,11 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 	s.start(plane.Scheduler)
 	s.start(plane.Kubelets)
 	s.start(plane.AWS)
-	if err := s.install(ctx); err != nil {
+	if s.install.Empty {
+		say("nothing is installed; AWS is on %s", s.plane.AWSEndpoint())
+		return s.waitForAWS(ctx)
+	}
+	if err := s.runInstaller(ctx); err != nil {
 		return err
 	}
 	if err := s.waitForAWS(ctx); err != nil {
@@ -150,9 +171,10 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 	return nil
 }
 
-// install runs the installer to its end.
-func (s *supervisor) install(ctx context.Context) error {
-	cmd, line, err := command(s.dir, Installer, []string{"--kubeconfig=" + s.dir.Kubeconfig()}, nil)
+// runInstaller runs the installer to its end.
+func (s *supervisor) runInstaller(ctx context.Context) error {
+	args := []string{"--kubeconfig=" + s.dir.Kubeconfig(), "--dir=" + string(s.dir), fmt.Sprintf("--%s=%t", Now, s.now)}
+	cmd, line, err := command(s.dir, Installer, args, nil)
 	if err != nil {
 		return err
 	}

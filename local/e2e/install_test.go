@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/local/plane"
+)
+
+// charts are this repository's.
+const charts = "../../charts/"
+
+// An installed cluster is one into which the charts were installed by the commands of the guides.
+type installed struct {
+	*cluster
+	*testing.T
+}
+
+// helm installs or upgrades the controller and waits, as guides do.
+func (i installed) helm(values ...string) time.Duration {
+	i.Helper()
+	begin := time.Now()
+	args := []string{"helm", "upgrade", "--install", "karpenter", charts + "karpenter", "--namespace", plane.Namespace, "--wait",
+		"--set", "settings.clusterName=" + plane.ClusterName, "--set", "settings.interruptionQueue=" + plane.ClusterName,
+		"--set", "controller.image.repository=karpenter/controller",
+		"--set", "controller.resources.requests.cpu=1", "--set", "controller.resources.limits.memory=1Gi"}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	i.do(i.T, args...)
+	return time.Since(begin)
+}
+
+// scaled waits until that many pods of inflate run.
+func (i installed) scaled(replicas int) {
+	i.Helper()
+	i.do(i.T, "kubectl", "scale", "deployment", "inflate", fmt.Sprintf("--replicas=%d", replicas))
+	i.do(i.T, "kubectl", "rollout", "status", "deployment/inflate", "--timeout=90s")
+}
+
+// replicas are the names of the controller's, in order.
+func (i installed) replicas() []string {
+	i.Helper()
+	return strings.Fields(i.do(i.T, "kubectl", "get", "pods", "-n", plane.Namespace, "-l", "app.kubernetes.io/name=karpenter",
+		"--sort-by=.metadata.name", "-o", "jsonpath={.items[*].metadata.name}"))
+}
+
+// rolledOut waits until the Deployment's pods are new and ready.
+func (i installed) rolledOut() {
+	i.Helper()
+	i.do(i.T, "kubectl", "rollout", "status", "deployment/karpenter", "-n", plane.Namespace, "--timeout=90s")
+}
+
+// TestTheGuidesInstallIt is the life of an installation: by helm into an empty cluster, through the death of its leader, upgrades, a drain
+// and a broken machine, to its end.
+func TestTheGuidesInstallIt(t *testing.T) {
+	t.Parallel()
+	i := installed{fresh(t), t}
+	i.do(t, "up", "--empty")
+	if err := i.connect(); err != nil {
+		t.Fatal(err)
+	}
+	i.do(t, "helm", "upgrade", "--install", "karpenter-crd", charts+"karpenter-crd", "--namespace", plane.Namespace, "--wait")
+	took := i.helm("legacy.v1beta1=serve")
+	t.Logf("helm upgrade --install --wait returned after %s", took.Round(100*time.Millisecond))
+	if took > time.Minute { // the bar is half of that, on a machine that does nothing else
+		t.Errorf("helm waited for %s", took)
+	}
+	if got := i.replicas(); len(got) != 2 {
+		t.Fatalf("the chart's two replicas are %v", got)
+	}
+	i.do(t, "kubectl", "apply", "-f", filepath.Join("..", "release", "objects", "first.yaml"))
+	i.scaled(10)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T, installed)
+	}{
+		{"logs and exec answer", speaks},
+		{"v1beta1 is converted by Service", converts},
+		{"the standby takes over from a leader that is killed", losesItsLeader},
+		{"an upgrade changes pods where it changes something", isUpgraded},
+		{"a broken machine is replaced", repairs},
+		{"its node is drained", isDrained},
+		{"helm takes it away, and machines stay", isTakenAway},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.run(t, installed{i.cluster, t}) }) {
+			return
+		}
+	}
+}
+
+func speaks(t *testing.T, i installed) {
+	leader, err := i.leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := i.do(t, "kubectl", "logs", "-n", plane.Namespace, leader.Pod, "--timestamps", "--since=5m"); !strings.Contains(said, `Z {"time"`) || !strings.Contains(said, "leading") {
+		t.Errorf("its log is %.300q", said)
+	}
+	if said := i.do(t, "kubectl", "logs", "-n", plane.Namespace, "deployment/karpenter", "--tail=1"); strings.Count(said, `"message"`) != 1 {
+		t.Errorf("its last line is %.300q", said)
+	}
+	if said := i.do(t, "kubectl", "logs", "deployment/inflate"); !strings.Contains(said, "simulated") {
+		t.Errorf("a simulated pod says %q", said)
+	}
+	if said := i.refuse(t, "kubectl", "logs", "-n", plane.Namespace, leader.Pod, "--previous"); !strings.Contains(said, "previous terminated container") {
+		t.Errorf("of its former life: %q", said)
+	}
+	if said := i.refuse(t, "kubectl", "exec", "deployment/inflate", "--", "ls"); !strings.Contains(said, "simulated") {
+		t.Errorf("kubectl exec: %q", said)
+	}
+	if said := i.do(t, "kubectl", "get", "--raw", "/api/v1/namespaces/"+plane.Namespace+"/services/karpenter:http-metrics/proxy/metrics"); !strings.Contains(said, "karpenter_build_info") {
+		t.Errorf("its Service serves %.300q", said)
+	}
+}
+
+func converts(t *testing.T, i installed) {
+	if said := i.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "default", "-o", "yaml"); !strings.Contains(said, "apiVersion: karpenter.sh/v1beta1") {
+		t.Errorf("v1beta1 is %s", said)
+	}
+	if said := i.do(t, "kubectl", "get", "crd", "nodepools.karpenter.sh", "-o", "jsonpath={.spec.conversion.webhook.clientConfig}"); !strings.Contains(said, `"name":"karpenter-conversion"`) || strings.Contains(said, `"url"`) {
+		t.Errorf("it is converted by %s", said)
+	}
+}
+
+func losesItsLeader(t *testing.T, i installed) {
+	before, err := i.leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	i.do(t, "kubectl", "scale", "deployment", "inflate", "--replicas=25")
+	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+		leader, err := i.leader(ctx)
+		if err == nil && leader.Pod == before.Pod {
+			return "the replica that was killed leads", nil
+		}
+		return "", err
+	})
+	t.Logf("another replica led after %s", time.Since(begin).Round(100*time.Millisecond))
+	i.scaled(25)
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) { return i.unequal(ctx, i.run(t)) })
+}
+
+func isUpgraded(t *testing.T, i installed) {
+	i.rolledOut()
+	before := i.replicas()
+	i.helm("legacy.v1beta1=serve")
+	if again := i.replicas(); !slices.Equal(again, before) {
+		t.Errorf("an upgrade that changes nothing made %v of %v", again, before)
+	}
+	i.helm("legacy.v1beta1=serve", "settings.featureGates.nodeRepair=true")
+	i.rolledOut()
+	for _, pod := range i.replicas() {
+		if slices.Contains(before, pod) {
+			t.Errorf("%s has the old values", pod)
+		}
+	}
+	i.do(t, "kubectl", "rollout", "restart", "deployment/karpenter", "-n", plane.Namespace)
+	i.rolledOut()
+}
+
+func repairs(t *testing.T, i installed) {
+	nodes, err := i.nodes(t.Context())
+	if err != nil || len(nodes) == 0 {
+		t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	broken := nodes[0].Name
+	i.do(t, "break", broken, "--for", "31m")
+	i.do(t, "kubectl", "wait", "--for=delete", "node/"+broken, "--timeout=90s")
+	i.scaled(25)
+}
+
+func isDrained(t *testing.T, i installed) {
+	before := i.replicas()
+	i.do(t, "kubectl", "drain", "control-a", "--ignore-daemonsets", "--timeout=60s")
+	var there corev1.PodList
+	if err := i.List(t.Context(), &there, client.MatchingLabels{"app.kubernetes.io/name": "karpenter"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range there.Items {
+		if p.Spec.NodeName == "control-a" {
+			t.Errorf("%s is still there", p.Name)
+		}
+	}
+	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+		_, err := i.leader(ctx)
+		return "", err
+	})
+	i.do(t, "kubectl", "uncordon", "control-a")
+	i.rolledOut()
+	if after := i.replicas(); len(after) != 2 || slices.Equal(after, before) {
+		t.Errorf("replicas were %v and are %v", before, after)
+	}
+}
+
+func isTakenAway(t *testing.T, i installed) {
+	before, err := machines(t.Context(), i.run(t))
+	if err != nil || len(before) == 0 {
+		t.Fatalf("%d machines, %v", len(before), err)
+	}
+	i.do(t, "helm", "uninstall", "karpenter", "--namespace", plane.Namespace, "--wait")
+	if left := i.processes(t); len(left) > 0 {
+		t.Errorf("%d processes outlived the release", len(left))
+	}
+	if wrong, err := i.unequal(t.Context(), i.run(t)); wrong != "" || err != nil {
+		t.Errorf("machines, claims and nodes are not the same any more: %s, %v", wrong, err)
+	}
+	after, err := machines(t.Context(), i.run(t))
+	if err != nil || !slices.Equal(after, before) {
+		t.Errorf("machines were %v and are %v, %v", before, after, err)
+	}
+}
