@@ -7,16 +7,23 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // stopPoll is how often the cloud is asked whether a machine is gone.
 const stopPoll = 5 * time.Second
+
+// unseenPoll is how often the API server is asked for a Node that our picture lacks.
+const unseenPoll = 5 * time.Second
 
 // end takes one step towards the end of a deleted claim.
 func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
@@ -57,6 +64,9 @@ func (l *Loop) deleteNodes(ctx context.Context, v lifecycle.View) error {
 
 // stopMachine asks the cloud to stop the machine, says so on the claim, and goes on once the machine is gone.
 func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time, error) {
+	if unseen, err := l.hasUnseenNode(ctx, claim); err != nil || unseen {
+		return time.Now().Add(unseenPoll), err
+	}
 	err := l.Cloud.Terminate(ctx, claim.Status.ProviderID)
 	if errors.Is(err, cloud.ErrNotFound) {
 		return time.Time{}, l.finish(ctx, claim)
@@ -68,6 +78,36 @@ func (l *Loop) stopMachine(ctx context.Context, claim *v1.NodeClaim) (time.Time,
 	stopping := *claim
 	condition.SetTrue(&stopping, v1.ConditionTypeInstanceTerminating, now)
 	return now.Add(stopPoll), l.writeStatus(ctx, claim, &stopping)
+}
+
+// hasUnseenNode asks the API server for the Node of a claim that has none in our picture: perhaps another process registered it, and pods run there.
+// Such a Node is deleted, so that it is drained as soon as we hear of it. The machine of which the time is up stops anyway.
+func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, error) {
+	now := time.Now()
+	deadline, err := lifecycle.Deadline(claim)
+	if err != nil {
+		return false, err
+	}
+	if claim.Status.NodeName == "" || condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) ||
+		!deadline.IsZero() && !now.Before(deadline) || evict.Taken(claim, now) {
+		return false, nil
+	}
+	var node corev1.Node
+	err = l.Client.Get(ctx, client.ObjectKey{Name: claim.Status.NodeName}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask for node %s before its machine is stopped: %w", claim.Status.NodeName, err)
+	case node.Spec.ProviderID != claim.Status.ProviderID:
+		return false, nil
+	}
+	telemetry.Log(ctx).Error("the machine is not stopped yet, because the API server has a node for it that was not heard of", "NodeClaim", claim.Name, "Node", node.Name)
+	if node.DeletionTimestamp != nil {
+		return true, nil
+	}
+	err = l.Client.Delete(ctx, &node, client.Preconditions{UID: &node.UID})
+	return true, client.IgnoreNotFound(err)
 }
 
 // finish lets the claim go.
