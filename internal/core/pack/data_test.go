@@ -84,7 +84,7 @@ type podGroup struct {
 }
 
 var readWorkloads = sync.OnceValues(func() (map[string][]podGroup, error) {
-	f, err := os.Open("../lower/testdata/workloads.json.gz")
+	f, err := os.Open("../engine/testdata/workloads.json.gz")
 	if err != nil {
 		return nil, err
 	}
