@@ -45,7 +45,7 @@ type command struct {
 // commands lists them in the order in which help shows them.
 var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
-	{"why", "why a pod waits, and the smallest change that would give it a place", askWhy},
+	{"why", "why a pod waits and what would give it a place; why a node stays and what would become of it", askWhy},
 	{"history", "what the controller decided, by object, reason and time", history},
 	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},

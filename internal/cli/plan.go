@@ -34,6 +34,7 @@ type planFlags struct {
 	region, spot      string
 	kubeconfig        string
 	snapshot          string
+	static            bool // pools with a fixed number of nodes are looked at too
 	ignorePreferences bool
 	bestEffort        bool
 	budget            time.Duration
@@ -197,7 +198,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: %v\n", pool.Name, err)
 			continue
 		}
-		if pool.Spec.Replicas != nil {
+		if pool.Spec.Replicas != nil && !p.static {
 			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes (spec.replicas), which no pod changes\n", pool.Name)
 			continue
 		}

@@ -13,15 +13,18 @@ import (
 )
 
 const whyHelp = `usage: karpenter why pod NAME [-n NAMESPACE] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [-o text|json]
+       karpenter why node|nodeclaim|nodepool NAME [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…] [-o text|json]
 
 Says why a pod waits, and the smallest change that would give it a place: a limit raised, a zone allowed, a taint tolerated, a
 spread dropped. Each change that it names was planned with, so it helps; where no single one does, up to three together are
-tried. Nothing is changed, and no access to the controller is needed: it is the same engine on the same objects.
+tried. Of a node it says what keeps it: pods, budgets, annotations, prices; what it costs, and what would become of it without
+each; or the step in which it goes, and where its pods go. Nothing is changed, and no access to the controller is needed: it is
+the same engine on the same objects.
 
 Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. It is only listed. Where the controller's
 journal is to be had (see karpenter history), the answer ends with what was decided before.
 
-Exit code: 0 the pod runs or has a place, 1 it waits, 2 the input is wrong.
+Exit code: 0 the pod runs or has a place, nothing keeps the node; 1 the pod waits, the node stays; 2 the input is wrong.
 
 `
 
@@ -81,6 +84,9 @@ var whyKinds = []struct {
 	run   func(ctx context.Context, env Env, w whyFlags) (int, error)
 }{
 	{[]string{"pod", "pods", "po"}, whyPod},
+	{[]string{"node", "nodes", "no"}, whyNode},
+	{[]string{"nodeclaim", "nodeclaims"}, whyNode},
+	{[]string{"nodepool", "nodepools"}, whyPool},
 }
 
 // decided returns what the journal says of an object lately, if there is one to be read. Without it the answer is as good.
