@@ -1,5 +1,5 @@
 // Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
-// only orphans, pause and resume change something: an annotation, by which the controller knows what somebody decided.
+// only orphans, pause, resume, approve and deny change something: an annotation or a decision, by which the controller knows what somebody wants.
 package cli
 
 import (
@@ -52,6 +52,8 @@ var commands = []command{
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
 	{"resume", "let it go on", resume},
+	{"approve", "say yes to steps that wait for approval, or list them", approve},
+	{"deny", "say no to them", deny},
 	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
 }
 

@@ -44,6 +44,7 @@ type Draft struct {
 
 	pools           table[string, *v1.NodePool]
 	overlays        table[string, *v1alpha1.NodeOverlay]
+	disruptionPlans table[string, *v1alpha1.DisruptionPlan]
 	classes         table[v1.NodeClassReference, *NodeClass]
 	daemonSets      table[objectKey, *appsv1.DaemonSet]
 	pdbs            table[objectKey, *policyv1.PodDisruptionBudget]
@@ -119,6 +120,7 @@ func newDraft() *Draft {
 		byProvider: newTable(func(r providerRow) string { return r.id }, strings.Compare),
 		byClaim:    newTable(func(r claimRow) string { return r.claim }, strings.Compare),
 
+		disruptionPlans: newTable(func(p *v1alpha1.DisruptionPlan) string { return p.Name }, strings.Compare),
 		pools:           newTable(func(p *v1.NodePool) string { return p.Name }, strings.Compare),
 		overlays:        newTable(func(o *v1alpha1.NodeOverlay) string { return o.Name }, strings.Compare),
 		classes:         newTable((*NodeClass).ref, compareRefs),
@@ -169,6 +171,7 @@ func (d *Draft) publish() *Snapshot {
 
 		pools:           d.pools.publish(),
 		overlays:        d.overlays.publish(),
+		disruptionPlans: d.disruptionPlans.publish(),
 		classes:         d.classes.publish(),
 		daemonSets:      d.daemonSets.publish(),
 		pdbs:            d.pdbs.publish(),
@@ -235,6 +238,16 @@ func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(o) }
 
 // DeleteOverlay removes a NodeOverlay.
 func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
+
+// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known: we write them ourselves, and the watch comes later.
+func (d *Draft) PutDisruptionPlan(p *v1alpha1.DisruptionPlan) {
+	if old, _ := d.disruptionPlans.get(p.Name); !older(p, old) {
+		d.disruptionPlans.put(p)
+	}
+}
+
+// DeleteDisruptionPlan removes a DisruptionPlan.
+func (d *Draft) DeleteDisruptionPlan(name string) { d.disruptionPlans.delete(name) }
 
 // PutNodeClass adds or replaces a node class.
 func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }

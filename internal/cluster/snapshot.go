@@ -37,6 +37,7 @@ type Snapshot struct {
 
 	pools           view[string, *v1.NodePool]
 	overlays        view[string, *v1alpha1.NodeOverlay]
+	disruptionPlans view[string, *v1alpha1.DisruptionPlan]
 	classes         view[v1.NodeClassReference, *NodeClass]
 	daemonSets      view[objectKey, *appsv1.DaemonSet]
 	pdbs            view[objectKey, *policyv1.PodDisruptionBudget]
@@ -234,6 +235,17 @@ func (s *Snapshot) Pools() iter.Seq[*v1.NodePool] { return s.pools.all() }
 // Pool returns a NodePool, or nil.
 func (s *Snapshot) Pool(name string) *v1.NodePool {
 	p, _ := s.pools.get(name)
+	return p
+}
+
+// DisruptionPlans yields the DisruptionPlans by name.
+func (s *Snapshot) DisruptionPlans() iter.Seq[*v1alpha1.DisruptionPlan] {
+	return s.disruptionPlans.all()
+}
+
+// DisruptionPlan returns a DisruptionPlan, or nil.
+func (s *Snapshot) DisruptionPlan(name string) *v1alpha1.DisruptionPlan {
+	p, _ := s.disruptionPlans.get(name)
 	return p
 }
 

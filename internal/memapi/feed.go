@@ -16,13 +16,14 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
 // Scheme knows the kinds that loops work with.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, awsv1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
@@ -61,6 +62,8 @@ func Apply(d *cluster.Draft, e Event) (news bool) {
 		d.PutClaim(o)
 	case *v1.NodePool:
 		d.PutPool(o)
+	case *v1alpha1.DisruptionPlan:
+		d.PutDisruptionPlan(o)
 	case *awsv1.EC2NodeClass:
 		d.PutNodeClass(nodeClass(o))
 	case *appsv1.DaemonSet:
@@ -95,6 +98,8 @@ func remove(d *cluster.Draft, e Event) {
 		d.DeleteClaim(o.Name)
 	case *v1.NodePool:
 		d.DeletePool(o.Name)
+	case *v1alpha1.DisruptionPlan:
+		d.DeleteDisruptionPlan(o.Name)
 	case *awsv1.EC2NodeClass:
 		class := nodeClass(o)
 		d.DeleteNodeClass(v1.NodeClassReference{Group: class.Group, Kind: class.Kind, Name: class.Name})

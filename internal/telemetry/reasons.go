@@ -26,6 +26,7 @@ const (
 	DisruptionTerminating        Reason = "DisruptionTerminating"
 	DisruptionBlocked            Reason = "DisruptionBlocked"
 	DisruptionFailed             Reason = "DisruptionFailed"
+	DisruptionAwaitsApproval     Reason = "DisruptionAwaitsApproval"
 	Unconsolidatable             Reason = "Unconsolidatable"
 	ConsolidationCandidate       Reason = "ConsolidationCandidate"
 	ConsolidationRejected        Reason = "ConsolidationRejected"
@@ -101,6 +102,7 @@ var reasons = []EventRow{
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", again, 0, 0, false},
 	{DisruptionTerminating, normal, "A node is being removed by disruption.", again, 0, 0, false},
 	{DisruptionBlocked, normal, "A node or pool cannot be disrupted now; the message says why.", again, 0, 0, false},
+	{DisruptionAwaitsApproval, normal, "A step waits for somebody's approval; the message names its DisruptionPlan.", again, 0, 0, false},
 	{DisruptionFailed, warning, "A step was begun and taken back; the message says why. On a NodePool: it may not have what the step asks for, such as more than its limits.", again, 0, 0, false},
 	{Unconsolidatable, normal, "A node cannot be consolidated; the message says why.", 15 * time.Minute, 0, 0, false},
 	{ConsolidationCandidate, normal, "A node could be replaced; the message gives the savings.", again, 0, 0, false},

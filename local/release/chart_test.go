@@ -299,7 +299,7 @@ func TestTheFirstInstallBringsTheDefinitions(t *testing.T) {
 		got = append(got, strings.TrimSuffix(strings.TrimPrefix(c.Name, "crds/"), ".yaml"))
 	}
 	want := []string{
-		"autoscaling.x-k8s.io_capacitybuffers", "karpenter.k8s.aws_ec2nodeclasses", "karpenter.sh_nodeclaims", "karpenter.sh_nodeoverlays", "karpenter.sh_nodepools",
+		"autoscaling.x-k8s.io_capacitybuffers", "karpenter.k8s.aws_ec2nodeclasses", "karpenter.sh_disruptionplans", "karpenter.sh_nodeclaims", "karpenter.sh_nodeoverlays", "karpenter.sh_nodepools",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -606,14 +606,15 @@ func TestBudgetOfTheController(t *testing.T) {
 func TestRights(t *testing.T) {
 	read := "get list watch"
 	core := []string{
-		"karpenter.sh: nodepools nodeclaims nodeoverlays: " + read,
+		"karpenter.sh: nodepools nodeclaims nodeoverlays disruptionplans: " + read,
 		"autoscaling.x-k8s.io: capacitybuffers: " + read,
 		": pods nodes namespaces persistentvolumes persistentvolumeclaims: " + read,
 		"apps: daemonsets: " + read,
 		"policy: poddisruptionbudgets: " + read,
 		"storage.k8s.io: storageclasses csinodes volumeattachments: " + read,
 		"karpenter.sh: nodeclaims nodeclaims/status: create delete patch",
-		"karpenter.sh: nodepools nodepools/status nodeoverlays/status: patch",
+		"karpenter.sh: nodepools nodepools/status nodeoverlays/status disruptionplans/status: patch",
+		"karpenter.sh: disruptionplans: create delete", // and no patch: it asks, others say yes
 		"autoscaling.x-k8s.io: capacitybuffers/status: patch",
 		": nodes: patch delete",
 		": pods: delete",
@@ -652,10 +653,11 @@ func TestRights(t *testing.T) {
 			"karpenter.k8s.aws: ec2nodeclasses: " + read,
 			"karpenter.k8s.aws: ec2nodeclasses ec2nodeclasses/status: patch",
 		}},
-		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+write, read+write),
+		"people who are admin": {"ClusterRole", "karpenter-admin", nil, append(people(read+write, read+write, read+" patch update delete"),
 			"karpenter.k8s.aws: ec2nodeclasses: "+read+write)},
-		"people who edit, but not what runs as the nodes' role": {"ClusterRole", "karpenter-edit", nil, people(read+write, read+" delete")},
-		"people who may look, but not at user data":             {"ClusterRole", "karpenter-view", nil, people(read, read)},
+		"people who edit, but not what runs as the nodes' role": {"ClusterRole", "karpenter-edit", nil, people(read+write, read+" delete", read)},
+		"people who may look, but not at user data":             {"ClusterRole", "karpenter-view", nil, people(read, read, read)},
+		"people who approve":                                    {"ClusterRole", "karpenter-approver", nil, []string{"karpenter.sh: disruptionplans: " + read + " patch update"}},
 		"own namespace": {"Role", "karpenter", nil, []string{
 			"coordination.k8s.io: leases: get watch",
 			"coordination.k8s.io: leases [karpenter-leader-election]: patch update",
@@ -691,8 +693,8 @@ func TestRights(t *testing.T) {
 const write = " create delete patch update"
 
 // people is what people may do with the kinds of every cloud, and with claims; status is the controller's alone.
-func people(verbs, claims string) []string {
-	return []string{"karpenter.sh: nodepools nodeoverlays: " + verbs, "karpenter.sh: nodeclaims: " + claims, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
+func people(verbs, claims, plans string) []string {
+	return []string{"karpenter.sh: nodepools nodeoverlays: " + verbs, "karpenter.sh: nodeclaims: " + claims, "karpenter.sh: disruptionplans: " + plans, "autoscaling.x-k8s.io: capacitybuffers: " + verbs}
 }
 
 func TestRolesOfPeopleGoIntoThoseOfKubernetes(t *testing.T) {
@@ -710,7 +712,7 @@ func TestDefinitionsCarryAnnotations(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps.DeleteFunc(files, func(_, text string) bool { return strings.TrimSpace(text) == "" }) // of kinds that nobody asked for
-	if len(files) != 5 {
+	if len(files) != 6 {
 		t.Errorf("%d files, want one per definition", len(files))
 	}
 	for name, text := range files {

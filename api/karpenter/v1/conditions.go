@@ -9,7 +9,7 @@ import (
 // ConditionTypeReady is the root condition of NodePool and NodeClaim.
 const ConditionTypeReady = condition.Ready
 
-// Conditions of a NodePool. The last four do not count for Ready.
+// Conditions of a NodePool. The last five do not count for Ready.
 const (
 	ConditionTypeValidationSucceeded     = "ValidationSucceeded"     // What the schema cannot check is in order.
 	ConditionTypeNodeClassReady          = "NodeClassReady"          // The node class exists and is ready.
@@ -17,6 +17,7 @@ const (
 	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
 	ConditionTypeMachinesGetReady        = "MachinesGetReady"        // False while the last machines of the template did not become ready nodes in their time; absent otherwise.
 	ConditionTypeDisruptionPaused        = "DisruptionPaused"        // Somebody has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
+	ConditionTypeDisruptionByApproval    = "DisruptionByApproval"    // Each voluntary step of the pool needs approval; absent otherwise.
 	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
 )
 
@@ -32,6 +33,8 @@ const (
 	ReasonInitializationTimeout     = "InitializationTimeout"     // MachinesGetReady is False: the last machine joined and was never ready for pods; the message says what it lacked.
 	ReasonPoolPaused                = "PoolPaused"                // DisruptionPaused is True: the pool is paused; the message says for how long and why.
 	ReasonClusterPaused             = "ClusterPaused"             // DisruptionPaused is True: all pools are paused; the message says for how long and why.
+	ReasonApprovalManual            = "Manual"                    // DisruptionByApproval is True: the message names the rules that approve by themselves.
+	ReasonApprovalNotUnderstood     = "NotUnderstood"             // DisruptionByApproval is True: an annotation says what nobody understands, so no rule counts.
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 

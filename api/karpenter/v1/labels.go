@@ -47,6 +47,11 @@ const (
 	// Beside it: why, for whoever reads it.
 	PausedReasonAnnotationKey = Group + "/paused-reason"
 
+	// On a NodePool: "manual" if each voluntary step of it needs somebody's approval, "automatic" if none does.
+	ApprovalAnnotationKey = Group + "/disruption-approval"
+	// On a NodePool with manual approval: the rules by which steps are approved without anybody, such as "reason=Empty; pods<=5,saves>=0.10".
+	AutoApproveAnnotationKey = Group + "/disruption-auto-approve"
+
 	// On NodePools and NodeClaims: the hash of the pool's template, by which drift is found.
 	NodePoolHashAnnotationKey = Group + "/nodepool-hash"
 	// On NodePools and NodeClaims: which way of hashing the hash is of.
@@ -92,6 +97,12 @@ const (
 	CapacityBufferNameAnnotationKey = Group + "/capacity-buffer-name"
 	// On such pods: the buffer's namespace.
 	CapacityBufferNamespaceAnnotationKey = Group + "/capacity-buffer-namespace"
+)
+
+// Values of ApprovalAnnotationKey. One that nobody understands counts as manual.
+const (
+	ApprovalManual    = "manual"
+	ApprovalAutomatic = "automatic"
 )
 
 // PausedNamespace is the namespace whose annotation pauses all pools. It is in every cluster, and few may write it.

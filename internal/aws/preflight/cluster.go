@@ -23,7 +23,7 @@ const roleAnnotation = "eks.amazonaws.com/role-arn"
 
 // definitions are the kinds that the controller reads, with the version that it reads them in.
 var definitions = []struct{ name, version string }{
-	{"nodepools." + v1.Group, "v1"}, {"nodeclaims." + v1.Group, "v1"}, {"nodeoverlays." + v1.Group, "v1alpha1"},
+	{"nodepools." + v1.Group, "v1"}, {"nodeclaims." + v1.Group, "v1"}, {"nodeoverlays." + v1.Group, "v1alpha1"}, {"disruptionplans." + v1.Group, "v1alpha1"},
 	{"ec2nodeclasses." + awsv1.Group, "v1"}, {"capacitybuffers.autoscaling.x-k8s.io", "v1beta1"},
 }
 

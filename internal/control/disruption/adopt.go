@@ -105,6 +105,9 @@ func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
 	if waits {
 		return true, nil
 	}
+	if !approved(snap, r) {
+		return false, fmt.Errorf("the plan %s does not allow it", r.Plan)
+	}
 	if why := w.Forbids(r.Reason, left); why.Code != "" {
 		return false, fmt.Errorf("%s %s: %s", why.Code, cmp.Or(why.Claim, why.Node), sentence.Refusal(why))
 	}

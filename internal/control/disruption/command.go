@@ -16,6 +16,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -70,8 +71,8 @@ func idOf(step *disrupt.Step, now time.Time) string {
 }
 
 // start carries out the first half of a step: mark what goes, open what comes.
-func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
-	if l.halted(step) {
+func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) {
+	if l.halted(step) || !l.permitted(ctx, step, plan) {
 		return
 	}
 	now := time.Now()
@@ -80,6 +81,9 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step) {
 		Created: now.UTC(), Deadline: now.UTC().Add(l.timeout(len(step.Remove))),
 	})
 	c.step = step
+	if plan != nil {
+		c.Plan = plan.Name
+	}
 	for _, r := range step.Remove {
 		c.Candidates = append(c.Candidates, memberOf(r.Node.Claim))
 	}

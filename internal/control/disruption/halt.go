@@ -28,7 +28,7 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node) error {
 	return l.delete(ctx, n.Claim)
 }
 
-// halt ends a command whose nodes were paused, and tells whether it did. What has not been deleted stays. Where something has been, its
+// halt ends a command whose nodes were paused, or want to be approved since, and tells whether it did. What has not been deleted stays. Where something has been, its
 // pods are on their way to the replacements: those stay too.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
 	snap, now := l.store.Snapshot(), time.Now()
@@ -38,13 +38,13 @@ func (l *Loop) halt(ctx context.Context, c *command) bool {
 		if n := m.staying(snap); n != nil && !c.removed[m.Name] {
 			rest = append(rest, m)
 			_, is := halt.Node(snap, n, now)
-			paused = paused || is
+			paused = paused || is || unapproved(snap, n, c.record)
 		}
 	}
 	if !paused {
 		return false
 	}
-	telemetry.Log(ctx).Info("taking a disruption command back because it is paused", "command", c.ID, "candidates", rest)
+	telemetry.Log(ctx).Info("taking a disruption command back because it is paused, or was not approved", "command", c.ID, "candidates", rest)
 	if len(rest) == len(c.Candidates) {
 		l.takeBack(ctx, c)
 		return true

@@ -156,7 +156,7 @@ func TestAStepOfANodeThatWasPausedMeanwhileIsNotBegun(t *testing.T) {
 		step := l.pending[slices.Collect(maps.Keys(l.pending))[0]].step
 		s.pausePool("true")
 		time.Sleep(time.Second)
-		l.start(t.Context(), step)
+		l.start(t.Context(), step, nil)
 		if got := s.leftovers(); len(got) > 0 || len(l.commands) > 0 {
 			t.Errorf("it was begun: %v", got)
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -80,12 +81,15 @@ type Loop struct {
 	commands  map[string]*command
 	flights   []*flight
 	vacancies disrupt.Vacancies
+
+	confirming *v1alpha1.DisruptionPlan // nil while none is
 }
 
 // A proposal waits for its second look.
 type proposal struct {
 	step *disrupt.Step
 	due  time.Time
+	plan *v1alpha1.DisruptionPlan // by which it was approved, nil where nobody wanted to be asked
 }
 
 // New returns a loop that does nothing until Run is called.
@@ -147,6 +151,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	l.safely("releasing nodes", func() { l.sweep(ctx, l.store.Snapshot()) })
 	l.work(ctx, snap)
 	now := time.Now()
+	l.safely("looking after plans", func() { l.tend(ctx, l.store.Snapshot(), now) })
 	w := l.world(ctx, l.store.Snapshot(), now)
 	if l.confirm(ctx, w) {
 		w = l.world(ctx, l.store.Snapshot(), now)
@@ -161,7 +166,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		if step.Method.Waits() {
 			l.pending[step.ID()] = &proposal{step: step, due: now.Add(validationDelay)}
 		} else {
-			l.safely("starting "+step.ID(), func() { l.start(ctx, step) })
+			l.safely("starting "+step.ID(), func() { l.start(ctx, step, nil) })
 		}
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
@@ -225,7 +230,11 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
+	l.hold(w, l.confirming)
 	for _, p := range l.pending {
+		if p.plan != nil {
+			continue // its plan holds them
+		}
 		for _, c := range p.step.Remove {
 			w.Busy[c.Node.Claim.UID] = true
 			w.Promised[c.Pool.Name]++
@@ -249,7 +258,9 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 		}
 		delete(l.pending, id)
 		decided = true
+		l.confirming = p.plan
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
+		l.confirming = nil
 		var step *disrupt.Step
 		var refusal disrupt.Refusal
 		if err := l.safely("confirming "+id, func() { step, refusal, l.memory = disrupt.Confirm(view, l.memory, p.step) }); err != nil {
@@ -261,9 +272,12 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			if refusal.Code == disrupt.Scheduling {
 				l.memory = l.memory.Failed(p.step, w.Now)
 			}
+			if p.plan != nil {
+				l.refused(ctx, p.plan, refusal)
+			}
 			continue
 		}
-		l.safely("starting "+id, func() { l.start(ctx, step) })
+		l.safely("starting "+id, func() { l.start(ctx, step, p.plan) })
 	}
 	return decided
 }

@@ -35,6 +35,7 @@ type record struct {
 	Replacements []string            `json:"replacements,omitempty"`
 	Created      time.Time           `json:"created"`
 	Deadline     time.Time           `json:"deadline"`
+	Plan         string              `json:"plan,omitempty"` // by which it was approved
 }
 
 // A member is one claim, and none that gets its name later.

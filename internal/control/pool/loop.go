@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
@@ -199,6 +200,7 @@ func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	l.checkHealth(judged, class, now)
 	checkFeeds(judged, unread(snap), now)
 	checkHalt(judged, snap, now)
+	checkApproval(judged, now)
 	checkAnnotations(judged, now)
 	l.tell(judged)
 	ready = !condition.IsFalse(judged, v1.ConditionTypeReady)
@@ -283,6 +285,26 @@ func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 	c := metav1.Condition{Type: v1.ConditionTypeDisruptionPaused, Status: metav1.ConditionTrue, Reason: v1.ReasonPoolPaused, Message: "no node is disrupted voluntarily: " + sentence.Halt(h)}
 	if h.Pool == "" {
 		c.Reason = v1.ReasonClusterPaused
+	}
+	condition.Set(pool, c, now)
+}
+
+// checkApproval says that steps of the pool wait for approval, and which do not.
+func checkApproval(pool *v1.NodePool, now time.Time) {
+	if !approval.Manual(pool) {
+		condition.Clear(pool, v1.ConditionTypeDisruptionByApproval, now)
+		return
+	}
+	c := metav1.Condition{Type: v1.ConditionTypeDisruptionByApproval, Status: metav1.ConditionTrue, Reason: v1.ReasonApprovalManual, Message: "each voluntary step waits for approval of its DisruptionPlan"}
+	rules, err := approval.Rules(pool)
+	value := pool.Annotations[v1.ApprovalAnnotationKey]
+	switch {
+	case err != nil:
+		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s is not understood, so no rule counts: %v", c.Message, v1.AutoApproveAnnotationKey, err)
+	case value != v1.ApprovalManual:
+		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s says %q, which is neither %s nor %s", c.Message, v1.ApprovalAnnotationKey, value, v1.ApprovalManual, v1.ApprovalAutomatic)
+	case len(rules) > 0:
+		c.Message += "; approved without anybody: " + pool.Annotations[v1.AutoApproveAnnotationKey]
 	}
 	condition.Set(pool, c, now)
 }

@@ -151,6 +151,32 @@ func TestPauseIsShown(t *testing.T) {
 	})
 }
 
+func TestApprovalIsShown(t *testing.T) {
+	for name, tc := range map[string]struct{ approval, rules, want string }{
+		"nobody is asked":                {"automatic", "", ""},
+		"somebody is":                    {"manual", "", "Manual each voluntary step waits for approval of its DisruptionPlan"},
+		"somebody is, but for":           {"manual", "reason=Empty", "Manual each voluntary step waits for approval of its DisruptionPlan; approved without anybody: reason=Empty"},
+		"a rule that nobody understands": {"manual", "reason=Empty; pods<=few", `NotUnderstood each voluntary step waits for approval of its DisruptionPlan; karpenter.sh/disruption-auto-approve is not understood, so no rule counts: "pods<=few": "few" is no number of pods`},
+		"a word that nobody understands": {"yes", "", `NotUnderstood each voluntary step waits for approval of its DisruptionPlan; karpenter.sh/disruption-approval says "yes", which is neither manual nor automatic`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+				memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {
+					p.Annotations = map[string]string{v1.ApprovalAnnotationKey: tc.approval, v1.AutoApproveAnnotationKey: tc.rules}
+				})
+				time.Sleep(time.Second)
+				got := ""
+				if c := condition.Get(sim.Get[*v1.NodePool](t, w, "default"), v1.ConditionTypeDisruptionByApproval); c != nil {
+					got = c.Reason + " " + c.Message
+				}
+				if got != tc.want {
+					t.Errorf("got  %q\nwant %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestReservedKeysAreNamed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
 		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) {

@@ -160,6 +160,9 @@ func own() []served {
 		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), (*cluster.Draft).PutPool,
 			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
 		claims,
+		// Without them nothing is approved, and everything else goes on.
+		optional(minor(custom("DisruptionPlan", v1alpha1.GroupVersion.WithKind("DisruptionPlan"), (*cluster.Draft).PutDisruptionPlan,
+			func(d *cluster.Draft, r removed) { d.DeleteDisruptionPlan(r.Name) }))),
 	}
 }
 

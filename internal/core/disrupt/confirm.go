@@ -44,7 +44,11 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	}
 	s.gate(soon)
 	if step.Method == Drift {
-		out, why := join(s.drifts(remove), len(remove))
+		again := s.drifts
+		if remove[0].Static() { // such nodes go one by one
+			again = s.staticDrifts
+		}
+		out, why := join(again(remove), len(remove))
 		return out, why, m
 	}
 	out, why := join(s.weigh(remove, engine.Question{}), len(remove))
