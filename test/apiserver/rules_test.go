@@ -88,6 +88,10 @@ kind: NodeOverlay
 spec:
   requirements: []
 `,
+	"DisruptionPlan": `
+apiVersion: karpenter.sh/v1alpha1
+kind: DisruptionPlan
+`,
 	"CapacityBuffer": `
 apiVersion: autoscaling.x-k8s.io/v1beta1
 kind: CapacityBuffer
@@ -106,8 +110,11 @@ spec:
 `,
 }
 
+// statuses are what stored objects of some kinds say from the start.
+var statuses = map[string]string{"DisruptionPlan": plannedStatus}
+
 func allRules() []rule {
-	return slices.Concat(nodePoolRules(), nodeClaimRules(), nodeOverlayRules(), capacityBufferRules(), nodeClassRules())
+	return slices.Concat(nodePoolRules(), nodeClaimRules(), nodeOverlayRules(), capacityBufferRules(), nodeClassRules(), disruptionPlanRules())
 }
 
 // base returns the kind's base object under a name.
@@ -127,6 +134,11 @@ func TestRules(t *testing.T) {
 	for kind := range bases {
 		object := base(t, kind, "stored")
 		mustCreate(t, object)
+		if status := statuses[kind]; status != "" {
+			if err := kube.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, toJSON(t, status))); err != nil {
+				t.Fatal(err)
+			}
+		}
 		stored[kind] = object
 	}
 	refused := map[constraint]bool{}
