@@ -374,7 +374,9 @@ func TestADecisionBeforeTheContentsIsNotHeard(t *testing.T) {
 		var once sync.Once
 		s.api.SetFault(func(r memapi.Request) error {
 			if r.Kind == "DisruptionPlan" && r.Subresource == "status" {
-				once.Do(func() { s.decide(&v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: r.Name.Name}}, v1alpha1.DisruptionApproved) })
+				once.Do(func() {
+					s.decide(&v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: r.Name.Name}}, v1alpha1.DisruptionApproved)
+				})
 			}
 			return nil
 		})
@@ -385,4 +387,3 @@ func TestADecisionBeforeTheContentsIsNotHeard(t *testing.T) {
 		}
 	})
 }
-

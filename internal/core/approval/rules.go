@@ -64,7 +64,10 @@ func condition(text string) (func(*v1alpha1.DisruptionStep) bool, error) {
 		if err != nil || least != least {
 			return nil, fmt.Errorf("%q: %q is no number of dollars an hour", text, value)
 		}
-		return func(s *v1alpha1.DisruptionStep) bool { saves, err := strconv.ParseFloat(s.Saves, 64); return err == nil && saves >= least }, nil
+		return func(s *v1alpha1.DisruptionStep) bool {
+			saves, err := strconv.ParseFloat(s.Saves, 64)
+			return err == nil && saves >= least
+		}, nil
 	}
 	return nil, fmt.Errorf("%q is none of reason=, pods<=, nodes<= and saves>=", text)
 }
