@@ -8,10 +8,10 @@ import (
 )
 
 // The features that a world may have are those of one of these mixes; each seed picks some of them, so that failures narrow down by
-// themselves. JUDGE_FEATURES takes any mix: of worlds also volumes, and minvalues with spread, near and apart.
+// themselves. JUDGE_FEATURES takes any mix: of worlds also minvalues with spread, near and apart.
 var (
-	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types"}
-	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types"}
+	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types", "volumes"}
+	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types", "volumes"}
 	running = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
 )
 
@@ -368,8 +368,10 @@ func (m *maker) constrain(claims []string) {
 	if m.has("namespaces", 3) {
 		add("ns=other")
 	} else if len(claims) > 0 && m.one(3) {
-		for range 1 + m.IntN(2) {
-			add("pvc=%s", m.pick(claims...))
+		first := m.IntN(len(claims))
+		add("pvc=%s", claims[first])
+		if second := m.IntN(2 * len(claims)); second < len(claims) && second != first { // kube-scheduler wants two disks for one that is named twice
+			add("pvc=%s", claims[second])
 		}
 	}
 	if m.has("resources", 4) {

@@ -204,6 +204,8 @@ func (f *fleet) retarget(bin BinID, shape int) {
 	room.Sub(tmpl.Room[n.target])
 	room.Add(tmpl.Room[shape])
 	n.target = shape
+	f.volumes.Limit(int(bin), f.attachables(n.tmpl, shape))
+	f.ports.Take(int(bin), tmpl.portsOf(shape))
 	for k := range f.domainsOf(bin) {
 		if of := f.keyOf(k, n.tmpl).Shape; of != nil && !f.boundOf(bin)[k] {
 			f.domainsOf(bin)[k] = of[shape]

@@ -16,6 +16,7 @@ func (s *state) grow(q *trial, bin BinID) bool {
 	shapes := s.holding(bin, mask, need, m)
 	s.cut(bin, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, s.template(n), sh) })
+	s.cutVolumesWith(bin, q.c.Volumes, shapes)
 	best := s.cheapest(n, mask, shapes)
 	if best < 0 {
 		return false

@@ -26,6 +26,9 @@ func (f *fleet) admitMinValues(q *trial) verdict {
 	f.cutDomains(q.bin, shapes)
 	f.cutDaemons(tmpl, n.target, shapes)
 	f.cutChosen(q, n.tmpl, shapes)
+	f.cutPorts(q.bin, shapes)
+	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
+	f.cutVolumesWith(q.bin, q.c.Volumes, shapes)
 	if n.reserve != nil {
 		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.reserve) })
 	}
@@ -76,6 +79,7 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	shapes.Keep(f.match(q.v, best.tmpl).Shapes)
 	f.cutChosen(q, best.tmpl, shapes)
 	f.cutDaemons(tmpl, best.shape, shapes)
+	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	if limit := &f.limits[tmpl.Pool]; limit.Limited {
 		best.reserve = f.smallest(tmpl, limit, best.shape, shapes)
 		if !limit.Fits(best.reserve) {

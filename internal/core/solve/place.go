@@ -221,7 +221,7 @@ func (s *state) placeSome(ci ClassID, n int) int {
 // spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
 func (s *state) spareNothing(ci ClassID) bool {
 	v, c := &s.visit, &s.p.Classes[ci]
-	if v.any || !v.spared && !s.reachWith(ci).spared || !slices.ContainsFunc(s.hard(ci).keys, func(to touch) bool { return len(to.owned)+len(to.shunned) > 0 }) {
+	if v.any || !v.spared && !s.reachWith(ci).spared || !s.choosy(s.hard(ci)) {
 		return false
 	}
 	v.any = true
@@ -237,6 +237,12 @@ func (s *state) spareNothing(ci ClassID) bool {
 		}
 	}
 	return true
+}
+
+// choosy reports whether pods care about which domain a new node is in, or which daemons are on it.
+func (s *state) choosy(t *touches) bool {
+	cares := func(to touch) bool { return len(to.owned)+len(to.shunned) > 0 }
+	return slices.ContainsFunc(t.keys, cares) || s.arrival != nil && cares(t.host)
 }
 
 // placeVariant places pods of a variant on a bin that is there, or on a new node. Nodes that this plan opens in a lighter pool come after
@@ -339,7 +345,7 @@ func (s *state) growAny(q *trial) bool {
 	}
 	for bin := range s.newBins() {
 		q.bin = bin
-		if s.admitHosts(q).code != 0 || s.admitRoom(q).code == 0 && s.admitLabels(q).code == 0 {
+		if s.admitHosts(q).code != 0 || s.admitRoom(q).code == 0 && s.admitLabels(q).code == 0 && s.admitVolumes(q).code == 0 {
 			continue
 		}
 		if s.grow(q, bin) {

@@ -22,11 +22,16 @@ func (f *fleet) takeVolumes(q *trial) {
 
 func (f *fleet) openVolumes(bin BinID) {
 	n := f.node(bin)
-	var use []volumes.Use
+	f.volumes.Open(f.attachables(n.tmpl, n.target), nil)
+}
+
+// attachables is what a shape of a template takes of each driver.
+func (f *facts) attachables(t TemplateID, shape int) []volumes.Use {
+	var out []volumes.Use
 	for d := range f.p.Drivers {
-		use = append(use, volumes.Use{Limit: f.template(n).attachable(d, n.target)})
+		out = append(out, volumes.Use{Limit: f.p.Templates[t].attachable(d, shape)})
 	}
-	f.volumes.Open(use, nil)
+	return out
 }
 
 // attachable is how many volumes of a driver a shape takes, −1 where that is not limited.
@@ -52,10 +57,13 @@ func fitsVolumes(c *Class, t *Template, shape int) bool {
 	return true
 }
 
-func (f *fleet) cutVolumes(bin BinID, shapes bits.Set) {
+func (f *fleet) cutVolumes(bin BinID, shapes bits.Set) { f.cutVolumesWith(bin, nil, shapes) }
+
+// cutVolumesWith is cutVolumes once more volumes are attached.
+func (f *fleet) cutVolumesWith(bin BinID, more []volumes.Volume, shapes bits.Set) {
 	t := f.template(f.node(bin))
 	for d := range f.p.Drivers {
-		if n := f.volumes.Count(int(bin), d); n > 0 {
+		if n := f.volumes.With(int(bin), d, more); n > 0 {
 			shapes.Only(func(sh int) bool { limit := t.attachable(d, sh); return limit < 0 || n <= int(limit) })
 		}
 	}

@@ -75,5 +75,24 @@ func (b *Book) Attach(bin int, vols []Volume) {
 	}
 }
 
-// Count returns how many volumes of driver are attached to bin.
-func (b *Book) Count(bin, driver int) int { return int(b.use[bin*b.drivers+driver].Count) }
+// With returns how many volumes of driver are attached to bin once vols are too.
+func (b *Book) With(bin, driver int, vols []Volume) int {
+	n := int(b.use[bin*b.drivers+driver].Count)
+	for i, v := range vols {
+		if _, has := slices.BinarySearch(b.ids[bin], v.ID); v.Driver == driver && !has && !slices.Contains(vols[:i], v) {
+			n++
+		}
+	}
+	return n
+}
+
+// Limit changes how many volumes may be attached to bin; uses is as for Open.
+func (b *Book) Limit(bin int, uses []Use) {
+	for d := range b.drivers {
+		limit := int32(-1)
+		if d < len(uses) {
+			limit = uses[d].Limit
+		}
+		b.use[bin*b.drivers+d].Limit = limit
+	}
+}

@@ -22,7 +22,7 @@ func TestAttachLimits(t *testing.T) {
 		}
 	}
 	b.Attach(0, []Volume{{0, 1}, {0, 7}, {0, 2}})
-	if b.Count(0, 0) != 3 || b.Full(0, []Volume{{0, 9}}) != 0 || b.Full(0, []Volume{{0, 2}}) != -1 {
-		t.Errorf("after attaching two: %d", b.Count(0, 0))
+	if b.With(0, 0, nil) != 3 || b.Full(0, []Volume{{0, 9}}) != 0 || b.Full(0, []Volume{{0, 2}}) != -1 {
+		t.Errorf("after attaching two: %d", b.With(0, 0, nil))
 	}
 }
