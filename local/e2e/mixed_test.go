@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/local/home"
 )
 
 // mixed is a deployment of random size whose pods ask for something besides room.
@@ -43,12 +49,13 @@ func mixed(r *rand.Rand, i int) *appsv1.Deployment {
 	return deployment(app, int32(1+r.IntN(5)), pods)
 }
 
-// TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver starts deployments with mixed constraints at once: all their pods run, and no node stays
-// that runs none of them.
+// TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver starts deployments with mixed constraints at once: all their pods run, no node stays that
+// runs none of them, and nothing was bought for a pod for which something had been bought.
 func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			empty(t, 2*time.Minute)
+			told := purchases(t)
 			r := rand.New(rand.NewPCG(seed, 3))
 			want := 0
 			for i := range 6 {
@@ -68,9 +75,41 @@ func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 				return allRun(ctx, want)
 			})
 			eventually(t, time.Minute, idle)
-			t.Logf("%d pods on machines of which %d were bought before all of them ran", want, len(bought))
+			made := purchases(t)[len(told):]
+			claims, pods := 0, 0
+			for _, p := range made {
+				claims, pods = claims+p.Claims, pods+p.Pods
+			}
+			if pods > want || claims < len(bought) {
+				t.Errorf("%d claims for %d pods were seen, and planned: %+v; some pod was bought for twice", len(bought), want, made)
+			}
 		})
 	}
+}
+
+// A purchase is what one plan opens, and for how many pods.
+type purchase struct {
+	Message string `json:"message"`
+	Time    string `json:"time"`
+	Claims  int    `json:"nodeclaims"`
+	Pods    int    `json:"pods"`
+}
+
+// purchases returns what the controller has bought so far for waiting pods, by its log.
+func purchases(t *testing.T) []purchase {
+	t.Helper()
+	text, err := os.ReadFile(home.Dir(shared.dir).Log("controller"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []purchase
+	for line := range bytes.Lines(text) {
+		var p purchase
+		if json.Unmarshal(line, &p) == nil && strings.HasPrefix(p.Message, "computed new nodeclaim") {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // allRun says how many of the mixed pods do not run yet.
