@@ -59,6 +59,7 @@ type search struct {
 	shops  map[string]*shop
 	stuck  []Refusal // drifted nodes whose pods have no place to go
 	trials int
+	taken  entanglement           // of the steps of this pass
 	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
 }
 

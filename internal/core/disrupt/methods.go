@@ -90,11 +90,13 @@ func (s *search) drifts(candidates []*Candidate) []*Step {
 		for c, stuck := range answer.refused {
 			s.hold(c, noPlace(stuck))
 		}
+		s.taken.next()
 		for i := range answer.parts {
 			step := driftStep(&answer.parts[i])
-			if !s.ledger.Take(step.Reason, step.Remove) {
+			if s.taken.with(step.Remove) || !s.ledger.Take(step.Reason, step.Remove) {
 				continue
 			}
+			s.taken.take(step.Remove)
 			steps = append(steps, step)
 			for _, c := range step.Remove {
 				gone[c.Name()] = true

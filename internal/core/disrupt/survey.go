@@ -30,7 +30,7 @@ type Survey struct {
 	rows  []*Candidate // nodes of ours, by name, whether they may go or not
 	pools map[string]*poolSum
 
-	waiting  []*cluster.Pod  // pods without a place: pending ones and those of nodes on their way out
+	waiting  []*cluster.Pod  // pods that need a place: pending ones and those of nodes on their way out
 	closed   map[string]bool // nodes that take no moved pods
 	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
 }
@@ -81,11 +81,9 @@ func Look(w *World) *Survey {
 	for name := range w.Landing {
 		s.closed[name] = true
 	}
-	for _, p := range w.Snap.Provisionable() {
-		s.wait(p)
-	}
+	looking := w.Snap.Provisionable()
 	for n := range w.Snap.Nodes() {
-		s.room(n)
+		looking = append(looking, s.room(n)...)
 		if n.Claim == nil {
 			continue
 		}
@@ -95,6 +93,7 @@ func Look(w *World) *Survey {
 			s.rows = append(s.rows, c)
 		}
 	}
+	s.waiting = slices.DeleteFunc(looking, func(p *cluster.Pod) bool { return s.settled(p, s.closed) })
 	for name, sum := range s.pools {
 		sum.count.allow(w.Pools[name].Pool, w.Now)
 	}
@@ -124,13 +123,13 @@ func (s *Survey) serves(claim *v1.NodeClaim) bool {
 	return false
 }
 
-// room notes what a node, ours or not, means for pods that look for a place.
-func (s *Survey) room(n *cluster.Node) {
+// room notes what a node, ours or not, means for pods that look for a place, and returns those on it that do.
+func (s *Survey) room(n *cluster.Node) (looking []*cluster.Pod) {
 	switch {
 	case n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil:
 		for _, p := range n.Pods {
 			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
-				s.wait(p)
+				looking = append(looking, p)
 			}
 		}
 	case n.Claim != nil && (s.w.Busy[n.Claim.UID] || !n.Initialized()):
@@ -139,13 +138,18 @@ func (s *Survey) room(n *cluster.Node) {
 	if n.Claim != nil && n.Node != nil && s.settles(n) {
 		s.settling[n.Name] = true
 	}
+	return looking
 }
 
-func (s *Survey) wait(p *cluster.Pod) {
-	if _, planned := s.w.Snap.Planned(p.PodKey); planned || s.w.Snap.Held(p.PodKey) {
-		return // it has a place already, which the engine keeps free, or gets none now
+// settled pods need no place where some nodes are closed: they are not given any, or have one on a node that takes no others. One that is planned onto a node which does
+// is asked for again: the engine gives it that place, and counts it there whenever it matters who is beside whom.
+func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
+	plan, planned := s.w.Snap.Planned(p.PodKey)
+	if !planned {
+		return s.w.Snap.Held(p.PodKey)
 	}
-	s.waiting = append(s.waiting, p)
+	target := s.w.Snap.Target(plan.Target)
+	return target == nil || closed[target.Name]
 }
 
 // settles tells whether a node saw a pod come or go less than its pool's consolidateAfter ago.

@@ -113,7 +113,7 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question) (*engine.Plan, 
 		in.Gone = map[string]bool{}
 	}
 	home := map[*cluster.Pod]*Candidate{}
-	in.Pods = slices.Clone(q.waiting)
+	in.Pods = slices.DeleteFunc(slices.Clone(q.waiting), func(p *cluster.Pod) bool { return q.settled(p, in.Closed) })
 	for _, c := range remove {
 		in.Gone[c.Name()] = true
 		for _, p := range c.Pods {

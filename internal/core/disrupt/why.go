@@ -70,7 +70,7 @@ func (x *explanation) budget(reason v1.DisruptionReason) {
 
 // quiet adds that consolidateAfter is not over.
 func (x *explanation) quiet(reason v1.DisruptionReason) {
-	if !x.of.Consolidatable && !x.of.unconsolidated() {
+	if !x.of.Consolidatable {
 		until := lifecycle.Consolidatable(x.of.Node.Claim.DeepCopy(), x.of.Pool, x.w.Now)
 		x.no(Refusal{Code: Settling, Reason: reason, Name: x.of.Pool.Name, Until: until})
 	}

@@ -62,6 +62,8 @@ func TestWhyANodeStays(t *testing.T) {
 		"its pool lets only empty nodes go":                     {pods: 1, pool: func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty }, want: "Underutilized: OnlyWhenEmpty p"},
 		"it has drifted, and goes":                              {node: []edit{drifted}, pods: 4, want: ""},
 		"it has drifted, and no machine may be opened":          {node: []edit{drifted}, pods: 4, world: func(w *World, _ *Memory) { w.NotReady = map[string]bool{"p": true} }, want: "Drifted: NoPlace"},
+		"it has drifted, has pods, and was looked at only just": {node: []edit{drifted}, pods: 4, world: func(w *World, _ *Memory) { w.Vacant["claim-n"] = noon }, want: ""},
+		"it has drifted, and its last pod has only just gone":   {node: []edit{drifted}, world: func(w *World, _ *Memory) { w.Vacant["claim-n"] = noon }, want: "Drifted: JustVacated 12:00:15"},
 		"it has drifted, and budgets let none go":               {node: []edit{drifted}, pods: 4, pool: allowing("0"), want: "Drifted: Budget p"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,111 @@
+package disrupt
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is planned without those that the
+// first one moves, which are then neither where they were nor where they go. So it must not move pods whose places depend on theirs: it has to
+// wait for the next pass, which sees them where they are going.
+
+// entanglement tells whose places depend on each other. It is made for one pass.
+type entanglement struct {
+	terms map[*podclass.Class][]labels.Selector
+	moved map[cohort]bool // by the steps that were taken, each answer's together
+	last  map[cohort]bool // by the answer of which steps are being taken
+}
+
+// A cohort is pods that ask for the same and are the same to others.
+type cohort struct {
+	class  *podclass.Class
+	labels *podclass.Labels
+}
+
+// next begins another answer.
+func (e *entanglement) next() {
+	if e.moved == nil {
+		e.terms, e.moved = map[*podclass.Class][]labels.Selector{}, map[cohort]bool{}
+	}
+	for c := range e.last {
+		e.moved[c] = true
+	}
+	e.last = map[cohort]bool{}
+}
+
+// take notes the pods of a step.
+func (e *entanglement) take(step []*Candidate) {
+	for _, r := range step {
+		for _, p := range r.Pods {
+			e.last[cohort{p.Class, p.Labels}] = true
+		}
+	}
+}
+
+// with tells whether a place of some pod of a step depends on a pod that another answer moves, or the other way round.
+func (e *entanglement) with(step []*Candidate) bool {
+	if len(e.moved) == 0 {
+		return false
+	}
+	seen := map[cohort]bool{}
+	for _, r := range step {
+		for _, p := range r.Pods {
+			c := cohort{p.Class, p.Labels}
+			if seen[c] {
+				continue
+			}
+			seen[c] = true
+			for other := range e.moved {
+				if e.looksAt(c, other) || e.looksAt(other, c) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// looksAt tells whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might.
+func (e *entanglement) looksAt(a, b cohort) bool {
+	for _, selector := range e.termsOf(a.class) {
+		if selector.Matches(labels.Set(b.labels.Map)) {
+			return true
+		}
+	}
+	return false
+}
+
+// termsOf lists whom the constraints of a class count. Those over hosts do not matter: no two answers put pods onto one node.
+func (e *entanglement) termsOf(class *podclass.Class) []labels.Selector {
+	if known, ok := e.terms[class]; ok {
+		return known
+	}
+	var out []labels.Selector
+	add := func(key string, selector *metav1.LabelSelector) {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && key != corev1.LabelHostname {
+			out = append(out, s)
+		}
+	}
+	for _, t := range class.Spec.TopologySpreadConstraints {
+		if t.WhenUnsatisfiable == corev1.DoNotSchedule {
+			add(t.TopologyKey, t.LabelSelector)
+		}
+	}
+	if a := class.Spec.Affinity; a != nil {
+		var terms []corev1.PodAffinityTerm
+		if a.PodAffinity != nil {
+			terms = append(terms, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+		}
+		if a.PodAntiAffinity != nil {
+			terms = append(terms, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+		}
+		for _, t := range terms {
+			add(t.TopologyKey, t.LabelSelector)
+		}
+	}
+	e.terms[class] = out
+	return out
+}
