@@ -48,6 +48,7 @@ var commands = []command{
 	{"why", "why a pod waits and what would give it a place; why a node stays and what would become of it", askWhy},
 	{"history", "what the controller decided, by object, reason and time", history},
 	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
+	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool would replace", lint},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
