@@ -51,6 +51,7 @@ var commands = []command{
 	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool would replace", lint},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
+	{"top", "the nodes, what they hold and what they cost, in a terminal", top},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
 	{"resume", "let it go on", resume},
 	{"approve", "say yes to steps that wait for approval, or list them", approve},
