@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -109,6 +110,18 @@ func TestTwoScrapesAtOnceAreEnough(t *testing.T) {
 	for range 2 {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("status %d, want OK", code)
+		}
+	}
+}
+
+// Whoever asks slowly, reads slowly or keeps a connection for nothing is cut off, also one who scrapes.
+func TestNobodyKeepsAListenerForLong(t *testing.T) {
+	s := newServer(http.NotFoundHandler())
+	for what, limit := range map[string]time.Duration{
+		"to say what is asked": s.ReadHeaderTimeout, "to ask": s.ReadTimeout, "to read the answer": s.WriteTimeout, "between two questions": s.IdleTimeout,
+	} {
+		if limit <= 0 || limit > 2*time.Minute {
+			t.Errorf("time %s: %s, want at most two minutes", what, limit)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 			}
 			listener = tls.NewListener(listener, config)
 		}
-		server := &http.Server{Handler: l.handler, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
+		server := newServer(l.handler)
 		servers = append(servers, server)
 		go func() {
 			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -106,6 +106,11 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 		started(at)
 	}
 	return stop, nil
+}
+
+// newServer returns a server that waits for nobody for long.
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
 }
 
 // A scraper writes gauges in Prometheus's text format.
