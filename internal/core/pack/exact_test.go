@@ -3,6 +3,7 @@ package pack
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -193,7 +194,7 @@ func randomProblem(rng *rand.Rand) *Problem {
 
 func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
-	solved, optimal := 0, 0
+	solved, optimal, exact, proven := 0, 0, 0, 0
 	for turn := range 1200 {
 		p := randomProblem(rng)
 		for c := range p.Cells { // one of three problems has cells that are too large
@@ -201,7 +202,7 @@ func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 				p.Cells[c].Over = 0
 			}
 		}
-		r := Solve(p, Options{Gain: gain, Fast: turn%5 == 4})
+		r := Solve(p, Options{Gain: gain, Fast: turn%5 == 4, Exact: turn%2 == 0})
 		if err := verify.Check(p, r.Fleet, r.Left); err != nil {
 			t.Fatalf("turn %d: %v\n%+v\n%+v", turn, err, p, r)
 		}
@@ -224,6 +225,11 @@ func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 		if r.Price == opt {
 			optimal++
 		}
+		if turn%2 == 0 && len(p.Limits)+len(p.Conflicts) == 0 && !slices.ContainsFunc(p.Cells, func(c Cell) bool { return c.Stock > 0 }) {
+			if exact++; float64(r.ConfigBound) >= float64(opt)*0.998 { // whole nano-dollars are lost in prices of a few thousand
+				proven++
+			}
+		}
 		for _, f := range r.Fleet {
 			if !ex.holdsPattern(f) {
 				t.Errorf("turn %d: %+v is too large for its contents", turn, f)
@@ -234,6 +240,10 @@ func TestBoundNeverExceedsTheOptimumAndTheOptimumNeverExceedsUs(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d optimal", optimal, solved)
+	t.Logf("%d of %d proven to be optimal", proven, exact)
+	if proven*100 < exact*90 {
+		t.Errorf("only %d of %d small problems are proven to be optimal", proven, exact)
+	}
 	if optimal*100 < solved*90 {
 		t.Errorf("only %d of %d small problems solved to the optimum", optimal, solved)
 	}

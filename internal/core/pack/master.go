@@ -23,7 +23,6 @@ type master struct {
 	bound   float64
 	sack    *knapsack
 	fill    *filler
-	key     []byte
 }
 
 const (
@@ -56,8 +55,7 @@ func (m *master) start(count []int, from *supply) {
 	m.loads = nil
 	clear(m.known)
 	for k, n := range count {
-		// The small addition keeps ties, and with them idle pivots, away. Bounds are computed from the true counts.
-		rows[k].Bound = float64(n) + float64(1e-6*float64(k%17+1))
+		rows[k].Bound = float64(n) + tieBreak(k)
 		l, col := m.alone(k)
 		first[k] = col
 		m.loads = append(m.loads, l)
@@ -75,6 +73,10 @@ func (m *master) start(count []int, from *supply) {
 		}
 	}
 }
+
+// tieBreak is a small addition to the demand of a class that keeps ties, and with them idle pivots, away. It differs among neighbouring
+// classes. Bounds are computed from the true counts.
+func tieBreak(k int) float64 { return 1e-6 * float64(k%17+1) }
 
 // alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
 func (m *master) alone(k int) (load, lp.Column) {
@@ -99,20 +101,11 @@ func (m *master) alone(k int) (load, lp.Column) {
 // addLoad makes a column of a pattern, unless it is known.
 func (m *master) addLoad(l *load) bool {
 	p := m.r.p
-	m.key = m.key[:0]
-	pairs := make([][2]int, len(l.classes))
-	for i, k := range l.classes {
-		pairs[i] = [2]int{k, l.counts[i]}
-	}
-	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
-	m.key = appendInt(m.key, l.cell)
-	for _, x := range pairs {
-		m.key = appendInt(appendInt(m.key, x[0]), x[1])
-	}
-	if m.known[string(m.key)] {
+	key, pairs := patternKey(l)
+	if m.known[key] {
 		return false
 	}
-	m.known[string(m.key)] = true
+	m.known[key] = true
 	cell := &p.cells[l.cell]
 	col := lp.Column{Cost: float64(cell.price) / 1e9}
 	own := load{cell: l.cell}
@@ -135,6 +128,20 @@ func (m *master) addLoad(l *load) bool {
 	m.lp.Add(col)
 	m.loads = append(m.loads, own)
 	return true
+}
+
+// patternKey identifies a pattern, and lists classes and counts in the order of classes.
+func patternKey(l *load) (string, [][2]int) {
+	pairs := make([][2]int, len(l.classes))
+	for i, k := range l.classes {
+		pairs[i] = [2]int{k, l.counts[i]}
+	}
+	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+	key := appendInt(nil, l.cell)
+	for _, x := range pairs {
+		key = appendInt(appendInt(key, x[0]), x[1])
+	}
+	return string(key), pairs
 }
 
 func appendInt(b []byte, n int) []byte {

@@ -28,6 +28,7 @@ type Options struct {
 	Memory *Memory     // of an earlier answer; nil for none
 	Known  Answers     // to the very same questions
 	Price  int64       // of a known fleet, for Bound
+	Exact  bool        // small parts are proven in whole nodes
 }
 
 // A Result is a fleet and what is known about cheaper ones.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack/verify"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
@@ -43,6 +44,9 @@ func Solve(p *Problem, o Options) *Result {
 	if !o.Fast {
 		b.watch(best)
 		best.search()
+	}
+	if o.Exact {
+		best.branchOut(func(r *run) float64 { return float64(r.best.price) })
 	}
 	out := best.result(p, b)
 	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
@@ -84,6 +88,13 @@ func Bound(p *Problem, o Options) *Result {
 		if far > 1+boundNear && (far < 1+boundFar || r.p.total <= boundFew) && r.p.classes() <= maxBoundClasses && !r.b.over {
 			r.attempt(float64(o.Price)-s.bound(), func() { r.generate() })
 		}
+	}
+	if o.Exact {
+		whole := s.bound()
+		s.branchOut(func(r *run) float64 { // no fleet is worth looking for in which the others cost less than their bounds
+			twins := float64(1 + len(r.twins))
+			return (float64(o.Price) - whole + r.bound()*twins) / twins
+		})
 	}
 	out := &Result{}
 	s.prove(p, out)
@@ -171,7 +182,9 @@ type run struct {
 	enough  float64 // the search may end at so many times the bound
 	// optimal is set when no fleet of this part is cheaper.
 	optimal bool
-	twins   []*part // parts with the same numbers; they get the same fleet
+	columns []load     // patterns of the configuration LP
+	tree    *branching // nil where whole nodes were not looked at
+	twins   []*part    // parts with the same numbers; they get the same fleet
 }
 
 const (
@@ -192,6 +205,7 @@ func (r *run) generate() *master {
 		m.addLoad(&r.best.nodes[i].load)
 	}
 	m.generate(r.p.limit, -1)
+	r.columns = slices.Clone(m.loads)
 	if m.bound > 0 {
 		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim})
 	}
@@ -424,6 +438,15 @@ func (s *solution) result(p *Problem, b *budget) *Result {
 	return out
 }
 
+// branchOut proves bounds in whole nodes, below what a cheaper fleet of a part would cost.
+func (s *solution) branchOut(cutoff func(*run) float64) {
+	for _, r := range s.runs {
+		if r.best.lost == 0 && !r.b.over {
+			r.branchOut(cutoff(r), r.b.spent()+exactWork/work.Units(len(s.runs)))
+		}
+	}
+}
+
 // prove writes bounds and their certificate.
 func (s *solution) prove(p *Problem, out *Result) {
 	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Over: s.over}
@@ -435,9 +458,13 @@ func (s *solution) prove(p *Problem, out *Result) {
 		proof := r.certify()
 		for _, q := range append([]*part{r.p}, r.twins...) {
 			proof.write(&out.Certificate, q)
+			if tree, bound := r.tree.certify(q); bound > proof.bound {
+				out.Certificate.Trees = append(out.Certificate.Trees, tree)
+				out.Certificate.Bound += bound - proof.bound
+			}
 			out.VolumeBound += int64(r.volume)
 		}
-		configured = configured || len(r.proofs) > 1
+		configured = configured || len(r.proofs) > 1 || r.tree != nil
 	}
 	if configured {
 		out.ConfigBound = out.Certificate.Bound

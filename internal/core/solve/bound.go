@@ -26,6 +26,7 @@ func (s *state) bound(r *Result) {
 	k.makeCells()
 	k.capHosts()
 	o := s.packOptions()
+	o.Exact = true
 	o.Memory, o.Known, o.Price = s.p.Settings.Memory.Bound, r.Memory.Known, r.Cost
 	answer := pack.Bound(&k.problem, o)
 	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound

@@ -12,9 +12,12 @@ func (s *state) improve(r *Result) *state {
 	if k == nil {
 		return nil
 	}
-	answer := pack.Solve(&k.problem, s.packOptions())
+	o := s.packOptions()
+	whole := k.exact && k.plain() // the packer's question is all of ours
+	o.Exact = whole && !s.p.Settings.Unproven
+	answer := pack.Solve(&k.problem, o)
 	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
-	if k.exact && k.plain() {
+	if whole {
 		r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
 		r.Proof = Proof{Problem: &k.problem, Certificate: answer.Certificate}
 	}

@@ -20,9 +20,12 @@ type prover struct {
 	limit []int   // per class
 	foes  [][]int // per class; nil without conflicts
 
+	steps [][]step // per class, nil without any: what numbers of its items are worth besides
+
 	order  []int
 	price  []int64   // per dimension, scaled by 1<<shift
 	above  []int64   // per position: what it and later ones are worth above price, scaled
+	plus   []int64   // per position: what steps may add from there on, scaled
 	rate   [][]int64 // per position and dimension: best scaled worth per unit of room among it and later ones
 	shift  uint
 	banned []int
@@ -31,9 +34,48 @@ type prover struct {
 	nodes  int   // that may still be looked at
 }
 
+// A step is what a node is worth more, or less, as soon as it holds so many items of a class.
+type step struct {
+	least int
+	worth int64
+}
+
+// value is what n items of class k are worth.
+func (v *prover) value(k, n int) int64 {
+	sum := v.worth[k] * int64(n)
+	if v.steps != nil {
+		for _, s := range v.steps[k] {
+			if n >= s.least {
+				sum += s.worth
+			}
+		}
+	}
+	return sum
+}
+
+// extra is what steps may add to what items of class k are worth.
+func (v *prover) extra(k int) (sum int64) {
+	if v.steps != nil {
+		for _, s := range v.steps[k] {
+			sum += max(s.worth, 0)
+		}
+	}
+	return sum
+}
+
+// reach is more than steps may add or take off.
+func (v *prover) reach(k int) (sum int64) {
+	if v.steps != nil {
+		for _, s := range v.steps[k] {
+			sum += max(s.worth, -s.worth)
+		}
+	}
+	return sum
+}
+
 func newProver(dims int, needs, worth []int64, limit []int, foes [][]int) *prover {
 	return &prover{dims: dims, needs: needs, worth: worth, limit: limit, foes: foes,
-		price: make([]int64, dims), banned: make([]int, len(worth))}
+		price: make([]int64, dims), banned: make([]int, len(limit))}
 }
 
 func (v *prover) need(k int) []int64 { return v.needs[k*v.dims : (k+1)*v.dims] }
@@ -54,10 +96,11 @@ func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, n
 		for d, u := range v.need(forced) {
 			room[d] -= u
 		}
-		base = v.worth[forced]
+		base = v.value(forced, 1)
 		v.limit = slices.Clone(limit)
 		v.limit[forced]--
-		defer func() { v.limit = limit }()
+		defer func(steps [][]step) { v.limit, v.steps = limit, steps }(v.steps)
+		v.steps = v.stepsAfterOne(forced)
 		v.mark(forced, 1)
 		defer v.mark(forced, -1)
 	}
@@ -74,6 +117,21 @@ func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, n
 	return base + v.unscale(max(v.best, v.upper))
 }
 
+// stepsAfterOne are the steps for further items when one of class k is there.
+func (v *prover) stepsAfterOne(k int) [][]step {
+	if v.steps == nil {
+		return nil
+	}
+	out := slices.Clone(v.steps)
+	out[k] = nil
+	for _, s := range v.steps[k] {
+		if s.least > 1 {
+			out[k] = append(out[k], step{s.least - 1, s.worth})
+		}
+	}
+	return out
+}
+
 func (v *prover) unscale(x int64) int64 { return x>>v.shift + min(1, x&(1<<v.shift-1)) }
 
 // prepare picks the classes that fit, asks for prices of room, and orders the classes by what they are worth per priced room.
@@ -81,7 +139,7 @@ func (v *prover) prepare(room []int64, classes []int) {
 	v.order = v.order[:0]
 	var limit []int
 	for _, k := range classes {
-		if n := holds(v.need(k), room, v.limit[k]); n > 0 && v.worth[k] > 0 {
+		if n := holds(v.need(k), room, v.limit[k]); n > 0 && (v.worth[k] > 0 || v.extra(k) > 0) {
 			v.order, limit = append(v.order, k), append(limit, n)
 		}
 	}
@@ -91,7 +149,7 @@ func (v *prover) prepare(room []int64, classes []int) {
 		top += float64(prices[d] * float64(r))
 	}
 	for i, k := range v.order {
-		top += max(float64(v.worth[k])-v.floatCost(prices, k), 0) * float64(limit[i])
+		top += max(float64(v.worth[k])-v.floatCost(prices, k), 0)*float64(limit[i]) + float64(v.reach(k))
 	}
 	v.shift = 0
 	for v.shift < 40 && top*8*float64(int64(1)<<v.shift) < maxScaled {
@@ -120,11 +178,22 @@ func (v *prover) root(room []int64) int64 {
 		sum = plusTimes(sum, v.price[d], r)
 	}
 	for _, k := range v.order {
-		if over := v.worth[k]<<v.shift - v.costOf(k); over > 0 {
-			sum = addTimes(sum, over, holds(v.need(k), room, v.limit[k]))
-		}
+		sum = addTimes(sum, v.aboveRoom(k, holds(v.need(k), room, v.limit[k])), 1)
 	}
 	return sum
+}
+
+// aboveRoom is how much more than their room up to n items of class k may be worth, scaled.
+func (v *prover) aboveRoom(k, n int) int64 {
+	cost := v.costOf(k)
+	if v.steps == nil || len(v.steps[k]) == 0 {
+		return addTimes(0, max(0, v.worth[k]<<v.shift-cost), n)
+	}
+	var best int64
+	for i := 1; i <= n; i++ {
+		best = max(best, v.value(k, i)<<v.shift-addTimes(0, cost, i))
+	}
+	return best
 }
 
 func (v *prover) rank(room []int64) {
@@ -138,13 +207,14 @@ func (v *prover) rank(room []int64) {
 		return cmp.Or(cmp.Compare(rb, ra), cmp.Compare(cost[b], cost[a]), cmp.Compare(a, b))
 	})
 	n := len(v.order)
-	v.above = make([]int64, n+1)
+	v.above, v.plus = make([]int64, n+1), make([]int64, n+1)
 	v.rate = make([][]int64, n+1)
 	v.rate[n] = make([]int64, v.dims)
 	for i := n - 1; i >= 0; i-- {
 		k := v.order[i]
 		count := holds(v.need(k), room, v.limit[k])
-		v.above[i] = addTimes(v.above[i+1], max(0, v.worth[k]<<v.shift-cost[k]), count)
+		v.above[i] = addTimes(v.above[i+1], v.aboveRoom(k, count), 1)
+		v.plus[i] = v.plus[i+1] + v.extra(k)<<v.shift
 		v.rate[i] = slices.Clone(v.rate[i+1])
 		for d, u := range v.need(k) {
 			switch {
@@ -187,7 +257,7 @@ func (v *prover) bound(i int, room []int64) int64 {
 			}
 		}
 	}
-	return min(sum, low)
+	return min(sum, addTimes(low, v.plus[i], 1))
 }
 
 func (v *prover) mark(k, n int) {
@@ -231,7 +301,7 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		if n == 0 && most > 0 {
 			v.mark(k, -1)
 		}
-		v.descend(i+1, worth+v.worth[k]<<v.shift*int64(n), rooms[v.dims:])
+		v.descend(i+1, worth+v.value(k, n)<<v.shift, rooms[v.dims:])
 	}
 }
 

@@ -60,4 +60,5 @@ type Certificate struct {
 	Worth      []int64 // per class, of one item
 	LimitWorth []int64 // per limit, of one unit
 	Over       int     // cells up to so many steps too large were open to every class
+	Trees      []Tree  // what small parts of the problem rest on instead
 }

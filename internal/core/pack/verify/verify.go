@@ -18,6 +18,8 @@ const (
 	MaxWorth = 1 << 40
 	// MaxLimitWorth bounds what a unit of a limit may be worth.
 	MaxLimitWorth = 1 << 60
+	// MaxToll bounds what a node more or less may be worth.
+	MaxToll = 1 << 50
 	// LimitShift says how many units of a limit a LimitWorth prices: two to the power of it.
 	LimitShift = 20
 )
@@ -33,11 +35,17 @@ func Verify(p *Problem, c Certificate) error {
 			return fmt.Errorf("class %d: a worth of %d", k, w)
 		}
 	}
+	c.Worth = slices.Clone(c.Worth)
 	v := newVerification(p, c)
-	bound, err := v.items()
+	bound, err := v.trees()
 	if err != nil {
 		return err
 	}
+	items, err := v.items()
+	if err != nil {
+		return err
+	}
+	bound = addTimes(bound, items, 1)
 	for l, w := range c.LimitWorth {
 		if w < 0 || w > MaxLimitWorth {
 			return fmt.Errorf("limit %d: a worth of %d", l, w)
@@ -199,20 +207,26 @@ func (v *verification) byCost() []int {
 // covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
 func (v *verification) covers(i, j int) bool {
 	a, b := &v.p.Cells[i], &v.p.Cells[j]
-	return a.Stock == 0 && b.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(b.Room, a.Room) && v.open[j].Within(v.open[i])
+	return a.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(v.roomOf(j), v.roomOf(i)) && v.open[j].Within(v.open[i])
 }
 
 func (v *verification) large(i int) bool {
 	return v.p.Cells[i].Over > v.c.Over
 }
 
+// roomOf is the room of a cell in the units of needs, and no more of it than all items together take.
+func (v *verification) roomOf(i int) []int64 {
+	room := make([]int64, len(v.unit))
+	for d, r := range v.p.Cells[i].Room {
+		room[d] = min(r/max(v.unit[d], 1), v.demand[d])
+	}
+	return room
+}
+
 // surplus is how much more than its cost a cell in short stock may hold. Any other cell must not hold more than it costs.
 func (v *verification) surplus(i int) (int64, error) {
 	cell := &v.p.Cells[i]
-	room := make([]int64, len(v.unit))
-	for d, r := range cell.Room {
-		room[d] = min(r/max(v.unit[d], 1), v.demand[d])
-	}
+	room := v.roomOf(i)
 	var classes []int
 	for k := range v.open[i].All() {
 		if v.c.Worth[k] > 0 {

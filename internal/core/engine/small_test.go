@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// smallBatch is one of many random batches of at most 100 pods of at most 12 shapes: round requests, as people write them.
+func smallBatch(seed uint64) []*corev1.Pod {
+	rng := rand.New(rand.NewPCG(seed, 18))
+	cpus := []int64{100, 200, 250, 500, 750, 1000, 1500, 2000, 3000, 4000}
+	mibPerCore := []int64{512, 1024, 2048, 3072, 4096, 6144, 8192}
+	pods := 1 + rng.IntN(100)
+	shapes := 1 + rng.IntN(min(12, pods))
+	needs := make([][2]int64, shapes)
+	for i := range needs {
+		cpu := cpus[rng.IntN(len(cpus))]
+		needs[i] = [2]int64{cpu, max(64, cpu*mibPerCore[rng.IntN(len(mibPerCore))]/1000/64*64)}
+	}
+	var out []*corev1.Pod
+	for i := range pods {
+		n := needs[i%shapes]
+		if i >= shapes {
+			n = needs[rng.IntN(shapes)]
+		}
+		out = append(out, pendingPod(fmt.Sprintf("pod-%03d", i), n[0], n[1]))
+	}
+	return out
+}
+
+// TestSmallBatchesAreProven says how many plans for small batches are proven to be optimal, which without whole nodes are one in ten, and that
+// the proof costs no more than it may. With KARPENTER_SOAK it plans a thousand.
+func TestSmallBatchesAreProven(t *testing.T) {
+	batches := 24
+	if os.Getenv("KARPENTER_SOAK") != "" {
+		batches = 1000
+	}
+	for _, spot := range []bool{false, true} {
+		pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+		e := prepared(pools, engine.Settings{})
+		proven, gap, longest := 0, 0.0, work.Units(0)
+		for seed := range batches {
+			p := solveFresh(e, smallBatch(uint64(seed)), pools, engine.Settings{})
+			if p.Gap() < 0 {
+				t.Errorf("batch %d spot=%v: the bound is above the price by %.6f", seed, spot, -p.Gap())
+			}
+			if p.Gap() <= 1e-3 {
+				proven++
+			}
+			gap, longest = gap+p.Gap(), max(longest, p.Work)
+		}
+		t.Logf("spot=%v: %d of %d proven, mean gap %.3f %%, at most %.0f ms of work", spot, proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
+		if proven*100 < batches*65 || gap > 0.005*float64(batches) || longest > work.Second/5 {
+			t.Errorf("spot=%v: %d of %d proven, mean gap %.3f %%, at most %.0f ms of work", spot, proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
+		}
+	}
+}
+
+// Five pods of a CPU each are planned optimally, and the plan says so.
+func TestAnOptimalPlanHasNoGap(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 5 {
+		pods = append(pods, pendingPod(fmt.Sprint("p", i), 1000, 512))
+	}
+	for _, spot := range []bool{false, true} {
+		pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+		if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); p.Gap() > 1e-6 {
+			t.Errorf("spot=%v: the gap is %.6f", spot, p.Gap())
+		}
+	}
+}

@@ -1,0 +1,433 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack/lp"
+	"karpenter.sh/karpenter/internal/core/pack/verify"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A branching proves how cheap a small part can be in whole nodes (branch and price). The configuration LP buys a third of a machine where
+// that is cheapest; no fleet can. In every fleet the number of nodes that cost at least so much is whole: where the LP says 1.3, one
+// branch asks for at most one, the other for two or more. Where these numbers are whole, the number of nodes with at least so many items
+// of a class is asked for. Both branches have an LP of their own, with a row for each rule, and go on until none is below the price of a
+// known fleet, or the work is done. Whenever it ends, the lowest of the branches bounds every fleet.
+type branching struct {
+	r       *run
+	tree    []branch
+	prices  []int64 // of the cells, the highest first, each once
+	cutoff  float64 // branches from here on are of no interest
+	pool    []load  // all patterns that were found
+	known   map[string]bool
+	sack    *ruledSack
+	hot     []bool // per cell: it had contents worth buying when it was last looked at
+	program *lp.Simplex
+	column  []int     // per column of the program: its pattern, −1 for none
+	rules   []rule    // of the branch that is being solved, from the root on
+	worth   []float64 // per class, of its LP
+	toll    []float64 // per rule: what one node more or less is worth
+}
+
+// A rule is what a branch asks of fleets.
+type rule struct {
+	verify.Rule
+	more bool // more nodes than Most, not fewer
+}
+
+// A branch is a node of the tree, the root first.
+type branch struct {
+	parent     int // −1 for the root
+	rule       rule
+	less, more int // its branches; 0 while it has none
+	bound      float64
+	worth      []float64 // per class; proves the bound together with
+	toll       []float64 // per rule, from the root on
+	next       rule      // where it is to be divided
+	whole      bool      // there is nothing to divide
+}
+
+const (
+	// exactItems and exactClasses are up to where a part is small.
+	exactItems, exactClasses = 128, 16
+	// exactWork is how much the proof of all small parts may cost.
+	exactWork = work.Second / 12
+	// exactSlack is how near to the price of the fleet a bound is as good as equal, in parts.
+	exactSlack = 1e-7
+	// branchTurns bounds column generation in one branch, branchColumns what a turn adds.
+	branchTurns, branchColumns = 100, 12
+	// branchWhole is how far from whole a number of nodes may be to count as whole.
+	branchWhole = 1e-4
+	// branchDear is what an item without a place, or a node too few, costs the LP, in prices of the known fleet.
+	branchDear = 10
+	// branchRounds is after how many branches one is rounded to a fleet.
+	branchRounds = 8
+)
+
+// branchOut proves a bound for a small part, up to the cutoff, with work until then.
+func (r *run) branchOut(cutoff float64, until work.Units) {
+	if r.p.total > exactItems || r.p.classes() > exactClasses || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
+		slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.price <= 0 }) {
+		return
+	}
+	if r.columns == nil {
+		r.generate()
+	}
+	b := &branching{r: r, cutoff: cutoff, known: make(map[string]bool), sack: newRuledSack(r.p), hot: make([]bool, len(r.p.cells)), worth: make([]float64, r.p.classes())}
+	for i := range r.p.cells {
+		b.prices = append(b.prices, r.p.cells[i].price)
+	}
+	slices.Sort(b.prices)
+	b.prices = slices.Compact(b.prices)
+	slices.Reverse(b.prices)
+	for i := range r.columns {
+		if r.columns[i].cell >= 0 {
+			b.keep(&r.columns[i])
+		}
+	}
+	b.grow(until)
+	r.tree = b
+}
+
+// grow divides the lowest branch again and again.
+func (b *branching) grow(until work.Units) {
+	b.tree = []branch{{parent: -1, worth: make([]float64, len(b.worth))}} // worths that prove nothing, until they are better
+	b.solve(0)
+	for b.r.b.spent() < until && b.r.b.spend() {
+		i := b.lowest()
+		if b.tree[i].whole || b.tree[i].bound >= b.cutoff*(1-exactSlack) {
+			return
+		}
+		for _, more := range []bool{false, true} {
+			l := &b.tree[i]
+			next := branch{parent: i, rule: l.next, bound: l.bound, worth: l.worth, toll: append(slices.Clone(l.toll), 0)}
+			next.rule.more = more
+			b.tree = append(b.tree, next)
+			b.solve(len(b.tree) - 1)
+		}
+		b.tree[i].less, b.tree[i].more = len(b.tree)-2, len(b.tree)-1
+	}
+}
+
+// lowest is the undivided branch with the lowest bound.
+func (b *branching) lowest() int {
+	best := -1
+	for i := range b.tree {
+		if l := &b.tree[i]; l.less == 0 && (best < 0 || l.bound < b.tree[best].bound) {
+			best = i
+		}
+	}
+	return best
+}
+
+// rulesOf lists the rules of a branch from the root on.
+func (b *branching) rulesOf(i int) []rule {
+	var out []rule
+	for ; b.tree[i].parent >= 0; i = b.tree[i].parent {
+		out = append(out, b.tree[i].rule)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// solve solves the configuration LP under the rules of a branch by column generation, keeps the best bound that its prices prove, and says
+// where to divide it.
+func (b *branching) solve(i int) {
+	l := &b.tree[i]
+	b.rules = b.rulesOf(i)
+	b.toll = make([]float64, len(b.rules))
+	b.start()
+	for range branchTurns {
+		b.program.Optimize(func() bool { return true })
+		b.r.b.charge(b.program.Steps.Take())
+		b.readPrices()
+		if b.add(b.lookAgain()) > 0 {
+			continue
+		}
+		offers, excess := b.lookEverywhere()
+		l.prove(b, excess)
+		if l.bound >= b.cutoff*(1-exactSlack) || b.add(offers) == 0 {
+			break
+		}
+	}
+	b.divide(l)
+	if l.bound < b.cutoff*(1-exactSlack) && (l.whole || i%branchRounds == 0) {
+		b.round()
+	}
+}
+
+// start sets up the LP: rows of classes and rules, and all patterns that are known.
+func (b *branching) start() {
+	p := b.r.p
+	dear := b.cutoff / 1e9 * branchDear
+	rows, first := make([]lp.Row, 0, p.classes()+len(b.rules)), make([]lp.Column, p.classes()+len(b.rules))
+	for i := range first {
+		first[i] = lp.Column{Rows: []int{i}, Vals: []float64{1}, Cost: dear}
+	}
+	for k, n := range p.count {
+		rows = append(rows, lp.Row{Bound: float64(n) + tieBreak(k)})
+	}
+	for _, x := range b.rules {
+		if x.more {
+			rows = append(rows, lp.Row{Bound: float64(x.Most + 1)})
+			continue
+		}
+		rows = append(rows, lp.Row{Bound: float64(x.Most), Limits: true})
+	}
+	b.program = lp.NewSimplex(rows, first)
+	b.column = b.column[:0]
+	for range b.program.Columns() {
+		b.column = append(b.column, -1)
+	}
+	for j := range b.pool {
+		b.enter(j)
+	}
+}
+
+// enter makes a column of a pattern.
+func (b *branching) enter(j int) {
+	p, l := b.r.p, &b.pool[j]
+	price := p.cells[l.cell].price
+	col := lp.Column{Cost: float64(price) / 1e9}
+	for i, k := range l.classes {
+		col.Rows, col.Vals = append(col.Rows, k), append(col.Vals, float64(l.counts[i]))
+	}
+	for i := range b.rules {
+		if b.rules[i].counts(l, price) {
+			col.Rows, col.Vals = append(col.Rows, p.classes()+i), append(col.Vals, 1)
+		}
+	}
+	b.program.Add(col)
+	b.column = append(b.column, j)
+}
+
+// counts says whether a node counts for the rule.
+func (x *rule) counts(l *load, price int64) bool {
+	if price < x.Price || x.Class < 0 {
+		return price >= x.Price
+	}
+	i := slices.Index(l.classes, x.Class)
+	return i >= 0 && l.counts[i] >= x.Least
+}
+
+// sign is 1 for a rule that asks for more nodes and so rewards them, −1 for one that taxes them.
+func (x *rule) sign() float64 {
+	if x.more {
+		return 1
+	}
+	return -1
+}
+
+// readPrices takes the row prices of the LP as worths and tolls.
+func (b *branching) readPrices() {
+	for k := range b.worth {
+		b.worth[k] = max(b.program.Price(k), 0) * 1e9
+	}
+	for i := range b.rules {
+		b.toll[i] = max(b.rules[i].sign()*b.program.Price(len(b.worth)+i), 0) * 1e9
+	}
+}
+
+// keep adds a pattern to the pool unless it is there.
+func (b *branching) keep(l *load) bool {
+	key, _ := patternKey(l)
+	if b.known[key] {
+		return false
+	}
+	b.known[key] = true
+	b.pool = append(b.pool, l.clone())
+	return true
+}
+
+func (b *branching) add(offers []offer) (added int) {
+	slices.SortStableFunc(offers, func(x, y offer) int { return cmp.Compare(y.ratio, x.ratio) })
+	for i := range offers[:min(len(offers), branchColumns)] {
+		if b.keep(&offers[i].load) {
+			b.enter(len(b.pool) - 1)
+			added++
+		}
+	}
+	return added
+}
+
+// cost is what a node of a cell costs with the tolls that do not depend on its contents.
+func (b *branching) cost(c int) float64 {
+	price := b.r.p.cells[c].price
+	cost := float64(price)
+	for i := range b.rules {
+		if x := &b.rules[i]; x.Class < 0 && price >= x.Price {
+			cost -= float64(x.sign() * b.toll[i])
+		}
+	}
+	return cost
+}
+
+// lookAgain searches the cells that had something last time for contents that are worth more than their node costs.
+func (b *branching) lookAgain() (offers []offer) {
+	for c, hot := range b.hot {
+		if hot {
+			_, offers = b.lookAt(c, offers)
+		}
+	}
+	return offers
+}
+
+// lookEverywhere does so with all cells, and says how many times its price the contents of any may be worth.
+func (b *branching) lookEverywhere() (offers []offer, excess float64) {
+	excess = 1
+	for c := range b.hot {
+		var over float64
+		over, offers = b.lookAt(c, offers)
+		excess = max(excess, 1+over/float64(b.r.p.cells[c].price))
+	}
+	return offers, excess
+}
+
+// lookAt returns by how much the contents of a cell may be worth more than it costs.
+func (b *branching) lookAt(c int, offers []offer) (float64, []offer) {
+	cost := b.cost(c)
+	b.sack.set(b, c)
+	upper, found := b.sack.search(max(cost, 0)*(1+1e-8) + 10)
+	b.r.b.charge(b.sack.steps.Take())
+	if b.hot[c] = found != nil; found != nil {
+		offers = append(offers, offer{found.clone(), upper - cost})
+	}
+	return upper - cost, offers
+}
+
+// prove keeps the bound that the LP's prices prove when they are lowered until no cell holds more than it costs: worths and tolls are, per
+// node, at most excess times its price.
+func (l *branch) prove(b *branching, excess float64) {
+	bound := 0.0
+	for k, n := range b.r.p.count {
+		bound += float64(b.worth[k] * float64(n))
+	}
+	for i := range b.rules {
+		bound += float64(b.rules[i].sign() * b.toll[i] * float64(b.rules[i].limit()))
+	}
+	if bound /= excess; bound <= l.bound {
+		return
+	}
+	l.bound, l.worth, l.toll = bound, slices.Clone(b.worth), slices.Clone(b.toll)
+	for k := range l.worth {
+		l.worth[k] /= excess
+	}
+	for i := range l.toll {
+		l.toll[i] /= excess
+	}
+}
+
+// limit is how many nodes a rule allows at most, or asks for at least.
+func (x *rule) limit() int {
+	if x.more {
+		return x.Most + 1
+	}
+	return x.Most
+}
+
+// divide looks for the price at which the number of nodes that cost as much is farthest from whole, and where all are whole for the class
+// and the number of items at which the number of nodes that hold as many is.
+func (b *branching) divide(l *branch) {
+	best := branchWhole
+	try := func(x rule) (nodes float64) {
+		for j, amount := range b.used() {
+			if x.counts(&b.pool[j], b.r.p.cells[b.pool[j].cell].price) {
+				nodes += amount
+			}
+		}
+		if off := math.Abs(nodes - math.Round(nodes)); off > best {
+			x.Most = int(math.Floor(nodes))
+			best, l.next = off, x
+		}
+		return nodes
+	}
+	for _, price := range b.prices {
+		try(rule{Rule: verify.Rule{Price: price, Class: -1}})
+	}
+	for k := 0; k < len(b.worth) && best == branchWhole; k++ {
+		for _, price := range b.prices {
+			for least := 1; least <= b.r.p.limit[k]; least++ {
+				if try(rule{Rule: verify.Rule{Price: price, Class: k, Least: least}}) < branchWhole {
+					break
+				}
+			}
+		}
+	}
+	l.whole = best == branchWhole
+}
+
+// used yields the patterns of the LP's solution and how many nodes of each it buys.
+func (b *branching) used() func(func(int, float64) bool) {
+	return func(yield func(int, float64) bool) {
+		for c, x := range b.program.Basic() {
+			if j := b.column[c]; j >= 0 && x > 1e-6 && !yield(j, x) {
+				return
+			}
+		}
+	}
+}
+
+// round buys the LP's whole nodes and packs the rest greedily. A fleet that is cheaper than the known one lowers the cutoff with it.
+func (b *branching) round() {
+	if b.r.best.left == nil {
+		return // nobody asked for a fleet
+	}
+	t := b.r.newPartial()
+	for j, x := range b.used() {
+		if n := int(math.Floor(x + branchWhole)); n > 0 {
+			t.buy(&b.pool[j], n)
+		}
+	}
+	price := b.r.best.price
+	b.r.complete(t, b.worth)
+	if b.r.best.price < price {
+		b.cutoff = min(b.cutoff, float64(b.r.best.price))
+	}
+}
+
+// treeSlack is taken off worths and tolls before they are rounded; see proofSlack.
+const treeSlack = 1e-8
+
+// certify writes the tree down in whole numbers, for a part with the numbers of this one, and says which bound it proves.
+func (b *branching) certify(q *part) (verify.Tree, int64) {
+	if b == nil {
+		return verify.Tree{}, 0
+	}
+	t := verify.Tree{Classes: q.member}
+	low := int64(math.MaxInt64)
+	for i := range b.tree {
+		l := &b.tree[i]
+		out := verify.Branch{Less: l.less, More: l.more, Rule: l.next.Rule}
+		if l.less == 0 {
+			var bound int64
+			out.Rule = verify.Rule{}
+			out.Worth, out.Toll, bound = l.exact(b.r.p, b.rulesOf(i))
+			low = min(low, bound)
+		}
+		t.Branches = append(t.Branches, out)
+	}
+	var unit int64
+	for i := range q.every {
+		unit = gcd(unit, q.every[i].price)
+	}
+	return t, (max(low, 0) + unit - 1) / max(unit, 1) * unit
+}
+
+// exact rounds worths and rewards down and taxes up, so that no node gets worth more than it costs.
+func (l *branch) exact(p *part, rules []rule) (worth, toll []int64, bound int64) {
+	for k, w := range l.worth {
+		whole := int64(min(w*(1-treeSlack), verify.MaxWorth))
+		worth, bound = append(worth, whole), addTimes(bound, whole, p.count[k])
+	}
+	for i, t := range l.toll {
+		whole := min(t*(1-treeSlack), verify.MaxToll)
+		if !rules[i].more {
+			whole = math.Ceil(whole)
+		}
+		toll = append(toll, int64(whole))
+		bound += int64(rules[i].sign()) * int64(whole) * int64(rules[i].limit())
+	}
+	return worth, toll, bound
+}
