@@ -31,6 +31,11 @@ func (t *teller) writeHeld(w *disrupt.World, out *disrupt.Proposal) {
 			}
 		}
 	}
+	for key, code := range t.held { // a pass that does not search says nothing of nodes that are kept for what they cost
+		if _, said := is[key]; !said && w.Snap.ClaimNode(key[0]) != nil {
+			is[key] = code
+		}
+	}
 	t.held = is
 	for _, code := range slices.Sorted(maps.Keys(news)) {
 		r := journal.Record{Act: journal.HeldBack, Loop: name, Reason: string(code), Snapshot: w.Snap.Revision(), Text: sentence.Refusal(*news[code][0])}

@@ -103,12 +103,18 @@ func causes(counts []reason.Count) string {
 	return b.String()
 }
 
-// firstReason names what a person would deal with first.
+// firstReason names what a person would deal with first: in the pod or a pool, and only where nothing is known of those, in nodes that are there.
 func firstReason(counts []reason.Count) string {
+	counts = why.InOrder(counts)
+	for _, c := range counts {
+		if c.Pool != "" || c.Candidates == 0 {
+			return c.Code.Name()
+		}
+	}
 	if len(counts) == 0 {
 		return ""
 	}
-	return why.InOrder(counts)[0].Code.Name()
+	return counts[0].Code.Name()
 }
 
 // pools are those that refused.
