@@ -5,14 +5,42 @@
 // hold, which classes may not meet, how many nodes of a cell exist, which sums are limited). [Solve] returns patterns: so
 // many equal nodes of a cell, each holding so many items of each class.
 //
-// How it works. The volume LP buys the demanded totals as if items were liquid; the fluid LP knows which items fit where but may
-// still cut them; it sees classes in buckets and divides those that lie across the border between two kinds of machine. Their prices tell
-// what an item is worth. Greedy runs fill, one after another, the node whose contents are worth
-// most per dollar, under several guides. Column generation then solves the configuration LP, in which every column is a pattern that
-// really fits: a master simplex prices the classes, a bounded knapsack per cell looks for a pattern worth more than its node, until
-// there is none. Diving rounds the result, and local search takes a few nodes apart and packs their items again as long as the budget
-// lasts. A few items are solved to the optimum by enumeration. Large cells are for classes that fit nowhere else; whether they are worth
-// opening to all is asked last.
+// # Symbols
+//
+// k is a class of n_k equal items with need a_k, c a cell with room R_c and price p_c, a pattern P of c holds P_k items of k, fits (Σ P_k·a_k ≤ R_c)
+// and costs p_c. A worth w_k ≥ 0 is what one item of k is said to be worth, u_c ≥ 0 what a unit of each dimension of room in c is.
+//
+// # Three LPs
+//
+// All bounds rest on one inequality. If no pattern of any cell holds items worth more than it costs, Σ w_k·P_k ≤ p_c, then every fleet, which
+// holds every item, costs at least Σ w_k·n_k. Stock and limits add terms that are taken off; see [Certificate]. The LPs find such worths.
+//
+//	volume   w_k = u·a_k, one price of room for all cells that are open to the same groups   Σ u·R_c ≤ p_c                  volume.go
+//	fluid    w_k = min over cells that can hold k of u_c·a_k, items may be cut                u_c·R_c ≤ p_c                  fluid.go
+//	config   w_k free, items are whole, nodes may be cut                                      Σ w_k·P_k ≤ p_c for all P      master.go
+//
+// Each bounds at least as well as the one above it, up to the tolerances of its solution. The fluid LP sees classes in buckets and divides
+// those that lie across the border between two kinds of machine; the configuration LP has a column for each pattern and finds them as it
+// needs them: a bounded knapsack per cell (knapsack.go) looks for a pattern worth more than its node.
+//
+// # Stages
+//
+//	reduce.go     split into parts that share nothing, merge equal classes, drop cells that others dominate; equal parts are solved once
+//	solve.go      use: a pricing (worths, unit worths) with the bound that lagrange computes for it. refine: fluid LP over buckets of equal
+//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; led: the one that led to the best fleet
+//	enumerate.go  a few items: the optimum over all multisets
+//	greedy.go     node after node, each of the cell whose contents are worth most per dollar; fill.go chooses contents under a guide, tree.go
+//	              finds the most valuable class that fits among thousands
+//	warm.go       a known fleet is the first one
+//	round.go      diving: whole nodes of the configuration LP are bought, the rest is solved again
+//	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for
+//	search.go     takes a few nodes apart at a time and packs their items again, by enumeration or with worths that are a little off
+//	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about contents in contents.go.
+//	              Every fleet is on one side of each rule, so that the lowest branch bounds all
+//	certify.go    worths are rounded down, which keeps the inequality; pack/verify proves it again with whole numbers and none of our code
+//	memory.go     recall: old prices of room prove a bound for new items in the same cells; mend: nodes that waste most are packed again
+//	answers.go    the very same question is not searched twice
+//	budget.go     work, and what is at stake
 //
 // What it promises.
 //   - Every fleet respects the problem; [verify.Check] says so in plain code. Items without a place are counted in Result.Left.
