@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,8 +87,9 @@ func TestTheGuidesInstallIt(t *testing.T) {
 		run  func(*testing.T, installed)
 	}{
 		{"logs and exec answer", speaks},
+		{"its ports are forwarded", forwards},
 		{"v1beta1 is converted by Service", converts},
-		{"the standby takes over from a leader that is killed", losesItsLeader},
+		{"a leader that is killed is followed within seconds", losesItsLeader},
 		{"an upgrade changes pods where it changes something", isUpgraded},
 		{"a broken machine is replaced", repairs},
 		{"its node is drained", isDrained},
@@ -123,6 +126,38 @@ func speaks(t *testing.T, i installed) {
 	}
 }
 
+// forwards reaches a port of the controller as people do who look at its metrics, and one of a simulated pod.
+func forwards(t *testing.T, i installed) {
+	for target, want := range map[string]string{"service/karpenter": "karpenter_build_info", "deployment/inflate": ""} {
+		forward := i.command("kubectl", "port-forward", "-n", map[bool]string{true: plane.Namespace, false: "default"}[want != ""], target, ":8080")
+		out, err := forward.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := forward.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var port int
+		if _, err := fmt.Fscanf(out, "Forwarding from 127.0.0.1:%d", &port); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+		if want == "" && err == nil {
+			t.Errorf("%s answers", target)
+		} else if want != "" && err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		if err == nil {
+			text, err := io.ReadAll(answer.Body)
+			if answer.Body.Close(); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s serves %.300q, %v", target, text, err)
+			}
+		}
+		forward.Process.Kill()
+		forward.Wait()
+	}
+}
+
 func converts(t *testing.T, i installed) {
 	if said := i.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "default", "-o", "yaml"); !strings.Contains(said, "apiVersion: karpenter.sh/v1beta1") {
 		t.Errorf("v1beta1 is %s", said)
@@ -144,12 +179,12 @@ func losesItsLeader(t *testing.T, i installed) {
 	}
 	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
 		leader, err := i.leader(ctx)
-		if err == nil && leader.Pod == before.Pod {
-			return "the replica that was killed leads", nil
+		if err == nil && leader.PID == before.PID {
+			return "the process that was killed leads", nil
 		}
 		return "", err
 	})
-	t.Logf("another replica led after %s", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("the standby, or the one that was killed in its next life, led after %s", time.Since(begin).Round(100*time.Millisecond))
 	i.scaled(25)
 	eventually(t, time.Minute, func(ctx context.Context) (string, error) { return i.unequal(ctx, i.run(t)) })
 }

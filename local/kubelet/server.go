@@ -33,6 +33,7 @@ func serve(ctx context.Context, l net.Listener, files egress.Files, pods *runtim
 func handler(pods *runtime.Runtime) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) { logs(w, r, pods) })
+	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) { forward(w, r, pods) })
 	for _, path := range []string{"/exec/", "/run/", "/attach/"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "this container is simulated: there is nothing in it that could run a command", http.StatusNotImplemented)

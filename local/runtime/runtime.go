@@ -182,6 +182,18 @@ func (r *Runtime) find(of ContainerName) *container {
 	return nil
 }
 
+// AddressOf is that of a pod that runs here.
+func (r *Runtime) AddressOf(namespace, pod string) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.pods {
+		if p.object.Namespace == namespace && p.object.Name == pod {
+			return p.address, true
+		}
+	}
+	return "", false
+}
+
 // Log returns the file of what a container says in its life now, or said in the one before. It knows only those that run.
 func (r *Runtime) Log(of ContainerName, previous bool) (path string, known bool, err error) {
 	c := r.find(of)
