@@ -204,7 +204,7 @@ func (b *builder) readKeys() {
 	for _, k := range b.keys {
 		if k.name == everywhere {
 			k.number(k.name)
-			k.node, k.tmpl = make([]int32, len(b.nodes)), make([]solve.KeyOf, len(b.templates)) // all in its only domain
+			k.node, k.tmpl = make([]int32, len(b.nodes)), slices.Repeat([]solve.KeyOf{{Kind: solve.Fixed}}, len(b.templates)) // all in its only domain
 			continue
 		}
 		asked := b.askedFor(k.name)
@@ -221,7 +221,7 @@ func (b *builder) readKeys() {
 			k.tmpl = append(k.tmpl, t.keyOf(k.name, asked, k.number))
 		}
 		for i := range k.tmpl {
-			for k.tmpl[i].Choice != nil && len(k.tmpl[i].Choice) < len(k.values) {
+			for k.tmpl[i].Kind == solve.ByChoice && len(k.tmpl[i].Choice) < len(k.values) {
 				k.tmpl[i].Choice = append(k.tmpl[i].Choice, nil)
 			}
 		}

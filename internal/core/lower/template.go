@@ -395,7 +395,7 @@ func (t *template) keyOf(key string, asked []string, number func(string) int32) 
 	case t.isFree(key):
 		return t.freeDomains(key, asked, number)
 	case cat.Mentions(key):
-		k := solve.KeyOf{Fixed: -2, Shape: make([]int32, cat.Len())}
+		k := solve.KeyOf{Kind: solve.ByShape, Shape: make([]int32, cat.Len())}
 		for s := range k.Shape {
 			k.Shape[s] = -1
 			if has, says := cat.TypeLabel(s, key); says {
@@ -407,14 +407,14 @@ func (t *template) keyOf(key string, asked []string, number func(string) int32) 
 		return k
 	}
 	if v, single := set.Single(); defined && single {
-		return solve.KeyOf{Fixed: number(v)}
+		return solve.KeyOf{Kind: solve.Fixed, Domain: number(v)}
 	}
-	return solve.KeyOf{Fixed: -1}
+	return solve.KeyOf{}
 }
 
 // offerDomains handles keys that the offering decides, such as the zone.
 func (t *template) offerDomains(key string, set label.Set, number func(string) int32) solve.KeyOf {
-	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+	k := solve.KeyOf{Kind: solve.ByChoice}
 	cat := t.catalog.shape
 	at := func(v string) bits.Set {
 		n := int(number(v))
@@ -454,7 +454,7 @@ func (t *template) freeDomains(key string, asked []string, number func(string) i
 	f := &t.free[slices.IndexFunc(t.free, func(f freeKey) bool { return f.key == key })]
 	set, _ := t.reqs.Get(key)
 	values, unasked := f.values, ""
-	k := solve.KeyOf{Fixed: -2, Choice: []bits.Set{}}
+	k := solve.KeyOf{Kind: solve.ByChoice}
 	if t.opens(key) {
 		values = asked
 		if v, ok := AnyValue(set); ok {

@@ -1,7 +1,6 @@
-// Package rule is the home of the constraint kinds, one package each: ports, volumes, spread (topology spread, affinity and
-// anti-affinity), limits. Taints, labels and room need no package: they are columns of the problem.
+// Package rule is the home of what kinds of constraints keep count of, one package each: ports and volumes by bin, spread (topology spread,
+// affinity and anti-affinity) by domain, limits by pool. Each knows bins, domains and pools as numbers and nothing of its neighbours.
 //
-// Each kind keeps its own columns, indexed by class and by bin (an existing node or a new one), and answers two questions:
-// may one more pod of this class join this bin, and what changes when it does. The solver knows classes and bins as
-// numbers and asks the kinds in a fixed order, facts before choices.
+// What a kind has to say when pods are placed stands in package solve, a file for each kind; see kinds.go there. Room, labels and taints keep
+// no count of their own: they are columns of the problem.
 package rule

@@ -167,11 +167,11 @@ func (t *Template) bought(mask bits.Set) bits.Set {
 // pin narrows a want to one domain of a topology key.
 func (w *want) pin(of *KeyOf, d int32) {
 	switch {
-	case of.Choice != nil && of.Choice[d] != nil:
-		w.offers.And(of.Choice[d][:len(w.offers)])
-	case of.Shape != nil:
+	case of.Kind == ByChoice && of.Choice[d] != nil:
+		w.offers.And(of.Choice[d])
+	case of.Kind == ByShape:
 		w.shapes.Only(func(sh int) bool { return of.Shape[sh] == d })
-	case of.Choice != nil || of.Fixed != d:
+	case of.domain(0) != d:
 		w.offers.Clear()
 	}
 }

@@ -52,7 +52,7 @@ func (s *state) likeEarlier(q *trial, i TemplateID) bool {
 	}
 	for k := range q.keys {
 		x, y := s.keyOf(q.keys[k].key, i), s.keyOf(q.keys[k].key, u)
-		if x.Fixed != y.Fixed || (x.Choice == nil) != (y.Choice == nil) || (x.Shape == nil) != (y.Shape == nil) {
+		if x.Kind != y.Kind || x.Domain != y.Domain {
 			return false
 		}
 	}
@@ -90,15 +90,8 @@ func (s *state) domainPossible(i TemplateID, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key
 		of := s.keyOf(key, i)
-		switch {
-		case of.Choice != nil:
-			if of.choice(q.domain[key]) == nil {
-				return false
-			}
-		case of.Shape == nil:
-			if of.Fixed != q.domain[key] {
-				return false
-			}
+		if d := q.domain[key]; of.Kind == ByChoice && of.choice(d) == nil || of.Kind <= Fixed && of.domain(0) != d {
+			return false
 		}
 	}
 	return true

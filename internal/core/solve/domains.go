@@ -182,13 +182,15 @@ func (f *fleet) openDomains(bin BinID) {
 
 // domain returns the domain of a new node of a shape, before anything is chosen.
 func (k *KeyOf) domain(sh int) int32 {
-	switch {
-	case k.Choice != nil:
-		return openDomain
-	case k.Shape != nil:
+	switch k.Kind {
+	case Fixed:
+		return k.Domain
+	case ByShape:
 		return k.Shape[sh]
+	case ByChoice:
+		return openDomain
 	default:
-		return k.Fixed
+		return noDomain
 	}
 }
 
@@ -204,7 +206,7 @@ func (k *KeyOf) choice(d int32) bits.Set {
 func (f *fleet) choose(q *trial, t TemplateID, mask bits.Set) {
 	for k := range q.keys {
 		key := q.keys[k].key
-		if of := f.keyOf(key, t); of.Choice != nil {
+		if of := f.keyOf(key, t); of.Kind == ByChoice {
 			mask.And(of.choice(q.domain[key]))
 		}
 	}

@@ -55,7 +55,7 @@ func (s *state) meets(b *Bin) bool {
 func (s *state) question(key []byte, bin BinID) []byte {
 	n := s.node(bin)
 	tmpl := s.template(n)
-	if s.limits[tmpl.Pool].Limited || n.held != noReservation || n.low != nil {
+	if s.limits[tmpl.Pool].Limited || n.held != noReservation || n.lowered() != nil {
 		return key
 	}
 	word := func(n int64) {
@@ -104,7 +104,7 @@ func (s *state) finishBin(bin BinID, strange []bits.Set, free *limits.Pool) Bin 
 	n := s.node(bin)
 	tmpl := s.template(n)
 	b := Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
-		Used: s.used(bin), Held: n.held, Relaxed: n.low, Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), Like: -1}
+		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), Like: -1}
 	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cut(bin, shapes)
 	s.avoidShapes(strange, bin, shapes)

@@ -41,13 +41,12 @@ type fleet struct {
 
 // A newNode is a bin that a fleet opens.
 type newNode struct {
-	tmpl    TemplateID
-	target  int          // the shape that it is filled for: it holds the pods, and its pool's limits allow it
-	held    int          // the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
-	puts    []Put        // in the order in which they came; empty only between open and the first commit
-	low     []int        // by minValues of the template: what was lowered to; nil for nearly all
-	reserve quantity.Vec // what it takes from its pool's limit where that is more than its target has; nil for nearly all
-	narrow  *Narrowed    // for the sake of pods that are elsewhere; nil for nearly all
+	tmpl   TemplateID
+	target int       // the shape that it is filled for: it holds the pods, and its pool's limits allow it
+	held   int       // the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
+	puts   []Put     // in the order in which they came; empty only between open and the first commit
+	min    *minimum  // how it meets minValues; nil for nearly all
+	narrow *Narrowed // for the sake of pods that are elsewhere; nil for nearly all
 }
 
 func newFleet(facts *facts) fleet {
@@ -158,7 +157,7 @@ func (f *fleet) domainOf(key int, bin BinID) int32 {
 // open adds a bin without pods that is filled for a target.
 func (f *fleet) open(to target) BinID {
 	bin := f.bins()
-	f.news = append(f.news, newNode{tmpl: to.tmpl, target: to.shape, held: noReservation, low: to.low, reserve: to.reserve})
+	f.news = append(f.news, newNode{tmpl: to.tmpl, target: to.shape, held: noReservation, min: to.min})
 	f.opened(bin)
 	return bin
 }

@@ -6,7 +6,7 @@ import "karpenter.sh/karpenter/internal/core/bits"
 func (s *state) grow(q *trial, bin BinID) bool {
 	n := s.node(bin)
 	m, old := s.match(q.v, n.tmpl), n.target
-	if n.held != noReservation || n.reserve != nil || !m.OK || !s.tolerates(q.v, n.tmpl) {
+	if n.held != noReservation || n.fixed() || !m.OK || !s.tolerates(q.v, n.tmpl) {
 		return false
 	}
 	need := s.used(bin)

@@ -17,11 +17,14 @@ func (f *fleet) openLimits(bin BinID) {
 
 // takenBy returns what a new bin has taken from its pool's limit.
 func (f *fleet) takenBy(n *newNode) quantity.Vec {
-	if n.reserve != nil {
-		return n.reserve
+	if n.fixed() {
+		return n.min.reserve
 	}
 	return f.template(n).Catalog.Capacity[n.target]
 }
+
+// fixed reports whether a new bin has taken more from its pool's limit than its target needs, so that it cannot become another machine.
+func (n *newNode) fixed() bool { return n.min != nil && n.min.reserve != nil }
 
 // exhausted reports whether a pool's limits allow none of some shapes any more.
 func (f *fleet) exhausted(t TemplateID, shapes []int32) bool {

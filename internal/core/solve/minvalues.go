@@ -13,6 +13,12 @@ import (
 // A pool may say that the types of a claim have so many values of a label together at least. What a claim takes from the pool's limit is then
 // the largest of as many types as that needs, and it takes that from the beginning.
 
+// A minimum is how a new node of a pool with minValues meets them.
+type minimum struct {
+	low     []int        // by minValues of the template: what was lowered to; nil where nothing was
+	reserve quantity.Vec // what the node takes from its pool's limit; nil where nothing is limited
+}
+
 // admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one.
 func (f *fleet) admitMinValues(q *trial) verdict {
 	n := f.node(q.bin)
@@ -29,13 +35,21 @@ func (f *fleet) admitMinValues(q *trial) verdict {
 	f.cutPorts(q.bin, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	f.cutVolumesWith(q.bin, q.c.Volumes, shapes)
-	if n.reserve != nil {
-		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.reserve) })
+	if n.min.reserve != nil {
+		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
 	}
-	if _, _, ok := tmpl.diverse(shapes, n.low); !ok {
+	if _, _, ok := tmpl.diverse(shapes, n.min.low); !ok {
 		return verdict{reason.MinValues, true}
 	}
 	return verdict{}
+}
+
+// lowered returns what minValues were lowered to, nil where none was.
+func (n *newNode) lowered() []int {
+	if n.min == nil {
+		return nil
+	}
+	return n.min.low
 }
 
 // diverse reports whether shapes have as many values as a template wants, low where that was lowered, else which of its minValues they do not meet
@@ -80,9 +94,10 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	f.cutChosen(q, best.tmpl, shapes)
 	f.cutDaemons(tmpl, best.shape, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
+	best.min = &minimum{}
 	if limit := &f.limits[tmpl.Pool]; limit.Limited {
-		best.reserve = f.smallest(tmpl, limit, best.shape, shapes)
-		if !limit.Fits(best.reserve) {
+		best.min.reserve = f.smallest(tmpl, limit, best.shape, shapes)
+		if !limit.Fits(best.min.reserve) {
 			return target{tmpl: noTemplate}, reason.Limit
 		}
 	}
@@ -90,7 +105,7 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	if !ok {
 		return target{tmpl: noTemplate, unmet: unmet}, reason.MinValues
 	}
-	best.low = low
+	best.min.low = low
 	return best, 0
 }
 

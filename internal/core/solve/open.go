@@ -3,19 +3,17 @@ package solve
 import (
 	"slices"
 
-	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // A target is what a new node could be: a template, and the shape that it is filled for.
 type target struct {
-	tmpl    TemplateID
-	shape   int
-	price   int64
-	value   int64        // of the demand that it could hold
-	low     []int        // minValues that had to be lowered; nil for nearly all
-	reserve quantity.Vec // what is taken from the pool's limit; nil: the shape's capacity
-	unmet   int          // of a refusal for minValues: which of the template's cannot be met
+	tmpl  TemplateID
+	shape int
+	price int64
+	value int64 // of the demand that it could hold
+	min   *minimum
+	unmet int // of a refusal for minValues: which of the template's cannot be met
 }
 
 // A run is neighbouring templates: those of a tier, or just one.

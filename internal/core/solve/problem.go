@@ -152,12 +152,23 @@ type Key struct {
 
 // A KeyOf says how a template's new nodes get their domain.
 type KeyOf struct {
-	Fixed  int32      // the only domain, −1 if none; −2: see below
-	Shape  []int32    // the shape decides: its domain, −1 if none
-	Choice []bits.Set // the mask decides: by domain, the bits that remain; nil where impossible
-	None   bits.Set   // with Choice: the bits that remain for a node without the label; nil where each has one
-	Asked  bits.Set   // with Choice: domains of nodes whose pods ask for them
+	Kind   KeyKind
+	Domain int32      // of Fixed
+	Shape  []int32    // of ByShape: by shape its domain, −1 if it has none; nil otherwise
+	Choice []bits.Set // of ByChoice: by domain the bits of the mask that remain, nil where that is impossible; nil otherwise
+	None   bits.Set   // of ByChoice: the bits that remain for a node without the label; nil where each has one
+	Asked  bits.Set   // of ByChoice: domains of nodes whose pods ask for them
 }
+
+// A KeyKind is what decides about a label of a new node.
+type KeyKind uint8
+
+const (
+	Never    KeyKind = iota // it does not have the label
+	Fixed                   // all nodes of the template are in one domain
+	ByShape                 // the machine decides
+	ByChoice                // the offer that is bought decides, or what is chosen for the node
+)
 
 // A Class is pods that are the same question.
 type Class struct {

@@ -368,7 +368,7 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 
 // settled reports whether a new bin is in its domain of a key whatever machine is bought.
 func (s *state) settled(key int, bin BinID) bool {
-	return s.keyOf(key, s.node(bin).tmpl).Shape == nil || s.boundOf(bin)[key]
+	return s.keyOf(key, s.node(bin).tmpl).Kind != ByShape || s.boundOf(bin)[key]
 }
 
 // byTurn compares classes by their turn in the queue, where that is asked for.

@@ -120,8 +120,8 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 	}
 	for k := range out {
 		of := s.keyOf(k, t)
-		switch {
-		case of.Choice != nil:
+		switch of.Kind {
+		case ByChoice:
 			addChoices(out[k], of, func(choice bits.Set) bool {
 				if choice == nil {
 					return false
@@ -130,8 +130,8 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 				one.And(choice)
 				return tmpl.open(one)
 			})
-		case of.Shape == nil && of.Fixed >= 0:
-			out[k].Add(int(of.Fixed))
+		case Fixed:
+			out[k].Add(int(of.Domain))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (s *state) restore(p Put, bin BinID, domain func(key int, bin BinID) int32)
 // restoreBin adds a bin of another state with some or all of its pods.
 func (s *state) restoreBin(old *state, bin BinID, puts []Put) {
 	was := old.node(bin)
-	at := s.open(target{tmpl: was.tmpl, shape: was.target, low: was.low, reserve: was.reserve})
+	at := s.open(target{tmpl: was.tmpl, shape: was.target, min: was.min})
 	copy(s.maskOf(at), old.maskOf(bin))
 	n := s.node(at)
 	if was.narrow != nil {

@@ -60,7 +60,7 @@ func (s *state) avoid() {
 			continue
 		}
 		s.avoidChoices(strange, bin)
-		if n.reserve != nil || !s.isStrange(strange, bin, n.target) {
+		if n.fixed() || !s.isStrange(strange, bin, n.target) {
 			continue
 		}
 		shapes := s.holding(bin, s.maskOf(bin), s.used(bin), nil)
@@ -89,7 +89,7 @@ func (s *state) avoidChoices(strange []bits.Set, bin BinID) {
 	tmpl := s.template(n)
 	for k := range strange {
 		of := s.keyOf(k, n.tmpl)
-		if of.Choice == nil || s.domainOf(k, bin) != openDomain {
+		if of.Kind != ByChoice || s.domainOf(k, bin) != openDomain {
 			continue
 		}
 		for d := range strange[k].All() {

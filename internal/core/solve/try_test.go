@@ -21,7 +21,7 @@ func threeZones(pods int) *Problem {
 	p := &Problem{Resources: 4, Names: []string{"cpu", "memory", "disk", "pods"}, Tiers: 1, Ports: &ports.Table{}}
 	p.Pools = []Pool{{Name: "p", Limit: limits.Pool{Nodes: limits.Unlimited}}}
 	p.Templates = []Template{{Name: "p", Catalog: cat, Shapes: bits.Full(1), Mask: bits.Full(3), Segments: []Segment{{0, 3}}, ShapeMask: []bits.Set{bits.Full(3)}, Room: cat.Alloc}}
-	key := Key{Name: "zone", Values: []string{"a", "b", "c"}, Tmpl: []KeyOf{{Fixed: -2, Choice: []bits.Set{{1}, {2}, {4}}}}}
+	key := Key{Name: "zone", Values: []string{"a", "b", "c"}, Tmpl: []KeyOf{{Kind: ByChoice, Choice: []bits.Set{{1}, {2}, {4}}}}}
 	p.Keys = []Key{key}
 	p.Groups = []spread.Group{{Kind: spread.Spread, Key: 0, MaxSkew: 1, Universe: bits.Full(3)}, {Kind: spread.Anti, Key: spread.Host, Required: true}}
 	p.Classes = []Class{{Name: "web", Count: pods, Need: quantity.Vec{500, 1 << 30, 0, 1}, Groups: []int{0, 1}, Variants: []Variant{{Owns: []int{0, 1}}}}}
