@@ -109,7 +109,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	defer here.Close()
 	here.SetDeadline(time.Time{})
 	if nothing != nil {
-		p.log.Info("nothing to lead to", "address", r.Host, "error", nothing)
+		p.log.Info("nothing to lead to", "address", r.Host, "because", nothing)
 		fmt.Fprintf(here, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", strings.ReplaceAll(nothing.Error(), "\n", "; ")) // all that the API server shows
 		return
 	}
