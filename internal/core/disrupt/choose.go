@@ -49,9 +49,6 @@ func (c *choice) take(step *Step) bool {
 			return false
 		}
 	}
-	if c.taken.with(step.Remove) {
-		return false
-	}
 	if !c.pays(step) {
 		c.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.perMove()}, step.Remove...)
 		return false
@@ -65,7 +62,6 @@ func (c *choice) take(step *Step) bool {
 	for _, p := range step.Place {
 		c.promised[p.Node] = true
 	}
-	c.taken.take(step.Remove)
 	c.steps = append(c.steps, step)
 	c.saved += step.Saves()
 	return true
@@ -86,7 +82,6 @@ func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
 // few nodes it is hardly ever bettered.
 func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 	found := false
-	c.taken.next()
 	for _, step := range c.weigh(remove, engine.Question{Gone: c.gone, Closed: union(c.promised, avoid), Settings: engine.Settings{FirstFit: true}}) {
 		found = c.take(step) || found
 	}
@@ -102,7 +97,6 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 	c.toll.look(c.distance())
 	m.recovering = c.toll.recovering
 
-	c.taken.next()
 	doomed := map[string]bool{}
 	for _, step := range goal.steps {
 		if len(step.Remove) <= mostAtOnce && c.take(step) {

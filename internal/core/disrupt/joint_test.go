@@ -139,15 +139,15 @@ func TestStepsOfTwoAnswers(t *testing.T) {
 				f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).node("b", "p", "one", onDemand).
 					pods("a", "web", 1, "1", "1Gi", tc.one).pods("b", tc.app, 1, "1", "1Gi", tc.two)
 				s := Look(f.world()).search()
-				c := &choice{search: s, toll: s.tollOf(0, &Memory{}), gone: map[string]bool{}, promised: map[string]bool{}}
 				took := 0
-				c.taken.next()
+				s.taken.next()
 				for _, name := range order {
 					at := slices.IndexFunc(s.rows, func(r *Candidate) bool { return r.Name() == string(name) })
 					if !tc.same {
-						c.taken.next()
+						s.taken.next()
 					}
-					if c.take(&Step{Reason: v1.DisruptionReasonUnderutilized, Remove: s.rows[at : at+1]}) {
+					if step := s.rows[at : at+1]; !s.taken.with(step) {
+						s.taken.take(step)
 						took++
 					}
 				}

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/resource"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -15,7 +14,6 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
 // A Survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
@@ -24,8 +22,7 @@ type Survey struct {
 	w        *World
 	settings Settings
 	pdbs     *movable.PDBs
-	promises map[string]time.Time         // see promises
-	requests map[*podclass.Class]podLoads // what pods of a class ask for
+	promises map[string]time.Time // see promises
 
 	rows  []*Candidate // nodes of ours, by name, whether they may go or not
 	pools map[string]*poolSum
@@ -51,15 +48,6 @@ type Candidate struct {
 	Cost           float64
 	Consolidatable bool
 	Drifted        *metav1.Condition // condition Drifted while it is True
-
-	load podLoads // of Pods
-}
-
-// podLoads is what pods ask for together.
-type podLoads struct{ cores, gib float64 }
-
-func (l podLoads) plus(more podLoads) podLoads {
-	return podLoads{l.cores + more.cores, l.gib + more.gib}
 }
 
 // poolSum adds up the nodes of a pool: what they cost, what it would cost to move everything in it, and what budgets count.
@@ -72,7 +60,7 @@ type poolSum struct {
 // Look surveys a world.
 func Look(w *World) *Survey {
 	s := &Survey{
-		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), requests: map[*podclass.Class]podLoads{},
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{},
 	}
 	for name := range w.Pools {
@@ -181,7 +169,6 @@ func (s *Survey) read(n *cluster.Node) *Candidate {
 			c.Cost += max(0, movable.EvictionCost(p))
 			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
 				c.Pods = append(c.Pods, p)
-				c.load = c.load.plus(s.asks(p))
 			}
 		}
 		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
@@ -189,17 +176,6 @@ func (s *Survey) read(n *cluster.Node) *Candidate {
 		}
 	}
 	return c
-}
-
-// asks is what a pod asks for.
-func (s *Survey) asks(p *cluster.Pod) podLoads {
-	known, ok := s.requests[p.Class]
-	if !ok {
-		requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
-		known = podLoads{requests.Cpu().AsApproximateFloat64(), requests.Memory().AsApproximateFloat64() / (1 << 30)}
-		s.requests[p.Class] = known
-	}
-	return known
 }
 
 // count adds a node to the sums of its pool.

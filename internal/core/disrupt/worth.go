@@ -5,7 +5,11 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
 // worth prices CPU and memory as the market does: the most that one core and one gibibyte can be worth so that no machine
@@ -86,17 +90,38 @@ func admitsType(p engine.Pool, labels map[string][]string) bool {
 	return true
 }
 
+// podLoads is what pods ask for together.
+type podLoads struct{ cores, gib float64 }
+
+// loadsOf returns what the pods of each candidate ask for, and all of them. Pods of a class ask for the same.
+func loadsOf(candidates []*Candidate) (loads map[*Candidate]podLoads, all podLoads) {
+	loads = make(map[*Candidate]podLoads, len(candidates))
+	known := map[*podclass.Class]podLoads{}
+	for _, c := range candidates {
+		sum := podLoads{}
+		for _, p := range c.Pods {
+			asks, ok := known[p.Class]
+			if !ok {
+				requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
+				asks = podLoads{requests.Cpu().AsApproximateFloat64(), requests.Memory().AsApproximateFloat64() / (1 << 30)}
+				known[p.Class] = asks
+			}
+			sum.cores, sum.gib = sum.cores+asks.cores, sum.gib+asks.gib
+		}
+		loads[c] = sum
+		all.cores, all.gib = all.cores+sum.cores, all.gib+sum.gib
+	}
+	return loads, all
+}
+
 // byWaste puts the candidates first whose price is least covered by what their pods are worth, and notes how much of it is not.
 // perPod is what a pod is worth on average.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
-	all := podLoads{}
-	for _, c := range candidates {
-		all = all.plus(c.load)
-	}
+	loads, all := loadsOf(candidates)
 	market := marketWorth(s.openable, all)
 	s.wasted = make(map[*Candidate]float64, len(candidates))
 	for _, c := range candidates {
-		s.wasted[c] = c.Price.Dollars() - market.of(c.load)
+		s.wasted[c] = c.Price.Dollars() - market.of(loads[c])
 	}
 	part := func(c *Candidate) float64 { return s.wasted[c] / max(c.Price.Dollars(), 1e-9) }
 	order = slices.Clone(candidates)
