@@ -175,7 +175,7 @@ func TestTheDefinitionsAreThoseOfTheChart(t *testing.T) {
 			got = append(got, strings.TrimSpace(name))
 		}
 	}
-	want := []string{"capacitybuffers.autoscaling.x-k8s.io", "disruptionplans.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh"}
+	want := []string{"capacitybuffers.autoscaling.x-k8s.io", "ec2nodeclasses.karpenter.k8s.aws", "disruptionplans.karpenter.sh", "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh"}
 	if !slices.Equal(got, want) {
 		t.Errorf("definitions of %v, want %v", got, want)
 	}

@@ -3,7 +3,6 @@
 package daysim
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"

@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"karpenter.sh/karpenter/local/home"
+	"karpenter.sh/karpenter/local/plane"
 )
 
 // mixed is a deployment of random size whose pods ask for something besides room.
@@ -98,14 +96,10 @@ type purchase struct {
 // purchases returns what the controller has bought so far for waiting pods, by its log.
 func purchases(t *testing.T) []purchase {
 	t.Helper()
-	text, err := os.ReadFile(home.Dir(shared.dir).Log("controller"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out []purchase
-	for line := range bytes.Lines(text) {
+	for line := range strings.Lines(shared.do(t, "logs", plane.Controller)) {
 		var p purchase
-		if json.Unmarshal(line, &p) == nil && strings.HasPrefix(p.Message, "computed new nodeclaim") {
+		if json.Unmarshal([]byte(line), &p) == nil && strings.HasPrefix(p.Message, "computed new nodeclaim") {
 			out = append(out, p)
 		}
 	}

@@ -18,6 +18,6 @@ const (
 )
 
 const (
-	noTemplate    TemplateID = -1
-	noReservation            = -1
+	noTemplate    = TemplateID(-1)
+	noReservation = -1
 )
