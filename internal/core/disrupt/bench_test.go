@@ -142,12 +142,13 @@ func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	return plan.Price, max(plan.ConfigBound, plan.VolumeBound)
 }
 
-// TestTargetNearBound holds the bar on the target of a pass to a smaller fleet of the same kind.
+// TestTargetNearBound holds the bar on the target of a pass. A smaller fleet would not do: what spreads begin in which zone shows only where there
+// are many of them.
 func TestTargetNearBound(t *testing.T) {
-	f := large(t, 400, 6000)
+	f := large(t, 2000, 30000)
 	w := f.world()
 	got := newPlanner(engine.New()).Propose(w)
-	if _, bound := mayMove(t, f, w); got.Target > bound*105/100 || bound == 0 {
+	if _, bound := mayMove(t, f, w); got.Target > bound*1005/1000 || bound == 0 {
 		t.Errorf("the target is %.2f, %.3f of the bound %.2f", got.Target.Dollars(), float64(got.Target)/float64(bound), bound.Dollars())
 	}
 }

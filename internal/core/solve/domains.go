@@ -127,8 +127,9 @@ func (f *fleet) bind(bin BinID, key int, d int32) {
 	f.domainsOf(bin)[key], f.boundOf(bin)[key] = d, true
 }
 
-// byCount returns the domains of the i-th key, those with the fewest pods first; of equal zones those with the fewest nodes, so that what could be
-// in any of them is not all in the first.
+// byCount returns the domains of the i-th key, those with the fewest pods first. Of zones that are equal for pods which want to be together those with
+// the fewest nodes come first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what is left
+// over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of them.
 func (f *fleet) byCount(q *trial, i int) []int32 {
 	to := &q.keys[i]
 	f.meter.Charge(work.Units(len(f.p.Keys[to.key].Values) * groupWork))
@@ -141,9 +142,10 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 	if len(from) == 0 {
 		from = to.counted
 	}
+	even := to.key == f.zones && f.gather(from)
 	before := func(d, e int32) bool {
 		x, y := f.populated(from, d), f.populated(from, e)
-		return x < y || x == y && to.key == f.zones && f.inZone[d] < f.inZone[e]
+		return x < y || x == y && even && f.inZone[d] < f.inZone[e]
 	}
 	for a := 1; a < len(order); a++ { // insertion keeps equal domains in the order of their names
 		for b := a; b > 0 && before(order[b], order[b-1]); b-- {
@@ -151,6 +153,11 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 		}
 	}
 	return order
+}
+
+// gather tells whether groups hold their pods together and none spreads them.
+func (f *fleet) gather(groups []int) bool {
+	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g int) bool { return f.groups[g].Kind != spread.Affinity })
 }
 
 // populated ranks a domain: spread wants few pods, affinity wants many.
