@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +54,44 @@ func judgeSteps(f *filters, text []byte) []finding {
 			return found
 		}
 	}
-	return nil
+	return c.tryTogether(steps)
+}
+
+// tryTogether carries all steps out at once, as it is done where budgets allow that.
+func (c *court) tryTogether(steps []*disrupt.Step) []finding {
+	var places []place
+	var open []engine.Opening
+	var gone []string
+	for _, step := range steps {
+		for _, p := range c.placesOf(step.Place, step.Open) {
+			if number, isNew := strings.CutPrefix(p.node, "new-"); isNew {
+				n, _ := strconv.Atoi(number)
+				p.node = fmt.Sprintf("new-%d", len(open)+n)
+			}
+			places = append(places, p)
+		}
+		open = append(open, step.Open...)
+		for _, r := range step.Remove {
+			gone = append(gone, r.Name())
+		}
+	}
+	bought, none := c.buy(open)
+	if len(none) > 0 {
+		return none
+	}
+	found := c.bindAll(places, func() {
+		c.stage(nil, nil)
+		for _, node := range gone {
+			c.remove(node)
+		}
+		for i, m := range bought {
+			c.open(m, open[i].Claim)
+		}
+	})
+	for i := range found {
+		found[i].text += fmt.Sprintf(" when %d steps are done at once", len(steps))
+	}
+	return found
 }
 
 // settle makes the world's nodes ready and its pods run where the filters let them. Pods that find no place are taken away.
@@ -71,6 +110,9 @@ func (c *court) settle() {
 			o.Spec.NodeClassRef = c.world.Pools[0].Pool.Spec.Template.Spec.NodeClassRef
 			for _, name := range []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable} {
 				condition.SetTrue(o, name, c.world.Now.Add(-time.Hour))
+			}
+			if c.draw.IntN(5) == 0 {
+				condition.SetTrue(o, v1.ConditionTypeDrifted, c.world.Now.Add(-time.Hour))
 			}
 			c.world.Objects[i] = o
 			c.world.Store.Update(func(d *cluster.Draft) { d.PutClaim(o) })
@@ -131,7 +173,7 @@ func (c *court) keepVolumes() {
 	})
 }
 
-// propose returns the steps that the planner proposes and that hold when they are looked at again, each while the others wait.
+// propose returns the steps that the planner proposes and that hold when they are looked at again, one after the other.
 func (c *court) propose() (out []*disrupt.Step, trouble string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -140,18 +182,14 @@ func (c *court) propose() (out []*disrupt.Step, trouble string) {
 	}()
 	asked := engine.New()
 	proposal, memory := disrupt.Propose(worldOf(c.world, asked), disrupt.Memory{})
-	for _, step := range proposal.Steps {
+	for i, step := range proposal.Steps {
 		w := worldOf(c.world, asked)
-		for _, other := range proposal.Steps {
+		for _, other := range slices.Concat(out, proposal.Steps[i+1:]) { // as they were confirmed, or else proposed
 			for _, r := range other.Remove {
-				if other != step {
-					w.Busy[r.Node.Claim.UID] = true
-				}
+				w.Busy[r.Node.Claim.UID] = true
 			}
 			for _, p := range other.Place {
-				if other != step {
-					w.Landing[p.Node] = true
-				}
+				w.Landing[p.Node] = true
 			}
 		}
 		if step, refusal, _ := disrupt.Confirm(w, memory, step); refusal.Code == "" {
@@ -178,7 +216,7 @@ func (c *court) tryStep(step *disrupt.Step) []finding {
 	for _, r := range step.Remove {
 		gone[r.Name()] = true
 	}
-	if len(step.Open) > 0 && step.Worst >= step.Before {
+	if len(step.Open) > 0 && step.Worst >= step.Before && step.Reason != v1.DisruptionReasonDrifted {
 		return []finding{{wasteful, fmt.Sprintf("%s: %d instead of %d", sentence.Step(step), step.Worst, step.Before)}}
 	}
 	places := c.placesOf(step.Place, step.Open)
