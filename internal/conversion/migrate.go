@@ -42,19 +42,8 @@ func (s *Service) Migration(c client.Client) *Migration {
 
 // Run works until ctx ends.
 func (m *Migration) Run(ctx context.Context) error {
-	const name = "conversion.migration"
-	ctx = telemetry.WithController(ctx, name)
-	watched := m.metrics.Loop(name, 1)
-	defer m.metrics.End(watched)
-	for {
-		err := watched.Turn(ctx, "rewriting what is stored as v1beta1", func(ctx context.Context) error { return m.turn(ctx, time.Now()) })
-		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("not everything that is stored as v1beta1 was rewritten", "error", err)
-		}
-		if !watched.Wait(ctx, every, nil) {
-			return nil
-		}
-	}
+	m.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion.migration", What: "rewriting what is stored as v1beta1", Failed: "not everything that is stored as v1beta1 was rewritten", Every: every, Turn: m.turn})
+	return nil
 }
 
 func (m *Migration) turn(ctx context.Context, now time.Time) error {

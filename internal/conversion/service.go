@@ -82,19 +82,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // keep takes a turn every few seconds.
 func (s *Service) keep(ctx context.Context) {
-	const name = "conversion"
-	ctx = telemetry.WithController(ctx, name)
-	watched := s.metrics.Loop(name, 1)
-	defer s.metrics.End(watched)
-	for {
-		err := watched.Turn(ctx, "keeping certificate and definitions", func(ctx context.Context) error { return s.turn(ctx, time.Now()) })
-		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("certificate or definitions of v1beta1 could not be kept", "error", err)
-		}
-		if !watched.Wait(ctx, every, nil) {
-			return
-		}
-	}
+	s.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion", What: "keeping certificate and definitions", Failed: "certificate or definitions of v1beta1 could not be kept", Every: every, Turn: s.turn})
 }
 
 // turn reads Secret and definitions and writes what is not as it should be. What another replica wrote meanwhile is read in the next turn.

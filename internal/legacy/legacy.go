@@ -45,19 +45,8 @@ func New(c client.Client, keep bool, events *telemetry.Events, m *telemetry.Metr
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	const name = "legacy"
-	ctx = telemetry.WithController(ctx, name)
-	watched := l.metrics.Loop(name, 1)
-	defer l.metrics.End(watched)
-	for {
-		err := watched.Turn(ctx, "looking after Provisioners", func(ctx context.Context) error { return l.turn(ctx, time.Now()) })
-		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("looking after Provisioners failed", "error", err)
-		}
-		if !watched.Wait(ctx, every, nil) {
-			return nil
-		}
-	}
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "legacy", What: "looking after Provisioners", Failed: "looking after Provisioners failed", Every: every, Turn: l.turn})
+	return nil
 }
 
 // An answer is what an old object is told.

@@ -176,6 +176,31 @@ func (l *Loop) Wait(ctx context.Context, most time.Duration, news <-chan struct{
 	}
 }
 
+// A Chore is done again and again.
+type Chore struct {
+	Name   string // of the loop
+	What   string // is done, as a report begins: "telling about node overlays"
+	Failed string // what is logged where it fails
+	Every  time.Duration
+	Turn   func(ctx context.Context, now time.Time) error
+}
+
+// Repeat does a chore until ctx ends. What fails is logged and tried again in the next turn.
+func (m *Metrics) Repeat(ctx context.Context, c Chore) {
+	ctx = WithController(ctx, c.Name)
+	watched := m.Loop(c.Name, 1)
+	defer m.End(watched)
+	for {
+		err := watched.Turn(ctx, c.What, func(ctx context.Context) error { return c.Turn(ctx, time.Now()) })
+		if err != nil && ctx.Err() == nil {
+			Log(ctx).Error(c.Failed, "error", err)
+		}
+		if !watched.Wait(ctx, c.Every, nil) {
+			return
+		}
+	}
+}
+
 // A Turn is one turn of a loop, of one object or of all.
 type Turn struct {
 	// Again says that the turn asked for another one at some time.

@@ -47,19 +47,8 @@ func New(c client.Client, g Gates, m *telemetry.Metrics) *Loop {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	const name = "gated"
-	ctx = telemetry.WithController(ctx, name)
-	watched := l.metrics.Loop(name, 1)
-	defer l.metrics.End(watched)
-	for {
-		err := watched.Turn(ctx, "telling about feature gates that are off", func(ctx context.Context) error { return l.turn(ctx, time.Now()) })
-		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("telling about feature gates that are off failed", "error", err)
-		}
-		if !watched.Wait(ctx, every, nil) {
-			return nil
-		}
-	}
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "gated", What: "telling about feature gates that are off", Failed: "telling about feature gates that are off failed", Every: every, Turn: l.turn})
+	return nil
 }
 
 // turn tells everyone who has not been told. What fails is tried again in the next turn.

@@ -42,19 +42,8 @@ func New(store *cluster.Store, c client.Client, j judge, m *telemetry.Metrics) *
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	const name = "nodeoverlay.controller"
-	ctx = telemetry.WithController(ctx, name)
-	watched := l.metrics.Loop(name, 1)
-	defer l.metrics.End(watched)
-	for {
-		err := watched.Turn(ctx, "telling about node overlays", func(ctx context.Context) error { return l.turn(ctx, time.Now()) })
-		if err != nil && ctx.Err() == nil {
-			telemetry.Log(ctx).Error("telling about node overlays failed", "error", err)
-		}
-		if !watched.Wait(ctx, every, nil) {
-			return nil
-		}
-	}
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "nodeoverlay.controller", What: "telling about node overlays", Failed: "telling about node overlays failed", Every: every, Turn: l.turn})
+	return nil
 }
 
 // turn tells everyone of whom there is news. What fails is tried again in the next turn.
