@@ -53,7 +53,7 @@ func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			empty(t, 2*time.Minute)
-			told, taken := purchases(t), displaced(t)
+			began, taken := time.Now(), displaced(t)
 			r := rand.New(rand.NewPCG(seed, 3))
 			want := 0
 			for i := range 6 {
@@ -73,7 +73,7 @@ func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 				return allRun(ctx, want)
 			})
 			eventually(t, time.Minute, idle)
-			made := purchases(t)[len(told):]
+			made := purchases(t, began)
 			claims, pods, again := 0, 0, 0
 			for _, p := range made {
 				if pods >= want {
@@ -101,19 +101,19 @@ func displaced(t *testing.T) int {
 
 // A purchase is what one plan opens, and for how many pods.
 type purchase struct {
-	Message string `json:"message"`
-	Time    string `json:"time"`
-	Claims  int    `json:"nodeclaims"`
-	Pods    int    `json:"pods"`
+	Message string    `json:"message"`
+	Time    time.Time `json:"time"`
+	Claims  int       `json:"nodeclaims"`
+	Pods    int       `json:"pods"`
 }
 
-// purchases returns what the controller has bought so far for waiting pods, by its log.
-func purchases(t *testing.T) []purchase {
+// purchases returns what the controller has bought for waiting pods since a time, by the logs of all its pods, whose lines may name theirs.
+func purchases(t *testing.T, since time.Time) []purchase {
 	t.Helper()
 	var out []purchase
 	for line := range strings.Lines(shared.do(t, "logs", plane.Controller)) {
 		var p purchase
-		if json.Unmarshal([]byte(line), &p) == nil && strings.HasPrefix(p.Message, "computed new nodeclaim") {
+		if at := strings.Index(line, "{"); at >= 0 && json.Unmarshal([]byte(line[at:]), &p) == nil && p.Time.After(since) && strings.HasPrefix(p.Message, "computed new nodeclaim") {
 			out = append(out, p)
 		}
 	}
