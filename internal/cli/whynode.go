@@ -295,11 +295,7 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 }
 
 func (h *holdAnswer) write(w io.Writer) {
-	fmt.Fprintf(w, "  %s (%s)", h.Text, h.Code)
-	if h.Until != nil {
-		fmt.Fprintf(w, ", until %s", h.Until.UTC().Format(time.RFC3339))
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "  %s (%s)\n", h.Text, h.Code) // which says until when, if it ends by itself
 	switch {
 	case h.Without == nil:
 	case h.Without.Step != nil:
