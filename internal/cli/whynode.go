@@ -295,7 +295,13 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 }
 
 func (h *holdAnswer) write(w io.Writer) {
-	fmt.Fprintf(w, "  %s (%s)\n", h.Text, h.Code) // which says until when, if it ends by itself
+	fmt.Fprintf(w, "  %s (%s)", h.Text, h.Code)
+	if h.Until != nil { // most sentences say it themselves
+		if stamp := h.Until.UTC().Format(time.RFC3339); !strings.Contains(h.Text, stamp) {
+			fmt.Fprintf(w, ", until %s", stamp)
+		}
+	}
+	fmt.Fprintln(w)
 	switch {
 	case h.Without == nil:
 	case h.Without.Step != nil:
