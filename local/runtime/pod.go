@@ -129,9 +129,9 @@ func (p *pod) run(ctx, program context.Context) {
 	stop()
 	reports.Wait()
 	p.running.Wait()
+	os.RemoveAll(p.identity.folder) // before the object is gone: who sees no pod finds no credentials of it
 	p.finish(program)
 	p.runtime.Addresses.release(p.address)
-	os.RemoveAll(p.identity.folder)
 }
 
 // prepare gets the pod's credentials. Without them it waits.
