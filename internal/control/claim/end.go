@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -88,26 +87,47 @@ func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if claim.Status.NodeName == "" || condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) ||
-		!deadline.IsZero() && !now.Before(deadline) || evict.Taken(claim, now) {
+	if condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) || !deadline.IsZero() && !now.Before(deadline) || evict.Taken(claim, now) {
 		return false, nil
 	}
-	var node corev1.Node
-	err = l.Client.Get(ctx, client.ObjectKey{Name: claim.Status.NodeName}, &node)
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("ask for node %s before its machine is stopped: %w", claim.Status.NodeName, err)
-	case node.Spec.ProviderID != claim.Status.ProviderID:
-		return false, nil
+	node, err := l.unseenNode(ctx, claim)
+	if node == nil || err != nil {
+		return false, err
 	}
 	telemetry.Log(ctx).Error("the machine is not stopped yet, because the API server has a node for it that was not heard of", "NodeClaim", claim.Name, "Node", node.Name)
 	if node.DeletionTimestamp != nil {
 		return true, nil
 	}
-	err = l.Client.Delete(ctx, &node, client.Preconditions{UID: &node.UID})
+	err = l.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID})
 	return true, client.IgnoreNotFound(err)
+}
+
+// unseenNode is the registered Node that the API server has for the claim's machine, nil if there is none. A crash between the registration
+// of a Node and that of its claim leaves a claim that does not say its Node's name; registration gave both the same labels.
+func (l *Loop) unseenNode(ctx context.Context, claim *v1.NodeClaim) (*corev1.Node, error) {
+	var list corev1.NodeList
+	var err error
+	if name := claim.Status.NodeName; name != "" {
+		list.Items = make([]corev1.Node, 1)
+		err = client.IgnoreNotFound(l.Client.Get(ctx, client.ObjectKey{Name: name}, &list.Items[0]))
+	} else {
+		like := client.MatchingLabels{v1.NodeRegisteredLabelKey: "true"}
+		for _, key := range []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyZone} {
+			if value := claim.Labels[key]; value != "" {
+				like[key] = value
+			}
+		}
+		err = l.Client.List(ctx, &list, like)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the node of claim %s before its machine is stopped: %w", claim.Name, err)
+	}
+	for i := range list.Items {
+		if n := &list.Items[i]; n.Spec.ProviderID == claim.Status.ProviderID {
+			return n, nil
+		}
+	}
+	return nil, nil
 }
 
 // finish lets the claim go.

@@ -2,12 +2,14 @@ package claim_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
@@ -28,10 +30,20 @@ func TestANodeThatOurPictureLacksKeepsItsMachine(t *testing.T) {
 		world       func(w *sim.World) // before the claim is deleted
 		first, last int                // machines that run a minute after the claim was deleted, and a minute after the Node is gone
 	}{
-		"while the Node is there":          {func(*v1.NodeClaim) {}, func(*sim.World) {}, 1, 0},
-		"while nobody knows":               {func(*v1.NodeClaim) {}, func(w *sim.World) { getsFail(w) }, 1, 0},
+		"while the Node is there": {func(*v1.NodeClaim) {}, func(*sim.World) {}, 1, 0},
+		"while nobody knows":      {func(*v1.NodeClaim) {}, func(w *sim.World) { readsFail(w) }, 1, 0},
+		"while the Node is there and a crash kept its name from the claim": {func(*v1.NodeClaim) {}, forgetNode, 1, 0},
+		"while nobody knows, and the claim says no name": {func(*v1.NodeClaim) {}, func(w *sim.World) {
+			forgetNode(w)
+			readsFail(w)
+		}, 1, 0},
 		"but not beyond its deadline":      {grace(30 * time.Second), func(*sim.World) {}, 0, 0},
-		"nor when nobody knows until then": {grace(30 * time.Second), func(w *sim.World) { getsFail(w) }, 0, 0},
+		"nor beyond it without a name":     {grace(30 * time.Second), forgetNode, 0, 0},
+		"nor when nobody knows until then": {grace(30 * time.Second), func(w *sim.World) { readsFail(w) }, 0, 0},
+		"nor for a Node that was never registered": {func(*v1.NodeClaim) {}, func(w *sim.World) {
+			forgetNode(w)
+			memapi.Edit(w.API, "", memapi.All[*corev1.Node](w.API)[0].Name, func(n *corev1.Node) { delete(n.Labels, v1.NodeRegisteredLabelKey) })
+		}, 0, 0},
 		"nor when the cloud takes the machine anyway": {func(*v1.NodeClaim) {}, func(w *sim.World) {
 			memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
 				metav1.SetMetaDataAnnotation(&c.ObjectMeta, v1.EvictAfterAnnotationKey, time.Now().Add(30*time.Second).UTC().Format(time.RFC3339))
@@ -43,6 +55,10 @@ func TestANodeThatOurPictureLacksKeepsItsMachine(t *testing.T) {
 			other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: "other", Labels: n.Labels}}
 			other.Spec.ProviderID = "fake:///another"
 			w.API.Put(other)
+		}, 0, 0},
+		"nor for one of the same labels that is another machine's": {func(*v1.NodeClaim) {}, func(w *sim.World) {
+			forgetNode(w)
+			memapi.Edit(w.API, "", memapi.All[*corev1.Node](w.API)[0].Name, func(n *corev1.Node) { n.Spec.ProviderID = "fake:///another" })
 		}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +77,7 @@ func TestANodeThatOurPictureLacksKeepsItsMachine(t *testing.T) {
 						t.Errorf("%d machines a minute after the claim was deleted, want %d", n, tc.first)
 					}
 					for _, n := range memapi.All[*corev1.Node](w.API) {
-						if tc.first == 1 && name == "while the Node is there" && n.DeletionTimestamp == nil {
+						if strings.HasPrefix(name, "while the Node is there") && n.DeletionTimestamp == nil {
 							t.Error("the Node is not deleted: nobody would drain it")
 						}
 					}
@@ -79,9 +95,19 @@ func TestANodeThatOurPictureLacksKeepsItsMachine(t *testing.T) {
 	}
 }
 
-func getsFail(w *sim.World) {
+// forgetNode makes the claim what it is when Karpenter died after it had registered the Node, and before it wrote so on the claim.
+func forgetNode(w *sim.World) {
+	memapi.Edit(w.API, "", "c", func(c *v1.NodeClaim) {
+		c.Status.NodeName = ""
+		for _, is := range []string{v1.ConditionTypeRegistered, v1.ConditionTypeInitialized} {
+			condition.SetUnknown(c, is, v1.ReasonNodeNotFound, "", time.Now())
+		}
+	})
+}
+
+func readsFail(w *sim.World) {
 	w.API.SetFault(func(r memapi.Request) error {
-		if r.Verb == "get" && r.Kind == "Node" {
+		if (r.Verb == "get" || r.Verb == "list") && r.Kind == "Node" {
 			return errors.New("no answer")
 		}
 		return nil
