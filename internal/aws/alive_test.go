@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,6 +65,30 @@ func TestWhenSomethingWasLastReadIsAMetric(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := age("interruption.instancestatus"); got < time.Hour {
 			t.Errorf("what fails for an hour was last read %s ago", got)
+		}
+	})
+}
+
+// A task that has never succeeded counts from when it began, and one that another replica does now is not ours to tell of.
+func TestATaskThatNeverSucceedsHasFailedSinceItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := telemetry.NewMetrics(prometheus.NewRegistry(), nil)
+		p := &Provider{in: Input{Metrics: metrics}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- p.every("task", time.Hour, time.Hour, func(context.Context) error { return errors.New("denied") })(ctx)
+		}()
+		synctest.Wait()
+		began := time.Now()
+		time.Sleep(3 * time.Hour)
+		if got := testutil.ToFloat64(metrics.Refreshed.WithLabelValues("task")); got != float64(began.Unix()) {
+			t.Errorf("after three hours of failures it last succeeded at %v, want when it began, %d", got, began.Unix())
+		}
+		cancel()
+		<-ended
+		if n := testutil.CollectAndCount(metrics.Refreshed); n != 0 {
+			t.Errorf("%d tasks are told of after the end, want none", n)
 		}
 	})
 }

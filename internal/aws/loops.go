@@ -70,6 +70,9 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 		ctx = telemetry.WithController(ctx, name)
 		watched := p.in.Metrics.Loop(name, 1)
 		defer p.in.Metrics.End(watched)
+		refreshed := p.in.Metrics.Refreshed.WithLabelValues(name)
+		refreshed.SetToCurrentTime() // what never succeeds has failed since now
+		defer p.in.Metrics.Refreshed.DeleteLabelValues(name)
 		wait, failures := first, 0
 		for watched.Wait(ctx, wait, nil) {
 			wait = period
@@ -79,7 +82,7 @@ func (p *Provider) every(name string, first, period time.Duration, task func(con
 				failures++
 			} else if err == nil {
 				failures = 0
-				p.in.Metrics.Refreshed.WithLabelValues(name).SetToCurrentTime()
+				refreshed.SetToCurrentTime()
 			}
 		}
 		return nil

@@ -252,6 +252,11 @@ func (w *world) rareCall(minute, times int) {
 	}
 }
 
+// succeeded tells when a task last succeeded.
+func (w *world) succeeded(task string, ago time.Duration) {
+	w.metrics.Refreshed.WithLabelValues(task).Set(float64(time.Now().Add(-ago).Unix()))
+}
+
 // onceMore counts one at first and, when that is longer ago than an hour, some more.
 func onceMore(c prometheus.Counter, minute, more int) {
 	switch minute {
@@ -286,6 +291,36 @@ var trials = map[string]trial{
 		after: 16,
 		fires: once(0, func(w *world) { w.waitingPod(); w.times.Decided("pod", time.Now(), true) }),
 		quiet: both(once(0, func(w *world) { w.waitingPod(); w.times.Decided("pod", time.Now(), true) }), once(15, (*world).boundPod)),
+	},
+	"KarpenterPodsLosePlaces": {
+		after: 5,
+		fires: once(5, func(w *world) { w.metrics.PlacesLost.WithLabelValues("default").Add(4) }),
+		quiet: once(5, func(w *world) {
+			w.metrics.PlacesLost.WithLabelValues("default").Add(3)
+			w.metrics.PlacesLost.WithLabelValues("another").Add(3)
+		}),
+	},
+	"KarpenterPodsLosePlaces, and lost some long ago": {
+		minutes: 90,
+		after:   70,
+		fires:   func(w *world, minute int) { onceMore(w.metrics.PlacesLost.WithLabelValues("default"), minute, 4) },
+		quiet:   func(w *world, minute int) { onceMore(w.metrics.PlacesLost.WithLabelValues("default"), minute, 2) },
+	},
+	"KarpenterProviderTaskFails": {
+		minutes: 90,
+		after:   61,
+		fires: both(once(0, func(w *world) { w.succeeded("providers.version", 0) }),
+			always(func(w *world) { w.succeeded("providers.dns", 0) })),
+		quiet: func(w *world, minute int) {
+			if minute%60 == 0 {
+				w.succeeded("providers.version", 0)
+			}
+		},
+	},
+	"KarpenterProviderTaskFails, twice a day": {
+		after: 21,
+		fires: once(0, func(w *world) { w.succeeded("providers.pricing", 13*time.Hour-20*time.Minute) }),
+		quiet: once(0, func(w *world) { w.succeeded("providers.instancetype", 12*time.Hour+30*time.Minute) }),
 	},
 	"KarpenterNodesDoNotGetReady": {
 		after: 15,
