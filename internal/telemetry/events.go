@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +96,14 @@ func (s *Events) Publish(e Event) {
 	case s.queue <- s.object(&e, now):
 	default:
 		s.drop(e.Reason)
+	}
+}
+
+// Tell publishes an event about each of some objects. An equal one about the same object is held back for a while; what makes it equal,
+// beside the object, is key.
+func (s *Events) Tell(about []corev1.ObjectReference, reason Reason, message string, key ...string) {
+	for _, o := range about {
+		s.Publish(Event{Object: o, Reason: reason, Message: message, Key: slices.Concat(key, []string{o.Kind, o.Name, string(o.UID)})})
 	}
 }
 
@@ -278,6 +287,17 @@ func NodeRef(n *corev1.Node) corev1.ObjectReference {
 // ClaimRef names a NodeClaim as the object of an event.
 func ClaimRef(c *v1.NodeClaim) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: v1.GroupVersion.String(), Kind: "NodeClaim", Name: c.Name, UID: c.UID}
+}
+
+// Refs names a Node and its NodeClaim, of which either may be nil.
+func Refs(n *corev1.Node, c *v1.NodeClaim) (out []corev1.ObjectReference) {
+	if n != nil {
+		out = append(out, NodeRef(n))
+	}
+	if c != nil {
+		out = append(out, ClaimRef(c))
+	}
+	return out
 }
 
 // PoolRef names a NodePool as the object of an event.

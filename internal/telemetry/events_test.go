@@ -14,7 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
 // written collects events.
@@ -78,6 +81,36 @@ func TestEventsAreHeldBack(t *testing.T) {
 				w.Publish(tc.second)
 				if got := w.count(); got != tc.want {
 					t.Errorf("%d events, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// What is told of a node and its claim is held back for each of them by itself: a Node of the claim's name is another object.
+func TestWhatIsToldOfSeveralObjects(t *testing.T) {
+	node := func(uid types.UID) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid}}
+	}
+	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "1"}}
+	for name, tc := range map[string]struct {
+		first, second []corev1.ObjectReference
+		key           string // of the second; that of the first is "why"
+		want          int
+	}{
+		"the same of the same":        {Refs(node("1"), claim), Refs(node("1"), claim), "why", 2},
+		"the same of the other half":  {Refs(node("1"), nil), Refs(nil, claim), "why", 2},
+		"something else of the same":  {Refs(node("1"), nil), Refs(node("1"), nil), "another", 2},
+		"the same of its name's heir": {Refs(node("1"), nil), Refs(node("2"), nil), "why", 2},
+		"of nothing":                  {Refs(nil, nil), Refs(nil, nil), "why", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWritten(t)
+				w.Tell(tc.first, FailedDraining, "text", "why")
+				w.Tell(tc.second, FailedDraining, "text", tc.key)
+				if n := w.count(); n != tc.want {
+					t.Errorf("%d events were sent, want %d", n, tc.want)
 				}
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/catalog"
+	"karpenter.sh/karpenter/internal/core/overlay"
 )
 
 // dollar is a provider that sells one type for a dollar.
@@ -81,7 +82,7 @@ func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 		t.Errorf("$%v after an overlay came that wins", got)
 	}
 	overlays, verdicts := s.Verdicts(t.Context(), store.Snapshot())
-	if len(overlays) != 2 || verdicts[0].Conflict == nil || verdicts[0].Conflict.With != "p" || !verdicts[1].InForce() {
+	if len(overlays) != 2 || verdicts[0].Conflict == nil || verdicts[0].Conflict.With != "p" || verdicts[1] != (overlay.Verdict{}) {
 		t.Errorf("%v %+v", overlays, verdicts)
 	}
 	store.Update(func(d *cluster.Draft) { d.DeleteOverlay("o"); d.DeleteOverlay("p") })

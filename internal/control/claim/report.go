@@ -34,16 +34,14 @@ func (l *Loop) reportLaunchFailed(ctx context.Context, claim *v1.NodeClaim, err 
 	cause, message := causeOf(err)
 	l.Journal.Add(journal.Record{Act: journal.FellBack, Loop: lifeName, About: about(claim), Reason: cause, Text: message})
 	if dry, ok := errors.AsType[*cloud.NoCapacityError](err); ok {
-		l.event(claim, telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
+		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.InsufficientCapacity, fmt.Sprintf("The cloud has no machine for NodeClaim %s now: %v", claim.Name, dry.Err))
 		return
 	}
 	if unready, ok := errors.AsType[*cloud.ClassNotReadyError](err); ok {
-		l.event(claim, telemetry.NodeClassNotReady, unready.Error())
+		l.Events.Tell(telemetry.Refs(nil, claim), telemetry.NodeClassNotReady, unready.Error())
 		return
 	}
-	l.Events.Publish(telemetry.Event{
-		Object: telemetry.ClaimRef(claim), Reason: telemetry.LaunchFailed, Key: []string{string(claim.UID), cause}, Message: strings.TrimPrefix(cause+": "+message, ": "),
-	})
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.LaunchFailed, strings.TrimPrefix(cause+": "+message, ": "), cause)
 }
 
 // causeOf names why the cloud gave no machine, as far as it says, and tells it in its own words.
@@ -71,7 +69,7 @@ func (l *Loop) reportRegistered(ctx context.Context, claim *v1.NodeClaim, node *
 
 func (l *Loop) reportTaintMissing(ctx context.Context, claim *v1.NodeClaim, node *corev1.Node) {
 	telemetry.Log(ctx).Error("node joined without the unregistered taint", "NodeClaim", claim.Name, "Node", node.Name)
-	l.event(claim, telemetry.UnregisteredTaintMissing, fmt.Sprintf(
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.UnregisteredTaintMissing, fmt.Sprintf(
 		"Node %s joined without the taint %s. Pods may have started before it was labelled; make its kubelet register with the taint.",
 		node.Name, v1.UnregisteredTaintKey))
 }
@@ -90,18 +88,12 @@ func (l *Loop) reportDeleted(ctx context.Context, claim *v1.NodeClaim, reason li
 // reportExpired says on the claim and on its Node why they go.
 func (l *Loop) reportExpired(row *cluster.Node) {
 	message := fmt.Sprintf("disrupting the node: Expired, it is older than expireAfter (%s)", row.Claim.Spec.ExpireAfter.Duration)
-	l.event(row.Claim, telemetry.DisruptionTerminating, message)
-	if row.Node != nil {
-		l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(row.Node), Reason: telemetry.DisruptionTerminating, Key: []string{row.Node.Name}, Message: message})
-	}
+	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating, message)
 }
 
 func (l *Loop) reportDeadline(ctx context.Context, claim *v1.NodeClaim, deadline time.Time) {
 	telemetry.Log(ctx).Info("annotated nodeclaim", "NodeClaim", claim.Name, v1.NodeClaimTerminationTimestampAnnotationKey, deadline.Format(time.RFC3339))
-	l.Events.Publish(telemetry.Event{
-		Object: telemetry.ClaimRef(claim), Reason: telemetry.TerminationGracePeriodEnding, Key: []string{claim.Name},
-		Message: fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)),
-	})
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
 func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
@@ -116,11 +108,5 @@ func (l *Loop) reportEnded(ctx context.Context, claim *v1.NodeClaim) {
 
 func (l *Loop) reportInconsistent(ctx context.Context, claim *v1.NodeClaim, issue string) {
 	telemetry.Log(ctx).Error("nodeclaim and node are inconsistent", "NodeClaim", claim.Name, "issue", issue)
-	l.Events.Publish(telemetry.Event{
-		Object: telemetry.ClaimRef(claim), Reason: telemetry.FailedConsistencyCheck, Key: []string{string(claim.UID), issue}, Message: issue,
-	})
-}
-
-func (l *Loop) event(claim *v1.NodeClaim, reason telemetry.Reason, message string) {
-	l.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(claim), Reason: reason, Key: []string{string(claim.UID)}, Message: message})
+	l.Events.Tell(telemetry.Refs(nil, claim), telemetry.FailedConsistencyCheck, issue, issue)
 }

@@ -118,7 +118,7 @@ func (l *Loop) leaveNodes(ctx context.Context, nodes []*cluster.Node, now time.T
 	for _, n := range nodes {
 		why := l.aside.claims.Leave(n.Claim.UID, until, "node", doesNotDisrupt, broken)
 		telemetry.Log(ctx).Error("a node is not disrupted because of a bug", "NodeClaim", n.Claim.Name, "until", until, "error", broken)
-		l.tell.both(n, telemetry.LeftOut, why)
+		l.tell.Events.Tell(refs(n), telemetry.LeftOut, why)
 	}
 }
 

@@ -55,20 +55,8 @@ const candidatesAgain = time.Hour
 // through some of them.
 const lasting = 2 * time.Minute
 
-// both publishes an event on a node and on its claim. An equal one is held back for a while; what makes it equal, beside
-// the object, is key.
-func (t *teller) both(n *cluster.Node, reason telemetry.Reason, message string, key ...string) {
-	if n.Node != nil {
-		t.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(n.Node), Reason: reason, Message: message, Key: append(key, n.Node.Name)})
-	}
-	if n.Claim != nil {
-		t.claim(n.Claim, reason, message, key...)
-	}
-}
-
-func (t *teller) claim(c *v1.NodeClaim, reason telemetry.Reason, message string, key ...string) {
-	t.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(c), Reason: reason, Message: message, Key: append(key, c.Name)})
-}
+// refs are a node and its claim, as far as there are both.
+func refs(n *cluster.Node) []corev1.ObjectReference { return telemetry.Refs(n.Node, n.Claim) }
 
 // methods pairs each method with the reason of its steps.
 var methods = []struct {
@@ -103,7 +91,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	maps.DeleteFunc(t.candidates, func(_ string, told time.Time) bool { return w.Now.Sub(told) >= candidatesAgain })
 	for _, note := range out.Notes {
 		if n := w.Snap.ClaimNode(note.Claim); n != nil {
-			t.both(n, telemetry.Unconsolidatable, sentence.Refusal(note))
+			t.Events.Tell(refs(n), telemetry.Unconsolidatable, sentence.Refusal(note))
 		}
 	}
 	t.budgets(w, out)
@@ -133,7 +121,7 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 		return
 	}
 	why := sentence.Refusal(*b)
-	t.both(n, telemetry.DisruptionBlocked, why, string(b.Code))
+	t.Events.Tell(refs(n), telemetry.DisruptionBlocked, why, string(b.Code))
 	for _, name := range b.Limits {
 		if p := w.Snap.Pool(name); p != nil {
 			message := fmt.Sprintf("a limit holds up node %s: %s", n.Name, why)
@@ -202,7 +190,7 @@ func (t *teller) proposed(step *disrupt.Step) {
 	if now := time.Now(); now.Sub(t.candidates[step.ID()]) >= candidatesAgain {
 		t.candidates[step.ID()] = now
 		for _, c := range step.Remove {
-			t.both(c.Node, telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", sentence.Step(step), step.Saves().Dollars()), step.ID())
+			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", sentence.Step(step), step.Saves().Dollars()), step.ID())
 		}
 	}
 	pools := map[string]*v1.NodePool{}
@@ -217,7 +205,7 @@ func (t *teller) proposed(step *disrupt.Step) {
 		t.Metrics.ConsolidationScore.WithLabelValues(step.Decision(), s.Pool, policy).Observe(s.Score)
 		message := fmt.Sprintf("score %.2f, threshold 0.50 (k=2): saves %.1f%% of the pool's price for %.1f%% of its disruption", s.Score, 100*s.Savings, 100*s.Disruption)
 		if len(step.Remove) == 1 {
-			t.both(step.Remove[0].Node, telemetry.ConsolidationApproved, message)
+			t.Events.Tell(refs(step.Remove[0].Node), telemetry.ConsolidationApproved, message)
 		} else {
 			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pools[s.Pool]), Reason: telemetry.ConsolidationApproved, Message: message, Key: []string{s.Pool, message}})
 		}
@@ -234,7 +222,7 @@ func (t *teller) rejected(step *disrupt.Step, snap *cluster.Snapshot, cause disr
 		return
 	}
 	for _, c := range step.Remove {
-		t.both(c.Node, telemetry.ConsolidationRejected, sentence.Step(step)+", "+rejection(cause), step.ID())
+		t.Events.Tell(refs(c.Node), telemetry.ConsolidationRejected, sentence.Step(step)+", "+rejection(cause), step.ID())
 	}
 }
 
@@ -299,13 +287,13 @@ func (t *teller) started(step *disrupt.Step, snap *cluster.Snapshot) {
 
 // waiting tells what a replacement still lacks.
 func (t *teller) waiting(claim *v1.NodeClaim) {
-	t.claim(claim, telemetry.DisruptionLaunching, "launching as a replacement of disrupted nodes")
-	t.claim(claim, telemetry.DisruptionWaitingReadiness, "the nodes it replaces wait until it is initialized")
+	t.Events.Tell(telemetry.Refs(nil, claim), telemetry.DisruptionLaunching, "launching as a replacement of disrupted nodes")
+	t.Events.Tell(telemetry.Refs(nil, claim), telemetry.DisruptionWaitingReadiness, "the nodes it replaces wait until it is initialized")
 }
 
 // removed counts a candidate whose claim was deleted.
 func (t *teller) removed(n *cluster.Node, reason v1.DisruptionReason, pool *v1.NodePool, pods int) {
-	t.both(n, telemetry.DisruptionTerminating, "disrupting the node: "+string(reason))
+	t.Events.Tell(refs(n), telemetry.DisruptionTerminating, "disrupting the node: "+string(reason))
 	policy := v1.ConsolidationPolicy("")
 	if pool != nil && reason != v1.DisruptionReasonDrifted {
 		policy = pool.Spec.Disruption.ConsolidationPolicy
@@ -336,7 +324,7 @@ func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 	t.writeFailed(snap, c, why)
 	for _, m := range c.Candidates {
 		if n := m.node(snap); n != nil {
-			t.both(n, telemetry.DisruptionFailed, fmt.Sprintf("the node stays for now (%s): %v", c.Reason, why))
+			t.Events.Tell(refs(n), telemetry.DisruptionFailed, fmt.Sprintf("the node stays for now (%s): %v", c.Reason, why))
 		}
 	}
 	if refused, ok := errors.AsType[refusal](why); ok {

@@ -249,7 +249,7 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 		return time.Time{}, false, nil
 	case err != nil:
 		w.occupied("it cannot be found out which pods are left: " + err.Error())
-		w.nodeEvent(w.row.Node, telemetry.FailedDraining, "It cannot be found out which pods are left: "+err.Error())
+		w.Events.Tell(telemetry.Refs(w.row.Node, nil), telemetry.FailedDraining, "It cannot be found out which pods are left: "+err.Error())
 		return time.Time{}, true, err
 	}
 	plan := evict.Next(pods, w.deadline, w.now)

@@ -36,7 +36,7 @@ func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
 	if deadline.IsZero() {
 		return
 	}
-	l.nodeEvent(node, telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
 // reportDraining names a pod that is waited for: one that is protected, if there is any, because somebody has to do something about it.
@@ -48,7 +48,7 @@ func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time)
 			why = ", which is protected by its annotation " + v1.DoNotEvictAnnotationKey
 		}
 	}
-	l.nodeEvent(node, telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining, fmt.Sprintf("%d pods are left to leave the node, such as %s/%s%s", len(plan.Waiting), p.Namespace, p.Name, why))
 }
 
 // reportProtections explains do-not-disrupt annotations to the owners of the pods that are waited for.
@@ -61,10 +61,7 @@ func (l *Loop) reportProtections(waiting []*cluster.Pod, now time.Time) {
 }
 
 func (l *Loop) reportRefused(node *corev1.Node, p *cluster.Pod, why string) {
-	l.Events.Publish(telemetry.Event{
-		Object: telemetry.NodeRef(node), Reason: telemetry.FailedDraining, Key: []string{node.Name, p.Namespace, p.Name},
-		Message: fmt.Sprintf("Pod %s/%s cannot be evicted: %s", p.Namespace, p.Name, why),
-	})
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.FailedDraining, fmt.Sprintf("Pod %s/%s cannot be evicted: %s", p.Namespace, p.Name, why), p.Namespace, p.Name)
 }
 
 func (l *Loop) reportVolumes(node *corev1.Node, names []string) {
@@ -72,11 +69,7 @@ func (l *Loop) reportVolumes(node *corev1.Node, names []string) {
 	if more := len(names) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	l.nodeEvent(node, telemetry.AwaitingVolumeDetachment, "Waiting for volumes to be detached: "+text)
-}
-
-func (l *Loop) nodeEvent(node *corev1.Node, reason telemetry.Reason, message string) {
-	l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(node), Reason: reason, Key: []string{node.Name}, Message: message})
+	l.Events.Tell(telemetry.Refs(node, nil), telemetry.AwaitingVolumeDetachment, "Waiting for volumes to be detached: "+text)
 }
 
 func (l *Loop) reportEvicted(j job, p *cluster.Pod) {

@@ -195,29 +195,23 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 	labels := row.Node.Labels
 	l.Metrics.NodeClaimsUnhealthy.WithLabelValues(
 		string(ailment.Condition.Type), labels[v1.NodePoolLabelKey], labels[v1.CapacityTypeLabelKey], row.Claim.Status.ImageID).Inc()
-	l.publish(row, nil, telemetry.DisruptionTerminating, fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
+	l.Events.Tell(telemetry.Refs(row.Node, row.Claim), telemetry.DisruptionTerminating, fmt.Sprintf("disrupting the node: Unhealthy, %s has been %s for %s (%s)",
 		ailment.Condition.Type, ailment.Condition.Status, now.Sub(ailment.Condition.LastTransitionTime.Time).Round(time.Second), ailment.Condition.Message))
 }
 
 // reportBlocked tells that a broken node stays because too many are.
 func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all int) {
-	of := "the cluster"
+	of, concerned := "the cluster", telemetry.Refs(row.Node, row.Claim)
 	if row.Pool() != "" {
 		of = "NodePool " + row.Pool()
 	}
-	l.publish(row, pool, telemetry.NodeRepairBlocked, fmt.Sprintf(
+	if pool != nil {
+		concerned = append(concerned, telemetry.PoolRef(pool))
+	}
+	l.Events.Tell(concerned, telemetry.NodeRepairBlocked, fmt.Sprintf(
 		"The node is broken and stays: %d of %d nodes of %s are, more than a fifth, so it is hardly the machines. Looking again in %s.", ailing, all, of, blockedWait))
 }
 
 func about(row *cluster.Node) []journal.Object {
 	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name}, {Kind: "NodePool", Name: row.Pool()}}
-}
-
-// publish writes an event on node and claim, and on the pool if there is one.
-func (l *Loop) publish(row *cluster.Node, pool *v1.NodePool, reason telemetry.Reason, message string) {
-	l.Events.Publish(telemetry.Event{Object: telemetry.NodeRef(row.Node), Reason: reason, Key: []string{string(row.Node.UID)}, Message: message})
-	l.Events.Publish(telemetry.Event{Object: telemetry.ClaimRef(row.Claim), Reason: reason, Key: []string{string(row.Claim.UID)}, Message: message})
-	if pool != nil {
-		l.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pool), Reason: reason, Key: []string{string(pool.UID)}, Message: message})
-	}
 }

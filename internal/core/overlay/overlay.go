@@ -32,9 +32,6 @@ type Verdict struct {
 	Conflict *v1alpha1.Conflict // what it says, another one of its weight says
 }
 
-// InForce tells whether the overlay is applied.
-func (v Verdict) InForce() bool { return v.Invalid == nil && v.Conflict == nil }
-
 // A Book is the overlays that are in force. It never changes. A nil Book changes nothing.
 type Book struct {
 	rules []*rule // the heaviest first

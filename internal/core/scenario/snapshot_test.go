@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/stories"
 )
 
-// asked reads a story and returns its question.
-func asked(t *testing.T, story []byte) engine.Question {
+// entered reads a story and returns its world in the first round.
+func entered(t *testing.T, story []byte) *World {
 	t.Helper()
 	s, err := Parse(story)
 	if err != nil {
@@ -26,7 +26,13 @@ func asked(t *testing.T, story []byte) engine.Question {
 	if err := w.Enter(s, 1); err != nil {
 		t.Fatalf("%v\n%s", err, story)
 	}
-	return w.Input()
+	return w
+}
+
+// asked reads a story and returns its question.
+func asked(t *testing.T, story []byte) engine.Question {
+	t.Helper()
+	return entered(t, story).Input()
 }
 
 // whole is everything that a plan says.

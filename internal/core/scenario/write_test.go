@@ -21,19 +21,9 @@ func TestAStoryToldAgainEndsAsItDid(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			in := questionOf(t, file)
 			want := sumUp(engine.New(zones).Plan(in))
-			again, err := Parse(Write("Told again.", in, nil, 1<<20))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w, err := again.World()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Enter(again, 1); err != nil {
-				t.Fatal(err)
-			}
-			if got := sumUp(w.Plan()); got != want {
-				t.Errorf("told again: %s\nwant:       %s\n%s", got, want, Write("Told again.", in, nil, 1<<20))
+			again := Write("Told again.", in, nil, 1<<20)
+			if got := sumUp(entered(t, again).Plan()); got != want {
+				t.Errorf("told again: %s\nwant:       %s\n%s", got, want, again)
 			}
 		})
 	}
@@ -46,18 +36,7 @@ func questionOf(t *testing.T, file string) engine.Question {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := s.World()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Enter(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	return w.Input()
+	return asked(t, data)
 }
 
 func sumUp(p *engine.Plan) string {
@@ -85,18 +64,7 @@ secretwaits ns=secretns pvc=secretdisk select=secretkey:secretvalue tolerate=sec
 `
 
 func TestAStoryKeepsNoName(t *testing.T) {
-	s, err := Parse([]byte(secretWorld))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := s.World()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Enter(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	text := string(Write("Told again.", w.Input(), nil, 1<<20))
+	text := string(Write("Told again.", asked(t, []byte(secretWorld)), nil, 1<<20))
 	for _, found := range regexp.MustCompile(`(?i).{0,40}secret.{0,40}`).FindAllString(text, -1) {
 		t.Errorf("it says %q", found)
 	}
@@ -114,19 +82,8 @@ func TestAStoryThatIsTooLongLeavesNodesOut(t *testing.T) {
 	for i := range 200 {
 		world += fmt.Sprintf("pod-%03d on=node-%03d\n", i, i)
 	}
-	s, err := Parse([]byte(world + "waits\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := s.World()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Enter(s, 1); err != nil {
-		t.Fatal(err)
-	}
 	const most = 64 << 10
-	text := Write("Told again.", w.Input(), []string{"node-150"}, most)
+	text := Write("Told again.", asked(t, []byte(world+"waits\n")), []string{"node-150"}, most)
 	if len(text) > most {
 		t.Errorf("it has %d bytes, want at most %d", len(text), most)
 	}
@@ -137,14 +94,7 @@ func TestAStoryThatIsTooLongLeavesNodesOut(t *testing.T) {
 	if !regexp.MustCompile(`\d+ nodes and their pods are left out`).MatchString(again.Story) {
 		t.Errorf("it does not say what it left out: %s", again.Story)
 	}
-	replayed, err := again.World()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replayed.Enter(again, 1); err != nil {
-		t.Fatal(err)
-	}
-	snap := replayed.Store.Snapshot()
+	snap := entered(t, text).Store.Snapshot()
 	if n := snap.Node("node-1"); n == nil || len(n.Pods) != 1 || snap.NodeCount() < 30 {
 		t.Errorf("%d nodes are in it, the first with its pod: %v", snap.NodeCount(), n)
 	}
