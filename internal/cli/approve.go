@@ -50,7 +50,7 @@ func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, erro
 	flags := flag.NewFlagSet(v.command, flag.ContinueOnError)
 	flags.SetOutput(env.Err)
 	note := flags.String("note", "", "why, for whoever reads it")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; inside a pod none is needed")
+	kubeconfig := clusterFlag(flags)
 	flags.Usage = func() {
 		fmt.Fprintf(env.Err, decideUsage, v.command, v.word, v.means)
 		flags.PrintDefaults()

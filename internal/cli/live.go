@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"time"
 
@@ -53,13 +54,18 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
+// clusterFlag is the flag of commands that need a cluster.
+func clusterFlag(flags *flag.FlagSet) *string {
+	return flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; inside a pod none is needed")
+}
+
 // clusterClient reaches a cluster. Without a kubeconfig it is found as kubectl does: KUBECONFIG, the one in the home folder, the pod's own.
 func clusterClient(kubeconfig string) (client.Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	config.Timeout = readTimeout
 	scheme, err := planScheme()
@@ -68,7 +74,7 @@ func clusterClient(kubeconfig string) (client.Client, error) {
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	return c, nil
 }

@@ -25,7 +25,7 @@ for each from its NodePool, terminate drains and stops it. The controller does i
 func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	flags := flag.NewFlagSet("orphans", flag.ContinueOnError)
 	flags.SetOutput(env.Err)
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of the cluster; inside a pod none is needed")
+	kubeconfig := clusterFlag(flags)
 	all := flags.Bool("all", false, "all orphans instead of named ones")
 	flags.Usage = func() { fmt.Fprint(env.Err, orphansUsage); flags.PrintDefaults() }
 	wish := ""

@@ -60,7 +60,7 @@ func pause(ctx context.Context, env Env, args []string) (int, error) {
 	flags.Var((*names)(&s.pools), "pool", "name of a NodePool, may be given more than once; the whole cluster if none is")
 	flags.DurationVar(&s.length, "for", 0, "for how long, such as 2h; until it is resumed if it is 0")
 	flags.StringVar(&s.reason, "reason", "", "why, for whoever reads it")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; inside a pod none is needed")
+	kubeconfig := clusterFlag(flags)
 	flags.Usage = func() { fmt.Fprint(env.Err, pauseUsage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
 		return exitBadInput, err
@@ -173,7 +173,7 @@ func resume(ctx context.Context, env Env, args []string) (int, error) {
 	flags.SetOutput(env.Err)
 	var pools names
 	flags.Var(&pools, "pool", "name of a NodePool, may be given more than once; the pause of the whole cluster if none is")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of the cluster; KUBECONFIG, or the one of kubectl, if empty; inside a pod none is needed")
+	kubeconfig := clusterFlag(flags)
 	flags.Usage = func() { fmt.Fprint(env.Err, resumeUsage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
 		return exitBadInput, err

@@ -199,7 +199,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 			continue
 		}
 		if pool.Spec.Replicas != nil && !p.static {
-			fmt.Fprintf(env.Err, "NodePool %q is left out: it has a fixed number of nodes (spec.replicas), which no pod changes\n", pool.Name)
+			fmt.Fprintf(env.Err, "NodePool %q is left out: it has %d node(s) (spec.replicas) whatever pods there are; what those cost is not in the plan\n", pool.Name, *pool.Spec.Replicas)
 			continue
 		}
 		if _, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 1, in.Now); err != nil {

@@ -33,7 +33,7 @@ func runPreflight(ctx context.Context, env Env, args []string) (int, error) {
 	flags.StringVar(&n.ControllerRole, "controller-role", "", "role of the controller; KarpenterControllerRole-<cluster> if empty")
 	flags.StringVar(&n.NodeRole, "node-role", "", "role of nodes while there is no EC2NodeClass; KarpenterNodeRole-<cluster> if empty")
 	flags.StringVar(&n.Queue, "interruption-queue", "", "queue of interruption messages; named like the cluster if empty")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig of the cluster; inside a pod none is needed")
+	kubeconfig := clusterFlag(flags)
 	format := flags.String("o", "table", "table or json")
 	flags.Usage = func() { fmt.Fprint(env.Err, preflightUsage); flags.PrintDefaults() }
 	if err := flags.Parse(args); err != nil {
