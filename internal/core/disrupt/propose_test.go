@@ -421,6 +421,52 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestConfirmAStaticNode has two nodes of a pool that keeps two, of which one has drifted.
+func TestConfirmAStaticNode(t *testing.T) {
+	keeps := func(replicas int64, limit string) func(*v1.NodePool) {
+		return func(p *v1.NodePool) {
+			p.Spec.Replicas, p.Spec.Limits = &replicas, v1.Limits{v1.ResourceNodes: resource.MustParse(limit)}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*fixture)
+		want   Code
+	}{
+		"a world that stayed as it was": {func(*fixture) {}, ""},
+		"it has not drifted any more":   {func(f *fixture) { f.node("a", "p", "mid", onDemand) }, Churn},
+		"a protected pod arrived":       {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi", protect) }, Churn},
+		"the budget was used up": {func(f *fixture) {
+			f.node("b", "p", "mid", onDemand, func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		}, Budget},
+		"the limit leaves no room for a third": {func(f *fixture) { f.pool("p", keeps(2, "2"), allowing("1")) }, Scheduling},
+		"it is to have fewer nodes":            {func(f *fixture) { f.pool("p", keeps(1, "3"), allowing("1")) }, Scheduling},
+		"a third node is there already":        {func(f *fixture) { f.node("c", "p", "mid", onDemand) }, Scheduling},
+		"its pool cannot launch anything now":  {func(f *fixture) { f.notReady = map[string]bool{"p": true} }, Scheduling},
+		"its pool asks for a type that nobody sells": {func(f *fixture) {
+			f.pool("p", keeps(2, "3"), allowing("1"), func(p *v1.NodePool) {
+				p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"gone"}}}
+			})
+		}, Scheduling},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(small()...).pool("p", keeps(2, "3"), allowing("1")).node("a", "p", "mid", onDemand, drift(-time.Hour)).pods("a", "web", 1, "1", "1Gi").node("b", "p", "mid", onDemand)
+			planner := newPlanner(realEngine())
+			p := planner.Propose(f.world())
+			if len(p.Steps) != 1 {
+				t.Fatalf("steps %v", say(p))
+			}
+			tc.change(f)
+			step, refusal := planner.Confirm(f.world(), p.Steps[0])
+			if refusal.Code != tc.want || (step == nil) != (tc.want != "") {
+				t.Fatalf("refused with %q, want %q", refusal.Code, tc.want)
+			}
+			if step != nil && (len(step.Remove) != 1 || len(step.Open) != 1 || step.Method != Drift) {
+				t.Errorf("it became %+v, want the node replaced by one", step)
+			}
+		})
+	}
+}
+
 // TestTheToll has one node whose four pods could run for 0.18, among others that are as cheap as can be. A pod is worth 0.045, so in a
 // restless cluster close to its target a step must save 0.18.
 func TestTheToll(t *testing.T) {

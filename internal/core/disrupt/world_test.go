@@ -31,7 +31,8 @@ type fixture struct {
 	types []*cloud.InstanceType
 	set   Settings
 
-	vacant map[types.UID]time.Time
+	vacant   map[types.UID]time.Time
+	notReady map[string]bool
 }
 
 func newFixture(shapes ...*cloud.InstanceType) *fixture {
@@ -158,7 +159,7 @@ func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisru
 }
 
 func (f *fixture) world() *World {
-	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, Settings: f.set, Now: noon}
+	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, NotReady: f.notReady, Settings: f.set, Now: noon}
 }
 
 // A planner asks an engine, and remembers from pass to pass.
