@@ -1,6 +1,9 @@
 package reason
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 func TestRender(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -28,5 +31,16 @@ func TestEveryCodeHasANameAndAPhrase(t *testing.T) {
 		if c.Name() == "" || phrases[c] == "" {
 			t.Errorf("code %d: name %q, phrase %q", c, c.Name(), phrases[c])
 		}
+	}
+}
+
+// Whoever reads JSON knows codes by their names: their numbers change with each new one.
+func TestAnExplanationIsWrittenInWords(t *testing.T) {
+	got, err := json.Marshal(Explanation{{Code: Taint, Key: "team", Pool: "p", Candidates: 3}, {Code: NoPools}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[{"code":"TaintNotTolerated","key":"team","pool":"p","candidates":3},{"code":"NoPools"}]`; string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
