@@ -53,6 +53,7 @@ var bans = []ban{
 	{in: "internal/core/...", no: "crypto/rand", why: "the same problem gives the same plan"},
 	{in: "internal/core/...", no: "sync/...", why: "values that never change need no lock; who runs parts of the core at once hands each its own"},
 
+	{in: "internal/core/pack/...", no: "internal/core/solve", why: "the packer knows nothing of rules; package repack tells it what it may know"},
 	{in: "internal/core/pack/verify", no: "internal/...", except: []string{"internal/core/bits"}, why: "who checks a bound shares nothing with who found it: else both could be wrong together"},
 	{in: "internal/core/pack/lp", no: "internal/...", except: []string{"internal/core/work"}, why: "a linear program knows nothing of machines"},
 
@@ -70,6 +71,7 @@ var bans = []ban{
 
 	{in: "internal/aws/...", no: "internal/cluster", why: "a provider sells machines; what the cluster does with them is not its business"},
 	{in: "internal/aws/...", no: "internal/core/solve/...", why: "a provider sells machines; what the cluster does with them is not its business"},
+	{in: "internal/aws/...", no: "internal/core/repack", why: "a provider sells machines; what the cluster does with them is not its business"},
 	{in: "internal/aws/...", no: "internal/core/lower", why: "a provider sells machines; what the cluster does with them is not its business"},
 	{in: "internal/aws/...", no: "internal/core/engine", why: "a provider sells machines; what the cluster does with them is not its business"},
 	{in: "internal/aws/...", no: "internal/control/...", why: "a provider sells machines; what the cluster does with them is not its business"},
@@ -83,7 +85,7 @@ var bans = []ban{
 }
 
 // The numeric packages see numbers only: lowering is done before they run.
-var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack/...", "rule/...", "solve/..."}
+var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack/...", "repack", "rule/...", "solve/..."}
 
 // The local cluster links the main module. What both use in two versions would be compiled twice by who builds both, and with it
 // everything that imports it.

@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
@@ -155,7 +156,7 @@ func TestSpreadProblemsAgainstEveryFleet(t *testing.T) {
 		zones := 2 + r.IntN(2)
 		in := r.spreading(2+r.IntN(6), 1+r.IntN(4), zones)
 		b := New().lower(in)
-		got := solve.Run(b.Problem)
+		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
@@ -193,7 +194,7 @@ func TestBoundsOfLimitedPools(t *testing.T) {
 			in.Settings.MinValuesBestEffort = true
 			edit(in.Pools[0].Pool)
 			b := New().lower(in)
-			got := solve.Run(b.Problem)
+			got := repack.Run(b.Problem)
 			if err := solve.Check(b.Problem, got); err != nil {
 				t.Errorf("%s, seed %d: %v", name, seed, err)
 			}
@@ -237,7 +238,7 @@ func TestPodsHeldApartAgainstEveryFleet(t *testing.T) {
 		r := dice{rand.New(rand.NewPCG(seed, 31))}
 		in := r.small(1+r.IntN(8), 1+r.IntN(6), heldApart(2, 2))
 		b := New().lower(in)
-		got := solve.Run(b.Problem)
+		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
@@ -281,13 +282,13 @@ func TestPodsHeldApartPackWell(t *testing.T) {
 			it.Capacity[corev1.ResourcePods] = resource.MustParse("250")
 		}
 		b := New().lower(in)
-		got := solve.Run(b.Problem)
+		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		first := *b.Problem
 		first.Settings.FirstFit = true
-		before := solve.Run(&first)
+		before := repack.Run(&first)
 		if len(before.Bins) == 0 || float64(got.Price) > 0.98*float64(before.Price) {
 			t.Errorf("seed %d: %d, class by class %d", seed, got.Price, before.Price)
 		}

@@ -4,6 +4,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -40,7 +41,7 @@ func (e *Engine) plan(q Question) *Plan {
 	meter := work.NewMeter(q.Settings.CutAt, q.stopped)
 	meter.Charge(low.Spent)
 	low.Problem.Settings.Meter, low.Problem.Settings.Memory = meter, e.answer
-	r := solve.Run(low.Problem)
+	r := repack.Run(low.Problem)
 	e.answer = r.Memory
 	out := e.raise(&q, low, r)
 	out.Work, out.CutAt = meter.Spent(), meter.CutAt()

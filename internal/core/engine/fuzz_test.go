@@ -11,6 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -43,7 +44,7 @@ func FuzzHostileObjects(f *testing.F) {
 		in := Question{Snap: snap, Pools: []Pool{{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{r.instanceType(0), r.instanceType(1)}}}}, Pods: snap.Provisionable(),
 			Now: time.Unix(0, 0), Settings: Settings{Search: work.Second / 20}}
 		b := New().lower(in)
-		if err := solve.Check(b.Problem, solve.Run(b.Problem)); err != nil {
+		if err := solve.Check(b.Problem, repack.Run(b.Problem)); err != nil {
 			t.Error(err)
 		}
 		if plan := New().Plan(in); placedPods(plan) != len(in.Pods) {
@@ -74,7 +75,7 @@ func TestThousandsOfTerms(t *testing.T) {
 	if n := len(b.Problem.Classes[0].Variants); n > 1024 {
 		t.Errorf("%d variants", n)
 	}
-	if plan := e.raise(&in, b, solve.Run(b.Problem)); len(plan.Refused) != 1 {
+	if plan := e.raise(&in, b, repack.Run(b.Problem)); len(plan.Refused) != 1 {
 		t.Errorf("%+v", plan)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
@@ -136,7 +137,7 @@ func TestSmallProblemsAgainstEveryFleet(t *testing.T) {
 		in := r.small(1+r.IntN(8), 1+r.IntN(6))
 		e := New()
 		b := e.lower(in)
-		got := solve.Run(b.Problem)
+		got := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -15,6 +15,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -168,7 +169,7 @@ func TestRandomWorlds(t *testing.T) {
 		in := dice{rand.New(rand.NewPCG(seed, 7))}.world(5 + int(seed%40))
 		e := New()
 		b := e.lower(in)
-		r := solve.Run(b.Problem)
+		r := repack.Run(b.Problem)
 		if err := solve.Check(b.Problem, r); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

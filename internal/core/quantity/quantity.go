@@ -4,6 +4,8 @@
 // absurd objects are merely too large.
 package quantity
 
+import "math/bits"
+
 // Max is the largest amount; sums stop there.
 const Max = int64(1) << 52
 
@@ -106,4 +108,11 @@ func (v Vec) Times(room Vec, limit int) int {
 		}
 	}
 	return max(limit, 0)
+}
+
+// RatioLess reports whether a/b is less than c/d, exactly, for numbers that are not negative.
+func RatioLess(a, b, c, d int64) bool {
+	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
+	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
+	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }

@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -79,10 +80,10 @@ func findTwins(p *Problem) []TemplateID {
 
 // better prefers more worth per dollar, then the lower price.
 func better(a, b target) bool {
-	if ratioLess(b.value, b.price, a.value, a.price) {
+	if quantity.RatioLess(b.value, b.price, a.value, a.price) {
 		return true
 	}
-	return !ratioLess(a.value, a.price, b.value, b.price) && a.price < b.price
+	return !quantity.RatioLess(a.value, a.price, b.value, b.price) && a.price < b.price
 }
 
 // domainPossible reports whether template i can be in the chosen domains at all, as far as no shape has a say.

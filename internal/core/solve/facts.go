@@ -18,7 +18,6 @@ type facts struct {
 	arrival *arrival     // daemons that groups count; nil for nearly all
 	strict  bits.Set     // groups on which some class insists
 	zones   int          // the key of zones, −1 without one
-	mounts  map[int]int  // pods that mount each volume, made when first needed
 	rooms   roomTable
 	shapes  bits.Set // memory for shapes that are cut, of one question at a time
 	spare   bits.Set // memory for a mask that is asked about at once and kept by nobody

@@ -165,13 +165,6 @@ func (t *Template) offer(sh int, mask corebits.Set, left []int) (price int64, of
 // binary digits after the point, so that comparisons are equal on every processor.
 const worthBits = 20
 
-// ratioLess reports whether a/b is less than c/d, exactly, for numbers that are not negative.
-func ratioLess(a, b, c, d int64) bool {
-	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
-	hi2, lo2 := bits.Mul64(uint64(c), uint64(b))
-	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
-}
-
 // findWorth sets s.worth: prices of resources under which no machine is a bargain, and the demand is worth the most.
 // It is the dual of the volume LP over CPU and memory; what else pods ask for steers nothing here.
 func (s *state) findWorth() {

@@ -253,3 +253,10 @@ type Bin struct {
 	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
 	Like     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
 }
+
+// A Proof shows that no plan can be cheaper than a bound.
+// It is empty where no bound was proven.
+type Proof struct {
+	Problem     *pack.Problem
+	Certificate pack.Certificate
+}

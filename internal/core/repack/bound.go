@@ -1,114 +1,98 @@
-package solve
+package repack
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow.
-func (s *state) bound(r *Result) {
-	k := &packing{s: s, index: map[string]int{}, loose: true, proves: true}
-	for _, n := range s.newBins() {
-		for _, p := range n.puts {
-			k.addLoose(p, s.template(n).Tier)
+func bound(p *solve.Problem, at *solve.Placement, r *solve.Result) {
+	q := newQuestion(p, at)
+	q.loose, q.proves = true, true
+	opened := 0
+	for _, n := range at.New() {
+		opened++
+		for _, put := range n.Puts {
+			q.add(put, p.Templates[n.Template].Tier, nil)
 		}
 	}
-	if len(k.items) == 0 {
+	if len(q.items) == 0 {
 		return
 	}
-	k.pinLeast()
-	k.problem.Classes = make([]pack.Class, len(k.items))
-	k.makeCells()
-	k.capHosts()
-	o := s.packOptions()
+	q.pinLeast()
+	q.problem.Classes = make([]pack.Class, len(q.items))
+	q.makeCells()
+	q.capHosts(opened)
+	o := q.options()
 	o.Exact = true
-	o.Memory, o.Known, o.Price = s.p.Settings.Memory.Bound, r.Memory.Known, r.Cost
-	answer := pack.Bound(&k.problem, o)
-	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
+	o.Memory, o.Known, o.Price = p.Settings.Memory.Bound, r.Memory.Known, r.Cost
+	answer := pack.Bound(&q.problem, o)
 	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known
-	r.Proof = Proof{Problem: &k.problem, Certificate: answer.Certificate}
-}
-
-// addLoose adds pods without pins.
-func (k *packing) addLoose(p Put, tier int) {
-	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(nil, int64(p.Class)), int64(p.Variant)), int64(tier))
-	at, ok := k.index[string(key)]
-	if !ok {
-		at = len(k.items)
-		k.index[string(key)] = at
-		k.items = append(k.items, item{class: p.Class, variant: p.Variant, tier: tier})
-	}
-	k.items[at].count += p.Count
+	q.prove(r, answer)
 }
 
 // pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain.
-func (k *packing) pinLeast() {
-	for i := range k.items {
-		it := &k.items[i]
-		key, least := k.leastByDomain(it)
+func (q *question) pinLeast() {
+	for i := range q.items {
+		it := &q.items[i]
+		key, least := q.leastByDomain(it)
 		for d, n := range least {
 			if n == 0 {
 				continue
 			}
-			pins := slices.Repeat([]int32{noDomain}, len(k.s.p.Keys))
+			pins := slices.Repeat([]int32{-1}, len(q.p.Keys))
 			pins[key] = int32(d)
-			k.items = append(k.items, item{class: it.class, variant: it.variant, tier: it.tier, pins: pins, count: n})
-			it = &k.items[i] // the list may have moved
+			q.items = append(q.items, item{class: it.class, variant: it.variant, tier: it.tier, pins: pins, count: n})
+			it = &q.items[i] // the list may have moved
 			it.count -= n
 		}
 	}
-	k.items = slices.DeleteFunc(k.items, func(it item) bool { return it.count == 0 })
+	q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.count == 0 })
 }
 
 // leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread. It knows only
 // the plain case, in which a spread is about this class alone and all of its pods come to new nodes.
-func (k *packing) leastByDomain(it *item) (key int, least []int) {
-	s := k.s
-	c := &s.p.Classes[it.class]
+func (q *question) leastByDomain(it *item) (key int, least []int) {
+	c := &q.p.Classes[it.class]
 	if it.count != c.Count {
 		return 0, nil
 	}
-	t := s.touchesOf(it.class, it.variant)
-	for i := range t.keys {
-		for j, g := range t.keys[i].owned {
-			if t.keys[i].self[j] && k.alone(g, it) {
-				return t.keys[i].key, s.leastOf(g, &t.keys[i], it.count)
-			}
+	for _, g := range c.Variants[it.variant].Owns {
+		if key := q.p.Groups[g].Key; key != spread.Host && q.alone(g, it) {
+			return key, q.leastOf(g, q.at.Reach(it.class, key), it.count)
 		}
 	}
 	return 0, nil
 }
 
 // alone reports whether a group is a spread that counts every pod of the item on any new node, and no other pod that is to be placed.
-func (k *packing) alone(g int, it *item) bool {
-	s := k.s
-	group := &s.groups[g]
+func (q *question) alone(g int, it *item) bool {
+	group := &q.p.Groups[g]
 	if group.Kind != spread.Spread || group.MinDomains > 0 {
 		return false
 	}
-	for i := range s.p.Classes {
-		if ClassID(i) != it.class && slices.Contains(s.p.Classes[i].Groups, g) {
+	for i := range q.p.Classes {
+		if solve.ClassID(i) != it.class && slices.Contains(q.p.Classes[i].Groups, g) {
 			return false
 		}
 	}
-	return k.bindsAlways(g, it)
+	return q.bindsAlways(g, it)
 }
 
 // bindsAlways reports whether a pod of the item, whichever way it is read, owns a group that counts it on every new node that can take it.
-func (k *packing) bindsAlways(g int, it *item) bool {
-	s := k.s
-	group := &s.groups[g]
-	if !slices.Contains(s.p.Classes[it.class].Groups, g) {
+func (q *question) bindsAlways(g int, it *item) bool {
+	group := &q.p.Groups[g]
+	if !slices.Contains(q.p.Classes[it.class].Groups, g) {
 		return false
 	}
-	for _, v := range k.readings(it) {
+	for _, v := range q.readings(it) {
 		if !slices.Contains(v.Owns, g) || len(group.Filter) > 0 && !slices.Contains(group.Filter, v.Reqs) ||
-			group.Templates != nil && !s.p.Labels.TolTmpl[v.Tol].Within(group.Templates) {
+			group.Templates != nil && !q.p.Labels.TolTmpl[v.Tol].Within(group.Templates) {
 			return false
 		}
 	}
@@ -133,33 +117,33 @@ type hostCap struct {
 // one and each machine has as much as the group allows. That holds for every plan: a new node starts empty, all of these pods own the group
 // and are counted by it wherever they go, so the last of them to come to a node was admitted beside all others there, and they are no more
 // than the skew of a spread, or one where they keep apart. Pods that the group counts but that do not own it are left out.
-func (k *packing) capHosts() {
-	if len(k.items) > mostCapped {
+func (q *question) capHosts(opened int) {
+	if len(q.items) > mostCapped {
 		return
 	}
 	var caps []hostCap
-	for g := range k.s.groups {
-		if c := k.capOf(g); c.forced*2 > len(k.s.news) {
+	for g := range q.p.Groups {
+		if c := q.capOf(g); c.forced*2 > opened {
 			caps = append(caps, c)
 		}
 	}
 	slices.SortStableFunc(caps, func(a, b hostCap) int { return cmp.Compare(b.forced, a.forced) })
 	for _, c := range caps[:min(len(caps), mostCaps)] {
-		for i := range k.problem.Classes {
+		for i := range q.problem.Classes {
 			need := int64(0)
 			if slices.Contains(c.items, i) {
 				need = 1
 			}
-			k.problem.Classes[i].Need = append(k.problem.Classes[i].Need, need)
+			q.problem.Classes[i].Need = append(q.problem.Classes[i].Need, need)
 		}
-		for i := range k.problem.Cells {
-			k.problem.Cells[i].Room = append(k.problem.Cells[i].Room, int64(c.most))
+		for i := range q.problem.Cells {
+			q.problem.Cells[i].Room = append(q.problem.Cells[i].Room, int64(c.most))
 		}
 	}
 }
 
-func (k *packing) capOf(g int) (out hostCap) {
-	group := &k.s.groups[g]
+func (q *question) capOf(g int) (out hostCap) {
+	group := &q.p.Groups[g]
 	switch {
 	case group.Key != spread.Host || group.Kind == spread.Affinity || group.Kind == spread.Anti && !group.Required:
 		return out
@@ -169,10 +153,10 @@ func (k *packing) capOf(g int) (out hostCap) {
 		out.most = int(group.MaxSkew)
 	}
 	pods := 0
-	for i := range k.items {
-		if k.bindsAlways(g, &k.items[i]) {
+	for i := range q.items {
+		if q.bindsAlways(g, &q.items[i]) {
 			out.items = append(out.items, i)
-			pods += k.items[i].count
+			pods += q.items[i].count
 		}
 	}
 	out.forced = (pods + out.most - 1) / max(out.most, 1)
@@ -182,11 +166,11 @@ func (k *packing) capOf(g int) (out hostCap) {
 // leastOf works out how many of n new pods come to each domain at least. The last pod that comes to a domain finds it no more than the
 // skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has to be large enough for n
 // new ones, and every domain reaches m.
-func (s *state) leastOf(g int, to *touch, n int) []int {
-	group := &s.p.Groups[g]
-	domains := bits.Make(len(s.p.Keys[to.key].Values))
+func (q *question) leastOf(g int, reach bits.Set, n int) []int {
+	group := &q.p.Groups[g]
+	domains := bits.Make(len(q.p.Keys[group.Key].Values))
 	domains.Or(group.Universe)
-	domains.Or(to.reach)
+	domains.Or(reach)
 	takes := func(m int32) int {
 		sum := -int(group.MaxSkew) // the emptiest takes no more than m
 		for d := range domains.All() {
@@ -204,7 +188,7 @@ func (s *state) leastOf(g int, to *touch, n int) []int {
 	for takes(m) < n {
 		m++
 	}
-	least := make([]int, len(s.p.Keys[to.key].Values))
+	least := make([]int, len(q.p.Keys[group.Key].Values))
 	for d := range domains.All() {
 		least[d] = int(max(0, m-group.At(d)))
 	}

@@ -1,0 +1,442 @@
+package repack
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// makeCells lists what nodes can be bought as, and which items may be on which.
+func (q *question) makeCells() {
+	tiers := map[int]bool{}
+	for i := range q.items {
+		tiers[q.items[i].tier] = true
+		q.problem.Classes[i].Need = q.needOf(q.items[i].class)
+		q.problem.Classes[i].Count = q.items[i].count
+	}
+	q.findKinds()
+	q.exact = q.proves
+	var seen []solve.TemplateID
+	for i := range q.p.Templates {
+		t, tmpl := solve.TemplateID(i), &q.p.Templates[i]
+		if !q.loose && (!tiers[tmpl.Tier] || len(tmpl.Min) > 0) || q.likeAnother(t, seen) {
+			continue
+		}
+		seen = append(seen, t)
+		q.addCells(t)
+	}
+	for i := range q.items {
+		q.problem.Classes[i].Cells = q.cellsOf(i)
+	}
+}
+
+// findKinds sorts items into kinds: items of one kind ask the same of templates and offers, whatever room they need.
+func (q *question) findKinds() {
+	known := map[string]int{}
+	var key []byte
+	q.kindOf = make([]int, len(q.items))
+	for i := range q.items {
+		key = q.kindKey(key[:0], &q.items[i])
+		at, ok := known[string(key)]
+		if !ok {
+			at = len(q.kinds)
+			known[string(key)] = at
+			q.kinds = append(q.kinds, i)
+		}
+		q.kindOf[i] = at
+	}
+}
+
+// kindKey identifies the kind of an item.
+func (q *question) kindKey(key []byte, it *item) []byte {
+	key = binary.AppendVarint(binary.AppendVarint(key, int64(it.tier)), int64(len(it.pins)))
+	for _, d := range it.pins {
+		key = binary.AppendVarint(key, int64(d))
+	}
+	for _, v := range q.readings(it) {
+		key = binary.AppendVarint(binary.AppendVarint(key, int64(v.Reqs)), int64(v.Tol))
+	}
+	return key
+}
+
+// likeAnother reports whether the twin of a template sells the same machines to the same items.
+func (q *question) likeAnother(t solve.TemplateID, seen []solve.TemplateID) bool {
+	u := q.at.Twin(t)
+	if u < 0 || !slices.Contains(seen, u) {
+		return false
+	}
+	for _, i := range q.kinds {
+		it := &q.items[i]
+		if !slices.EqualFunc(q.wantsOf(it, t), q.wantsOf(it, u), func(a, b want) bool { return a.equal(&b) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// readings returns the variants that count for an item: the one that it was placed as, or for a bound every one of the
+// same level.
+func (q *question) readings(it *item) []*solve.Variant {
+	all := q.p.Classes[it.class].Variants
+	if !q.loose {
+		return []*solve.Variant{&all[it.variant]}
+	}
+	var out []*solve.Variant
+	for i := range all {
+		if all[i].Level == all[it.variant].Level {
+			out = append(out, &all[i])
+		}
+	}
+	return out
+}
+
+// reads reports whether a template suits one reading of an item.
+func (q *question) reads(it *item, v *solve.Variant, t solve.TemplateID) bool {
+	if tier := q.p.Templates[t].Tier; tier != it.tier && !(q.loose && (q.limitedTo(it.tier) || tier < it.tier)) {
+		return false
+	}
+	return q.p.Labels.TolTmpl[v.Tol].Has(int(t)) && q.match(v, t).OK
+}
+
+// limitedTo reports whether some pool of a tier or of a heavier one has limits, so that pods may go to lighter ones.
+func (q *question) limitedTo(tier int) bool {
+	return slices.ContainsFunc(q.p.Templates, func(t solve.Template) bool { return t.Tier <= tier && q.limited(&t) })
+}
+
+// limited reports whether the pool of a template has limits.
+func (q *question) limited(t *solve.Template) bool { return q.p.Pools[t.Pool].Limit.Limited }
+
+// A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
+type want struct{ shapes, offers bits.Set }
+
+// within reports whether whoever wants v may be bought as what w is bought as.
+func (w *want) within(v *want) bool { return w.shapes.Within(v.shapes) && w.offers.Within(v.offers) }
+
+func (w *want) equal(v *want) bool { return w.shapes.Equal(v.shapes) && w.offers.Equal(v.offers) }
+
+// both is what two wants leave together.
+func (w *want) both(v *want) (want, bool) {
+	out := want{w.shapes.Clone(), w.offers.Clone()}
+	out.shapes.And(v.shapes)
+	out.offers.And(v.offers)
+	return out, out.shapes.Any() && out.offers.Any()
+}
+
+// wantsOf returns what the readings of an item leave of a template.
+func (q *question) wantsOf(it *item, t solve.TemplateID) []want {
+	var out []want
+	for _, v := range q.readings(it) {
+		if !q.reads(it, v, t) {
+			continue
+		}
+		if w := q.wantOf(it, v, t); w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (q *question) wantOf(it *item, v *solve.Variant, t solve.TemplateID) want {
+	tmpl := &q.p.Templates[t]
+	m := q.match(v, t)
+	w := want{tmpl.Shapes.Clone(), tmpl.Mask.Clone()}
+	w.shapes.Keep(m.Shapes)
+	w.offers.Keep(m.Mask)
+	for key, d := range it.pins {
+		if d >= 0 {
+			w.pin(&q.p.Keys[key].Tmpl[t], d)
+		}
+	}
+	w.offers = bought(tmpl, w.offers)
+	return w
+}
+
+// bought returns the offers of a mask. Whatever else is chosen is bought in the same way.
+func bought(t *solve.Template, mask bits.Set) bits.Set {
+	if len(t.Segments) == 1 {
+		return mask
+	}
+	out := mask.Clone()
+	for o := out.Next(len(t.Catalog.Offers)); o >= 0; o = out.Next(o + 1) {
+		out.Remove(o)
+	}
+	return out
+}
+
+// pin narrows a want to one domain of a topology key.
+func (w *want) pin(of *solve.KeyOf, d int32) {
+	switch {
+	case of.Kind == solve.ByChoice && of.Choice[d] != nil:
+		w.offers.And(of.Choice[d])
+	case of.Kind == solve.ByShape:
+		w.shapes.Only(func(sh int) bool { return of.Shape[sh] == d })
+	case of.Kind != solve.Fixed || of.Domain != d:
+		w.offers.Clear()
+	}
+}
+
+// mostWants is how many combinations of what items want of a template are told apart.
+const mostWants = 64
+
+// findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
+// if there are too many combinations; then not all are among them.
+func (q *question) findWants(t solve.TemplateID) (all []want, byKind [][]want, complete bool) {
+	complete = true
+	note := func(w want) {
+		if slices.ContainsFunc(all, func(x want) bool { return x.equal(&w) }) {
+			return
+		}
+		if len(all) == mostWants {
+			complete = false
+			return
+		}
+		all = append(all, w)
+	}
+	byKind = make([][]want, len(q.kinds))
+	for i, it := range q.kinds {
+		byKind[i] = q.byReservation(q.wantsOf(&q.items[it], t), t)
+		for _, w := range byKind[i] {
+			note(w)
+		}
+	}
+	for i := 1; i < len(all) && complete; i++ {
+		for j := range i {
+			if w, ok := all[i].both(&all[j]); ok {
+				note(w)
+			}
+		}
+	}
+	return all, byKind, complete
+}
+
+// byReservation takes reserved offers out of wants, and, for a bound, adds each of them by itself.
+func (q *question) byReservation(wants []want, t solve.TemplateID) []want {
+	cat := q.p.Templates[t].Catalog
+	if len(cat.Left) == 0 {
+		return wants
+	}
+	var out []want
+	for _, w := range wants {
+		for o := range w.offers.Clone().All() {
+			if cat.Offers[o].Reservation < 0 {
+				continue
+			}
+			w.offers.Remove(o)
+			if q.loose {
+				out = append(out, want{w.shapes, bits.Of(len(cat.Offers), o)})
+			}
+		}
+		if w.offers.Any() {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// addCells lists what nodes of a template can be bought as.
+func (q *question) addCells(t solve.TemplateID) {
+	tmpl := &q.p.Templates[t]
+	all, byKind, complete := q.findWants(t)
+	q.exact = q.exact && complete
+	if q.loose && (len(tmpl.Min) > 0 || !complete) {
+		q.addFloors(t, byKind)
+		return
+	}
+	for i := range all {
+		from := len(q.cells)
+		q.addLists(t, &all[i])
+		if q.limited(tmpl) && !q.loose {
+			q.addShapes(t, &all[i])
+		}
+		q.openCells(from, byKind, func(_ *cell, w *want) bool { return all[i].within(w) })
+	}
+}
+
+// openCells says which kinds may use the cells from one on.
+func (q *question) openCells(from int, byKind [][]want, suits func(*cell, *want) bool) {
+	for c := from; c < len(q.cells); c++ {
+		open := bits.Make(len(q.kinds))
+		for kind := range byKind {
+			if slices.ContainsFunc(byKind[kind], func(w want) bool { return suits(&q.cells[c], &w) }) {
+				open.Add(kind)
+			}
+		}
+		q.cells[c].kinds = open
+	}
+}
+
+// addLists adds a cell for each list that a launch of what is wanted may send.
+func (q *question) addLists(t solve.TemplateID, w *want) {
+	lists, complete := q.listsOf(t, w)
+	q.exact = q.exact && complete
+	for i := range lists {
+		l := &lists[i]
+		own := q.p.Settings.Terms.Own(l.Floor)
+		q.addCell(cell{tmpl: t, shape: l.First.Shape}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
+	}
+}
+
+// addShapes adds a cell for each shape. Limits count what shapes have, and not what is asked of it, so that a small machine may be the
+// better one though a larger one costs less.
+func (q *question) addShapes(t solve.TemplateID, w *want) {
+	tmpl := &q.p.Templates[t]
+	prices := q.at.Prices(t, w.offers)
+	for sh := range w.shapes.All() {
+		if prices[sh] > 0 {
+			q.addCell(cell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: prices[sh], Own: q.p.Settings.Terms.Own(prices[sh])})
+		}
+	}
+}
+
+// addFloors adds a cell for each shape at the lowest price at which it is sold, whoever would be preferred: no plan gets it for less.
+func (q *question) addFloors(t solve.TemplateID, byKind [][]want) {
+	tmpl := &q.p.Templates[t]
+	from := len(q.cells)
+	for sh := range tmpl.Shapes.All() {
+		if price := cheapestOf(tmpl, sh, tmpl.Mask); price > 0 {
+			own := q.p.Settings.Terms.Own(price)
+			q.addCell(cell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: price + own, Own: own})
+		}
+	}
+	q.openCells(from, byKind, func(c *cell, w *want) bool {
+		return w.shapes.Has(c.shape) && tmpl.ShapeMask[c.shape].Meets(w.offers)
+	})
+}
+
+// addCell adds what a node can be bought as. A bound is about every fleet, whatever machines it is made of.
+func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
+	for r := range as.Room {
+		as.Room[r] = max(as.Room[r], 0)
+	}
+	if !q.loose {
+		as.Over = q.at.TooLarge(c.tmpl, vcpu)
+	}
+	q.cells = append(q.cells, c)
+	q.problem.Cells = append(q.problem.Cells, as)
+}
+
+// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are counted.
+func (q *question) roomsOf(t *solve.Template) []quantity.Vec {
+	if q.p.Drivers == 0 {
+		return t.Room
+	}
+	rooms := make([]quantity.Vec, len(t.Room))
+	for sh := range rooms {
+		rooms[sh] = q.roomOf(t, sh)
+	}
+	return rooms
+}
+
+func (q *question) roomOf(t *solve.Template, shape int) quantity.Vec {
+	out := append(make(quantity.Vec, 0, len(t.Room[shape])+q.p.Drivers), t.Room[shape]...)
+	for d := range q.p.Drivers {
+		most := quantity.Max
+		if limit := t.Attachable(d, shape); limit >= 0 {
+			most = int64(limit)
+		}
+		out = append(out, most)
+	}
+	return out
+}
+
+// fillOf says what is known of the items to whoever lists what they can be bought as.
+func (q *question) fillOf() shape.Fill {
+	fill := shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}, Least: q.at.Least()}
+	for r := range q.p.Resources {
+		if r > quantity.Memory && r != quantity.Pods && q.asks(r) {
+			fill.Axes = append(fill.Axes, r)
+		}
+	}
+	for i := range q.items {
+		fill.Pods += int64(q.items[i].count)
+	}
+	return fill
+}
+
+// listsOf returns the lists that launches of what is wanted may send, and whether these are all.
+func (q *question) listsOf(t solve.TemplateID, w *want) (lists []shape.List, complete bool) {
+	tmpl := &q.p.Templates[t]
+	fill := q.fillOf()
+	ruledOut := q.loose && q.limited(tmpl) // by limits, shapes may be
+	if q.p.Drivers == 0 && !ruledOut && len(tmpl.Catalog.Left) == 0 && len(tmpl.Segments) == 1 && len(fill.Axes) == 2 && w.shapes.Equal(tmpl.Shapes) {
+		lists, complete = q.at.Lists(t, w.offers)
+		if complete && (!q.proves || !crowded(lists, &fill)) {
+			return lists, true
+		}
+	}
+	market := tmpl.Catalog.Market(w.shapes, w.offers, q.p.Settings.Terms.Band, q.roomsOf(tmpl))
+	lists, complete = market.Lists(fill)
+	if q.proves && crowded(lists, &fill) {
+		fill.Axes = append(fill.Axes, quantity.Pods)
+		lists, complete = market.Lists(fill)
+	}
+	complete = complete && !q.brings()
+	if ruledOut || q.loose && !complete {
+		for i := range lists {
+			market.Relax(&lists[i])
+		}
+	}
+	return lists, complete
+}
+
+// crowded reports whether the number of pods may be what fills a machine of some list.
+func crowded(lists []shape.List, f *shape.Fill) bool {
+	return slices.ContainsFunc(lists, func(l shape.List) bool {
+		most := f.Pods
+		for _, r := range f.Axes {
+			if f.Least[r] > 0 {
+				most = min(most, l.Room[r]/f.Least[r])
+			}
+		}
+		return most > l.Room[quantity.Pods]
+	})
+}
+
+// asks reports whether any item asks for a resource, and brings whether any brings a volume.
+func (q *question) asks(r int) bool {
+	return slices.ContainsFunc(q.items, func(it item) bool { return q.p.Classes[it.class].Need[r] > 0 })
+}
+
+func (q *question) brings() bool {
+	return slices.ContainsFunc(q.items, func(it item) bool { return len(q.p.Classes[it.class].Volumes) > 0 })
+}
+
+// cheapestOf returns the lowest price at which a shape is sold under the offers, whoever would be preferred.
+func cheapestOf(tmpl *solve.Template, sh int, offers bits.Set) int64 {
+	best := int64(0)
+	for o := range tmpl.Catalog.Sold[sh].All() {
+		if p := max(tmpl.Catalog.Price[sh][o], 1); offers.Has(o) && (best == 0 || p < best) {
+			best = p
+		}
+	}
+	return best
+}
+
+// cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one
+// would do.
+func (q *question) cellsOf(i int) bits.Set {
+	ordinary, exotic := bits.Make(len(q.cells)), bits.Make(len(q.cells))
+	found := false
+	need := q.p.Classes[q.items[i].class].Need
+	for c := range q.cells {
+		cell := &q.cells[c]
+		if !cell.kinds.Has(q.kindOf[i]) || !need.Fits(q.problem.Cells[c].Room[:q.p.Resources]) {
+			continue
+		}
+		if !q.loose && q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {
+			exotic.Add(c)
+			continue
+		}
+		ordinary.Add(c)
+		found = true
+	}
+	if !found {
+		return exotic
+	}
+	return ordinary
+}

@@ -1,0 +1,17 @@
+// Package repack stands between solve, which places pods by the rules, and pack, which knows numbers and nothing of rules: it asks the
+// packer for a cheaper fleet, carries the answer out, and proves how cheap a fleet could be.
+//
+// A question takes the new nodes of a placement apart (question.go). Their pods become items: those of one class and variant that are
+// counted in the same domains. What a node can be bought as becomes cells: for each template what any set of items leaves of it together,
+// and of that each list of machines that a launch may send (cells.go). Host-level rules become caps for each node and pairs of items
+// that keep apart; nodes whose pods are tied by more than that are frozen, and stay as they are. The answer is replayed: nodes are opened
+// in the domains of their items, and the pods go through the same rules as at first (repack.go). A rule that refuses one spoils the answer.
+//
+// Where pods of many sizes are held apart on a host, the packer is asked without that rule how many of each size a node gets, and the rule
+// decides which (assign.go).
+//
+// The packer's bound is about its own question. It is ours where every item can be read in one way only, every cell is there and costs
+// what a node costs, and nothing is limited or frozen (plain, exact). Else the bound is a question of its own (bound.go), which is loose:
+// whatever any plan may do is allowed, so that no plan costs less than its bound. Domains are forgotten but for those that every plan
+// fills, and of host-level rules it keeps what holds in any order.
+package repack

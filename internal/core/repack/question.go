@@ -1,0 +1,240 @@
+package repack
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/core/rule/volumes"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// mostConflicts is how many pairwise conflicts package pack is given; pods with more keep their incumbent's place.
+const mostConflicts = 20_000
+
+// An item is pods that the packer sees as equal: of one class and variant, pinned to the domains that they are counted in.
+type item struct {
+	class   solve.ClassID
+	variant int
+	tier    int
+	pins    []int32 // by topology key; negative where the pods touch nothing; nil where they touch none
+	count   int
+}
+
+// on is some pods of the item on a bin.
+func (it *item) on(bin solve.BinID, n int) solve.Put {
+	return solve.Put{Class: it.class, Variant: it.variant, Bin: bin, Count: n}
+}
+
+// A question is what the packer is asked, and how to read its answer.
+type question struct {
+	p       *solve.Problem
+	at      *solve.Placement // whose new nodes are taken apart
+	items   []item
+	index   map[string]int // of items
+	kinds   []int          // one item of each kind; see findKinds
+	kindOf  []int          // by item
+	cells   []cell
+	frozen  []solve.BinID // new bins that stay as they are, in order
+	mounts  map[int]int   // pods that mount each volume
+	problem pack.Problem
+	pinned  bool // some item is
+	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
+	// reservations.
+	loose bool
+	// proves asks for a bound; exact is set where every node that pods can be on is one of the cells, and costs as much.
+	proves, exact bool
+}
+
+// A cell is a template with what a launch sends, the cheapest shape first.
+type cell struct {
+	tmpl  solve.TemplateID
+	shape int
+	kinds bits.Set // of items that may be on it
+}
+
+func newQuestion(p *solve.Problem, at *solve.Placement) *question {
+	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}}
+	for i := range p.Classes {
+		for _, v := range p.Classes[i].Volumes {
+			q.mounts[v.ID] += p.Classes[i].Count
+		}
+	}
+	return q
+}
+
+// ask takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of how to fill
+// nodes with their pods. It returns nil if there is nothing to ask.
+func ask(p *solve.Problem, at *solve.Placement) *question {
+	q := newQuestion(p, at)
+	bad := map[solve.ClassID]bool{} // classes whose ties the packer cannot express
+	for again := true; again; {
+		q.collect(bad)
+		if len(q.items) == 0 {
+			return nil
+		}
+		again = q.tie(bad)
+	}
+	q.proves = len(q.frozen) == 0 && !q.pinned
+	q.makeCells()
+	q.makeLimits()
+	return q
+}
+
+// collect sorts the pods of new bins into items, and lists the bins that stay.
+func (q *question) collect(bad map[solve.ClassID]bool) {
+	q.items, q.frozen, q.pinned = nil, nil, false
+	clear(q.index)
+	for bin, n := range q.at.New() {
+		if len(n.Puts) == 0 {
+			continue
+		}
+		if n.Holds || len(q.p.Templates[n.Template].Min) > 0 || slices.ContainsFunc(n.Puts, func(p solve.Put) bool { return bad[p.Class] || !q.simple(&p, n.Template) }) {
+			q.frozen = append(q.frozen, bin)
+			continue
+		}
+		for _, p := range n.Puts {
+			pins := q.at.Pins(p)
+			q.pinned = q.pinned || pins != nil
+			q.add(p, q.p.Templates[n.Template].Tier, pins)
+		}
+	}
+}
+
+// simple reports whether the packer can express what a class asks for.
+func (q *question) simple(p *solve.Put, t solve.TemplateID) bool {
+	c, ties := &q.p.Classes[p.Class], q.at.Ties(p.Class, p.Variant)
+	if ties.Glued || len(c.Ports) > 0 || slices.ContainsFunc(c.Volumes, q.shared) {
+		return false
+	}
+	return len(q.p.Templates[t].Segments) == 1 || q.match(&c.Variants[p.Variant], t).Mask == nil && !ties.Spread
+}
+
+// match returns what a variant leaves of a template.
+func (q *question) match(v *solve.Variant, t solve.TemplateID) *solve.Match {
+	return &q.p.Labels.OnTemplate[v.Reqs][t]
+}
+
+// shared reports whether several pods mount a volume.
+func (q *question) shared(v volumes.Volume) bool { return q.mounts[v.ID] > 1 }
+
+func (q *question) add(p solve.Put, tier int, pins []int32) {
+	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(make([]byte, 0, 64), int64(p.Class)), int64(p.Variant)), int64(tier))
+	for _, d := range pins {
+		key = binary.AppendVarint(key, int64(d))
+	}
+	i, ok := q.index[string(key)]
+	if !ok {
+		i = len(q.items)
+		q.index[string(key)] = i
+		q.items = append(q.items, item{class: p.Class, variant: p.Variant, tier: tier, pins: pins})
+	}
+	q.items[i].count += p.Count
+}
+
+// tie writes per-node caps and pairwise conflicts of host-level groups. Classes for which that does not work are added to bad,
+// and true is returned: the collection has to start over.
+func (q *question) tie(bad map[solve.ClassID]bool) bool {
+	q.problem = pack.Problem{Classes: make([]pack.Class, len(q.items))}
+	before := len(bad)
+	counted := map[int][]int{} // by host-level group: items that it counts
+	owners := map[int][]int{}
+	for i := range q.items {
+		it := &q.items[i]
+		ties := q.at.Ties(it.class, it.variant)
+		for _, g := range ties.Counted {
+			counted[g] = append(counted[g], i)
+		}
+		for _, g := range ties.Owned {
+			owners[g] = append(owners[g], i)
+		}
+	}
+	pairs := 0
+	for g := range q.p.Groups {
+		pairs += len(owners[g]) * len(counted[g])
+	}
+	for g := range q.p.Groups {
+		crowded := pairs > mostConflicts && len(counted[g]) > 1
+		for _, o := range owners[g] {
+			if crowded || !q.tieOwner(g, o, counted[g], owners[g]) {
+				bad[q.items[o].class] = true
+			}
+		}
+	}
+	return len(bad) > before
+}
+
+// tieOwner expresses what one item owes to a host-level group, or returns false. A conflict has to hold in whatever order
+// the two come to a node, or the bound would be wrong: both own the group, or the owner repels the other.
+func (q *question) tieOwner(g, o int, counted, owners []int) bool {
+	group := &q.p.Groups[g]
+	limit := 1
+	if group.Kind == spread.Spread {
+		limit = int(group.MaxSkew)
+	}
+	for _, c := range counted {
+		if c == o {
+			if n := &q.problem.Classes[o].PerNode; *n == 0 || *n > limit {
+				*n = limit
+			}
+			continue
+		}
+		mutual := group.Kind == spread.Anti && group.Required || slices.Contains(owners, c) && slices.Contains(counted, o)
+		if limit > 1 || !mutual {
+			return false
+		}
+		q.problem.Conflicts = append(q.problem.Conflicts, [2]int{min(o, c), max(o, c)})
+	}
+	return true
+}
+
+// needOf returns the vector of a class, with its volumes as further dimensions.
+func (q *question) needOf(ci solve.ClassID) []int64 {
+	c := &q.p.Classes[ci]
+	out := append([]int64(nil), c.Need...)
+	for range q.p.Drivers {
+		out = append(out, 0)
+	}
+	for _, v := range c.Volumes {
+		if !q.shared(v) { // a shared one may be attached already: counting it would make bounds wrong
+			out[q.p.Resources+v.Driver]++
+		}
+	}
+	return out
+}
+
+// makeLimits writes what limited pools have left, without the nodes that are taken apart.
+func (q *question) makeLimits() {
+	for pool := range q.p.Pools {
+		left := q.at.Remains(pool, q.stays)
+		if !left.Limited {
+			continue
+		}
+		q.limit(pool, left.Nodes, func(quantity.Vec) int64 { return 1 })
+		for r, most := range left.Left {
+			q.limit(pool, most, func(v quantity.Vec) int64 { return v[r] })
+		}
+	}
+}
+
+// stays reports whether a bin is one of the frozen.
+func (q *question) stays(bin solve.BinID) bool {
+	_, found := slices.BinarySearch(q.frozen, bin)
+	return found
+}
+
+func (q *question) limit(pool int, most int64, use func(quantity.Vec) int64) {
+	if most == quantity.Max {
+		return
+	}
+	l := pack.Limit{Use: make([]int64, len(q.cells)), Max: max(most, 0)}
+	for c := range q.cells {
+		if tmpl := &q.p.Templates[q.cells[c].tmpl]; tmpl.Pool == pool {
+			l.Use[c] = use(tmpl.Catalog.Capacity[q.cells[c].shape])
+		}
+	}
+	q.problem.Limits = append(q.problem.Limits, l)
+}

@@ -1,0 +1,112 @@
+package repack
+
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// Run places the pods of p, as cheaply as it can, and says how far that may be from the cheapest. It does not modify p, but for its meter,
+// and gives the same result for the same problem, unless the meter cuts it short.
+func Run(p *solve.Problem) *solve.Result {
+	at, r := solve.Place(p)
+	if p.Settings.FirstFit || r.Partial || !at.Movable() || len(r.Bins) == 0 {
+		return r
+	}
+	at.Take(r, assign(p, at))
+	at.Take(r, improve(p, at, r))
+	if r.Proof.Problem == nil && !p.Settings.Unproven && !at.Arrives() {
+		bound(p, at, r)
+	}
+	return r
+}
+
+// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns nil where there is none.
+func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) *solve.Placement {
+	q := ask(p, at)
+	if q == nil {
+		return nil
+	}
+	o := q.options()
+	whole := q.exact && q.plain() // the packer's question is all of ours
+	o.Exact = whole && !p.Settings.Unproven
+	answer := pack.Solve(&q.problem, o)
+	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
+	if whole {
+		q.prove(r, answer)
+	}
+	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
+		return nil
+	}
+	return q.replay(answer.Fleet)
+}
+
+// prove writes down what the packer proved.
+func (q *question) prove(r *solve.Result, answer *pack.Result) {
+	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
+	r.Proof = solve.Proof{Problem: &q.problem, Certificate: answer.Certificate}
+}
+
+// plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
+// no pool is limited, reserved or bound to minValues.
+func (q *question) plain() bool {
+	for t := range q.p.Templates {
+		if tmpl := &q.p.Templates[t]; q.limited(tmpl) || len(tmpl.Min) > 0 || len(tmpl.Catalog.Left) > 0 {
+			return false
+		}
+	}
+	loose := &question{p: q.p, loose: true}
+	for i := range q.items {
+		if len(loose.readings(&q.items[i])) > 1 || q.takesExotic(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// takesExotic reports whether an item runs on exotic machines, in whose room others may ride along.
+func (q *question) takesExotic(i int) bool {
+	for c := range q.cells {
+		if cell := &q.cells[c]; q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) && q.problem.Classes[i].Cells.Has(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// closeMillionths is how close to the bound a fleet has to be for the search to end.
+const closeMillionths = 1500
+
+// options are what the packer may spend.
+func (q *question) options() pack.Options {
+	set := &q.p.Settings
+	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, Enough: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
+}
+
+// replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the
+// rest as the packer says. It returns nil when a rule refuses what the packer meant.
+func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
+	idea := q.at.Afresh(q.frozen)
+	for _, pattern := range fleet {
+		for range pattern.Nodes {
+			bin := q.open(idea, &pattern)
+			for _, x := range pattern.Items {
+				if idea.Put(q.items[x.Class].on(bin, x.Count)) < x.Count {
+					return nil
+				}
+			}
+		}
+	}
+	return idea
+}
+
+// open opens a node of a pattern in the domains of its items. Whoever was to have a reserved machine is in a frozen bin.
+func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) solve.BinID {
+	cell := &q.cells[pattern.Cell]
+	bin := idea.Open(cell.tmpl, cell.shape)
+	for _, x := range pattern.Items {
+		idea.Pin(bin, q.items[x.Class].pins)
+	}
+	return bin
+}

@@ -1,0 +1,203 @@
+package solve
+
+import (
+	"iter"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A Placement is what others see of a state: nodes, and the pods that were placed on them. Who has a better idea of where they should be
+// begins afresh and places them through the same rules; Take says whether it was one.
+type Placement struct {
+	s    *state
+	left []int // by class: pods that found no place at first
+}
+
+// Place places the pods of a problem, class after class.
+func Place(p *Problem) (*Placement, *Result) {
+	s := newState(factsOf(p))
+	s.findWorth()
+	s, left := s.inOrder(s.place())
+	at, r := &Placement{s, left}, &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
+	r.Bins, r.Placed = s.finish(left), s.placed
+	r.Why = s.explain(left, r.Partial)
+	r.charge(billOf(r.Bins, &p.Settings.Terms))
+	return at, r
+}
+
+// Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
+// left over gets the room that there is now, and pods that kube-scheduler would not put there get other places.
+func (at *Placement) Take(r *Result, idea *Placement) {
+	if idea == nil {
+		return
+	}
+	better, left := idea.s, slices.Clone(at.left)
+	better.pinned = false
+	better.avoid()
+	if sum(left) > 0 {
+		better.fillIn(left)
+	}
+	if len(better.misplaced()) > 0 {
+		better, left = better.mend(left)
+	}
+	bins := better.finish(left)
+	bill := billOf(bins, &better.p.Settings.Terms)
+	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
+		r.Bins, r.Placed, r.Left = bins, better.placed, left
+		r.charge(bill)
+	}
+}
+
+// Movable reports whether new nodes could be others: finishing gave no pods back.
+func (at *Placement) Movable() bool { return !at.s.dropped }
+
+// Arrives reports whether new nodes bring daemons that groups count: which nodes there are then decides where pods may be.
+func (at *Placement) Arrives() bool { return at.s.arrival != nil }
+
+// Meter counts the work of the run.
+func (at *Placement) Meter() *work.Meter { return at.s.meter }
+
+// Least is, of each resource, the smallest need of anybody.
+func (at *Placement) Least() quantity.Vec { return at.s.least }
+
+// Twin returns an earlier template that may sell the same machines, −1 where there is none.
+func (at *Placement) Twin(t TemplateID) TemplateID { return at.s.twin[t] }
+
+// TooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
+func (at *Placement) TooLarge(t TemplateID, vcpu int64) int {
+	return at.s.tooLarge(&at.s.p.Templates[t], vcpu)
+}
+
+// Prices returns what a filled node of each shape costs that is bought by one of these offers, 0 where it is not sold.
+func (at *Placement) Prices(t TemplateID, offers bits.Set) []int64 {
+	return at.s.pricesOf(t, at.s.wide(offers))
+}
+
+// Lists returns what launches by these offers send for pods that ask for no more than CPU and memory, and whether these are all the lists.
+func (at *Placement) Lists(t TemplateID, offers bits.Set) (lists []shape.List, complete bool) {
+	return at.s.rowOf(t, at.s.wide(offers)).listed(&at.s.p.Templates[t], &at.s.p.Settings.Terms)
+}
+
+// Reach returns the domains of a key in which pods of a class could get a new node.
+func (at *Placement) Reach(class ClassID, key int) bits.Set { return at.s.reachOf(class)[key] }
+
+// Ties are the groups that a class, read as one of its variants, has to do with.
+type Ties struct {
+	Owned, Counted []int // of a host: those whose constraint the pods carry, and those that count them
+	Glued          bool  // the pods have to be on one host with others
+	Spread         bool  // topology keys beside the host have a say
+}
+
+// Ties returns what ties pods to others.
+func (at *Placement) Ties(class ClassID, variant int) Ties {
+	t := at.s.touchesOf(class, variant)
+	return Ties{t.host.owned, t.host.counted, t.glued, len(t.keys) > 0}
+}
+
+// Pins returns, by topology key, the domains that pods are counted in; nil where they have to do with none.
+func (at *Placement) Pins(p Put) []int32 {
+	t := at.s.touchesOf(p.Class, p.Variant)
+	if len(t.keys) == 0 {
+		return nil
+	}
+	pins := slices.Repeat([]int32{noDomain}, len(at.s.p.Keys))
+	for i := range t.keys {
+		pins[t.keys[i].key] = at.s.domainOf(t.keys[i].key, p.Bin)
+	}
+	return pins
+}
+
+// An Opened node is one that the placement opened.
+type Opened struct {
+	Template TemplateID
+	Holds    bool // a machine of a reservation
+	Puts     []Put
+}
+
+// New yields the nodes that the placement opened.
+func (at *Placement) New() iter.Seq2[BinID, Opened] {
+	return func(yield func(BinID, Opened) bool) {
+		for bin, n := range at.s.newBins() {
+			if !yield(bin, Opened{n.tmpl, n.held != noReservation, n.puts}) {
+				return
+			}
+		}
+	}
+}
+
+// Remains returns what a pool has left once its new nodes are given back, but for those that stay.
+func (at *Placement) Remains(pool int, stays func(BinID) bool) limits.Pool {
+	left := at.s.limits[pool].Clone()
+	if !left.Limited {
+		return left
+	}
+	for bin, n := range at.s.newBins() {
+		if at.s.template(n).Pool == pool && len(n.puts) > 0 && !stays(bin) {
+			left.Give(at.s.takenBy(n))
+		}
+	}
+	return left
+}
+
+// Allows reports whether the limits of its pool allow one more node of a shape.
+func (at *Placement) Allows(t TemplateID, shape int) bool {
+	tmpl := &at.s.p.Templates[t]
+	return at.s.limits[tmpl.Pool].Fits(tmpl.Catalog.Capacity[shape])
+}
+
+// Together returns how many of n pods may be on a node that is opened next, as far as the host-level groups go that they own and are
+// counted by.
+func (at *Placement) Together(groups []int, n int) int {
+	for _, g := range groups {
+		n = min(n, at.s.groups[g].HostRoom(int(at.s.bins()), true, n))
+	}
+	return n
+}
+
+// Open opens a node that is filled for a shape. It has no reserved machine.
+func (at *Placement) Open(t TemplateID, shape int) BinID {
+	bin := at.s.open(target{tmpl: t, shape: shape})
+	at.s.p.Templates[t].withoutReserved(at.s.maskOf(bin))
+	return bin
+}
+
+// Pin settles domains of a new node before its pods come.
+func (at *Placement) Pin(bin BinID, pins []int32) {
+	s := at.s
+	for key, d := range pins {
+		if d < 0 || s.domainOf(key, bin) != openDomain {
+			continue
+		}
+		s.domainsOf(bin)[key] = d
+		s.maskOf(bin).And(s.keyOf(key, s.node(bin).tmpl).Choice[d])
+	}
+}
+
+// Pinned reports whether a node is in the domains of some pins.
+func (at *Placement) Pinned(bin BinID, pins []int32) bool {
+	for key, d := range pins {
+		if d >= 0 && at.s.domainOf(key, bin) != d {
+			return false
+		}
+	}
+	return true
+}
+
+// Put places pods on their bin, as many of them as the rules allow, and returns how many.
+func (at *Placement) Put(p Put) int {
+	placed := 0
+	q := at.s.ask(at.s.read(p.Class, p.Variant))
+	for placed < p.Count && at.s.try(q, p.Bin).code == 0 {
+		n := min(p.Count-placed, at.s.most(q, p.Count-placed))
+		at.s.commit(q, n)
+		placed += n
+	}
+	return placed
+}
+
+func (r *Result) charge(b bill) { r.Price, r.Floor, r.Cost = b.price, b.floor, b.cost }
