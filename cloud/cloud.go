@@ -120,8 +120,10 @@ type Offering struct {
 	// NeedsPrice says that it could be bought if its price were known. It is not Available then.
 	NeedsPrice bool
 	Overlaid   bool // a NodeOverlay decided the price
-	// Reserved is the number of machines left in the reservation; meaningful only for capacity type "reserved".
-	Reserved int
+	// Reservation names what a machine is taken from that is bought so, and Reserved is how many are left in it. Offerings of one reservation share
+	// them. Both are meaningful only for capacity type "reserved"; one without a name is a reservation of its own.
+	Reservation string
+	Reserved    int
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.
 	Capacity corev1.ResourceList
 }

@@ -52,7 +52,24 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 	case err != nil:
 		return "", err
 	}
-	return instanceDrift(nc, i, p.capacityType(i) == v1.CapacityTypeReserved)
+	if reason, err := instanceDrift(nc, i, p.capacityType(i) == v1.CapacityTypeReserved); reason != "" || err != nil {
+		return reason, err
+	}
+	return groupDrift(nc, claim)
+}
+
+// groupDrift compares the placement group that a claim was launched into with that of its class.
+func groupDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason, error) {
+	want := ""
+	if g := nc.Status.PlacementGroup; g != nil {
+		want = g.ID
+	} else if nc.Spec.PlacementGroupSelector != nil {
+		return "", fmt.Errorf("EC2NodeClass %s has not found its placement group", nc.Name) // replacements could not be launched
+	}
+	if claim.Labels[awsv1.LabelPlacementGroupID] != want {
+		return awsv1.DriftReasonPlacementGroup, nil
+	}
+	return "", nil
 }
 
 // checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known

@@ -11,6 +11,36 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
+func TestGroupDrift(t *testing.T) {
+	for name, tc := range map[string]struct {
+		selected, found bool
+		label           string
+		want            cloud.DriftReason
+		unsure          bool
+	}{
+		"no group, none wanted":               {false, false, "", "", false},
+		"the group of the class":              {true, true, "pg-1", "", false},
+		"another group":                       {true, true, "pg-2", awsv1.DriftReasonPlacementGroup, false},
+		"no group, one is wanted":             {true, true, "", awsv1.DriftReasonPlacementGroup, false},
+		"a group, none is wanted":             {false, false, "pg-1", awsv1.DriftReasonPlacementGroup, false},
+		"a group, which is not found anymore": {true, false, "pg-1", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nc, claim := &awsv1.EC2NodeClass{}, &v1.NodeClaim{}
+			if tc.selected {
+				nc.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "one"}
+			}
+			if tc.found {
+				nc.Status.PlacementGroup = &awsv1.PlacementGroup{ID: "pg-1", Name: "one"}
+			}
+			claim.Labels = map[string]string{awsv1.LabelPlacementGroupID: tc.label}
+			if got, err := groupDrift(nc, claim); got != tc.want || (err != nil) != tc.unsure {
+				t.Errorf("drift = %q, %v; want %q, an error: %v", got, err, tc.want, tc.unsure)
+			}
+		})
+	}
+}
+
 func TestInstanceDrift(t *testing.T) {
 	into := func(id string, how ec2types.CapacityReservationPreference) func(*awsv1.EC2NodeClass, *ec2types.Instance) {
 		return func(_ *awsv1.EC2NodeClass, i *ec2types.Instance) {

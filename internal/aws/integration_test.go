@@ -118,7 +118,7 @@ func TestSpotInterruption(t *testing.T) {
 		if w.claim(t, other.Name).DeletionTimestamp != nil {
 			t.Error("a claim that was not interrupted is being deleted")
 		}
-		if !w.provider.stock.Out("spot", m.InstanceType, m.Zone) {
+		if !w.provider.stock.Out(stock.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}) {
 			t.Error("the pool of the interrupted machine still counts as available")
 		}
 		for _, object := range []string{claim.Name, claim.Status.NodeName} {
@@ -739,7 +739,7 @@ func TestMissingThingsAreConditions(t *testing.T) {
 		}, awsv1.ConditionTypeAMIsReady, awsv1.ReasonUnsupportedAlias, ""},
 		"a placement group": {func(s *awsv1.EC2NodeClassSpec) {
 			s.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
-		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupResolutionFailed, ""},
+		}, awsv1.ConditionTypePlacementGroupReady, awsv1.ReasonPlacementGroupNotFound, `spec.placementGroupSelector is {"name":"x"}; create the group`},
 		"a role that may not be passed": {func(s *awsv1.EC2NodeClassSpec) { s.Role = "Other" }, awsv1.ConditionTypeInstanceProfileReady, awsv1.ReasonUnauthorized, "iam:PassRole"},
 		"a profile that does not exist": {func(s *awsv1.EC2NodeClassSpec) {
 			s.Role, s.InstanceProfile = "", ptr("nobody")

@@ -53,6 +53,9 @@ func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m in
 		p.stock.Mark(stock.Pool{
 			CapacityType: v1.CapacityTypeSpot, InstanceType: claim.Labels[corev1.LabelInstanceTypeStable],
 			Zone: claim.Labels[corev1.LabelTopologyZone],
+			Place: stock.Place{
+				Group: claim.Labels[awsv1.LabelPlacementGroupID], Partition: claim.Labels[awsv1.LabelPlacementGroupPartition],
+			},
 		})
 	case interrupt.ReservationReclaimed:
 		p.reservations.UsedUp(claim.Labels[awsv1.LabelCapacityReservationID])

@@ -175,11 +175,13 @@ func isDry(err error) bool {
 // order chooses from what is available now and buys it.
 func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim,
 	choose func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (fleet.Choice, error),
-) (cloud.Machine, error) {
+) (m cloud.Machine, err error) {
 	catalog, err := p.catalogFor(ctx, nc, claim.Labels[v1.NodePoolLabelKey])
 	if err != nil {
 		return cloud.Machine{}, &cloud.LaunchError{Reason: "InstanceTypeResolutionFailed", Message: err.Error(), Err: err}
 	}
+	claim, done := p.place(nc, claim, catalog.Types)
+	defer func() { done(isDry(err)) }()
 	choice, err := choose(catalog.Types, claim, shape.SpotBand(p.settings.SpotTypes))
 	if err != nil {
 		return cloud.Machine{}, &cloud.NoCapacityError{Err: err}
@@ -191,7 +193,7 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 	if narrow(choice) {
 		p.reportNarrow(claim, len(choice.Candidates))
 	}
-	m, err := p.buy(ctx, nc, claim, choice)
+	m, err = p.buy(ctx, nc, claim, choice)
 	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
 		m, err = p.buy(ctx, nc, claim, choice)
@@ -387,6 +389,8 @@ func (p *Provider) readyClass(ctx context.Context, name string) (*awsv1.EC2NodeC
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: %s", name, notReady(nc))}
 	case !classChecked(nc):
 		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name), Unjudged: true}
+	case nc.Spec.PlacementGroupSelector != nil && nc.Status.PlacementGroup == nil: // found, and not kept: else it were not ready
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("EC2NodeClass %s: the CustomResourceDefinition has no status.placementGroup; apply the one that comes with this version of Karpenter", name), Unjudged: true}
 	}
 	return nc, nil
 }

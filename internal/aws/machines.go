@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -196,6 +198,7 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 	if i.Placement != nil {
 		m.Zone = aws.ToString(i.Placement.AvailabilityZone)
 	}
+	place := placeOf(i)
 	m.ProviderID = providerID(m.Zone, aws.ToString(i.InstanceId))
 	if m.ClaimName == "" {
 		m.ClaimName = claims()[m.ProviderID]
@@ -207,8 +210,26 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 	if m.CapacityType == v1.CapacityTypeReserved {
 		m.Labels[awsv1.LabelCapacityReservationID] = aws.ToString(i.CapacityReservationId)
 	}
+	if place.Group != "" {
+		m.Labels[awsv1.LabelPlacementGroupID] = place.Group
+	}
+	if place.Partition != "" {
+		m.Labels[awsv1.LabelPlacementGroupPartition] = place.Partition
+	}
 	p.describeBySort(ctx, &m, i, tags[awsv1.TagNodeClass])
 	return m
+}
+
+// placeOf is the placement group of a machine.
+func placeOf(i ec2types.Instance) stock.Place {
+	if i.Placement == nil || aws.ToString(i.Placement.GroupId) == "" {
+		return stock.Place{}
+	}
+	place := stock.Place{Group: *i.Placement.GroupId}
+	if n := aws.ToInt32(i.Placement.PartitionNumber); n > 0 {
+		place.Partition = strconv.Itoa(int(n))
+	}
+	return place
 }
 
 // describeBySort adds what the machine's type decides, if its class is still there to ask.
@@ -235,8 +256,10 @@ func (p *Provider) describeBySort(ctx context.Context, m *cloud.Machine, i ec2ty
 	}
 	o := &cloud.Offering{Labels: m.Labels}
 	for n := range it.Offerings {
-		if of := &it.Offerings[n]; of.Zone() == m.Zone && of.CapacityType() == m.CapacityType &&
-			of.Labels[awsv1.LabelCapacityReservationID] == m.Labels[awsv1.LabelCapacityReservationID] {
+		if of := &it.Offerings[n]; of.Zone() == m.Zone && of.CapacityType() == m.CapacityType && !slices.ContainsFunc(
+			[]string{awsv1.LabelCapacityReservationID, awsv1.LabelPlacementGroupID, awsv1.LabelPlacementGroupPartition},
+			func(key string) bool { return of.Labels[key] != m.Labels[key] },
+		) {
 			o = of
 		}
 	}

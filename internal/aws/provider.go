@@ -34,6 +34,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/memory"
 	"karpenter.sh/karpenter/internal/aws/mirror"
 	"karpenter.sh/karpenter/internal/aws/network"
+	"karpenter.sh/karpenter/internal/aws/placement"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/profile"
 	"karpenter.sh/karpenter/internal/aws/recipe"
@@ -90,12 +91,14 @@ type Provider struct {
 	shop         *assortment.Shop
 	network      *network.Finder
 	images       *ami.Finder
+	groups       *placement.Finder
 	profiles     *profile.Keeper
 	templates    *launch.Keeper
 	fleet        *fleet.Fleet
 	class        *class.Controller
 
 	launches *launches
+	placing  *placing
 	kubelets kubelets
 	refusals *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
 }
@@ -145,12 +148,14 @@ func (p *Provider) mirrors() {
 func (p *Provider) assemble(ctx context.Context) {
 	s, c := p.settings, p.clients
 	region := p.in.Config.Region
+	p.launches, p.placing = newLaunches(ctx), newPlacing()
 	p.prices = price.NewBook(region, s.IsolatedVPC, c.EC2, c.Pricing)
 	p.stock = stock.New()
 	p.memory = memory.New()
 	p.reservations = reservation.NewBook(c.EC2)
 	sources := assortment.Sources{
 		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
+		Home: p.home,
 	}
 	if s.ReservedCapacity {
 		sources.Reservations = p.reservations
@@ -158,12 +163,12 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.shop = assortment.New(sources)
 	p.network = network.NewFinder(c.EC2, p.stock, s.SubnetRefreshInterval)
 	p.images = ami.NewFinder(c.EC2, c.SSM, s.AMIRefreshInterval)
+	p.groups = placement.NewFinder(c.EC2)
 	p.profiles = profile.NewKeeper(c.IAM, region, s.ClusterName, rand.Text)
 	p.templates = launch.NewKeeper(c.EC2, s.ClusterName, p.templateMade)
 	p.fleet = fleet.New(ctx, c.EC2, p.network, p.stock, fleet.Settings{
 		Cluster: s.ClusterName, Token: rand.Text, Observe: p.batchSent, Failed: p.launchFailed, Zones: p.zonesOf,
 	})
-	p.launches = newLaunches(ctx)
 	p.class = p.classController()
 }
 
@@ -177,7 +182,7 @@ func (p *Provider) classController() *class.Controller {
 			Cluster: p.settings.ClusterName, CABundle: p.settings.ClusterCABundle, Reservations: p.settings.ReservedCapacity,
 			Isolated: p.settings.IsolatedVPC, Version: p.facts.Version, Waiting: p.classWaits, Gone: p.classGone, Unready: p.classUnready, BootstrapsTwice: p.classBootstrapsTwice, Wrote: p.classes.Note,
 		},
-		Kube: p.in.Kube, Images: p.images, Networks: p.network, Reservations: p.reservations, Profiles: p.profiles,
+		Kube: p.in.Kube, Images: p.images, Networks: p.network, Reservations: p.reservations, Groups: p.groups, Profiles: p.profiles,
 		Templates: p.templates, Claims: p.claims, Validator: validator,
 	}
 }

@@ -408,6 +408,9 @@ type EC2NodeClassStatus struct {
 	// CapacityReservations that nodes may use.
 	// +optional
 	CapacityReservations []CapacityReservation `json:"capacityReservations,omitempty"`
+	// PlacementGroup that nodes are launched into; it is missing when none is selected or the selected one was not found.
+	// +optional
+	PlacementGroup *PlacementGroup `json:"placementGroup,omitempty"`
 	// AMIs that nodes are launched from, newest first. The first one whose requirements a machine satisfies is used for it.
 	// +optional
 	AMIs []AMI `json:"amis,omitempty"`
@@ -443,6 +446,29 @@ type SecurityGroup struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 }
+
+// PlacementGroup is a placement group that was found.
+type PlacementGroup struct {
+	// ID of the placement group.
+	// +required
+	ID string `json:"id"`
+	// Name of the placement group.
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Strategy by which EC2 places machines: cluster, partition or spread.
+	// +required
+	Strategy string `json:"strategy"`
+	// PartitionCount is the number of partitions, for the strategy partition.
+	// +optional
+	PartitionCount int32 `json:"partitionCount,omitempty"`
+}
+
+// The placement strategies.
+const (
+	PlacementStrategyCluster   = "cluster"
+	PlacementStrategyPartition = "partition"
+	PlacementStrategySpread    = "spread"
+)
 
 // AMI is a machine image that was found.
 type AMI struct {

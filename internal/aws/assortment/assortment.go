@@ -40,6 +40,8 @@ type Sources struct {
 		Left(id string) int
 		Sequence() uint64
 	}
+	// Home is the zone in which a cluster placement group has machines, "" for none. It may be nil.
+	Home func(group string) string
 	// Memory knows the memory that nodes were seen to have.
 	Memory interface {
 		Seen(images, instanceType string) int64
@@ -73,6 +75,7 @@ type shelf struct {
 	wishes    hardware.Wishes
 	subnets   map[string][]string // by zone
 	zoneIDs   map[string]string
+	cluster   bool          // the market's placement group is of the strategy cluster
 	market    *offer.Market // without prices and stock
 
 	goods    *inventory.Goods
@@ -92,6 +95,7 @@ type epoch struct {
 	prices       *price.List
 	stock        uint64
 	reservations uint64
+	home         string
 }
 
 // New returns a Shop.
@@ -179,12 +183,17 @@ func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 		ZoneIDs  map[string]string
 		AMIs     []awsv1.AMI
 		Reserved []awsv1.CapacityReservation
-	}{class, wishes, sh.subnets, ids, sh.amis, sh.reserved})
+		Group    *awsv1.PlacementGroup
+	}{class, wishes, sh.subnets, ids, sh.amis, sh.reserved, nc.Status.PlacementGroup})
 	if err != nil {
 		return nil, err
 	}
 	sh.signature = string(text)
 	sh.wishes, sh.zoneIDs, sh.market = wishes, ids, &offer.Market{Unpriced: s.from.Unpriced}
+	if g := nc.Status.PlacementGroup; g != nil {
+		sh.market.Group = offer.Group{ID: g.ID, Partitions: int(g.PartitionCount)}
+		sh.cluster = g.Strategy == awsv1.PlacementStrategyCluster
+	}
 	return sh, nil
 }
 
@@ -239,7 +248,7 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
 func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
-	key := labelsKey{goods, fmt.Sprintf("%s %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations)}
+	key := labelsKey{goods, fmt.Sprintf("%s %v %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations, sh.market.Group)}
 	if l, ok := s.labels[key]; ok {
 		return l
 	}
@@ -286,10 +295,14 @@ func (s *Shop) offer(sh *shelf) {
 	if s.from.Reservations != nil {
 		now.reservations = s.from.Reservations.Sequence()
 	}
+	if sh.cluster && s.from.Home != nil {
+		now.home = s.from.Home(sh.market.Group.ID)
+	}
 	if sh.catalog != nil && sh.epoch == now {
 		return
 	}
 	m := *sh.market
+	m.Group.Home = now.home
 	m.Prices, m.Stock = now.prices, s.from.Stock
 	m.Zones = slices.Clone(m.Zones)
 	for i := range m.Zones {
@@ -319,6 +332,6 @@ func (s *Shop) offer(sh *shelf) {
 
 func equal(a, b []cloud.Offering) bool {
 	return slices.EqualFunc(a, b, func(x, y cloud.Offering) bool {
-		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
+		return x.Price == y.Price && x.Available == y.Available && x.NeedsPrice == y.NeedsPrice && x.Reservation == y.Reservation && x.Reserved == y.Reserved && reflect.DeepEqual(x.Labels, y.Labels)
 	})
 }

@@ -296,6 +296,9 @@ func (k *call) uses(d *ec2types.RequestLaunchTemplateData, subnetID, imageID str
 	if r := d.CapacityReservationSpecification; r != nil && r.CapacityReservationTarget != nil && r.CapacityReservationTarget.CapacityReservationId != nil {
 		out = append(out, k.eachResource("ec2:RunInstances", []string{*r.CapacityReservationTarget.CapacityReservationId}, nil)...)
 	}
+	if p := d.Placement; p != nil && p.GroupId != nil {
+		out = append(out, k.eachResource("ec2:RunInstances", []string{*p.GroupId}, nil)...)
+	}
 	return out
 }
 

@@ -347,11 +347,11 @@ func (c *call) instance(s *spec, id string) ec2types.Instance {
 	if s.profile != nil {
 		i.IamInstanceProfile = &ec2types.IamInstanceProfile{Arn: s.profile.Profile.Arn, Id: s.profile.Profile.InstanceProfileId}
 	}
-	placeInstance(&i, s)
+	c.placeInstance(&i, s)
 	return i
 }
 
-func placeInstance(i *ec2types.Instance, s *spec) {
+func (c *call) placeInstance(i *ec2types.Instance, s *spec) {
 	d := s.data
 	if p := d.Placement; p != nil {
 		if p.Tenancy != "" {
@@ -359,7 +359,7 @@ func placeInstance(i *ec2types.Instance, s *spec) {
 		}
 		if s.placement != nil {
 			i.Placement.GroupId, i.Placement.GroupName = s.placement.GroupId, s.placement.GroupName
-			i.Placement.PartitionNumber = p.PartitionNumber
+			i.Placement.PartitionNumber = c.partitionFor(s)
 		}
 	}
 	if m := d.MetadataOptions; m != nil {

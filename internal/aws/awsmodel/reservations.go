@@ -158,6 +158,20 @@ var reservationFilters = filters[ec2types.CapacityReservation]{
 	"tenancy":                 func(r ec2types.CapacityReservation) []string { return []string{string(r.Tenancy)} },
 }
 
+// partitionFor is the partition of a new machine: the one that was asked for, or the one with the fewest machines in the zone.
+func (c *call) partitionFor(s *spec) *int32 {
+	if n := s.data.Placement.PartitionNumber; n != nil || s.placement.Strategy != ec2types.PlacementStrategyPartition {
+		return n
+	}
+	members := make([]int, aws.ToInt32(s.placement.PartitionCount))
+	for _, m := range c.st.Machines {
+		if n := aws.ToInt32(m.Now.Placement.PartitionNumber); m.alive() && n > 0 && m.zone() == s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
+			members[n-1]++
+		}
+	}
+	return aws.Int32(int32(slices.Index(members, slices.Min(members))) + 1)
+}
+
 // spreadLimit is how many running machines a spread placement group may have in one zone.
 const spreadLimit = 7
 
@@ -177,14 +191,27 @@ func (c *call) resolvePlacement(s *spec, d *ec2types.RequestLaunchTemplateData) 
 	if !slices.Contains(s.facts.Placement.Strategies, string(s.placement.Strategy)) {
 		return refuse("InvalidParameterCombination", "%s placement groups may not be used with instances of type '%s'.", s.placement.Strategy, s.facts.Name)
 	}
+	if s.placement.Strategy == ec2types.PlacementStrategySpread && p.Tenancy == ec2types.TenancyDedicated {
+		return refuse("InvalidParameterCombination", "Spread placement groups do not support Dedicated Instances.")
+	}
+	if n := p.PartitionNumber; n != nil && s.placement.Strategy != ec2types.PlacementStrategyPartition {
+		return refuse("InvalidParameterCombination", "A partition number may be specified only for a partition placement group.")
+	}
 	if n := p.PartitionNumber; n != nil && (*n < 1 || *n > aws.ToInt32(s.placement.PartitionCount)) {
 		return refuse("InvalidParameterValue", "Partition number %d is not between 1 and %d", *n, aws.ToInt32(s.placement.PartitionCount))
 	}
 	return nil
 }
 
-// crowded keeps the limit of spread placement groups.
+// crowded keeps the limit of spread placement groups, and cluster groups in one zone.
 func (c *call) crowded(s *spec) error {
+	if s.placement != nil && s.placement.Strategy == ec2types.PlacementStrategyCluster {
+		for _, m := range c.st.Machines {
+			if m.alive() && m.zone() != s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
+				return refuse("InvalidPlacementGroup.InUse", "The placement group '%s' is in use in another availability zone: %s", *s.placement.GroupName, m.zone())
+			}
+		}
+	}
 	if s.placement == nil || s.placement.Strategy != ec2types.PlacementStrategySpread || s.placement.SpreadLevel == ec2types.SpreadLevelHost {
 		return nil
 	}
@@ -205,6 +232,13 @@ func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.Cre
 		if *g.GroupName == aws.ToString(in.GroupName) {
 			return nil, refuse("InvalidPlacementGroup.Duplicate", "The Placement Group '%s' already exists.", *g.GroupName)
 		}
+	}
+	count := aws.ToInt32(in.PartitionCount)
+	if in.Strategy == ec2types.PlacementStrategyPartition && in.PartitionCount == nil {
+		in.PartitionCount, count = aws.Int32(2), 2
+	}
+	if partitioned := in.Strategy == ec2types.PlacementStrategyPartition; partitioned && (count < 1 || count > 7) || !partitioned && in.PartitionCount != nil {
+		return nil, refuse("InvalidParameterValue", "PartitionCount is from 1 to 7, and for the strategy partition only.")
 	}
 	id := c.newID("pg")
 	g := &ec2types.PlacementGroup{

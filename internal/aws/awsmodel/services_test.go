@@ -401,6 +401,19 @@ func TestStopAndStart(t *testing.T) {
 	})
 }
 
+// launchInGroup launches an m5.large of a template, which it makes unless it is there, and returns the code with which that is refused.
+func (w *world) launchInGroup(t *testing.T, template string, d *ec2types.RequestLaunchTemplateData, zone string) string {
+	t.Helper()
+	if d != nil {
+		must[*ec2.CreateLaunchTemplateOutput](t)(w.ec2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: &template, LaunchTemplateData: d}))
+	}
+	out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, template, odTarget, 1, "m5.large/"+zone)))
+	if len(out.Errors) == 0 {
+		return ""
+	}
+	return *out.Errors[0].ErrorCode
+}
+
 func TestPlacementGroups(t *testing.T) {
 	inWorld(t, Config{}, func(t *testing.T, w *world) {
 		w.prepare(t, al2023)
@@ -411,6 +424,40 @@ func TestPlacementGroups(t *testing.T) {
 		out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, "wide", odTarget, 8, "m5.large/us-east-1a")))
 		if len(out.Instances[0].InstanceIds) != 7 || !strings.Contains(*out.Errors[0].ErrorMessage, "limit of 7") {
 			t.Errorf("outcome %v", outcome(out))
+		}
+		d.Placement = &ec2types.LaunchTemplatePlacementRequest{GroupId: g.PlacementGroup.GroupId, Tenancy: ec2types.TenancyDedicated}
+		if got := w.launchInGroup(t, "own", &d, "us-east-1b"); got != "InvalidParameterCombination" {
+			t.Errorf("a dedicated machine in a spread group: %s", got)
+		}
+		d.Placement = &ec2types.LaunchTemplatePlacementRequest{GroupId: g.PlacementGroup.GroupId, PartitionNumber: aws.Int32(1)}
+		if got := w.launchInGroup(t, "part", &d, "us-east-1b"); got != "InvalidParameterCombination" {
+			t.Errorf("a partition of a spread group: %s", got)
+		}
+
+		near := must[*ec2.CreatePlacementGroupOutput](t)(w.ec2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{GroupName: aws.String("near"), Strategy: ec2types.PlacementStrategyCluster}))
+		d.Placement = &ec2types.LaunchTemplatePlacementRequest{GroupId: near.PlacementGroup.GroupId}
+		if first, second := w.launchInGroup(t, "near", &d, "us-east-1a"), w.launchInGroup(t, "near", nil, "us-east-1b"); first != "" || second != "InvalidPlacementGroup.InUse" {
+			t.Errorf("a cluster group in one zone and in another: %q, %q", first, second)
+		}
+
+		parts := must[*ec2.CreatePlacementGroupOutput](t)(w.ec2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{GroupName: aws.String("parts"), Strategy: ec2types.PlacementStrategyPartition}))
+		d.Placement = &ec2types.LaunchTemplatePlacementRequest{GroupId: parts.PlacementGroup.GroupId}
+		w.launchInGroup(t, "parts", &d, "us-east-1a")
+		w.launchInGroup(t, "parts", nil, "us-east-1a")
+		var numbers []int32
+		for _, r := range must[*ec2.DescribeInstancesOutput](t)(w.ec2.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})).Reservations {
+			if p := r.Instances[0].Placement; aws.ToString(p.GroupId) == *parts.PlacementGroup.GroupId {
+				numbers = append(numbers, aws.ToInt32(p.PartitionNumber))
+			}
+		}
+		slices.Sort(numbers)
+		if !slices.Equal(numbers, []int32{1, 2}) {
+			t.Errorf("machines that name no partition are in %v, want one in each", numbers)
+		}
+		if _, err := w.ec2.CreatePlacementGroup(t.Context(), &ec2.CreatePlacementGroupInput{
+			GroupName: aws.String("eight"), Strategy: ec2types.PlacementStrategyPartition, PartitionCount: aws.Int32(8),
+		}); code(err) != "InvalidParameterValue" {
+			t.Errorf("eight partitions: %v", err)
 		}
 		if _, err := w.ec2.DescribePlacementGroups(t.Context(), &ec2.DescribePlacementGroupsInput{GroupNames: []string{"nobody"}}); code(err) != "InvalidPlacementGroup.Unknown" {
 			t.Errorf("a group of nobody: %v", err)

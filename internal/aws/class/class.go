@@ -41,6 +41,10 @@ type reservations interface {
 	Find(context.Context, *awsv1.EC2NodeClass, time.Time) (reservation.Found, error)
 }
 
+type groups interface {
+	Find(context.Context, *awsv1.PlacementGroupSelector) (*awsv1.PlacementGroup, error)
+}
+
 type profiles interface {
 	Ensure(context.Context, *awsv1.EC2NodeClass) (string, error)
 	Exists(ctx context.Context, name string) (bool, error)
@@ -80,6 +84,7 @@ type Controller struct {
 	Images       images
 	Networks     networks
 	Reservations reservations
+	Groups       groups
 	Profiles     profiles
 	Templates    templates
 	Claims       claims

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,7 @@ type findings struct {
 	images       []awsv1.AMI
 	subnets      []awsv1.Subnet
 	groups       []awsv1.SecurityGroup
+	placement    *awsv1.PlacementGroup
 	reservations []awsv1.CapacityReservation
 	blocks       []string
 	profile      string
@@ -56,6 +58,12 @@ type imagesOf struct{ *findings }
 
 func (f imagesOf) Find(context.Context, *awsv1.EC2NodeClass, string) ([]awsv1.AMI, error) {
 	return f.images, f.err["images"]
+}
+
+type placementsOf struct{ *findings }
+
+func (f placementsOf) Find(context.Context, *awsv1.PlacementGroupSelector) (*awsv1.PlacementGroup, error) {
+	return f.placement, f.err["placement"]
 }
 
 type reservationsOf struct{ *findings }
@@ -90,7 +98,7 @@ func newController(t *testing.T, f *findings, nc *awsv1.EC2NodeClass, claims cla
 	}
 	return &Controller{
 		Settings: Settings{Reservations: true, Version: func() string { return "1.36" }},
-		Kube:     kube, Images: imagesOf{f}, Networks: f, Reservations: reservationsOf{f}, Profiles: f, Claims: claims,
+		Kube:     kube, Images: imagesOf{f}, Networks: f, Reservations: reservationsOf{f}, Groups: placementsOf{f}, Profiles: f, Claims: claims,
 		Validator: NewValidator(Validator{NoDryRun: true, Cluster: validCluster}),
 	}
 }
@@ -119,6 +127,9 @@ func TestReconcile(t *testing.T) {
 	none := func(*findings) {}
 	fail := func(what string, err error) func(*findings) { return func(f *findings) { f.err[what] = err } }
 	now := time.Now()
+	inGroup := func(nc *awsv1.EC2NodeClass) {
+		nc.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
+	}
 	const waits = "ValidationSucceeded=False DependenciesNotReady"
 	for name, tc := range map[string]struct {
 		edit  func(*findings)
@@ -133,10 +144,11 @@ func TestReconcile(t *testing.T) {
 		"images of the past":                      {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: often},
 		"no subnets":                              {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: often},
 		"no groups":                               {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: often},
-		"a placement group": {edit: none, class: func(nc *awsv1.EC2NodeClass) {
-			nc.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "x"}
-		},
-			want: []string{"PlacementGroupReady=False PlacementGroupResolutionFailed"}, again: often},
+		"a placement group":                       {edit: func(f *findings) { f.placement = &awsv1.PlacementGroup{ID: "pg-1", Name: "x"} }, class: inGroup, again: often},
+		"a placement group that there is not": {edit: none, class: inGroup,
+			want: []string{"PlacementGroupReady=False PlacementGroupNotFound"}, again: often},
+		"a placement group that may not be looked up": {edit: fail("placement", refused("UnauthorizedOperation", "")), class: inGroup,
+			want: []string{"PlacementGroupReady=False PlacementGroupResolutionFailed"}, again: often, fails: true},
 		"nothing can be looked up, and all is tried": {edit: func(f *findings) {
 			for _, what := range []string{"images", "subnets", "groups", "profile", "reservations"} {
 				f.err[what] = errors.New("no")
@@ -181,6 +193,47 @@ func TestReconcile(t *testing.T) {
 			}
 			if len(nc.Finalizers) > 0 || len(nc.Status.Conditions) > 0 {
 				t.Error("the object that was handed in was changed")
+			}
+		})
+	}
+}
+
+// What was found of a placement group stays while it cannot be looked up, and never outlives its selector.
+func TestThePlacementGroupOfAClass(t *testing.T) {
+	one, two := &awsv1.PlacementGroup{ID: "pg-1", Name: "one"}, &awsv1.PlacementGroup{ID: "pg-2", Name: "two"}
+	by := func(name string) *awsv1.PlacementGroupSelector { return &awsv1.PlacementGroupSelector{Name: name} }
+	for name, tc := range map[string]struct {
+		selector *awsv1.PlacementGroupSelector
+		had      *awsv1.PlacementGroup
+		found    *awsv1.PlacementGroup
+		err      error
+		want     *awsv1.PlacementGroup
+	}{
+		"is found":                                 {by("one"), nil, one, nil, one},
+		"is another, made under the same name":     {by("one"), &awsv1.PlacementGroup{ID: "pg-9", Name: "one"}, one, nil, one},
+		"goes with its selector":                   {nil, one, one, nil, nil},
+		"goes when it is no more":                  {by("one"), one, nil, nil, nil},
+		"stays while EC2 is broken":                {by("one"), one, nil, errors.New("no"), one},
+		"stays while the right to look is lacking": {by("one"), one, nil, refused("UnauthorizedOperation", ""), one},
+		"of another selector does not stay":        {by("two"), one, nil, errors.New("no"), nil},
+		"of another selector is replaced":          {by("two"), one, two, nil, two},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := all()
+			f.placement, f.err["placement"] = tc.found, tc.err
+			nc := newClass(func(nc *awsv1.EC2NodeClass) {
+				nc.Spec.PlacementGroupSelector, nc.Status.PlacementGroup = tc.selector, tc.had
+			})
+			c := newController(t, f, nc, nil, nil)
+			if _, err := c.Reconcile(t.Context(), nc); (err != nil) != (tc.err != nil) {
+				t.Error(err)
+			}
+			got := &awsv1.EC2NodeClass{}
+			if err := c.Kube.Get(t.Context(), client.ObjectKeyFromObject(nc), got); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, got.Status.PlacementGroup); d != "" {
+				t.Errorf("the class's group differs (-want +got):\n%s", d)
 			}
 		})
 	}

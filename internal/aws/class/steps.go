@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/internal/aws/ami"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/placement"
 	"karpenter.sh/karpenter/internal/aws/profile"
 )
 
@@ -89,17 +90,32 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 	return f
 }
 
-func (c *Controller) placementGroup(_ context.Context, nc *awsv1.EC2NodeClass) finding {
-	return checkPlacementGroup(nc)
-}
-
-// checkPlacementGroup refuses classes that ask for one: nothing behind the field launches into placement groups yet.
-func checkPlacementGroup(nc *awsv1.EC2NodeClass) finding {
-	if nc.Spec.PlacementGroupSelector != nil {
-		return missing(awsv1.ReasonPlacementGroupResolutionFailed,
-			"spec.placementGroupSelector is not supported by this version of Karpenter; remove it", 0)
+// placementGroup keeps looking at a group that was found: it may be deleted while no machine is in it, and made again under its name.
+func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
+	selector := nc.Spec.PlacementGroupSelector
+	if selector == nil {
+		nc.Status.PlacementGroup = nil
+		return found(0)
 	}
-	return found(0)
+	group, err := c.Groups.Find(ctx, selector)
+	var f finding
+	switch {
+	case ec2api.IsDenied(err):
+		f = missing(awsv1.ReasonPlacementGroupResolutionFailed, ec2api.Denial(err), 0)
+		f.err = err
+	case err != nil:
+		f = unsure(err)
+	case group == nil:
+		f = missing(awsv1.ReasonPlacementGroupNotFound,
+			nothing("PlacementGroupSelector", "available placement groups", "placementGroupSelector", selector)+"; create the group in this region, or correct the name or id", often)
+	default:
+		nc.Status.PlacementGroup = group
+		return found(often)
+	}
+	if !placement.Is(selector, nc.Status.PlacementGroup) || err == nil {
+		nc.Status.PlacementGroup = nil // machines must not go into a group that is selected no more
+	}
+	return f
 }
 
 func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) finding {

@@ -105,10 +105,8 @@ func (v *Validator) remember(key string, f finding) finding {
 
 // Check says why a class would not be used, as far as that is to be seen without a call.
 func Check(nc *awsv1.EC2NodeClass) error {
-	for _, f := range []finding{checkPlacementGroup(nc), checkStatic(nc)} {
-		if f.status == metav1.ConditionFalse {
-			return errors.New(f.message)
-		}
+	if f := checkStatic(nc); f.status == metav1.ConditionFalse {
+		return errors.New(f.message)
 	}
 	return nil
 }
@@ -182,10 +180,11 @@ func outcomeKey(nc *awsv1.EC2NodeClass) string {
 		Spec        awsv1.EC2NodeClassSpec
 		Subnets     []string
 		Groups      []awsv1.SecurityGroup
+		Placement   *awsv1.PlacementGroup
 		AMIs        []awsv1.AMI
 		Profile     string
 		Annotations map[string]string
-	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.AMIs, nc.Status.InstanceProfile, nc.Annotations})
+	}{nc.Spec, subnetIDs(nc), nc.Status.SecurityGroups, nc.Status.PlacementGroup, nc.Status.AMIs, nc.Status.InstanceProfile, nc.Annotations})
 	if err != nil {
 		return nc.Name + "\n" + err.Error()
 	}

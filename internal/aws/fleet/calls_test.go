@@ -164,8 +164,8 @@ func TestAPartlyFilledFleet(t *testing.T) {
 				t.Errorf("error = %v, want that there is no capacity", err)
 			}
 		}
-		if launched != 1 || counted != 1 || !f.stock.Out("on-demand", "m5.large", "z-a") {
-			t.Errorf("%d launched, %d failures counted, the pool is out: %v; want one of each", launched, counted, f.stock.Out("on-demand", "m5.large", "z-a"))
+		if launched != 1 || counted != 1 || !f.stock.Out(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}) {
+			t.Errorf("%d launched, %d failures counted, the pool is out: %v; want one of each", launched, counted, f.stock.Out(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}))
 		}
 	})
 }

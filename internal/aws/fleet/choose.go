@@ -108,6 +108,23 @@ func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.R
 	return out
 }
 
+// Values returns the values of a label that the available offerings for a claim decide, that of the cheapest first.
+func Values(types []*cloud.InstanceType, claim *v1.NodeClaim, key string) []string {
+	list := compatible(types, need.Of(claim.Spec.Requirements), claim.Spec.Resources.Requests)
+	lowest := map[string]cloud.NanoUSD{}
+	for _, c := range list {
+		for _, o := range c.Offerings {
+			value := o.Labels[key]
+			if price, ok := lowest[value]; value != "" && (!ok || o.Price < price) {
+				lowest[value] = o.Price
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(lowest), func(a, b string) int {
+		return cmp.Or(cmp.Compare(lowest[a], lowest[b]), strings.Compare(a, b))
+	})
+}
+
 // asksForReservation tells whether offerings outside reservations will not do.
 func asksForReservation(needs need.Needs) bool {
 	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType, awsv1.LabelCapacityReservationInterruptible} {

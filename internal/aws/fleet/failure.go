@@ -22,24 +22,26 @@ type Failure struct {
 	Zone, Subnet  string // as far as EC2 says
 	CapacityType  string
 	Reservation   string // "" for none
+	Place         stock.Place
 }
 
 const (
 	noAddresses   = "InsufficientFreeAddressesInSubnet"
 	noServiceRole = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+	elsewhere     = "InvalidPlacementGroup.InUse" // a cluster placement group has its machines in another zone
 )
 
 // outCodes are what EC2 says when there is no machine to be had.
 var outCodes = []string{
 	"InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "UnfulfillableCapacity", "Unsupported",
-	"MaxFleetCountExceeded", "ReservationCapacityExceeded", noAddresses,
+	"MaxFleetCountExceeded", "ReservationCapacityExceeded", noAddresses, elsewhere,
 }
 
 // failuresOf reads the errors of an order's fleet. zones tells the zone of each subnet that was asked for.
 func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string]string) []Failure {
 	out := make([]Failure, 0, len(errs))
 	for _, e := range errs {
-		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: order.CapacityType}
+		f := Failure{Code: aws.ToString(e.ErrorCode), Message: aws.ToString(e.ErrorMessage), CapacityType: order.CapacityType, Place: order.Place}
 		if e.LaunchTemplateAndOverrides != nil && e.LaunchTemplateAndOverrides.Overrides != nil {
 			o := e.LaunchTemplateAndOverrides.Overrides
 			f.InstanceType, f.Subnet, f.Zone = string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone)
@@ -59,14 +61,25 @@ func (f Failure) Mark(s *stock.Stock) {
 	case f.Code == noServiceRole:
 		s.MarkCapacityType(v1.CapacityTypeSpot)
 	case !f.Out():
+	case f.full():
+		s.MarkGroup(f.Place.Group, f.Zone)
 	default:
 		if f.InstanceType != "" && f.CapacityType != v1.CapacityTypeReserved {
-			s.Mark(stock.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone})
+			s.Mark(stock.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, Place: f.Place})
 		}
 		if f.Code == noAddresses && f.Subnet != "" {
 			s.MarkSubnet(f.Subnet)
 		}
 	}
+}
+
+// full says that the placement group takes no further machine of any type in the zone: it is spread and has as many as it may have
+// there, or is close together elsewhere.
+func (f Failure) full() bool {
+	if f.Place.Group == "" || f.Zone == "" {
+		return false
+	}
+	return f.Code == elsewhere || strings.Contains(strings.ToLower(f.Message), "spread placement group")
 }
 
 // Out says that the failure means there is no machine, not that something is wrong.
@@ -194,6 +207,8 @@ func explain(text string) (reason, message string) {
 		return "VCPULimitExceeded", "the account's quota of vCPUs is used up"
 	case has(noAddresses):
 		return noAddresses, "the subnet has no free addresses"
+	case has(elsewhere):
+		return "PlacementGroupInUse", "the cluster placement group has its machines in another zone"
 	}
 	return v1.ReasonLaunchFailed, text
 }

@@ -278,15 +278,53 @@ func TestFailures(t *testing.T) {
 				t.Errorf("reason = %s, want %s", refused.Reason, tc.reason)
 			}
 			for _, p := range tc.out {
-				if !s.Out(p.CapacityType, p.InstanceType, p.Zone) {
+				if !s.Out(p) {
 					t.Errorf("%v is not out", p)
 				}
 			}
-			if len(tc.out) == 0 && len(tc.errs) == 1 && s.Out("spot", "m5.large", "z-a") {
+			if len(tc.out) == 0 && len(tc.errs) == 1 && s.Out(stock.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}) {
 				t.Error("the pool is out")
 			}
 			if s.SubnetOut("subnet-a") != tc.subnetOut {
 				t.Errorf("the subnet is out: %v, want %v", !tc.subnetOut, tc.subnetOut)
+			}
+		})
+	}
+}
+
+func TestFailuresInPlacementGroups(t *testing.T) {
+	place := stock.Place{Group: "pg-1", Partition: "2"}
+	here := stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a", Place: place}
+	other, beside, elsewhere := here, here, here
+	other.InstanceType, beside.Place, elsewhere.Zone = "c5.large", stock.Place{}, "z-b"
+	for name, tc := range map[string]struct {
+		code, message string
+		out, not      []stock.Pool
+	}{
+		"no machine of the type": {"InsufficientInstanceCapacity", "no capacity", []stock.Pool{here}, []stock.Pool{other, beside, elsewhere}},
+		"a spread group that is full in a zone": {"InsufficientInstanceCapacity", "Spread placement group g has reached its limit of 7 running instances", []stock.Pool{here, other},
+			[]stock.Pool{beside, elsewhere}},
+		"a cluster group that is in another zone": {"InvalidPlacementGroup.InUse", "The placement group 'g' is in use in another availability zone: z-b", []stock.Pool{here, other},
+			[]stock.Pool{beside, elsewhere}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stock.New()
+			failures := failuresOf([]ec2types.CreateFleetError{fleetError(tc.code, tc.message, "m5.large", "subnet-a")},
+				&Order{CapacityType: "on-demand", Place: place}, map[string]string{"subnet-a": "z-a"})
+			failures[0].Mark(s)
+			var dry *cloud.NoCapacityError
+			if err := failed(failures); !errors.As(err, &dry) {
+				t.Errorf("the launch fails with %v, want no capacity", err)
+			}
+			for _, p := range tc.out {
+				if !s.Out(p) {
+					t.Errorf("%v is not out", p)
+				}
+			}
+			for _, p := range tc.not {
+				if s.Out(p) {
+					t.Errorf("%v is out", p)
+				}
 			}
 		})
 	}

@@ -55,14 +55,19 @@ func ClassOf(nc *awsv1.EC2NodeClass, s Settings) (*Class, error) {
 	return c, nil
 }
 
-// WishesOf reads the features that a node class asks of a machine. The strategy of its placement group is known only to
-// EC2 and is added by who looked it up.
+// WishesOf reads the features that a node class asks of a machine, as far as they are known: the strategy of its placement group only once
+// that was found.
 func WishesOf(nc *awsv1.EC2NodeClass) Wishes {
 	if nc == nil {
 		return Wishes{}
 	}
 	cpu := nc.Spec.CPUOptions
+	strategy := ""
+	if g := nc.Status.PlacementGroup; g != nil {
+		strategy = g.Strategy
+	}
 	return Wishes{
+		PlacementStrategy:    strategy,
 		NestedVirtualization: cpu != nil && cpu.NestedVirtualization != nil && *cpu.NestedVirtualization == "enabled",
 		ConnectionTracking:   nc.Spec.ConnectionTracking != nil,
 	}

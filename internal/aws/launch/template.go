@@ -37,8 +37,9 @@ type Template struct {
 
 	CapacityType string
 	Tenancy      string
-	EFA          int  // EFA interfaces that the claim asks for
-	Enclave      bool // the claim asks for Nitro Enclaves
+	Partition    int32 // of the class's placement group; 0 leaves it to EC2
+	EFA          int   // EFA interfaces that the claim asks for
+	Enclave      bool  // the claim asks for Nitro Enclaves
 	// ReservationID is the reservation to launch into. Reservations says whether reservations are managed at all; then
 	// other launches stay out of them.
 	ReservationID string
@@ -79,7 +80,7 @@ func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 		Monitoring:         &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
 		MetadataOptions:    t.metadata(),
 		NetworkInterfaces:  t.interfaces(),
-		Placement:          &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(t.Tenancy)},
+		Placement:          t.placement(),
 		EnclaveOptions:     &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(t.Enclave)},
 		TagSpecifications:  t.tags(),
 	}
@@ -93,6 +94,17 @@ func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 		data.CapacityReservationSpecification = t.reservation()
 	}
 	return data
+}
+
+func (t *Template) placement() *ec2types.LaunchTemplatePlacementRequest {
+	out := &ec2types.LaunchTemplatePlacementRequest{Tenancy: ec2types.Tenancy(t.Tenancy)}
+	if g := t.Class.Status.PlacementGroup; g != nil {
+		out.GroupId = aws.String(g.ID)
+	}
+	if t.Partition > 0 {
+		out.PartitionNumber = aws.Int32(t.Partition)
+	}
+	return out
 }
 
 func (t *Template) reservation() *ec2types.LaunchTemplateCapacityReservationSpecificationRequest {

@@ -175,6 +175,25 @@ func TestTags(t *testing.T) {
 	}
 }
 
+func TestPlacement(t *testing.T) {
+	for name, tc := range map[string]struct {
+		group     *awsv1.PlacementGroup
+		partition int32
+		want      string
+	}{
+		"anywhere":                  {nil, 0, "default  0"},
+		"in a group":                {&awsv1.PlacementGroup{ID: "pg-1"}, 0, "default pg-1 0"},
+		"in a partition of a group": {&awsv1.PlacementGroup{ID: "pg-1"}, 2, "default pg-1 2"},
+	} {
+		one := template("ami-1")
+		one.Class.Status.PlacementGroup, one.Partition, one.Tenancy = tc.group, tc.partition, "default"
+		p := one.Request().LaunchTemplateData.Placement
+		if got := fmt.Sprint(p.Tenancy, " ", aws.ToString(p.GroupId), " ", aws.ToInt32(p.PartitionNumber)); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // Reservations are met by chance only while nobody manages them.
 func TestReservation(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -1,11 +1,13 @@
-// Package offer works out where and how each instance type can be bought: zones × capacity types × reservations, with
-// the price and whether it can be had now.
+// Package offer works out where and how each instance type can be bought: zones × capacity types × reservations, each in every partition of
+// the placement group, with the price and whether it can be had now.
 //
-// Offerings of all types share their label maps, one per zone and capacity type, and none of them ever changes.
+// Offerings of all types share their label maps, one per zone, capacity type and partition, and none of them ever changes.
 package offer
 
 import (
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/stock"
 )
 
 // A Zone is one zone of the region.
@@ -36,9 +39,15 @@ type Reservation struct {
 	Remaining     int
 }
 
-// stock knows what was found to be out.
-type stock interface {
-	Out(capacityType, instanceType, zone string) bool
+// out knows what was found to be out.
+type out interface{ Out(stock.Pool) bool }
+
+// A Group is the placement group that the node class's machines are launched into.
+type Group struct {
+	ID         string // "" for none
+	Partitions int    // 0 unless the group has partitions
+	// Home is the only zone in which a cluster group takes machines, because it has some there; "" while it has none.
+	Home string
 }
 
 // A Market is everything that offerings depend on beside the type itself.
@@ -46,15 +55,16 @@ type Market struct {
 	Zones        []Zone                     // every zone of the region, sorted by name
 	Offered      map[string]map[string]bool // type → zones that offer it
 	Prices       *price.List
-	Stock        stock // nil when nothing is known to be out
+	Stock        out // nil when nothing is known to be out
 	Reservations []Reservation
+	Group        Group
 	// Unpriced lists what has no known price as well, for overlays to give it one.
 	Unpriced bool
 
 	labels map[labelKey]map[string]string
 }
 
-type labelKey struct{ zone, capacityType string }
+type labelKey struct{ zone, capacityType, partition string }
 
 // Add gives a type its offerings and the labels that they decide. usable is false where the node class cannot use the
 // type anywhere; its offerings are then listed, and none is available.
@@ -67,25 +77,45 @@ func (m *Market) Add(it *cloud.InstanceType, t *awsdata.InstanceType, usable boo
 func (m *Market) Offerings(t *awsdata.InstanceType, usable bool) []cloud.Offering {
 	reserved := m.reservedFor(t.Name)
 	capacityTypes := capacityTypes(t)
-	out := make([]cloud.Offering, 0, len(m.Zones)*len(capacityTypes)+len(reserved))
+	partitions := m.partitions()
+	out := make([]cloud.Offering, 0, (len(m.Zones)*len(capacityTypes)+len(reserved))*len(partitions))
 	for _, z := range m.Zones {
 		for _, ct := range capacityTypes {
-			if o, ok := m.offering(t.Name, z, ct); ok {
-				if o.NeedsPrice && !usable {
-					continue
+			for _, partition := range partitions {
+				if o, ok := m.offering(t.Name, z, ct, partition); ok {
+					if o.NeedsPrice && !usable {
+						continue
+					}
+					o.Available = o.Available && usable
+					out = append(out, o)
 				}
-				o.Available = o.Available && usable
-				out = append(out, o)
 			}
 		}
 	}
 	for _, r := range reserved {
-		if o, ok := m.reserved(r, usable); ok {
-			out = append(out, o)
+		for _, partition := range partitions {
+			if o, ok := m.reserved(r, partition, usable); ok {
+				out = append(out, o)
+			}
 		}
 	}
 	return out
 }
+
+// partitions are those of the group; one without a name where it has none.
+func (m *Market) partitions() []string {
+	if m.Group.Partitions == 0 {
+		return []string{""}
+	}
+	out := make([]string, m.Group.Partitions)
+	for i := range out {
+		out[i] = strconv.Itoa(i + 1)
+	}
+	return out
+}
+
+// closed says that nothing is to be had in a zone now, whatever it is.
+func (m *Market) closed(z Zone) bool { return z.Full || m.Group.Home != "" && m.Group.Home != z.Name }
 
 // capacityTypes are the ways to buy t without a reservation.
 func capacityTypes(t *awsdata.InstanceType) []string {
@@ -100,7 +130,7 @@ func capacityTypes(t *awsdata.InstanceType) []string {
 
 // offering prices one way to buy; false where the type is not sold, the class has no subnet or the price is not known, unless
 // an overlay may give it one.
-func (m *Market) offering(instanceType string, z Zone, capacityType string) (cloud.Offering, bool) {
+func (m *Market) offering(instanceType string, z Zone, capacityType, partition string) (cloud.Offering, bool) {
 	if !z.Subnet || !m.Offered[instanceType][z.Name] {
 		return cloud.Offering{}, false
 	}
@@ -111,21 +141,29 @@ func (m *Market) offering(instanceType string, z Zone, capacityType string) (clo
 	} else {
 		p, known = m.Prices.OnDemand(instanceType)
 	}
-	out := z.Full || m.Stock != nil && m.Stock.Out(capacityType, instanceType, z.Name)
+	out := m.closed(z) || m.Stock != nil && m.Stock.Out(stock.Pool{
+		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: stock.Place{Group: m.Group.ID, Partition: partition},
+	})
 	if !known && (!m.Unpriced || out) {
 		return cloud.Offering{}, false
 	}
-	return cloud.Offering{Labels: m.labelsOf(z, capacityType), Price: p, Available: known && !out, NeedsPrice: !known}, true
+	return cloud.Offering{Labels: m.labelsOf(z, capacityType, partition), Price: p, Available: known && !out, NeedsPrice: !known}, true
 }
 
-func (m *Market) labelsOf(z Zone, capacityType string) map[string]string {
-	key := labelKey{z.Name, capacityType}
+func (m *Market) labelsOf(z Zone, capacityType, partition string) map[string]string {
+	key := labelKey{z.Name, capacityType, partition}
 	if l, ok := m.labels[key]; ok {
 		return l
 	}
 	l := map[string]string{corev1.LabelTopologyZone: z.Name, v1.CapacityTypeLabelKey: capacityType}
 	if z.ID != "" {
 		l[awsv1.LabelTopologyZoneID] = z.ID
+	}
+	if m.Group.ID != "" {
+		l[awsv1.LabelPlacementGroupID] = m.Group.ID
+	}
+	if partition != "" {
+		l[awsv1.LabelPlacementGroupPartition] = partition
 	}
 	if m.labels == nil {
 		m.labels = map[labelKey]map[string]string{}
@@ -138,8 +176,10 @@ func (m *Market) labelsOf(z Zone, capacityType string) map[string]string {
 func (m *Market) Prepare() {
 	m.labels = map[labelKey]map[string]string{}
 	for _, z := range m.Zones {
-		m.labelsOf(z, v1.CapacityTypeOnDemand)
-		m.labelsOf(z, v1.CapacityTypeSpot)
+		for _, partition := range m.partitions() {
+			m.labelsOf(z, v1.CapacityTypeOnDemand, partition)
+			m.labelsOf(z, v1.CapacityTypeSpot, partition)
+		}
 	}
 }
 
@@ -156,28 +196,23 @@ func (m *Market) reservedFor(instanceType string) []Reservation {
 // reservedShare makes reserved machines cheaper than any other, in the order of their on-demand prices.
 const reservedShare = 10_000_000
 
-func (m *Market) reserved(r Reservation, usable bool) (cloud.Offering, bool) {
+func (m *Market) reserved(r Reservation, partition string, usable bool) (cloud.Offering, bool) {
 	i := slices.IndexFunc(m.Zones, func(z Zone) bool { return z.Name == r.Zone })
 	if i < 0 || !m.Zones[i].Subnet || !m.Offered[r.InstanceType][r.Zone] {
 		return cloud.Offering{}, false
 	}
 	p, _ := m.Prices.OnDemand(r.InstanceType)
 	z := m.Zones[i]
-	labels := map[string]string{
-		corev1.LabelTopologyZone:                    r.Zone,
-		v1.CapacityTypeLabelKey:                     v1.CapacityTypeReserved,
-		awsv1.LabelCapacityReservationID:            r.ID,
-		awsv1.LabelCapacityReservationType:          r.Type,
-		awsv1.LabelCapacityReservationInterruptible: boolText(r.Interruptible),
-	}
-	if z.ID != "" {
-		labels[awsv1.LabelTopologyZoneID] = z.ID
-	}
+	labels := maps.Clone(m.labelsOf(z, v1.CapacityTypeReserved, partition))
+	labels[awsv1.LabelCapacityReservationID] = r.ID
+	labels[awsv1.LabelCapacityReservationType] = r.Type
+	labels[awsv1.LabelCapacityReservationInterruptible] = boolText(r.Interruptible)
 	return cloud.Offering{
-		Labels:    labels,
-		Price:     p / reservedShare,
-		Reserved:  r.Remaining,
-		Available: usable && !z.Full && r.Remaining > 0 && !r.Expiring,
+		Labels:      labels,
+		Price:       p / reservedShare,
+		Reservation: r.ID,
+		Reserved:    r.Remaining,
+		Available:   usable && !m.closed(z) && r.Remaining > 0 && !r.Expiring,
 	}, true
 }
 
@@ -205,6 +240,13 @@ func (m *Market) Place(it *cloud.InstanceType, t *awsdata.InstanceType) {
 		capacityTypes = append(capacityTypes, v1.CapacityTypeReserved)
 	}
 	it.Labels[v1.CapacityTypeLabelKey] = capacityTypes
+	it.Labels[awsv1.LabelPlacementGroupID], it.Labels[awsv1.LabelPlacementGroupPartition] = nil, nil
+	if m.Group.ID != "" {
+		it.Labels[awsv1.LabelPlacementGroupID] = []string{m.Group.ID}
+	}
+	if m.Group.Partitions > 0 {
+		it.Labels[awsv1.LabelPlacementGroupPartition] = m.partitions()
+	}
 }
 
 func union(rs []Reservation, value func(Reservation) string) []string {

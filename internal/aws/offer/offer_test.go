@@ -2,6 +2,7 @@ package offer
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,12 +13,13 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/stock"
 )
 
 type dry map[string]bool
 
-func (d dry) Out(capacityType, instanceType, zone string) bool {
-	return d[capacityType+" "+instanceType+" "+zone]
+func (d dry) Out(p stock.Pool) bool {
+	return d[strings.TrimSpace(strings.Join([]string{p.CapacityType, p.InstanceType, p.Zone, p.Group, p.Partition}, " "))]
 }
 
 // market sells m5.large in zones a and b; the class has subnets in a and c.
@@ -44,7 +46,7 @@ func available(it *cloud.InstanceType) []string {
 	var out []string
 	for i := range it.Offerings {
 		if o := &it.Offerings[i]; o.Available {
-			out = append(out, o.CapacityType()+"/"+o.Zone())
+			out = append(out, strings.TrimSpace(o.CapacityType()+"/"+o.Zone()+" "+o.Labels[awsv1.LabelPlacementGroupPartition]))
 		}
 	}
 	return out
@@ -82,6 +84,16 @@ func TestAvailability(t *testing.T) {
 			elsewhere.Zone = "z-b"
 			m.Reservations = []Reservation{elsewhere}
 		}, true, []string{"on-demand/z-a", "spot/z-a"}},
+		"in a group, not what the group lacks": {func(m *Market) {
+			m.Group, m.Stock = Group{ID: "pg-1"}, dry{"spot m5.large z-a pg-1": true}
+		}, true, []string{"on-demand/z-a"}},
+		"in each partition that has it": {func(m *Market) {
+			m.Group, m.Stock = Group{ID: "pg-1", Partitions: 2}, dry{"spot m5.large z-a pg-1 2": true}
+			m.Reservations = []Reservation{reservation}
+		}, true, []string{"on-demand/z-a 1", "on-demand/z-a 2", "spot/z-a 1", "reserved/z-a 1", "reserved/z-a 2"}},
+		"where a cluster group is at home": {func(m *Market) {
+			m.Group, m.Zones[1].Subnet, m.Reservations = Group{ID: "pg-1", Home: "z-b"}, true, []Reservation{reservation}
+		}, true, []string{"on-demand/z-b", "spot/z-b"}},
 		"not a reservation of another type": {func(m *Market) {
 			other := reservation
 			other.InstanceType = "m5.xlarge"
@@ -161,7 +173,7 @@ func TestReservedOffering(t *testing.T) {
 			awsv1.LabelCapacityReservationID: "cr-1", awsv1.LabelCapacityReservationType: "default",
 			awsv1.LabelCapacityReservationInterruptible: "false",
 		},
-		Price: 9, Available: true, Reserved: 2,
+		Price: 9, Available: true, Reservation: "cr-1", Reserved: 2,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("reserved offering differs (-want +got):\n%s", d)
@@ -175,8 +187,14 @@ func TestTypeLabelsThatOfferingsDecide(t *testing.T) {
 		v1.CapacityTypeLabelKey:          {"on-demand", "spot"},
 		awsv1.LabelCapacityReservationID: nil, awsv1.LabelCapacityReservationType: nil,
 		awsv1.LabelCapacityReservationInterruptible: nil,
+		awsv1.LabelPlacementGroupID:                 nil, awsv1.LabelPlacementGroupPartition: nil,
 	}
 	if d := cmp.Diff(want, it.Labels); d != "" {
 		t.Errorf("labels differ (-want +got):\n%s", d)
+	}
+	grouped := add(market(func(m *Market) { m.Group = Group{ID: "pg-1", Partitions: 3} }), true).Labels
+	want[awsv1.LabelPlacementGroupID], want[awsv1.LabelPlacementGroupPartition] = []string{"pg-1"}, []string{"1", "2", "3"}
+	if d := cmp.Diff(want, grouped); d != "" {
+		t.Errorf("labels in a group differ (-want +got):\n%s", d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/aws/stock"
 )
 
 // A Cluster is what machines join.
@@ -67,6 +69,7 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 		Prioritized:  claim.Annotations[v1.PriceOverlayAppliedAnnotationKey] != "",
 		Subnets:      assortment.Subnets(nc),
 		Pods:         podsByZone(choice),
+		Place:        PlaceOf(nc, claim),
 		Claim:        claim.Name,
 		Token:        string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey],
 	}}
@@ -172,10 +175,14 @@ func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fle
 	if err != nil {
 		return nil, err
 	}
+	partition, err := strconv.ParseInt(PlaceOf(nc, claim).Partition, 10, 32)
+	if err != nil {
+		partition = 0 // the claim leaves it open, or the group has none
+	}
 	return &launch.Template{
 		Class: nc, Family: family, Region: c.Region,
 		ImageID: g.image, UserData: userData, IPv6: c.IPv6,
-		CapacityType: choice.CapacityType, Tenancy: Tenancy(claim), EFA: g.efa,
+		CapacityType: choice.CapacityType, Tenancy: Tenancy(claim), EFA: g.efa, Partition: int32(partition),
 		Enclave:       !quantity(claim.Spec.Resources.Requests, awsv1.ResourceNitroSandbox).IsZero(),
 		ReservationID: g.reservation, Reservations: c.Reservations,
 	}, nil
@@ -211,6 +218,26 @@ func UserData(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityTy
 	return bootstrap.Render(family, o)
 }
 
+// PlaceOf is where in its class's placement group a claim's machine goes: in the partition that is the only one that the claim allows.
+func PlaceOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) stock.Place {
+	g := nc.Status.PlacementGroup
+	if g == nil {
+		return stock.Place{}
+	}
+	place, needs := stock.Place{Group: g.ID}, need.Of(claim.Spec.Requirements)
+	for n := range g.PartitionCount {
+		partition := strconv.Itoa(int(n) + 1)
+		if !needs.AllowValue(awsv1.LabelPlacementGroupPartition, partition) {
+			continue
+		}
+		if place.Partition != "" {
+			return stock.Place{Group: g.ID}
+		}
+		place.Partition = partition
+	}
+	return place
+}
+
 // Tenancy is where a claim's machines run: on shared hardware, unless the claim excludes that.
 func Tenancy(claim *v1.NodeClaim) string {
 	if need.Of(claim.Spec.Requirements).AllowValue(awsv1.LabelInstanceTenancy, awsv1.TenancyDefault) {
@@ -223,7 +250,7 @@ func Tenancy(claim *v1.NodeClaim) string {
 func Labels(it *cloud.InstanceType, o *cloud.Offering, tenancy string) map[string]string {
 	out := map[string]string{}
 	for key, values := range it.Labels {
-		if len(values) == 1 && !strings.HasPrefix(key, reservationPrefix) {
+		if len(values) == 1 && !strings.HasPrefix(key, reservationPrefix) && !strings.HasPrefix(key, groupPrefix) {
 			out[key] = values[0]
 		}
 	}
@@ -234,8 +261,11 @@ func Labels(it *cloud.InstanceType, o *cloud.Offering, tenancy string) map[strin
 	return out
 }
 
-// reservationPrefix begins the labels that only machines in a reservation have, whatever else their type could be.
-const reservationPrefix = awsv1.Group + "/capacity-reservation-"
+// These begin the labels that only machines in a reservation or placement group have, whatever their type could be.
+const (
+	reservationPrefix = awsv1.Group + "/capacity-reservation-"
+	groupPrefix       = awsv1.Group + "/placement-group-"
+)
 
 // EFAInterfaces is the number of EFA interfaces that a claim's machine of a type is launched with.
 func EFAInterfaces(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, it *cloud.InstanceType) int {

@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -306,6 +307,30 @@ func TestTenancy(t *testing.T) {
 		c := &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: tc.requirements}}
 		if got := Tenancy(c); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestPlaceOf(t *testing.T) {
+	parts := &awsv1.PlacementGroup{ID: "pg-1", Strategy: "partition", PartitionCount: 3}
+	for name, tc := range map[string]struct {
+		group *awsv1.PlacementGroup
+		edit  func(*v1.NodeClaim)
+		want  stock.Place
+	}{
+		"no group":                        {nil, func(*v1.NodeClaim) {}, stock.Place{}},
+		"a group without partitions":      {&awsv1.PlacementGroup{ID: "pg-1", Strategy: "spread"}, func(*v1.NodeClaim) {}, stock.Place{Group: "pg-1"}},
+		"any partition":                   {parts, func(*v1.NodeClaim) {}, stock.Place{Group: "pg-1"}},
+		"one of two partitions":           {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "1", "2") }, stock.Place{Group: "pg-1"}},
+		"the partition that is asked for": {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "2") }, stock.Place{Group: "pg-1", Partition: "2"}},
+		"the last that two requirements allow": {parts, func(c *v1.NodeClaim) {
+			require(c, awsv1.LabelPlacementGroupPartition, "2", "3")
+			require(c, awsv1.LabelPlacementGroupPartition, "1", "3")
+		}, stock.Place{Group: "pg-1", Partition: "3"}},
+	} {
+		nc := class(func(nc *awsv1.EC2NodeClass) { nc.Status.PlacementGroup = tc.group })
+		if got := PlaceOf(nc, claim(tc.edit)); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

@@ -1,4 +1,7 @@
-// Package stock remembers what was found to be out: pools, whole capacity types, and subnets without addresses.
+// Package stock remembers what was found to be out: pools, whole capacity types, zones of placement groups, and subnets without addresses.
+//
+// What is out for a placement group may well be there outside of it, so that concerns the group only. What is out without a group is out
+// for everybody.
 //
 // An entry counts for three minutes from when it was last marked. Sequence changes with every mark and every entry that
 // runs out, so that whoever derived something from the stock knows when to do it again.
@@ -12,19 +15,26 @@ import (
 // Life is how long an entry counts.
 const Life = 3 * time.Minute
 
-// A Pool is one way to buy: a capacity type, instance type and zone.
-type Pool struct{ CapacityType, InstanceType, Zone string }
+// A Pool is one way to buy: a capacity type, instance type and zone, perhaps in a placement group.
+type Pool struct {
+	CapacityType, InstanceType, Zone string
+	Place
+}
+
+// A Place is a placement group and one of its partitions; both are empty outside of groups.
+type Place struct{ Group, Partition string }
 
 // A Stock is what is known to be out. It may be used concurrently.
 type Stock struct {
 	mu       sync.Mutex
 	sequence uint64
-	until    map[any]time.Time // by Pool, capacityType or subnet
+	until    map[any]time.Time // by Pool, capacityType, groupZone or subnet
 }
 
 type (
 	capacityType string
 	subnet       string
+	groupZone    struct{ group, zone string }
 )
 
 // New returns a Stock in which nothing is out.
@@ -35,6 +45,9 @@ func (s *Stock) Mark(p Pool) { s.mark(p) }
 
 // MarkCapacityType says that a whole capacity type is out.
 func (s *Stock) MarkCapacityType(ct string) { s.mark(capacityType(ct)) }
+
+// MarkGroup says that a placement group takes no more machines in a zone, whatever they are.
+func (s *Stock) MarkGroup(group, zone string) { s.mark(groupZone{group, zone}) }
 
 // MarkSubnet says that a subnet has no free addresses.
 func (s *Stock) MarkSubnet(id string) { s.mark(subnet(id)) }
@@ -54,11 +67,19 @@ func (s *Stock) Sequence() uint64 {
 	return s.sequence
 }
 
-// Out says whether a pool, or its whole capacity type, is out.
-func (s *Stock) Out(ct, instanceType, zone string) bool {
+// Out says whether a pool, or its whole capacity type, is out. One in a placement group is also out when it is so outside of it.
+func (s *Stock) Out(p Pool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.out(Pool{ct, instanceType, zone}) || s.out(capacityType(ct))
+	if s.out(p) || s.out(capacityType(p.CapacityType)) {
+		return true
+	}
+	if p.Group == "" {
+		return false
+	}
+	everywhere := p
+	everywhere.Place = Place{}
+	return s.out(everywhere) || s.out(groupZone{p.Group, p.Zone})
 }
 
 // SubnetOut says whether a subnet has no free addresses.

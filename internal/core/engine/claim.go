@@ -41,7 +41,7 @@ func (b *raiser) reqsOf(bin *solve.Bin) label.Reqs {
 		r = r.With(b.Problem.Keys[not.Key].Name, label.Except(b.Problem.Keys[not.Key].Values[not.Value]))
 	}
 	if bin.Held >= 0 {
-		for k, v := range t.Catalog.Offers[bin.Launch.First.Offer].Labels {
+		for k, v := range ofReservation(t.Catalog, bin.Launch.First.Offer) {
 			r = r.With(k, label.Only(v))
 		}
 	}
@@ -52,6 +52,17 @@ func (b *raiser) reqsOf(bin *solve.Bin) label.Reqs {
 		r = r.Without(m.Key).With(m.Key, s)
 	}
 	return r
+}
+
+// ofReservation returns the labels that every machine of an offer's reservation gets.
+func ofReservation(cat *shape.Catalog, offer int) map[string]string {
+	out := maps.Clone(cat.Offers[offer].Labels)
+	for _, o := range cat.Offers {
+		if o.Reservation == cat.Offers[offer].Reservation {
+			maps.DeleteFunc(out, func(k, v string) bool { return o.Labels[k] != v })
+		}
+	}
+	return out
 }
 
 func (b *raiser) claim(bin *solve.Bin, o *Opening) *v1.NodeClaim {

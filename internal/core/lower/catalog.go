@@ -92,7 +92,7 @@ func (m *Memory) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 			if o.Reserved <= 0 {
 				continue
 			}
-			to.Reservation, to.Left = reservationID(o.Labels), o.Reserved
+			to.Reservation, to.Left = reservationID(o), o.Reserved
 		}
 		if len(o.Capacity) > 0 {
 			to.Alloc = m.allocatable(it, o.Capacity)
@@ -128,8 +128,12 @@ func kindOf(capacityType string) shape.Kind {
 	}
 }
 
-// reservationID names a reservation by the labels that it gives its machines: they hold its id.
-func reservationID(labels map[string]string) string {
+// reservationID names the reservation of an offering; where it has no name, by the labels that it gives its machines.
+func reservationID(o *cloud.Offering) string {
+	if o.Reservation != "" {
+		return o.Reservation
+	}
+	labels := o.Labels
 	parts := make([]string, 0, len(labels))
 	for k, v := range labels {
 		parts = append(parts, k+"="+v)

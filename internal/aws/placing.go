@@ -1,0 +1,130 @@
+package aws
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/ttl"
+)
+
+// homeLife is how long the zone counts that was chosen for the first machine of a cluster placement group.
+const homeLife = 10 * time.Minute
+
+// placing decides what EC2 wants to be told, or does not tell, of placement groups: the zone in which a cluster group begins, and the
+// partitions of machines for which nobody cares. It may be used concurrently.
+type placing struct {
+	mu     sync.Mutex
+	homes  *ttl.Map[string, string]  // by cluster group: the zone that its first machine was asked for in
+	coming map[string]map[string]int // by group and partition: machines that are being launched
+}
+
+func newPlacing() *placing {
+	return &placing{homes: ttl.New[string, string](homeLife), coming: map[string]map[string]int{}}
+}
+
+// begin settles where a cluster group without machines begins, so that launches at the same time agree on it.
+func (p *placing) begin(group, zone string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if home, ok := p.homes.Get(group); ok {
+		return home
+	}
+	p.homes.Put(group, zone)
+	return zone
+}
+
+// partition returns one of several partitions: that with the fewest machines, counting those that are being launched until done is called.
+func (p *placing) partition(group string, of []string, there map[string]int) (chosen string, done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.coming[group] == nil {
+		p.coming[group] = map[string]int{}
+	}
+	coming := p.coming[group]
+	chosen = slices.MinFunc(of, func(a, b string) int {
+		return cmp.Or(cmp.Compare(there[a]+coming[a], there[b]+coming[b]), cmp.Compare(a, b))
+	})
+	coming[chosen]++
+	return chosen, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		coming[chosen]--
+	}
+}
+
+// place narrows a claim to what its class's placement group leaves open at this moment. What it returns is not written anywhere. done is
+// called when the launch has ended; dry says that there was no machine.
+func (p *Provider) place(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, types []*cloud.InstanceType) (placed *v1.NodeClaim, done func(dry bool)) {
+	g := nc.Status.PlacementGroup
+	switch {
+	case g == nil:
+	case g.Strategy == awsv1.PlacementStrategyCluster && p.home(g.ID) == "":
+		zones := fleet.Values(types, claim, corev1.LabelTopologyZone)
+		if len(zones) == 0 {
+			break
+		}
+		home := p.placing.begin(g.ID, zones[0])
+		return narrowed(claim, corev1.LabelTopologyZone, home), func(dry bool) {
+			if dry {
+				p.placing.homes.Delete(g.ID)
+			}
+		}
+	case g.PartitionCount > 0:
+		partitions := fleet.Values(types, claim, awsv1.LabelPlacementGroupPartition)
+		if len(partitions) == 0 {
+			break
+		}
+		partition, end := p.placing.partition(g.ID, partitions, p.membersBy(g.ID, awsv1.LabelPlacementGroupPartition))
+		return narrowed(claim, awsv1.LabelPlacementGroupPartition, partition), func(bool) { end() }
+	}
+	return claim, func(bool) {}
+}
+
+// narrowed is a claim for which a label has one value.
+func narrowed(claim *v1.NodeClaim, key, value string) *v1.NodeClaim {
+	out := *claim
+	out.Spec.Requirements = append(slices.Clone(claim.Spec.Requirements), v1.NodeSelectorRequirementWithMinValues{
+		Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value},
+	})
+	return &out
+}
+
+// home is the only zone in which a cluster placement group takes machines: where it has some, or where its first is being launched.
+func (p *Provider) home(group string) string {
+	most := ""
+	zones := p.membersBy(group, corev1.LabelTopologyZone)
+	for zone, n := range zones { // there is one, unless somebody launched by hand while the group was empty
+		if most == "" || n > zones[most] || n == zones[most] && zone < most {
+			most = zone
+		}
+	}
+	if most == "" {
+		most, _ = p.placing.homes.Get(group)
+	}
+	return most
+}
+
+// membersBy counts the machines of a placement group by a label: those of claims, and those that were launched a moment ago.
+func (p *Provider) membersBy(group, key string) map[string]int {
+	out, known := map[string]int{}, map[string]bool{}
+	for claim := range p.claims.Each() {
+		if claim.Labels[awsv1.LabelPlacementGroupID] == group && claim.Status.ProviderID != "" {
+			out[claim.Labels[key]]++
+			known[claim.Status.ProviderID] = true
+		}
+	}
+	for _, m := range p.launches.machines.All() {
+		if m.Labels[awsv1.LabelPlacementGroupID] == group && !known[m.ProviderID] {
+			out[m.Labels[key]]++
+		}
+	}
+	return out
+}
