@@ -51,33 +51,51 @@ func ChooseWidely(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.B
 
 func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, wide bool) (Choice, error) {
 	needs := need.Of(claim.Spec.Requirements)
-	diverse := needs.HasMinValues()
-	strict := diverse && claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] != "true"
 	list := compatible(types, needs, claim.Spec.Resources.Requests)
+	if needs.HasMinValues() {
+		return diverse(list, needs, claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true", band.Types)
+	}
 	if needs.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
 		list = reservedFirst(list)
 	}
-	if !diverse {
-		list = ordinary(list)
-		list = worthwhileSpot(list)
+	list = worthwhileSpot(ordinary(list))
+	choices := pins(list)
+	if len(choices) == 0 {
+		return Choice{}, ErrNothingFits
 	}
-	choice := pin(list)
-	if len(choice.Candidates) == 0 {
-		return choice, ErrNothingFits
-	}
-	whole := choice
-	if choice.CapacityType == v1.CapacityTypeSpot && !diverse && !wide {
+	choice := choices[0]
+	if choice.CapacityType == v1.CapacityTypeSpot && !wide {
 		choice.Candidates = inBand(choice.Candidates, list, band)
 	} else {
 		choice.Candidates = truncate(choice.Candidates, band.Types, shape.Any)
 	}
-	if _, lacks := lacksMinValues(choice.Candidates, needs); strict && lacks {
-		choice.Candidates = spread(truncate(whole.Candidates, len(whole.Candidates), shape.Any), needs, band.Types)
-		if key, lacks := lacksMinValues(choice.Candidates, needs); lacks {
-			return choice, fmt.Errorf("the %d cheapest types offer fewer values of %s than minValues asks for", len(choice.Candidates), key)
-		}
-	}
 	return choice, nil
+}
+
+// diverse picks what to launch for a claim with minValues: of the first capacity type that meets them, as the engine reckons. Where they were
+// lowered, and what was sold then is not there any more, the first one will do.
+func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choice, error) {
+	choices := pins(list)
+	if len(choices) == 0 {
+		return Choice{}, ErrNothingFits
+	}
+	missing := ""
+	for _, choice := range choices {
+		if choice.CapacityType == v1.CapacityTypeReserved {
+			choice.Candidates = reservedFirst(choice.Candidates)
+		}
+		key, lacks := lacksMinValues(choice.Candidates, list, needs)
+		if !lacks {
+			choice.Candidates = varied(choice.Candidates, list, needs, types)
+			return choice, nil
+		}
+		missing = cmp.Or(missing, key)
+	}
+	if !lowered {
+		return choices[0], fmt.Errorf("no capacity type has as many values of %s as minValues asks for", missing)
+	}
+	choices[0].Candidates = varied(choices[0].Candidates, list, needs, types)
+	return choices[0], nil
 }
 
 // compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.
@@ -194,14 +212,15 @@ func worthwhileSpot(list []Candidate) []Candidate {
 	})
 }
 
-// pin settles on one capacity type: reserved, else spot, else on-demand.
-func pin(list []Candidate) Choice {
+// pins returns what a list can be bought as, in the order of preference: reserved, else spot, else on-demand.
+func pins(list []Candidate) []Choice {
+	var out []Choice
 	for _, ct := range []string{v1.CapacityTypeReserved, v1.CapacityTypeSpot, v1.CapacityTypeOnDemand} {
 		if left := keepOfferings(list, func(o *cloud.Offering) bool { return o.CapacityType() == ct }); len(left) > 0 {
-			return Choice{CapacityType: ct, Candidates: left}
+			out = append(out, Choice{CapacityType: ct, Candidates: left})
 		}
 	}
-	return Choice{}
+	return out
 }
 
 func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidate {
@@ -220,19 +239,23 @@ func keepOfferings(list []Candidate, keep func(*cloud.Offering) bool) []Candidat
 	return out
 }
 
-// inBand keeps what is sent of the spot offerings of a claim that allows all of list.
-func inBand(spot, list []Candidate, band shape.Band) []Candidate {
-	byFloor := slices.Clone(spot)
-	slices.SortStableFunc(byFloor, func(a, b Candidate) int {
+// byFloor sorts a list by its cheapest offerings.
+func byFloor(list []Candidate) []Candidate {
+	return slices.SortedStableFunc(slices.Values(list), func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Offerings[0].Price, b.Offerings[0].Price), strings.Compare(a.Type.Name, b.Type.Name))
 	})
+}
+
+// inBand keeps what is sent of the spot offerings of a claim that allows all of list.
+func inBand(spot, list []Candidate, band shape.Band) []Candidate {
+	sorted := byFloor(spot)
 	next := 0
 	types, edge := band.Cut(func() (int64, bool) {
-		if next == len(byFloor) {
+		if next == len(sorted) {
 			return 0, false
 		}
 		next++
-		return int64(byFloor[next-1].Offerings[0].Price), true
+		return int64(sorted[next-1].Offerings[0].Price), true
 	}, cheapestOnDemand(list, allowed), cheapestOnDemand(list, everywhere))
 	return truncate(spot, types, edge)
 }
@@ -264,12 +287,14 @@ func cheapestOnDemand(list []Candidate, of func(Candidate) []*cloud.Offering) in
 	return lowest
 }
 
-// truncate cuts a list to what is sent: offerings in the order of their price, up to edge, of the cheapest types.
-func truncate(list []Candidate, types int, edge int64) []Candidate {
-	type sent struct {
-		candidate int
-		offering  *cloud.Offering
-	}
+// A sent is one offering that a launch sends of a candidate.
+type sent struct {
+	candidate int
+	offering  *cloud.Offering
+}
+
+// byPrice returns all that is offered of a list, cheapest first.
+func byPrice(list []Candidate) []sent {
 	var all []sent
 	for i := range list {
 		for _, o := range list[i].Offerings {
@@ -280,10 +305,18 @@ func truncate(list []Candidate, types int, edge int64) []Candidate {
 		return cmp.Or(cmp.Compare(a.offering.Price, b.offering.Price),
 			strings.Compare(list[a.candidate].Type.Name, list[b.candidate].Type.Name), strings.Compare(a.offering.Zone(), b.offering.Zone()))
 	})
+	return all
+}
+
+// truncate cuts a list to what is sent: offerings in the order of their price, up to edge, of the cheapest types.
+func truncate(list []Candidate, types int, edge int64) []Candidate {
 	at := map[int]int{} // candidate → its place in out
 	var out []Candidate
-	for n := 0; len(all) > 0 && int64(all[0].offering.Price) <= edge && n < shape.MostOverrides; all = all[1:] {
-		s := all[0]
+	n := 0
+	for _, s := range byPrice(list) {
+		if n == shape.MostOverrides || int64(s.offering.Price) > edge {
+			break
+		}
 		place, known := at[s.candidate]
 		if !known {
 			if len(out) >= types {
@@ -299,12 +332,34 @@ func truncate(list []Candidate, types int, edge int64) []Candidate {
 	return out
 }
 
-// spread cuts a list, cheapest first, down to limit types without losing what minValues ask for: the cheapest type for each further
-// value, and the cheapest of all others. The cheapest types alone may well be of one size, and the claim would be planned and refused
-// for ever.
-func spread(list []Candidate, needs need.Needs, limit int) []Candidate {
-	must := map[string]bool{}
+// eachSent cuts offerings down to what one launch takes, the cheapest, but leaves each type a place: without it its values would be missing.
+func eachSent(list []Candidate) []Candidate {
+	out := make([]Candidate, len(list))
+	n, left := 0, len(list)
+	for _, s := range byPrice(list) {
+		c := &out[s.candidate]
+		switch {
+		case c.Type == nil:
+			c.Type = list[s.candidate].Type
+			left--
+		case n+left >= shape.MostOverrides:
+			continue
+		}
+		c.Offerings = append(c.Offerings, s.offering)
+		n++
+	}
+	return out
+}
+
+// varied cuts what is bought as one capacity type to limit types, the cheapest, of which the dearest make room for types that bring further
+// values: the cheapest types alone may well be of one size, and the claim would be planned and refused for ever.
+func varied(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
+	list = byFloor(list)
+	must := map[*cloud.InstanceType]bool{}
 	for key := range needs {
+		if decided(listed, key) {
+			continue
+		}
 		values := map[string]bool{}
 		for _, c := range list {
 			if len(values) >= needs.MinValues(key) {
@@ -315,37 +370,41 @@ func spread(list []Candidate, needs need.Needs, limit int) []Candidate {
 				values[value] = true
 			}
 			if len(values) > before {
-				must[c.Type.Name] = true
+				must[c.Type] = true
 			}
 		}
 	}
-	var out []Candidate
 	others := limit - len(must)
-	for _, c := range list {
-		if !must[c.Type.Name] {
-			if others <= 0 {
-				continue
-			}
-			others--
+	return eachSent(slices.DeleteFunc(list, func(c Candidate) bool {
+		if must[c.Type] {
+			return false
 		}
-		if out = append(out, c); len(out) == limit {
-			break
-		}
-	}
-	return out
+		others--
+		return others < 0
+	}))
 }
 
-// lacksMinValues returns a key of which the candidates have fewer different values than the claim asks for. Values are counted as
-// the engine counts them, by what the types may be: what it found diverse enough is not refused here because the launch settled on
-// one capacity type, or a zone is out.
-func lacksMinValues(list []Candidate, needs need.Needs) (string, bool) {
+// decided tells whether offerings decide a label: a claim lists them whatever it is bought as, and so they are counted.
+func decided(list []Candidate, key string) bool {
+	return slices.ContainsFunc(list, func(c Candidate) bool {
+		return slices.ContainsFunc(c.Offerings, func(o *cloud.Offering) bool { _, ok := o.Labels[key]; return ok })
+	})
+}
+
+// lacksMinValues returns a key of which what is bought as one capacity type has fewer different values than the claim asks for. Values are
+// counted by what types may be, of those that are bought, or of all that are listed where the label is one that offerings decide.
+func lacksMinValues(list, listed []Candidate, needs need.Needs) (string, bool) {
 	for _, key := range slices.Sorted(maps.Keys(needs)) {
 		least := needs.MinValues(key)
 		if least == 0 {
 			continue
 		}
+		among := list
+		if decided(listed, key) {
+			among = listed
+		}
 		values := map[string]bool{}
-		for _, c := range list {
+		for _, c := range among {
 			for _, value := range c.Type.Labels[key] {
 				values[value] = true
 			}

@@ -82,6 +82,15 @@ func TestChoose(t *testing.T) {
 	metal := kind("metal", "64", true, "on-demand a 50", "spot a 20")
 	both := capacityTypes("spot", "on-demand")
 	two, three := 2, 3
+	family := func(it *cloud.InstanceType, name string) *cloud.InstanceType {
+		it.Labels[awsv1.LabelInstanceFamily] = []string{name}
+		return it
+	}
+	families := v1.NodeSelectorRequirementWithMinValues{Key: awsv1.LabelInstanceFamily, Operator: "Exists", MinValues: &two}
+	c5, m5 := family(kind("c5", "2", false, "on-demand a 100", "spot a 40"), "c5"), family(kind("m5", "2", false, "on-demand a 120"), "m5")
+	x5 := family(kind("x5", "2", false, "reserved a 1 2", "spot b 90"), "x5")
+	x5.Labels[corev1.LabelTopologyZone], m5.Labels[corev1.LabelTopologyZone] = []string{"b"}, []string{"a"}
+	r5 := family(kind("r5", "2", false, "reserved a 1 2", "reserved a 1 3", "reserved b 1 1", "spot a 50"), "r5")
 	// A type that is sold in two zones and two ways, of which one zone is out.
 	twice := kind("twice", "2", false, "on-demand a 100", "-on-demand b 100", "spot a 40", "-spot b 41")
 	twice.Labels[corev1.LabelTopologyZone], twice.Labels[v1.CapacityTypeLabelKey] = []string{"a", "b"}, []string{"on-demand", "spot"}
@@ -114,6 +123,12 @@ func TestChoose(t *testing.T) {
 		"minValues of capacity types, of which a launch has one": {[]*cloud.InstanceType{twice}, reqs{atLeast(&two, v1.CapacityTypeLabelKey, "on-demand", "spot")}, "1", "spot: twice[a]"},
 		"minValues of zones, of which one is out":                {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&two, corev1.LabelTopologyZone, "a", "b")}, "1", "spot: twice[a]"},
 		"minValues of zones that the type is not sold in":        {[]*cloud.InstanceType{twice}, reqs{both, atLeast(&three, corev1.LabelTopologyZone, "a", "b", "c")}, "1", ""},
+		"minValues that on-demand alone meets":                   {[]*cloud.InstanceType{c5, m5}, reqs{both, families}, "1", "on-demand: c5[a] m5[a]"},
+		"minValues that spot meets":                              {[]*cloud.InstanceType{c5, m5, r5}, reqs{both, families}, "1", "spot: c5[a] r5[a]"},
+		"minValues that a reservation does not meet":             {[]*cloud.InstanceType{c5, r5}, reqs{families}, "1", "spot: c5[a] r5[a]"},
+		"minValues that reservations meet":                       {[]*cloud.InstanceType{c5, r5, x5}, reqs{families}, "1", "reserved: r5[a b] x5[a]"},
+		"minValues of zones of all that is listed":               {[]*cloud.InstanceType{m5, x5}, reqs{both, atLeast(&two, corev1.LabelTopologyZone, "a", "b")}, "1", "spot: x5[b]"},
+		"minValues that capacity types meet only together":       {[]*cloud.InstanceType{m5, r5}, reqs{both, families}, "1", ""},
 		"minValues that cannot be kept refuse the claim":         {[]*cloud.InstanceType{large, small}, reqs{both, {Key: corev1.LabelInstanceTypeStable, Operator: "Exists", MinValues: &three}}, "1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +151,12 @@ func TestChoose(t *testing.T) {
 		claim.Annotations = map[string]string{v1.NodeClaimMinValuesRelaxedAnnotationKey: "true"}
 		if _, err := Choose([]*cloud.InstanceType{small}, claim, shape.DefaultBand); err != nil {
 			t.Error(err)
+		}
+		claim.Spec.Requirements = reqs{both, {Key: awsv1.LabelInstanceFamily, Operator: "Exists", MinValues: &two}} // lowered to two
+		for _, choose := range []func([]*cloud.InstanceType, *v1.NodeClaim, shape.Band) (Choice, error){Choose, ChooseWidely} {
+			if got, err := choose([]*cloud.InstanceType{c5, m5}, claim, shape.DefaultBand); err != nil || got.text() != "on-demand: c5[a] m5[a]" {
+				t.Errorf("chose %s, %v, want what meets those that are left", got.text(), err)
+			}
 		}
 	})
 	t.Run("a wide choice has no band", func(t *testing.T) {
@@ -167,6 +188,27 @@ func TestChoose(t *testing.T) {
 		cpu[0].MinValues = &three
 		if _, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: cpu}}, shape.DefaultBand); err == nil {
 			t.Error("minValues that no types have are no refusal")
+		}
+	})
+	t.Run("what minValues ask for has a place among what one launch takes", func(t *testing.T) {
+		var many []*cloud.InstanceType
+		for i := range 60 {
+			it := kind(fmt.Sprintf("t%03d", i), "2", false)
+			for z := range 6 {
+				it.Offerings = append(it.Offerings, of(fmt.Sprintf("on-demand %c %d", 'a'+z, 100+10*i+z)))
+			}
+			many = append(many, family(it, fmt.Sprint("f", i/59)))
+		}
+		got, err := Choose(many, &v1.NodeClaim{Spec: v1.NodeClaimSpec{Requirements: reqs{families}}}, shape.DefaultBand)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, c := range got.Candidates {
+			n += len(c.Offerings)
+		}
+		if last := got.Candidates[59]; n != shape.MostOverrides || last.Type.Name != "t059" || len(last.Offerings) != 1 || last.Offerings[0].Zone() != "a" {
+			t.Errorf("%d offerings are sent, of them %d of %s", n, len(last.Offerings), last.Type.Name)
 		}
 	})
 	t.Run("at most sixty types are sent", func(t *testing.T) {

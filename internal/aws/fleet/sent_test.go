@@ -22,11 +22,11 @@ import (
 )
 
 // TestWhatIsSentIsWhatWasPriced plans pods on random catalogues and asks what a launch of each claim sends: as many types, at the same
-// mean, lowest and highest price. Claims that allow both are among them, where an on-demand offering bounds what spot may cost, and those that
-// are bought on demand although spot would hold the pods too.
+// mean, lowest and highest price. Claims that allow both are among them, where an on-demand offering bounds what spot may cost, those that
+// are bought on demand although spot would hold the pods too, and those whose minValues only on-demand meets.
 func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
-	spot, bounded, beaten := 0, 0, 0
-	for seed := range uint64(300) {
+	spot, bounded, beaten, diverse, turned := 0, 0, 0, 0, 0
+	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		catalog, band := randomTypes(r), shape.SpotBand(1+r.IntN(20))
 		for _, o := range planOn(r, catalog, band).Open {
@@ -35,8 +35,16 @@ func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
 				t.Fatalf("seed %d: nothing is sent for a claim of %v: %v", seed, o.Types, err)
 			}
 			compare(t, seed, &o, sent)
+			if again, err := fleet.ChooseWidely(catalog.Types, o.Claim, band); err != nil || len(again.Candidates) < len(sent.Candidates) {
+				t.Fatalf("seed %d: when what was sent is out of stock, %d types are left of %d: %v", seed, len(again.Candidates), len(sent.Candidates), err)
+			}
 			wide, onDemand := rivals(catalog, &o, sent)
 			switch {
+			case asksForValues(o.Claim):
+				diverse++
+				if sent.CapacityType == v1.CapacityTypeOnDemand {
+					turned += wide
+				}
 			case sent.CapacityType != v1.CapacityTypeSpot:
 				beaten += wide
 			default:
@@ -45,9 +53,14 @@ func TestWhatIsSentIsWhatWasPriced(t *testing.T) {
 			}
 		}
 	}
-	if spot < 300 || bounded < 30 || beaten < 30 {
-		t.Errorf("only %d spot claims were looked at, %d of them bounded by an on-demand price, and %d that on-demand was cheaper for", spot, bounded, beaten)
+	if spot < 300 || bounded < 30 || beaten < 30 || diverse < 100 || turned < 10 {
+		t.Errorf("only %d spot claims were looked at, %d of them bounded by an on-demand price, and %d that on-demand was cheaper for; %d with minValues, %d of them not met by spot",
+			spot, bounded, beaten, diverse, turned)
 	}
+}
+
+func asksForValues(c *v1.NodeClaim) bool {
+	return slices.ContainsFunc(c.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.MinValues != nil })
 }
 
 // rivals tells, of a claim that allows both, whether there is spot that it is not bought as, and whether there is spot within the band that is left out
@@ -142,23 +155,33 @@ func compare(t *testing.T, seed uint64, o *engine.Opening, sent fleet.Choice) {
 	}
 }
 
-// randomTypes sells types of random sizes in random zones, some of them out of stock, some exotic.
+// randomTypes sells types of random sizes in random zones, some of them out of stock, some exotic, some only on demand or only as spot.
 func randomTypes(r *rand.Rand) *cloud.Catalog {
 	out := &cloud.Catalog{}
 	discount := 0.2 + 0.6*float64(r.IntN(2)) // spot costs at least so much of on-demand
-	for i := range 1 + r.IntN(60) {
+	types, zones := 1+r.IntN(60), 4
+	if r.IntN(10) == 0 { // more than one launch names
+		types, zones = types+60, 6
+	}
+	for i := range types {
 		cpu := int64(1) << (1 + r.IntN(4))
-		it := &cloud.InstanceType{Name: fmt.Sprintf("t%02d", i), Exotic: r.IntN(10) == 0, Capacity: corev1.ResourceList{
+		it := &cloud.InstanceType{Name: fmt.Sprintf("t%03d", i), Exotic: r.IntN(10) == 0, Capacity: corev1.ResourceList{
 			"cpu": *resource.NewQuantity(cpu, resource.DecimalSI), "memory": *resource.NewQuantity(cpu*(2+int64(r.IntN(3)))<<30, resource.BinarySI),
 			"pods": *resource.NewQuantity(20, resource.DecimalSI),
 		}}
 		it.Labels = map[string][]string{corev1.LabelInstanceTypeStable: {it.Name}, "family": {fmt.Sprint("f", r.IntN(3))}}
-		price := float64(cpu) * (40 + 20*r.Float64())
-		for z := range 1 + r.IntN(4) {
-			for ct, factor := range map[string]float64{v1.CapacityTypeOnDemand: 1, v1.CapacityTypeSpot: discount + r.Float64()} {
+		price, ways := float64(cpu)*(40+20*r.Float64()), r.IntN(8)
+		for z := range 1 + r.IntN(zones) {
+			sell := func(capacityType string, factor float64) {
 				it.Offerings = append(it.Offerings, cloud.Offering{Available: r.IntN(5) > 0, Price: cloud.NanoUSD(price * factor * 1000), Labels: map[string]string{
-					v1.CapacityTypeLabelKey: ct, corev1.LabelTopologyZone: string(rune('a' + z)),
+					v1.CapacityTypeLabelKey: capacityType, corev1.LabelTopologyZone: string(rune('a' + z)),
 				}})
+			}
+			if ways != 0 {
+				sell(v1.CapacityTypeOnDemand, 1)
+			}
+			if ways > 2 {
+				sell(v1.CapacityTypeSpot, discount+r.Float64())
 			}
 		}
 		out.Types = append(out.Types, it)
@@ -180,10 +203,20 @@ func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *engine.Plan 
 	if r.IntN(3) == 0 {
 		require(corev1.LabelTopologyZone, "a", "c")
 	}
-	if r.IntN(5) == 0 {
-		n := 2
-		require("family", "f0", "f1", "f2").MinValues = &n
+	atLeast := func(n int, key string, values ...string) {
+		require(key, values...).MinValues = &n
 	}
+	if r.IntN(5) == 0 {
+		atLeast(2+r.IntN(2), "family", "f0", "f1", "f2")
+	}
+	if r.IntN(8) == 0 {
+		var names []string
+		for _, it := range catalog.Types {
+			names = append(names, it.Name)
+		}
+		atLeast(1+r.IntN(min(len(names), 50)), corev1.LabelInstanceTypeStable, names...)
+	}
+	settings := engine.Settings{Band: band, MinValuesBestEffort: r.IntN(3) == 0}
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
@@ -191,6 +224,9 @@ func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *engine.Plan 
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("p", i)), CreationTimestamp: metav1.NewTime(now)}}
 			p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				"cpu": *resource.NewMilliQuantity(int64(200+r.IntN(9000)), resource.DecimalSI), "memory": *resource.NewQuantity(int64(r.IntN(8))<<30, resource.BinarySI)}}}}
+			if r.IntN(6) == 0 {
+				p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "a"}
+			}
 			p.Status.Phase = corev1.PodPending
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 			d.PutPod(p)
@@ -198,6 +234,6 @@ func planOn(r *rand.Rand, catalog *cloud.Catalog, band shape.Band) *engine.Plan 
 		d.Synced(true)
 	})
 	snap := store.Snapshot()
-	return engine.New().Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: now, Settings: engine.Settings{Band: band},
+	return engine.New().Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: now, Settings: settings,
 		Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}})
 }

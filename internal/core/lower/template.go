@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
@@ -115,7 +116,7 @@ func (m *Memory) build(t *template) {
 		cat.Shapes(q.Key, q.Set, t.tmpl.Shapes)
 		cat.Admit(q.Key, q.Set, t.tmpl.Mask)
 		if q.Set.Min > 0 {
-			t.tmpl.Min = append(t.tmpl.Min, solve.MinValues{Key: q.Key, N: q.Set.Min})
+			t.tmpl.Min = append(t.tmpl.Min, shape.MinValues{Key: q.Key, N: q.Set.Min})
 		}
 		if q.Set.Empty() {
 			t.none = reason.Count{Code: reason.LabelMismatch, Key: q.Key, Pool: t.pool.Name}

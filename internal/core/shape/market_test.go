@@ -73,7 +73,7 @@ func TestListsAreAllThatLaunchesSend(t *testing.T) {
 			t.Fatalf("seed %d: not complete", seed)
 		}
 		for _, l := range lists {
-			sent, ok := c.Launch(holding(c, shapes, l.Room), offers, false, band)
+			sent, ok := c.Launch(holding(c, shapes, l.Room), offers, nil, band)
 			if !ok || sent.Cost != l.Cost || sent.First != l.First {
 				t.Fatalf("seed %d: a claim for %v launches %+v %v, listed as %+v", seed, l.Room, sent, ok, l)
 			}
@@ -90,7 +90,7 @@ func TestListsAreAllThatLaunchesSend(t *testing.T) {
 
 func checkListed(t *testing.T, seed uint64, c *Catalog, lists []List, use quantity.Vec, shapes, offers bits.Set, band Band) {
 	t.Helper()
-	sent, ok := c.Launch(holding(c, shapes, use), offers, false, band)
+	sent, ok := c.Launch(holding(c, shapes, use), offers, nil, band)
 	if !ok {
 		return
 	}
@@ -108,7 +108,7 @@ func checkRelaxed(t *testing.T, seed uint64, r *rand.Rand, c *Catalog, use quant
 	fewer, narrower := some(r, c.Len()), some(r, len(c.Offers))
 	fewer.And(shapes)
 	narrower.And(offers)
-	sent, ok := c.Launch(holding(c, fewer, use), narrower, false, band)
+	sent, ok := c.Launch(holding(c, fewer, use), narrower, nil, band)
 	if !ok {
 		return
 	}

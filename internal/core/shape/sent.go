@@ -112,7 +112,6 @@ func (c *Catalog) sortByPrice() {
 type query struct {
 	shapes, offers bits.Set
 	ordinary       bool // leave exotic shapes out
-	diverse        bool
 	band           Band
 }
 
@@ -133,11 +132,15 @@ func (c *Catalog) first(q *query, kind Kind) (int, bool) {
 }
 
 // Launch applies the provider's launch filters to a claim that allows these shapes and these offers: reserved before
-// spot before on-demand; ordinary machines before exotic ones and no spot offering dearer than the cheapest on-demand one,
-// unless diversity was demanded; at most band.Types types; and of spot no more than the band allows. It returns false
-// when nothing can be bought.
-func (c *Catalog) Launch(shapes, offers bits.Set, diverse bool, band Band) (Launch, bool) {
-	q := &query{shapes: shapes, offers: offers, ordinary: !diverse && !shapes.Within(c.Exotic), diverse: diverse, band: band}
+// spot before on-demand; ordinary machines before exotic ones and no spot offering dearer than the cheapest on-demand one;
+// at most band.Types types; and of spot no more than the band allows. With minValues, all types are alike, and it is bought as
+// the first kind that meets them. It returns false when nothing can be bought.
+func (c *Catalog) Launch(shapes, offers bits.Set, want []MinValues, band Band) (Launch, bool) {
+	q := &query{shapes: shapes, offers: offers, band: band}
+	if len(want) > 0 {
+		return c.diverse(q, want)
+	}
+	q.ordinary = !shapes.Within(c.Exotic)
 	if l, ok := c.launch(q); ok || !q.ordinary {
 		return l, ok
 	}
@@ -155,7 +158,7 @@ func (c *Catalog) launch(q *query) (Launch, bool) {
 			return c.atFloor(q, k, at), true
 		}
 		most := Any
-		if od, sold := c.first(q, OnDemand); sold && !q.diverse {
+		if od, sold := c.first(q, OnDemand); sold {
 			if most = c.byPrice[OnDemand][od].Price; c.byPrice[Spot][at].Price > most {
 				continue
 			}
@@ -188,17 +191,14 @@ func (c *Catalog) atFloor(q *query, kind Kind, from int) Launch {
 func (c *Catalog) spot(q *query, from int, most int64) Launch {
 	list := c.byPrice[Spot]
 	l := Launch{Kind: Spot, First: list[from], Floor: list[from].Price}
-	types, edge := q.band.Types, Any
-	if !q.diverse {
-		types, edge = q.band.Cut(c.floors(q, from), most, c.reach(q))
-	}
-	sum := c.walk(q, Spot, from, types, edge, &l)
-	l.Price = (sum + int64(l.Offers)/2) / int64(l.Offers)
-	if l.Cost = l.Price; !q.diverse {
-		l.Cost = q.band.cost(types, l.Price, l.Floor, most)
-	}
+	types, edge := q.band.Cut(c.floors(q, from), most, c.reach(q))
+	l.Price = mean(c.walk(q, Spot, from, types, edge, &l), l.Offers)
+	l.Cost = q.band.cost(types, l.Price, l.Floor, most)
 	return l
 }
+
+// mean is the sum of so many prices shared out, rounded.
+func mean(sum int64, n int) int64 { return (sum + int64(n)/2) / int64(n) }
 
 // floors returns the cheapest spot price of each shape that the query allows, ascending.
 func (c *Catalog) floors(q *query, from int) func() (int64, bool) {

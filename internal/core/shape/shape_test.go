@@ -63,7 +63,7 @@ func TestLaunch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shapes, offers := all(tc.catalog)
-			l, ok := tc.catalog.Launch(shapes, offers, false, tc.band)
+			l, ok := tc.catalog.Launch(shapes, offers, nil, tc.band)
 			if !ok || l.Kind != tc.kind || l.Price != tc.price || l.Floor != tc.floor || int64(l.Types) != tc.sent || l.Cost != tc.cost {
 				t.Errorf("got %+v, want kind %d, price %d, floor %d, %d types, cost %d", l, tc.kind, tc.price, tc.floor, tc.sent, tc.cost)
 			}
@@ -88,7 +88,7 @@ func TestSpotAloneLooksAtOnDemandPrices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shapes, _ := all(tc.catalog)
-			l, ok := tc.catalog.Launch(shapes, tc.catalog.ByKind[Spot], false, band)
+			l, ok := tc.catalog.Launch(shapes, tc.catalog.ByKind[Spot], nil, band)
 			if !ok || l.Types != tc.types || l.Price != tc.price {
 				t.Errorf("got %+v, want %d types, price %d", l, tc.types, tc.price)
 			}
@@ -108,22 +108,23 @@ func TestALaunchNamesNoMoreThanEC2Takes(t *testing.T) {
 	c := catalog(types...)
 	shapes, _ := all(c)
 	for _, kind := range []Kind{Spot, OnDemand} {
-		if l, _ := c.Launch(shapes, c.ByKind[kind], false, Band{Types: 60, Spot: 50, Fewest: 5, Permille: 500}); l.Offers != MostOverrides {
+		if l, _ := c.Launch(shapes, c.ByKind[kind], nil, Band{Types: 60, Spot: 50, Fewest: 5, Permille: 500}); l.Offers != MostOverrides {
 			t.Errorf("kind %d: %d offerings, want %d", kind, l.Offers, MostOverrides)
 		}
 	}
 }
 
 func TestExoticMachinesComeLast(t *testing.T) {
-	c := catalog(Type{Name: "gpu", Exotic: true, Offers: []TypeOffer{offer("x", OnDemand, 1)}}, Type{Name: "plain", Offers: []TypeOffer{offer("x", OnDemand, 5)}})
+	family := map[string][]string{"family": {"f"}}
+	c := catalog(Type{Name: "gpu", Exotic: true, Labels: family, Offers: []TypeOffer{offer("x", OnDemand, 1)}}, Type{Name: "plain", Labels: family, Offers: []TypeOffer{offer("x", OnDemand, 5)}})
 	shapes, offers := all(c)
-	if l, _ := c.Launch(shapes, offers, false, DefaultBand); l.Price != 5 || l.Types != 1 {
+	if l, _ := c.Launch(shapes, offers, nil, DefaultBand); l.Price != 5 || l.Types != 1 {
 		t.Errorf("got %+v", l)
 	}
-	if l, _ := c.Launch(shapes, offers, true, DefaultBand); l.Price != 1 || l.Types != 2 {
+	if l, _ := c.Launch(shapes, offers, []MinValues{{"family", 1}}, DefaultBand); l.Price != 1 || l.Types != 2 {
 		t.Errorf("with diversity demanded: %+v", l)
 	}
-	if l, ok := c.Launch(bits.Of(2, 0), offers, false, DefaultBand); !ok || l.Price != 1 {
+	if l, ok := c.Launch(bits.Of(2, 0), offers, nil, DefaultBand); !ok || l.Price != 1 {
 		t.Errorf("nothing else will do: %+v", l)
 	}
 }

@@ -177,14 +177,8 @@ func (c *checker) checkBin(i int) {
 	for sh := range b.Shapes.All() {
 		c.checkShape(where, b, t, sh, pods, used)
 	}
-	for k, m := range t.Min {
-		n := m.N
-		if b.Relaxed != nil {
-			n = b.Relaxed[k]
-		}
-		if got := t.Catalog.Distinct(m.Key, b.Shapes, n); got < n {
-			c.failf("%s: %d values of %s, not %d", where, got, m.Key, n)
-		}
+	if !t.diverse(b.Shapes, b.Mask, b.Relaxed) {
+		c.failf("%s: bought as one kind it has too few values of %v, lowered to %v", where, t.Min, b.Relaxed)
 	}
 }
 
@@ -444,7 +438,7 @@ func (c *checker) checkPrice() {
 	for i := range c.r.Bins {
 		b := &c.r.Bins[i]
 		t := &c.p.Templates[b.Template]
-		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, len(t.Min) > 0, c.p.Settings.Terms.Band)
+		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, t.wanted(b.Relaxed), c.p.Settings.Terms.Band)
 		if !ok || l != b.Launch {
 			c.failf("new node %d: launch %+v, recorded %+v", i, l, b.Launch)
 		}

@@ -102,6 +102,7 @@ func (s *state) domainPossible(i TemplateID, q *trial) bool {
 func (s *state) narrow(q *trial, t TemplateID, mask bits.Set) {
 	mask.Keep(s.match(q.v, t).Mask)
 	s.choose(q, t, mask)
+	s.p.Templates[t].leaveReserved(mask)
 }
 
 // bestShape chooses among the candidates of template i.

@@ -30,7 +30,7 @@ func (s *state) finish(left []int) []Bin {
 			continue
 		}
 		b := s.finishBin(bin, strange, &free[s.template(n).Pool])
-		if !s.meets(&b) {
+		if !s.launch(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
 				left[p.Class] += p.Count
@@ -43,11 +43,18 @@ func (s *state) finish(left []int) []Bin {
 	return out
 }
 
-// meets reports whether a finished bin keeps minValues, which are lowered where the settings allow.
-func (s *state) meets(b *Bin) bool {
-	low, _, ok := s.lower(&s.p.Templates[b.Template], b.Shapes, b.Relaxed)
+// launch prices a finished bin, if it keeps minValues, which are lowered where the settings allow.
+func (s *state) launch(b *Bin) bool {
+	tmpl := &s.p.Templates[b.Template]
+	low, _, ok := s.lower(tmpl, b.Shapes, b.Mask, b.Relaxed)
+	if !ok {
+		return false
+	}
 	b.Relaxed = low
-	return ok && b.Shapes.Any()
+	if b.Launch, ok = tmpl.Catalog.Launch(b.Shapes, b.Mask, tmpl.wanted(low), s.p.Settings.Terms.Band); ok {
+		b.Target = b.Launch.First.Shape
+	}
+	return b.Shapes.Any()
 }
 
 // question identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
@@ -111,11 +118,6 @@ func (s *state) finishBin(bin BinID, strange []bits.Set, free *limits.Pool) Bin 
 	s.cutLimits(n, shapes, free)
 	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
 	b.Overhead = tmpl.leastOverhead(b.Shapes)
-	launch, ok := tmpl.Catalog.Launch(b.Shapes, b.Mask, len(tmpl.Min) > 0, s.p.Settings.Terms.Band)
-	if ok {
-		b.Launch = launch
-		b.Target = launch.First.Shape
-	}
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
+	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 // A pool may say that the types of a claim have so many values of a label together at least. What a claim takes from the pool's limit is then
@@ -38,7 +39,7 @@ func (f *fleet) admitMinValues(q *trial) verdict {
 	if n.min.reserve != nil {
 		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
 	}
-	if _, _, ok := tmpl.diverse(shapes, n.min.low); !ok {
+	if !tmpl.diverse(shapes, q.mask, n.min.low) {
 		return verdict{reason.MinValues, true}
 	}
 	return verdict{}
@@ -52,38 +53,58 @@ func (n *newNode) lowered() []int {
 	return n.min.low
 }
 
-// diverse reports whether shapes have as many values as a template wants, low where that was lowered, else which of its minValues they do not meet
-// and how many values they have.
-func (t *Template) diverse(shapes bits.Set, low []int) (unmet, has int, ok bool) {
-	for k, m := range t.Min {
-		want := m.N
-		if low != nil {
-			want = low[k]
-		}
-		if n := t.Catalog.Distinct(m.Key, shapes, want); n < want {
-			return k, n, false
-		}
+// wanted returns the minValues of a template, low where they were lowered.
+func (t *Template) wanted(low []int) []shape.MinValues {
+	if low == nil {
+		return t.Min
 	}
-	return 0, 0, true
+	want := slices.Clone(t.Min)
+	for k := range want {
+		want[k].N = low[k]
+	}
+	return want
 }
 
-// lower lowers minValues to what shapes have, where that may be done. It returns the one that it may not lower.
-func (f *fleet) lower(t *Template, shapes bits.Set, low []int) (lowered []int, unmet int, ok bool) {
-	for {
-		k, has, ok := t.diverse(shapes, low)
-		if ok {
-			return low, 0, true
+// diverse reports whether a claim that allows these shapes and choices meets the minValues of a template, low where they were lowered.
+func (t *Template) diverse(shapes, mask bits.Set, low []int) bool {
+	v := t.Catalog.Variety(shapes, mask, t.wanted(low))
+	return v.Enough()
+}
+
+// leaveReserved takes reservations out of mask that do not meet minValues by themselves, where anything else is left: the claim that holds a
+// machine of one is bought from it alone.
+func (t *Template) leaveReserved(mask bits.Set) {
+	if len(t.Min) == 0 || len(t.Catalog.Left) == 0 {
+		return
+	}
+	less := mask.Clone()
+	for o := range t.Catalog.Offers {
+		if t.Catalog.Offers[o].Reservation >= 0 && !t.diverse(t.Shapes, bits.Of(len(t.Catalog.Offers), o), nil) {
+			less.Remove(o)
 		}
-		if !f.p.Settings.MinBestEffort || has == 0 {
+	}
+	if t.open(less[:len(t.Mask)]) {
+		mask.Copy(less)
+	}
+}
+
+// lower lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the one that it may not lower.
+func (f *fleet) lower(t *Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
+	want := t.wanted(low)
+	v := t.Catalog.Variety(shapes, mask, want)
+	if v.Enough() {
+		return low, 0, true
+	}
+	least := 0 // nobody lowers them to nothing
+	for k := range want {
+		if !f.p.Settings.MinBestEffort {
+			least = want[k].N - 1
+		}
+		if v.Has[k] <= least {
 			return nil, k, false
 		}
-		if low = slices.Clone(low); low == nil {
-			for _, m := range t.Min {
-				low = append(low, m.N)
-			}
-		}
-		low[k] = has
 	}
+	return v.Has, 0, true
 }
 
 // meetMinValues checks minValues for a new node with one pod, and says what it takes from a limit.
@@ -96,12 +117,12 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	best.min = &minimum{}
 	if limit := &f.limits[tmpl.Pool]; limit.Limited {
-		best.min.reserve = f.smallest(tmpl, limit, best.shape, shapes)
+		best.min.reserve = f.smallest(tmpl, limit, best.shape, shapes, mask)
 		if !limit.Fits(best.min.reserve) {
 			return target{tmpl: noTemplate}, reason.Limit
 		}
 	}
-	low, unmet, ok := f.lower(tmpl, shapes, nil)
+	low, unmet, ok := f.lower(tmpl, shapes, mask, nil)
 	if !ok {
 		return target{tmpl: noTemplate, unmet: unmet}, reason.MinValues
 	}
@@ -111,7 +132,7 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 
 // smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest capacity among them: what the
 // claim takes from the limit.
-func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes bits.Set) quantity.Vec {
+func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
 	var order []int
 	for sh := range shapes.All() {
 		if limit.Fits(t.Catalog.Capacity[sh]) {
@@ -124,7 +145,7 @@ func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes bit
 	clear(shapes)
 	shapes.Add(target)
 	for _, sh := range order {
-		if _, _, ok := t.diverse(shapes, nil); ok {
+		if t.diverse(shapes, mask, nil) {
 			break
 		}
 		shapes.Add(sh)

@@ -100,7 +100,7 @@ type Template struct {
 	Room      []quantity.Vec // per shape: allocatable less daemons
 	Daemons   []DaemonGroup
 	DaemonOf  []int32 // per shape: index into Daemons
-	Min       []MinValues
+	Min       []shape.MinValues
 	Known     *Known // what machines cost while nothing is chosen; nil where that is not known beforehand
 	Soft      bool   // has a PreferNoSchedule taint
 	Drivers   [][]int32
@@ -118,12 +118,6 @@ type DaemonGroup struct {
 
 // An Arrival is how many of the daemons that start on a new node a group counts.
 type Arrival struct{ Group, Count int }
-
-// MinValues says how many values of a label the types of a claim must have together.
-type MinValues struct {
-	Key string
-	N   int
-}
 
 // Labels are the answers of the requirement algebra.
 type Labels struct {

@@ -131,7 +131,7 @@ func (s *state) avoidShapes(strange []bits.Set, bin BinID, shapes bits.Set) {
 		}
 		before := shapes.Clone()
 		shapes.Only(func(sh int) bool { return of[sh] < 0 || !strange[k].Has(int(of[sh])) })
-		if _, _, ok := s.template(n).diverse(shapes, nil); !ok || !shapes.Has(n.target) {
+		if !s.template(n).diverse(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
 			shapes.Copy(before)
 		}
 	}

@@ -1,0 +1,146 @@
+package shape
+
+import (
+	"math"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+)
+
+// MinValues says how many values of a label the types of a claim must have together.
+type MinValues struct {
+	Key string
+	N   int
+}
+
+// A Variety is how many values the types of a claim have of what minValues ask for, when it is bought as one kind.
+type Variety struct {
+	Kind Kind
+	Has  []int // by minValues: never more than it asks for
+
+	lacks int
+}
+
+// Enough reports whether all minValues are met.
+func (v *Variety) Enough() bool { return v.lacks == 0 }
+
+// Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers: the first that meets them, for a
+// launch settles on one kind, and what only several have together would be planned and never sent. If none meets them it is the one that lacks
+// least. Labels that offers decide are counted on all shapes: a claim lists those, whatever it is bought as.
+func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
+	best := Variety{Kind: Kinds, Has: make([]int, len(want)), lacks: math.MaxInt}
+	of := bits.Make(c.Len())
+	for k := range Kinds {
+		clear(of)
+		for s := range shapes.All() {
+			if c.Sold[s].Meets3(offers, c.ByKind[k]) {
+				of.Add(s)
+			}
+		}
+		if !of.Any() {
+			continue
+		}
+		if v := c.varietyOf(k, of, shapes, want); v.lacks < best.lacks || best.Kind == Kinds {
+			best = v
+		}
+		if best.Enough() {
+			break
+		}
+	}
+	return best
+}
+
+func (c *Catalog) varietyOf(k Kind, of, listed bits.Set, want []MinValues) Variety {
+	v := Variety{Kind: k, Has: make([]int, len(want))}
+	for i, m := range want {
+		among := of
+		if c.offered[m.Key] {
+			among = listed
+		}
+		v.Has[i] = c.Distinct(m.Key, among, m.N)
+		v.lacks += m.N - v.Has[i]
+	}
+	if slices.Contains(v.Has, 0) { // nobody lowers minValues to nothing
+		v.lacks = math.MaxInt
+	}
+	return v
+}
+
+// diverse describes the launch of a claim with minValues.
+func (c *Catalog) diverse(q *query, want []MinValues) (Launch, bool) {
+	v := c.Variety(q.shapes, q.offers, want)
+	if !v.Enough() {
+		return Launch{}, false
+	}
+	sent, left := c.varied(q, v.Kind, want)
+	list, seen := c.byPrice[v.Kind], bits.Make(c.Len())
+	l := Launch{Kind: v.Kind, Types: left}
+	sum := int64(0)
+	for i := range list {
+		x := &list[i]
+		if !sent.Has(x.Shape) || !q.offers.Has(x.Offer) {
+			continue
+		}
+		// A type that is not there yet has to find a place, or its values are missing.
+		switch {
+		case !seen.Has(x.Shape):
+			seen.Add(x.Shape)
+			left--
+		case l.Offers+left >= MostOverrides:
+			continue
+		}
+		if l.Offers++; l.Offers == 1 {
+			l.First, l.Floor = *x, x.Price
+		}
+		l.Worst = x.Price
+		sum += x.Price
+	}
+	if l.Price = l.Floor; v.Kind == Spot {
+		l.Price = mean(sum, l.Offers)
+	}
+	l.Cost = l.Price
+	return l, true
+}
+
+// varied returns the types that a launch as one kind sends, and how many these are: the cheapest, of which the dearest make room for types
+// that bring further values.
+func (c *Catalog) varied(q *query, kind Kind, want []MinValues) (sent bits.Set, types int) {
+	var order []int
+	known, must := bits.Make(c.Len()), bits.Make(c.Len())
+	for i := range c.byPrice[kind] {
+		if x := &c.byPrice[kind][i]; !known.Has(x.Shape) && c.allows(q, x) {
+			known.Add(x.Shape)
+			order = append(order, x.Shape)
+		}
+	}
+	for _, m := range want {
+		if col := c.columns[m.Key]; col != nil && !c.offered[m.Key] {
+			col.bring(m.N, order, must)
+		}
+	}
+	sent, types = must.Clone(), must.Count()
+	for _, s := range order {
+		if types < q.band.Types && !sent.Has(s) {
+			sent.Add(s)
+			types++
+		}
+	}
+	return sent, types
+}
+
+// bring adds to must the shapes that bring the first n values of a label, one after the other.
+func (col *column) bring(n int, order []int, must bits.Set) {
+	seen, found := bits.Make(len(col.values)), 0
+	for _, s := range order {
+		if found >= n {
+			return
+		}
+		for v := range col.values {
+			if !seen.Has(v) && col.shapes[v].Has(s) {
+				seen.Add(v)
+				found++
+				must.Add(s)
+			}
+		}
+	}
+}
