@@ -7,6 +7,7 @@ package cloud
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,6 +77,32 @@ func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
 // A Catalog is every instance type that a pool could be given, before the pool's own requirements are applied.
 type Catalog struct {
 	Types []*InstanceType // sorted by name
+}
+
+// Type returns an instance type, nil if there is none of that name.
+func (c *Catalog) Type(name string) *InstanceType {
+	if c == nil {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(c.Types, name, func(it *InstanceType, name string) int { return strings.Compare(it.Name, name) })
+	if !found {
+		return nil
+	}
+	return c.Types[i]
+}
+
+// Price returns what a machine with these labels costs, and whether that is known.
+func (c *Catalog) Price(labels map[string]string) (price NanoUSD, known bool) {
+	it := c.Type(labels[corev1.LabelInstanceTypeStable])
+	if it == nil {
+		return 0, false
+	}
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
+			return o.Price, true
+		}
+	}
+	return 0, false
 }
 
 // An InstanceType is one kind of machine.

@@ -13,13 +13,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
-
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/fleet"
 	wait "karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/sentence"
 )
@@ -98,90 +94,38 @@ func (f *topFlags) show(ctx context.Context, env Env, out io.Writer) error {
 	return writeTop(out, disruptionWorld(in), f.sort)
 }
 
-// A topNode is one line.
-type topNode struct {
-	name, pool, kind string
-	price            float64
-	cpu, memory      share
-	pods             int
-	state            string
-}
-
-// A share is how much of something is asked for.
-type share struct{ used, all float64 }
-
-func (s share) part() float64 {
-	if s.all == 0 {
-		return 0
-	}
-	return s.used / s.all
-}
-
 // barWidth is how many characters are all of a node.
 const barWidth = 10
 
-func (s share) String() string {
-	full := min(barWidth, int(s.part()*barWidth+0.5))
-	return fmt.Sprintf("%s%s %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*s.part())
+func bar(s fleet.Share) string {
+	full := min(barWidth, int(s.Part()*barWidth+0.5))
+	return fmt.Sprintf("%s%s %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*s.Part())
 }
 
-// topOrders compare two lines.
-var topOrders = map[string]func(a, b *topNode) int{
-	"price":  func(a, b *topNode) int { return cmp.Compare(b.price, a.price) },
-	"cpu":    func(a, b *topNode) int { return cmp.Compare(b.cpu.part(), a.cpu.part()) },
-	"memory": func(a, b *topNode) int { return cmp.Compare(b.memory.part(), a.memory.part()) },
-	"pods":   func(a, b *topNode) int { return cmp.Compare(b.pods, a.pods) },
-	"name":   func(*topNode, *topNode) int { return 0 },
-}
-
-func newTopNode(w *disrupt.World, row *cluster.Node) *topNode {
-	labels := row.Labels()
-	n := &topNode{
-		name: row.Name, pool: row.Pool(), kind: labels[corev1.LabelInstanceTypeStable] + " " + labels[v1.CapacityTypeLabelKey],
-		price: priceOf(w, row).Dollars(), pods: len(row.Pods), state: stateOfNode(w, row),
-	}
-	room := row.Allocatable()
-	n.cpu.all, n.memory.all = room.Cpu().AsApproximateFloat64(), room.Memory().AsApproximateFloat64()
-	for _, p := range row.Pods {
-		asked := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
-		n.cpu.used += asked.Cpu().AsApproximateFloat64()
-		n.memory.used += asked.Memory().AsApproximateFloat64()
-	}
-	return n
-}
-
-func stateOfNode(w *disrupt.World, row *cluster.Node) string {
-	switch {
-	case row.Claim.DeletionTimestamp != nil:
-		return "goes"
-	case row.Claim.Annotations[v1.DisruptionCommandAnnotationKey] != "":
-		return "in a step"
-	case row.Node == nil:
-		return "boots"
-	}
-	if _, halted := halt.Node(w.Snap, row, w.Now); halted {
-		return "paused"
-	}
-	return ""
+// topOrders compare two machines.
+var topOrders = map[string]func(a, b *fleet.Machine) int{
+	"price":  func(a, b *fleet.Machine) int { return cmp.Compare(b.Price, a.Price) },
+	"cpu":    func(a, b *fleet.Machine) int { return cmp.Compare(b.CPU.Part(), a.CPU.Part()) },
+	"memory": func(a, b *fleet.Machine) int { return cmp.Compare(b.Memory.Part(), a.Memory.Part()) },
+	"pods":   func(a, b *fleet.Machine) int { return cmp.Compare(b.Pods, a.Pods) },
+	"name":   func(*fleet.Machine, *fleet.Machine) int { return 0 },
 }
 
 // writeTop shows the fleet.
 func writeTop(out io.Writer, w *disrupt.World, order string) error {
-	var nodes []*topNode
+	rows := new(fleet.Reader).Read(w.Snap, w.Pools)
 	bill := map[string]float64{}
-	for row := range w.Snap.Nodes() {
-		if row.Claim != nil {
-			n := newTopNode(w, row)
-			nodes = append(nodes, n)
-			bill[n.pool] += n.price
-		}
+	for _, r := range rows {
+		bill[r.Machine.Pool] += r.Machine.Price.Dollars()
 	}
-	slices.SortFunc(nodes, func(a, b *topNode) int { return cmp.Or(topOrders[order](a, b), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rows, func(a, b fleet.Row) int {
+		return cmp.Or(topOrders[order](&a.Machine, &b.Machine), cmp.Compare(a.Machine.Name, b.Machine.Name))
+	})
 	total := 0.0
 	for _, pool := range sortedKeys(bill) {
 		total += bill[pool]
 	}
-	fmt.Fprintf(out, "%d nodes, $%.4f an hour; %d pods wait for a node. Savings Plans, reserved instances and discounts are left out.\n", len(nodes), total, len(w.Snap.Provisionable()))
+	fmt.Fprintf(out, "%d nodes, $%.4f an hour; %d pods wait for a node. Savings Plans, reserved instances and discounts are left out.\n", len(rows), total, len(w.Snap.Provisionable()))
 	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
 		if h, halted := halt.Of(w.Snap, name, w.Now); halted {
 			fmt.Fprintf(out, "NodePool %s: %s\n", name, sentence.Halt(h))
@@ -190,8 +134,12 @@ func writeTop(out io.Writer, w *disrupt.World, order string) error {
 	fmt.Fprintln(out)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tPOOL\tTYPE\t$/H\tCPU\tMEMORY\tPODS\tSTATE")
-	for _, n := range nodes {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.4f\t%s\t%s\t%d\t%s\n", n.name, n.pool, n.kind, n.price, n.cpu, n.memory, n.pods, n.state)
+	for _, r := range rows {
+		n, state := &r.Machine, ""
+		if marks := fleet.Marks(w.Snap, r.Node, w.Now); len(marks) > 0 {
+			state = string(marks[0])
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s %s\t%.4f\t%s\t%s\t%d\t%s\n", n.Name, n.Pool, n.Type, n.CapacityType, n.Price.Dollars(), bar(n.CPU), bar(n.Memory), n.Pods, state)
 	}
 	return t.Flush()
 }

@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// fleet is two nodes of 4 CPUs, of which the cheap one is nearly full, and a pod that waits.
-func fleet(t *testing.T, paused string) *disrupt.World {
+// twoNodes is a fleet of two nodes of 4 CPUs, of which the cheap one is nearly full, and a pod that waits.
+func twoNodes(t *testing.T, paused string) *disrupt.World {
 	t.Helper()
 	s := cluster.NewStore()
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
@@ -55,7 +55,7 @@ func fleet(t *testing.T, paused string) *disrupt.World {
 
 func TestTop(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeTop(&out, fleet(t, ""), "price"); err != nil {
+	if err := writeTop(&out, twoNodes(t, ""), "price"); err != nil {
 		t.Fatal(err)
 	}
 	want := `2 nodes, $0.3000 an hour; 0 pods wait for a node. Savings Plans, reserved instances and discounts are left out.
@@ -72,7 +72,7 @@ cheap  p     c.x spot  0.1000  ########..  75%  ###.......  25%  1
 func TestTopIsSorted(t *testing.T) {
 	for order, first := range map[string]string{"price": "dear", "cpu": "cheap", "memory": "cheap", "pods": "cheap", "name": "cheap"} {
 		var out bytes.Buffer
-		if err := writeTop(&out, fleet(t, ""), order); err != nil {
+		if err := writeTop(&out, twoNodes(t, ""), order); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[3], first) {
@@ -83,7 +83,7 @@ func TestTopIsSorted(t *testing.T) {
 
 func TestTopShowsWhatIsPaused(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeTop(&out, fleet(t, "true"), "name"); err != nil {
+	if err := writeTop(&out, twoNodes(t, "true"), "name"); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "NodePool p: its NodePool is paused until somebody resumes it\n") || strings.Count(out.String(), "  paused\n") != 2 {

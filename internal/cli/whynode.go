@@ -129,22 +129,8 @@ func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
 
 // priceOf is what a machine costs now, 0 where that is not known.
 func priceOf(w *disrupt.World, row *cluster.Node) cloud.NanoUSD {
-	labels := row.Labels()
-	pool, known := w.Pools[row.Pool()]
-	if !known {
-		return 0
-	}
-	for _, it := range pool.Catalog.Types {
-		if it.Name != labels[corev1.LabelInstanceTypeStable] {
-			continue
-		}
-		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
-				return o.Price
-			}
-		}
-	}
-	return 0
+	price, _ := w.Pools[row.Pool()].Catalog.Price(row.Labels())
+	return price
 }
 
 // judge finds what holds the node, and what would happen without each of it.

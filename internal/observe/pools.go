@@ -31,7 +31,8 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 		}
 		labels := n.Claim.Labels
 		if in, ok := pools[labels[v1.NodePoolLabelKey]]; ok {
-			cost[in.Pool.Name] += price(in.Catalog, labels)
+			price, _ := in.Catalog.Price(labels)
+			cost[in.Pool.Name] += price
 		}
 	}
 	amounts := func(f telemetry.Family, of func(*v1.NodePool) corev1.ResourceList) {
@@ -58,29 +59,6 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 		}
 		out.Gauge(paused, nil, name)
 	}
-}
-
-// price returns what a machine with these labels costs, 0 if it cannot be told.
-func price(c *cloud.Catalog, labels map[string]string) cloud.NanoUSD {
-	at, found := slices.BinarySearchFunc(c.Types, labels[corev1.LabelInstanceTypeStable], func(it *cloud.InstanceType, name string) int {
-		switch {
-		case it.Name < name:
-			return -1
-		case it.Name > name:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return 0
-	}
-	for i := range c.Types[at].Offerings {
-		o := &c.Types[at].Offerings[i]
-		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
-			return o.Price
-		}
-	}
-	return 0
 }
 
 // costErrors counts claims that came and whose pool or instance types cannot be found.

@@ -170,6 +170,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		}
 	}
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
+	l.showSteps()
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
 }
 

@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/protection"
 	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/verdict"
 )
 
 // Telling is where the loop reports what it finds and does.
@@ -27,6 +28,8 @@ type Telling struct {
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
 	Journal *journal.Journal // may be nil
+	// Verdicts is told what was found. It may be nil.
+	Verdicts *verdict.Board
 	// NeverReady is told of replacements that joined and were not initialised in time. It may be nil.
 	NeverReady func(*v1.NodeClaim)
 }
@@ -42,6 +45,7 @@ type teller struct {
 	candidates map[string]time.Time
 	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
 	used       map[string]bool            // the budgets that were used up then, by pool and reason
+	said       verdict.Disruption         // to whoever shows the cluster
 }
 
 func newTeller(t Telling) *teller {
@@ -96,6 +100,7 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	}
 	t.budgets(w, out)
 	t.writeHeld(w, out)
+	t.say(w, out)
 	for _, step := range out.Steps {
 		t.proposed(step)
 	}

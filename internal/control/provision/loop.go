@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/verdict"
 )
 
 // name is this loop's name in logs and metrics.
@@ -45,6 +46,7 @@ type Deps struct {
 	Events   *telemetry.Events
 	Times    *telemetry.PodTimes
 	Journal  *journal.Journal // may be nil
+	Verdicts *verdict.Board   // may be nil
 }
 
 // Settings of the loop.

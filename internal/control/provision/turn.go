@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
@@ -70,6 +72,7 @@ func (l *Loop) nothingWaits() {
 		return
 	}
 	l.counted = false
+	l.Verdicts.Refuse(nil)
 	l.Metrics.SchedulingIgnoredPods.Set(0)
 	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(0)
 	l.Metrics.SchedulingPendingPodsByZone.Reset()
@@ -99,12 +102,15 @@ func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 // undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners are told if there
 // are pools that could, were they ready; in a cluster without pools Karpenter has no say.
 func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing string, now time.Time) {
+	why := map[types.UID]string{}
 	for _, p := range pods {
 		l.decided(p, now, false)
 		if missing != "" && p.NodeName == "" {
-			l.refused(p, "no pool may open nodes; "+missing, "no pools")
+			why[p.UID] = "no pool may open nodes; " + missing
+			l.refused(p, why[p.UID], "no pools")
 		}
 	}
+	l.Verdicts.Refuse(why)
 	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(len(pods)))
 	l.memory.looked(snap, pods, outcome{}, now)
 }
@@ -173,6 +179,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 		}
 	}
 	l.write(snap, plan, became)
+	l.Verdicts.Refuse(words(plan.Refused))
 	l.memory.looked(snap, pods, became, now)
 	if len(plan.Open) == 0 {
 		return nil
@@ -303,6 +310,17 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *engine.
 		})
 	}
 	l.summarise(snap, plan.Refused)
+}
+
+// words says of each refused pod why. A pod that runs waits for nothing.
+func words(refused []engine.Refused) map[types.UID]string {
+	out := make(map[types.UID]string, len(refused))
+	for i := range refused {
+		if r := &refused[i]; r.Pod.NodeName == "" {
+			out[r.Pod.UID] = r.Text
+		}
+	}
+	return out
 }
 
 // refused tells the owner of a pod why it has no place, once in a while for each kind of reason.

@@ -42,7 +42,7 @@ func large(b testing.TB, nodes, pods int) *fleet {
 		f.made++
 		name := fmt.Sprintf("n%04d", f.made)
 		f.node(name, "p", "m5.4xlarge", onDemand, func(n *corev1.Node, c *v1.NodeClaim) {
-			for key, values := range typeNamed(catalog, "m5.4xlarge").Labels {
+			for key, values := range catalog.Type("m5.4xlarge").Labels {
 				if len(values) == 1 {
 					n.Labels[key], c.Labels[key] = values[0], values[0]
 				}

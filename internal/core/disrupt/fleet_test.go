@@ -105,7 +105,7 @@ func (f *fleet) apply(t *testing.T, s *Step) {
 func (f *fleet) price() cloud.NanoUSD {
 	total := cloud.NanoUSD(0)
 	for n := range f.store.Snapshot().Nodes() {
-		price, _ := priceOf(f.pools[n.Pool()].Catalog, n)
+		price, _ := f.pools[n.Pool()].Catalog.Price(n.Labels())
 		total += price
 	}
 	return total

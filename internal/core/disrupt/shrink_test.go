@@ -105,13 +105,13 @@ func onEC2(t *testing.T, edits ...func(*v1.NodePool)) *fleet {
 	f := newFleet(newFixture(catalog.Types...).pool("p", edits...))
 	f.pools["p"] = engine.Pool{Pool: f.pools["p"].Pool, Catalog: catalog}
 	f.dress = func(n *corev1.Node, c *v1.NodeClaim) {
-		for key, values := range typeNamed(catalog, n.Labels[corev1.LabelInstanceTypeStable]).Labels {
+		for key, values := range catalog.Type(n.Labels[corev1.LabelInstanceTypeStable]).Labels {
 			if len(values) == 1 {
 				n.Labels[key], c.Labels[key] = values[0], values[0]
 			}
 		}
 		n.Labels[corev1.LabelTopologyZone], c.Labels[corev1.LabelTopologyZone] = "us-east-1a", "us-east-1a"
-		it := typeNamed(catalog, n.Labels[corev1.LabelInstanceTypeStable])
+		it := catalog.Type(n.Labels[corev1.LabelInstanceTypeStable])
 		room := it.Capacity.DeepCopy()
 		for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
 			for name, q := range kept {

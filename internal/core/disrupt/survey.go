@@ -158,7 +158,7 @@ func (s *Survey) read(n *cluster.Node) *Candidate {
 	}
 	if input, known := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]; known {
 		c.Pool = input.Pool
-		c.Price, c.Priced = priceOf(input.Catalog, n)
+		c.Price, c.Priced = input.Catalog.Price(n.Labels())
 	}
 	c.Consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable) && !c.unconsolidated()
 	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
@@ -323,35 +323,6 @@ func (c *Candidate) typeName() string { return c.Node.Node.Labels[corev1.LabelIn
 
 // neededLabels are the labels without which a node cannot be priced.
 var neededLabels = []string{corev1.LabelInstanceTypeStable, v1.CapacityTypeLabelKey, corev1.LabelTopologyZone}
-
-// priceOf returns what a running node costs: the offering of its type in its zone and of its capacity type, available
-// or not. It returns false when the type or the offering is not known any more.
-func priceOf(catalog *cloud.Catalog, n *cluster.Node) (cloud.NanoUSD, bool) {
-	labels := n.Labels()
-	it := typeNamed(catalog, labels[corev1.LabelInstanceTypeStable])
-	if it == nil {
-		return 0, false
-	}
-	for i := range it.Offerings {
-		o := &it.Offerings[i]
-		if o.Zone() == labels[corev1.LabelTopologyZone] && o.CapacityType() == labels[v1.CapacityTypeLabelKey] {
-			return o.Price, true
-		}
-	}
-	return 0, false
-}
-
-// typeNamed finds an instance type in a catalogue, which is sorted by name.
-func typeNamed(catalog *cloud.Catalog, name string) *cloud.InstanceType {
-	if catalog == nil {
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(catalog.Types, name, func(it *cloud.InstanceType, name string) int { return cmp.Compare(it.Name, name) })
-	if !ok {
-		return nil
-	}
-	return catalog.Types[i]
-}
 
 // byRatio puts the candidates that save most for each moved pod first.
 func byRatio(candidates []*Candidate) {

@@ -1,0 +1,78 @@
+package disruption
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/verdict"
+)
+
+// say tells whoever shows the cluster what a pass has found. What a pass does not look for stays as an earlier one found it: the target, and
+// why nodes are kept for what they cost.
+func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
+	if t.Verdicts == nil {
+		return
+	}
+	said := verdict.Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack, Before: t.said.Before, Target: t.said.Target}
+	if out.Before > 0 {
+		said.Before, said.Target = out.Before, out.Target
+	}
+	fresh := map[string]bool{}
+	for i := range said.Kept {
+		fresh[said.Kept[i].Claim] = true
+	}
+	for _, r := range t.said.Kept {
+		over := !r.Until.IsZero() && !r.Until.After(w.Now)
+		if r.Reason == v1.DisruptionReasonUnderutilized && !fresh[r.Claim] && !over && w.Snap.ClaimNode(r.Claim) != nil {
+			said.Kept = append(said.Kept, r)
+		}
+	}
+	slices.SortFunc(said.Kept, func(a, b disrupt.Refusal) int {
+		return cmp.Or(cmp.Compare(a.Claim, b.Claim), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Code, b.Code))
+	})
+	t.said = said
+	t.Verdicts.Keep(said)
+}
+
+// showSteps tells which steps wait or are under way.
+func (l *Loop) showSteps() {
+	if l.tell.Verdicts == nil {
+		return
+	}
+	var steps []verdict.Step
+	for _, id := range sortedKeys(l.pending) {
+		p := l.pending[id]
+		steps = append(steps, shown(p.step, verdict.Step{ID: id, Stage: verdict.Waits, Until: p.due}))
+	}
+	for _, c := range l.ordered() {
+		s := verdict.Step{ID: c.ID, Stage: c.stage(), Reason: c.Reason, Opens: c.Replacements, Since: c.Created, Until: c.Deadline}
+		for _, m := range c.Candidates {
+			s.Claims = append(s.Claims, m.Name)
+		}
+		if c.step != nil {
+			s = shown(c.step, s)
+		}
+		steps = append(steps, s)
+	}
+	l.tell.Verdicts.Step(steps)
+}
+
+// shown completes what is shown of a step.
+func shown(step *disrupt.Step, s verdict.Step) verdict.Step {
+	s.Reason, s.Text, s.Saves, s.Pods, s.Claims = step.Reason, sentence.Step(step), step.Saves(), step.Pods(), nil
+	for _, c := range step.Remove {
+		s.Claims = append(s.Claims, c.Node.Claim.Name)
+	}
+	return s
+}
+
+// stage says how far a command is.
+func (c *command) stage() verdict.Stage {
+	if len(c.Replacements) > 0 {
+		return verdict.Opening
+	}
+	return verdict.Going
+}
