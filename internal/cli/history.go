@@ -147,7 +147,7 @@ func writeRecords(w io.Writer, records []journal.Record) error {
 	fmt.Fprintln(t, "WHEN\tACT\tREASON\tABOUT\t$/H\tWHAT")
 	for i := range records {
 		r := &records[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.At.UTC().Format(time.RFC3339), r.Act, dash(r.Reason), aboutText(r), moneyText(r), dash(r.Text))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.At.UTC().Format(time.RFC3339), r.Act, dash(r.Reason), r.Subject(), r.Money(), dash(r.Text))
 	}
 	return t.Flush()
 }
@@ -157,33 +157,4 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-// aboutText names the first objects and counts the others.
-func aboutText(r *journal.Record) string {
-	const few = 2
-	var names []string
-	for _, o := range r.About[:min(few, len(r.About))] {
-		name := o.Name
-		if o.Namespace != "" {
-			name = o.Namespace + "/" + name
-		}
-		names = append(names, strings.ToLower(o.Kind)+"/"+name)
-	}
-	text := strings.Join(names, ", ")
-	if more := len(r.About) + r.More - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return dash(text)
-}
-
-// moneyText is what something costs, or what it saves.
-func moneyText(r *journal.Record) string {
-	switch {
-	case r.SavingPerHour != 0:
-		return fmt.Sprintf("%+.4f", -r.SavingPerHour)
-	case r.PricePerHour != 0:
-		return fmt.Sprintf("%.4f", r.PricePerHour)
-	}
-	return "-"
 }

@@ -1,6 +1,8 @@
 package journal
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -111,6 +113,35 @@ func (r *Record) size() int {
 		}
 	}
 	return n
+}
+
+// Subject names the first objects of a record and counts the others, "-" where there is none.
+func (r *Record) Subject() string {
+	const few = 2
+	var names []string
+	for _, o := range r.About[:min(few, len(r.About))] {
+		name := o.Name
+		if o.Namespace != "" {
+			name = o.Namespace + "/" + name
+		}
+		names = append(names, strings.ToLower(o.Kind)+"/"+name)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(r.About) + r.More - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return cmp.Or(text, "-")
+}
+
+// Money is what something costs in dollars an hour, or what it saves with a minus, "-" where that is not known.
+func (r *Record) Money() string {
+	switch {
+	case r.SavingPerHour != 0:
+		return fmt.Sprintf("%+.4f", -r.SavingPerHour)
+	case r.PricePerHour != 0:
+		return fmt.Sprintf("%.4f", r.PricePerHour)
+	}
+	return "-"
 }
 
 // Mentions tells whether a record is about an object. An empty namespace or kind stands for any.

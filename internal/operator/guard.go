@@ -41,16 +41,16 @@ type guard struct {
 	client client.Client
 
 	mu       sync.Mutex
-	verdicts map[[sha256.Size]byte]verdict
+	verdicts map[[sha256.Size]byte]ruling
 }
 
-type verdict struct {
+type ruling struct {
 	status int // http.StatusOK for who is let through
 	until  time.Time
 }
 
 func newGuard(next http.Handler, c client.Client) *guard {
-	return &guard{next: next, client: c, verdicts: map[[sha256.Size]byte]verdict{}}
+	return &guard{next: next, client: c, verdicts: map[[sha256.Size]byte]ruling{}}
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (g *guard) judge(r *http.Request) int {
 	defer cancel()
 	status, err := g.review(ctx, token, verb, r.URL.Path)
 	if err != nil {
-		telemetry.Log(r.Context()).Error("could not ask the API server who may read metrics", "error", err)
+		telemetry.Log(r.Context()).Error("could not ask the API server who may read this", "path", r.URL.Path, "error", err)
 		return http.StatusServiceUnavailable
 	}
 	g.remember(key, status)
@@ -104,7 +104,7 @@ func (g *guard) remember(key [sha256.Size]byte, status int) {
 	if status == http.StatusOK {
 		lasts = allowedFor
 	}
-	g.verdicts[key] = verdict{status, time.Now().Add(lasts)}
+	g.verdicts[key] = ruling{status, time.Now().Add(lasts)}
 }
 
 // review asks the API server whose token it is, and whether they may.

@@ -130,7 +130,7 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 			s := Settings{MetricsAuthentication: guard, MetricsPort: free.Addr().(*net.TCPAddr).Port}
 			free.Close()
 			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, false))
-			stop, err := serve(t.Context(), s, handler, checks{}, nil)
+			stop, err := serve(t.Context(), s, handler, nil, checks{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestListenersListenWhereTheyAreTold(t *testing.T) {
 		s := Settings{Host: host, HealthProbePort: free.Addr().(*net.TCPAddr).Port}
 		free.Close()
 		var at Addresses
-		stop, err := serve(t.Context(), s, http.NotFoundHandler(), checks{}, func(a Addresses) { at = a })
+		stop, err := serve(t.Context(), s, http.NotFoundHandler(), nil, checks{}, func(a Addresses) { at = a })
 		if err != nil {
 			t.Fatal(err)
 		}

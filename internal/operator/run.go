@@ -49,7 +49,9 @@ import (
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/legacy"
 	"karpenter.sh/karpenter/internal/observe"
+	"karpenter.sh/karpenter/internal/page"
 	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/verdict"
 )
 
 // Options are what Run needs.
@@ -60,7 +62,7 @@ type Options struct {
 	Cloud           func(ctx context.Context, in CloudInput) (*Cloud, error)
 	NodeClasses     NodeClasses
 	Version, Commit string
-	// Started, if set, is told where metrics and probes are served.
+	// Started, if set, is told where metrics, probes and the page are served.
 	Started func(Addresses)
 }
 
@@ -148,7 +150,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
-	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), settings: s}
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: verdict.New(), settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
 
@@ -163,13 +165,17 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, s.EnableProfiling)), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts, Metrics: metrics, Leading: leading.Load})
+	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
 	defer stopServers()
 
 	always := append(p.always(), provider.Always...)
+	if s.UIPort != 0 {
+		always = append(always, shown.Run)
+	}
 	older, err := p.older(ctx)
 	if err != nil {
 		return err
@@ -200,6 +206,7 @@ type parts struct {
 	metrics  *telemetry.Metrics
 	events   *telemetry.Events
 	journal  *journal.Journal
+	verdicts *verdict.Board
 	settings Settings
 }
 
@@ -261,7 +268,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	opener.Journal = p.journal
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal,
+		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
@@ -286,7 +293,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
-		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, NeverReady: pools.NeverReady},
+		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
 		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
 
 	loops := []func(context.Context) error{

@@ -21,11 +21,12 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/page"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// Addresses are where metrics and probes are served, "" where they are not.
-type Addresses struct{ Metrics, Health string }
+// Addresses are where metrics, probes and the page are served, "" where they are not.
+type Addresses struct{ Metrics, Health, Page string }
 
 // newMetrics registers everything that this program counts.
 func newMetrics(r *prometheus.Registry, o Options) *telemetry.Metrics {
@@ -56,8 +57,17 @@ const (
 	scrapes = 2
 )
 
+// A listening says what is served where.
+type listening struct {
+	host    string
+	port    int // 0: nowhere
+	handler http.Handler
+	secure  bool // over TLS, with a certificate of its own
+	at      *string
+}
+
 // serve starts the listeners. What it returns stops them.
-func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, started func(Addresses)) (func(), error) {
+func serve(ctx context.Context, s Settings, metrics, ui http.Handler, c checks, started func(Addresses)) (func(), error) {
 	var at Addresses
 	var servers []*http.Server
 	stop := func() {
@@ -69,30 +79,18 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 			cancel()
 		}
 	}
-	for _, l := range []struct {
-		port    int
-		handler http.Handler
-		at      *string
-	}{
-		{s.MetricsPort, metrics, &at.Metrics},
-		{s.HealthProbePort, healthHandler(c), &at.Health},
+	for _, l := range []listening{
+		{s.Host, s.MetricsPort, metrics, s.MetricsAuthentication, &at.Metrics},
+		{s.Host, s.HealthProbePort, healthHandler(c), false, &at.Health},
+		{s.UIHost, s.UIPort, ui, !s.uiIsLocal(), &at.Page},
 	} {
 		if l.port == 0 {
 			continue
 		}
-		listener, err := net.Listen("tcp", net.JoinHostPort(s.Host, strconv.Itoa(l.port)))
+		listener, err := l.listen()
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-		*l.at = listener.Addr().String()
-		if l.at == &at.Metrics && s.MetricsAuthentication {
-			config, err := selfSigned()
-			if err != nil {
-				stop()
-				return nil, err
-			}
-			listener = tls.NewListener(listener, config)
+			return nil, err
 		}
 		server := newServer(l.handler)
 		servers = append(servers, server)
@@ -106,6 +104,23 @@ func serve(ctx context.Context, s Settings, metrics http.Handler, c checks, star
 		started(at)
 	}
 	return stop, nil
+}
+
+func (l listening) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(l.host, strconv.Itoa(l.port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	*l.at = listener.Addr().String()
+	if !l.secure {
+		return listener, nil
+	}
+	config, err := selfSigned()
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return tls.NewListener(listener, config), nil
 }
 
 // newServer returns a server that waits for nobody for long.
@@ -136,6 +151,17 @@ func guarded(s Settings, c *clients, h http.Handler) http.Handler {
 		return h
 	}
 	return newGuard(h, c.reviews)
+}
+
+// uiIsLocal tells whether the page is reached from this machine only.
+func (s *Settings) uiIsLocal() bool { return page.Loopback(s.UIHost) }
+
+// pageHandler serves the page: to everybody on this machine, else to whom the API server lets.
+func pageHandler(s Settings, c *clients, shown *page.Service) http.Handler {
+	if s.uiIsLocal() {
+		return shown.Open()
+	}
+	return shown.Guarded(func(h http.Handler) http.Handler { return newGuard(h, c.reviews) })
 }
 
 // checks are what the probes ask.

@@ -25,6 +25,8 @@ type Settings struct {
 
 	MetricsPort, HealthProbePort int    // 0: no listener
 	Host                         string // where they listen: everywhere if empty, as kubelets and Prometheus are on other machines
+	UIPort                       int    // of the page; 0: no listener
+	UIHost                       string // where it listens; who is not on this machine needs a token there
 	MetricsAuthentication        bool   // the API server says who may read the metrics port
 	EnableProfiling              bool
 	DisableObservability         bool // no metrics about single nodes, pods and pools, and none about conditions
@@ -111,6 +113,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		MetricsPort:     8080,
 		HealthProbePort: 8081,
+		UIHost:          "127.0.0.1",
 		Log:             telemetry.LogSettings{Level: "info", Paths: []string{"stdout"}, ErrorPaths: []string{"stderr"}},
 		Client:          ClientSettings{QPS: 200, Burst: 300},
 		LeaderElection:  LeaderElectionSettings{Name: "karpenter-leader-election"},
@@ -131,6 +134,8 @@ func (s *Settings) List() []setting.Setting {
 		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics and /journal; 0 for none"),
 		setting.Bool(&s.MetricsAuthentication, "metrics-authentication", "serve the metrics port over TLS, with a certificate of its own, and only to whom the API server knows by their bearer token and allows to get the path"),
 		setting.Int(&s.HealthProbePort, "health-probe-port", "port of /healthz and /readyz; 0 for none"),
+		setting.Int(&s.UIPort, "ui-port", "port of the page that shows the fleet; 0 for none"),
+		setting.String(&s.UIHost, "ui-host", "address on which the page listens; where that is not one of the machine's own it is served over TLS, with a certificate of its own, and the picture only to whom the API server knows by their bearer token and allows to get the path /picture"),
 		setting.Int(&s.Client.QPS, "kube-client-qps", "requests per second to the API server"),
 		setting.Int(&s.Client.Burst, "kube-client-burst", "requests to the API server that may come at once"),
 		setting.Bool(&s.EnableProfiling, "enable-profiling", "serve /debug/pprof/ on the metrics port"),
@@ -194,6 +199,8 @@ func (s *Settings) Validate() error {
 	add(s.MetricsPort >= 0 && s.MetricsPort <= 65535, "metrics-port: %d is not a port", s.MetricsPort)
 	add(s.HealthProbePort >= 0 && s.HealthProbePort <= 65535, "health-probe-port: %d is not a port", s.HealthProbePort)
 	add(s.MetricsPort == 0 || s.MetricsPort != s.HealthProbePort, "metrics-port and health-probe-port are both %d", s.MetricsPort)
+	add(s.UIPort >= 0 && s.UIPort <= 65535, "ui-port: %d is not a port", s.UIPort)
+	add(s.UIPort == 0 || s.UIPort != s.MetricsPort && s.UIPort != s.HealthProbePort, "ui-port is %d, which is served already", s.UIPort)
 	add(s.Client.QPS > 0, "kube-client-qps: %d is not positive", s.Client.QPS)
 	add(s.Client.Burst > 0, "kube-client-burst: %d is not positive", s.Client.Burst)
 	add(s.Batch.Idle > 0, "batch-idle-duration: %v is not positive", s.Batch.Idle)

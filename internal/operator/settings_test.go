@@ -32,6 +32,8 @@ func TestDefaults(t *testing.T) {
 		"--karpenter-service KARPENTER_SERVICE":                                     "",
 		"--metrics-port METRICS_PORT":                                               "8080",
 		"--health-probe-port HEALTH_PROBE_PORT":                                     "8081",
+		"--ui-port UI_PORT":                                                         "0",
+		"--ui-host UI_HOST":                                                         "127.0.0.1",
 		"--kube-client-qps KUBE_CLIENT_QPS":                                         "200",
 		"--kube-client-burst KUBE_CLIENT_BURST":                                     "300",
 		"--enable-profiling ENABLE_PROFILING":                                       "false",

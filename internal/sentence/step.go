@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 )
 
@@ -23,6 +24,26 @@ func Step(s *disrupt.Step) string {
 			b.WriteString(", replaced by")
 		}
 		fmt.Fprintf(&b, " %s (%d types, $%.4f/h)", o.Type, len(o.Types), o.Price.Dollars())
+	}
+	return b.String()
+}
+
+// Asked says what goes and what comes by a plan that waits for somebody's yes.
+func Asked(s *v1alpha1.DisruptionStep) string {
+	var b strings.Builder
+	decision := "delete"
+	if len(s.Open) > 0 {
+		decision = "replace"
+	}
+	fmt.Fprintf(&b, "%s %d node(s):", decision, len(s.Remove))
+	for _, n := range s.Remove {
+		fmt.Fprintf(&b, " %s/%s/%s", n.Node, n.InstanceType, n.CapacityType)
+	}
+	for i, o := range s.Open {
+		if i == 0 {
+			b.WriteString(", replaced by")
+		}
+		fmt.Fprintf(&b, " %s (%d types, $%s/h)", o.InstanceType, o.Types, o.Price)
 	}
 	return b.String()
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
@@ -22,6 +23,17 @@ func TestStep(t *testing.T) {
 	}
 	step.Open = []engine.Opening{{Type: "c.small", Types: []string{"c.small", "c.large"}, Price: cloud.FromDollars(0.05)}}
 	if got, want := Step(step), "replace 1 node(s): a/m.large/spot, replaced by c.small (2 types, $0.0500/h)"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestAskedSaysTheSameAsTheStep(t *testing.T) {
+	plan := &v1alpha1.DisruptionStep{Remove: []v1alpha1.DisruptedNode{{Node: "a", InstanceType: "m.large", CapacityType: "spot"}}}
+	if got, want := Asked(plan), "delete 1 node(s): a/m.large/spot"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	plan.Open = []v1alpha1.OpenedNode{{InstanceType: "c.small", Types: 2, Price: "0.0500"}}
+	if got, want := Asked(plan), "replace 1 node(s): a/m.large/spot, replaced by c.small (2 types, $0.0500/h)"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -46,7 +46,9 @@ func status(args []string) error {
 	fmt.Printf("%s, since %s (%s)\nAPI server  %s\nkubeconfig  %s\n\n",
 		state, run.Started.Format(time.TimeOnly), time.Since(run.Started).Round(time.Second), run.Server, dir.Kubeconfig())
 	nodes, pods, err := ask(dir)
-	printPrograms(run, runtime.Processes(dir, pods))
+	controllers := runtime.Processes(dir, pods)
+	printPrograms(run, controllers)
+	printPages(controllers)
 	if err != nil {
 		fmt.Printf("\nThe API server does not answer: %v\n", err)
 		return quietError{}
@@ -99,6 +101,15 @@ func printPrograms(run home.Run, controllers []runtime.Process) {
 	}
 	fmt.Fprintf(w, "\t\t\t\t\t%d MB\n", total>>10)
 	w.Flush()
+}
+
+// printPages says where the controller's page is.
+func printPages(controllers []runtime.Process) {
+	for _, c := range controllers {
+		if c.Page != "" {
+			fmt.Printf("\nPage        http://127.0.0.1:%s/ (%s)\n", c.Page, c.Pod)
+		}
+	}
 }
 
 // resident asks how many kilobytes of a process are in memory. Where the system tells, shared ones are spread over those

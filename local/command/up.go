@@ -18,6 +18,7 @@ import (
 
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/release"
+	"karpenter.sh/karpenter/local/runtime"
 	"karpenter.sh/karpenter/local/supervise"
 )
 
@@ -224,6 +225,9 @@ func printNext(dir home.Dir) {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0] // what was typed
+	}
+	if _, pods, err := ask(dir); err == nil { // without an answer, status says it later
+		printPages(runtime.Processes(dir, pods))
 	}
 	fmt.Println()
 	for _, line := range next(dir, quoted(self)) {

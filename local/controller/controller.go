@@ -37,7 +37,7 @@ func Main(args []string) error {
 		return err
 	}
 	core.Host = "127.0.0.1" // nobody on another machine has any business with it
-	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.Older.Port); err != nil {
+	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.UIPort, &core.Older.Port); err != nil {
 		return err
 	}
 	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes

@@ -157,6 +157,8 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"nobody's account":                    {values{"serviceAccount": values{"create": false}}, "serviceAccount.name"},
 		"the default account, by its name":    {values{"serviceAccount": values{"create": false, "name": "default"}}, ""},
 		"one port for two things":             {values{"controller": values{"metrics": values{"port": 8081}}}, "two ports that differ"},
+		"a port for the page that is taken":   {values{"settings": values{"uiPort": 8080}}, "settings.uiPort: write another port"},
+		"a port for the page":                 {values{"settings": values{"uiPort": 8082}}, ""},
 		"replicas that all act":               {values{"controller": values{"env": []any{actsAlone}}}, "write replicas: 1"},
 		"one replica that acts":               {values{"controller": values{"env": []any{actsAlone}}, "replicas": 1}, ""},
 		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
@@ -326,7 +328,9 @@ func TestSettingsBecomeEnvironment(t *testing.T) {
 		"Provisioners are converted where somebody asks": {
 			values{"legacy": values{"provisioners": "convert"}}, map[string]string{"PROVISIONERS": "convert"},
 		},
-		"what is empty is not told": {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
+		"there is no page by default":         {nil, map[string]string{"UI_PORT": "-", "UI_HOST": "-"}},
+		"there is a page where somebody asks": {values{"settings": values{"uiPort": 8082}}, map[string]string{"UI_PORT": "8082", "UI_HOST": "127.0.0.1"}},
+		"what is empty is not told":           {nil, map[string]string{"CLUSTER_ENDPOINT": "-", "CLUSTER_CA_BUNDLE": "-", "INTERRUPTION_QUEUE": "-"}},
 		"false and zero are values": {
 			values{"settings": values{"isolatedVPC": false, "vmMemoryOverheadPercent": 0, "nominationHints": false}},
 			map[string]string{"ISOLATED_VPC": "false", "VM_MEMORY_OVERHEAD_PERCENT": "0", "NOMINATION_HINTS": "false"},
@@ -554,6 +558,16 @@ func TestNetworkPolicy(t *testing.T) {
 	if in := p.Spec.Ingress; len(in) != 2 || port(in[0].Ports) != 9090 || len(in[0].From) != 1 || port(in[1].Ports) != 8081 || len(in[1].From) != 0 {
 		t.Errorf("in: %+v, want metrics from some and probes from everybody", in)
 	}
+	ui := object[networkingv1.NetworkPolicy](t, named(values{
+		"networkPolicy": values{"enabled": true, "uiFrom": []any{values{"namespaceSelector": values{}}}}, "settings": values{"uiPort": 8082, "uiHost": "0.0.0.0"},
+	}), "NetworkPolicy", "karpenter")
+	if in := ui.Spec.Ingress; len(in) != 3 || port(in[1].Ports) != 8082 || len(in[1].From) != 1 {
+		t.Errorf("in: %+v, want the page from some", in)
+	}
+	own := object[networkingv1.NetworkPolicy](t, named(values{"networkPolicy": values{"enabled": true}, "settings": values{"uiPort": 8082}}), "NetworkPolicy", "karpenter")
+	if in := own.Spec.Ingress; len(in) != 2 {
+		t.Errorf("in: %+v, want no page where only the pod itself reaches it", in)
+	}
 	q := object[networkingv1.NetworkPolicy](t, named(values{"networkPolicy": values{"enabled": true}, "legacy": values{"v1beta1": "serve"}}), "NetworkPolicy", "karpenter")
 	if in := q.Spec.Ingress; len(in) != 3 || port(in[2].Ports) != 8443 || len(in[2].From) != 0 {
 		t.Errorf("in: %+v, want the webhook too", in)
@@ -633,6 +647,11 @@ func TestRights(t *testing.T) {
 		"core with guarded metrics": {"ClusterRole", "karpenter-core", values{"settings": values{"metricsAuthentication": true}}, append([]string{
 			hint, "authentication.k8s.io: tokenreviews: create", "authorization.k8s.io: subjectaccessreviews: create",
 		}, core...)},
+		"core with a guarded page": {"ClusterRole", "karpenter-core", values{"settings": values{"uiPort": 8082, "uiHost": "0.0.0.0"}}, append([]string{
+			hint, "authentication.k8s.io: tokenreviews: create", "authorization.k8s.io: subjectaccessreviews: create", // whose token it is, and whether they may see the page
+		}, core...)},
+		"core with a page of the pod's own":    {"ClusterRole", "karpenter-core", values{"settings": values{"uiPort": 8082}}, append([]string{hint}, core...)},
+		"core with a page that is off":         {"ClusterRole", "karpenter-core", values{"settings": values{"uiHost": "0.0.0.0"}}, append([]string{hint}, core...)},
 		"core with default spread constraints": {"ClusterRole", "karpenter-core", values{"settings": values{"schedulerConfig": "{}"}}, append(spread, core...)},
 		"core with default spread constraints of a variable": {"ClusterRole", "karpenter-core", values{"controller": values{"env": []any{
 			values{"name": "SCHEDULER_CONFIG", "value": "{}"},

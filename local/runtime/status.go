@@ -47,6 +47,7 @@ const portsFile = "ports"
 // A Process is one that stands for a container.
 type Process struct {
 	Pod, Ports string // as 8080:53211,8081:53212, the first of each pair being the pod's
+	Page       string // the port of this machine where it shows the cluster, "" if it does not
 	PID        int
 	Started    time.Time
 	Restarts   int
@@ -60,12 +61,32 @@ func Processes(dir home.Dir, pods []corev1.Pod) []Process {
 			if pid, runs := PID(&s); runs {
 				ports, _ := os.ReadFile(filepath.Join(dir.PodFolder(string(p.UID)), portsFile)) // it may end at this very moment
 				all = append(all, Process{
-					Pod: p.Name, Ports: string(ports), PID: pid, Started: s.State.Running.StartedAt.Time, Restarts: int(s.RestartCount),
+					Pod: p.Name, Ports: string(ports), Page: portNamed(&p, s.Name, pagePort, string(ports)), PID: pid, Started: s.State.Running.StartedAt.Time, Restarts: int(s.RestartCount),
 				})
 			}
 		}
 	}
 	return all
+}
+
+// pagePort is what the chart calls the port of the page.
+const pagePort = "ui"
+
+// portNamed is the port of this machine that a container calls by that name, "" if there is none.
+func portNamed(p *corev1.Pod, container, name, mapping string) string {
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			if c.Name != container || port.Name != name {
+				continue
+			}
+			for pair := range strings.SplitSeq(mapping, ",") {
+				if at, found := strings.CutPrefix(pair, fmt.Sprintf("%d:", port.ContainerPort)); found {
+					return at
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // summary is the status of a pod whose containers are in those states.

@@ -57,6 +57,7 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- end }}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) }}{{ $wrong = append $wrong "serviceAccount.create=false: write the account's name into serviceAccount.name; every pod that names no account has the namespace's default one, and would have Karpenter's rights" }}{{ end }}
 {{- if eq (int $v.controller.metrics.port) (int $v.controller.healthProbe.port) }}{{ $wrong = append $wrong "controller.metrics.port and controller.healthProbe.port: write two ports that differ" }}{{ end }}
+{{- if and $v.settings.uiPort (has (int $v.settings.uiPort) (list (int $v.controller.metrics.port) (int $v.controller.healthProbe.port))) }}{{ $wrong = append $wrong "settings.uiPort: write another port than those of metrics and probes" }}{{ end }}
 {{- if not $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository is required, as no image of this version is published: --set controller.image.repository=<where yours is>" }}{{ end }}
 {{- if contains "public.ecr.aws/karpenter/" $v.controller.image.repository }}{{ $wrong = append $wrong "controller.image.repository: the image there is of another Karpenter, which this chart's rights and settings are not for; write where yours of this version is, and its tag and digest" }}{{ end }}
 {{- if not (or $v.settings.clusterName $v.clusterName $aws.clusterName) }}{{ $wrong = append $wrong "settings.clusterName is required: --set settings.clusterName=<the name of your cluster>" }}{{ end }}

@@ -20,6 +20,12 @@
   value: {{ .Values.controller.metrics.port | quote }}
 - name: HEALTH_PROBE_PORT
   value: {{ .Values.controller.healthProbe.port | quote }}
+{{- if .Values.settings.uiPort }}
+- name: UI_PORT
+  value: {{ .Values.settings.uiPort | quote }}
+- name: UI_HOST
+  value: {{ .Values.settings.uiHost | quote }}
+{{- end }}
 {{- if ne .Values.legacy.v1beta1 "none" }}
 - name: V1BETA1
   value: {{ .Values.legacy.v1beta1 | quote }}

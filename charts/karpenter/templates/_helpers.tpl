@@ -112,3 +112,9 @@ spec:
 {{- if .Values.settings.schedulerConfig -}}yes{{- end -}}
 {{- range .Values.controller.env -}}{{- if eq .name "SCHEDULER_CONFIG" -}}yes{{- end -}}{{- end -}}
 {{- end -}}
+
+{{/* true where the page listens on another address than one of the pod's own */}}
+{{- define "karpenter.uiGuarded" -}}
+{{- $host := toString .Values.settings.uiHost -}}
+{{- if and .Values.settings.uiPort (not (or (eq $host "localhost" "::1") (hasPrefix "127." $host))) -}}true{{- end -}}
+{{- end -}}

@@ -1,0 +1,76 @@
+package page
+
+import (
+	"reflect"
+	"time"
+)
+
+// Changes are what is different in a picture from the one before. What is nil is as it was.
+type Changes struct {
+	Head      *Head       `json:"head,omitempty"`
+	Put       []Node      `json:"put,omitempty"`  // nodes that came or changed
+	Gone      []string    `json:"gone,omitempty"` // names of nodes
+	Waiting   *[]Waiting  `json:"waiting,omitempty"`
+	Promised  *[]Promised `json:"promised,omitempty"`
+	Steps     *[]Step     `json:"steps,omitempty"`
+	Held      *[]Held     `json:"held,omitempty"`
+	Decisions []Decision  `json:"decisions,omitempty"` // new ones
+	Costs     []Cost      `json:"costs,omitempty"`     // new ones
+}
+
+// diff compares two pictures.
+func diff(was, is *Picture) Changes {
+	c := Changes{
+		Head: changed(&was.Head, &is.Head), Waiting: changed(&was.Waiting, &is.Waiting), Promised: changed(&was.Promised, &is.Promised),
+		Steps: changed(&was.Steps, &is.Steps), Held: changed(&was.Held, &is.Held),
+	}
+	c.Put, c.Gone = nodeChanges(was.Nodes, is.Nodes)
+	var seq uint64
+	if n := len(was.Decisions); n > 0 {
+		seq = was.Decisions[n-1].Seq
+	}
+	for i := range is.Decisions {
+		if is.Decisions[i].Seq > seq {
+			c.Decisions = is.Decisions[i:]
+			break
+		}
+	}
+	var at time.Time
+	if n := len(was.Costs); n > 0 {
+		at = was.Costs[n-1].At
+	}
+	for i := range is.Costs {
+		if is.Costs[i].At.After(at) {
+			c.Costs = is.Costs[i:]
+			break
+		}
+	}
+	return c
+}
+
+func changed[T any](was, is *T) *T {
+	if reflect.DeepEqual(was, is) {
+		return nil
+	}
+	return is
+}
+
+// nodeChanges walks two lists that are sorted by name.
+func nodeChanges(was, is []Node) (put []Node, gone []string) {
+	for len(was) > 0 || len(is) > 0 {
+		switch {
+		case len(is) == 0 || len(was) > 0 && was[0].Name < is[0].Name:
+			gone = append(gone, was[0].Name)
+			was = was[1:]
+		case len(was) == 0 || is[0].Name < was[0].Name:
+			put = append(put, is[0])
+			is = is[1:]
+		default:
+			if was[0] != is[0] {
+				put = append(put, is[0])
+			}
+			was, is = was[1:], is[1:]
+		}
+	}
+	return put, gone
+}
