@@ -1,5 +1,5 @@
 # Every target is one line; what needs more lives in hack/. Tools are pinned in tools/go.mod.
-.PHONY: help up down status clean build test lint gen gen-check bench fuzz soak image release push
+.PHONY: help up down status clean build test lint gen gen-check bench bench-peer fuzz soak image release push
 .DEFAULT_GOAL := help
 export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
 
@@ -26,6 +26,8 @@ gen-check: ## fail if a generated file is not current
 	@hack/gen-check
 bench: ## benchmarks, compared with the last ones that were saved: make bench SAVE=1 saves
 	@hack/bench
+bench-peer: ## the engine beside Karpenter's own scheduler, written to docs/benchmarks.md; FULL=1 for the large rows
+	@hack/bench-peer
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
 soak: build ## the long seeds

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -92,7 +93,7 @@ func askFew(t *testing.T, snap *cluster.Snapshot, pods []*cluster.Pod, before ma
 func TestNamespacesShareWhatTermsMayCost(t *testing.T) {
 	spread := podsLike(3, func(i int, p *corev1.Pod) {
 		p.Namespace = "spread"
-		p.Spec.TopologySpreadConstraints = spreadOver(corev1.LabelTopologyZone, 1, p.Labels)
+		p.Spec.TopologySpreadConstraints = benchload.Spread(corev1.LabelTopologyZone, 1, p.Labels)
 	})
 	tooMuch := crowd("a", 2, 500)
 	for _, p := range tooMuch {
@@ -162,7 +163,7 @@ func TestWhoHasAPlaceKeepsItWhenPostponed(t *testing.T) {
 		for i := range 5 {
 			d.Plan(cluster.PodKey{Namespace: "a", Name: fmt.Sprintf("a-%03d", i)}, "node-00000", now)
 		}
-		d.PutPod(pendingPod("plain", 1000, 1000))
+		d.PutPod(benchload.Pending("plain", 1000, 1000))
 	})
 	snap := store.Snapshot()
 	plan, later := askFew(t, snap, snap.Provisionable(), nil)

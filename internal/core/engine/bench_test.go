@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -23,8 +24,8 @@ var (
 // BenchmarkWorkloads runs every workload from Kubernetes objects to the plan, in one configuration.
 func BenchmarkWorkloads(b *testing.B) {
 	for _, name := range slices.Concat(speedRows, priceRows) {
-		b.Run(name+"/on-demand", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{}) })
-		b.Run(name+"/spot", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{}) })
+		b.Run(name+"/on-demand", func(b *testing.B) { run(b, name, benchload.Pool(false, false), engine.Settings{}) })
+		b.Run(name+"/spot", func(b *testing.B) { run(b, name, benchload.Pool(true, false), engine.Settings{}) })
 	}
 }
 
@@ -37,14 +38,20 @@ var narrowBand = shape.Band{Types: 60, Spot: 60, Fewest: 1, Permille: 10}
 // is 0.15 percent more, because it sends c6g.8xlarge for two zones, whose mean price is above the lower one.
 func BenchmarkVariants(b *testing.B) {
 	for _, name := range priceRows {
-		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchPool(false, true), engine.Settings{}) })
-		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchPool(true, true), engine.Settings{}) })
-		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{}, agent()) })
-		b.Run(name+"/spot, band of 1 percent", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Band: narrowBand}) })
-		b.Run(name+"/spot, five types", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Band: shape.SpotBand(5)}) })
-		b.Run(name+"/spot, given five seconds", func(b *testing.B) { run(b, name, benchPool(true, false), engine.Settings{Search: 5 * work.Second}) })
-		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{FirstFit: true}) })
-		b.Run(name+"/given five seconds", func(b *testing.B) { run(b, name, benchPool(false, false), engine.Settings{Search: 5 * work.Second}) })
+		b.Run(name+"/any category", func(b *testing.B) { run(b, name, benchload.Pool(false, true), engine.Settings{}) })
+		b.Run(name+"/any category, spot", func(b *testing.B) { run(b, name, benchload.Pool(true, true), engine.Settings{}) })
+		b.Run(name+"/with a DaemonSet", func(b *testing.B) { run(b, name, benchload.Pool(false, false), engine.Settings{}, agent()) })
+		b.Run(name+"/spot, band of 1 percent", func(b *testing.B) { run(b, name, benchload.Pool(true, false), engine.Settings{Band: narrowBand}) })
+		b.Run(name+"/spot, five types", func(b *testing.B) {
+			run(b, name, benchload.Pool(true, false), engine.Settings{Band: shape.SpotBand(5)})
+		})
+		b.Run(name+"/spot, given five seconds", func(b *testing.B) {
+			run(b, name, benchload.Pool(true, false), engine.Settings{Search: 5 * work.Second})
+		})
+		b.Run(name+"/incumbent", func(b *testing.B) { run(b, name, benchload.Pool(false, false), engine.Settings{FirstFit: true}) })
+		b.Run(name+"/given five seconds", func(b *testing.B) {
+			run(b, name, benchload.Pool(false, false), engine.Settings{Search: 5 * work.Second})
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -23,18 +24,18 @@ type blowUp struct {
 var blowUps = map[string]blowUp{
 	"each of 10,000 pods has a zone and a host spread of its own": {pods: func() []*corev1.Pod {
 		return podsLike(10_000, func(i int, p *corev1.Pod) {
-			p.Spec.TopologySpreadConstraints = append(spreadOver(corev1.LabelTopologyZone, 1, p.Labels), spreadOver(corev1.LabelHostname, 1, p.Labels)...)
+			p.Spec.TopologySpreadConstraints = append(benchload.Spread(corev1.LabelTopologyZone, 1, p.Labels), benchload.Spread(corev1.LabelHostname, 1, p.Labels)...)
 		})
 	}},
 	"each of 10,000 pods keeps its like off its host": {pods: func() []*corev1.Pod {
-		return podsLike(10_000, func(i int, p *corev1.Pod) { p.Spec.Affinity = antiAffinity(corev1.LabelHostname, p.Labels) })
+		return podsLike(10_000, func(i int, p *corev1.Pod) { p.Spec.Affinity = benchload.Apart(corev1.LabelHostname, p.Labels) })
 	}},
 	"each of 10,000 pods keeps its like out of its zone": {pods: func() []*corev1.Pod {
-		return podsLike(10_000, func(i int, p *corev1.Pod) { p.Spec.Affinity = antiAffinity(corev1.LabelTopologyZone, p.Labels) })
+		return podsLike(10_000, func(i int, p *corev1.Pod) { p.Spec.Affinity = benchload.Apart(corev1.LabelTopologyZone, p.Labels) })
 	}},
 	"each of 10,000 pods keeps the next one off its host": {pods: func() []*corev1.Pod {
 		return podsLike(10_000, func(i int, p *corev1.Pod) {
-			p.Spec.Affinity = antiAffinity(corev1.LabelHostname, map[string]string{"app": fmt.Sprintf("app-%d", i+1)})
+			p.Spec.Affinity = benchload.Apart(corev1.LabelHostname, map[string]string{"app": fmt.Sprintf("app-%d", i+1)})
 		})
 	}},
 	"each of 1,000 pods has 1,000 terms of node affinity": {pods: func() []*corev1.Pod {
@@ -52,7 +53,7 @@ var blowUps = map[string]blowUp{
 			anti := &corev1.PodAntiAffinity{}
 			for k := range 1000 {
 				anti.PreferredDuringSchedulingIgnoredDuringExecution = append(anti.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{
-					Weight: 1, PodAffinityTerm: podTerm(corev1.LabelHostname, map[string]string{"app": fmt.Sprintf("app-%d-%d", i, k)})})
+					Weight: 1, PodAffinityTerm: benchload.Term(corev1.LabelHostname, map[string]string{"app": fmt.Sprintf("app-%d-%d", i, k)})})
 			}
 			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: anti}
 		})
@@ -71,7 +72,7 @@ var blowUps = map[string]blowUp{
 func podsLike(n int, shape func(i int, p *corev1.Pod)) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range n {
-		p := pendingPod(fmt.Sprintf("pod-%05d", i), int64(100+50*(i%8)), int64(256*(1+i%5)))
+		p := benchload.Pending(fmt.Sprintf("pod-%05d", i), int64(100+50*(i%8)), int64(256*(1+i%5)))
 		p.Labels = map[string]string{"app": fmt.Sprintf("app-%d", i)}
 		shape(i, p)
 		out = append(out, p)

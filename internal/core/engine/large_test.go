@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
@@ -47,9 +48,9 @@ func TestANodeIsASmallPartOfItsPool(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of %dm spot=%v", row.pods, row.cpuMilli, spot), func(t *testing.T) {
 				var pods []*corev1.Pod
 				for i := range row.pods {
-					pods = append(pods, pendingPod(fmt.Sprintf("p%03d", i), row.cpuMilli, row.memMi))
+					pods = append(pods, benchload.Pending(fmt.Sprintf("p%03d", i), row.cpuMilli, row.memMi))
 				}
-				pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+				pools := []engine.Pool{{Pool: benchload.Pool(spot, false), Catalog: catalogue(t)}}
 				off := engine.Settings{Size: engine.SizePolicy{Large: -1}}
 				e := prepared(pools, off)
 				p, any := solveFresh(e, pods, pools, engine.Settings{}), solveFresh(e, pods, pools, off)
@@ -68,7 +69,7 @@ func TestANodeIsASmallPartOfItsPool(t *testing.T) {
 
 // smallest plans pods in a pool without machines above most vCPU.
 func smallest(tb testing.TB, pods []*corev1.Pod, spot bool, most int64) *engine.Plan {
-	pool := benchPool(spot, false)
+	pool := benchload.Pool(spot, false)
 	pool.Spec.Template.Spec.Requirements = append(pool.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{
 		Key: "karpenter.k8s.aws/instance-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{fmt.Sprint(most + 1)}})
 	pools := []engine.Pool{{Pool: pool, Catalog: catalogue(tb)}}
@@ -100,10 +101,10 @@ func TestPodsThatRunAreOfThePool(t *testing.T) {
 			store := largeCluster(t, 60, 19, 0, 1)
 			store.Update(func(d *cluster.Draft) {
 				for i := range 12 {
-					d.PutPod(pendingPod(fmt.Sprint("p", i), 5000, 4096))
+					d.PutPod(benchload.Pending(fmt.Sprint("p", i), 5000, 4096))
 				}
 			})
-			pool := benchPool(false, false)
+			pool := benchload.Pool(false, false)
 			pool.Name = tc.pool
 			in := engine.Question{Snap: store.Snapshot(), Pools: []engine.Pool{{Pool: pool, Catalog: catalogue(t)}}, Gone: map[string]bool{}, Now: now}
 			in.Pods = in.Snap.Provisionable()

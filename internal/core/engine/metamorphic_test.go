@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -45,7 +46,7 @@ func TestWhatHasNoMeaningDoesNotChangeThePrice(t *testing.T) {
 				if row.pods > 0 {
 					pods = pods[:row.pods]
 				}
-				return &world{pods, []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}}
+				return &world{pods, []engine.Pool{{Pool: benchload.Pool(spot, false), Catalog: catalogue(t)}}}
 			}
 			ask := func(w *world) *engine.Plan {
 				settings := engine.Settings{}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -27,7 +28,7 @@ func planOf(t *testing.T, name string, spot, anyCategory bool) *engine.Plan {
 // planAnew plans a workload as the benchmarks do.
 func planAnew(t *testing.T, name string, spot, anyCategory bool) *engine.Plan {
 	t.Helper()
-	pools := []engine.Pool{{Pool: benchPool(spot, anyCategory), Catalog: catalogue(t)}}
+	pools := []engine.Pool{{Pool: benchload.Pool(spot, anyCategory), Catalog: catalogue(t)}}
 	return solveFresh(prepared(pools, engine.Settings{}), workload(t, name), pools, engine.Settings{})
 }
 
@@ -87,9 +88,9 @@ func TestAtEqualPriceFewerNodesWin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var pods []*corev1.Pod
 			for i := range 5 {
-				pods = append(pods, pendingPod(fmt.Sprint("p", i), 1000, 512))
+				pods = append(pods, benchload.Pending(fmt.Sprint("p", i), 1000, 512))
 			}
-			pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+			pools := []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(t)}}
 			set := engine.Settings{NodePrice: tc.price}
 			p := solveFresh(prepared(pools, set), pods, pools, set)
 			if one := len(p.Open) == 1 && p.Open[0].Type == "c6g.2xlarge"; one != tc.one || p.Price != 272_000_000 {

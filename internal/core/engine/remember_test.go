@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	apilabel "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -40,7 +41,7 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 	store := largeCluster(t, 12, 4, 40, 8)
 	pools := manyPools(t, 2)
 	running := func(name, node string) *corev1.Pod {
-		p := pendingPod(name, 700, 900)
+		p := benchload.Pending(name, 700, 900)
 		p.Labels = map[string]string{"app": "new-000"}
 		p.Spec.NodeName = node
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}

@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
@@ -28,7 +29,7 @@ func largeCluster(tb testing.TB, nodes, podsPerNode, pending, classes int) *clus
 			d.PutClaim(runningClaim(name))
 			d.PutNode(runningNode(name, n))
 			for i := range podsPerNode {
-				p := pendingPod(fmt.Sprintf("%s-%02d", name, i), 200, 800)
+				p := benchload.Pending(fmt.Sprintf("%s-%02d", name, i), 200, 800)
 				p.Labels = map[string]string{"app": fmt.Sprintf("app-%03d", (n*podsPerNode+i)%500)}
 				p.Spec.NodeName = name
 				p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
@@ -46,10 +47,10 @@ func largeCluster(tb testing.TB, nodes, podsPerNode, pending, classes int) *clus
 // pendingOf returns the i-th pending pod; every third class is spread over zones.
 func pendingOf(i, classes int) *corev1.Pod {
 	k := i % classes
-	p := pendingPod(fmt.Sprintf("new-%05d", i), int64(100+50*(k%20)), int64(256*(1+k%13)))
+	p := benchload.Pending(fmt.Sprintf("new-%05d", i), int64(100+50*(k%20)), int64(256*(1+k%13)))
 	p.Labels = map[string]string{"app": fmt.Sprintf("new-%03d", k)}
 	if k%3 == 0 {
-		p.Spec.TopologySpreadConstraints = spreadOver(corev1.LabelTopologyZone, 1, p.Labels)
+		p.Spec.TopologySpreadConstraints = benchload.Spread(corev1.LabelTopologyZone, 1, p.Labels)
 	}
 	return p
 }
@@ -80,7 +81,7 @@ func manyPools(tb testing.TB, n int) []engine.Pool {
 	}
 	var out []engine.Pool
 	for i := range n {
-		p := benchPool(true, true)
+		p := benchload.Pool(true, true)
 		p.Name, p.UID = fmt.Sprintf("pool-%02d", i), types.UID(fmt.Sprint(i))
 		p.Spec.Template.Labels = map[string]string{"team": fmt.Sprint(i)}
 		out = append(out, engine.Pool{Pool: p, Catalog: &cloud.Catalog{Types: full.Types}})
@@ -134,13 +135,13 @@ func BenchmarkLargeCluster(b *testing.B) {
 func BenchmarkImpossible(b *testing.B) {
 	var pods []*corev1.Pod
 	for i := range 10_000 {
-		p := pendingPod(fmt.Sprintf("pod-%05d", i), int64(1_000_000+i%5000), 1024)
+		p := benchload.Pending(fmt.Sprintf("pod-%05d", i), int64(1_000_000+i%5000), 1024)
 		if i%2 == 0 {
 			p.Spec.NodeSelector = map[string]string{"nobody": "has-this"}
 		}
 		pods = append(pods, p)
 	}
-	pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(b)}}
+	pools := []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(b)}}
 	b.ReportAllocs()
 	var plan *engine.Plan
 	for b.Loop() {

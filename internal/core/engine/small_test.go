@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -30,7 +31,7 @@ func smallBatch(seed uint64) []*corev1.Pod {
 		if i >= shapes {
 			n = needs[rng.IntN(shapes)]
 		}
-		out = append(out, pendingPod(fmt.Sprintf("pod-%03d", i), n[0], n[1]))
+		out = append(out, benchload.Pending(fmt.Sprintf("pod-%03d", i), n[0], n[1]))
 	}
 	return out
 }
@@ -43,7 +44,7 @@ func TestSmallBatchesAreProven(t *testing.T) {
 		batches = 1000
 	}
 	for _, spot := range []bool{false, true} {
-		pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+		pools := []engine.Pool{{Pool: benchload.Pool(spot, false), Catalog: catalogue(t)}}
 		e := prepared(pools, engine.Settings{})
 		proven, gap, longest := 0, 0.0, work.Units(0)
 		for seed := range batches {
@@ -67,10 +68,10 @@ func TestSmallBatchesAreProven(t *testing.T) {
 func TestAnOptimalPlanHasNoGap(t *testing.T) {
 	var pods []*corev1.Pod
 	for i := range 5 {
-		pods = append(pods, pendingPod(fmt.Sprint("p", i), 1000, 512))
+		pods = append(pods, benchload.Pending(fmt.Sprint("p", i), 1000, 512))
 	}
 	for _, spot := range []bool{false, true} {
-		pools := []engine.Pool{{Pool: benchPool(spot, false), Catalog: catalogue(t)}}
+		pools := []engine.Pool{{Pool: benchload.Pool(spot, false), Catalog: catalogue(t)}}
 		if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); p.Gap() > 1e-6 {
 			t.Errorf("spot=%v: the gap is %.6f", spot, p.Gap())
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -69,7 +70,7 @@ func firstLine(s string) string { return s[:strings.IndexByte(s, '\n')] }
 
 // TestAPlanThatTheClockCutSaysSo stops a plan after some looks at the clock. What it says then repeats it without a clock.
 func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
-	pools := []engine.Pool{{Pool: benchPool(false, false), Catalog: catalogue(t)}}
+	pools := []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(t)}}
 	snap := snapshotOf(workload(t, "hostanti"))
 	ask := func(stop func() bool, at work.Units) *engine.Plan {
 		return engine.New().Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now, Stop: stop, Settings: engine.Settings{CutAt: at}})
@@ -119,7 +120,7 @@ func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 // TestWhatWasSearchedInVainIsNotSearchedAgain asks one engine the same twice.
 func TestWhatWasSearchedInVainIsNotSearchedAgain(t *testing.T) {
 	for _, name := range []string{"hostanti", "zonespread", "few5", "many5000"} {
-		pools := []engine.Pool{{Pool: benchPool(true, false), Catalog: catalogue(t)}}
+		pools := []engine.Pool{{Pool: benchload.Pool(true, false), Catalog: catalogue(t)}}
 		snap := snapshotOf(workload(t, name))
 		e := engine.New()
 		ask := func() *engine.Plan {

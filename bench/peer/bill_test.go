@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+func TestABillTakesTheCheapestOfferingOfEachClaim(t *testing.T) {
+	dear := &cloud.Offering{Price: cloud.FromDollars(2), Labels: map[string]string{v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}}
+	cheap := &cloud.Offering{Price: cloud.FromDollars(1), Labels: map[string]string{v1.CapacityTypeLabelKey: v1.CapacityTypeSpot}}
+	b := billOf([]bin{{pods: 2, offerings: []*cloud.Offering{dear, cheap}}, {pods: 1, offerings: []*cloud.Offering{dear}}})
+	if b.Floor != cloud.FromDollars(3) || b.Cost != cloud.FromDollars(3.004) || b.Spot != 1 || b.Nodes != 2 {
+		t.Errorf("bill = %+v", b)
+	}
+}
+
+// TestBothSidesPlaceTheSamePods runs a small row on both sides, with prices that can be compared.
+func TestBothSidesPlaceTheSamePods(t *testing.T) {
+	for _, side := range []string{ours, theirs} {
+		m, err := measure(side, "diverse 100")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Pods != 100 || m.Failed != 0 || m.Bill.Floor == 0 {
+			t.Errorf("%s placed %d pods of 100 for %d", side, m.Pods, m.Bill.Floor)
+		}
+	}
+}
+
+func TestTheirTypesSellWhatOursDo(t *testing.T) {
+	it := &cloud.InstanceType{Name: "m5.large", Labels: map[string][]string{corev1.LabelInstanceTypeStable: {"m5.large"}, "never": nil},
+		Offerings: []cloud.Offering{{Available: true, Price: cloud.FromDollars(0.1), Labels: map[string]string{corev1.LabelTopologyZone: "a", v1.CapacityTypeLabelKey: "spot"}}}}
+	out := theirType(it)
+	if o := out.Offerings[0]; o.Zone() != "a" || o.CapacityType() != "spot" || !o.Available || o.Price != 0.1 {
+		t.Errorf("offering = %+v", o)
+	}
+	if out.Requirements.Get("never").Operator() != corev1.NodeSelectorOpDoesNotExist {
+		t.Error("a label that the type never has may have a value")
+	}
+}
+
+func TestARowThatThePeerWinsIsPrinted(t *testing.T) {
+	m := func(price float64, took time.Duration) measured {
+		return measured{Took: took, Bill: bill{Nodes: 1, Floor: cloud.FromDollars(price)}}
+	}
+	text := report([]compared{{row{name: "lost"}, m(2, time.Second), m(1, time.Millisecond)}}, 3, time.Minute)
+	if !strings.Contains(text, "| lost |") || !strings.Contains(text, "**2.000**") {
+		t.Errorf("report:\n%s", text)
+	}
+}

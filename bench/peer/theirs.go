@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	peerv1 "sigs.k8s.io/karpenter/pkg/apis/v1"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider"
+	"sigs.k8s.io/karpenter/pkg/cloudprovider/fake"
+	"sigs.k8s.io/karpenter/pkg/controllers/provisioning/scheduling"
+	"sigs.k8s.io/karpenter/pkg/controllers/state"
+	"sigs.k8s.io/karpenter/pkg/events"
+	"sigs.k8s.io/karpenter/pkg/operator/injection"
+	"sigs.k8s.io/karpenter/pkg/operator/logging"
+	"sigs.k8s.io/karpenter/pkg/operator/options"
+	requirements "sigs.k8s.io/karpenter/pkg/scheduling"
+	"sigs.k8s.io/karpenter/pkg/test"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// A peer is Karpenter's own scheduler, fed with our catalogue. Its package of instance types knows no EC2, so that labels of EC2 are made
+// known to it as its AWS provider does.
+type peer struct {
+	ctx   context.Context
+	pool  *peerv1.NodePool
+	types []*cloudprovider.InstanceType
+	byOf  map[string]*cloud.InstanceType
+}
+
+func newPeer(pool *v1.NodePool, catalog *cloud.Catalog) *peer {
+	log.SetLogger(logging.NopLogger)
+	p := &peer{byOf: map[string]*cloud.InstanceType{}}
+	p.ctx = options.ToContext(injection.WithControllerName(context.Background(), "provisioner"), test.Options())
+	for _, it := range catalog.Types {
+		for key := range it.Labels {
+			peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
+		}
+		if !it.Exotic { // its AWS provider leaves these out of a launch that can do without
+			p.types = append(p.types, theirType(it))
+			p.byOf[it.Name] = it
+		}
+	}
+	p.pool = test.NodePool(peerv1.NodePool{})
+	p.pool.Name = pool.Name
+	p.pool.Spec.Template.Spec.Requirements, p.pool.Spec.Limits = nil, nil
+	for _, r := range pool.Spec.Template.Spec.Requirements {
+		p.pool.Spec.Template.Spec.Requirements = append(p.pool.Spec.Template.Spec.Requirements,
+			peerv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	return p
+}
+
+func theirType(it *cloud.InstanceType) *cloudprovider.InstanceType {
+	out := &cloudprovider.InstanceType{Name: it.Name, Capacity: it.Capacity, Requirements: requirements.NewRequirements(), Overhead: &cloudprovider.InstanceTypeOverhead{
+		KubeReserved: it.Overhead.KubeReserved, SystemReserved: it.Overhead.SystemReserved, EvictionThreshold: it.Overhead.EvictionThreshold,
+	}}
+	for key, values := range it.Labels {
+		operator := corev1.NodeSelectorOpIn
+		if len(values) == 0 {
+			operator = corev1.NodeSelectorOpDoesNotExist
+		}
+		out.Requirements.Add(requirements.NewRequirement(key, operator, values...))
+	}
+	for i := range it.Offerings {
+		o := &it.Offerings[i]
+		reqs := requirements.NewRequirements()
+		for key, value := range o.Labels {
+			reqs.Add(requirements.NewRequirement(key, corev1.NodeSelectorOpIn, value))
+		}
+		out.Offerings = append(out.Offerings, &cloudprovider.Offering{Requirements: reqs, Price: o.Price.Dollars(), Available: o.Available})
+	}
+	return out
+}
+
+// plan does what a pass of its provisioner does between the pods and the claims.
+func (p *peer) plan(pods []*corev1.Pod) (scheduling.Results, error) {
+	client, now := fakeclient.NewFakeClient(), clock.RealClock{}
+	provider := fake.NewCloudProvider()
+	provider.InstanceTypes = p.types
+	cluster := state.NewCluster(now, client, provider)
+	pools, types := []*peerv1.NodePool{p.pool}, map[string][]*cloudprovider.InstanceType{p.pool.Name: p.types}
+	opts := []scheduling.Options{scheduling.DisableReservedCapacityFallback, scheduling.NumConcurrentReconciles(runtime.GOMAXPROCS(0))}
+	topology, err := scheduling.NewTopology(p.ctx, client, cluster, nil, pools, types, pods, opts...)
+	if err != nil {
+		return scheduling.Results{}, fmt.Errorf("its topology: %w", err)
+	}
+	s := scheduling.NewScheduler(p.ctx, client, pools, cluster, nil, topology, types, nil, events.NewRecorder(&record.FakeRecorder{}), now, nil, nil, opts...)
+	results, err := s.Solve(p.ctx, pods)
+	if err != nil {
+		return results, fmt.Errorf("its scheduler: %w", err)
+	}
+	return results.TruncateInstanceTypes(p.ctx, scheduling.MaxInstanceTypes), nil
+}
+
+// bins says of each claim which offerings it could be launched as.
+func (p *peer) bins(r scheduling.Results) []bin {
+	var out []bin
+	for _, claim := range r.NewNodeClaims {
+		b := bin{pods: len(claim.Pods)}
+		for _, it := range claim.InstanceTypeOptions {
+			allowed := it.Offerings.Available().Compatible(claim.Requirements)
+			for i := range p.byOf[it.Name].Offerings {
+				o := &p.byOf[it.Name].Offerings[i]
+				if slices.ContainsFunc(allowed, func(x *cloudprovider.Offering) bool {
+					return x.Zone() == o.Zone() && x.CapacityType() == o.CapacityType()
+				}) {
+					b.offerings = append(b.offerings, o)
+				}
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}
