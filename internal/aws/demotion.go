@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -11,6 +12,8 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/aws/interrupt"
+	"karpenter.sh/karpenter/internal/aws/reservation"
 )
 
 // demote relabels machines whose reservation has lapsed: they run on, on demand.
@@ -42,6 +45,32 @@ func (p *Provider) demote(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// leaveBlocks gives up the machines of capacity blocks that are about to end, while there is time to move their pods.
+func (p *Provider) leaveBlocks(ctx context.Context) error {
+	if !p.claims.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+		return nil
+	}
+	ending := map[string]bool{}
+	for _, nc := range p.classes.All() {
+		for i := range nc.Status.CapacityReservations {
+			if r := &nc.Status.CapacityReservations[i]; reservation.Ending(r, time.Now()) {
+				ending[r.ID] = true
+			}
+		}
+	}
+	m := interrupt.Message{Kind: interrupt.ReservationEnding}
+	for claim := range p.claims.Each() {
+		id := instanceID(claim.Status.ProviderID)
+		if id != "" && claim.DeletionTimestamp == nil && claim.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved && ending[claim.Labels[awsv1.LabelCapacityReservationID]] {
+			m.Instances = append(m.Instances, id)
+		}
+	}
+	if len(m.Instances) == 0 {
+		return nil
+	}
+	return p.interrupted(ctx, m)
 }
 
 func (p *Provider) nodeReserved(claim *v1.NodeClaim) bool {

@@ -192,6 +192,21 @@ func TestTimesOfMessages(t *testing.T) {
 	})
 }
 
+// What EC2 takes back waits for its replacements; what is told in good time waits longer.
+func TestHowLongInterruptedMachinesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, want := range map[interrupt.Kind]time.Duration{
+			interrupt.SpotInterrupted: evictAfter, interrupt.ReservationReclaimed: evictAfter, interrupt.ReservationEnding: evictEnding,
+			interrupt.ScheduledChange: -1, interrupt.Stopped: -1,
+		} {
+			got := deadline(&v1.NodeClaim{}, interrupt.Message{Kind: kind})[v1.EvictAfterAnnotationKey]
+			if want >= 0 && got != time.Now().Add(want).UTC().Format(time.RFC3339) || want < 0 && got != "" {
+				t.Errorf("%s: evictions begin at %q, want in %s", kind, got, want)
+			}
+		}
+	})
+}
+
 // An interrupted claim may be gone, and another one have its name, when the message is acted upon.
 func TestAnInterruptionDeletesTheClaimThatItIsAbout(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {

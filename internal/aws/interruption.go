@@ -22,6 +22,9 @@ import (
 // enough is left to drain.
 const evictAfter = 45 * time.Second
 
+// evictEnding is how long they wait on a machine of a capacity block, which has ten minutes.
+const evictEnding = 5 * time.Minute
+
 // interrupted carries a message out for every claim that it concerns. Machines that are not ours are nobody's business.
 func (p *Provider) interrupted(ctx context.Context, m interrupt.Message) error {
 	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) {
@@ -79,16 +82,19 @@ func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m in
 	return nil
 }
 
-// deadline is the annotation that says how fast a claim must go: an interrupted spot machine waits a little for
+// deadline is the annotation that says how fast a claim must go: a machine that EC2 takes back waits a little for
 // replacements, a broken one cannot be drained at all.
 func deadline(claim *v1.NodeClaim, m interrupt.Message) map[string]string {
 	switch m.Kind {
-	case interrupt.SpotInterrupted:
-		from := m.Time
+	case interrupt.SpotInterrupted, interrupt.ReservationReclaimed, interrupt.ReservationEnding:
+		from, wait := m.Time, evictAfter
 		if from.IsZero() || from.After(time.Now()) {
 			from = time.Now()
 		}
-		return map[string]string{v1.EvictAfterAnnotationKey: from.Add(evictAfter).UTC().Format(time.RFC3339)}
+		if m.Kind == interrupt.ReservationEnding {
+			wait = evictEnding
+		}
+		return map[string]string{v1.EvictAfterAnnotationKey: from.Add(wait).UTC().Format(time.RFC3339)}
 	case interrupt.InstanceStatus, interrupt.SystemStatus:
 		if claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] == "" {
 			return map[string]string{v1.NodeClaimTerminationTimestampAnnotationKey: time.Now().UTC().Format(time.RFC3339)}
@@ -120,6 +126,7 @@ var tellings = map[interrupt.Kind]struct {
 	interrupt.Stopped:              {telemetry.InstanceStopping, "the machine was told to stop"},
 	interrupt.Terminated:           {telemetry.InstanceTerminating, "the machine was told to terminate"},
 	interrupt.ReservationReclaimed: {telemetry.CapacityReservationInterrupted, "the machine's capacity reservation is taken back"},
+	interrupt.ReservationEnding:    {telemetry.CapacityReservationInterrupted, "the machine's capacity block ends soon, and EC2 stops its machines half an hour before"},
 	interrupt.ScheduledChange:      {telemetry.InstanceUnhealthy, "AWS announced maintenance of the machine"},
 	interrupt.InstanceStatus:       {telemetry.InstanceUnhealthy, "the machine fails EC2's instance status check"},
 	interrupt.SystemStatus:         {telemetry.InstanceUnhealthy, "the machine's host fails EC2's system status check"},

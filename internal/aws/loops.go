@@ -41,6 +41,7 @@ func (p *Provider) Leader() []func(context.Context) error {
 		p.tagLoop,
 		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
 		p.every("capacityreservation.capacitytype", minute, minute, p.demote),
+		p.every("capacityreservation.expiration", minute, minute, p.leaveBlocks),
 	}
 	if p.settings.InterruptionQueue != "" {
 		queue := &interrupt.Queue{API: p.clients.SQS, Name: p.settings.InterruptionQueue, Act: p.interrupted, Metrics: p.in.Metrics}

@@ -209,6 +209,14 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 	}
 	if m.CapacityType == v1.CapacityTypeReserved {
 		m.Labels[awsv1.LabelCapacityReservationID] = aws.ToString(i.CapacityReservationId)
+		m.Labels[awsv1.LabelCapacityReservationType] = string(awsv1.CapacityReservationTypeDefault)
+		m.Labels[awsv1.LabelCapacityReservationInterruptible] = "false"
+		switch i.InstanceLifecycle {
+		case ec2types.InstanceLifecycleTypeCapacityBlock:
+			m.Labels[awsv1.LabelCapacityReservationType] = string(awsv1.CapacityReservationTypeCapacityBlock)
+		case ec2types.InstanceLifecycleTypeInterruptibleCapacityReservation:
+			m.Labels[awsv1.LabelCapacityReservationInterruptible] = "true"
+		}
 	}
 	if place.Group != "" {
 		m.Labels[awsv1.LabelPlacementGroupID] = place.Group

@@ -78,6 +78,16 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 		return spot, int(*t.TotalTargetCapacity), nil
 	case ec2types.DefaultTargetCapacityTypeOnDemand:
 		return onDemand, int(*t.TotalTargetCapacity), nil
+	case ec2types.DefaultTargetCapacityTypeCapacityBlock:
+		if len(in.LaunchTemplateConfigs) > 1 || overrides > 1 || in.ReservedCapacityOptions != nil {
+			return "", 0, refuse("InvalidParameterCombination", "A fleet of type capacity-block takes one launch template with one instance type, and no options for reserved capacity.")
+		}
+		return onDemand, int(*t.TotalTargetCapacity), nil
+	case ec2types.DefaultTargetCapacityTypeReservedCapacity:
+		if o := in.ReservedCapacityOptions; o == nil || len(o.ReservationTypes) != 1 || o.ReservationTypes[0] != ec2types.FleetReservationTypeInterruptibleCapacityReservation {
+			return "", 0, refuse("InvalidParameterCombination", "A fleet of type reserved-capacity needs the reservation type interruptible-capacity-reservation.")
+		}
+		return onDemand, int(*t.TotalTargetCapacity), nil
 	}
 	return "", 0, refuse("UnsupportedOperation", "The model has no target capacity type %q.", t.DefaultTargetCapacityType)
 }
@@ -113,6 +123,9 @@ func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]
 			k.spec, k.err = c.resolve(t.Versions[n-1].Data, override{
 				string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone), aws.ToString(o.ImageId), capacityType,
 			})
+			if k.err == nil && k.spec.reservation != nil && targetOf(marketOf(k.spec.reservation)) != in.TargetCapacitySpecification.DefaultTargetCapacityType && k.spec.pool.capacityType == reserved {
+				k.err = refuse("InvalidParameterCombination", "The target capacity type %s does not match that of the launch template's market.", in.TargetCapacitySpecification.DefaultTargetCapacityType)
+			}
 			if k.err == nil {
 				k.spec.tags, k.spec.template, k.spec.version, k.spec.fleet = in.TagSpecifications, t, n, fleet
 				k.spec.token, k.spec.context = fleet, aws.ToString(in.Context)
@@ -123,6 +136,17 @@ func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]
 		}
 	}
 	return out, nil
+}
+
+// targetOf is the target capacity type of a fleet that launches in a market of reservations.
+func targetOf(m ec2types.MarketType) ec2types.DefaultTargetCapacityType {
+	switch m {
+	case ec2types.MarketTypeCapacityBlock:
+		return ec2types.DefaultTargetCapacityTypeCapacityBlock
+	case ec2types.MarketTypeInterruptibleCapacityReservation:
+		return ec2types.DefaultTargetCapacityTypeReservedCapacity
+	}
+	return ec2types.DefaultTargetCapacityTypeOnDemand
 }
 
 var fleetOverrides = []string{"InstanceType", "SubnetId", "AvailabilityZone", "ImageId", "Priority"}

@@ -265,6 +265,56 @@ func TestClientTokenMakesACallIdempotent(t *testing.T) {
 	})
 }
 
+// Reservations that are bought in a market of their own take only launches that name it, in template and fleet.
+func TestMarketsOfReservations(t *testing.T) {
+	type target = ec2types.DefaultTargetCapacityType
+	block, interruptible := target(ec2types.DefaultTargetCapacityTypeCapacityBlock), target(ec2types.DefaultTargetCapacityTypeReservedCapacity)
+	for name, tc := range map[string]struct {
+		of     Reservation
+		market ec2types.MarketType
+		target target
+		types  []string
+		want   string
+	}{
+		"a block":                                {Reservation{Block: true}, "capacity-block", block, nil, "m5.large/us-east-1a x1"},
+		"a block, as if it were an ordinary one": {Reservation{Block: true}, "", odTarget, nil, "m5.large/us-east-1a InvalidParameterValue"},
+		"a block in a fleet on demand":           {Reservation{Block: true}, "capacity-block", odTarget, nil, "m5.large/us-east-1a InvalidParameterCombination"},
+		"a block, with a choice":                 {Reservation{Block: true}, "capacity-block", block, []string{"m5.xlarge/us-east-1a"}, "InvalidParameterCombination"},
+		"an ordinary one as a block":             {Reservation{}, "capacity-block", block, nil, "m5.large/us-east-1a InvalidParameterValue"},
+		"an interruptible one":                   {Reservation{Interruptible: true}, "interruptible-capacity-reservation", interruptible, nil, "m5.large/us-east-1a x1"},
+		"an interruptible one as a block":        {Reservation{Interruptible: true}, "capacity-block", block, nil, "m5.large/us-east-1a InvalidParameterValue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, Config{}, func(t *testing.T, w *world) {
+				w.prepare(t, al2023)
+				tc.of.InstanceType, tc.of.Zone, tc.of.Count = "m5.large", "us-east-1a", 1
+				id := w.Reserve(tc.of)
+				d := *w.Templates()[0].Data
+				d.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
+					CapacityReservationPreference: ec2types.CapacityReservationPreferenceCapacityReservationsOnly, CapacityReservationTarget: &ec2types.CapacityReservationTarget{CapacityReservationId: &id},
+				}
+				if tc.market != "" {
+					d.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: tc.market}
+				}
+				must[*ec2.CreateLaunchTemplateOutput](t)(w.ec2.CreateLaunchTemplate(t.Context(), &ec2.CreateLaunchTemplateInput{LaunchTemplateName: aws.String("reserved"), LaunchTemplateData: &d}))
+				in := w.fleetOf(t, "reserved", odTarget, 1, append([]string{"m5.large/us-east-1a"}, tc.types...)...)
+				in.TargetCapacitySpecification.DefaultTargetCapacityType, in.OnDemandOptions = tc.target, nil
+				if tc.target == interruptible {
+					in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{ReservationTypes: []ec2types.FleetReservationType{"interruptible-capacity-reservation"}}
+				}
+				out, err := w.ec2.CreateFleet(t.Context(), in)
+				got := code(err)
+				if err == nil {
+					got = strings.Join(outcome(out), ", ")
+				}
+				if got != tc.want {
+					t.Errorf("%s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestReservationsHoldWhatTheyHold(t *testing.T) {
 	inWorld(t, Config{}, func(t *testing.T, w *world) {
 		w.prepare(t, al2023)

@@ -344,6 +344,9 @@ func (c *call) instance(s *spec, id string) ec2types.Instance {
 		i.InstanceLifecycle = ec2types.InstanceLifecycleTypeSpot
 		i.SpotInstanceRequestId = aws.String(c.newID("sir"))
 	}
+	if s.reservation != nil {
+		i.InstanceLifecycle = ec2types.InstanceLifecycleType(marketOf(s.reservation))
+	}
 	if s.profile != nil {
 		i.IamInstanceProfile = &ec2types.IamInstanceProfile{Arn: s.profile.Profile.Arn, Id: s.profile.Profile.InstanceProfileId}
 	}

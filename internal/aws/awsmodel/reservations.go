@@ -1,6 +1,7 @@
 package awsmodel
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,6 +28,13 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 			target = aws.ToString(t.CapacityReservationId)
 		}
 	}
+	market := ec2types.MarketType("")
+	if d.InstanceMarketOptions != nil {
+		market = d.InstanceMarketOptions.MarketType
+	}
+	if target == "" && own[market] {
+		return refuse("InvalidParameterCombination", "Instances of market type %s need a target Capacity Reservation.", market)
+	}
 	if target != "" {
 		r, ok := c.st.Reservations[target]
 		if !ok || r.State != ec2types.CapacityReservationStateActive {
@@ -34,6 +42,9 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 		}
 		if !fits(r, s) {
 			return refuse("InvalidParameterValue", "The capacity reservation %s does not match the launch: it is for %s in %s", target, *r.InstanceType, *r.AvailabilityZone)
+		}
+		if want := marketOf(r); want != market && (own[want] || own[market]) {
+			return refuse("InvalidParameterValue", "The market type %q cannot be used with capacity reservation %s, which is of type %q.", market, target, want)
 		}
 		s.reservation = r
 		s.pool.capacityType = reserved
@@ -53,6 +64,87 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 		return refuse("ReservationCapacityExceeded", "There is no capacity reservation with available capacity for this request.")
 	}
 	return nil
+}
+
+// own are the markets of reservations that a launch must name as such.
+var own = map[ec2types.MarketType]bool{ec2types.MarketTypeCapacityBlock: true, ec2types.MarketTypeInterruptibleCapacityReservation: true}
+
+// marketOf is the market type with which machines are launched into a reservation, "" for ordinary ones.
+func marketOf(r *ec2types.CapacityReservation) ec2types.MarketType {
+	switch {
+	case r.ReservationType == ec2types.CapacityReservationTypeCapacityBlock:
+		return ec2types.MarketTypeCapacityBlock
+	case aws.ToBool(r.Interruptible):
+		return ec2types.MarketTypeInterruptibleCapacityReservation
+	}
+	return ""
+}
+
+// A Reservation is capacity that a cluster's owner has bought in a way that has no call here: a capacity block, or what others may take back.
+type Reservation struct {
+	InstanceType, Zone string
+	Count              int32
+	Block              bool
+	Interruptible      bool
+	End                time.Time // zero for none
+	Tags               map[string]string
+}
+
+// Reserve adds a reservation and returns its id.
+func (c *Cloud) Reserve(r Reservation) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	id := c.newID("cr")
+	out := &ec2types.CapacityReservation{
+		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
+		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, r.Zone)),
+		InstancePlatform: ec2types.CapacityReservationInstancePlatformLinuxUnix, TotalInstanceCount: &r.Count, AvailableInstanceCount: aws.Int32(r.Count),
+		State: ec2types.CapacityReservationStateActive, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted, EndDateType: ec2types.EndDateTypeUnlimited,
+		CreateDate: &now, StartDate: &now, Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,
+		Interruptible: aws.Bool(r.Interruptible), EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
+	}
+	if r.Block {
+		out.ReservationType = ec2types.CapacityReservationTypeCapacityBlock
+	}
+	if !r.End.IsZero() {
+		out.EndDate, out.EndDateType = &r.End, ec2types.EndDateTypeLimited
+	}
+	for k, v := range r.Tags {
+		out.Tags = withTags(out.Tags, tagList(k, v))
+	}
+	c.st.Reservations[id] = out
+	c.changed()
+	return id
+}
+
+// Reclaim takes an interruptible reservation back: its machines are told, and stopped two minutes later.
+func (c *Cloud) Reclaim(id string) error {
+	c.mu.Lock()
+	r := c.st.Reservations[id]
+	var ids []string
+	for _, m := range c.st.Machines {
+		if m.alive() && aws.ToString(m.Now.CapacityReservationId) == id {
+			ids = append(ids, m.id())
+		}
+	}
+	if r == nil || !aws.ToBool(r.Interruptible) {
+		c.mu.Unlock()
+		return fmt.Errorf("%s is no interruptible reservation", id)
+	}
+	taken := copyOf(*r)
+	taken.State, taken.AvailableInstanceCount = ec2types.CapacityReservationStateCancelled, aws.Int32(0)
+	c.st.Reservations[id] = taken
+	c.mu.Unlock()
+	slices.Sort(ids)
+	if err := c.ReservationWarning(ids...); err != nil {
+		return err
+	}
+	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
+		c.at(now.Add(c.cfg.Timing.SpotNotice), m.id(), func(c *Cloud, m *machine, now time.Time) {
+			c.terminate(m, now, "Server.CapacityReservationInterruption", "Server.CapacityReservationInterruption: The capacity was reclaimed")
+		})
+	})
 }
 
 func fits(r *ec2types.CapacityReservation, s *spec) bool {
@@ -117,11 +209,21 @@ func (c *Cloud) lapse(r *ec2types.CapacityReservation, state ec2types.CapacityRe
 	c.changed()
 }
 
-// lapseExpired ends the reservations whose time has come.
+// blockStops is how long before its end EC2 stops the machines of a capacity block.
+const blockStops = 30 * time.Minute
+
+// lapseExpired ends the reservations whose time has come, and stops the machines of blocks before.
 func (c *Cloud) lapseExpired(now time.Time) {
 	for _, r := range c.st.Reservations {
 		if r.EndDate != nil && r.State == ec2types.CapacityReservationStateActive && !r.EndDate.After(now) {
 			c.lapse(r, ec2types.CapacityReservationStateExpired, *r.EndDate)
+		}
+		if r.EndDate != nil && marketOf(r) == ec2types.MarketTypeCapacityBlock && !r.EndDate.Add(-blockStops).After(now) {
+			for _, m := range c.st.Machines {
+				if m.alive() && aws.ToString(m.Now.CapacityReservationId) == *r.CapacityReservationId {
+					c.terminate(m, now, "Server.CapacityBlockExpiration", "Server.CapacityBlockExpiration: The Capacity Block ends")
+				}
+			}
 		}
 	}
 }

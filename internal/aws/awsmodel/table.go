@@ -3,7 +3,7 @@ package awsmodel
 // operations is everything that this AWS can do. The members listed with each operation are those of the request that
 // the model acts on.
 var operations = index([]operation{
-	op("ec2", (*call).createFleet, "ClientToken", "SpotOptions", "OnDemandOptions", "LaunchTemplateConfigs", "TargetCapacitySpecification", "Type", "TagSpecifications", "Context"),
+	op("ec2", (*call).createFleet, "ClientToken", "SpotOptions", "OnDemandOptions", "ReservedCapacityOptions", "LaunchTemplateConfigs", "TargetCapacitySpecification", "Type", "TagSpecifications", "Context"),
 	op("ec2", (*call).createLaunchTemplate, "ClientToken", "LaunchTemplateName", "LaunchTemplateData", "VersionDescription", "TagSpecifications"),
 	op("ec2", (*call).createLaunchTemplateVersion, "ClientToken", "LaunchTemplateName", "LaunchTemplateId", "LaunchTemplateData", "VersionDescription"),
 	op("ec2", (*call).describeLaunchTemplates, "LaunchTemplateIds", "LaunchTemplateNames", "Filters", "MaxResults", "NextToken"),

@@ -85,7 +85,7 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 	}
 	f := found(again)
 	if len(selected.Others) > 0 { // the class is good without them
-		f.message = "not used, as this version cannot launch into reservations of their kind: " + strings.Join(selected.Others, ", ")
+		f.message = "not used, as this version does not know how to launch into reservations of their type: " + strings.Join(selected.Others, ", ")
 	}
 	return f
 }

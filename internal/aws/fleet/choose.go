@@ -56,7 +56,7 @@ func choose(types []*cloud.InstanceType, claim *v1.NodeClaim, band shape.Band, w
 		return diverse(list, needs, claim.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] == "true", band.Types)
 	}
 	if needs.AllowValue(v1.CapacityTypeLabelKey, v1.CapacityTypeReserved) {
-		list = reservedFirst(list)
+		list = ofOneBlock(reservedFirst(ofOneKind(list)))
 	}
 	list = worthwhileSpot(ordinary(list))
 	choices := pins(list)
@@ -169,6 +169,71 @@ func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {
 		}
 	}
 	return true
+}
+
+// A Kind is a kind of capacity reservation: each needs a call of its own. The zero Kind is the ordinary one.
+type Kind string
+
+// The kinds of reservations beside the ordinary one.
+const (
+	Block         Kind = "capacity-block"
+	Interruptible Kind = "interruptible"
+)
+
+// kindOf is the kind of the reservation that an offering is from.
+func kindOf(o *cloud.Offering) Kind {
+	switch {
+	case o.Labels[awsv1.LabelCapacityReservationType] == string(awsv1.CapacityReservationTypeCapacityBlock):
+		return Block
+	case o.Labels[awsv1.LabelCapacityReservationInterruptible] == "true":
+		return Interruptible
+	}
+	return ""
+}
+
+// Kind is the kind of the reservations that a choice is from; those of a choice are of one kind.
+func (c *Choice) Kind() Kind {
+	if c.CapacityType != v1.CapacityTypeReserved {
+		return ""
+	}
+	return kindOf(c.Candidates[0].Offerings[0])
+}
+
+// ofOneKind keeps, of the reservations, those of one kind: that of the cheapest, and where that is equal the ordinary ones before blocks
+// before what may be taken back.
+func ofOneKind(list []Candidate) []Candidate {
+	var cheapest *cloud.Offering
+	order := []Kind{"", Block, Interruptible}
+	for _, c := range list {
+		for _, o := range c.Offerings {
+			if o.CapacityType() == v1.CapacityTypeReserved && (cheapest == nil || cmp.Or(cmp.Compare(o.Price, cheapest.Price),
+				cmp.Compare(slices.Index(order, kindOf(o)), slices.Index(order, kindOf(cheapest)))) < 0) {
+				cheapest = o
+			}
+		}
+	}
+	if cheapest == nil {
+		return list
+	}
+	return keepOfferings(list, func(o *cloud.Offering) bool {
+		return o.CapacityType() != v1.CapacityTypeReserved || kindOf(o) == kindOf(cheapest)
+	})
+}
+
+// ofOneBlock keeps one offering of one type where capacity blocks are what is left: EC2 takes no choice among blocks.
+func ofOneBlock(list []Candidate) []Candidate {
+	var best Candidate
+	for _, c := range list {
+		for _, o := range c.Offerings {
+			if kindOf(o) == Block && (best.Type == nil || o.Price < best.Offerings[0].Price) {
+				best = Candidate{c.Type, []*cloud.Offering{o}}
+			}
+		}
+	}
+	if best.Type == nil {
+		return list
+	}
+	return []Candidate{best}
 }
 
 // reservedFirst keeps, where any reservation has room, only reservations: per type and zone the one with most left.

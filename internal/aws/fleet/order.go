@@ -22,6 +22,7 @@ import (
 // An Order is a launch, but for the subnets and the number of machines. Equal orders can share a call.
 type Order struct {
 	CapacityType string
+	Kind         Kind // of the reservations that it is for
 	Templates    []Template
 	Tags         map[string]string // of fleet, instances and volumes
 	Context      string
@@ -112,14 +113,22 @@ func Request(o *Order, n int, subnets map[string]string, token string) *ec2.Crea
 	if o.Context != "" {
 		in.Context = aws.String(o.Context)
 	}
-	if o.CapacityType == v1.CapacityTypeSpot {
+	switch {
+	case o.Kind == Block:
+		in.TargetCapacitySpecification.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeCapacityBlock
+	case o.Kind == Interruptible:
+		in.TargetCapacitySpecification.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeReservedCapacity
+		in.ReservedCapacityOptions = &ec2types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []ec2types.FleetReservationType{ec2types.FleetReservationTypeInterruptibleCapacityReservation},
+		}
+	case o.CapacityType == v1.CapacityTypeSpot:
 		in.TargetCapacitySpecification.DefaultTargetCapacityType = ec2types.DefaultTargetCapacityTypeSpot
 		strategy := ec2types.SpotAllocationStrategyPriceCapacityOptimized
 		if o.Prioritized {
 			strategy = ec2types.SpotAllocationStrategyCapacityOptimizedPrioritized
 		}
 		in.SpotOptions = &ec2types.SpotOptionsRequest{AllocationStrategy: strategy}
-	} else {
+	default:
 		strategy := ec2types.FleetOnDemandAllocationStrategyLowestPrice
 		if o.Prioritized {
 			strategy = ec2types.FleetOnDemandAllocationStrategyPrioritized

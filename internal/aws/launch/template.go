@@ -44,6 +44,7 @@ type Template struct {
 	// other launches stay out of them.
 	ReservationID string
 	Reservations  bool
+	Market        ec2types.MarketType // "" unless the reservation is of a kind that is bought in a market of its own
 }
 
 // Request is the call that makes the template.
@@ -92,6 +93,9 @@ func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 	}
 	if t.Reservations {
 		data.CapacityReservationSpecification = t.reservation()
+	}
+	if t.Market != "" {
+		data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: t.Market}
 	}
 	return data
 }

@@ -194,6 +194,17 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
+func TestMarketsOfReservations(t *testing.T) {
+	one := template("ami-1")
+	if got := one.Request().LaunchTemplateData.InstanceMarketOptions; got != nil {
+		t.Errorf("an ordinary launch names market %+v", got)
+	}
+	one.Market = "capacity-block"
+	if got := one.Request().LaunchTemplateData.InstanceMarketOptions; got == nil || got.MarketType != "capacity-block" {
+		t.Errorf("market %+v, want capacity-block", got)
+	}
+}
+
 // Reservations are met by chance only while nobody manages them.
 func TestReservation(t *testing.T) {
 	for name, tc := range map[string]struct {

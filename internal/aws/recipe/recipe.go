@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -65,6 +66,7 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 	pool := claim.Labels[v1.NodePoolLabelKey]
 	r := &Recipe{Order: &fleet.Order{
 		CapacityType: choice.CapacityType,
+		Kind:         choice.Kind(),
 		Tags:         launch.Tags(c.Name, pool, nc),
 		Prioritized:  claim.Annotations[v1.PriceOverlayAppliedAnnotationKey] != "",
 		Subnets:      assortment.Subnets(nc),
@@ -184,8 +186,13 @@ func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fle
 		ImageID: g.image, UserData: userData, IPv6: c.IPv6,
 		CapacityType: choice.CapacityType, Tenancy: Tenancy(claim), EFA: g.efa, Partition: int32(partition),
 		Enclave:       !quantity(claim.Spec.Resources.Requests, awsv1.ResourceNitroSandbox).IsZero(),
-		ReservationID: g.reservation, Reservations: c.Reservations,
+		ReservationID: g.reservation, Reservations: c.Reservations, Market: markets[choice.Kind()],
 	}, nil
+}
+
+// markets are how EC2 calls the purchase from reservations that are not ordinary ones.
+var markets = map[fleet.Kind]ec2types.MarketType{
+	fleet.Block: ec2types.MarketTypeCapacityBlock, fleet.Interruptible: ec2types.MarketTypeInterruptibleCapacityReservation,
 }
 
 // UserData writes the user data of a claim's machines that hold so many pods.

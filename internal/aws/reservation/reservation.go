@@ -52,7 +52,7 @@ func NewBook(api api) *Book {
 // Found are the reservations that a class selects.
 type Found struct {
 	Usable []awsv1.CapacityReservation // by id
-	Others []string                    // which exist, but are of a kind that this version cannot launch into; with the kind
+	Others []string                    // which exist, but are of a type that this version does not know; with the type
 }
 
 // Find looks for the reservations that a class selects.
@@ -143,8 +143,16 @@ func queryKey(q *ec2.DescribeCapacityReservationsInput) string {
 	return s.String()
 }
 
-// Read takes over a reservation that Karpenter can launch into: active, not over, of the ordinary kind. Capacity blocks
-// and interruptible reservations are left alone.
+// EC2 begins to stop the machines of a capacity block half an hour before it ends. Leave is how long before its end the block takes no more
+// machines and gives those up that it has, so that their pods get ten minutes.
+const Leave = 40 * time.Minute
+
+// Ending says that a reservation is a capacity block that is about to end.
+func Ending(r *awsv1.CapacityReservation, now time.Time) bool {
+	return r.ReservationType == awsv1.CapacityReservationTypeCapacityBlock && r.EndTime != nil && !now.Before(r.EndTime.Add(-Leave))
+}
+
+// Read takes over a reservation that Karpenter can launch into: active, not over, of a kind that is known.
 func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
 	ended := r.EndDate != nil && !r.EndDate.After(now)
 	// The status of a class knows no other ways of matching; the whole status would be refused.
@@ -156,20 +164,25 @@ func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservat
 		ID: aws.ToString(r.CapacityReservationId), InstanceType: aws.ToString(r.InstanceType),
 		AvailabilityZone: aws.ToString(r.AvailabilityZone), OwnerID: aws.ToString(r.OwnerId),
 		InstanceMatchCriteria: string(r.InstanceMatchCriteria),
+		Interruptible:         aws.ToBool(r.Interruptible),
 		ReservationType:       awsv1.CapacityReservationTypeDefault, State: awsv1.CapacityReservationStateActive,
+	}
+	if r.ReservationType == ec2types.CapacityReservationTypeCapacityBlock {
+		out.ReservationType = awsv1.CapacityReservationTypeCapacityBlock
 	}
 	if r.EndDate != nil {
 		out.EndTime = &metav1.Time{Time: *r.EndDate}
 	}
+	if Ending(&out, now) {
+		out.State = awsv1.CapacityReservationStateExpiring
+	}
 	return out, true
 }
 
-// special names the kind of a reservation that is not an ordinary one, "" for those that are.
+// special names the type of a reservation that nobody here knows to launch into, "" for those that are known.
 func special(r ec2types.CapacityReservation) string {
-	switch {
-	case aws.ToBool(r.Interruptible):
-		return "interruptible"
-	case r.ReservationType == "" || r.ReservationType == ec2types.CapacityReservationTypeDefault:
+	switch r.ReservationType {
+	case "", ec2types.CapacityReservationTypeDefault, ec2types.CapacityReservationTypeCapacityBlock:
 		return ""
 	}
 	return string(r.ReservationType)

@@ -2,6 +2,7 @@ package reservation
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -97,8 +98,8 @@ func TestKindsThatCannotBeUsedAreNamed(t *testing.T) {
 	nc := &awsv1.EC2NodeClass{}
 	nc.Spec.CapacityReservationSelectorTerms = []awsv1.CapacityReservationSelectorTerm{{InstanceMatchCriteria: "targeted"}}
 	found, err := b.Find(t.Context(), nc, time.Now())
-	if want := []string{"cr-2 (capacity-block)", "cr-3 (interruptible)"}; err != nil || !slices.Equal(found.Others, want) || len(found.Usable) != 1 {
-		t.Errorf("found %+v, %v; want one that can be used, and others %q", found, err, want)
+	if want := []string{"cr-5 (lunar)"}; err != nil || !slices.Equal(found.Others, want) || len(found.Usable) != 3 {
+		t.Errorf("found %+v, %v; want three that can be used, and others %q", found, err, want)
 	}
 }
 
@@ -114,6 +115,7 @@ func (kinds) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacity
 		r("cr-3", func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }),
 		r("cr-1", func(*ec2types.CapacityReservation) {}),
 		r("cr-2", func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }),
+		r("cr-5", func(r *ec2types.CapacityReservation) { r.ReservationType = "lunar" }),
 		r("cr-4", func(r *ec2types.CapacityReservation) { r.State = "expired" }),
 	}}, nil
 }
@@ -135,22 +137,33 @@ func TestRead(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
 		edit func(*ec2types.CapacityReservation)
-		ok   bool
+		want string // type, state, and whether it is interruptible; "" for not usable
 	}{
-		"an active one":              {func(*ec2types.CapacityReservation) {}, true},
-		"one that ends later":        {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Hour)) }, true},
-		"one that is over":           {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, false},
-		"one that was given up":      {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, false},
-		"a capacity block":           {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, false},
-		"an unknown way of matching": {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "other" }, false},
-		"an open one":                {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "open" }, true},
-		"of the default type":        {func(r *ec2types.CapacityReservation) { r.ReservationType = "default" }, true},
-		"an interruptible one":       {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, false},
+		"an active one":              {func(*ec2types.CapacityReservation) {}, "default active false"},
+		"one that ends soon":         {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Minute)) }, "default active false"},
+		"one that is over":           {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, ""},
+		"one that was given up":      {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, ""},
+		"an unknown way of matching": {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "other" }, ""},
+		"an open one":                {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "open" }, "default active false"},
+		"of the default type":        {func(r *ec2types.CapacityReservation) { r.ReservationType = "default" }, "default active false"},
+		"an interruptible one":       {func(r *ec2types.CapacityReservation) { r.Interruptible = aws.Bool(true) }, "default active true"},
+		"of an unknown type":         {func(r *ec2types.CapacityReservation) { r.ReservationType = "lunar" }, ""},
+		"a capacity block": {func(r *ec2types.CapacityReservation) {
+			r.ReservationType, r.EndDate = "capacity-block", aws.Time(now.Add(Leave+time.Second))
+		}, "capacity-block active false"},
+		"a capacity block that ends in forty minutes": {func(r *ec2types.CapacityReservation) {
+			r.ReservationType, r.EndDate = "capacity-block", aws.Time(now.Add(Leave))
+		}, "capacity-block expiring false"},
+		"a capacity block without an end": {func(r *ec2types.CapacityReservation) { r.ReservationType = "capacity-block" }, "capacity-block active false"},
 	} {
 		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active", InstanceMatchCriteria: "targeted"}
 		tc.edit(&r)
-		if _, ok := Read(r, now); ok != tc.ok {
-			t.Errorf("%s: usable %v, want %v", name, ok, tc.ok)
+		got := ""
+		if cr, ok := Read(r, now); ok {
+			got = fmt.Sprint(cr.ReservationType, " ", cr.State, " ", cr.Interruptible)
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
