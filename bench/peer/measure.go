@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
@@ -74,7 +75,7 @@ func measure(side, name string) (measured, error) {
 	pool := benchload.Pool(r.spot, false)
 	if r.capped {
 		pool.Spec.Template.Spec.Requirements = append(pool.Spec.Template.Spec.Requirements,
-			v1.NodeSelectorRequirementWithMinValues{Key: "karpenter.k8s.aws/instance-cpu", Operator: corev1.NodeSelectorOpLt, Values: []string{"65"}})
+			v1.NodeSelectorRequirementWithMinValues{Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt, Values: []string{"65"}})
 	}
 	switch side {
 	case ours:

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
@@ -163,14 +164,14 @@ func Pool(spot, anyCategory bool) *v1.NodePool {
 		capacity = append(capacity, v1.CapacityTypeSpot)
 	}
 	p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}}
-	p.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}
+	p.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: "EC2NodeClass", Name: "default"}
 	req := func(key string, op corev1.NodeSelectorOperator, values ...string) {
 		p.Spec.Template.Spec.Requirements = append(p.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: op, Values: values})
 	}
 	req(v1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, capacity...)
 	if !anyCategory {
-		req("karpenter.k8s.aws/instance-category", corev1.NodeSelectorOpIn, "c", "m", "r")
-		req("karpenter.k8s.aws/instance-generation", corev1.NodeSelectorOpGt, "4")
+		req(awsv1.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r")
+		req(awsv1.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "4")
 	}
 	return p
 }
