@@ -50,7 +50,7 @@ func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	d := digest{Hash: sha256.New(), buf: []byte{kind}}
 	d.flag(o.Fast)
 	d.flag(o.Exact)
-	d.numbers(o.Enough, int64(o.Least), int64(o.Most), o.Gain, o.Price, int64(len(p.Classes)), int64(len(p.Cells)))
+	d.numbers(o.CloseMillionths, int64(o.Least), int64(o.Most), o.Gain, o.Price, int64(o.without), int64(len(p.Classes)), int64(len(p.Cells)))
 	for i := range p.Classes {
 		c := &p.Classes[i]
 		d.numbers(int64(c.Count), int64(c.PerNode), int64(len(c.Need)), int64(len(c.Cells)))
@@ -72,12 +72,6 @@ func questionOf(p *Problem, o Options, kind byte) [sha256.Size]byte {
 	for i := range p.Limits {
 		d.numbers(p.Limits[i].Max)
 		d.numbers(p.Limits[i].Use...)
-	}
-	for _, pat := range o.Start {
-		d.numbers(int64(pat.Cell), int64(pat.Nodes), int64(len(pat.Items)))
-		for _, it := range pat.Items {
-			d.numbers(int64(it.Class), int64(it.Count))
-		}
 	}
 	d.flush()
 	return [sha256.Size]byte(d.Sum(nil))

@@ -128,7 +128,7 @@ func BenchmarkSolve(b *testing.B) {
 
 func timed(ms int, fast bool) Options {
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
-	return Options{Gain: gain, Fast: fast, Enough: 1000, Meter: work.NewMeter(0, func() bool { return time.Now().After(end) })}
+	return Options{Gain: gain, Fast: fast, CloseMillionths: 1000, Meter: work.NewMeter(0, func() bool { return time.Now().After(end) })}
 }
 
 func report(b *testing.B, p *Problem, r *Result) {

@@ -13,7 +13,8 @@ type budget struct {
 	least, most work.Units
 	trials      int
 	over        bool
-	sure        bool // the work has to be done: nothing ends it
+	sure        bool  // the work has to be done: nothing ends it
+	without     stage // what is left out
 
 	watched  *solution // whose price and bound are at stake; nil while there is none
 	apart    float64   // how far they were from each other when that last improved
@@ -37,7 +38,7 @@ const (
 )
 
 func newBudget(o Options) *budget {
-	b := &budget{meter: o.Meter, least: o.Least, most: o.Most}
+	b := &budget{meter: o.Meter, least: o.Least, most: o.Most, without: o.without}
 	if b.meter == nil {
 		b.meter = &work.Meter{}
 	}
@@ -46,7 +47,9 @@ func newBudget(o Options) *budget {
 }
 
 // uncut is a budget for work that has to be done.
-func (b *budget) uncut() *budget { return &budget{meter: b.meter, began: b.meter.Spent(), sure: true} }
+func (b *budget) uncut() *budget {
+	return &budget{meter: b.meter, began: b.meter.Spent(), sure: true, without: b.without}
+}
 
 // grant is how much work goes into something that may come to nothing: so much of the sure part of all work as what is at stake is of
 // stakeWhole. Without a sure part nobody looks at stakes; then it is 0, for any amount.
@@ -59,7 +62,7 @@ func (b *budget) grant(stake float64) work.Units {
 
 // granted is a budget for one such attempt, and for no more than is left.
 func (b *budget) granted(stake float64) *budget {
-	out := &budget{meter: b.meter, began: b.meter.Spent(), sure: b.sure, over: b.over, most: b.grant(stake)}
+	out := &budget{meter: b.meter, began: b.meter.Spent(), sure: b.sure, over: b.over, most: b.grant(stake), without: b.without}
 	if left, ok := b.left(); ok && (out.most == 0 || left < out.most) {
 		out.most = max(left, 1)
 	}

@@ -26,11 +26,12 @@ const (
 	gain  = 10
 )
 
-// family matches the types of the bench's pool: categories c, m and r, generation 5 and later.
+// family matches the types of the bench's pool: categories c, m and r, generation 5 and later; anyFamily those of a pool that allows all.
+var anyFamily = regexp.MustCompile(`.`)
 var family = regexp.MustCompile(`^[cmr]([5-9])[a-z-]*\.`)
 
 // cells makes the priced cells of the bench's pool: on-demand, or spot and on-demand, in some of the zones a, b, c.
-func cells(t testing.TB, spot bool, zones string) []Cell {
+func cells(t testing.TB, spot bool, zones string, family *regexp.Regexp) []Cell {
 	catalog, err := offline.Catalog(offline.Options{Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,9 @@ var readWorkloads = sync.OnceValues(func() (map[string][]podGroup, error) {
 
 // problem turns a workload into classes. Of pods spread over zones only the third that goes to zone a is asked for, and the group
 // that is alone on its nodes by label is left out: such classes are none of ours.
-func problem(t testing.TB, name string, spot bool) *Problem {
+func problem(t testing.TB, name string, spot bool) *Problem { return problemIn(t, name, spot, family) }
+
+func problemIn(t testing.TB, name string, spot bool, family *regexp.Regexp) *Problem {
 	w, err := readWorkloads()
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +134,6 @@ func problem(t testing.TB, name string, spot bool) *Problem {
 			p.Classes = append(p.Classes, c)
 		}
 	}
-	p.Cells = cells(t, spot, zones)
+	p.Cells = cells(t, spot, zones, family)
 	return p
 }

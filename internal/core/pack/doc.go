@@ -27,7 +27,7 @@
 //
 //	reduce.go     split into parts that share nothing, merge equal classes, drop cells that others dominate; equal parts are solved once
 //	solve.go      use: a pricing (worths, unit worths) with the bound that lagrange computes for it. refine: fluid LP over buckets of equal
-//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; led: the one that led to the best fleet
+//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; winner: the one that led to the best fleet
 //	enumerate.go  a few items: the optimum over all multisets
 //	greedy.go     node after node, each of the cell whose contents are worth most per dollar; fill.go chooses contents under a guide, tree.go
 //	              finds the most valuable class that fits among thousands
@@ -38,7 +38,7 @@
 //	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about contents in contents.go.
 //	              Every fleet is on one side of each rule, so that the lowest branch bounds all
 //	certify.go    worths are rounded down, which keeps the inequality; pack/verify proves it again with whole numbers and none of our code
-//	memory.go     recall: old prices of room prove a bound for new items in the same cells; mend: nodes that waste most are packed again
+//	memory.go     recall: old prices of room prove a bound for new items in the same cells; refill: nodes that waste most are packed again
 //	answers.go    the very same question is not searched twice
 //	budget.go     work, and what is at stake
 //

@@ -18,11 +18,8 @@ type enumeration struct {
 	steps   work.Steps
 }
 
-// Numbers of pairs of multisets up to which enumerating is worth it: for a whole part, and for a turn of the search.
-const (
-	wholePairs = 300_000
-	turnPairs  = 20_000
-)
+// mostPairs is up to how many pairs of multisets enumerating is worth it.
+const mostPairs = 300_000
 
 const tooDear = int64(1) << 60
 
@@ -68,7 +65,7 @@ func (e *enumeration) solve(classes, counts []int) (ns []nodes, price int64, ok 
 	}
 	e.single, e.price, e.first = resize(e.single, size), resize(e.price, size), resize(e.first, size)
 	e.digits, e.part = resize(e.digits, len(counts)), resize(e.part, len(counts))
-	e.steps += work.Steps(4 * countPairs(counts, wholePairs))
+	e.steps += work.Steps(4 * countPairs(counts, mostPairs))
 	for set := 1; set < size; set++ {
 		e.single[set] = e.cheapest(set)
 	}
@@ -186,7 +183,7 @@ func (e *enumeration) nodes(set int) []nodes {
 
 // enumerate solves a small part to the optimum. It returns false when the part is not small.
 func (r *run) enumerate() bool {
-	if !r.p.enumerable() || countPairs(r.p.count, wholePairs) > wholePairs {
+	if !r.b.does(enumerating) || !r.p.enumerable() || countPairs(r.p.count, mostPairs) > mostPairs {
 		return false
 	}
 	classes := make([]int, r.p.classes())

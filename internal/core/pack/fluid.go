@@ -18,7 +18,7 @@ import (
 type fluid struct {
 	p       *part
 	open    []int   // cells that may be used
-	grain   float64 // how many directions buckets tell apart
+	apart   float64 // how many directions buckets tell apart
 	buckets []bucket
 	takes   [][]int // per open cell: buckets it can hold
 	lp      *lp.Simplex
@@ -40,9 +40,12 @@ type bucket struct {
 const (
 	mostBuckets  = 120
 	firstBuckets = 30 // where the LP starts when not every class can have a bucket of its own
-	fluidRounds  = 60
-	fluidGoal    = 2e-4 // a cell may hold so much more than it costs
-	fluidLoss    = 1e-4 // of the LP's value, by which the bound may stay behind it
+	// firstDirections is how many directions buckets tell apart at first: where so many do not do, classes that differ by less are equal to any
+	// machine that is sold. They are halved until buckets are few enough.
+	firstDirections = 512
+	fluidRounds     = 60
+	fluidGoal       = 2e-4 // a cell may hold so much more than it costs
+	fluidLoss       = 1e-4 // of the LP's value, by which the bound may stay behind it
 )
 
 // newFluid sets up the fluid LP over the given cells. It returns nil when the part has cells in short stock, for which the LP has no
@@ -56,13 +59,13 @@ func (p *part) newFluid(cells []int) *fluid {
 			return nil // an item without needs has no direction
 		}
 	}
-	return &fluid{p: p, open: cells, grain: 512, sack: lp.NewFractional(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
+	return &fluid{p: p, open: cells, apart: firstDirections, sack: lp.NewFractional(p.dims), room: make([]float64, len(p.cells)*p.dims), value: make([]float64, len(p.cells))}
 }
 
 // rough prices room and items by buckets of equal width. exact says that they are as fine as they get.
 func (f *fluid) rough() (by pricing, exact, ok bool) {
 	f.sort(mostBuckets)
-	exact = f.grain == 512
+	exact = f.apart == firstDirections
 	by, ok = f.solve(false)
 	return by, exact, ok
 }
@@ -111,7 +114,7 @@ func (f *fluid) sort(most int) {
 			total[d] += float64(float64(u) * float64(n))
 		}
 	}
-	key := func(k int, grain float64) [6]int {
+	key := func(k int, apart float64) [6]int {
 		var out [6]int
 		out[0] = p.group[k]
 		var sum, most float64
@@ -121,7 +124,7 @@ func (f *fluid) sort(most int) {
 		}
 		for d, u := range p.needs(k) {
 			if d < 4 {
-				out[1+d] = int(float64(float64(u)/total[d]/sum*grain) + 0.5)
+				out[1+d] = int(float64(float64(u)/total[d]/sum*apart) + 0.5)
 			}
 		}
 		_, exp := math.Frexp(most)
@@ -129,10 +132,10 @@ func (f *fluid) sort(most int) {
 		return out
 	}
 	of := make([]int, p.classes())
-	for ; ; f.grain /= 2 {
+	for ; ; f.apart /= 2 {
 		at := make(map[[6]int]int)
 		for k := range p.count {
-			id := key(k, f.grain)
+			id := key(k, f.apart)
 			i, ok := at[id]
 			if !ok {
 				i = len(at)
@@ -140,7 +143,7 @@ func (f *fluid) sort(most int) {
 			}
 			of[k] = i
 		}
-		if len(at) <= most || f.grain < 2 {
+		if len(at) <= most || f.apart < 2 {
 			f.buckets = make([]bucket, len(at))
 			break
 		}
@@ -180,7 +183,7 @@ func (f *fluid) start() bool {
 	f.takes, f.madeOf = make([][]int, len(f.open)), make([]int, m)
 	rows, first, low := make([]lp.Row, m), make([]lp.Column, m), make([]float64, m)
 	for i := range f.buckets {
-		rows[i].Bound, low[i] = 1+float64(1e-7*float64(i%13)), math.Inf(1)
+		rows[i].Bound, low[i] = 1+bucketTie(i), math.Inf(1)
 	}
 	for o, c := range f.open {
 		cell := &f.p.cells[c]
@@ -202,6 +205,9 @@ func (f *fluid) start() bool {
 	f.lp = lp.NewSimplex(rows, first)
 	return true
 }
+
+// bucketTie does for the shares of buckets, which are one each, what tieBreak does for numbers of items.
+func bucketTie(i int) float64 { return float64(1e-7 * float64(i%13)) }
 
 // price fills every cell with the most valuable fractions, adds the best as columns, and returns the highest worth per price.
 func (f *fluid) price() float64 {

@@ -184,11 +184,11 @@ func (m *master) generate(limit []int, rounds int) {
 		if m.r.b.over || rounds < 0 && m.hopeless(turn, began) {
 			return
 		}
-		if m.quickColumns(limit, turn) > 0 {
+		if m.r.b.does(quickColumns) && m.quickColumns(limit, turn) > 0 {
 			continue
 		}
 		added := m.exactColumns(limit, rounds < 0)
-		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.enough)/2) || added == 0 || m.r.b.over {
+		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.close)/2) || added == 0 || m.r.b.over {
 			return
 		}
 	}
@@ -202,7 +202,7 @@ const turnsPerRow = 2.5
 func (m *master) hopeless(turn int, began work.Units) bool {
 	rows := m.r.p.classes()
 	left, limited := m.r.b.left()
-	if !limited || turn < max(rows/10, 3) {
+	if !limited || !m.r.b.does(foresight) || turn < max(rows/10, 3) {
 		return false
 	}
 	each := (m.r.b.spent() - began) / work.Units(turn)

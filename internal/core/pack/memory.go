@@ -169,8 +169,8 @@ func (r *run) recall(m *Memory) bool {
 	return ok
 }
 
-// mend takes the nodes apart that hold the least for their price, to give the items that are new a better place.
-func (r *run) mend() {
+// refill takes the nodes apart that hold the least for their price, to give the items that are new a better place.
+func (r *run) refill() {
 	if r.best == nil || r.best.lost > 0 {
 		return
 	}
@@ -189,9 +189,9 @@ func (r *run) mend() {
 	}
 }
 
-// again answers a question that is nearly the one that the memory is of, or returns nil: what did not change stays where it was, the
+// answer answers a question that is nearly the one that the memory is of, or returns nil: what did not change stays where it was, the
 // rest is packed greedily. That is given up where the fleet gets noticeably farther from the bound.
-func (m *Memory) again(p *Problem, o Options, b *budget) *Result {
+func (m *Memory) answer(p *Problem, b *budget) *Result {
 	changed, near := m.near(p)
 	if !near || m.ratio == 0 {
 		return nil
@@ -204,7 +204,7 @@ func (m *Memory) again(p *Problem, o Options, b *budget) *Result {
 		}
 		r.warm(start)
 		if changed > 0 {
-			r.mend()
+			r.refill()
 		}
 		if r.best == nil {
 			return nil

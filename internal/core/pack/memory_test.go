@@ -21,7 +21,7 @@ func withCount(p *Problem, class, more int) *Problem {
 }
 
 func solveWithin(p *Problem, most work.Units, m *Memory) *Result {
-	return Solve(p, Options{Gain: gain, Most: most, Enough: 2000, Memory: m})
+	return Solve(p, Options{Gain: gain, Most: most, CloseMillionths: 2000, Memory: m})
 }
 
 func TestOneItemMoreIsAnsweredFromMemory(t *testing.T) {

@@ -18,17 +18,19 @@ type (
 
 // Options say how long and how hard to look.
 type Options struct {
-	Fast   bool        // greedy fleets and the volume bound only
-	Enough int64       // the search ends when a fleet is within so many millionths of the bound
-	Meter  *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
-	Least  work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
-	Most   work.Units  // at most so much work after the first fleet; 0 means any amount
-	Gain   int64       // cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
-	Start  []Pattern   // a known fleet; when it holds everything the result is never dearer
-	Memory *Memory     // of an earlier answer; nil for none
-	Known  Answers     // to the very same questions
-	Price  int64       // of a known fleet, for Bound
-	Exact  bool        // small parts are proven in whole nodes
+	Fast bool // greedy fleets and the volume bound only
+	// CloseMillionths is how close to the bound a fleet has to be for the search to end.
+	CloseMillionths int64
+	Meter           *work.Meter // counts the work, and may cut it, but not before there is a fleet and a bound; nil for one of its own
+	Least           work.Units  // so much work is done after the first fleet whatever is at stake; 0 means that stakes are not looked at
+	Most            work.Units  // at most so much work after the first fleet; 0 means any amount
+	Gain            int64       // cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
+	Memory          *Memory     // of an earlier answer; nil for none
+	Known           Answers     // to the very same questions
+	Price           int64       // of a known fleet, for Bound
+	Exact           bool        // small parts are proven in whole nodes
+
+	without stage
 }
 
 // A Result is a fleet and what is known about cheaper ones.

@@ -16,8 +16,6 @@ type search struct {
 	spare *supply
 	pick  []int
 	live  []int
-	exact *enumeration // nil where the part has constraints that it does not know
-	count []int
 }
 
 const (
@@ -29,10 +27,7 @@ const (
 )
 
 func newSearch(r *run) *search {
-	s := &search{r: r, worth: r.led.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
-	if r.p.enumerable() {
-		s.exact = newEnumeration(r.p)
-	}
+	s := &search{r: r, worth: r.winner.worth, noisy: make([]float64, r.p.classes()), rand: 1, spare: r.p.newSupply()}
 	for _, ns := range r.best.nodes {
 		for range ns.n {
 			s.nodes = append(s.nodes, ns.load)
@@ -176,30 +171,10 @@ func (s *search) draw() int {
 	return len(s.nodes) - 1
 }
 
-// repack packs the items in the greedy's hands anew: the best way if they are few, else greedily. Worths are a little off and only
-// some cells are tried then, so that turns differ and are quick.
+// repack packs the items in the greedy's hands anew. Worths are a little off and only some cells are tried, so that turns differ and are
+// quick.
 func (s *search) repack() *fleet {
 	g := s.r.greedy
-	if s.exact != nil {
-		s.count = s.count[:0]
-		for _, k := range s.live {
-			s.count = append(s.count, g.rem[k])
-		}
-		if countPairs(s.count, turnPairs) <= turnPairs {
-			if !s.r.b.spend() {
-				return nil
-			}
-			ns, price, ok := s.exact.solve(s.live, s.count)
-			s.r.b.charge(s.exact.steps.Take())
-			if !ok {
-				return &fleet{lost: 1}
-			}
-			for _, n := range ns {
-				s.spare.take(n.cell, n.n)
-			}
-			return &fleet{nodes: ns, price: price}
-		}
-	}
 	for _, k := range s.live {
 		s.noisy[k] = s.worth[k] * (1 + float64(searchNoise*s.float()))
 	}
@@ -215,7 +190,7 @@ func (s *search) repack() *fleet {
 	}
 	g.fill.worth = s.noisy
 	g.fill.guide = guide{[]float64{0, 0.3, 1}[s.next()%3], []float64{0, 1.05, 1.15, 1.3, 2, 5}[s.next()%6]}
-	return g.pack(s.live, s.spare, s.noisy, s.r.led.unit, s.r.b)
+	return g.pack(s.live, s.spare, s.noisy, s.r.winner.unit, s.r.b)
 }
 
 func (s *search) replace(f *fleet) {

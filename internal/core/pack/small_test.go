@@ -12,7 +12,7 @@ import (
 func TestSmallBatchesAreProvenInWholeNodes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(18, 18))
 	for _, spot := range []bool{false, true} {
-		machines, proven, before := cells(t, spot, "a"), 0, 0
+		machines, proven, before := cells(t, spot, "a", family), 0, 0
 		const batches = 16
 		for turn := range batches {
 			p := &Problem{Cells: machines}

@@ -32,7 +32,7 @@ func Solve(p *Problem, o Options) *Result {
 	if out := o.Known.find(question); out != nil {
 		return out
 	}
-	if out := o.Memory.again(p, o, b); out != nil {
+	if out := o.Memory.answer(p, b); out != nil {
 		out.Known = o.Known
 		return out
 	}
@@ -41,11 +41,11 @@ func Solve(p *Problem, o Options) *Result {
 	b.watch(best)
 	best.improve(o)
 	best = best.widen(parts, o, b)
-	if !o.Fast {
+	if !o.Fast && b.does(repairing) {
 		b.watch(best)
 		best.search()
 	}
-	if o.Exact {
+	if o.Exact && b.does(wholeNodes) {
 		best.branchOut(func(r *run) float64 { return float64(r.best.price) })
 	}
 	out := best.result(p, b)
@@ -54,15 +54,6 @@ func Solve(p *Problem, o Options) *Result {
 	}
 	out.Known = o.Known.with(question, out, b.meter)
 	return out
-}
-
-// VolumeBound is the bound by volume alone. It takes little time.
-func VolumeBound(p *Problem) int64 {
-	var sum int64
-	for _, q := range split(p) {
-		sum += int64(newRun(q, newBudget(Options{})).volume)
-	}
-	return sum
 }
 
 // Bound proves a bound without looking for a fleet: by volumes, by the fluid LP, which is weaker than the configuration LP but knows
@@ -112,7 +103,7 @@ type solution struct {
 func newSolution(parts []*part, b *budget, over int) *solution {
 	s := &solution{over: over}
 	for _, q := range parts {
-		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.p.equal(q) }); i >= 0 {
+		if i := slices.IndexFunc(s.runs, func(r *run) bool { return r.p.equal(q) }); i >= 0 && b.does(sharing) {
 			s.runs[i].twins = append(s.runs[i].twins, q)
 			continue
 		}
@@ -124,23 +115,28 @@ func newSolution(parts []*part, b *budget, over int) *solution {
 // improve finds a fleet for every part: greedily, then, if there is time, by the configuration LP.
 func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
-		r.enough = 1 + max(float64(o.Enough)/1e6, gapGoal/2)
+		r.close = 1 + max(float64(o.CloseMillionths)/1e6, gapGoal/2)
 		if !o.Fast {
 			r.sharpen()
 		}
 		if r.enumerate() {
 			continue
 		}
-		r.warm(o.Start)
 		r.incumbent(guides()[:fastGuides])
 	}
 	if o.Fast {
 		return
 	}
 	for _, r := range s.runs {
-		r.incumbent(guides()[fastGuides:])
-		r.configure()
-		r.attempt(r.stake(), r.resample)
+		if r.b.does(moreGuides) {
+			r.incumbent(guides()[fastGuides:])
+		}
+		if r.b.does(columnGeneration) {
+			r.configure()
+		}
+		if r.b.does(sampling) {
+			r.attempt(r.stake(), r.resample)
+		}
 	}
 }
 
@@ -174,12 +170,12 @@ type run struct {
 	volume  float64   // bound by volume
 	fluid   *fluid    // nil before refine, and where there is none
 	sharp   bool      // nothing is left to sharpen
-	guiding []pricing // what greedy runs go by
-	led     pricing   // what led to the best fleet
+	guiding []pricing // what greedy runs may go by
+	winner  pricing   // the one that led to the best fleet
 	greedy  *greedy
 	best    *fleet
 	proofs  []proof // what bounds the fleet, as found by the LPs
-	enough  float64 // the search may end at so many times the bound
+	close   float64 // the search may end at so many times the bound
 	// optimal is set when no fleet of this part is cheaper.
 	optimal bool
 	columns []load     // patterns of the configuration LP
@@ -218,7 +214,7 @@ func (r *run) configure() {
 		return
 	}
 	r.attempt(r.stake(), func() {
-		if m := r.generate(); !r.optimal {
+		if m := r.generate(); !r.optimal && r.b.does(rounding) {
 			r.round(m)
 		}
 	})
@@ -264,7 +260,7 @@ func (r *run) bound() float64 {
 
 // good says whether the best fleet is near enough to the bound.
 func (r *run) good() bool {
-	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.enough
+	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.close
 }
 
 // open lists the cells that may be used at all.
@@ -284,7 +280,7 @@ func (r *run) open() []int {
 
 // refine prices room and items by the fluid LP, once.
 func (r *run) refine() {
-	if r.fluid != nil {
+	if r.fluid != nil || !r.b.does(fluidLP) {
 		return
 	}
 	if r.fluid = r.p.newFluid(r.open()); r.fluid == nil {
@@ -303,7 +299,7 @@ func (r *run) refine() {
 // more than the last thousandth of a price, and either may be the better guide.
 func (r *run) sharpen() {
 	r.refine()
-	if r.fluid == nil || r.sharp {
+	if r.fluid == nil || r.sharp || !r.b.does(dividing) {
 		return
 	}
 	by, ok := r.fluid.fine()
@@ -318,7 +314,7 @@ func (r *run) sharpen() {
 func (r *run) use(by pricing) {
 	bound := r.p.lagrange(by)
 	if bound >= r.bound() || r.guiding == nil {
-		r.pricing, r.led = by, by
+		r.pricing, r.winner = by, by
 	}
 	r.guiding = append(r.guiding, by)
 	r.proofs = append(r.proofs, proof{value: bound, worth: by.worth, limit: by.unit.limit})
@@ -350,10 +346,18 @@ func (p *part) lagrange(by pricing) float64 {
 	return max(sum, 0)
 }
 
+// pricings are what greedy runs go by.
+func (r *run) pricings() []pricing {
+	if r.b.does(bothPricings) {
+		return r.guiding
+	}
+	return r.guiding[len(r.guiding)-1:]
+}
+
 // incumbent runs the greedy under the given guides and every pricing, and keeps the best fleet.
 func (r *run) incumbent(guides []guide) {
 	for _, g := range guides {
-		for _, by := range r.guiding {
+		for _, by := range r.pricings() {
 			b := r.b
 			if r.best == nil {
 				b = r.b.uncut() // the first fleet
@@ -363,7 +367,7 @@ func (r *run) incumbent(guides []guide) {
 			r.greedy.fill.guide = g
 			f := r.greedy.run(r.p.count, r.p.newSupply(), by.worth, by.unit, b)
 			if f != nil && f.better(r.best) {
-				r.best, r.led = f, by
+				r.best, r.winner = f, by
 			}
 		}
 	}

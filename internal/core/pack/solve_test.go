@@ -20,7 +20,12 @@ func TestAKnownFleetNeverGetsDearer(t *testing.T) {
 		if !complete(first) {
 			continue
 		}
-		again := Solve(p, Options{Start: first.Fleet, Most: 1})
+		b := newBudget(Options{})
+		known := newSolution(split(p), b, 0)
+		for _, r := range known.runs {
+			r.warm(first.Fleet)
+		}
+		again := known.result(p, b)
 		if again.Price > first.Price || !complete(again) {
 			t.Fatalf("turn %d: %d from a fleet of %d\n%+v\n%+v\n%+v", turn, again.Price, first.Price, p, first, again)
 		}
@@ -108,7 +113,7 @@ func TestBoundAloneIsProvenAndBelowTheFleet(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			r := Solve(p, Options{Gain: gain, Fast: true})
-			volume := VolumeBound(p)
+			volume := proof.VolumeBound
 			if volume != r.VolumeBound || bound < volume || bound > r.Price {
 				t.Errorf("%s: bound %d, volume bound %d and %d, price %d", name, bound, volume, r.VolumeBound, r.Price)
 			}

@@ -81,7 +81,7 @@ const closeMillionths = 1500
 // options are what the packer may spend.
 func (q *question) options() pack.Options {
 	set := &q.p.Settings
-	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, Enough: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
+	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }
 
 // replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the

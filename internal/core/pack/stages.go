@@ -1,0 +1,25 @@
+package pack
+
+// A stage is one that an answer could do without. Only tests leave stages out, to see what each is good for: BenchmarkStages has a row for
+// every one, and what no row gets dearer or slower without has no place here.
+type stage uint16
+
+const (
+	fluidLP          stage = 1 << iota // prices by what fits where; without it, by volume
+	dividing                           // buckets of the fluid LP are divided at the borders between kinds of machine
+	bothPricings                       // greedy runs go by the prices of both, not by the finer ones only
+	enumerating                        // a few items are packed in all ways
+	moreGuides                         // greedy runs prefer in more than three ways
+	sampling                           // and are repeated with other samples
+	columnGeneration                   // the configuration LP
+	quickColumns                       // its columns are found by filling nodes greedily while that finds any
+	foresight                          // it is left where the budget will not do for it
+	rounding                           // whole nodes of it are bought
+	repairing                          // a few nodes at a time are taken apart and packed again
+	wholeNodes                         // small parts are proven in whole nodes
+	sharing                            // equal parts are solved once
+	stages
+)
+
+// does reports whether a stage is not left out.
+func (b *budget) does(s stage) bool { return b.without&s == 0 }
