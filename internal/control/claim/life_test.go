@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/fakecloud"
+	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
 )
 
@@ -90,6 +92,36 @@ func TestAClaimOutlivesItsMachine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A launch whose result could not be written down is not made again, and is counted once.
+func TestALaunchThatCannotBeWrittenDownIsMadeOnce(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		var calls atomic.Int32
+		w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+			if c.Method == fakecloud.Launch {
+				calls.Add(1)
+			}
+			return fakecloud.Fault{}
+		})
+		w.API.SetFault(func(r memapi.Request) error {
+			if r.Kind == "NodeClaim" && r.Subresource == "status" && calls.Load() > 0 {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(time.Minute)
+		w.API.SetFault(nil)
+		time.Sleep(2 * time.Minute)
+		c := sim.Get[*v1.NodeClaim](t, w, "c")
+		if n := calls.Load(); n != 1 || !condition.IsTrue(c, v1.ConditionTypeLaunched) {
+			t.Errorf("the cloud was asked %d times for a machine, want once; conditions %v", n, c.Status.Conditions)
+		}
+		if n := testutil.ToFloat64(k.Metrics.MachinesOrphaned.WithLabelValues("adopted")); n != 0 {
+			t.Errorf("%v machines count as adopted, want none", n)
+		}
+	})
 }
 
 // The life of a claim is told in the words that operators search for, each once.
