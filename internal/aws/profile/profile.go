@@ -116,10 +116,18 @@ func (k *Keeper) Ensure(ctx context.Context, nc *awsv1.EC2NodeClass) (string, er
 	if err != nil {
 		return "", err
 	}
+	k.forget()
 	k.recent.Put(recentKey(nc), name)
 	k.protected.Put(name, struct{}{})
 	k.roles.Put(name, role)
 	return name, nil
+}
+
+// forget drops what has run out: classes, roles and profiles come and go for as long as the process lives.
+func (k *Keeper) forget() {
+	k.recent.Sweep()
+	k.roles.Sweep()
+	k.noRole.Sweep()
 }
 
 func recentKey(nc *awsv1.EC2NodeClass) string { return string(nc.UID) + "/" + nc.Spec.Role }
@@ -191,6 +199,7 @@ func (k *Keeper) create(ctx context.Context, nc *awsv1.EC2NodeClass, role string
 	err = fmt.Errorf("add role %s to instance profile: %w", role, err)
 	if missing {
 		err = &NoRoleError{role, err}
+		k.forget()
 		k.noRole.Put(role, err)
 	}
 	return "", errors.Join(err, k.Delete(ctx, name))

@@ -193,6 +193,22 @@ func TestARoleThatDoesNotExistIsAskedForOnceAMinute(t *testing.T) {
 	})
 }
 
+// Classes with roles that do not exist, and classes that come and go, are not remembered for ever.
+func TestWhatHasRunOutIsForgotten(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for i := range 5 {
+			if _, err := w.Ensure(t.Context(), class(fmt.Sprint("lost-", i), fmt.Sprint("lost-", i))); err == nil {
+				t.Error("a role that does not exist is no error")
+			}
+			w.ensure(t, class(fmt.Sprint("class-", i), "one"))
+			time.Sleep(knownLife + time.Second)
+		}
+		if left := len(w.noRole.Sweep()) + len(w.recent.Sweep()) + len(w.roles.Sweep()); left > 3 {
+			t.Errorf("%d things are remembered that have run out, want one of each kind at most", left)
+		}
+	})
+}
+
 // hidden is an IAM that does not show yet what was made.
 type hidden struct{ api }
 
