@@ -135,6 +135,22 @@ func pack(text string) string {
 	return b.String()
 }
 
+// Pods that select by the names of before 2020 are bound, as the cloud's controller and the kubelet still write them.
+func TestNodesHaveTheOldNamesOfTheirLabelsToo(t *testing.T) {
+	n, log := Run(machine(t, AL2, "m5.large"), demo, mimeOf(al2))
+	if n == nil {
+		t.Fatal(log)
+	}
+	for key, want := range map[string]string{
+		"beta.kubernetes.io/instance-type": "m5.large", "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
+		"failure-domain.beta.kubernetes.io/zone": "us-east-1a", "failure-domain.beta.kubernetes.io/region": "us-east-1",
+	} {
+		if got := n.Labels[key]; got != want {
+			t.Errorf("label %s = %q, want %q", key, got, want)
+		}
+	}
+}
+
 func TestUserDataThatMakesNoNodeSaysWhy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		family   Family

@@ -71,7 +71,7 @@ func within(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
 
-// labels are the kubelet's own, those of the user data, and those that the cloud's controller adds.
+// labels are the kubelet's own, those of the user data, and those that the cloud's controller adds, by their old names too.
 func labels(m Machine, s *settings) map[string]string {
 	os := "linux"
 	if m.Family == Windows {
@@ -85,6 +85,13 @@ func labels(m Machine, s *settings) map[string]string {
 		corev1.LabelTopologyZone:       m.Zone,
 		corev1.LabelTopologyRegion:     m.Region,
 		"topology.k8s.aws/zone-id":     m.ZoneID,
+	}
+	for now, before := range map[string]string{
+		corev1.LabelOSStable: "beta.kubernetes.io/os", corev1.LabelArchStable: "beta.kubernetes.io/arch",
+		corev1.LabelInstanceTypeStable: corev1.LabelInstanceType,
+		corev1.LabelTopologyZone:       corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyRegion: corev1.LabelFailureDomainBetaRegion,
+	} {
+		out[before] = out[now]
 	}
 	maps.Copy(out, s.flags.labels)
 	return out
