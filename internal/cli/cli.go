@@ -50,6 +50,7 @@ var commands = []command{
 	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
 	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool would replace", lint},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
+	{"migrate", "NodePools and EC2NodeClasses that buy what node groups buy", migrate},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
 	{"top", "the nodes, what they hold and what they cost, in a terminal", top},
 	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
