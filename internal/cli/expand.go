@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
 // expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
@@ -56,8 +58,8 @@ func (o *objects) defaults() {
 	for _, p := range o.pods {
 		o.run(p)
 		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			podclass.RequestLimits(list)
 			for i := range list {
-				askForLimits(&list[i].Resources)
 				for j := range list[i].Ports {
 					if port := &list[i].Ports[j]; p.Spec.HostNetwork && port.HostPort == 0 {
 						port.HostPort = port.ContainerPort
@@ -90,18 +92,6 @@ func (o *objects) run(p *corev1.Pod) {
 		p.Spec.NodeSelector[key] = value
 	}
 	p.Spec.Tolerations = append(p.Spec.Tolerations, class.Scheduling.Tolerations...)
-}
-
-func askForLimits(r *corev1.ResourceRequirements) {
-	for name, q := range r.Limits {
-		if _, asked := r.Requests[name]; asked {
-			continue
-		}
-		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
-		}
-		r.Requests[name] = q
-	}
 }
 
 // count reads a number of replicas, whose default is one.

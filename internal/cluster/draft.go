@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
@@ -44,6 +45,9 @@ type Draft struct {
 
 	pools           table[string, *v1.NodePool]
 	overlays        table[string, *v1alpha1.NodeOverlay]
+	buffers         table[objectKey, *autoscalingv1beta1.CapacityBuffer]
+	templates       table[objectKey, *corev1.PodTemplate]
+	spares          table[objectKey, *Spares]
 	disruptionPlans table[string, *v1alpha1.DisruptionPlan]
 	classes         table[v1.NodeClassReference, *NodeClass]
 	daemonSets      table[objectKey, *appsv1.DaemonSet]
@@ -123,6 +127,9 @@ func newDraft() *Draft {
 		disruptionPlans: newTable(func(p *v1alpha1.DisruptionPlan) string { return p.Name }, strings.Compare),
 		pools:           newTable(func(p *v1.NodePool) string { return p.Name }, strings.Compare),
 		overlays:        newTable(func(o *v1alpha1.NodeOverlay) string { return o.Name }, strings.Compare),
+		buffers:         objectTable[*autoscalingv1beta1.CapacityBuffer](),
+		templates:       objectTable[*corev1.PodTemplate](),
+		spares:          newTable((*Spares).key, compareObjects),
 		classes:         newTable((*NodeClass).ref, compareRefs),
 		daemonSets:      objectTable[*appsv1.DaemonSet](),
 		pdbs:            objectTable[*policyv1.PodDisruptionBudget](),
@@ -171,6 +178,9 @@ func (d *Draft) publish() *Snapshot {
 
 		pools:           d.pools.publish(),
 		overlays:        d.overlays.publish(),
+		buffers:         d.buffers.publish(),
+		templates:       d.templates.publish(),
+		spares:          d.spares.publish(),
 		disruptionPlans: d.disruptionPlans.publish(),
 		classes:         d.classes.publish(),
 		daemonSets:      d.daemonSets.publish(),

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
@@ -37,6 +38,9 @@ type Snapshot struct {
 
 	pools           view[string, *v1.NodePool]
 	overlays        view[string, *v1alpha1.NodeOverlay]
+	buffers         view[objectKey, *autoscalingv1beta1.CapacityBuffer]
+	templates       view[objectKey, *corev1.PodTemplate]
+	spares          view[objectKey, *Spares]
 	disruptionPlans view[string, *v1alpha1.DisruptionPlan]
 	classes         view[v1.NodeClassReference, *NodeClass]
 	daemonSets      view[objectKey, *appsv1.DaemonSet]

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -23,7 +24,7 @@ import (
 // Scheme knows the kinds that loops work with.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, autoscalingv1beta1.AddToScheme, awsv1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
@@ -64,6 +65,10 @@ func Apply(d *cluster.Draft, e Event) (news bool) {
 		d.PutPool(o)
 	case *v1alpha1.DisruptionPlan:
 		d.PutDisruptionPlan(o)
+	case *autoscalingv1beta1.CapacityBuffer:
+		d.PutBuffer(o)
+	case *corev1.PodTemplate:
+		d.PutPodTemplate(o)
 	case *awsv1.EC2NodeClass:
 		d.PutNodeClass(nodeClass(o))
 	case *appsv1.DaemonSet:
@@ -100,6 +105,10 @@ func remove(d *cluster.Draft, e Event) {
 		d.DeletePool(o.Name)
 	case *v1alpha1.DisruptionPlan:
 		d.DeleteDisruptionPlan(o.Name)
+	case *autoscalingv1beta1.CapacityBuffer:
+		d.DeleteBuffer(o.Namespace, o.Name)
+	case *corev1.PodTemplate:
+		d.DeletePodTemplate(o.Namespace, o.Name)
 	case *awsv1.EC2NodeClass:
 		class := nodeClass(o)
 		d.DeleteNodeClass(v1.NodeClassReference{Group: class.Group, Kind: class.Kind, Name: class.Name})

@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/buffer"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/control/claim"
 	"karpenter.sh/karpenter/internal/control/disruption"
@@ -142,7 +143,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	metered := meter(provider.Provider, metrics)
 	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
-		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay,
+		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer,
 		Others: provider.others(),
 	})
 
@@ -313,6 +314,12 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Gates.NodeOverlay {
 		loops = append(loops, overlay.New(p.store, p.clients.main, catalogs, p.metrics).Run)
+	}
+	if s.Gates.CapacityBuffer {
+		loops = append(loops, buffer.New(buffer.Deps{
+			Store: p.store, Client: p.clients.main, Workloads: buffer.Workloads{Client: p.clients.main}, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
+			Metrics: p.metrics, Events: p.events,
+		}, buffer.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
 	}
 	if s.Gates.NodeRepair {
 		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal}).Run)

@@ -212,7 +212,6 @@ func (s *Settings) Validate() error {
 	add(slices.Contains([]string{provisionersIgnore, provisionersTell, provisionersConvert}, s.Older.Provisioners), "provisioners: %q is neither ignore, tell nor convert", s.Older.Provisioners)
 	add(s.Older.V1Beta1 == olderNone || s.Older.Port > 0 && s.Older.Port <= 65535, "webhook-port: %d is not a port", s.Older.Port)
 	add(s.Older.V1Beta1 == olderNone || s.Older.URL != "" || s.Service != "", "karpenter-service is empty: the webhook's service is named after it")
-	errs = append(errs, s.Gates.validate())
 	return errors.Join(errs...)
 }
 
@@ -263,17 +262,6 @@ func (g *Gates) parse(text string) error {
 		}
 		return nil
 	})
-}
-
-// validate refuses gates that have nothing behind them.
-func (g *Gates) validate() error {
-	var errs []error
-	for _, gate := range g.named() {
-		if *gate.on && gate.on != &g.ReservedCapacity && gate.on != &g.SpotToSpotConsolidation && gate.on != &g.NodeRepair && gate.on != &g.NodeOverlay && gate.on != &g.StaticCapacity {
-			errs = append(errs, setting.GateWithoutCode(gate.name))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // parseConfig reads the part of kube-scheduler's configuration that matters here. Nothing else may stand in it.

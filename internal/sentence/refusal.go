@@ -70,6 +70,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 		", which holds drift back too"),
 	disrupt.NotOffered:       named("instance type %q is not offered in the node's zone and capacity type any more, so its price is not known"),
 	disrupt.ConsolidateNever: named("NodePool %q has consolidateAfter: Never"),
+	disrupt.FeedsBuffer:      named("no pods run on it that would have to move, but CapacityBuffer %s has its room there"),
 	disrupt.OnlyWhenEmpty:    named("NodePool %q has consolidationPolicy: WhenEmpty and the node is not empty"),
 	disrupt.NothingCheaper: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*r.Need)

@@ -7,15 +7,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/buffer"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/control/claim"
 	"karpenter.sh/karpenter/internal/control/disruption"
@@ -26,6 +31,7 @@ import (
 	"karpenter.sh/karpenter/internal/control/provision"
 	"karpenter.sh/karpenter/internal/control/repair"
 	"karpenter.sh/karpenter/internal/control/static"
+	corebuffer "karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -67,6 +73,8 @@ type KarpenterOptions struct {
 	Disrupt bool
 	// Repair adds the loop that replaces broken machines.
 	Repair bool
+	// Buffers adds the loop that keeps room for CapacityBuffers; it needs Provision.
+	Buffers bool
 	// Search limits the engine's search for cheaper fleets; 0 for the default.
 	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
@@ -137,6 +145,11 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
 		}, settings).Run)
 	}
+	if o.Buffers {
+		k.Add(buffer.New(buffer.Deps{
+			Store: k.Store, Client: k.Client, Workloads: deployments{k.Client}, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
+		}, buffer.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings}).Run)
+	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
 			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
@@ -179,4 +192,21 @@ func ReadyClass(name string) *awsv1.EC2NodeClass {
 		condition.SetTrue(class, dependent, time.Now())
 	}
 	return class
+}
+
+// deployments reads the one kind of workload that buffers of the world name. The API in memory has no discovery.
+type deployments struct{ client *memapi.Client }
+
+// Read reads a Deployment.
+func (r deployments) Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (corebuffer.Source, *corebuffer.Flaw, error) {
+	d := &appsv1.Deployment{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, d)
+	if apierrors.IsNotFound(err) {
+		return corebuffer.Source{}, &corebuffer.Flaw{Reason: autoscalingv1beta1.ReasonScalableRefNotFound, Message: "there is no Deployment " + ref.Name}, nil
+	}
+	from := corebuffer.Source{Template: &d.Spec.Template}
+	if d.Spec.Replicas != nil {
+		from.Replicas = *d.Spec.Replicas
+	}
+	return from, nil, err
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
@@ -303,4 +304,9 @@ func Refs(n *corev1.Node, c *v1.NodeClaim) (out []corev1.ObjectReference) {
 // PoolRef names a NodePool as the object of an event.
 func PoolRef(p *v1.NodePool) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: p.Name, UID: p.UID}
+}
+
+// BufferRef names a CapacityBuffer as the object of an event.
+func BufferRef(name types.NamespacedName, uid types.UID) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: autoscalingv1beta1.GroupVersion.String(), Kind: "CapacityBuffer", Namespace: name.Namespace, Name: name.Name, UID: uid}
 }

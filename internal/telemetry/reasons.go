@@ -49,6 +49,7 @@ const (
 	UnreadableObject          Reason = "UnreadableObject"
 	OrphanKept                Reason = "OrphanKept"
 	NodeRepairBlocked         Reason = "NodeRepairBlocked"
+	BufferWithoutRoom         Reason = "BufferWithoutRoom"
 	LeftOut                   Reason = "LeftOut"
 
 	SpotInterrupted                Reason = "SpotInterrupted"
@@ -126,6 +127,7 @@ var reasons = []EventRow{
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
 	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody decides.", 15 * time.Minute, 0, 0, false},
 	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the machines.", 15 * time.Minute, 0, 0, false},
+	{BufferWithoutRoom, warning, "A CapacityBuffer cannot be understood, or no pool can hold its pods; the message says what to change.", 5 * time.Minute, 0, 0, false},
 	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},
 
 	{SpotInterrupted, warning, "The cloud takes a spot machine back.", again, 0, 0, false},

@@ -51,6 +51,12 @@ type CapacityBuffer struct {
 	Status CapacityBufferStatus `json:"status,omitempty"`
 }
 
+// Active tells whether room is to be kept in the way that Karpenter does: by nodes that run.
+func (b *CapacityBuffer) Active() bool {
+	s := b.Spec.ProvisioningStrategy
+	return b.DeletionTimestamp == nil && (s == nil || *s == "" || *s == ActiveCapacityStrategy)
+}
+
 // CapacityBufferList is a list of CapacityBuffers.
 //
 // +kubebuilder:object:root=true
@@ -102,7 +108,7 @@ type ScalableRef struct {
 	// APIGroup of the workload; apps if it is empty.
 	// +optional
 	APIGroup string `json:"apiGroup,omitempty"`
-	// Kind of the workload: Deployment, StatefulSet or ReplicaSet.
+	// Kind of the workload: Deployment, StatefulSet, ReplicaSet, Job, or any other kind that can be scaled and has a pod template at spec.template.
 	// +kubebuilder:validation:MinLength=1
 	// +required
 	Kind string `json:"kind"`

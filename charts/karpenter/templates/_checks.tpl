@@ -43,9 +43,6 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- range $key := list "drift" "driftEnabled" }}
 {{- if eq (toString (get $gates $key)) "false" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=false: drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted" $key) }}{{ end }}
 {{- end }}
-{{- range $key := list "capacityBuffer" }}
-{{- if eq (toString (get $gates $key)) "true" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=true: this version has no code for it" $key) }}{{ end }}
-{{- end }}
 {{- if eq (toString ($v.settings.awsFeatureGates | default dict).nodeClassCEL) "true" }}{{ $wrong = append $wrong "settings.awsFeatureGates.nodeClassCEL=true: this version has no code for it" }}{{ end }}
 {{- if eq (toString $v.settings.enableZonalShift) "true" }}{{ $wrong = append $wrong "settings.enableZonalShift=true: this version has no code for it" }}{{ end }}
 {{- if eq (toString $v.settings.ignoreDRARequests) "false" }}{{ $wrong = append $wrong "settings.ignoreDRARequests=false: this version has no code for it" }}{{ end }}

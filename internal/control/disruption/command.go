@@ -106,7 +106,9 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 			d.MarkForRemoval(m.Name)
 		}
 		for _, p := range step.Place {
-			d.Plan(p.Pod.PodKey, p.Node, now)
+			if p.Pod.Spare == nil {
+				d.Plan(p.Pod.PodKey, p.Node, now)
+			}
 		}
 	})
 	l.depart(step, c.Replacements, now)

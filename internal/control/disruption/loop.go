@@ -150,6 +150,9 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	l.safely("adopting commands", func() { l.adopt(ctx, snap) })
 	l.safely("releasing nodes", func() { l.sweep(ctx, l.store.Snapshot()) })
 	l.work(ctx, snap)
+	if !l.store.Snapshot().SparesPlaced() { // a node that looks empty may be what a buffer rests on
+		return unsyncedPoll, false
+	}
 	now := time.Now()
 	l.safely("looking after plans", func() { l.tend(ctx, l.store.Snapshot(), now) })
 	w := l.world(ctx, l.store.Snapshot(), now)

@@ -272,10 +272,18 @@ func (s *Service) settle(t *task) {
 	now := time.Now()
 	s.store.Update(func(d *cluster.Draft) {
 		d.PutClaim(t.created.DeepCopy())
-		for _, p := range t.opening.Pods {
+		for _, p := range madePods(t.opening) {
 			d.Plan(p.PodKey, t.created.Name, now)
 		}
 	})
+}
+
+// madePods are the pods of an opening that somebody made. The others stand for what a buffer keeps room for: nobody plans or nominates them.
+func madePods(o *engine.Opening) []*cluster.Pod {
+	if !slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Spare != nil }) {
+		return o.Pods
+	}
+	return slices.DeleteFunc(slices.Clone(o.Pods), func(p *cluster.Pod) bool { return p.Spare != nil })
 }
 
 // report tells the world about a claim that was, or was not, created.
@@ -294,10 +302,10 @@ func (s *Service) report(ctx context.Context, t *task) {
 	}
 	s.metrics.NodeClaimsCreated.WithLabelValues(t.reason, pool, relaxed).Inc()
 	telemetry.Log(ctx).Info("created nodeclaim", "NodePool", pool, "NodeClaim", t.created.Name,
-		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types, telemetry.Itself), "pods", len(t.opening.Pods),
+		"requests", t.created.Spec.Resources.Requests, "instance-types", telemetry.FirstFew(t.opening.Types, telemetry.Itself), "pods", len(madePods(t.opening)),
 		"price", t.opening.Price.Dollars())
 	s.Journal.Add(s.record(t))
-	for _, p := range t.opening.Pods {
+	for _, p := range madePods(t.opening) {
 		s.events.Publish(telemetry.Event{
 			Object: telemetry.PodRef(p.Namespace, p.Name, p.UID), Reason: telemetry.Nominated, Key: []string{string(p.UID)},
 			Message: "Pod should schedule on: nodeclaim/" + t.created.Name,

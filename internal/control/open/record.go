@@ -14,15 +14,19 @@ const mostOthers = 3
 
 // record says what was opened, for whom, and what came next in price.
 func (s *Service) record(t *task) journal.Record {
-	o := t.opening
+	o, made := t.opening, madePods(t.opening)
+	forWhom := fmt.Sprintf("%d pod(s)", len(made))
+	if spare := len(o.Pods) - len(made); spare > 0 {
+		forWhom += fmt.Sprintf(" and spare room for %d", spare)
+	}
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
-		Text:   fmt.Sprintf("%s in %s (%s) for %d pod(s)", o.Type, o.Zone, o.CapacityType, len(o.Pods)),
+		Text:   fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
 		About:  []journal.Object{{Kind: "NodeClaim", Name: t.created.Name}, {Kind: "NodePool", Name: o.Pool}},
 		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
 		Others: others(o, t.machines),
 	}
-	for _, p := range o.Pods {
+	for _, p := range made {
 		r.About = append(r.About, journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name})
 	}
 	return r

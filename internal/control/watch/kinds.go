@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -170,6 +171,17 @@ func own() []served {
 func overlays() served {
 	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), (*cluster.Draft).PutOverlay,
 		func(d *cluster.Draft, r removed) { d.DeleteOverlay(r.Name) })))
+}
+
+// buffers are read where the gate CapacityBuffer is on, with the templates that give their pods a shape. Without them room stays as it was.
+func buffers() []served {
+	return []served{
+		minor(object("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} },
+			(*cluster.Draft).PutPodTemplate,
+			func(d *cluster.Draft, r removed) { d.DeletePodTemplate(r.Namespace, r.Name) })),
+		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"), (*cluster.Draft).PutBuffer,
+			func(d *cluster.Draft, r removed) { d.DeleteBuffer(r.Namespace, r.Name) }))),
+	}
 }
 
 func custom[T any, P interface {

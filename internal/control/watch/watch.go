@@ -26,6 +26,8 @@ type Settings struct {
 	OwnerSelectors bool
 	// Overlays are needed with the feature gate NodeOverlay.
 	Overlays bool
+	// Buffers are needed with the feature gate CapacityBuffer.
+	Buffers bool
 	// Others are what the provider follows itself. Decisions need it as much as what is read here.
 	Others []Ear
 }
@@ -59,6 +61,9 @@ func New(api API, store *cluster.Store, s Settings) *Watch {
 	}
 	if s.Overlays {
 		kinds = append(kinds, overlays())
+	}
+	if s.Buffers {
+		kinds = append(kinds, buffers()...)
 	}
 	w := &Watch{store: store, since: time.Now(), others: s.Others}
 	for _, k := range kinds {

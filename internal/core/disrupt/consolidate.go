@@ -45,6 +45,8 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 		return no(ConsolidateNever, c.Pool.Name)
 	case c.Empty():
 		return Refusal{}, false
+	case d.ConsolidationPolicy == v1.ConsolidationPolicyWhenEmpty && len(c.Pods) == 0:
+		return no(FeedsBuffer, c.buffersOf())
 	case d.ConsolidationPolicy == v1.ConsolidationPolicyWhenEmpty:
 		return no(OnlyWhenEmpty, c.Pool.Name)
 	}
@@ -342,7 +344,7 @@ func movedBy(steps []*Step) int {
 func podsOf(candidates []*Candidate) int {
 	n := 0
 	for _, c := range candidates {
-		n += len(c.Pods)
+		n += len(c.Pods) + len(c.Spares)
 	}
 	return n
 }

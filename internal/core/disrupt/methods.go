@@ -86,7 +86,7 @@ func (s *search) drifts(candidates []*Candidate) []*Step {
 			break
 		}
 		left = slices.DeleteFunc(left, func(c *Candidate) bool { return slices.Contains(window, c) })
-		answer := s.ask(window, engine.Question{Gone: gone, Closed: closed})
+		answer := s.insist(window, engine.Question{Gone: gone, Closed: closed})
 		for c, stuck := range answer.refused {
 			s.hold(c, noPlace(stuck))
 		}

@@ -90,6 +90,7 @@ const (
 	NotOffered       Code = "NotOffered"       // its instance type Name is not offered any more where it runs
 	ConsolidateNever Code = "ConsolidateNever" // its pool Name has consolidateAfter: Never
 	OnlyWhenEmpty    Code = "OnlyWhenEmpty"    // its pool Name consolidates empty nodes only
+	FeedsBuffer      Code = "FeedsBuffer"      // no pod that counts runs on it, but the CapacityBuffers Name have their room there
 	NothingCheaper   Code = "NothingCheaper"   // no replacement saves the part Need of what it costs; the cheapest saves Have, if there is one
 	NothingButSpot   Code = "NothingButSpot"   // nothing but spot is cheaper, and spot is not replaced by spot
 	SpotForSpot      Code = "SpotForSpot"      // as many spot nodes of other types are no saving
@@ -114,7 +115,7 @@ func Codes() []Code {
 		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, Paused, NoPool,
 		InStep, Setback, PodProtected, PodBudget, NoPlace,
 		FixedNodes, Settling, JustVacated, BudgetUnread, SearchWaits,
-		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty,
+		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty, FeedsBuffer,
 		NothingCheaper, NothingButSpot, SpotForSpot, FewSpotTypes, MinValues, Unbalanced, TooManyMoves,
 		Churn, Budget, Scheduling, NotEmpty, NotOurs,
 	}

@@ -149,6 +149,10 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 			}
 		}
 	}
+	for _, p := range s.resting.still {
+		text(string(p.UID), s.resting.at[p])
+		number(int(p.Class.ID))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
 		pool := s.w.Pools[name].Pool
 		text(name, string(pool.UID))

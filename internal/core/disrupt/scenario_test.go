@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"karpenter.sh/karpenter/api/condition"
@@ -84,7 +85,7 @@ func tell(t *testing.T, story *txtar.Archive) *fixture {
 	t.Helper()
 	rows := map[string][][]string{}
 	for _, section := range story.Files {
-		if !slices.Contains([]string{"settings", "types", "pools", "nodes", "pods", "pdbs", "want"}, section.Name) {
+		if !slices.Contains([]string{"settings", "types", "pools", "nodes", "pods", "buffers", "pdbs", "want"}, section.Name) {
 			t.Fatalf("unknown section %q", section.Name)
 		}
 		for line := range strings.Lines(string(section.Data)) {
@@ -107,6 +108,9 @@ func tell(t *testing.T, story *txtar.Archive) *fixture {
 	}
 	for _, row := range rows["pods"] {
 		f.pods(row[0], row[1], int(r.number(row[2])), row[3], row[4], func(p *corev1.Pod) { r.pod(p, row[5:]) })
+	}
+	for _, row := range rows["buffers"] {
+		r.buffer(f, row)
 	}
 	for _, row := range rows["pdbs"] {
 		f.pdb(row[0], int32(r.number(row[1])), func(b *policyv1.PodDisruptionBudget) { r.pdb(b, row[2:]) })
@@ -251,6 +255,23 @@ func (r *reader) pod(p *corev1.Pod, words []string) {
 			r.Fatalf("unknown word %q of a pod", word)
 		}
 	}
+}
+
+// buffer adds a buffer whose pods all have their room on one node; none has on the node -.
+func (r *reader) buffer(f *fixture, row []string) {
+	n := int(r.number(row[2]))
+	pods, at := make([]*corev1.Pod, n), make([]string, n)
+	for i := range pods {
+		pods[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("capacity-buffer:%s-%d", row[1], i+1), UID: types.UID(fmt.Sprintf("%s-%d", row[1], i+1)), Labels: map[string]string{"app": row[1]}}}
+		pods[i].Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(row[3]), corev1.ResourceMemory: resource.MustParse(row[4])}}}}
+		r.pod(pods[i], row[5:])
+		at[i] = strings.TrimPrefix(row[0], "-")
+	}
+	f.store.Update(func(d *cluster.Draft) {
+		d.PutSpares("default", row[1], pods)
+		d.PlaceSpares("default", row[1], at)
+	})
 }
 
 func (r *reader) pdb(b *policyv1.PodDisruptionBudget, words []string) {

@@ -28,6 +28,7 @@ type Survey struct {
 	pools map[string]*poolSum
 
 	waiting  []*cluster.Pod  // pods that need a place: pending ones and those of nodes on their way out
+	resting  spares          // for which buffers have room
 	closed   map[string]bool // nodes that take no moved pods
 	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
 }
@@ -38,6 +39,8 @@ type Candidate struct {
 	Pool *v1.NodePool // nil where the node names none that is known
 	// Pods must have a place before the node goes.
 	Pods []*cluster.Pod
+	// Spares rest on it: a buffer keeps room for them here. Consolidation gives them another place, what else removes nodes does if it can.
+	Spares []*cluster.Pod
 	// Block says what keeps the node from going for any reason, nil if nothing does.
 	Block *Refusal
 	// Held says that pods keep the node, which only a termination grace period overcomes (drift, never consolidation).
@@ -61,7 +64,7 @@ type poolSum struct {
 func Look(w *World) *Survey {
 	s := &Survey{
 		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
-		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{},
+		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {
 		s.pools[name] = &poolSum{count: PoolCount{Raw: map[v1.DisruptionReason]int{}}}
@@ -152,7 +155,7 @@ func (s *Survey) settles(n *cluster.Node) bool {
 
 // read makes the row of a node with a claim.
 func (s *Survey) read(n *cluster.Node) *Candidate {
-	c := &Candidate{Node: n, Cost: 1, Block: s.block(n)}
+	c := &Candidate{Node: n, Cost: 1, Block: s.block(n), Spares: s.resting.on[n.Name]}
 	if n.Node == nil {
 		return c
 	}
@@ -290,8 +293,8 @@ func (s *Survey) busy(c *Candidate) bool { return s.w.Busy[c.Node.Claim.UID] }
 // Name is the name of the candidate's node.
 func (c *Candidate) Name() string { return c.Node.Name }
 
-// Empty candidates run nothing that needs another place.
-func (c *Candidate) Empty() bool { return len(c.Pods) == 0 }
+// Empty candidates run nothing that needs another place, and no buffer rests on them.
+func (c *Candidate) Empty() bool { return len(c.Pods)+len(c.Spares) == 0 }
 
 // idle candidates run nothing that comes back when they go, not even what cannot be given a place beforehand.
 func (c *Candidate) idle() bool { return Vacated(c.Node) }

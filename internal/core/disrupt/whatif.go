@@ -60,11 +60,24 @@ type part struct {
 }
 
 // ask plans the fleet without the nodes of remove. Nodes whose pods find no place stay, and the rest is asked again, until what
-// is left works.
+// is left works. Nodes whose spares find none stay too.
 func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
+	return q.askWith(remove, base, q.resting)
+}
+
+// insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them.
+func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
+	out := q.askWith(remove, base, q.resting)
+	if len(out.refused) == 0 || len(q.resting.still) == 0 {
+		return out
+	}
+	return q.askWith(remove, base, spares{})
+}
+
+func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spares) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
 	for len(remove) > 0 && !q.w.ended() {
-		plan, home := q.plan(remove, base)
+		plan, home := q.plan(remove, base, resting)
 		stuck := map[*Candidate][]Stuck{}
 		for _, r := range plan.Refused {
 			if c := home[r.Pod]; c != nil {
@@ -102,7 +115,7 @@ func noPlace(stuck []Stuck) Refusal {
 // searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
 const searchEach = work.Second / 2
 
-func (q *whatIf) plan(remove []*Candidate, base engine.Question) (*engine.Plan, map[*cluster.Pod]*Candidate) {
+func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
 	in.Settings.Unproven = true // only the price counts here
@@ -120,7 +133,12 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question) (*engine.Plan, 
 			home[p] = c
 		}
 		in.Pods = append(in.Pods, c.Pods...)
+		for _, p := range resting.on[c.Name()] {
+			home[p] = c
+			in.Pods = append(in.Pods, p)
+		}
 	}
+	in.Pods = append(in.Pods, resting.elsewhere(in.Gone, in.Closed)...)
 	q.work += len(in.Pods) + 1
 	return q.w.Engine.Plan(in), home
 }

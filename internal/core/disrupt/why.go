@@ -110,7 +110,7 @@ func (x *explanation) whyDrifted() {
 	if x.of.Static() {
 		x.staticDrifts([]*Candidate{x.of})
 	} else {
-		answer := x.ask([]*Candidate{x.of}, engine.Question{Closed: x.closed})
+		answer := x.insist([]*Candidate{x.of}, engine.Question{Closed: x.closed})
 		for c, stuck := range answer.refused {
 			x.hold(c, noPlace(stuck))
 		}
@@ -124,8 +124,13 @@ func (x *explanation) whyDear() {
 		x.no(Refusal{Code: FixedNodes, Reason: reason, Name: x.of.Pool.Name})
 		return
 	}
+	if len(x.of.Pods) == 0 {
+		x.no(Refusal{Code: FeedsBuffer, Reason: reason, Name: x.of.buffersOf()})
+	}
 	if why, _ := consolidates(x.of); why.Code != "" {
-		x.out = append(x.out, why)
+		if why.Code != FeedsBuffer { // which has been said
+			x.out = append(x.out, why)
+		}
 		return
 	}
 	x.quiet(reason)

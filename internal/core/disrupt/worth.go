@@ -99,7 +99,7 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]podLoads, all podLoa
 	known := map[*podclass.Class]podLoads{}
 	for _, c := range candidates {
 		sum := podLoads{}
-		for _, p := range c.Pods {
+		for _, p := range slices.Concat(c.Pods, c.Spares) {
 			asks, ok := known[p.Class]
 			if !ok {
 				requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})

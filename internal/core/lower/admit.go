@@ -113,10 +113,7 @@ func (b *builder) queue(list []*cohort) {
 }
 
 // hasPlace reports whether an earlier plan has a place for a pod.
-func (b *builder) hasPlace(p *cluster.Pod) bool {
-	plan, ok := b.in.Snap.Planned(p.PodKey)
-	return ok && b.in.Snap.Target(plan.Target) != nil
-}
+func (b *builder) hasPlace(p *cluster.Pod) bool { return b.in.Snap.PlaceOf(p) != nil }
 
 // costOf is what the terms of a cohort cost. Those of a class are spelled out once.
 func (b *builder) costOf(c *cohort) work.Units {

@@ -193,11 +193,7 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 
 // plannedTo returns the bin for which a pod has a plan.
 func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
-	plan, ok := b.in.Snap.Planned(p.PodKey)
-	if !ok {
-		return 0, false
-	}
-	row := b.in.Snap.Target(plan.Target)
+	row := b.in.Snap.PlaceOf(p)
 	if row == nil {
 		return 0, false
 	}

@@ -205,8 +205,8 @@ func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = tmpl.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		}
 	} else {
-		limitsAsRequests(spec.Containers)
-		limitsAsRequests(spec.InitContainers)
+		podclass.RequestLimits(spec.Containers)
+		podclass.RequestLimits(spec.InitContainers)
 	}
 	spec.Tolerations = append(spec.Tolerations, daemonTolerations...)
 	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
@@ -223,20 +223,6 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	{Key: corev1.TaintNodePIDPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-}
-
-func limitsAsRequests(list []corev1.Container) {
-	for i := range list {
-		r := &list[i].Resources
-		for name, q := range r.Limits {
-			if _, ok := r.Requests[name]; !ok {
-				if r.Requests == nil {
-					r.Requests = corev1.ResourceList{}
-				}
-				r.Requests[name] = q
-			}
-		}
-	}
 }
 
 func (d *daemon) ignored() bool { return usesDevices(d.info.class.Spec) }

@@ -1,0 +1,250 @@
+// Package buffer keeps room for the pods that CapacityBuffers announce: it finds out which pods those are (core/buffer), looks where there is
+// room for them after all pods of users, has nodes opened for the rest, and tells the owners.
+//
+// The pods exist in the store only, as spares, and no plan is noted for them. So whoever plans for pods of users does not know of them: their
+// room is given up the moment somebody needs it, and bought again afterwards. Disruption looks where they rest.
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/buffer"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// name is this loop's name in logs and metrics.
+const name = "capacitybuffer"
+
+const (
+	// every is how often buffers are looked at. Nothing is worked out again while nothing changed.
+	every = time.Second
+	// refresh is how often workloads are read, which nobody watches.
+	refresh = 30 * time.Second
+	// soonest is when a workload that could not be read is read again, and twice as late each time, up to refresh.
+	soonest = 2 * time.Second
+	// callTime bounds one read.
+	callTime = 10 * time.Second
+)
+
+// planner answers where pods go.
+type planner interface {
+	Plan(in engine.Question) *engine.Plan
+}
+
+// catalogs gives the pools that our provider serves, with their instance types.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+}
+
+// opener creates claims.
+type opener interface {
+	Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error)
+}
+
+// Deps are what the loop works with.
+type Deps struct {
+	Store     *cluster.Store
+	Client    client.Client
+	Workloads workloads
+	Catalogs  catalogs
+	Opener    opener
+	Engine    planner // nobody else's
+	Metrics   *telemetry.Metrics
+	Events    *telemetry.Events
+}
+
+// Settings of the loop.
+type Settings struct {
+	Idle, Max time.Duration // how long what is missing must stay the same before it is bought, and the longest that is waited for
+	Engine    engine.Settings
+}
+
+// Loop keeps the room of every buffer.
+type Loop struct {
+	Deps
+	settings Settings
+	watched  *telemetry.Loop
+	known    map[types.NamespacedName]*resolved
+	aside    bug.Aside[types.NamespacedName]
+	alone    time.Time // until when room is looked for without pods of users, because the engine panicked over them
+	missing  missing
+	news     uint64    // of the picture in which room was last looked for
+	until    time.Time // when it is looked for again at the latest
+	failures int       // looks in a row whose claims could not be created
+}
+
+// resolved is what is known of one buffer.
+type resolved struct {
+	uid        types.UID
+	generation int64
+	template   *corev1.PodTemplate
+	next       time.Time // when its workload is read again
+	failures   int
+
+	flaw *buffer.Flaw
+	pod  *corev1.Pod // the first of its pods
+	from buffer.Source
+	note string
+
+	tally  buffer.Tally
+	toldAt time.Time
+}
+
+// New returns a loop that has not started.
+func New(d Deps, s Settings) *Loop {
+	return &Loop{Deps: d, settings: s, known: map[types.NamespacedName]*resolved{}}
+}
+
+// Run works until ctx ends.
+func (l *Loop) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, name)
+	l.watched = l.Metrics.Loop(name, 1)
+	defer l.Metrics.End(l.watched)
+	for {
+		err := l.watched.Turn(ctx, "looking after capacity buffers", l.turn)
+		if err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).Error("looking after capacity buffers failed", "error", err)
+		}
+		if !l.watched.Wait(ctx, every, nil) {
+			return nil
+		}
+	}
+}
+
+// turn finds out what buffers ask for, looks for room, and tells what came of it. What fails is tried again in the next turn.
+func (l *Loop) turn(ctx context.Context) error {
+	now := time.Now()
+	snap := l.Store.Snapshot()
+	if !snap.Synced() {
+		return nil
+	}
+	errs := []error{l.resolve(ctx, snap, now), l.room(ctx, l.Store.Snapshot(), now), l.tell(ctx, l.Store.Snapshot(), now)}
+	return errors.Join(errs...)
+}
+
+func keyOf(b *autoscalingv1beta1.CapacityBuffer) types.NamespacedName {
+	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
+}
+
+// resolve brings the spares of every buffer up to date, each for itself.
+func (l *Loop) resolve(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
+	var errs []error
+	there := map[types.NamespacedName]bool{}
+	for b := range snap.Buffers() {
+		key := keyOf(b)
+		if !b.Active() { // another autoscaler's, or on its way out
+			if snap.SparesOf(b.Namespace, b.Name) != nil {
+				l.Store.Update(func(d *cluster.Draft) { d.DropSpares(b.Namespace, b.Name) })
+			}
+			continue
+		}
+		there[key] = true
+		r := l.known[key]
+		if r == nil || r.uid != b.UID {
+			r = &resolved{uid: b.UID}
+			l.known[key] = r
+		}
+		if r.fresh(snap, b, now) {
+			continue
+		}
+		if err := l.one(ctx, snap, b, r, now); err != nil {
+			errs = append(errs, fmt.Errorf("CapacityBuffer %s: %w", key, err))
+		}
+	}
+	for key := range l.known {
+		if !there[key] {
+			delete(l.known, key)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fresh tells whether nothing has changed that decides about a buffer's pods, and nothing is to be read again.
+func (r *resolved) fresh(snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, now time.Time) bool {
+	var template *corev1.PodTemplate
+	if ref := b.Spec.PodTemplateRef; ref != nil {
+		template = snap.PodTemplate(b.Namespace, ref.Name)
+	}
+	return r.generation == b.Generation && r.template == template && now.Before(r.next)
+}
+
+// one resolves a buffer and says in the store which pods it asks for. Where its workload cannot be read now, they stay as they were.
+func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) error {
+	from, flaw, err := l.source(ctx, snap, b, r)
+	if err != nil {
+		r.next = now.Add(min(soonest<<min(r.failures, 4), refresh))
+		r.failures++
+		if snap.SparesOf(b.Namespace, b.Name) == nil {
+			r.flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: err.Error()}
+			l.put(b, nil)
+		}
+		return err
+	}
+	r.generation, r.next, r.failures = b.Generation, now.Add(refresh), 0
+	ask := buffer.Ask{}
+	if flaw == nil {
+		err = func() (err error) {
+			defer bug.Catch(&err, "resolving CapacityBuffer "+keyOf(b).String())
+			ask, flaw = buffer.Resolve(b, from)
+			return nil
+		}()
+	}
+	if err != nil {
+		l.watched.Panicked()
+		flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
+	}
+	r.flaw, r.from, r.note = flaw, from, ask.Note
+	if old := snap.SparesOf(b.Namespace, b.Name); old == nil || !r.same(old, ask.Pods) {
+		l.put(b, ask.Pods)
+	}
+	if r.pod = nil; len(ask.Pods) > 0 {
+		r.pod = ask.Pods[0]
+	}
+	return err
+}
+
+func (l *Loop) put(b *autoscalingv1beta1.CapacityBuffer, pods []*corev1.Pod) {
+	l.Store.Update(func(d *cluster.Draft) { d.PutSpares(b.Namespace, b.Name, pods) })
+}
+
+// same tells whether a buffer asks for the pods that it asked for before.
+func (r *resolved) same(old *cluster.Spares, pods []*corev1.Pod) bool {
+	if len(old.Pods) != len(pods) {
+		return false
+	}
+	return len(pods) == 0 || r.pod != nil && equality.Semantic.DeepEqual(r.pod, pods[0])
+}
+
+// source finds what the shape of a buffer's pods is taken from.
+func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved) (buffer.Source, *buffer.Flaw, error) {
+	r.template = nil
+	if flaw := buffer.Check(b); flaw != nil {
+		return buffer.Source{}, flaw, nil
+	}
+	if ref := b.Spec.PodTemplateRef; ref != nil {
+		r.template = snap.PodTemplate(b.Namespace, ref.Name)
+		if r.template == nil {
+			return buffer.Source{}, &buffer.Flaw{
+				Reason:  autoscalingv1beta1.ReasonPodTemplateNotFound,
+				Message: fmt.Sprintf("there is no PodTemplate %q in namespace %q", ref.Name, b.Namespace),
+			}, nil
+		}
+		return buffer.Source{Template: &r.template.Template, Generation: r.template.Generation}, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return l.Workloads.Read(ctx, b.Namespace, b.Spec.ScalableRef)
+}

@@ -1,0 +1,292 @@
+package buffer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/buffer"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+const (
+	// opened is the reason of claims in metrics.
+	opened = "buffer"
+	// again is how often room is looked for while nothing changes that somebody wrote: prices and what is sold out change without it.
+	again = 10 * time.Second
+	// patience is how long a plan may take by the clock. Nobody waits for it.
+	patience = 10 * time.Second
+)
+
+// missing is the room that would have to be bought.
+type missing struct {
+	pods        int
+	first, last time.Time // since when some is missing, and since when so much
+}
+
+// due tells whether what is missing is bought now. While pods bind one after the other more and more is missing, and one node for all of it is
+// cheaper than one for each.
+func (m *missing) due(pods int, s Settings, now time.Time) bool {
+	if pods != m.pods {
+		if m.pods == 0 {
+			m.first = now
+		}
+		m.pods, m.last = pods, now
+	}
+	return pods > 0 && (now.Sub(m.last) >= s.Idle || now.Sub(m.first) >= s.Max)
+}
+
+// room looks where there is room for the spares, and has bought what is missing.
+func (l *Loop) room(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
+	if l.news == snap.News() && now.Before(l.until) {
+		return nil
+	}
+	l.aside.Sweep(now)
+	var all []*cluster.Spares
+	wanted := 0
+	for s := range snap.Spares() {
+		all = append(all, s)
+		wanted += len(s.Pods)
+	}
+	look := newLook()
+	if wanted == 0 {
+		l.missing = missing{}
+	} else {
+		in := l.question(ctx, snap, now)
+		plan := l.plan(ctx, in, all)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		look.read(snap, plan)
+	}
+	err := l.buy(ctx, snap, look, now)
+	l.note(snap, all, look)
+	l.news, l.until = snap.News(), now.Add(again)
+	if l.missing.pods > 0 {
+		l.until = now
+	}
+	return err
+}
+
+// question is the picture without the spares: pods of users come first, wherever they go.
+func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Time) engine.Question {
+	began := time.Now()
+	in := engine.Question{
+		Snap: snap, Pods: waiting(snap, now), Settings: l.settings.Engine, Now: now,
+		Stop: func() bool { return time.Since(began) > patience }, Ended: func() bool { return ctx.Err() != nil },
+	}
+	in.Settings.Unproven = true
+	if now.Before(l.alone) {
+		in.Pods = nil
+	}
+	known, notReady := l.Catalogs.Pools(ctx, snap)
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		p := known[name]
+		broken := lifecycle.TroubleOf(p.Pool).Broken() // nobody tries such a pool for pods that may never come
+		if !notReady[name] && !p.Pool.IsStatic() && !broken && lifecycle.Held(snap, p.Pool, now) == "" {
+			in.Pools = append(in.Pools, p)
+		}
+	}
+	return in
+}
+
+// waiting are the pods of users that have or want a place.
+func waiting(snap *cluster.Snapshot, now time.Time) []*cluster.Pod {
+	out := slices.DeleteFunc(snap.ProvisionableSoon(), func(p *cluster.Pod) bool { return snap.Held(p.PodKey) })
+	var budgets []movable.PDB
+	for b := range snap.PDBs() {
+		budgets = append(budgets, movable.Compile(b))
+	}
+	pdbs := movable.NewPDBs(budgets)
+	for n := range snap.Nodes() {
+		if !n.MarkedForRemoval {
+			continue
+		}
+		for _, p := range n.Pods {
+			if pdbs.CurrentlyReschedulable(p, now) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// plan asks the engine. When it panics, the buffers are found that it panics over, and left out for a while.
+func (l *Loop) plan(ctx context.Context, in engine.Question, all []*cluster.Spares) *engine.Plan {
+	kept := slices.DeleteFunc(slices.Clone(all), func(s *cluster.Spares) bool { _, left := l.aside.Has(keyOfSpares(s)); return left || len(s.Pods) == 0 })
+	plan, err := l.try(with(in, kept))
+	if err == nil {
+		return plan
+	}
+	l.watched.Panicked()
+	fails := func(some []*cluster.Spares) bool { return bug.Panics(func() { plan = l.Engine.Plan(with(in, some)) }) }
+	if fails(nil) { // the pods of users have a part in it, and the provisioner finds out which
+		in.Pods, l.alone = nil, in.Now.Add(bug.AsideFor)
+		if !fails(kept) {
+			return plan
+		}
+	}
+	plan = &engine.Plan{}
+	bad, unknown := bug.Culprits(kept, fails, bug.Patience(ctx))
+	until := in.Now.Add(bug.AsideFor)
+	if len(bad)+len(unknown) == len(kept) {
+		until = in.Now.Add(bug.AllAsideFor)
+	}
+	for _, s := range slices.Concat(bad, unknown) {
+		l.leave(ctx, s, until, err)
+	}
+	return plan
+}
+
+func (l *Loop) try(in engine.Question) (plan *engine.Plan, err *bug.Panic) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = bug.Recovered(value, "looking for room for capacity buffers")
+		}
+	}()
+	return l.Engine.Plan(in), nil
+}
+
+func with(in engine.Question, spares []*cluster.Spares) engine.Question {
+	in.Pods = slices.Clone(in.Pods)
+	for _, s := range spares {
+		in.Pods = append(in.Pods, s.Pods...)
+	}
+	return in
+}
+
+func keyOfSpares(s *cluster.Spares) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Buffer}
+}
+
+func (l *Loop) leave(ctx context.Context, s *cluster.Spares, until time.Time, broken *bug.Panic) {
+	key := keyOfSpares(s)
+	telemetry.Log(ctx).Error("a capacity buffer is left out of plans because of a bug", "CapacityBuffer", key.String(), "until", until, "error", broken)
+	why := l.aside.Leave(key, until, "buffer", "keeps no room for it", broken)
+	if r := l.known[key]; r != nil {
+		l.Events.Publish(telemetry.Event{Object: telemetry.BufferRef(key, r.uid), Reason: telemetry.LeftOut, Key: []string{string(r.uid)}, Message: why})
+	}
+}
+
+// look is what came of looking for room.
+type look struct {
+	at    map[*cluster.Pod]string
+	ready map[*cluster.Pod]bool
+	why   map[*cluster.Pod]string
+	open  []engine.Opening // for spares only
+	pods  int              // of those
+}
+
+func newLook() *look {
+	return &look{at: map[*cluster.Pod]string{}, ready: map[*cluster.Pod]bool{}, why: map[*cluster.Pod]string{}}
+}
+
+// read takes from a plan what it says of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is known
+// once it is there.
+func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
+	for _, p := range plan.Place {
+		if p.Pod.Spare == nil {
+			continue
+		}
+		n := snap.Node(p.Node)
+		k.at[p.Pod], k.ready[p.Pod] = p.Node, n == nil || n.Initialized()
+		if n != nil && n.Claim != nil {
+			k.at[p.Pod] = n.Claim.Name
+		}
+	}
+	for _, r := range plan.Refused {
+		if r.Pod.Spare != nil {
+			k.why[r.Pod] = r.Text
+		}
+	}
+	for _, o := range plan.Open {
+		if slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Spare == nil }) {
+			continue
+		}
+		k.open = append(k.open, o)
+		k.pods += len(o.Pods)
+	}
+}
+
+// buy opens what is missing, once it has been the same for a while.
+func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now time.Time) error {
+	if !l.missing.due(k.pods, l.settings, now) {
+		return nil
+	}
+	telemetry.Log(ctx).Info("computed new nodeclaim(s) for capacity buffers", "nodeclaims", len(k.open), "spares", k.pods)
+	claims, err := l.Opener.Open(ctx, seedOf(snap), opened, k.open)
+	l.missing = missing{}
+	for i, c := range claims {
+		for _, p := range k.open[i].Pods {
+			if c != nil {
+				k.at[p] = c.Name
+			} else if err != nil {
+				k.why[p] = err.Error()
+			}
+		}
+	}
+	if err == nil {
+		l.failures = 0
+		return nil
+	}
+	l.failures = min(l.failures+1, 4)
+	l.missing = missing{pods: k.pods, first: now.Add(time.Second << l.failures), last: now.Add(time.Second << l.failures)}
+	return fmt.Errorf("open nodes for capacity buffers: %w", err)
+}
+
+// seedOf names the decisions of this loop by the claims that there are: made again on the same picture, a decision gives the same names.
+func seedOf(snap *cluster.Snapshot) string {
+	h := fnv.New64a()
+	for n := range snap.Nodes() {
+		if n.Claim != nil {
+			fmt.Fprintf(h, "%s ", n.Claim.UID)
+		}
+	}
+	return fmt.Sprintf("buffers %x", h.Sum64())
+}
+
+// note writes into the store where spares have room, and counts them for their owners.
+func (l *Loop) note(snap *cluster.Snapshot, all []*cluster.Spares, k *look) {
+	changed := map[*cluster.Spares][]string{}
+	for _, s := range all {
+		at, tally, same := make([]string, len(s.Pods)), buffer.Tally{}, s.Placed
+		for i, p := range s.Pods {
+			at[i] = k.at[p]
+			same = same && at[i] == p.Spare.At
+			switch {
+			case at[i] == "":
+				tally.None++
+				tally.Why = cmp.Or(tally.Why, k.why[p])
+			case k.ready[p]:
+				tally.Ready++
+			default:
+				tally.Coming++
+			}
+		}
+		if !same {
+			changed[s] = at
+		}
+		if r := l.known[keyOfSpares(s)]; r != nil {
+			r.tally = tally
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	l.Store.Update(func(d *cluster.Draft) {
+		for s, at := range changed {
+			d.PlaceSpares(s.Namespace, s.Buffer, at)
+		}
+	})
+}

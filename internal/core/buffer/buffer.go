@@ -1,0 +1,229 @@
+// Package buffer says which pods a CapacityBuffer keeps room for, and what its owner is told about it.
+//
+// The pods stand for pods to come: nobody made them, and they exist in plans only. They are placed after all pods of users, on what those
+// leave, and their room is given up as soon as a pod of a user needs it.
+package buffer
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	requests "k8s.io/component-helpers/resource"
+
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/podclass"
+)
+
+// Most is how many pods one buffer keeps room for at most. A number that somebody mistyped must not fill the memory.
+const Most = 10_000
+
+// A Flaw says why it is not known what a buffer asks for, and what its owner has to change.
+type Flaw struct{ Reason, Message string }
+
+func (f *Flaw) Error() string { return f.Message }
+
+// failed is a flaw of what a buffer says.
+func failed(format string, args ...any) *Flaw {
+	return &Flaw{autoscalingv1beta1.ReasonResolutionFailed, fmt.Sprintf(format, args...)}
+}
+
+// A Source is where the shape of a buffer's pods comes from.
+type Source struct {
+	Template *corev1.PodTemplateSpec
+	Replicas int32 // of the workload; a pod template has none
+	// Generation is that of a PodTemplate; zero for a workload.
+	Generation int64
+}
+
+// An Ask is what a buffer asks for.
+type Ask struct {
+	Pods []*corev1.Pod
+	Note string // why they are fewer than the owner may expect; "" if they are not
+}
+
+// Check finds what is wrong with what a buffer says, before anybody looks for what it names.
+func Check(b *autoscalingv1beta1.CapacityBuffer) *Flaw {
+	s := &b.Spec
+	switch {
+	case s.PodTemplateRef == nil && s.ScalableRef == nil:
+		return failed("nothing says what the pods are like: name a PodTemplate in spec.podTemplateRef or a workload in spec.scalableRef")
+	case s.PodTemplateRef != nil && s.ScalableRef != nil:
+		return failed("spec.podTemplateRef and spec.scalableRef are both set: remove one of them")
+	case s.PodTemplateRef != nil && s.Replicas == nil && len(s.Limits) == 0:
+		return failed("nothing says how many pods: set spec.replicas or spec.limits")
+	case s.Replicas != nil && *s.Replicas < 0:
+		return failed("spec.replicas is %d: it may not be negative", *s.Replicas)
+	case s.Percentage != nil && *s.Percentage < 0:
+		return failed("spec.percentage is %d: it may not be negative", *s.Percentage)
+	}
+	for _, name := range sortedNames(s.Limits) {
+		if q := s.Limits[name]; q.Sign() < 0 {
+			return failed("spec.limits.%s is %s: it may not be negative", name, q.String())
+		}
+	}
+	return nil
+}
+
+// Resolve works out the pods of a buffer.
+func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
+	if flaw := Check(b); flaw != nil {
+		return Ask{}, flaw
+	}
+	if len(from.Template.Spec.Containers) == 0 {
+		return Ask{}, failed("the pod template has no containers")
+	}
+	pod := shapeOf(b, from.Template)
+	n, note := count(&b.Spec, from, requests.PodRequests(pod, requests.PodResourcesOptions{}))
+	ask := Ask{Note: note, Pods: make([]*corev1.Pod, n)}
+	for i := range ask.Pods {
+		one := *pod // what they share is never changed
+		one.Name = fmt.Sprintf("capacity-buffer:%s-%d", b.Name, i+1)
+		one.UID = types.UID(string(b.UID) + "-" + strconv.Itoa(i+1))
+		ask.Pods[i] = &one
+	}
+	return ask, nil
+}
+
+// shapeOf makes a pod of a template, as far as plans look at it. Its name has a character that no pod's name can have, so that it is never
+// taken for a pod of a user. Volumes are left out that tie a pod to a place only once it exists.
+func shapeOf(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *corev1.Pod {
+	spec := t.Spec.DeepCopy()
+	spec.NodeName = ""
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	podclass.RequestLimits(spec.Containers)
+	podclass.RequestLimits(spec.InitContainers)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.Namespace, Labels: t.Labels, CreationTimestamp: b.CreationTimestamp,
+			Annotations: map[string]string{
+				v1.CapacityBufferFakePodAnnotationKey: "true", v1.CapacityBufferNameAnnotationKey: b.Name, v1.CapacityBufferNamespaceAnnotationKey: b.Namespace,
+			},
+		},
+		Spec: *spec,
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
+		}},
+	}
+}
+
+// count says how many pods room is kept for, and why not for more.
+func count(s *autoscalingv1beta1.CapacityBufferSpec, from Source, one corev1.ResourceList) (n int, note string) {
+	wanted, asked := wants(s, from.Replicas)
+	least, by := within(s.Limits, one)
+	switch {
+	case by == "" && !asked && len(s.Limits) > 0:
+		return 0, "spec.limits names no resource that a pod requests, and nothing else says how many pods"
+	case by == "" && !asked && s.Percentage != nil:
+		return 0, "the workload has no replicas now, so a percentage of them is none"
+	case by == "" && !asked:
+		return 0, "nothing says how many pods: set spec.replicas, spec.percentage or spec.limits"
+	case by != "" && (!asked || least < wanted):
+		limit, request := s.Limits[by], one[corev1.ResourceName(by)]
+		if least == 0 {
+			note = fmt.Sprintf("spec.limits allows %s of %s and one pod requests %s: raise it, or no room is kept", limit.String(), by, request.String())
+		} else if asked {
+			note = fmt.Sprintf("spec.limits allows %s of %s, which is enough for %d of %d pods", limit.String(), by, least, wanted)
+		}
+		wanted = least
+	case wanted == 0:
+		note = "the buffer asks for no pods"
+	}
+	if wanted > Most {
+		return Most, fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, the most for one buffer", wanted, Most)
+	}
+	return int(wanted), note
+}
+
+// wants is how many pods a buffer asks for but for its limits; false where nothing says so.
+func wants(s *autoscalingv1beta1.CapacityBufferSpec, replicas int32) (n int64, ok bool) {
+	if s.Replicas != nil {
+		n, ok = int64(*s.Replicas), true
+	}
+	if s.ScalableRef != nil && s.Percentage != nil && replicas > 0 {
+		n, ok = max(n, (int64(replicas)*int64(*s.Percentage)+99)/100), true
+	}
+	return n, ok
+}
+
+// within is how many pods fit within limits, and the resource that decides; "" where no limit is about what a pod requests.
+func within(limits autoscalingv1beta1.ResourceList, one corev1.ResourceList) (least int64, by autoscalingv1beta1.ResourceName) {
+	least = math.MaxInt64
+	for _, name := range sortedNames(limits) {
+		request, ok := one[corev1.ResourceName(name)]
+		if !ok || request.Sign() <= 0 {
+			continue
+		}
+		if n := times(limits[name], request); by == "" || n < least {
+			least, by = n, name
+		}
+	}
+	return least, by
+}
+
+// times is how often a request fits into a limit.
+func times(limit, request resource.Quantity) int64 {
+	a, okA := new(big.Rat).SetString(limit.AsDec().String())
+	b, okB := new(big.Rat).SetString(request.AsDec().String())
+	if !okA || !okB || b.Sign() <= 0 {
+		return 0
+	}
+	q := a.Quo(a, b)
+	n := new(big.Int).Quo(q.Num(), q.Denom())
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+func sortedNames(limits autoscalingv1beta1.ResourceList) []autoscalingv1beta1.ResourceName {
+	out := make([]autoscalingv1beta1.ResourceName, 0, len(limits))
+	for name := range limits {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A Tally is where the room of a buffer is.
+type Tally struct {
+	Ready  int    // pods for which there is room on nodes that run
+	Coming int    // on nodes that are on their way
+	None   int    // nowhere
+	Why    string // there is none
+}
+
+// Verdict is the condition Provisioning of a buffer that is resolved.
+func Verdict(t Tally, note string) (fits bool, reason, message string) {
+	all := t.Ready + t.Coming + t.None
+	if all == 0 {
+		return false, autoscalingv1beta1.ReasonBufferEmpty, note
+	}
+	parts := []string{fmt.Sprintf("%d of %d pods have room on nodes that run", t.Ready, all)}
+	if t.Coming > 0 {
+		parts = append(parts, fmt.Sprintf("%d on nodes that are on their way", t.Coming))
+	}
+	if t.None > 0 {
+		none := fmt.Sprintf("%d have none", t.None)
+		if t.Why != "" {
+			none += ": " + t.Why
+		}
+		parts = append(parts, none)
+	}
+	if note != "" {
+		parts = append(parts, note)
+	}
+	message = strings.Join(parts, "; ")
+	if t.Ready == all {
+		return true, autoscalingv1beta1.ReasonFitsExistingCapacity, message
+	}
+	return false, autoscalingv1beta1.ReasonRequiresNewCapacity, message
+}
