@@ -153,6 +153,7 @@ func TestEachExample(t *testing.T) {
 		"critical.yaml":          {"", 3, func(c claim) bool { return c.Pool != "critical" || c.CapacityType != "on-demand" || len(c.Pods) != 1 }},
 		"windows.yaml":           {"", 1, func(c claim) bool { return c.Pool != "windows" || !strings.Contains(pods(c), "iis") }},
 		"large-volumes.yaml":     {"", 1, func(c claim) bool { return c.Pool != "large-volumes" }},
+		"buffer.yaml":            {"nodepool.yaml", 1, func(c claim) bool { return !strings.Contains(pods(c), "capacity-buffer:web-") }},
 		"headroom.yaml":          {"nodepool.yaml", 1, func(c claim) bool { return !strings.Contains(pods(c), "headroom") }},
 		"multi-team.yaml":        {"", 1, func(c claim) bool { return c.Pool != "team-red" }},
 		"test-environments.yaml": {"", 1, func(c claim) bool { return c.Pool != "test-environments" || c.CapacityType != "spot" }},
@@ -190,8 +191,8 @@ func TestEachExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 15 {
-		t.Errorf("%d examples, of which 15 are looked at here", len(files))
+	if len(files) != 16 {
+		t.Errorf("%d examples, of which 16 are looked at here", len(files))
 	}
 }
 

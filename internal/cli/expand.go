@@ -137,6 +137,12 @@ func (o *objects) complete() {
 	for _, s := range o.services {
 		namespaced(&s.ObjectMeta, "Service")
 	}
+	for _, b := range o.buffers {
+		namespaced(&b.ObjectMeta, "CapacityBuffer")
+	}
+	for _, t := range o.podTemplates {
+		namespaced(&t.ObjectMeta, "PodTemplate")
+	}
 	for _, p := range o.pools {
 		identify(&p.ObjectMeta, "NodePool")
 	}

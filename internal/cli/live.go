@@ -51,7 +51,7 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 	if err := o.list(ctx, c, &v1alpha1.NodeOverlayList{}); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
-	return nil
+	return o.readBuffers(ctx, c)
 }
 
 // clusterFlag is the flag of commands that need a cluster.

@@ -23,6 +23,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
@@ -33,6 +34,8 @@ type objects struct {
 	pools           []*v1.NodePool
 	classes         []*awsv1.EC2NodeClass
 	overlays        []*v1alpha1.NodeOverlay
+	buffers         []*autoscalingv1beta1.CapacityBuffer
+	podTemplates    []*corev1.PodTemplate
 	claims          []*v1.NodeClaim
 	nodes           []*corev1.Node
 	pods            []*corev1.Pod
@@ -50,8 +53,9 @@ type objects struct {
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
-	ignored         map[string]int  // kinds that do not matter to a plan
-	inFiles         map[string]bool // what files hold, by identity
+	scaled          map[string]scaled // what buffers of a cluster name, by namespace and buffer
+	ignored         map[string]int    // kinds that do not matter to a plan
+	inFiles         map[string]bool   // what files hold, by identity
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -63,6 +67,10 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.classes = append(o.classes, x)
 	case *v1alpha1.NodeOverlay:
 		o.overlays = append(o.overlays, x)
+	case *autoscalingv1beta1.CapacityBuffer:
+		o.buffers = append(o.buffers, x)
+	case *corev1.PodTemplate:
+		o.podTemplates = append(o.podTemplates, x)
 	case *v1.NodeClaim:
 		o.claims = append(o.claims, x)
 	case *corev1.Node:
@@ -108,7 +116,7 @@ func (o *objects) take(obj runtime.Object) bool {
 // planScheme knows every kind that a plan may read.
 func planScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s), awsv1.AddToScheme(s))
+	return s, errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), v1alpha1.AddToScheme(s), autoscalingv1beta1.AddToScheme(s), awsv1.AddToScheme(s))
 }
 
 // typed turns documents into objects, refusing what the API server would refuse.

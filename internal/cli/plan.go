@@ -46,7 +46,8 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|ya
 
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
 in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
-and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces and Services. With --kubeconfig
+and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
+CapacityBuffers and PodTemplates. With --kubeconfig
 the objects of a cluster are read as well.
 
 Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
@@ -119,9 +120,14 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	if len(input.Pods) == 0 {
+	if len(withSpares(input).Pods) == 0 {
 		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
 	}
+	in := withSpares(input)
+	if spares := len(in.Pods) - len(input.Pods); spares > 0 {
+		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %d pod(s)\n", spares)
+	}
+	input = in
 	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
@@ -184,7 +190,8 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 
 // input makes the engine's question. Pools that cannot be used are reported and left out, so that they never stop the others.
 func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
-	snap := o.store().Snapshot()
+	store := o.store()
+	snap := store.Snapshot()
 	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
 	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity = true
@@ -224,6 +231,8 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
 	}
 	o.correct(env, known, in.Pools)
+	in.Snap = o.keepRoom(env, store, in)
+	in.Pods = in.Snap.Provisionable()
 	if len(in.Pools) == 0 {
 		return in, errors.New("no NodePool is left to plan with; see above")
 	}

@@ -60,7 +60,7 @@ func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	}
 	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods), input.Snap.NodeCount(), len(input.Pools),
 		time.Now().UTC().Format(time.RFC3339))
-	text := scenario.Snapshot(story, input, s.anonymous)
+	text := scenario.Snapshot(story, withSpares(input), s.anonymous)
 	if s.file == "-" {
 		_, err = env.Out.Write(text)
 	} else {

@@ -39,7 +39,9 @@ func (o *object) group() string {
 }
 
 // old tells whether the older names are reported for the kind too.
-func (o *object) old() bool { return o.ref.Kind == "NodeClaim" || o.ref.Kind == "NodePool" }
+func (o *object) old() bool {
+	return o.ref.Kind == "NodeClaim" || o.ref.Kind == "NodePool" || o.ref.Kind == "CapacityBuffer"
+}
 
 type condition struct {
 	kind, status, reason, message string
@@ -70,6 +72,12 @@ func few(snap *cluster.Snapshot) iter.Seq[*object] {
 		for p := range snap.Pools() {
 			o := &object{ref: telemetry.PoolRef(p), conditions: readConditions(p.Status.Conditions), version: p}
 			if !yield(o.meta(p)) {
+				return
+			}
+		}
+		for b := range snap.Buffers() {
+			o := &object{ref: telemetry.BufferRef(types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, b.UID), conditions: readConditions(b.Status.Conditions), version: b}
+			if !yield(o.meta(b)) {
 				return
 			}
 		}

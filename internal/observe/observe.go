@@ -121,6 +121,7 @@ func (o *Observer) Scrape(w io.Writer) error {
 		if o.Detailed {
 			o.writeNodes(out, snap, now)
 			o.writePools(out, snap)
+			o.writeBuffers(out, snap)
 			o.writePods(out, snap, now)
 			o.writeConditions(out, snap, now)
 		}

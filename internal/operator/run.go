@@ -51,6 +51,7 @@ import (
 	"karpenter.sh/karpenter/internal/legacy"
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/page"
+	"karpenter.sh/karpenter/internal/scalable"
 	"karpenter.sh/karpenter/internal/telemetry"
 	"karpenter.sh/karpenter/internal/verdict"
 )
@@ -317,7 +318,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Gates.CapacityBuffer {
 		loops = append(loops, buffer.New(buffer.Deps{
-			Store: p.store, Client: p.clients.main, Workloads: buffer.Workloads{Client: p.clients.main}, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
+			Store: p.store, Client: p.clients.main, Workloads: scalable.Workloads{Client: p.clients.main}, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
 			Metrics: p.metrics, Events: p.events,
 		}, buffer.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
 	}

@@ -84,8 +84,11 @@ func TestSettings(t *testing.T) {
 			args: "--feature-gates=Unheard=true,SpotToSpotConsolidation=true",
 			ok:   func(s *Settings) bool { return s.Gates.ReservedCapacity && s.Gates.SpotToSpotConsolidation },
 		},
-		"a malformed gate":                    {args: "--feature-gates=ReservedCapacity", err: "ReservedCapacity"},
-		"a gate without code":                 {env: map[string]string{"FEATURE_GATES": "CapacityBuffer=true"}, err: "CapacityBuffer"},
+		"a malformed gate": {args: "--feature-gates=ReservedCapacity", err: "ReservedCapacity"},
+		"every gate has code behind it": {
+			env: map[string]string{"FEATURE_GATES": "SpotToSpotConsolidation=true,NodeRepair=true,NodeOverlay=true,StaticCapacity=true,CapacityBuffer=true"},
+			ok:  func(s *Settings) bool { return s.Gates.CapacityBuffer && s.Gates.NodeRepair },
+		},
 		"devices that are not supported":      {env: map[string]string{"IGNORE_DRA_REQUESTS": "false"}, err: "IGNORE_DRA_REQUESTS"},
 		"devices that are refused":            {env: map[string]string{"IGNORE_DRA_REQUESTS": "true"}},
 		"an unknown log level":                {env: map[string]string{"LOG_LEVEL": "trace"}, err: "trace"},

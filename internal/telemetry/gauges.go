@@ -23,6 +23,8 @@ var gauges = []Row{
 	{"karpenter_nodepools_disruption_paused", "gauge", Alpha, "1 while somebody has paused voluntary disruption, of the pool or of the cluster.", []string{"nodepool"}},
 	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
 
+	{"karpenter_capacitybuffers_pods", "gauge", Alpha, "Pods that a CapacityBuffer keeps room for: on nodes that run (ready), on nodes that are on their way (coming), or nowhere (none).", []string{"namespace", "name", "room"}},
+
 	{"karpenter_pods_state", "gauge", Beta, "1 for each pod.", []string{
 		"name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type", "instance_type", "phase", "ready", "managed",
 	}},

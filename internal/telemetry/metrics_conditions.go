@@ -21,7 +21,7 @@ type conditionMetrics struct {
 func ConditionKinds(nodeClasses ...string) map[string][]string {
 	claim := []string{NodePoolSeriesLabel}
 	node := []string{NodePoolSeriesLabel, initializedSeriesLabel}
-	kinds := map[string][]string{"nodepool": nil}
+	kinds := map[string][]string{"nodepool": nil, "capacitybuffer": nil}
 	for _, label := range nodeClasses {
 		series := strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(label)
 		claim, node = append(claim, series), append(node, series)

@@ -659,6 +659,9 @@ func TestRights(t *testing.T) {
 		"core with more": {"ClusterRole", "karpenter-core", values{"additionalClusterRoleRules": []any{
 			values{"apiGroups": []any{"x"}, "resources": []any{"y"}, "verbs": []any{"z"}},
 		}}, append([]string{hint, "x: y: z"}, core...)},
+		"core that keeps room for buffers": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"capacityBuffer": true}}}, append([]string{
+			hint, ": podtemplates: " + read, "apps: deployments statefulsets replicasets: get", "batch: jobs: get",
+		}, core...)},
 		"core that is asked about Provisioners": {"ClusterRole", "karpenter-core", values{"legacy": values{"provisioners": "tell"}}, append([]string{
 			hint, "karpenter.sh: provisioners: get list", "karpenter.k8s.aws: awsnodetemplates: get list",
 			"karpenter.sh: provisioners/status: patch", "karpenter.k8s.aws: awsnodetemplates/status: patch",

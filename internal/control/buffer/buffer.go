@@ -44,6 +44,11 @@ type planner interface {
 	Plan(in engine.Question) *engine.Plan
 }
 
+// workloads reads what a buffer names. A flaw is the owner's to mend, an error may pass by itself.
+type workloads interface {
+	Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (buffer.Source, *buffer.Flaw, error)
+}
+
 // catalogs gives the pools that our provider serves, with their instance types.
 type catalogs interface {
 	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)

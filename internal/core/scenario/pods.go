@@ -65,6 +65,28 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	d.PutPod(p)
 }
 
+// spare notes a pod that a CapacityBuffer keeps room for.
+func (w *World) spare(p *corev1.Pod) {
+	if p.Namespace == "" {
+		p.Namespace = "default"
+	}
+	p.UID = types.UID(p.Namespace + "/" + p.Name)
+	key := cluster.PodKey{Namespace: p.Namespace, Name: p.Annotations[v1.CapacityBufferNameAnnotationKey]}
+	if w.spares == nil {
+		w.spares = map[cluster.PodKey][]*corev1.Pod{}
+	}
+	w.spares[key] = append(w.spares[key], p)
+}
+
+// keepRoom puts what was noted into the store.
+func (w *World) keepRoom() {
+	w.Store.Update(func(d *cluster.Draft) {
+		for key, pods := range w.spares {
+			d.PutSpares(key.Namespace, key.Name, pods)
+		}
+	})
+}
+
 func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Labels: pairs(l.get("labels", ""))}}
 	p.Name = l.name + "-" + strconv.Itoa(w.next(l.name))

@@ -48,6 +48,9 @@ func (w *World) Input() engine.Question {
 			pods = append(pods, n.Pods...)
 		}
 	}
+	for s := range snap.Spares() {
+		pods = append(pods, s.Pods...)
+	}
 	return engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now}
 }
 

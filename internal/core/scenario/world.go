@@ -39,7 +39,8 @@ type World struct {
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
 
 	pending []*corev1.Pod
-	own     map[string]*cloud.Catalog // by pool
+	spares  map[cluster.PodKey][]*corev1.Pod // by the namespace and the name of their buffer
+	own     map[string]*cloud.Catalog        // by pool
 	names   map[string]int
 	claims  int
 }
@@ -457,6 +458,7 @@ func (w *World) readObjects(text string) error {
 	for {
 		var raw map[string]any
 		if err := r.Decode(&raw); err == io.EOF {
+			w.keepRoom()
 			return nil
 		} else if err != nil {
 			return err
@@ -479,6 +481,11 @@ func (w *World) putObject(raw map[string]any) error {
 			p, bad := decode[corev1.Pod](raw)
 			if err = bad; err == nil {
 				w.putPod(d, p)
+			}
+		case "Spare":
+			p, bad := decode[corev1.Pod](raw)
+			if err = bad; err == nil {
+				w.spare(p)
 			}
 		case "DaemonSet":
 			err = put(w, raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })

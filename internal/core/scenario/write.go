@@ -437,6 +437,10 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	delete(fields, "metadata")
 	fields = w.object("", fields)
 	fields["kind"], fields["metadata"] = "Pod", meta
+	if p.Spare != nil {
+		delete(fields["spec"].(map[string]any), "priority") // a spare has the least by itself
+		fields["kind"], meta["annotations"] = "Spare", map[string]any{v1.CapacityBufferNameAnnotationKey: w.name("buffer", p.Namespace+"/"+p.Spare.Buffer)}
+	}
 	return w.line(fields)
 }
 

@@ -1,4 +1,5 @@
-package buffer
+// Package scalable reads workloads of any kind that can be scaled: what their pods are like, and how many there are.
+package scalable
 
 import (
 	"context"
@@ -15,15 +16,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/buffer"
 )
 
-// workloads reads what a buffer names. A flaw is the owner's to mend, an error may pass by itself.
-type workloads interface {
-	Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (buffer.Source, *buffer.Flaw, error)
-}
-
 // Workloads asks the API server, for kinds that it serves, whatever they are.
 type Workloads struct{ Client client.Client }
 
-// Read reads the pod template of a workload and how many pods it has.
+// Read reads the pod template of a workload and how many pods it has. A flaw is for the owner of the buffer to mend, an error may pass by itself.
 func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (buffer.Source, *buffer.Flaw, error) {
 	kind := buffer.KindOf(ref)
 	if why := buffer.Unscalable(kind); why != "" {
