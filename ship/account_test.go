@@ -93,6 +93,7 @@ func (p place) want(t *testing.T) map[string]any {
 	names := map[string]string{
 		"node-lifecycle": "NodeLifecycle", "iam-integration": "IAMIntegration", "eks-integration": "EKSIntegration", "interruption": "Interruption",
 		"resource-discovery": "ResourceDiscovery",
+		"zonal-shift":        "ZonalShift",
 	}
 	out := map[string]any{}
 	for file, text := range documents {

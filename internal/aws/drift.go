@@ -36,6 +36,9 @@ func (p *Provider) drifted(ctx context.Context, claim *v1.NodeClaim) (cloud.Drif
 	if reason, err := p.imageDrift(nc, claim); reason != "" || err != nil {
 		return reason, err
 	}
+	if p.shifted(claim.Status.ProviderID) {
+		return "", fmt.Errorf("claim %s: %w", claim.Name, errShifted)
+	}
 	id := instanceID(claim.Status.ProviderID)
 	if id == "" {
 		return "", fmt.Errorf("claim %s has no machine", claim.Name)

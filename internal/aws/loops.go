@@ -23,7 +23,7 @@ const (
 
 // Always returns the loops that run on every replica: they only look, and keep a standby warm.
 func (p *Provider) Always() []func(context.Context) error {
-	return []func(context.Context) error{
+	loops := []func(context.Context) error{
 		p.classes.Run, p.pools.Run,
 		p.every("providers.instancetype", discoverEvery, discoverEvery, p.discover),
 		p.every("providers.pricing", 0, discoverEvery, p.prices.Refresh),
@@ -31,6 +31,10 @@ func (p *Provider) Always() []func(context.Context) error {
 		p.every("providers.dns", minute, minute, p.facts.RefreshDNS),
 		p.every("providers.instancetype.capacity", 0, minute, p.measureMemory),
 	}
+	if p.shifts != nil {
+		loops = append(loops, p.every("providers.zonalshift", shiftEvery, shiftEvery, p.shifts.Refresh))
+	}
+	return loops
 }
 
 // Leader returns the loops that only the leading replica runs.
@@ -42,6 +46,9 @@ func (p *Provider) Leader() []func(context.Context) error {
 		p.every("interruption.instancestatus", minute, minute, p.poller().Poll),
 		p.every("capacityreservation.capacitytype", minute, minute, p.demote),
 		p.every("capacityreservation.expiration", minute, minute, p.leaveBlocks),
+	}
+	if p.shifts != nil {
+		loops = append(loops, p.every("zonalshift", 0, shiftEvery, p.tellShifts()))
 	}
 	if p.settings.InterruptionQueue != "" {
 		queue := &interrupt.Queue{API: p.clients.SQS, Name: p.settings.InterruptionQueue, Act: p.interrupted, Metrics: p.in.Metrics}

@@ -44,6 +44,9 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	if _, gone := p.launches.gone.Get(id); id == "" || gone {
 		return cloud.ErrNotFound
 	}
+	if p.shifted(providerID) {
+		return fmt.Errorf("stop %s: %w", id, errShifted)
+	}
 	i, err := p.fleet.Describe(ctx, id)
 	_, young := p.launches.machines.Get(id) // EC2 may not show it yet, or not all of it
 	switch {
@@ -115,6 +118,9 @@ func (p *Provider) SetLatch(ctx context.Context, providerID string, latched bool
 	if _, gone := p.launches.gone.Get(id); id == "" || gone {
 		return cloud.ErrNotFound
 	}
+	if p.shifted(providerID) {
+		return fmt.Errorf("tag %s: %w", id, errShifted)
+	}
 	_, err := p.fleet.Describe(ctx, id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
@@ -142,6 +148,9 @@ func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, e
 	id := instanceID(providerID)
 	if _, gone := p.launches.gone.Get(id); id == "" || gone {
 		return cloud.Machine{}, cloud.ErrNotFound
+	}
+	if m, ok := p.listed.get(providerID); ok && p.shifted(providerID) {
+		return m, nil
 	}
 	i, err := p.fleet.Describe(ctx, id)
 	switch {
@@ -183,7 +192,10 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 			out = append(out, m)
 		}
 	}
-	return out, nil
+	if p.shifts == nil {
+		return out, nil
+	}
+	return p.listed.listed(out, p.shifted), nil
 }
 
 // machine describes an instance. What its class or type would add is left out when they are not known any more: one

@@ -39,6 +39,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/profile"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/reservation"
+	"karpenter.sh/karpenter/internal/aws/shift"
 	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -99,6 +100,8 @@ type Provider struct {
 
 	launches *launches
 	placing  *placing
+	shifts   *shift.Watch // nil unless zonal shifts are followed
+	listed   remembered
 	kubelets kubelets
 	refusals *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
 }
@@ -126,6 +129,11 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 	warnOfVersion(ctx, p.facts.Version())
 	if _, err := p.inventory.Refresh(ctx); err != nil {
 		return nil, err
+	}
+	if s.EnableZonalShift {
+		if err := p.watchShifts(ctx); err != nil {
+			return nil, err
+		}
 	}
 	p.assemble(ctx)
 	return p, nil
@@ -155,7 +163,7 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.reservations = reservation.NewBook(c.EC2)
 	sources := assortment.Sources{
 		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
-		Home: p.home,
+		Home: p.home, Shifts: p.shifts,
 	}
 	if s.ReservedCapacity {
 		sources.Reservations = p.reservations

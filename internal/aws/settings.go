@@ -51,7 +51,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.String(&s.InterruptionQueue, "interruption-queue", "Name of the SQS queue with interruption messages; none if empty."),
 		setting.Int(&s.ReservedENIs, "reserved-enis", "Network interfaces of each machine that are not for pods."),
 		setting.Bool(&s.DisableDryRun, "disable-dry-run", "Do not try permissions when an EC2NodeClass is validated."),
-		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift", "Follow ARC zonal shifts; not supported by this version."),
+		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift", "Follow ARC zonal shifts: nothing is launched, stopped or replaced in a zone while traffic is shifted away from it. ARC must manage the cluster."),
 		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
 		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
 		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off; this version has code for none.", noGates),
@@ -90,9 +90,6 @@ func (s *Settings) Validate() error {
 	}
 	if s.ReservedENIs < 0 {
 		errs = append(errs, errors.New("reserved-enis must not be negative"))
-	}
-	if s.EnableZonalShift {
-		errs = append(errs, errors.New("enable-zonal-shift is not supported by this version"))
 	}
 	if s.AMIRefreshInterval < time.Minute {
 		errs = append(errs, errors.New("ami-refresh-interval must be at least 1m"))

@@ -21,7 +21,7 @@ func TestSettings(t *testing.T) {
 		"negative memory overhead":        {func(s *Settings) { s.VMMemoryOverheadPercent = -0.1 }, "vm-memory-overhead-percent"},
 		"no memory overhead":              {func(s *Settings) { s.VMMemoryOverheadPercent = 0 }, ""},
 		"negative interfaces":             {func(s *Settings) { s.ReservedENIs = -1 }, "reserved-enis"},
-		"zonal shift":                     {func(s *Settings) { s.EnableZonalShift = true }, "enable-zonal-shift"},
+		"zonal shift":                     {func(s *Settings) { s.EnableZonalShift = true }, ""},
 		"images too often":                {func(s *Settings) { s.AMIRefreshInterval = time.Second }, "ami-refresh-interval"},
 		"subnets too often":               {func(s *Settings) { s.SubnetRefreshInterval = time.Second }, "subnet-refresh-interval"},
 		"an endpoint with scheme and all": {func(s *Settings) { s.ClusterEndpoint = "https://k8s.example" }, ""},

@@ -52,7 +52,7 @@ func (p *Provider) tagMachines(ctx context.Context) error {
 	}
 	var errs []error
 	for _, claim := range p.claims.All() {
-		if !needsTags(claim) {
+		if !needsTags(claim) || p.shifted(claim.Status.ProviderID) {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -58,6 +58,8 @@ const (
 	InstanceTerminating            Reason = "InstanceTerminating"
 	InstanceUnhealthy              Reason = "InstanceUnhealthy"
 	CapacityReservationInterrupted Reason = "CapacityReservationInstanceInterrupted"
+	ZonalShiftActive               Reason = "ZonalShiftActive"
+	ZonalShiftCleared              Reason = "ZonalShiftCleared"
 	TerminatingOnInterruption      Reason = "TerminatingOnInterruption"
 	SpotServiceRoleMissing         Reason = "SpotSLRCreationFailed"
 	WaitingOnNodeClaimTermination  Reason = "WaitingOnNodeClaimTermination"
@@ -136,6 +138,8 @@ var reasons = []EventRow{
 	{InstanceTerminating, warning, "A machine was told to terminate.", again, 0, 0, false},
 	{InstanceUnhealthy, warning, "The cloud found a machine broken.", again, 0, 0, false},
 	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", again, 0, 0, false},
+	{ZonalShiftActive, warning, "Traffic is shifted away from a zone in which a pool may have nodes; nothing is launched, stopped or replaced there.", again, 0, 0, false},
+	{ZonalShiftCleared, normal, "Traffic is no longer shifted away from a zone in which a pool may have nodes.", again, 0, 0, false},
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", again, 0, 0, false},
 	{SpotServiceRoleMissing, warning, "No spot machine can be launched: the account lacks a role, and the controller may not create it.", again, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", again, 0, 0, false},

@@ -143,7 +143,7 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"a gate of the provider without code": {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": true}}}, "settings.awsFeatureGates.nodeClassCEL"},
 		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
 		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, "settings.ignoreDRARequests=false: this version"},
-		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, "settings.enableZonalShift"},
+		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, ""},
 		"a key that nobody knows":             {values{"replicaCount": 3}, "replicaCount"},
 		"a setting that nobody knows":         {values{"settings": values{"clustername": "prod"}}, "clustername"},
 		"a level that does not exist":         {values{"logLevel": "verbose"}, "logLevel"},

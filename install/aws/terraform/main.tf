@@ -38,6 +38,7 @@ locals {
     EKSIntegration    = "eks-integration"
     Interruption      = "interruption"
     ResourceDiscovery = "resource-discovery"
+    ZonalShift        = "zonal-shift"
   }
 
   rules = jsondecode(file("${path.module}/policies/rules.json"))

@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/inventory"
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/aws/shift"
 	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/share"
 )
@@ -40,6 +41,8 @@ type Sources struct {
 		Left(id string) int
 		Sequence() uint64
 	}
+	// Shifts knows the zones, by id, from which traffic is shifted away.
+	Shifts *shift.Watch
 	// Home is the zone in which a cluster placement group has machines, "" for none. It may be nil.
 	Home func(group string) string
 	// Memory knows the memory that nodes were seen to have.
@@ -96,6 +99,7 @@ type epoch struct {
 	stock        uint64
 	reservations uint64
 	home         string
+	shifts       uint64
 }
 
 // New returns a Shop.
@@ -291,7 +295,7 @@ func reservations(of []awsv1.CapacityReservation) []offer.Reservation {
 
 // offer brings the offerings up to date.
 func (s *Shop) offer(sh *shelf) {
-	now := epoch{prices: s.from.Prices.List(), stock: s.from.Stock.Sequence()}
+	now := epoch{prices: s.from.Prices.List(), stock: s.from.Stock.Sequence(), shifts: s.from.Shifts.Sequence()}
 	if s.from.Reservations != nil {
 		now.reservations = s.from.Reservations.Sequence()
 	}
@@ -306,7 +310,7 @@ func (s *Shop) offer(sh *shelf) {
 	m.Prices, m.Stock = now.prices, s.from.Stock
 	m.Zones = slices.Clone(m.Zones)
 	for i := range m.Zones {
-		m.Zones[i].Full = s.from.Stock.ZoneOut(sh.subnets[m.Zones[i].Name])
+		m.Zones[i].Full = s.from.Stock.ZoneOut(sh.subnets[m.Zones[i].Name]) || s.from.Shifts.Away(m.Zones[i].ID)
 	}
 	m.Reservations = slices.Clone(m.Reservations)
 	for i := range m.Reservations {

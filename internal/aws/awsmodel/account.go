@@ -1,10 +1,14 @@
 package awsmodel
 
 import (
+	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
+	shifttypes "github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
@@ -15,6 +19,9 @@ type Account struct {
 	NodeEntries []string
 	// Associations are the service accounts, as namespace/name, that Pod Identity gives a role.
 	Associations []string
+	// Unmanaged says that ARC does not manage the cluster; else Shifts are the zones, by id, from which traffic is shifted away, and until when.
+	Unmanaged bool
+	Shifts    map[string]time.Time
 	// Quotas are limits of EC2 by their codes, such as virtual CPUs of running machines.
 	Quotas map[string]float64
 }
@@ -32,6 +39,24 @@ func (c Config) ready() Account {
 		Associations: []string{"kube-system/karpenter"},
 		Quotas:       map[string]float64{QuotaOnDemand: 5000, QuotaSpot: 5000},
 	}
+}
+
+func (c *call) getManagedResource(in *arczonalshift.GetManagedResourceInput) (*arczonalshift.GetManagedResourceOutput, error) {
+	arn := c.cfg.arn("eks", "cluster/"+c.boot.Name)
+	if aws.ToString(in.ResourceIdentifier) != arn || c.account.Unmanaged {
+		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "The resource %s is not managed by ARC zonal shift.", aws.ToString(in.ResourceIdentifier))
+	}
+	out := &arczonalshift.GetManagedResourceOutput{Arn: &arn, Name: &c.boot.Name, AppliedWeights: map[string]float32{}, ZonalShifts: []shifttypes.ZonalShiftInResource{}}
+	for _, zone := range slices.Sorted(maps.Keys(c.account.Shifts)) {
+		until := c.account.Shifts[zone]
+		if until.After(c.now) {
+			out.ZonalShifts = append(out.ZonalShifts, shifttypes.ZonalShiftInResource{
+				AppliedStatus: shifttypes.AppliedStatusApplied, AwayFrom: &zone, Comment: aws.String("impaired"), ExpiryTime: &until, StartTime: &c.started,
+				ResourceIdentifier: &arn, ZonalShiftId: aws.String(nameID("shift", zone)),
+			})
+		}
+	}
+	return out, nil
 }
 
 // SetAccount changes what was set up.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
@@ -145,6 +146,10 @@ func (k *call) needs(in any) []need {
 		return []need{k.plain("sqs:ReceiveMessage", k.queueARN(in.QueueUrl))}
 	case *sqs.DeleteMessageInput:
 		return []need{k.plain("sqs:DeleteMessage", k.queueARN(in.QueueUrl))}
+	case *arczonalshift.GetManagedResourceInput:
+		n := k.plain("arc-zonal-shift:GetManagedResource", "*")
+		n.context["arc-zonal-shift:ResourceIdentifier"] = []string{aws.ToString(in.ResourceIdentifier)}
+		return []need{n}
 	case *eks.DescribeClusterInput:
 		return []need{k.plain("eks:DescribeCluster", k.cfg.arn("eks", "cluster/"+aws.ToString(in.Name)))}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 
 	"karpenter.sh/karpenter/internal/aws/awsmodel/wire"
@@ -38,7 +39,7 @@ func scopeOf(r *http.Request) scope {
 // regional says whether a service can be reached under a region. IAM and STS are everywhere, the price list has regions of its own.
 func (c *Cloud) regional(s scope) bool {
 	switch s.service {
-	case "ec2", "ssm", "sqs", "eks":
+	case "ec2", "ssm", "sqs", "eks", "arc-zonal-shift":
 		return s.region == c.cfg.Region
 	}
 	return true
@@ -73,7 +74,9 @@ func protocolFor(service string, r *http.Request, body []byte) (*protocol, bool)
 	case "ssm", "pricing", "servicequotas":
 		return jsonProtocol(service), true
 	case "eks":
-		return restProtocol(), true
+		return restProtocol(service, decodeEKS), true
+	case "arc-zonal-shift":
+		return restProtocol(service, decodeShift), true
 	}
 	return nil, false
 }
@@ -235,11 +238,20 @@ func writeJSON(w http.ResponseWriter, kind, id string, style wire.Style, out any
 	return nil
 }
 
-// restProtocol is that of EKS. Only reading is modelled, so the request is all in its path.
-func restProtocol() *protocol {
+// decodeShift reads a request of ARC.
+func decodeShift(r *http.Request, _ []byte) (string, any, error) {
+	arn, ok := strings.CutPrefix(r.URL.Path, "/managedresources/")
+	if r.Method != http.MethodGet || !ok {
+		return "", nil, refuseWith(http.StatusNotFound, "UnknownOperationException", "the model of ARC cannot %s %s", r.Method, r.URL.Path)
+	}
+	return "GetManagedResource", &arczonalshift.GetManagedResourceInput{ResourceIdentifier: &arn}, nil
+}
+
+// restProtocol is that of EKS and ARC. Only reading is modelled, so the request is all in its path.
+func restProtocol(service string, decode func(*http.Request, []byte) (string, any, error)) *protocol {
 	return &protocol{
-		service: "eks",
-		decode:  decodeEKS,
+		service: service,
+		decode:  decode,
 		answer: func(w http.ResponseWriter, id, _ string, out any) error {
 			return writeJSON(w, "application/json", id, wire.REST, out)
 		},

@@ -83,6 +83,8 @@ var operations = index([]operation{
 	op("eks", (*call).describeAccessEntry, "ClusterName", "PrincipalArn"),
 	op("eks", (*call).listPodIdentityAssociations, "ClusterName", "Namespace", "ServiceAccount"),
 
+	op("arc-zonal-shift", (*call).getManagedResource, "ResourceIdentifier"),
+
 	op("servicequotas", (*call).getServiceQuota, "ServiceCode", "QuotaCode"),
 })
 

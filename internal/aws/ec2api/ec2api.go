@@ -10,6 +10,7 @@ import (
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -32,6 +33,7 @@ type Clients struct {
 	SQS     *sqs.Client
 	EKS     *eks.Client
 	Pricing *pricing.Client
+	Shifts  *arczonalshift.Client
 }
 
 // New returns clients that share a configuration. version goes into the user agent; observer is told of each call.
@@ -42,7 +44,7 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares, limited)
 	return &Clients{
 		EC2: ec2.NewFromConfig(cfg), IAM: iam.NewFromConfig(cfg), SSM: ssm.NewFromConfig(cfg), SQS: sqs.NewFromConfig(cfg),
-		EKS: eks.NewFromConfig(cfg),
+		EKS: eks.NewFromConfig(cfg), Shifts: arczonalshift.NewFromConfig(cfg),
 		Pricing: pricing.NewFromConfig(cfg, func(o *pricing.Options) {
 			// The price list is served from a few regions only, whatever region it is about.
 			o.Region = PricingRegion(cfg.Region)

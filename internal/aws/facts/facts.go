@@ -152,6 +152,15 @@ func Supported(version string) bool {
 	return err == nil && minor >= oldestMinor && minor <= newestMinor
 }
 
+// ARN is the cluster's name among all of AWS.
+func (f *Facts) ARN(ctx context.Context) (string, error) {
+	c, err := f.describe(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find the cluster's ARN: %w", err)
+	}
+	return aws.ToString(c.Arn), nil
+}
+
 // ServiceCIDR is the range of the cluster's service addresses; once known it is not asked for again.
 func (f *Facts) ServiceCIDR(ctx context.Context) (string, error) {
 	if known := f.cidr.Load(); known != nil {

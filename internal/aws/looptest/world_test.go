@@ -45,6 +45,7 @@ type world struct {
 	// seller, if set, stands between the loops and the provider.
 	seller func(cloud.Provider) cloud.Provider
 
+	shifts  bool // zonal shifts are followed
 	process int
 	mu      sync.Mutex
 	cut     []string // pods that ran when their machine was stopped under them
@@ -176,6 +177,7 @@ func (w *world) start() (end func()) {
 func (w *world) live(ctx context.Context, name string) error {
 	settings := aws.DefaultSettings()
 	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
+	settings.EnableZonalShift = w.shifts
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
 	ctx, stop := context.WithCancel(ctx)

@@ -25,7 +25,7 @@ type Zone struct {
 	Name, ID string
 	// Subnet says that the node class has a subnet here; without one nothing is offered.
 	Subnet bool
-	// Full says that no subnet here has free addresses now.
+	// Full says that nothing can be launched here now: no subnet has free addresses, or traffic is shifted away from the zone.
 	Full bool
 }
 

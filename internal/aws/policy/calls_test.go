@@ -107,7 +107,11 @@ func callsIn(path string, out map[string]bool) error {
 		}
 		from, ok := kind.X.(*ast.Ident)
 		if operation, input := strings.CutSuffix(kind.Sel.Name, "Input"); ok && input && services[from.Name] != "" {
-			out[services[from.Name]+":"+operation] = true
+			service := services[from.Name]
+			if service == "arczonalshift" {
+				service = "arc-zonal-shift" // as actions are spelled
+			}
+			out[service+":"+operation] = true
 		}
 		return true
 	})

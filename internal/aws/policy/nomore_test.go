@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/arczonalshift"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
@@ -121,6 +122,12 @@ func thefts() []theft {
 	})
 	add("read a secret", func(a *account, caller aws.Config) error {
 		_, err := ssm.NewFromConfig(caller).GetParameter(a.t.Context(), &ssm.GetParameterInput{Name: aws.String("/prod/password")})
+		return err
+	})
+	add("look at the shifts of something else", func(a *account, caller aws.Config) error {
+		_, err := arczonalshift.NewFromConfig(caller).GetManagedResource(a.t.Context(), &arczonalshift.GetManagedResourceInput{
+			ResourceIdentifier: aws.String("arn:aws:eks:us-east-1:123456789012:cluster/other"),
+		})
 		return err
 	})
 	add("look at another cluster", func(a *account, caller aws.Config) error {

@@ -1,0 +1,140 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/aws/shift"
+	"karpenter.sh/karpenter/internal/telemetry"
+)
+
+// shiftEvery is how often ARC is asked for zonal shifts.
+const shiftEvery = 30 * time.Second
+
+// watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: who asks for it must not believe that it works.
+func (p *Provider) watchShifts(ctx context.Context) error {
+	arn, err := p.facts.ARN(ctx)
+	if err != nil {
+		return fmt.Errorf("enable-zonal-shift: %w", err)
+	}
+	p.shifts = shift.NewWatch(p.clients.Shifts, arn)
+	err = p.shifts.Refresh(ctx)
+	if ec2api.Code(err) == "ResourceNotFoundException" {
+		return fmt.Errorf("enable-zonal-shift: ARC does not manage the cluster; run aws eks update-cluster-config --name %s --zonal-shift-config enabled=true, or set it to false: %w", p.settings.ClusterName, err)
+	}
+	if err != nil {
+		return fmt.Errorf("enable-zonal-shift: %w", err)
+	}
+	return nil
+}
+
+// errShifted says that nothing is done about a machine while its zone is shifted away: what EC2 says of an impaired zone may be wrong.
+var errShifted = errors.New("traffic is shifted away from its zone by ARC; nothing is done about the machine until that ends")
+
+// shifted says whether a machine is in a zone from which traffic is shifted away.
+func (p *Provider) shifted(providerID string) bool {
+	if len(p.shifts.Zones()) == 0 {
+		return false
+	}
+	zone, _, _ := strings.Cut(strings.TrimPrefix(providerID, "aws:///"), "/")
+	return p.shifts.Away(p.zoneID(zone))
+}
+
+// remembered are machines as they were last listed; only those in zones that are shifted away are looked up in it.
+type remembered struct {
+	mu       sync.Mutex
+	machines map[string]cloud.Machine // by provider id
+}
+
+func (r *remembered) get(providerID string) (cloud.Machine, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, ok := r.machines[providerID]
+	return m, ok
+}
+
+// listed takes note of a list, and returns it with the machines of shifted zones as they were before: there EC2 may know nothing of them.
+func (r *remembered) listed(list []cloud.Machine, shifted func(providerID string) bool) []cloud.Machine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := make(map[string]cloud.Machine, len(list))
+	for i, m := range list {
+		if old, ok := r.machines[m.ProviderID]; ok && shifted(m.ProviderID) {
+			list[i] = old
+		}
+		next[m.ProviderID] = list[i]
+	}
+	for id, m := range r.machines {
+		if _, ok := next[id]; !ok && shifted(id) {
+			next[id] = m
+			list = append(list, m)
+		}
+	}
+	r.machines = next
+	return list
+}
+
+// tellShifts returns a task that tells pools of zones from which traffic is shifted away since it last looked, and of those where that has ended.
+func (p *Provider) tellShifts() func(context.Context) error {
+	before := p.shifts.Zones()
+	return func(ctx context.Context) error {
+		if !p.pools.WaitForSync(ctx) || !p.classes.WaitForSync(ctx) {
+			return nil
+		}
+		now := p.shifts.Zones()
+		for _, id := range now {
+			if !slices.Contains(before, id) {
+				p.tellPools(id, telemetry.ZonalShiftActive, "traffic is shifted away from zone %s; nothing is launched, stopped or replaced there until that ends")
+			}
+		}
+		for _, id := range before {
+			if !slices.Contains(now, id) {
+				p.tellPools(id, telemetry.ZonalShiftCleared, "traffic is no longer shifted away from zone %s")
+			}
+		}
+		before = now
+		return nil
+	}
+}
+
+// tellPools writes an event for every pool that could have nodes in a zone.
+func (p *Provider) tellPools(zoneID string, reason telemetry.Reason, message string) {
+	for _, pool := range p.pools.All() {
+		if zone := p.zoneOf(pool, zoneID); zone != "" {
+			p.in.Events.Publish(telemetry.Event{
+				Object: telemetry.PoolRef(pool), Reason: reason, Message: fmt.Sprintf(message, zone+" ("+zoneID+")"), Key: []string{pool.Name, zoneID},
+			})
+		}
+	}
+}
+
+// zoneOf is the name of a zone in which a pool could have nodes, "" if it could not.
+func (p *Provider) zoneOf(pool *v1.NodePool, zoneID string) string {
+	ref := pool.Spec.Template.Spec.NodeClassRef
+	if ref == nil || ref.Group != awsv1.Group {
+		return ""
+	}
+	nc, ok := p.classes.Get(ref.Name)
+	if !ok {
+		return ""
+	}
+	needs := need.Of(pool.Spec.Template.Spec.Requirements)
+	for _, s := range nc.Status.Subnets {
+		if s.ZoneID == zoneID && needs.AllowLabels(map[string]string{corev1.LabelTopologyZone: s.Zone, awsv1.LabelTopologyZoneID: zoneID}) {
+			return s.Zone
+		}
+	}
+	return ""
+}
