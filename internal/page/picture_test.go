@@ -63,6 +63,10 @@ func (t *town) node(name string, edits ...func(*v1.NodeClaim, *corev1.Node)) {
 
 // pod puts a pod of a Deployment; without a node it waits.
 func (t *town) pod(name, node string) {
+	t.Update(func(d *cluster.Draft) { d.PutPod(townPod(name, node)) })
+}
+
+func townPod(name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon.Add(-time.Minute)),
 		Labels:          map[string]string{"pod-template-hash": "5d4f"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f", UID: "rs", Controller: new(true)}}}}
@@ -74,7 +78,7 @@ func (t *town) pod(name, node string) {
 		p.Status.Phase = corev1.PodPending
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	}
-	t.Update(func(d *cluster.Draft) { d.PutPod(p) })
+	return p
 }
 
 func (t *town) draw(edit func(*Input)) Picture {

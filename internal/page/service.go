@@ -98,11 +98,11 @@ func (s *Service) Run(ctx context.Context) error {
 	defer close(s.ended)
 	for ctx.Err() == nil {
 		watched.Turn(ctx, "drawing the page", func(ctx context.Context) error { s.turn(ctx, time.Now()); return nil })
-		if !pause.For(ctx, s.pace) {
-			break
-		}
 		if looked, _ := s.watched(); !looked {
-			watched.Wait(ctx, time.Until(s.painter.nextCost()), s.wake)
+			watched.Wait(ctx, max(s.pace, time.Until(s.painter.nextCost())), s.wake)
+		}
+		if !pause.For(ctx, time.Until(s.painter.drawn.Add(s.pace))) {
+			break
 		}
 	}
 	return nil

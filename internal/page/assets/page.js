@@ -211,7 +211,7 @@ function chart() {
     (p.bound ? ", and no fleet for the same pods comes to less than " + money(p.bound, 4) + " (" + number(Math.max(0, 100 * (p.cost / p.bound - 1))) + "% below)" : "") + "." : "No plan has opened a node since this replica began to lead.");
   if (points.length < 2) {
     svg.replaceChildren();
-    legend.textContent = "The lines begin in a minute.";
+    legend.textContent = "The lines begin with the second look at the price, after 15 seconds.";
     return;
   }
   const from = new Date(points[0].at), to = new Date(points[points.length - 1].at);

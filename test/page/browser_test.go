@@ -1,0 +1,301 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdp "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/page"
+	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/verdict"
+)
+
+// chromium finds the browser.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); name != "" && err == nil {
+			return path
+		}
+	}
+	t.Skip("there is no Chromium here: apt-get install chromium gets one, or CHROMIUM names the program")
+	return ""
+}
+
+// A tab is a browser with what it did.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	hosts    []string // that were asked for something
+	troubles []string // errors of scripts, and what the security policy refused
+}
+
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.WindowSize(1280, 1400))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium refuses to run as root with one
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &tab{t: t, ctx: ctx}
+	chromedp.ListenTarget(ctx, b.hear)
+	b.run("start", network.Enable(), log.Enable())
+	return b
+}
+
+func (b *tab) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		if at, err := url.Parse(e.Request.URL); err == nil && at.Scheme != "data" && !slices.Contains(b.hosts, at.Host) {
+			b.hosts = append(b.hosts, at.Host)
+		}
+	case *cdp.EventExceptionThrown:
+		b.troubles = append(b.troubles, e.ExceptionDetails.Error())
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "status of 401") {
+			b.troubles = append(b.troubles, e.Entry.Text)
+		}
+	}
+}
+
+// run does something, and fails the test if that takes too long.
+func (b *tab) run(what string, actions ...chromedp.Action) {
+	b.t.Helper()
+	if what != "start" { // the browser lives as long as the context of its first action
+		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		defer cancel()
+		if err := chromedp.Run(ctx, actions...); err != nil {
+			b.t.Fatalf("%s: %v", what, err)
+		}
+		return
+	}
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// until waits until an expression of the page is true.
+func (b *tab) until(expression string) {
+	b.t.Helper()
+	b.run("wait for "+expression, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+}
+
+// is returns what an expression is.
+func is[T any](b *tab, expression string) (out T) {
+	b.t.Helper()
+	b.run(expression, chromedp.Evaluate(expression, &out))
+	return out
+}
+
+// clean fails the test where the page did what it must not.
+func (b *tab) clean(server *httptest.Server) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own := strings.TrimPrefix(server.URL, "http://"); !slices.Equal(b.hosts, []string{own}) {
+		b.t.Errorf("the page asked %q, want its own host %s alone", b.hosts, own)
+	}
+	for _, trouble := range b.troubles {
+		b.t.Errorf("the browser found fault: %s", trouble)
+	}
+}
+
+// serve serves the page of a town.
+func serve(t *testing.T, w *town, guard func(http.Handler) http.Handler) *httptest.Server {
+	t.Helper()
+	w.journal, w.verdicts = journal.New(), verdict.New()
+	shown := page.New(page.Deps{Store: w.Store, Catalogs: w, Journal: w.journal, Verdicts: w.verdicts,
+		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }})
+	ctx, stop := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = shown.Run(ctx) })
+	handler := shown.Open()
+	if guard != nil {
+		handler = shown.Guarded(guard)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { stop(); runs.Wait(); server.Close() })
+	return server
+}
+
+const visible = `document.querySelectorAll("#rows .row:not([hidden])").length`
+
+func TestThePageShowsTheClusterAsItChanges(t *testing.T) {
+	b := newTab(t)
+	w := newTown(40)
+	server := serve(t, w, nil)
+	w.tell(foreign)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " > 10")
+	body := is[string](b, "document.body.innerText")
+	for _, want := range []string{"Deployment shop/web", "no room for it", "do-not-disrupt", "delete 1 node(s)", "node-00", "Savings Plans", foreign} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not say %q:\n%s", want, body)
+		}
+	}
+	if got := is[[]any](b, `[document.title, document.querySelectorAll("img, b > b, section script").length]`); fmt.Sprint(got) != "[Karpenter 0]" {
+		t.Errorf("foreign text became part of the page: %v", got)
+	}
+	w.node("a-new-one")
+	b.until(`[...world.nodes.keys()].includes("a-new-one")`)
+	if got := is[string](b, `document.getElementById("shown").textContent`); got != "41 nodes" {
+		t.Errorf("it says %q", got)
+	}
+	b.clean(server)
+}
+
+func TestKeys(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(500), nil)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " > 10")
+	press := func(key string) { b.run("press "+key, chromedp.KeyEvent(key)) }
+	focus := func() string { return is[string](b, "document.activeElement.id || document.activeElement.className") }
+	active := `document.querySelector('[aria-selected="true"] span')?.textContent`
+
+	// As a keyboard does it: the character follows unless the page keeps it from doing so.
+	b.run("press /", input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithText("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
+	if got := focus() + is[string](b, `document.getElementById("filter").value`); got != "filter" {
+		t.Errorf("/ leads to %q", got)
+	}
+	b.run("type", chromedp.SendKeys("#filter", "node-00 spot"))
+	b.until(`document.getElementById("shown").textContent === "100 of 500 nodes"`)
+	press(kb.Escape)
+	b.until(`document.getElementById("shown").textContent === "500 nodes"`)
+	if got := focus(); got != "rows" {
+		t.Errorf("Esc leads to %q", got)
+	}
+	b.run("sort by name", chromedp.SetValue("#sort", "name"), chromedp.Evaluate(`document.getElementById("sort").dispatchEvent(new Event("change"))`, nil))
+	for _, step := range []struct{ key, want string }{
+		{kb.ArrowDown, "node-0000"}, {kb.ArrowDown, "node-0001"}, {kb.ArrowUp, "node-0000"}, {kb.ArrowUp, "node-0000"}, {kb.End, "node-0499"}, {kb.ArrowDown, "node-0499"}, {kb.Home, "node-0000"},
+	} {
+		press(step.key)
+		b.until(active + ` === "` + step.want + `"`)
+		if id := is[string](b, `document.getElementById(document.getElementById("rows").getAttribute("aria-activedescendant")).firstChild.textContent`); id != step.want {
+			t.Errorf("a reader is told of %s, not of %s", id, step.want)
+		}
+	}
+	b.until(`document.getElementById("detail").textContent.includes("claim-node-0000")`)
+
+	b.run("begin at the top", chromedp.Evaluate(`document.activeElement.blur(); document.body.focus()`, nil))
+	var order []string
+	for range 14 { // from where the list was, over the end of the page
+		press(kb.Tab)
+		order = append(order, focus())
+	}
+	if !strings.Contains(strings.Join(order, " "), "skip filter sort rows") {
+		t.Errorf("Tab goes %q", order)
+	}
+	if outline := is[string](b, `document.getElementById("filter").focus(), getComputedStyle(document.getElementById("filter")).outlineStyle`); outline != "solid" {
+		t.Errorf("where one is cannot be seen: outline %q", outline)
+	}
+	b.clean(server)
+}
+
+func TestLightAndDark(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(3), nil)
+	ground := map[string]string{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Navigate(server.URL))
+		b.until(visible + " === 3")
+		ground[scheme] = is[string](b, "getComputedStyle(document.body).backgroundColor")
+	}
+	if ground["light"] == ground["dark"] {
+		t.Errorf("both are %s", ground["light"])
+	}
+	b.clean(server)
+}
+
+// TestFiveThousandNodes measures how long it takes from opening the page until its rows are there; the machine may be busy.
+func TestFiveThousandNodes(t *testing.T) {
+	b := newTab(t)
+	w := newTown(5000)
+	server := serve(t, w, nil)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " > 10")
+	painted := is[float64](b, `performance.now()`)
+	t.Logf("rows are there %.0f ms after the page was opened, looked at every 20 ms", painted)
+	if painted > 20_000 {
+		t.Errorf("the rows took %.0f ms", painted)
+	}
+	if n := is[int](b, `document.querySelectorAll("#rows .row").length`); n > 60 {
+		t.Errorf("%d rows are elements, want those that can be seen and a few more", n)
+	}
+	t.Logf("arranging and drawing the fleet takes %.1f ms", is[float64](b, `(() => { const began = performance.now(); for (let i = 0; i < 10; i++) arrange(); return (performance.now() - began) / 10; })()`))
+	b.run("scroll", chromedp.Evaluate(`document.getElementById("sort").value = "name", arrange(), rows.scrollTop = rows.scrollHeight`, nil))
+	b.until(`[...document.querySelectorAll("#rows .row:not([hidden])")].some((r) => r.firstChild.textContent === "node-4999")`)
+	b.clean(server)
+}
+
+func TestWhoHasNoTokenIsAskedForOne(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(3), func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer s3cret" {
+				http.Error(w, "who are you", http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	b.run("open the page", chromedp.Navigate(server.URL), chromedp.WaitVisible("#token"))
+	if !is[bool](b, `document.getElementById("main").hidden`) {
+		t.Error("there is a page without a token")
+	}
+	b.run("give a wrong one", chromedp.SendKeys("#token", "wrong"+kb.Enter))
+	b.until(`document.getElementById("refused").textContent.includes("does not know")`)
+	b.run("give the right one", chromedp.SendKeys("#token", "s3cret"+kb.Enter))
+	b.until(visible + " === 3")
+	if kept := is[string](b, `JSON.stringify([location.href, document.cookie, {...localStorage}, {...sessionStorage}, document.getElementById("token").value])`); strings.Contains(kept, "s3cret") {
+		t.Errorf("the token is kept: %s", kept)
+	}
+	b.clean(server)
+}
+
+// TestScreenshots writes what docs/page.md shows, where KARPENTER_SCREENSHOTS names a folder.
+func TestScreenshots(t *testing.T) {
+	folder := os.Getenv("KARPENTER_SCREENSHOTS")
+	if folder == "" {
+		t.Skip("KARPENTER_SCREENSHOTS names no folder to write them to")
+	}
+	b := newTab(t)
+	w := newTown(40)
+	server := serve(t, w, nil)
+	w.tell("none left in us-east-1a")
+	for _, scheme := range []string{"light", "dark"} {
+		var picture []byte
+		b.run("open the page", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Navigate(server.URL))
+		b.until(`document.querySelectorAll("polyline").length > 1`)
+		b.run("take a picture", chromedp.FullScreenshot(&picture, 100))
+		if err := os.WriteFile(folder+"/page-"+scheme+".png", picture, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

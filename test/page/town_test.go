@@ -1,0 +1,118 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/verdict"
+)
+
+// foreign is text that somebody else has written, and that must stay text.
+const foreign = `<img src=x onerror="document.title='owned'"></script><script>document.title='owned'</script>`
+
+// A town is a cluster that a test builds.
+type town struct {
+	*cluster.Store
+	pools    map[string]engine.Pool
+	journal  *journal.Journal
+	verdicts *verdict.Board
+}
+
+var kinds = []struct {
+	name  string
+	cpu   int64
+	price float64
+}{{"m.large", 2, 0.04}, {"m.xlarge", 4, 0.08}, {"c.4xlarge", 16, 0.31}}
+
+func newTown(nodes int) *town {
+	w := &town{Store: cluster.NewStore(), pools: map[string]engine.Pool{}}
+	catalog := &cloud.Catalog{}
+	for _, k := range []int{2, 0, 1} { // by name
+		catalog.Types = append(catalog.Types, &cloud.InstanceType{Name: kinds[k].name, Offerings: []cloud.Offering{{
+			Labels: map[string]string{corev1.LabelTopologyZone: "us-east-1a", v1.CapacityTypeLabelKey: v1.CapacityTypeSpot}, Price: cloud.FromDollars(kinds[k].price), Available: true}}})
+	}
+	for _, name := range []string{"default", "batch"} {
+		w.pools[name] = engine.Pool{Pool: &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}, Catalog: catalog}
+		w.Update(func(d *cluster.Draft) { d.PutPool(w.pools[name].Pool) })
+	}
+	for i := range nodes {
+		w.node(fmt.Sprintf("node-%04d", i))
+	}
+	w.Update(func(d *cluster.Draft) { d.Synced(true) })
+	return w
+}
+
+func (w *town) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool, map[string]bool) {
+	return w.pools, nil
+}
+
+// node puts a machine with a few pods.
+func (w *town) node(name string) {
+	n := 0
+	for _, c := range name {
+		n = n*31 + int(c)
+	}
+	kind, pool := kinds[n%len(kinds)], []string{"default", "default", "batch"}[n%7%3]
+	labels := map[string]string{v1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: kind.name, corev1.LabelTopologyZone: "us-east-1a",
+		v1.CapacityTypeLabelKey: v1.CapacityTypeSpot, v1.NodeRegisteredLabelKey: "true", v1.NodeInitializedLabelKey: "true"}
+	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name), Labels: labels}}
+	claim.Status.ProviderID = name
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	node.Spec.ProviderID = name
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(kind.cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(kind.cpu*4<<30, resource.BinarySI)}
+	w.Update(func(d *cluster.Draft) {
+		d.PutClaim(claim)
+		d.PutNode(node)
+		for i := range 1 + n%int(kind.cpu*2) {
+			d.PutPod(pod(fmt.Sprintf("%s-%d", name, i), name))
+		}
+	})
+}
+
+func pod(name, node string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-5d4f-" + name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Minute)),
+		Labels:          map[string]string{"pod-template-hash": "5d4f"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f", UID: "rs", Controller: new(true)}}}}
+	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: resource.MustParse("1500Mi")}}}}
+	if node == "" {
+		p.Status.Phase = corev1.PodPending
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	}
+	return p
+}
+
+// tell says one of everything, some of it in foreign words.
+func (w *town) tell(foreign string) {
+	now := time.Now()
+	w.Update(func(d *cluster.Draft) {
+		d.PutPod(pod("waits", ""))
+		d.PutPod(pod("promised", ""))
+		d.Plan(cluster.PodKey{Namespace: "shop", Name: "web-5d4f-promised"}, "claim-node-0003", now)
+		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "batch", Annotations: map[string]string{v1.PausedAnnotationKey: "true", v1.PausedReasonAnnotationKey: foreign}}})
+	})
+	w.verdicts.Refuse(map[types.UID]string{"waits": "no room for it: " + foreign})
+	refused := disrupt.Refusal{Code: disrupt.PodProtected, Pod: &cluster.PodKey{Namespace: "shop", Name: "web-5d4f-node-0001-0"}, Name: v1.DoNotDisruptAnnotationKey, Value: "true", Claim: "claim-node-0001", Node: "node-0001"}
+	w.verdicts.Keep(verdict.Disruption{
+		Kept: []disrupt.Refusal{refused}, Budgets: map[string][]v1.DisruptionReason{"default": {v1.DisruptionReasonUnderutilized}},
+		HeldBack: map[string]cloud.NanoUSD{"default": cloud.FromDollars(0.21)}, Before: cloud.FromDollars(4), Target: cloud.FromDollars(3.2),
+	})
+	w.verdicts.Step([]verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node(s): node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
+		Saves: cloud.FromDollars(0.04), Pods: 3, Until: now.Add(15 * time.Second)}})
+	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node(s) for 9 pod(s); 0 placed on what is there, 1 refused"})
+	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "c.4xlarge in us-east-1a (spot) for 9 pod(s)"})
+	w.journal.Add(journal.Record{Act: journal.FellBack, Reason: "InsufficientCapacity", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0004"}}, Text: foreign})
+}
