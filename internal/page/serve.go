@@ -141,12 +141,11 @@ func (s *Service) picture() http.Handler {
 		defer leave()
 		out := newWriter(w, r)
 		defer out.close()
-		err := error(nil)
+		show := s.once
 		if stream {
-			err = s.stream(r, out)
-		} else {
-			err = s.once(r, out)
+			show = s.stream
 		}
+		err := show(r, out)
 		if err != nil {
 			telemetry.Log(r.Context()).Debug("a viewer of the page has gone", "because", err)
 		}
@@ -179,10 +178,9 @@ func (s *Service) stream(r *http.Request, out *writer) error {
 			return nil
 		case f == nil:
 			err = out.write([]byte(": nothing new\n\n"))
-		case seen > 0 && f.seq == seen+1 && f.changes != nil:
-			err = out.write([]byte("event: changes\ndata: "), f.changes, []byte("\n\n"))
 		default:
-			err = out.write([]byte("event: picture\ndata: "), f.whole(), []byte("\n\n"))
+			event, data := f.since(seen)
+			err = out.write([]byte("event: "+event+"\ndata: "), data, []byte("\n\n"))
 		}
 		if err != nil {
 			return err
@@ -192,6 +190,14 @@ func (s *Service) stream(r *http.Request, out *writer) error {
 		}
 	}
 	return nil
+}
+
+// since is what somebody has to hear who saw another frame last, or none.
+func (f *frame) since(seen uint64) (event string, data []byte) {
+	if seen > 0 && f.seq == seen+1 && f.changes != nil {
+		return "changes", f.changes
+	}
+	return "picture", f.whole()
 }
 
 // A writer writes to a viewer, zipped if that understands it, and waits for it no longer than patience.

@@ -270,6 +270,30 @@ func TestWhoReadsSlowlyHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// TestAStreamOutlastsTheLimitsOfItsListener has limits as the controller's listeners have them, only shorter.
+func TestAStreamOutlastsTheLimitsOfItsListener(t *testing.T) {
+	w := newTown()
+	s := service(w)
+	ctx, stop := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = s.Run(ctx) })
+	server := httptest.NewUnstartedServer(s.Open())
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	defer server.Close()
+	defer runs.Wait()
+	defer stop()
+	in := open(t, server.URL, nil)
+	in.next()
+	for i := range 3 {
+		time.Sleep(150 * time.Millisecond)
+		w.node(fmt.Sprint("n", i))
+		if event, _ := in.next(); event != "changes" {
+			t.Errorf("came %s", event)
+		}
+	}
+}
+
 func TestWhoMissedChangesGetsThePictureAgain(t *testing.T) {
 	w := newTown()
 	s := service(w)
@@ -282,6 +306,11 @@ func TestWhoMissedChangesGetsThePictureAgain(t *testing.T) {
 	f, _ := s.after(t.Context(), 1, time.Second)
 	if f == nil || f.seq != 3 {
 		t.Fatalf("got %+v, want the third", f)
+	}
+	for seen, want := range map[uint64]string{0: "picture", 1: "picture", 2: "changes", 7: "picture"} {
+		if event, _ := f.since(seen); event != want {
+			t.Errorf("who saw %d last hears %s, want %s", seen, event, want)
+		}
 	}
 	var whole Picture
 	if err := json.Unmarshal(f.whole(), &whole); err != nil || len(whole.Nodes) != 3 {
@@ -335,14 +364,14 @@ func TestNothingIsDrawnWithoutNeed(t *testing.T) {
 		{"nobody looks", time.Second, func() { c.node("a") }, 1},
 		{"the price is noted again", costEvery, nil, 2},
 		{"somebody looks", costEvery + time.Second, func() { leave, _ = s.enter() }, 3},
-		{"nothing has changed", costEvery + 2*time.Second, nil, 3},
-		{"a node came", costEvery + 3*time.Second, func() { c.node("b") }, 4},
-		{"something was decided", costEvery + 4*time.Second, func() { s.Journal.Add(journal.Record{}) }, 5},
-		{"something was said", costEvery + 5*time.Second, func() { s.Verdicts.Refuse(nil) }, 6},
-		{"the picture is old", costEvery + 14*time.Second, nil, 6},
-		{"the picture is older", 2*costEvery + time.Millisecond, nil, 7},
-		{"nobody looks any more", 2*costEvery + time.Second, func() { leave(); c.node("c") }, 7},
-		{"somebody else looks", 2*costEvery + 2*time.Second, func() { leave, _ = s.enter() }, 8},
+		{"nothing has changed", costEvery + 10*time.Second, nil, 3},
+		{"the picture is old", costEvery + 11*time.Second, nil, 4},
+		{"a node came", costEvery + 12*time.Second, func() { c.node("b") }, 5},
+		{"something was decided", costEvery + 13*time.Second, func() { s.Journal.Add(journal.Record{}) }, 6},
+		{"something was said", costEvery + 14*time.Second, func() { s.Verdicts.Refuse(nil) }, 7},
+		{"the price is noted, and shown", 2 * costEvery, nil, 8},
+		{"nobody looks any more", 2*costEvery + time.Second, func() { leave(); c.node("c") }, 8},
+		{"somebody else looks", 2*costEvery + 2*time.Second, func() { leave, _ = s.enter() }, 9},
 	} {
 		if step.do != nil {
 			step.do()

@@ -122,11 +122,11 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	if blank {
 		p.last = nil
 	}
-	noting := !now.Before(p.nextCost())
+	snap, view := s.Store.Snapshot(), s.Verdicts.View()
+	noting := snap.Synced() && !now.Before(p.nextCost())
 	if !looked && !noting {
 		return
 	}
-	snap, view := s.Store.Snapshot(), s.Verdicts.View()
 	p.read(s.Journal)
 	is := basis{snap.News(), p.newest(), view.Version, s.Leading()}
 	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < calm {
@@ -134,7 +134,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	}
 	pools, _ := s.Catalogs.Pools(ctx, snap)
 	in := Input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records, Plan: p.plan, Leading: is.leading, Now: now}
-	if noting && snap.Synced() {
+	if noting {
 		p.note(in)
 	}
 	if !looked {
