@@ -208,7 +208,7 @@ function chart() {
   const h = world.head;
   const p = h.plan;
   put(byId("plan"), p ? "The last plan for pods that waited, " + age(p.at) + " ago: " + money(p.price, 4) + "/h for its new nodes; decisions reckon with " + money(p.cost, 4) +
-    (p.bound ? ", and no fleet for the same pods comes to less than " + money(p.bound, 4) + " (" + number(Math.max(0, 100 * (p.cost / p.bound - 1))) + "% below)" : "") + "." : "No plan has opened a node since this replica began to lead.");
+    (p.bound ? ", " + number(Math.max(0, 100 * (p.cost / p.bound - 1))) + "% more than the bound of " + money(p.bound, 4) + ", below which no fleet for the same pods comes" : "") + "." : "No plan has opened a node since this replica began to lead.");
   if (points.length < 2) {
     svg.replaceChildren();
     legend.textContent = "The lines begin with the second look at the price, after 15 seconds.";
@@ -293,7 +293,7 @@ function fill(e, n, index) {
   put(pods, String(n.pods));
   put(marks, [n.marks, n.held].filter(Boolean).join(": "));
   marks.title = n.held || "";
-  marks.className = "mark" + (n.marks && n.marks.includes("goes") ? " goes" : n.by ? " held" : "");
+  marks.className = !n.marks ? "small" : n.by ? "mark held" : n.marks.includes("goes") ? "mark goes" : "mark";
   e.setAttribute("aria-label", describe(n));
   e.setAttribute("aria-setsize", fleet.order.length);
   e.setAttribute("aria-posinset", index + 1);
