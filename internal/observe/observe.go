@@ -123,6 +123,7 @@ func (o *Observer) Scrape(w io.Writer) error {
 			o.writePools(out, snap)
 			o.writeBuffers(out, snap)
 			o.writePods(out, snap, now)
+			writeWithoutRequests(out, snap)
 			o.writeConditions(out, snap, now)
 		}
 	}

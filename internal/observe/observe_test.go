@@ -202,6 +202,32 @@ func TestGauges(t *testing.T) {
 	})
 }
 
+// A pod asks for nothing when none of its containers does and it asks for nothing as a whole; a pod that has ended does not count.
+func TestPodsWithoutRequestsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.store.Update(func(d *cluster.Draft) {
+			fill(d, time.Now())
+			both := pod("both", "n", "1", "1", "")
+			both.Spec.Containers[0].Resources.Requests = list("cpu", "1", "memory", "1Gi")
+			whole := pod("whole", "n", "1", "1", "")
+			whole.Namespace, whole.Spec.Containers[0].Resources = "b", corev1.ResourceRequirements{}
+			whole.Spec.Resources = &corev1.ResourceRequirements{Requests: list("memory", "1Gi")}
+			limits := pod("limits", "", "0", "1", "")
+			limits.Namespace = "b"
+			ended := pod("ended", "n", "0", "1", "")
+			ended.Status.Phase = corev1.PodSucceeded
+			for _, p := range []*corev1.Pod{both, whole, limits, ended} {
+				d.PutPod(p)
+			}
+		})
+		w.check(t, []string{"karpenter_pods_without_requests"}, `
+			pods_without_requests{namespace=b resource_type=cpu} 2
+			pods_without_requests{namespace=b resource_type=memory} 1
+			pods_without_requests{namespace=default resource_type=memory} 3`)
+	})
+}
+
 func TestPausedPoolsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -20,6 +23,7 @@ var (
 	podProvisioningUnbound   = telemetry.Gauge("karpenter_pods_provisioning_unbound_time_seconds")
 	podProvisioningUnstarted = telemetry.Gauge("karpenter_pods_provisioning_unstarted_time_seconds")
 	podUndecided             = telemetry.Gauge("karpenter_pods_provisioning_scheduling_undecided_time_seconds")
+	podsWithoutRequests      = telemetry.Gauge("karpenter_pods_without_requests")
 )
 
 func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now time.Time) {
@@ -45,6 +49,37 @@ func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now ti
 			if since := f.since(p, times); !since.IsZero() {
 				out.Gauge(now.Sub(since).Seconds(), nil, p.Name, p.Namespace)
 			}
+		}
+	}
+}
+
+// writeWithoutRequests counts the pods that ask for no CPU, or for no memory, by namespace. Plans have to take them for nothing, so they crowd
+// nodes.
+func writeWithoutRequests(out *telemetry.Text, snap *cluster.Snapshot) {
+	lacking := map[*podclass.Class][]corev1.ResourceName{}
+	counts := map[corev1.ResourceName]map[string]int{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}}
+	for p := range snap.Pods() {
+		if p.Terminal() {
+			continue
+		}
+		lacks, known := lacking[p.Class]
+		if !known {
+			asked := usageOf(p.Class.Spec).requests
+			for r := range counts {
+				if asked[r] == 0 {
+					lacks = append(lacks, r)
+				}
+			}
+			lacking[p.Class] = lacks
+		}
+		for _, r := range lacks {
+			counts[r][p.Namespace]++
+		}
+	}
+	out.Begin(podsWithoutRequests)
+	for _, r := range slices.Sorted(maps.Keys(counts)) {
+		for _, namespace := range slices.Sorted(maps.Keys(counts[r])) {
+			out.Gauge(float64(counts[r][namespace]), nil, namespace, resourceType(r))
 		}
 	}
 }

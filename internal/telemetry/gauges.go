@@ -33,6 +33,7 @@ var gauges = []Row{
 	{"karpenter_pods_provisioning_unbound_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is on no node yet.", podName},
 	{"karpenter_pods_provisioning_unstarted_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is not ready yet.", podName},
 	{"karpenter_pods_provisioning_scheduling_undecided_time_seconds", "gauge", Alpha, "Time since a pod about which nothing was decided was first seen waiting.", podName},
+	{"karpenter_pods_without_requests", "gauge", Alpha, "Pods that ask for nothing of a resource, CPU or memory: they have to be planned for as if they used none.", []string{"namespace", "resource_type"}},
 }
 
 var (
