@@ -417,6 +417,28 @@ func TestLimitsHoldForConcurrentOpens(t *testing.T) {
 	})
 }
 
+// A burst of a thousand claims is created in ten seconds, by an API server that takes a tenth of a second for each.
+func TestAThousandClaimsAreCreatedInTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		slow := w.api.Client("main")
+		slow.Delay = 100 * time.Millisecond
+		m := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
+		s := open.New(w.store, slow, catalogs{w.store}, m, telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m))
+		openings := make([]engine.Opening, 1000)
+		for i := range openings {
+			openings[i] = w.opening([]string{"small"}, fmt.Sprint("pod-", i))
+		}
+		begun := time.Now()
+		if _, err := s.Open(t.Context(), "seed", "provisioned", openings); err != nil {
+			t.Fatal(err)
+		}
+		if took, n := time.Since(begun), len(w.claims(t)); took > 10*time.Second || n != len(openings) {
+			t.Errorf("%d claims were created in %v, want %d within ten seconds", n, took, len(openings))
+		}
+	})
+}
+
 // meeting are catalogues that answer when two have asked.
 type meeting struct {
 	catalogs
