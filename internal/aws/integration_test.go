@@ -30,6 +30,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/cloud/cloudtest"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/launch"
@@ -436,6 +437,35 @@ func (w *world) machineTags(t *testing.T, providerID string) map[string]string {
 	}
 	t.Fatalf("AWS has no machine %s", providerID)
 	return nil
+}
+
+// Two classes that select networks of their own get machines there and nowhere else.
+func TestClassesKeepTheirNetworksApart(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		want := map[string][2]string{}
+		for i, team := range []string{"red", "blue"} {
+			tags := map[string]string{"team": team}
+			subnet := w.cloud.AddSubnet("us-east-1b", fmt.Sprintf("10.9.%d.0/24", i), tags)
+			want[team] = [2]string{subnet, w.cloud.AddSecurityGroup(team, tags)}
+			nc := defaultClass()
+			nc.Name, nc.UID = team, cloudtest.UID("class-"+team)
+			nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: tags}}
+			nc.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Tags: tags}}
+			check(t, w.kube.Create(t.Context(), nc))
+		}
+		for team, net := range want {
+			w.waitReady(t, team)
+			claim := newClaim("of-" + team)
+			claim.Spec.NodeClassRef, claim.Labels[awsv1.LabelNodeClass] = classRefTo(team), team
+			_, m := w.create(t, claim)
+			time.Sleep(time.Minute)
+			i, err := w.provider.fleet.Describe(t.Context(), instanceID(m.ProviderID))
+			check(t, err)
+			if *i.SubnetId != net[0] || len(i.SecurityGroups) != 1 || *i.SecurityGroups[0].GroupId != net[1] {
+				t.Errorf("the machine of %s is in %s with groups %v, want %v", team, *i.SubnetId, i.SecurityGroups, net)
+			}
+		}
+	})
 }
 
 func TestDrift(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,33 @@ func TestACallWithoutAnswerEnds(t *testing.T) {
 		_, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
 		if took := time.Since(begun); took != RequestTimeout || !IsUnknownOutcome(err) {
 			t.Errorf("the call ended after %v with %v, want %v and that nobody knows its outcome", took, err, RequestTimeout)
+		}
+	})
+}
+
+// heard is a connection that notes how callers present themselves.
+type heard struct{ agents []string }
+
+func (h *heard) Do(r *http.Request) (*http.Response, error) {
+	h.agents = append(h.agents, r.UserAgent())
+	return nil, errors.New("no answer")
+}
+
+// Who reads CloudTrail tells Karpenter's calls, and the version that made them, by the user agent.
+func TestCallsNameTheirCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h heard
+		c := New(aws.Config{Region: "us-east-1", HTTPClient: &h, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "1.2.3", Observer{})
+		if _, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err == nil {
+			t.Error("a call without answer is no error")
+		}
+		for _, agent := range h.agents {
+			if !strings.Contains(agent, "karpenter.sh-1.2.3") {
+				t.Errorf("the user agent %q does not say karpenter.sh-1.2.3", agent)
+			}
+		}
+		if len(h.agents) == 0 {
+			t.Error("nothing was sent")
 		}
 	})
 }
