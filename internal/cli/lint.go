@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 const lintHelp = `usage: karpenter lint [-f FILE_OR_DIR_OR_-…] [--kubeconfig FILE] [-o text|json]
@@ -267,7 +268,7 @@ func unsatisfiable(in engine.Question) []finding {
 				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
 				own = append(own, c)
 			}
-			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name, Text: "can launch nothing, whatever a pod asks for: " + reason.Render(own)})
+			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name, Text: "can launch nothing, whatever a pod asks for: " + sentence.Explanation(own)})
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // A report is the answer of plan. Its JSON is documented and stays as it is.
@@ -74,7 +75,7 @@ func newReport(plan *engine.Plan, seconds float64) *report {
 		r.Existing = append(r.Existing, existingReport{Node: node, Pods: podNames(nodes[node])})
 	}
 	for _, refused := range plan.Refused {
-		r.Unschedulable = append(r.Unschedulable, refusedReport{Pod: podName(refused.Pod), Reasons: []string{refused.Text}})
+		r.Unschedulable = append(r.Unschedulable, refusedReport{Pod: podName(refused.Pod), Reasons: []string{sentence.Explanation(refused.Reasons)}})
 	}
 	slices.SortStableFunc(r.Unschedulable, func(a, b refusedReport) int { return strings.Compare(a.Pod, b.Pod) })
 	return r

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/scenario"
 )
 
 const snapshotHelp = `usage: karpenter snapshot -o FILE_OR_- [--anonymous] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…]

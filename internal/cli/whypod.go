@@ -14,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/why"
 	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // The states of a pod, as JSON names them.
@@ -138,7 +139,7 @@ func (a *podAnswer) read(in engine.Question, found why.Answer) {
 		a.Pools = append(a.Pools, poolAnswer{Pool: p.Pool.Name, Types: len(p.Catalog.Types), Rules: []ruleAnswer{}})
 	}
 	for _, c := range why.InOrder(found.Refused.Reasons) {
-		rule := ruleAnswer{Code: c.Code.Name(), Key: c.Key, RuledOut: c.Candidates, Text: reason.Render([]reason.Count{{Code: c.Code, Key: c.Key, Detail: c.Detail}})}
+		rule := ruleAnswer{Code: c.Code.Name(), Key: c.Key, RuledOut: c.Candidates, Text: sentence.Explanation([]reason.Count{{Code: c.Code, Key: c.Key, Detail: c.Detail}})}
 		switch at, ofPool := index[c.Pool]; {
 		case ofPool:
 			a.Pools[at].Rules = append(a.Pools[at].Rules, rule)

@@ -18,9 +18,9 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/scenario"
 	"karpenter.sh/karpenter/internal/sim"
 )
 

@@ -1,4 +1,4 @@
-// Package stories makes up random worlds for tests, as texts that core/scenario reads: the same seed gives the same world. They are full
+// Package stories makes up random worlds for tests, as texts that package scenario reads: the same seed gives the same world. They are full
 // of what keeps pods from nodes.
 package stories
 

@@ -22,7 +22,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/scenario"
 )
 
 // A court is a world in front of the filters: its objects as the API server shows them once everything that is on its way has arrived.

@@ -23,7 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/scenario"
 	"karpenter.sh/karpenter/internal/sentence"
 )
 

@@ -17,8 +17,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/scenario"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // A finding is one thing in which a plan and the filters differ.
@@ -265,10 +266,10 @@ func (c *court) refusals(plan *engine.Plan, bought []machine) []finding {
 		asked[kindOf(pod)] = true
 		c.showDomains(pod)
 		if where := c.hasRoom(plan, bought, pod); where != "" {
-			found = append(found, finding{hadRoom, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
+			found = append(found, finding{hadRoom, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, sentence.Explanation(r.Reasons))})
 		}
 		if where := c.couldOpen(plan, pod); where != "" {
-			found = append(found, finding{openable, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, r.Text)})
+			found = append(found, finding{openable, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, sentence.Explanation(r.Reasons))})
 		}
 		c.hideDomains()
 	}

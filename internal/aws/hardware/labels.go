@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
-// name takes an instance type's name apart: category letters, an optional memory size as in u-6tb1, the generation.
+// namePattern takes an instance type's name apart: category letters, an optional memory size as in u-6tb1, the generation.
 var namePattern = regexp.MustCompile(`^([a-z]+)(-[0-9]+tb)?([0-9]+)[^.]*\.`)
 
 // Labels returns the values that a node of type t may have for each label that the type and the family decide. A label

@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -207,7 +208,7 @@ func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
 	}
 	for _, r := range plan.Refused {
 		if r.Pod.Spare != nil {
-			k.why[r.Pod] = r.Text
+			k.why[r.Pod] = sentence.Explanation(r.Reasons)
 		}
 	}
 	for _, o := range plan.Open {

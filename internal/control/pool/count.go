@@ -43,7 +43,7 @@ func (l *Loop) count(ctx context.Context) {
 
 func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	l.forgetGone(snap)
-	held := Held(snap)
+	held := holdings(snap)
 	var errs []error
 	for pool := range snap.Pools() {
 		if l.managed(pool) {
@@ -59,9 +59,9 @@ type Holding struct {
 	Resources corev1.ResourceList
 }
 
-// Held sums up the machines of each pool. Those that are on their way out no longer count, so that limits leave room for
+// holdings sums up the machines of each pool. Those that are on their way out no longer count, so that limits leave room for
 // their replacements.
-func Held(snap *cluster.Snapshot) map[string]Holding {
+func holdings(snap *cluster.Snapshot) map[string]Holding {
 	out := map[string]Holding{}
 	for row := range snap.Nodes() {
 		if row.Claim == nil || row.MarkedForRemoval {

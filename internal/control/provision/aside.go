@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -32,7 +33,7 @@ func (l *Loop) around(ctx context.Context, in engine.Question) *engine.Plan {
 	}
 	for _, p := range all {
 		if why, left := l.aside.classes.Has(p.Class); left {
-			plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: why})
+			plan.Refused = append(plan.Refused, told(p, reason.LeftAside, why))
 		}
 	}
 	return plan

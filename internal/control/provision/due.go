@@ -210,8 +210,9 @@ func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
 // outcome is what became of the pods of a turn.
 type outcome struct {
 	planned map[types.UID]bool
-	refused map[types.UID]string // why
-	causes  map[types.UID]string // the same without numbers
+	words   map[types.UID]string // what is said of each pod that the plan refuses
+	refused map[types.UID]string // the same of those who have to do something about it
+	causes  map[types.UID]string // why, without numbers
 	leftOut map[types.UID]bool
 }
 

@@ -74,18 +74,19 @@ func (l *Loop) newlyRefused(plan *engine.Plan, became outcome) []journal.Record 
 	at := map[string]int{}
 	for i := range plan.Refused {
 		r := &plan.Refused[i]
-		if _, told := became.refused[r.Pod.UID]; !told {
+		text, told := became.refused[r.Pod.UID]
+		if !told {
 			continue
 		}
 		became.causes[r.Pod.UID] = causes(r.Reasons)
 		if l.memory.pods[r.Pod.UID].causes == became.causes[r.Pod.UID] {
 			continue
 		}
-		n, known := at[r.Text]
+		n, known := at[text]
 		if !known {
 			n = len(out)
-			at[r.Text] = n
-			out = append(out, journal.Record{Act: journal.Refused, Reason: firstReason(r.Reasons), Text: r.Text, About: pools(r.Reasons)})
+			at[text] = n
+			out = append(out, journal.Record{Act: journal.Refused, Reason: firstReason(r.Reasons), Text: text, About: pools(r.Reasons)})
 		}
 		out[n].About = append(out[n].About, podObject(r.Pod))
 	}

@@ -9,7 +9,6 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/engine"
 )
 
 // leftOut says which pools get no nodes now whatever pods ask for, and why, to be read after what the other pools lack. A pod that
@@ -31,21 +30,6 @@ func leftOut(snap *cluster.Snapshot, notReady map[string]bool) string {
 		parts = append(parts, fmt.Sprintf("%d more pool(s) that are not ready", more))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// mention tells pods that have no place of the pools that are left out. Pods that were told the same share the text.
-func mention(plan *engine.Plan, missing string) {
-	last, text := "", ""
-	for i := range plan.Refused {
-		r := &plan.Refused[i]
-		if judge(r) != unplaced {
-			continue
-		}
-		if text == "" || r.Text != last {
-			last, text = r.Text, r.Text+"; "+missing
-		}
-		r.Text = text
-	}
 }
 
 // unready says why a pool is not ready.

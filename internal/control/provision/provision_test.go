@@ -392,7 +392,7 @@ func refuse(codes ...reason.Code) func(engine.Question) *engine.Plan {
 	return func(in engine.Question) *engine.Plan {
 		plan := &engine.Plan{}
 		for _, p := range in.Pods {
-			r := engine.Refused{Pod: p, Text: "no place for " + p.Name}
+			r := engine.Refused{Pod: p}
 			for _, c := range codes {
 				r.Reasons = append(r.Reasons, reason.Count{Code: c, Key: "cpu", Pool: "default"})
 			}
@@ -443,7 +443,7 @@ func TestPodsHearOfPoolsThatAreNotReady(t *testing.T) {
 	}{
 		"beside a pool that cannot hold the pod": {
 			[]*v1.NodePool{readyPool("default"), broken},
-			[]string{`FailedScheduling Pod/a: no place for a; pool "gpu" is not ready: there is no EC2NodeClass named "gpu"`},
+			[]string{`FailedScheduling Pod/a: pool "default": not enough cpu; pool "gpu" is not ready: there is no EC2NodeClass named "gpu"`},
 		},
 		"when there is no other": {
 			[]*v1.NodePool{broken},
@@ -557,7 +557,7 @@ func TestAPoolAtItsLimitHearsNumbers(t *testing.T) {
 		w.answerWith(func(in engine.Question) *engine.Plan {
 			plan := &engine.Plan{}
 			for _, p := range in.Pods {
-				plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: "no place", Reasons: []reason.Count{
+				plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Reasons: []reason.Count{
 					{Code: reason.TooLarge, Key: "cpu", Candidates: 1},
 					{Code: reason.Limit, Key: "cpu", Pool: "default", Detail: "(8, used 6; the smallest machine that would do has 4)"}}})
 			}

@@ -11,8 +11,8 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/scenario"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/spurn"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -30,7 +31,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted 
 	plan.Place = slices.DeleteFunc(plan.Place, func(p engine.Placement) bool { return leave[p.Pod] })
 	held := slices.Concat(lost, sorted.Held)
 	for _, h := range held {
-		plan.Refused = append(plan.Refused, engine.Refused{Pod: h.Pod, Text: spurnedText(h)})
+		plan.Refused = append(plan.Refused, told(h.Pod, reason.Spurned, spurnedText(h)))
 	}
 	l.hold(in.Snap, held)
 	if len(sorted.Try) > 0 {

@@ -6,6 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // Machines of a pool whose last ones never got ready are bought one at a time, and only where no other pool will do.
@@ -38,7 +39,7 @@ func (l *Loop) tryOnce(snap *cluster.Snapshot, plan *engine.Plan) {
 		}
 		text := fmt.Sprintf("the last %d machines of pool %q did not get ready, another one is tried first", t.Failures, o.Pool)
 		for _, p := range o.Pods {
-			plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Text: text})
+			plan.Refused = append(plan.Refused, told(p, reason.OnTrial, text))
 		}
 	}
 	plan.Open = kept

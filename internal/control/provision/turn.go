@@ -17,6 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -59,11 +60,8 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if missing != "" {
-		mention(plan, missing)
-	}
 	l.respectScheduler(ctx, in, sorted, plan)
-	return l.carryOut(ctx, snap, pods, plan, last)
+	return l.carryOut(ctx, snap, pods, answer{plan, missing}, last)
 }
 
 // nothingWaits takes back what the last turn counted, once no pod waits any more: there is no turn without pods.
@@ -165,21 +163,28 @@ func after(d time.Duration) (over func() bool) {
 	}
 }
 
+// An answer is a plan, and which pools it had to do without.
+type answer struct {
+	*engine.Plan
+	missing string
+}
+
 // carryOut records where pods go and has opened what is missing.
-func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan *engine.Plan, last time.Time) error {
+func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*cluster.Pod, plan answer, last time.Time) error {
 	now := time.Now()
 	became := newOutcome()
-	l.tryOnce(snap, plan)
+	l.tryOnce(snap, plan.Plan)
+	became.words = plan.words()
 	l.place(ctx, snap, plan.Place, became, now)
-	l.refuse(ctx, snap, plan, became, now)
+	l.refuse(ctx, snap, plan.Refused, became, now)
 	for i := range plan.Open {
 		for _, p := range plan.Open[i].Pods {
 			became.planned[p.UID] = true
 			l.decided(p, now, true)
 		}
 	}
-	l.write(snap, plan, became)
-	l.Verdicts.Refuse(words(plan.Refused))
+	l.write(snap, plan.Plan, became)
+	l.Verdicts.Refuse(became.words)
 	l.memory.looked(snap, pods, became, now)
 	if len(plan.Open) == 0 {
 		return nil
@@ -263,16 +268,16 @@ func describe(n *cluster.Node, row string) string {
 }
 
 // refuse tells about pods that have no place.
-func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *engine.Plan, became outcome, now time.Time) {
+func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, refused []engine.Refused, became outcome, now time.Time) {
 	ignored, unschedulable := 0, 0
 	var stale []cluster.PodKey
-	for i := range plan.Refused {
-		r := &plan.Refused[i]
+	for i := range refused {
+		r := &refused[i]
 		what := judge(r)
 		if what == notReached || what == postponed {
 			became.leftOut[r.Pod.UID] = true
 			if what == postponed && r.Pod.NodeName == "" {
-				l.refused(r.Pod, r.Text, "postponed")
+				l.refused(r.Pod, became.words[r.Pod.UID], "postponed")
 			}
 			continue
 		}
@@ -295,10 +300,11 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *engine.
 		if r.Pod.NodeName != "" {
 			continue // it runs; there is nothing that its owner would have to do now
 		}
-		if became.refused[r.Pod.UID] = r.Text; l.memory.pods[r.Pod.UID].refusal != r.Text {
-			telemetry.Log(ctx).Error("could not schedule pod", "Pod", podName(r.Pod), "error", r.Text)
+		text := became.words[r.Pod.UID]
+		if became.refused[r.Pod.UID] = text; l.memory.pods[r.Pod.UID].refusal != text {
+			telemetry.Log(ctx).Error("could not schedule pod", "Pod", podName(r.Pod), "error", text)
 		}
-		l.refused(r.Pod, r.Text)
+		l.refused(r.Pod, text)
 	}
 	l.Metrics.SchedulingIgnoredPods.Set(float64(ignored))
 	l.Metrics.SchedulingUnschedulablePods.WithLabelValues(name).Set(float64(unschedulable))
@@ -309,18 +315,33 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, plan *engine.
 			}
 		})
 	}
-	l.summarise(snap, plan.Refused)
+	l.summarise(snap, refused)
 }
 
 // words says of each refused pod why. A pod that runs waits for nothing.
-func words(refused []engine.Refused) map[types.UID]string {
-	out := make(map[types.UID]string, len(refused))
-	for i := range refused {
-		if r := &refused[i]; r.Pod.NodeName == "" {
-			out[r.Pod.UID] = r.Text
+func (a *answer) words() map[types.UID]string {
+	out := make(map[types.UID]string, len(a.Refused))
+	var last *engine.Refused
+	text := ""
+	for i := range a.Refused {
+		r := &a.Refused[i]
+		if r.Pod.NodeName != "" {
+			continue
 		}
+		if last == nil || !slices.Equal(last.Reasons, r.Reasons) { // pods that are refused alike share the text
+			last, text = r, sentence.Explanation(r.Reasons)
+			if a.missing != "" && judge(r) == unplaced && !about(r, reason.OnTrial, reason.Spurned) {
+				text += "; " + a.missing
+			}
+		}
+		out[r.Pod.UID] = text
 	}
 	return out
+}
+
+// told is a refusal of our own.
+func told(p *cluster.Pod, code reason.Code, text string) engine.Refused {
+	return engine.Refused{Pod: p, Reasons: []reason.Count{{Code: code, Detail: text}}}
 }
 
 // refused tells the owner of a pod why it has no place, once in a while for each kind of reason.
@@ -357,10 +378,13 @@ const (
 	postponed                   // the same, because too much was asked at once
 )
 
+// about reports whether one of the reasons has one of these codes.
+func about(r *engine.Refused, codes ...reason.Code) bool {
+	return slices.ContainsFunc(r.Reasons, func(c reason.Count) bool { return slices.Contains(codes, c.Code) })
+}
+
 func judge(r *engine.Refused) judgement {
-	has := func(codes ...reason.Code) bool {
-		return slices.ContainsFunc(r.Reasons, func(c reason.Count) bool { return slices.Contains(codes, c.Code) })
-	}
+	has := func(codes ...reason.Code) bool { return about(r, codes...) }
 	switch {
 	case has(reason.NotReached):
 		return notReached

@@ -18,9 +18,9 @@ func TestWhyPodsWaitIsShown(t *testing.T) {
 		story func(w *world)
 		want  map[types.UID]string
 	}{
-		"what the engine says": {func(w *world) { w.answerWith(refuse(reason.TooLarge)); w.put(pod("a")) }, map[types.UID]string{"uid-a": "no place for a"}},
+		"what the engine says": {func(w *world) { w.answerWith(refuse(reason.TooLarge)); w.put(pod("a")) }, map[types.UID]string{"uid-a": `pool "default": not enough cpu`}},
 		"also of pods that are looked at later": {
-			func(w *world) { w.answerWith(refuse(reason.Postponed)); w.put(pod("a")) }, map[types.UID]string{"uid-a": "no place for a"}},
+			func(w *world) { w.answerWith(refuse(reason.Postponed)); w.put(pod("a")) }, map[types.UID]string{"uid-a": `pool "default": this pod's constraints and those of others are more work than one plan may take; its turn comes with the next plans (cpu)`}},
 		"nothing of pods that have a place": {func(w *world) { w.put(pod("a")) }, map[types.UID]string{}},
 		"which pools are not ready": {func(w *world) {
 			w.store.Update(func(d *cluster.Draft) {

@@ -38,7 +38,7 @@ func Allowed(budgets []v1.Budget, reason v1.DisruptionReason, nodes int, now tim
 
 // value is what one budget allows.
 func value(b *v1.Budget, nodes int, now time.Time) (int, error) {
-	on, err := Active(b, now)
+	on, err := active(b, now)
 	if err != nil {
 		return 0, err
 	}
@@ -59,9 +59,9 @@ func value(b *v1.Budget, nodes int, now time.Time) (int, error) {
 	return (nodes*n + 99) / 100, nil
 }
 
-// Active tells whether a budget is in force: always, unless it has a schedule; then from each time its schedule names, in UTC, for as
+// active tells whether a budget is in force: always, unless it has a schedule; then from each time its schedule names, in UTC, for as
 // long as its duration. Windows that overlap join.
-func Active(b *v1.Budget, now time.Time) (bool, error) {
+func active(b *v1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil && b.Duration == nil {
 		return true, nil
 	}

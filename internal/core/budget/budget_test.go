@@ -104,8 +104,8 @@ func TestActive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := scheduled("0", tc.schedule, tc.window)
-			if got, err := Active(&b, at(t, tc.now)); got != tc.want || err != nil {
-				t.Errorf("Active = %v, %v; want %v", got, err, tc.want)
+			if got, err := active(&b, at(t, tc.now)); got != tc.want || err != nil {
+				t.Errorf("active = %v, %v; want %v", got, err, tc.want)
 			}
 		})
 	}

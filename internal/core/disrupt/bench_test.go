@@ -133,7 +133,7 @@ func BenchmarkPass(b *testing.B) {
 // mayMove plans what may move from nothing, and proves a bound for it.
 func mayMove(b testing.TB, f *fleet, w *World) (scratch, bound cloud.NanoUSD) {
 	movable, gone := []*cluster.Pod{}, map[string]bool{}
-	candidates := Look(w).candidates()
+	candidates := surveyOf(w).candidates()
 	movers, _ := movers(candidates)
 	for _, c := range movers {
 		movable, gone[c.Name()] = append(movable, c.Pods...), true
@@ -187,7 +187,7 @@ func BenchmarkWhatIf(b *testing.B) {
 	f := large(b, 2000, 30000)
 	w := f.world()
 	w.Engine = engine.New()
-	q := Look(w).whatIf()
+	q := surveyOf(w).whatIf()
 	candidates := q.candidates()
 	free := slices.DeleteFunc(candidates, func(c *Candidate) bool { return c.Held != nil || c.Empty() })
 	q.ask(free[:1], engine.Question{})

@@ -130,7 +130,7 @@ func TestWhatBlocksANode(t *testing.T) {
 			for _, r := range tc.rest {
 				r(f)
 			}
-			blocks := Look(f.world()).blocks()
+			blocks := surveyOf(f.world()).blocks()
 			got := Code("")
 			if len(blocks) > 0 {
 				got = blocks[0].Code
@@ -171,7 +171,7 @@ func TestPodsThatNeedAnotherPlace(t *testing.T) {
 			if tc.pdb != nil {
 				f.pdb("web", 0, tc.pdb)
 			}
-			candidates := Look(f.world()).candidates()
+			candidates := surveyOf(f.world()).candidates()
 			if got := len(candidates[0].Pods); got != tc.want {
 				t.Errorf("%d pods need a place, want %d", got, tc.want)
 			}
@@ -185,7 +185,7 @@ func TestPricesOfRunningNodes(t *testing.T) {
 		node("spot", "default", "m", v1.CapacityTypeSpot).
 		node("unknown", "default", "gone", v1.CapacityTypeSpot)
 	got := map[string]float64{}
-	candidates := Look(f.world()).candidates()
+	candidates := surveyOf(f.world()).candidates()
 	for _, c := range candidates {
 		got[c.Name()] = c.Price.Dollars()
 	}

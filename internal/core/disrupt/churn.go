@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// Churn tells how much there is to be said against moving pods now. What a move saves lasts until so many pods have come and gone
+// A churn tells how much there is to be said against moving pods now. What a move saves lasts until so many pods have come and gone
 // that the fleet looks different anyway: days in a calm cluster, where moves for little are worth it, hours in a restless one. And pods that
 // were moved today should not be moved again: kube-scheduler does not put them where they were planned, so a search for the last
 // percent could go on for ever.

@@ -17,7 +17,7 @@ const stillSaves = 0.9
 // Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
 // what it should.
 func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
-	survey := Look(w)
+	survey := surveyOf(w)
 	candidates := survey.candidates()
 	byUID := map[types.UID]*Candidate{}
 	for _, c := range candidates {
@@ -84,7 +84,7 @@ func (s *Survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal
 // Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They
 // must be candidates for its reason, and the budgets must let them go together.
 func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
-	survey := Look(w)
+	survey := surveyOf(w)
 	var remove []*Candidate
 	for _, uid := range claims {
 		at := slices.IndexFunc(survey.rows, func(c *Candidate) bool { return c.Node.Claim.UID == uid })

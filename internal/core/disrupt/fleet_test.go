@@ -145,7 +145,7 @@ func (f *fleet) settle(t *testing.T, most int) int {
 	planner := newPlanner(engine.New())
 	for pass := range most {
 		w := f.world()
-		ledger := Look(w).ledger()
+		ledger := surveyOf(w).ledger()
 		out := planner.Propose(w)
 		if len(out.Steps) == 0 && planner.resume == "" {
 			return pass

@@ -28,7 +28,7 @@ func TestWhoWaitsInAWhatIf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture().pods("", "web", 1, "1", "1Gi", unschedulable)
 			f.store.Update(tc.do)
-			if got := len(Look(f.world()).waiting); got != tc.want {
+			if got := len(surveyOf(f.world()).waiting); got != tc.want {
 				t.Errorf("%d pods wait, want %d", got, tc.want)
 			}
 		})

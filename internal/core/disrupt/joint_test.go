@@ -138,7 +138,7 @@ func TestStepsOfTwoAnswers(t *testing.T) {
 			t.Run(name+" "+order, func(t *testing.T) {
 				f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).node("b", "p", "one", onDemand).
 					pods("a", "web", 1, "1", "1Gi", tc.one).pods("b", tc.app, 1, "1", "1Gi", tc.two)
-				s := Look(f.world()).search()
+				s := surveyOf(f.world()).search()
 				took := 0
 				s.taken.next()
 				for _, name := range order {

@@ -45,7 +45,7 @@ func TestLedger(t *testing.T) {
 			for _, i := range tc.marked {
 				f.store.Update(func(d *cluster.Draft) { d.MarkForRemoval(fmt.Sprintf("n%02d", i)) })
 			}
-			if got := Look(f.world()).ledger().Left("default", v1.DisruptionReasonEmpty); got != tc.want {
+			if got := surveyOf(f.world()).ledger().Left("default", v1.DisruptionReasonEmpty); got != tc.want {
 				t.Errorf("left = %d, want %d", got, tc.want)
 			}
 		})
@@ -59,7 +59,7 @@ func TestStepsThatWaitUseTheBudget(t *testing.T) {
 	}
 	w := f.world()
 	w.Promised = map[string]int{"default": 1}
-	if got := Look(w).ledger().Left("default", v1.DisruptionReasonDrifted); got != 1 {
+	if got := surveyOf(w).ledger().Left("default", v1.DisruptionReasonDrifted); got != 1 {
 		t.Errorf("left = %d, want 1", got)
 	}
 }
@@ -67,7 +67,7 @@ func TestStepsThatWaitUseTheBudget(t *testing.T) {
 func TestABrokenBudgetAllowsNothingAndSaysWhy(t *testing.T) {
 	f := newFixture(shape("m", 4, 16, 0.2, 0.1)).pool("default", func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "lots"}} }).
 		pool("other").node("a", "default", "m", v1.CapacityTypeOnDemand).node("b", "other", "m", v1.CapacityTypeOnDemand)
-	l := Look(f.world()).ledger()
+	l := surveyOf(f.world()).ledger()
 	if l.Left("default", v1.DisruptionReasonEmpty) != 0 || l.Counts()["default"].Err == nil {
 		t.Errorf("the broken budget allows %d, error %v", l.Left("default", v1.DisruptionReasonEmpty), l.Counts()["default"].Err)
 	}

@@ -42,7 +42,7 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 	if m.pass.same(w) {
 		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
 	}
-	s := Look(w).search()
+	s := surveyOf(w).search()
 	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, out: &Proposal{
 		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(sameFor),
 	}}

@@ -54,7 +54,7 @@ func TestWhichNodesAreAvoided(t *testing.T) {
 				}
 				f.node(name, "p", "one", onDemand, edits...).pods(name, "web", 1, "1", "1Gi")
 			}
-			candidates := Look(f.world()).candidates()
+			candidates := surveyOf(f.world()).candidates()
 			by := map[*Candidate]float64{}
 			for _, c := range candidates {
 				by[c] = money[c.Name()]
@@ -145,9 +145,9 @@ func TestSteering(t *testing.T) {
 func TestARestartKeepsWhatWasMarked(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, underused).pods("a", "web", 4, "1", "1Gi")
 	w := f.world()
-	candidates := Look(w).candidates()
+	candidates := surveyOf(w).candidates()
 	movers, _ := movers(candidates)
-	s := Look(w).search()
+	s := surveyOf(w).search()
 	if got := s.steer(candidates, movers, nil); len(got) > 0 {
 		t.Errorf("before the first search %d nodes are changed", len(got))
 	}

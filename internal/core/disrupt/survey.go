@@ -60,8 +60,8 @@ type poolSum struct {
 	count PoolCount
 }
 
-// Look surveys a world.
-func Look(w *World) *Survey {
+// surveyOf surveys a world.
+func surveyOf(w *World) *Survey {
 	s := &Survey{
 		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),

@@ -15,7 +15,7 @@ import (
 // That is every brake of package disrupt (docs/disruption.md has the list). What stops the whole loop is not a node's affair: a picture of
 // the cluster that is no longer fed, and the second look at a step after its delay.
 func WhyStays(w *World, m Memory, node string) []Refusal {
-	s := Look(w).search()
+	s := surveyOf(w).search()
 	at := slices.IndexFunc(s.rows, func(c *Candidate) bool { return c.Name() == node })
 	if at < 0 {
 		return []Refusal{{Code: NotOurs, Node: node}}
@@ -76,7 +76,7 @@ func (x *explanation) quiet(reason v1.DisruptionReason) {
 	}
 }
 
-// vacant adds that the node has been without pods for too short a time.
+// vacated adds that the node has been without pods for too short a time.
 func (x *explanation) vacated(reason v1.DisruptionReason) {
 	if at := x.vacant(x.of); at.After(x.w.Now) {
 		x.no(Refusal{Code: JustVacated, Reason: reason, Until: at})

@@ -38,7 +38,7 @@ func TestBlowUpsAreBounded(t *testing.T) {
 			}
 			for _, r := range plan.Refused {
 				if !postponed(&r) {
-					t.Fatalf("%s: %s", r.Pod.Name, r.Text)
+					t.Fatalf("%s: %v", r.Pod.Name, r.Reasons)
 				}
 			}
 		})
@@ -84,7 +84,7 @@ func askFew(t *testing.T, snap *cluster.Snapshot, pods []*cluster.Pod, before ma
 		if r := &plan.Refused[i]; postponed(r) {
 			later[r.Pod.Namespace]++
 		} else {
-			t.Errorf("%s: %s", r.Pod.Name, r.Text)
+			t.Errorf("%s: %v", r.Pod.Name, r.Reasons)
 		}
 	}
 	return plan, later
@@ -172,7 +172,7 @@ func TestWhoHasAPlaceKeepsItWhenPostponed(t *testing.T) {
 	}
 	for _, r := range plan.Refused {
 		if r.Pod.Name < "a-005" && strings.HasPrefix(r.Pod.Name, "a-") {
-			t.Errorf("%s has a place and is refused: %s", r.Pod.Name, r.Text)
+			t.Errorf("%s has a place and is refused: %v", r.Pod.Name, r.Reasons)
 		}
 	}
 	for _, at := range plan.Place {

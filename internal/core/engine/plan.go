@@ -70,5 +70,4 @@ type Placement struct {
 type Refused struct {
 	Pod     *cluster.Pod
 	Reasons []reason.Count
-	Text    string
 }

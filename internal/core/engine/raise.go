@@ -73,7 +73,6 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
 		}
 	}
-	b.render(p)
 	return p
 }
 
@@ -118,22 +117,6 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 		}
 	}
 	return out
-}
-
-// render writes the texts; pods of one class share theirs.
-func (b *raiser) render(p *Plan) {
-	var last []reason.Count
-	var text string
-	for i := range p.Refused {
-		r := &p.Refused[i]
-		if r.Text != "" {
-			continue
-		}
-		if text == "" || !slices.Equal(last, r.Reasons) {
-			last, text = r.Reasons, reason.Render(r.Reasons)
-		}
-		r.Text = text
-	}
 }
 
 // placed notes a pod on an existing node, or why a what-if question does not accept it there.

@@ -204,7 +204,7 @@ func summary(p *Plan) string {
 		text += fmt.Sprintln(x.Pod.Name, x.Node)
 	}
 	for _, x := range p.Refused {
-		text += fmt.Sprintln(x.Pod.Name, x.Text)
+		text += fmt.Sprintln(x.Pod.Name, x.Reasons)
 	}
 	return text
 }

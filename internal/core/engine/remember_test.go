@@ -30,7 +30,7 @@ func outline(p *engine.Plan) []string {
 		out = append(out, fmt.Sprint(names, " on a new ", o.Type, " in ", o.Zone))
 	}
 	for _, r := range p.Refused {
-		out = append(out, r.Pod.Name+": "+r.Text)
+		out = append(out, fmt.Sprint(r.Pod.Name, ": ", r.Reasons))
 	}
 	slices.Sort(out)
 	return out

@@ -6,7 +6,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
+	"karpenter.sh/karpenter/internal/scenario"
 )
 
 // worldOf builds the first round of a story.

@@ -25,7 +25,7 @@ func everything(p *engine.Plan) string {
 		}
 	}
 	for _, r := range p.Refused {
-		fmt.Fprintln(&b, r.Pod.Name, r.Text)
+		fmt.Fprintln(&b, r.Pod.Name, r.Reasons)
 	}
 	return b.String()
 }

@@ -25,8 +25,8 @@ func Terminating(p *cluster.Pod) bool { return !p.Deleted.IsZero() }
 // Active pods are neither terminal nor terminating.
 func Active(p *cluster.Pod) bool { return !p.Terminal() && !Terminating(p) }
 
-// Stuck pods should have ended more than a minute ago; their kubelet is most likely gone.
-func Stuck(p *cluster.Pod, now time.Time) bool {
+// stuck pods should have ended more than a minute ago; their kubelet is most likely gone.
+func stuck(p *cluster.Pod, now time.Time) bool {
 	return Terminating(p) && now.After(p.Deleted.Add(stuckAfter))
 }
 
@@ -92,7 +92,7 @@ func Evictable(p *cluster.Pod, now time.Time) bool {
 
 // Drainable pods are those whose volumes and end a draining node waits for.
 func Drainable(p *cluster.Pod, now time.Time) bool {
-	return !p.Mirror && !ToleratesDisrupted(p) && !Stuck(p, now)
+	return !p.Mirror && !ToleratesDisrupted(p) && !stuck(p, now)
 }
 
 // WaitingEviction pods keep a node from being drained.

@@ -188,7 +188,7 @@ const (
 	maxMasterClasses = 160
 	// maxBoundClasses is the same where nothing but a bound is wanted.
 	maxBoundClasses = 60
-	// A fleet this near to a bound, in parts, needs no better one; a fleet this far is kept there by what no packer knows.
+	// boundNear is how near to a bound, in parts, a fleet needs no better one; one as far as boundFar is kept there by what no packer knows.
 	boundNear, boundFar = 2e-3, 0.05
 	// boundFew is up to how many items whole nodes make a difference that fractions do not see.
 	boundFew = 100

@@ -8,7 +8,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack/lp"
 )
 
-// units of worth: the volume LP's price of one unit of each dimension, per group of classes.
+// A unitWorth is units of worth: the volume LP's price of one unit of each dimension, per group of classes.
 type unitWorth struct {
 	dims  int
 	price []float64 // group*dims, nano-dollars

@@ -1,5 +1,4 @@
-// Package reason holds why a pod cannot run: small typed codes with counts, and the one renderer that turns them into a
-// sentence for people. Nothing else in the core makes text.
+// Package reason holds why a pod cannot run: small typed codes with counts. Package sentence turns them into words for people.
 package reason
 
 // A Code says which constraint refused.
@@ -18,6 +17,11 @@ const (
 	NotReached        // a clock ended the plan before its turn
 	Postponed         // the constraints of waiting pods together are more work than one plan may take
 	UninitializedOnly // in a what-if: only a node that is not initialised yet has room
+
+	// About the pod, from those who carry plans out; Detail says all.
+	LeftAside // the engine panics over it
+	OnTrial   // machines of the pool that it would get did not become ready; another one is tried first
+	Spurned   // its scheduler does not bind it where it has a place
 
 	// About a candidate: an existing node, or a pool's new node.
 	Taint         // Key: the taint that is not tolerated
@@ -68,7 +72,7 @@ func (c Code) Name() string {
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
 	DeviceClaims: "DeviceClaims", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
-	UninitializedOnly: "UninitializedOnly", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
+	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",
 	Affinity: "PodAffinity", AntiAffinity: "PodAntiAffinity", Limit: "PoolLimit", MinValues: "MinValues",

@@ -134,7 +134,7 @@ func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 	maps.Copy(watched, m.trials)
 	for key := range snap.Plans() {
 		if p := snap.Pod(key); p != nil && p.NodeName == "" && !now.Before(m.waits[p.UID].since.Add(Patience)) {
-			watched[KindOf(p)] = m.trials[KindOf(p)]
+			watched[kindOf(p)] = m.trials[kindOf(p)]
 		}
 	}
 	if len(watched) == 0 {
@@ -145,7 +145,7 @@ func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 			continue
 		}
 		out.hear(p)
-		kind := KindOf(p)
+		kind := kindOf(p)
 		t, ok := watched[kind]
 		switch {
 		case !ok:

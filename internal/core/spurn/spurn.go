@@ -35,8 +35,8 @@ type Kind struct {
 	Owner types.UID // "" for pods that nobody owns
 }
 
-// KindOf returns the kind of a pod.
-func KindOf(p *cluster.Pod) Kind {
+// kindOf returns the kind of a pod.
+func kindOf(p *cluster.Pod) Kind {
 	if p.Owner == nil {
 		return Kind{Class: p.Class}
 	}
@@ -105,7 +105,7 @@ func (m *Memory) Sort(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 	var out Sorted
 	picked := map[*trial]bool{}
 	for _, p := range pods {
-		t := m.trials[KindOf(p)]
+		t := m.trials[kindOf(p)]
 		if t != nil && p.NodeName == "" {
 			t.seen = now
 			t.labels[p.UID] = p.Labels
@@ -141,8 +141,8 @@ func (m *Memory) forgive(snap *cluster.Snapshot, pods []*cluster.Pod, now time.T
 		m.pools, m.trials = pools, nil
 	}
 	for _, p := range pods {
-		if t := m.trials[KindOf(p)]; t != nil && t.labels[p.UID] != nil && t.labels[p.UID] != p.Labels {
-			delete(m.trials, KindOf(p))
+		if t := m.trials[kindOf(p)]; t != nil && t.labels[p.UID] != nil && t.labels[p.UID] != p.Labels {
+			delete(m.trials, kindOf(p))
 		}
 	}
 	for kind, t := range m.trials {
@@ -181,7 +181,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		if !waits {
 			continue
 		}
-		since := later(w.since, m.news.bound[KindOf(p)]) // while its like are bound, its turn may come
+		since := later(w.since, m.news.bound[kindOf(p)]) // while its like are bound, its turn may come
 		heard := m.news.heard(p, w.heard)
 		if now.Before(w.first.Add(Longest)) && (!heard || now.Before(since.Add(Patience))) {
 			continue
@@ -196,7 +196,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 
 // lose notes that a pod was spurned. Of the places that pods of a kind had before the first loss, only that one counts.
 func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
-	kind := KindOf(p)
+	kind := kindOf(p)
 	t := m.trials[kind]
 	switch {
 	case t == nil:
@@ -219,7 +219,7 @@ func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 
 // Begins tells whether a verdict is the first about its kind since it was last forgiven.
 func (m *Memory) Begins(h Held) bool {
-	t := m.trials[KindOf(h.Pod)]
+	t := m.trials[kindOf(h.Pod)]
 	return t != nil && t.losses == 1 && t.last.At.Equal(h.At)
 }
 

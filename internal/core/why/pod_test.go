@@ -12,8 +12,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/scenario"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/scenario"
 	"karpenter.sh/karpenter/internal/stories"
 )
 
@@ -143,12 +143,12 @@ func TestWhatHelpsIsFound(t *testing.T) {
 			if len(answer.Cures) > 0 && len(answer.Cures[0].Changes) == 1 {
 				found++
 			} else {
-				t.Logf("world %d, pod %s: %+v helps and is not found: %s", seed, r.Pod.Name, helps[0], r.Text)
+				t.Logf("world %d, pod %s: %+v helps and is not found: %v", seed, r.Pod.Name, helps[0], r.Reasons)
 			}
 			for _, h := range helps {
 				ways++
 				if !slices.ContainsFunc(answer.Cures, func(c Cure) bool { return len(c.Changes) == 1 && sameWay(c.Changes[0], h) }) {
-					t.Logf("world %d, pod %s: %+v helps and is not named: %s", seed, r.Pod.Name, h, r.Text)
+					t.Logf("world %d, pod %s: %+v helps and is not named: %v", seed, r.Pod.Name, h, r.Reasons)
 					continue
 				}
 				named++

@@ -13,7 +13,7 @@ import (
 
 // TestAStoryToldAgainEndsAsItDid writes the world of every story down, without its names, and plays what was written.
 func TestAStoryToldAgainEndsAsItDid(t *testing.T) {
-	files, err := filepath.Glob("../../../scenarios/solve/*.txtar")
+	files, err := filepath.Glob("../../scenarios/solve/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}

@@ -11,11 +11,11 @@ import (
 
 // TestTheListIsComplete checks the list that maps facts to tests: every story and test that it names exists, and every story is named.
 func TestTheListIsComplete(t *testing.T) {
-	data, err := os.ReadFile("../../../scenarios/README.md")
+	data, err := os.ReadFile("../../scenarios/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := testNames(t, "..", "../../cluster")
+	tests := testNames(t, "..", "../cluster")
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`([A-Za-z0-9-]+)`").FindAllStringSubmatch(string(data), -1) {
 		name := m[1]
@@ -26,11 +26,11 @@ func TestTheListIsComplete(t *testing.T) {
 			continue
 		}
 		named[name] = true
-		if _, err := os.Stat("../../../scenarios/solve/" + name + ".txtar"); err != nil && name != "default" {
+		if _, err := os.Stat("../../scenarios/solve/" + name + ".txtar"); err != nil && name != "default" {
 			t.Errorf("%s is no story", name)
 		}
 	}
-	files, err := filepath.Glob("../../../scenarios/solve/*.txtar")
+	files, err := filepath.Glob("../../scenarios/solve/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

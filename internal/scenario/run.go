@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // Run plays all rounds and returns what came of each.
@@ -77,7 +78,8 @@ func Describe(p *engine.Plan) string {
 	}
 	byText := map[string][]*cluster.Pod{}
 	for _, r := range p.Refused {
-		byText[r.Text] = append(byText[r.Text], r.Pod)
+		text := sentence.Explanation(r.Reasons)
+		byText[text] = append(byText[text], r.Pod)
 	}
 	for _, text := range slices.Sorted(maps.Keys(byText)) {
 		fmt.Fprintf(&b, "refused %s: %s\n", podNames(byText[text]), text)

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"testing"
 
@@ -57,7 +58,7 @@ func whole(t *testing.T, in engine.Question) string {
 		text += x.Pod.Namespace + "/" + x.Pod.Name + " " + x.Node + "\n"
 	}
 	for _, x := range p.Refused {
-		text += x.Pod.Namespace + "/" + x.Pod.Name + " " + x.Text + "\n"
+		text += x.Pod.Namespace + "/" + x.Pod.Name + " " + fmt.Sprint(x.Reasons) + "\n"
 	}
 	return text
 }

@@ -1,0 +1,124 @@
+package sentence
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+// Explanation says why a pod has no place: first what is wrong with the pod, then existing nodes, then each pool.
+func Explanation(why []reason.Count) string {
+	if len(why) == 0 {
+		return "no reason is known"
+	}
+	var pod []string
+	var nodes []string
+	total := 0
+	pools := map[string][]string{}
+	var order []string
+	for _, c := range why {
+		switch {
+		case c.Pool != "":
+			if pools[c.Pool] == nil {
+				order = append(order, c.Pool)
+			}
+			pools[c.Pool] = append(pools[c.Pool], poolText(&c))
+		case c.Candidates > 0:
+			total += c.Candidates
+			nodes = append(nodes, fmt.Sprintf("%d %s", c.Candidates, numbered(&c)))
+		default:
+			pod = append(pod, constraint(&c))
+		}
+	}
+	parts := pod
+	if total > 0 {
+		parts = append(parts, fmt.Sprintf("%s: %s", count(total, "existing node"), strings.Join(nodes, ", ")))
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(a, b) })
+	for _, p := range order {
+		parts = append(parts, fmt.Sprintf("pool %q: %s", p, strings.Join(pools[p], ", ")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// poolText says how many of a pool's types a constraint removed.
+func poolText(c *reason.Count) string {
+	switch c.Code {
+	case reason.TooLarge, reason.NoOffering, reason.LabelMismatch, reason.HostPort, reason.VolumeLimit:
+		if c.Candidates > 0 {
+			return fmt.Sprintf("%s %s", count(c.Candidates, "type"), numbered(c))
+		}
+	}
+	return constraint(c)
+}
+
+// numbered is the phrase of a constraint after the number of candidates that it removed.
+func numbered(c *reason.Count) string {
+	text := constraint(c)
+	if c.Candidates < 2 {
+		return text
+	}
+	for one, several := range map[string]string{"does not ": "do not ", "has ": "have ", "takes ": "take "} {
+		if rest, ok := strings.CutPrefix(text, one); ok {
+			return several + rest
+		}
+	}
+	return text
+}
+
+// constraint says what a constraint means, to be read after a number of candidates or alone.
+func constraint(c *reason.Count) string {
+	text := constraints[c.Code]
+	if c.Key != "" {
+		if strings.Contains(text, "%") {
+			text = strings.ReplaceAll(text, "%", c.Key)
+		} else {
+			text += " (" + c.Key + ")"
+		}
+	} else {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, " %", ""), "%", "")
+	}
+	if c.Detail != "" {
+		text = strings.TrimPrefix(text+" "+c.Detail, " ")
+	}
+	return text
+}
+
+// constraints are what codes mean. Those that are missing say all in their detail.
+var constraints = map[reason.Code]string{
+	reason.Invalid:           "the pod's %",
+	reason.RestrictedLabel:   "the pod asks for label %, which may not be asked for",
+	reason.VolumeInvalid:     "volume claim %",
+	reason.DeviceClaims:      "the pod references resource claims, which are not supported",
+	reason.NoPools:           "no pool may open nodes",
+	reason.AvoidsManaged:     "the pod demands a node without pool",
+	reason.NotReached:        "the time for a plan ran out before its turn; it comes next time",
+	reason.Postponed:         "this pod's constraints and those of others are more work than one plan may take; its turn comes with the next plans",
+	reason.UninitializedOnly: "only node %, which is not initialised yet, has room",
+	reason.Taint:             "has a taint % that is not tolerated",
+	reason.LabelMismatch:     "does not match the required label %",
+	reason.LabelUnknown:      "label % is not defined by the pool and not well-known",
+	reason.TooLarge:          "not enough %",
+	reason.NoShape:           "no instance type meets all constraints at once",
+	reason.NoOffering:        "cannot be bought in an allowed zone and capacity type",
+	reason.HostPort:          "host port % is taken",
+	reason.VolumeLimit:       "no more volumes % can be attached",
+	reason.Spread:            "topology spread over % would be violated",
+	reason.Affinity:          "no matching pod for affinity over %",
+	reason.AntiAffinity:      "anti-affinity over % forbids it",
+	reason.Limit:             "the limit % of the pool is reached",
+	reason.MinValues:         "minValues of % cannot be met",
+	reason.Reservation:       "a reservation that could serve it is in use",
+	reason.NoTypes:           "the pool's requirements leave no instance type",
+	reason.Closed:            "takes no pods",
+}

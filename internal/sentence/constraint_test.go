@@ -1,0 +1,41 @@
+package sentence
+
+import (
+	"slices"
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+func TestExplanation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why  []reason.Count
+		want string
+	}{
+		"nothing is known":               {nil, "no reason is known"},
+		"what is wrong with the pod":     {[]reason.Count{{Code: reason.VolumeInvalid, Key: "data", Detail: "does not exist"}}, "volume claim data does not exist"},
+		"existing nodes are added up":    {[]reason.Count{{Code: reason.Taint, Candidates: 2}, {Code: reason.TooLarge, Key: "cpu", Candidates: 1}}, "3 existing nodes: 2 have a taint that is not tolerated, 1 not enough cpu"},
+		"pools come last, by name":       {[]reason.Count{{Code: reason.Limit, Key: "cpu", Pool: "b"}, {Code: reason.TooLarge, Key: "memory", Pool: "a", Candidates: 4}}, `pool "a": 4 types not enough memory; pool "b": the limit cpu of the pool is reached`},
+		"one has, several have":          {[]reason.Count{{Code: reason.LabelMismatch, Key: "zone", Pool: "a", Candidates: 1}, {Code: reason.LabelMismatch, Key: "zone", Pool: "b", Candidates: 2}}, `pool "a": 1 type does not match the required label zone; pool "b": 2 types do not match the required label zone`},
+		"no number before a whole":       {[]reason.Count{{Code: reason.NoShape, Pool: "a", Candidates: 9}}, `pool "a": no instance type meets all constraints at once`},
+		"a code without key still reads": {[]reason.Count{{Code: reason.Limit, Pool: "a"}}, `pool "a": the limit of the pool is reached`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Explanation(tc.why); got != tc.want {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEveryCodeOfAConstraintHasWords(t *testing.T) {
+	inDetail := []reason.Code{reason.LeftAside, reason.OnTrial, reason.Spurned}
+	for c := reason.Code(1); c.Name() != "Unknown"; c++ {
+		if (constraints[c] == "") != slices.Contains(inDetail, c) {
+			t.Errorf("%s: %q", c.Name(), constraints[c])
+		}
+		if got := Explanation([]reason.Count{{Code: c, Detail: "so it is"}}); got == "so it is" != slices.Contains(inDetail, c) {
+			t.Errorf("%s: %q", c.Name(), got)
+		}
+	}
+}
