@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -336,7 +338,7 @@ func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) st
 		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
 			c.become(node, m, plan.Open[i].Claim)
 			if c.ask(pod).on(node) == "" {
-				at := domainsOf(pod, c.picture.infos[node].Node())
+				at := c.domainsOf(pod, c.picture.infos[node].Node())
 				good[at] = append(good[at], m)
 			}
 		}
@@ -371,7 +373,7 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 				}
 				name := c.open(m, claim)
 				if c.ask(pod).on(name) == "" {
-					at := domainsOf(pod, c.picture.infos[name].Node())
+					at := c.domainsOf(pod, c.picture.infos[name].Node())
 					good[at] = append(good[at], m)
 				}
 				c.close(name)
@@ -386,16 +388,17 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 	return ""
 }
 
-// domainsOf is where a node is in the eyes of a pod: a plan knows that of a claim whose pods care.
-func domainsOf(pod *corev1.Pod, node *corev1.Node) string {
-	keys := []string{corev1.LabelTopologyZone, v1.CapacityTypeLabelKey}
-	for _, t := range pod.Spec.TopologySpreadConstraints {
-		keys = append(keys, t.TopologyKey)
+// domainsOf is where a node is in the eyes of a pod: a plan knows that of a claim whose pods care, or are counted by somebody who does.
+func (c *court) domainsOf(pod *corev1.Pod, node *corev1.Node) string {
+	keys := constraintsOf(pod, func(*metav1.LabelSelector) bool { return true })
+	for _, p := range c.pods {
+		keys = append(keys, constraintsOf(p, func(of *metav1.LabelSelector) bool {
+			selector, err := metav1.LabelSelectorAsSelector(of)
+			return err == nil && selector.Matches(labels.Set(pod.Labels))
+		})...)
 	}
-	for _, t := range append(pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...) {
-		keys = append(keys, t.TopologyKey)
-	}
-	slices.Sort(keys[2:])
+	slices.Sort(keys)
+	keys = append([]string{corev1.LabelTopologyZone, v1.CapacityTypeLabelKey}, keys...)
 	var values []string
 	for _, key := range slices.Compact(keys) {
 		if key != corev1.LabelHostname {
@@ -403,6 +406,36 @@ func domainsOf(pod *corev1.Pod, node *corev1.Node) string {
 		}
 	}
 	return strings.Join(values, " ")
+}
+
+// constraintsOf returns the topology keys of a pod's constraints, wishes among them, about certain other pods.
+func constraintsOf(p *corev1.Pod, about func(*metav1.LabelSelector) bool) []string {
+	var keys []string
+	for _, t := range p.Spec.TopologySpreadConstraints {
+		if about(t.LabelSelector) {
+			keys = append(keys, t.TopologyKey)
+		}
+	}
+	if p.Spec.Affinity == nil {
+		return keys
+	}
+	var terms []corev1.PodAffinityTerm
+	var wishes []corev1.WeightedPodAffinityTerm
+	if a := p.Spec.Affinity.PodAffinity; a != nil {
+		terms, wishes = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...), append(wishes, a.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if a := p.Spec.Affinity.PodAntiAffinity; a != nil {
+		terms, wishes = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...), append(wishes, a.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	for _, w := range wishes {
+		terms = append(terms, w.PodAffinityTerm)
+	}
+	for _, t := range terms {
+		if about(t.LabelSelector) {
+			keys = append(keys, t.TopologyKey)
+		}
+	}
+	return keys
 }
 
 // leftOf is what the limits of a pool leave: a claim counts as the largest of each resource that it lists, and a node that is to go until it

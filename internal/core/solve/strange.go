@@ -96,7 +96,7 @@ func (s *state) avoidChoices(strange []bits.Set, bin BinID) {
 			less := s.spare
 			copy(less, s.maskOf(bin))
 			tmpl.exclude(less, of.Choice[d])
-			if !of.Choice[d].Any() || s.maskOf(bin).Equal(less) || !s.sells(tmpl, n.target, less) {
+			if !of.Choice[d].Any() || s.maskOf(bin).Equal(less) || !s.sells(tmpl, n.target, less) || !s.diverseWith(bin, less) {
 				continue
 			}
 			copy(s.maskOf(bin), less)
@@ -104,6 +104,17 @@ func (s *state) avoidChoices(strange []bits.Set, bin BinID) {
 			to.From = append(to.From, Domain{k, d})
 		}
 	}
+}
+
+// diverseWith reports whether a new bin meets minValues with these choices left.
+func (s *state) diverseWith(bin BinID, mask bits.Set) bool {
+	n := s.node(bin)
+	if len(s.template(n).Min) == 0 {
+		return true
+	}
+	shapes := s.holding(bin, mask, s.used(bin), nil)
+	s.cut(bin, shapes)
+	return s.template(n).diverse(shapes, mask, n.lowered())
 }
 
 // exclude takes the bits out of mask that decide for a choice: where a segment is not left whole by it.
