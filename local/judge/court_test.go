@@ -276,9 +276,8 @@ func (c *court) close(name string) {
 // daemons come first.
 func (c *court) startDaemons(node string) {
 	info := c.picture.infos[node]
-	for _, o := range c.world.Objects {
-		set, ok := o.(*appsv1.DaemonSet)
-		if !ok || slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return ownedBy(p.GetPod(), set) }) {
+	for _, set := range c.daemons() {
+		if slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return ownedBy(p.GetPod(), set) }) {
 			continue
 		}
 		p := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}

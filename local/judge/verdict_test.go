@@ -10,10 +10,13 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -338,7 +341,7 @@ func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) st
 		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
 			c.become(node, m, plan.Open[i].Claim)
 			if c.ask(pod).on(node) == "" {
-				at := c.domainsOf(pod, c.picture.infos[node].Node())
+				at := c.domainsOf(pod, node)
 				good[at] = append(good[at], m)
 			}
 		}
@@ -373,7 +376,7 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 				}
 				name := c.open(m, claim)
 				if c.ask(pod).on(name) == "" {
-					at := c.domainsOf(pod, c.picture.infos[name].Node())
+					at := c.domainsOf(pod, name)
 					good[at] = append(good[at], m)
 				}
 				c.close(name)
@@ -388,24 +391,55 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 	return ""
 }
 
-// domainsOf is where a node is in the eyes of a pod: a plan knows that of a claim whose pods care, or are counted by somebody who does.
-func (c *court) domainsOf(pod *corev1.Pod, node *corev1.Node) string {
+// domainsOf is where a node is in the eyes of a pod, and as what it counts there: a plan knows that of a claim whose pods, or daemons, have to do
+// with anybody's constraints, and minValues hold for machines that are alike in it.
+func (c *court) domainsOf(pod *corev1.Pod, name string) string {
+	info := c.picture.infos[name]
+	node, daemons := info.Node(), daemonsOn(info)
 	keys := constraintsOf(pod, func(*metav1.LabelSelector) bool { return true })
-	for _, p := range c.pods {
-		keys = append(keys, constraintsOf(p, func(of *metav1.LabelSelector) bool {
+	values := []string{node.Labels[corev1.LabelTopologyZone], node.Labels[v1.CapacityTypeLabelKey]}
+	for _, key := range slices.SortedFunc(maps.Keys(c.pods), func(a, b cluster.PodKey) int { return strings.Compare(a.Name, b.Name) }) {
+		p := c.pods[key]
+		more := constraintsOf(p, func(of *metav1.LabelSelector) bool {
 			selector, err := metav1.LabelSelectorAsSelector(of)
-			return err == nil && selector.Matches(labels.Set(pod.Labels))
-		})...)
+			return err == nil && (selector.Matches(labels.Set(pod.Labels)) || slices.ContainsFunc(c.daemons(), func(set *appsv1.DaemonSet) bool {
+				return selector.Matches(labels.Set(set.Spec.Template.Labels))
+			}))
+		})
+		if len(more) > 0 {
+			counts, _ := nodeaffinity.GetRequiredNodeAffinity(p).Match(node)
+			values = append(values, fmt.Sprint(counts, daemons))
+		}
+		keys = append(keys, more...)
 	}
 	slices.Sort(keys)
-	keys = append([]string{corev1.LabelTopologyZone, v1.CapacityTypeLabelKey}, keys...)
-	var values []string
 	for _, key := range slices.Compact(keys) {
 		if key != corev1.LabelHostname {
 			values = append(values, node.Labels[key])
 		}
 	}
 	return strings.Join(values, " ")
+}
+
+func (c *court) daemons() []*appsv1.DaemonSet {
+	var out []*appsv1.DaemonSet
+	for _, o := range c.world.Objects {
+		if set, ok := o.(*appsv1.DaemonSet); ok {
+			out = append(out, set)
+		}
+	}
+	return out
+}
+
+// daemonsOn names the daemons that run on a node.
+func daemonsOn(info *framework.NodeInfo) []string {
+	var out []string
+	for _, p := range info.GetPods() {
+		if isDaemon(p.GetPod()) {
+			out = append(out, p.GetPod().OwnerReferences[0].Name)
+		}
+	}
+	return out
 }
 
 // constraintsOf returns the topology keys of a pod's constraints, wishes among them, about certain other pods.

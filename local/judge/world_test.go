@@ -8,9 +8,9 @@ import (
 )
 
 // The features that a world may have are those of one of these mixes; each seed picks some of them, so that failures narrow down by
-// themselves. JUDGE_FEATURES takes any mix: of worlds also minvalues with spread, near and apart.
+// themselves.
 var (
-	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types", "volumes"}
+	tied    = []string{"spread", "near", "apart", "limits", "node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "nodes", "going", "types", "volumes", "minvalues"}
 	plain   = []string{"node", "soft", "taints", "ports", "resources", "daemons", "priority", "namespaces", "pools", "open", "minvalues", "nodes", "going", "types", "volumes"}
 	running = []string{"spread", "near", "apart", "volumes", "limits", "node", "soft", "taints", "ports", "resources", "priority", "namespaces", "pools", "open", "minvalues", "types"}
 )

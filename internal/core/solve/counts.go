@@ -109,7 +109,7 @@ func (f *fleet) settleFilters(q *trial) {
 			less := f.spare
 			copy(less, q.mask)
 			less.Keep(m.Mask)
-			if f.sells(f.template(n), n.target, less) {
+			if f.sells(f.template(n), n.target, less) && f.meetsValues(q, n, less) {
 				copy(q.mask, less)
 				to := f.narrowed(n)
 				to.To = append(to.To, reqs)
@@ -135,9 +135,17 @@ func (n *newNode) narrowing() Narrowed {
 	return *n.narrow
 }
 
-// cutCounts takes out shapes on which spreads would count the bin's pods, or not count them, otherwise than they did.
+// cutCounts takes out shapes on which spreads would count the bin's pods, or not count them, otherwise than they did, unless too few are left.
 func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
 	n := f.node(bin)
+	if tmpl := f.template(n); len(tmpl.Min) > 0 {
+		before := shapes.Clone()
+		defer func() {
+			if !tmpl.diverse(shapes, f.maskOf(bin), n.lowered()) {
+				shapes.Copy(before)
+			}
+		}()
+	}
 	for _, put := range n.puts {
 		for _, g := range f.p.Classes[put.Class].Groups {
 			if group := &f.groups[g]; len(group.Filter) > 0 && f.strict.Has(g) {

@@ -16,6 +16,7 @@ type facts struct {
 	twin    []TemplateID // by template; see findTwins
 	large   []int64      // by pool; see findLarge
 	arrival *arrival     // daemons that groups count; nil for nearly all
+	diverse bool         // some pool has minValues
 	strict  bits.Set     // groups on which some class insists
 	zones   int          // the key of zones, −1 without one
 	rooms   roomTable
@@ -40,6 +41,7 @@ func factsOf(p *Problem) *facts {
 	for i := range p.Templates {
 		f.width = max(f.width, len(p.Templates[i].Mask))
 		f.largest = max(f.largest, p.Templates[i].Catalog.Len())
+		f.diverse = f.diverse || len(p.Templates[i].Min) > 0
 	}
 	f.shapes = bits.Make(f.largest)
 	f.spare, f.both = bits.Make(64*f.width), bits.Make(64*f.width)

@@ -193,16 +193,16 @@ func appendPut(puts []Put, p Put) []Put {
 	return append(puts, p)
 }
 
-// retarget changes the shape that a bin is filled for. Its pods fit there, and are counted in the same domains.
-func (f *fleet) retarget(bin BinID, shape int) {
+// retarget changes the shape that a bin is filled for, and how it meets minValues then. Its pods fit there, and are counted in the same domains.
+func (f *fleet) retarget(bin BinID, shape int, min *minimum) {
 	n := f.node(bin)
 	tmpl := f.template(n)
-	f.limits[tmpl.Pool].Give(tmpl.Catalog.Capacity[n.target])
-	f.limits[tmpl.Pool].Take(tmpl.Catalog.Capacity[shape])
+	f.limits[tmpl.Pool].Give(f.takenBy(n))
 	room := f.roomOf(bin)
 	room.Sub(tmpl.Room[n.target])
 	room.Add(tmpl.Room[shape])
-	n.target = shape
+	n.target, n.min = shape, min
+	f.limits[tmpl.Pool].Take(f.takenBy(n))
 	f.volumes.Limit(int(bin), f.attachables(n.tmpl, shape))
 	f.ports.Take(int(bin), tmpl.portsOf(shape))
 	for k := range f.domainsOf(bin) {

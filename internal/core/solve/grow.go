@@ -5,8 +5,8 @@ import "karpenter.sh/karpenter/internal/core/bits"
 // grow makes a new bin fit for one more pod by choosing another target, a larger one or one that the pod accepts, and places it there.
 func (s *state) grow(q *trial, bin BinID) bool {
 	n := s.node(bin)
-	m, old := s.match(q.v, n.tmpl), n.target
-	if n.held != noReservation || n.fixed() || !m.OK || !s.tolerates(q.v, n.tmpl) {
+	m, old, before := s.match(q.v, n.tmpl), n.target, n.min
+	if n.held != noReservation || !m.OK || !s.tolerates(q.v, n.tmpl) {
 		return false
 	}
 	need := s.used(bin)
@@ -21,9 +21,13 @@ func (s *state) grow(q *trial, bin BinID) bool {
 	if best < 0 {
 		return false
 	}
-	s.retarget(bin, best)
+	min, ok := s.minimumAs(n, best, mask, shapes)
+	if !ok {
+		return false
+	}
+	s.retarget(bin, best, min)
 	if s.try(q, bin).code != 0 {
-		s.retarget(bin, old)
+		s.retarget(bin, old, before)
 		return false
 	}
 	s.commit(q, 1)
@@ -34,7 +38,7 @@ func (s *state) grow(q *trial, bin BinID) bool {
 func (s *state) cheapest(n *newNode, mask, shapes bits.Set) int {
 	tmpl := s.template(n)
 	limit := s.limits[tmpl.Pool].Clone()
-	limit.Give(tmpl.Catalog.Capacity[n.target])
+	limit.Give(s.takenBy(n))
 	prices := s.pricesOf(n.tmpl, mask)
 	best := -1
 	for sh := range shapes.All() {

@@ -22,14 +22,21 @@ type minimum struct {
 
 // admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one.
 func (f *fleet) admitMinValues(q *trial) verdict {
-	n := f.node(q.bin)
-	if n == nil || len(f.template(n).Min) == 0 {
-		return verdict{}
+	if n := f.node(q.bin); n != nil && !f.meetsValues(q, n, q.mask) {
+		return verdict{reason.MinValues, true}
 	}
+	return verdict{}
+}
+
+// meetsValues reports whether a new bin would keep minValues with the pod of a trial and these choices left.
+func (f *fleet) meetsValues(q *trial, n *newNode, mask bits.Set) bool {
 	tmpl := f.template(n)
+	if len(tmpl.Min) == 0 {
+		return true
+	}
 	need := f.used(q.bin)
 	need.Add(q.c.Need)
-	shapes := f.holding(q.bin, q.mask, need, f.match(q.v, n.tmpl))
+	shapes := f.holding(q.bin, mask, need, f.match(q.v, n.tmpl))
 	f.cutDomains(q.bin, shapes)
 	f.cutDaemons(tmpl, n.target, shapes)
 	f.cutChosen(q, n.tmpl, shapes)
@@ -39,10 +46,7 @@ func (f *fleet) admitMinValues(q *trial) verdict {
 	if n.min.reserve != nil {
 		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
 	}
-	if !tmpl.diverse(shapes, q.mask, n.min.low) {
-		return verdict{reason.MinValues, true}
-	}
-	return verdict{}
+	return tmpl.diverse(shapes, mask, n.min.low)
 }
 
 // lowered returns what minValues were lowered to, nil where none was.
@@ -128,6 +132,18 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 	}
 	best.min.low = low
 	return best, 0
+}
+
+// minimumAs says how a new bin would meet minValues as another machine, of shapes that it could be bought as, and whether its pool's limit allows it.
+func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minimum, bool) {
+	if !n.fixed() {
+		return n.min, true
+	}
+	tmpl := f.template(n)
+	limit := f.limits[tmpl.Pool].Clone()
+	limit.Give(n.min.reserve)
+	out := &minimum{low: n.min.low, reserve: f.smallest(tmpl, &limit, target, shapes.Clone(), mask)}
+	return out, limit.Fits(out.reserve)
 }
 
 // smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest capacity among them: what the

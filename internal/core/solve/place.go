@@ -225,6 +225,7 @@ func (s *state) spareNothing(ci ClassID) bool {
 		return false
 	}
 	v.any = true
+	s.lavish.Add(int(ci))
 	clear(v.cands)
 	clear(v.failed)
 	for vi := range c.Variants {
@@ -239,8 +240,12 @@ func (s *state) spareNothing(ci ClassID) bool {
 	return true
 }
 
-// choosy reports whether pods care about which domain a new node is in, or which daemons are on it.
+// choosy reports whether pods care about which domain a new node is in, or which daemons are on it; where minValues have to be met in
+// that domain alone, they do if they have one at all.
 func (s *state) choosy(t *touches) bool {
+	if s.diverse && len(t.keys) > 0 {
+		return true
+	}
 	cares := func(to touch) bool { return len(to.owned)+len(to.shunned) > 0 }
 	return slices.ContainsFunc(t.keys, cares) || s.arrival != nil && cares(t.host)
 }
@@ -301,12 +306,25 @@ func (s *state) tierOf(q *trial) int {
 	return s.visit.tier[q.variant]
 }
 
+// suits reports whether machines of any template could hold a pod, whatever limits say.
+func (s *state) suits(q *trial) bool {
+	for t := range s.p.Templates {
+		if len(s.candidatesOf(q.reading, TemplateID(t))) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // placeNew opens a node for the variant, in the heaviest tier that accepts it.
 func (s *state) placeNew(q *trial, n int) int {
 	if s.visit.failed[q.variant] == s.commits+1 {
 		return 0 // nothing happened since it failed
 	}
 	code := reason.Code(reason.NoShape)
+	if s.tierOf(q) == s.p.Tiers && s.suits(q) {
+		code = reason.Limit // there is nothing else that keeps a template's machines from it
+	}
 	for tier := s.tierOf(q); tier < s.p.Tiers; {
 		bad := s.openFor(q, tier)
 		if bad == 0 {
@@ -340,7 +358,7 @@ func (s *state) fillUp(q *trial, n int) int {
 // growAny looks for a new node that could become another machine, for pods that have no other chance: those that must be on one
 // host with others, and those for which no further node may be opened, though one of another size might do.
 func (s *state) growAny(q *trial) bool {
-	if len(q.keys) == 0 && !q.glued && s.visit.codes[q.variant] != reason.Limit {
+	if code := s.visit.codes[q.variant]; len(q.keys) == 0 && !q.glued && code != reason.Limit && code != reason.MinValues {
 		return false
 	}
 	for bin := range s.newBins() {

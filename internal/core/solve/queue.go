@@ -368,7 +368,24 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 
 // settled reports whether a new bin is in its domain of a key whatever machine is bought.
 func (s *state) settled(key int, bin BinID) bool {
-	return s.keyOf(key, s.node(bin).tmpl).Kind != ByShape || s.boundOf(bin)[key]
+	n := s.node(bin)
+	of := s.keyOf(key, n.tmpl)
+	if of.Kind != ByChoice || s.domainOf(key, bin) != openDomain {
+		return of.Kind != ByShape || s.boundOf(bin)[key]
+	}
+	left := 0 // domains that its choices leave, for some machine
+	for _, choice := range of.Choice {
+		if choice == nil {
+			continue
+		}
+		mask := s.spare
+		copy(mask, s.maskOf(bin))
+		mask.And(choice)
+		if s.template(n).open(mask[:len(s.template(n).Mask)]) {
+			left++
+		}
+	}
+	return left <= 1
 }
 
 // byTurn compares classes by their turn in the queue, where that is asked for.

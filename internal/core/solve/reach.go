@@ -23,14 +23,14 @@ func (s *state) reachWith(class ClassID) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
-	if s.visit.any {
+	if s.lavish.Has(int(class)) {
 		key += "any"
 	}
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
-	before := s.visit.spared
-	s.visit.spared = false
+	spared, any := s.visit.spared, s.visit.any // of the class that is visited, which is another one perhaps
+	s.visit.spared, s.visit.any = false, s.lavish.Has(int(class))
 	out := make([]bits.Set, len(s.p.Keys))
 	for k := range out {
 		out[k] = bits.Make(len(s.p.Keys[k].Values))
@@ -47,7 +47,7 @@ func (s *state) reachWith(class ClassID) reach {
 		s.reaches = map[string]reach{}
 	}
 	s.reaches[key] = reach{out, s.visit.spared}
-	s.visit.spared = before
+	s.visit.spared, s.visit.any = spared, any
 	return s.reaches[key]
 }
 

@@ -59,6 +59,7 @@ func (s *state) avoid() {
 		if len(n.puts) == 0 || n.held != noReservation {
 			continue
 		}
+		s.leaveStrange(strange, bin)
 		s.avoidChoices(strange, bin)
 		if n.fixed() || !s.isStrange(strange, bin, n.target) {
 			continue
@@ -67,8 +68,29 @@ func (s *state) avoid() {
 		s.cut(bin, shapes)
 		shapes.Only(func(sh int) bool { return !s.isStrange(strange, bin, sh) })
 		if sh := s.cheapest(n, s.maskOf(bin), shapes); sh >= 0 {
-			s.retarget(bin, sh)
+			s.retarget(bin, sh, n.min)
 		}
+	}
+}
+
+// leaveStrange makes a new bin another machine where what it is filled for is sold in strange domains only, and its pods do not care.
+func (s *state) leaveStrange(strange []bits.Set, bin BinID) {
+	n := s.node(bin)
+	tmpl, less := s.template(n), s.maskOf(bin).Clone()
+	for k := range strange {
+		if of := s.keyOf(k, n.tmpl); of.Kind == ByChoice && s.domainOf(k, bin) == openDomain {
+			for d := range strange[k].All() {
+				tmpl.exclude(less, of.Choice[d])
+			}
+		}
+	}
+	if n.fixed() || s.sells(tmpl, n.target, less) || !tmpl.open(less[:len(tmpl.Mask)]) {
+		return
+	}
+	shapes := s.holding(bin, less, s.used(bin), nil)
+	s.cut(bin, shapes)
+	if sh := s.cheapest(n, less, shapes); sh >= 0 {
+		s.retarget(bin, sh, n.min)
 	}
 }
 
