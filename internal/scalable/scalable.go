@@ -4,6 +4,7 @@ package scalable
 import (
 	"context"
 	"fmt"
+	"math"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,7 +56,8 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 	if !buffer.HasScale(kind) {
 		return from, nil, nil
 	}
-	scale := &autoscalingv1.Scale{}
+	scale := &unstructured.Unstructured{}
+	scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
 	err = w.Client.SubResource("scale").Get(ctx, o, scale)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -64,7 +66,11 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 		flaw, err := w.denied(err, mapping.Resource, "/scale")
 		return buffer.Source{}, flaw, err
 	}
-	from.Replicas = max(scale.Spec.Replicas, 0)
+	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas") // none is zero, which is left out
+	if err != nil {
+		return buffer.Source{}, nil, fmt.Errorf("read %s/scale: %w", mapping.Resource.Resource, err)
+	}
+	from.Replicas = int32(min(max(n, 0), math.MaxInt32))
 	return from, nil, nil
 }
 
