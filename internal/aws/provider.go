@@ -169,7 +169,7 @@ func (p *Provider) assemble(ctx context.Context) {
 		sources.Reservations = p.reservations
 	}
 	p.shop = assortment.New(sources)
-	p.network = network.NewFinder(c.EC2, p.stock, s.SubnetRefreshInterval)
+	p.network = network.NewFinder(c.EC2, p.stock, s.SubnetRefreshInterval, p.facts.IPv6)
 	p.images = ami.NewFinder(c.EC2, c.SSM, s.AMIRefreshInterval)
 	p.groups = placement.NewFinder(c.EC2)
 	p.profiles = profile.NewKeeper(c.IAM, region, s.ClusterName, rand.Text)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"karpenter.sh/karpenter/internal/aws/awsdata"
@@ -94,6 +95,9 @@ func (c Config) validate() error {
 	}
 	return c.Faults.validate()
 }
+
+// ipv6 says whether the cluster's pods and services have IPv6 addresses.
+func (c Config) ipv6() bool { return strings.Contains(c.Cluster.ServiceCIDR, ":") }
 
 func (c Config) arn(service, resource string) string {
 	region := c.Region

@@ -205,6 +205,10 @@ func TestTemplatesAreCheckedWhenTheyAreMadeOrLaunched(t *testing.T) {
 			d.MetadataOptions = &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{InstanceMetadataTags: ec2types.LaunchTemplateInstanceMetadataTagsStateEnabled}
 			d.TagSpecifications = []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: ec2types.ResourceTypeInstance, Tags: tagList("a/b", "c")}}
 		}, launch: "InvalidParameterValue"},
+		"IPv6 in a subnet without": {change: func(d *data) {
+			d.NetworkInterfaces = []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{{DeviceIndex: aws.Int32(0), Ipv6AddressCount: aws.Int32(1)}}
+			d.SecurityGroupIds = nil
+		}, launch: "InvalidParameterValue"},
 		"a placement group of nobody": {change: func(d *data) { d.Placement = &ec2types.LaunchTemplatePlacementRequest{GroupId: aws.String("pg-0")} }, launch: "InvalidPlacementGroup.Unknown"},
 		"a reservation of nobody": {change: func(d *data) {
 			d.CapacityReservationSpecification = &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationTarget: &ec2types.CapacityReservationTarget{CapacityReservationId: aws.String("cr-0")}}

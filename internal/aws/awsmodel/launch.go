@@ -195,6 +195,13 @@ func (c *call) checkNICs(s *spec, d *ec2types.RequestLaunchTemplateData) error {
 	efa := 0
 	perCard := map[int]int{}
 	for _, n := range d.NetworkInterfaces {
+		six := aws.ToInt32(n.Ipv6AddressCount) > 0
+		switch {
+		case (six || aws.ToInt32(n.Ipv6PrefixCount) > 0) && len(s.subnet.Subnet.Ipv6CidrBlockAssociationSet) == 0:
+			return refuse("InvalidParameterValue", "No IPv6 CIDR block is associated with the subnet '%s'", *s.subnet.Subnet.SubnetId)
+		case aws.ToBool(n.PrimaryIpv6) && !six:
+			return refuse("InvalidParameterCombination", "A primary IPv6 address needs an IPv6 address.")
+		}
 		card := int(aws.ToInt32(n.NetworkCardIndex))
 		i := slices.IndexFunc(s.facts.Network.Cards, func(k awsdata.Card) bool { return k.Index == card })
 		if i < 0 {
@@ -460,6 +467,20 @@ func (c *call) nic(m *machine, s *spec, n ec2types.LaunchTemplateInstanceNetwork
 			NetworkCardIndex: aws.Int32(aws.ToInt32(n.NetworkCardIndex)), Status: ec2types.AttachmentStatusAttached,
 		},
 		Groups: s.groups,
+	}
+	if block := s.subnet.Subnet.Ipv6CidrBlockAssociationSet; len(block) > 0 {
+		within := strings.TrimSuffix(*block[0].Ipv6CidrBlock, "/64")
+		h := hash(fmt.Sprint(m.id(), i))
+		for k := range aws.ToInt32(n.Ipv6AddressCount) {
+			address := fmt.Sprintf("%s%x:%x", within, h&0xffff, k+1)
+			nic.Ipv6Addresses = append(nic.Ipv6Addresses, ec2types.InstanceIpv6Address{Ipv6Address: &address, IsPrimaryIpv6: aws.Bool(k == 0 && aws.ToBool(n.PrimaryIpv6))})
+			if i == 0 && k == 0 {
+				m.Now.Ipv6Address = &address
+			}
+		}
+		for k := range aws.ToInt32(n.Ipv6PrefixCount) {
+			nic.Ipv6Prefixes = append(nic.Ipv6Prefixes, ec2types.InstanceIpv6Prefix{Ipv6Prefix: aws.String(fmt.Sprintf("%s%x:%x:0/80", within, h&0xffff, k+1))})
+		}
 	}
 	for p := range aws.ToInt32(n.Ipv4PrefixCount) {
 		nic.Ipv4Prefixes = append(nic.Ipv4Prefixes, ec2types.InstanceIpv4Prefix{Ipv4Prefix: aws.String(fmt.Sprintf("10.128.%d.%d/28", hash(m.id())%256, 16*(p%16)))})

@@ -48,14 +48,14 @@ var subnetFilters = filters[ec2types.Subnet]{
 	},
 }
 
-// AddSubnet adds a subnet of the given size to a zone and returns its id.
+// AddSubnet adds a subnet of the given size, without IPv6, to a zone and returns its id.
 func (c *Cloud) AddSubnet(zone, cidr string, tags map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.seedSubnet(*c.st.Vpcs[0].VpcId, zone, 0)
 	s.Subnet.SubnetId = aws.String(c.newID("subnet"))
 	s.Subnet.SubnetArn = aws.String(c.cfg.arn("ec2", "subnet/"+*s.Subnet.SubnetId))
-	s.Subnet.CidrBlock = &cidr
+	s.Subnet.CidrBlock, s.Subnet.Ipv6CidrBlockAssociationSet = &cidr, nil
 	s.Subnet.Tags = nil
 	for k, v := range tags {
 		s.Subnet.Tags = withTags(s.Subnet.Tags, tagList(k, v))

@@ -209,10 +209,14 @@ func (c *call) describeCluster(in *eks.DescribeClusterInput) (*eks.DescribeClust
 	for _, s := range c.st.Subnets {
 		subnets = append(subnets, *s.Subnet.SubnetId)
 	}
+	network := &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv4Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv4}
+	if c.cfg.ipv6() {
+		network = &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv6Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv6}
+	}
 	return &eks.DescribeClusterOutput{Cluster: &ekstypes.Cluster{
 		Name: &k.Name, Arn: aws.String(c.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version, Endpoint: &k.Endpoint, Status: ekstypes.ClusterStatusActive,
 		CertificateAuthority: &ekstypes.Certificate{Data: &k.CA}, CreatedAt: aws.Time(c.started), PlatformVersion: aws.String("eks.1"),
-		KubernetesNetworkConfig: &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv4Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv4},
+		KubernetesNetworkConfig: network,
 		ResourcesVpcConfig: &ekstypes.VpcConfigResponse{
 			VpcId: c.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)), EndpointPublicAccess: true,
 		},

@@ -82,8 +82,16 @@ func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
 	binary.BigEndian.PutUint32(raw[:], base)
 	cidr := netip.PrefixFrom(netip.AddrFrom4(raw), subnetBits).String()
 	id := nameID("subnet", c.cfg.Cluster.Name+"/"+zone)
+	var six []ec2types.SubnetIpv6CidrBlockAssociation
+	if c.cfg.ipv6() {
+		six = []ec2types.SubnetIpv6CidrBlockAssociation{{
+			AssociationId: aws.String(nameID("subnet-cidr-assoc", id)), Ipv6CidrBlock: aws.String(fmt.Sprintf("2600:1f18:0:%x::/64", i)),
+			Ipv6CidrBlockState: &ec2types.SubnetCidrBlockState{State: ec2types.SubnetCidrBlockStateCodeAssociated},
+		}}
+	}
 	return &subnet{Taken: map[uint32]string{}, Next: firstAddress, Subnet: ec2types.Subnet{
-		SubnetId: &id, SubnetArn: aws.String(c.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
+		Ipv6CidrBlockAssociationSet: six,
+		SubnetId:                    &id, SubnetArn: aws.String(c.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
 		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), OwnerId: &c.cfg.Account,
 		State: ec2types.SubnetStateAvailable, DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
 		AssignIpv6AddressOnCreation: aws.Bool(false),

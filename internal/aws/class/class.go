@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/aws/network"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -33,7 +34,7 @@ type images interface {
 }
 
 type networks interface {
-	Subnets(context.Context, *awsv1.EC2NodeClass) ([]awsv1.Subnet, error)
+	Subnets(context.Context, *awsv1.EC2NodeClass) (network.Subnets, error)
 	SecurityGroups(context.Context, *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error)
 }
 

@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/network"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 )
 
@@ -27,6 +28,7 @@ type findings struct {
 	tries
 	images       []awsv1.AMI
 	subnets      []awsv1.Subnet
+	unfit        []string
 	groups       []awsv1.SecurityGroup
 	placement    *awsv1.PlacementGroup
 	reservations []awsv1.CapacityReservation
@@ -42,8 +44,8 @@ func all() *findings {
 	}
 }
 
-func (f *findings) Subnets(context.Context, *awsv1.EC2NodeClass) ([]awsv1.Subnet, error) {
-	return f.subnets, f.err["subnets"]
+func (f *findings) Subnets(context.Context, *awsv1.EC2NodeClass) (network.Subnets, error) {
+	return network.Subnets{Usable: f.subnets, Unfit: f.unfit}, f.err["subnets"]
 }
 
 func (f *findings) SecurityGroups(context.Context, *awsv1.EC2NodeClass) ([]awsv1.SecurityGroup, error) {
@@ -249,6 +251,8 @@ func TestWordsThatToolsKnow(t *testing.T) {
 			"AMISelector did not match any AMIs: spec.amiSelectorTerms is [", "ValidationSucceeded=False, AMIsReady=False"},
 		"an alias without images": {func(f *findings) { f.err["images"] = &ami.NoAliasImagesError{Kubernetes: "1.36"} }, awsv1.ConditionTypeAMIsReady,
 			"AMISelector did not match any AMIs: there are no ", "ValidationSucceeded=False, AMIsReady=False"},
+		"no subnets with IPv6": {func(f *findings) { f.subnets, f.unfit = nil, []string{"subnet-4"} }, awsv1.ConditionTypeSubnetsReady,
+			"SubnetSelector did not match any Subnets that can be used: the cluster's pods have IPv6 addresses", "ValidationSucceeded=False, SubnetsReady=False"},
 		"no subnets": {func(f *findings) { f.subnets = nil }, awsv1.ConditionTypeSubnetsReady,
 			"SubnetSelector did not match any Subnets: spec.subnetSelectorTerms is [", "ValidationSucceeded=False, SubnetsReady=False"},
 		"no groups": {func(f *findings) { f.groups = nil }, awsv1.ConditionTypeSecurityGroupsReady,

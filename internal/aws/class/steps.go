@@ -119,15 +119,24 @@ func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass)
 }
 
 func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
-	list, err := c.Networks.Subnets(ctx, nc)
+	selected, err := c.Networks.Subnets(ctx, nc)
 	if err != nil {
 		return unsure(err)
 	}
-	nc.Status.Subnets = list
-	if len(list) == 0 {
-		return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
+	nc.Status.Subnets = selected.Usable
+	unfit := ""
+	if len(selected.Unfit) > 0 {
+		unfit = "the cluster's pods have IPv6 addresses, and these subnets have no IPv6 range, so that they are not used (associate a range, or select others): " + strings.Join(selected.Unfit, ", ")
 	}
-	return found(often)
+	switch {
+	case len(selected.Usable) > 0:
+		f := found(often)
+		f.message = unfit
+		return f
+	case unfit != "":
+		return missing(awsv1.ReasonSubnetsNotFound, "SubnetSelector did not match any Subnets that can be used: "+unfit, often)
+	}
+	return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
 }
 
 func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) finding {

@@ -62,14 +62,18 @@ func newWorld(t *testing.T, cfg awsmodel.Config) *world {
 		t.Fatal(err)
 	}
 	w := &world{World: s, t: t}
-	cfg.Cluster = awsmodel.Cluster{Name: "demo", Endpoint: "https://k8s.example", CA: "Q0E=", Version: "1.36", ServiceCIDR: "10.100.0.0/16"}
+	services, dns := "10.100.0.0/16", "10.100.0.10"
+	if cfg.Cluster.ServiceCIDR != "" { // of IPv6
+		services, dns = cfg.Cluster.ServiceCIDR, "fd00:ec2::a"
+	}
+	cfg.Cluster = awsmodel.Cluster{Name: "demo", Endpoint: "https://k8s.example", CA: "Q0E=", Version: "1.36", ServiceCIDR: services}
 	cfg.Join, cfg.Gone = w.join, w.gone
 	if w.aws, err = awsmodel.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	w.API.Put(class())
 	w.API.Put(pool())
-	w.API.Put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: "10.100.0.10"}})
+	w.API.Put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns"}, Spec: corev1.ServiceSpec{ClusterIP: dns}})
 	ctx, stop := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	wait.Go(func() { w.Run(ctx) })

@@ -36,6 +36,7 @@ type Finder struct {
 	full    full
 	subnets *ttl.Map[string, []ec2types.Subnet]
 	groups  *ttl.Map[string, []ec2types.SecurityGroup]
+	ipv6    func() bool
 
 	mu   sync.Mutex
 	free map[string]addresses // by subnet
@@ -48,23 +49,29 @@ type addresses struct {
 	asked     time.Time
 }
 
-// NewFinder returns a Finder that asks EC2 for subnets again after refresh.
-func NewFinder(api api, full full, refresh time.Duration) *Finder {
+// NewFinder returns a Finder that asks EC2 for subnets again after refresh. ipv6 says whether machines need IPv6 addresses.
+func NewFinder(api api, full full, refresh time.Duration, ipv6 func() bool) *Finder {
 	return &Finder{
-		api: api, full: full, free: map[string]addresses{},
+		api: api, full: full, free: map[string]addresses{}, ipv6: ipv6,
 		subnets: ttl.New[string, []ec2types.Subnet](refresh),
 		groups:  ttl.New[string, []ec2types.SecurityGroup](groupsLife),
 	}
 }
 
-// Subnets returns the subnets that a class selects, those with most free addresses first.
-func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) ([]awsv1.Subnet, error) {
+// Subnets are the subnets that a class selects.
+type Subnets struct {
+	Usable []awsv1.Subnet // those with most free addresses first
+	Unfit  []string       // ids of those without a range of IPv6 addresses, where machines need some
+}
+
+// Subnets returns the subnets that a class selects.
+func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, error) {
 	key := classKey(nc)
 	found, ok := f.subnets.Get(key)
 	if !ok {
 		var err error
 		if found, err = f.askSubnets(ctx, SubnetQueries(nc.Spec.SubnetSelectorTerms)); err != nil {
-			return nil, fmt.Errorf("describe subnets: %w", err)
+			return Subnets{}, fmt.Errorf("describe subnets: %w", err)
 		}
 		f.subnets.Sweep()
 		f.subnets.Put(key, found)
@@ -74,11 +81,24 @@ func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) ([]awsv1.S
 		return cmp.Or(cmp.Compare(aws.ToInt32(b.AvailableIpAddressCount), aws.ToInt32(a.AvailableIpAddressCount)),
 			strings.Compare(aws.ToString(a.SubnetId), aws.ToString(b.SubnetId)))
 	})
-	out := make([]awsv1.Subnet, len(found))
-	for i, s := range found {
-		out[i] = awsv1.Subnet{ID: aws.ToString(s.SubnetId), Zone: aws.ToString(s.AvailabilityZone), ZoneID: aws.ToString(s.AvailabilityZoneId)}
+	var out Subnets
+	six := f.ipv6()
+	for _, s := range found {
+		if six && !hasIPv6(s) {
+			out.Unfit = append(out.Unfit, aws.ToString(s.SubnetId))
+			continue
+		}
+		out.Usable = append(out.Usable, awsv1.Subnet{ID: aws.ToString(s.SubnetId), Zone: aws.ToString(s.AvailabilityZone), ZoneID: aws.ToString(s.AvailabilityZoneId)})
 	}
+	slices.Sort(out.Unfit)
 	return out, nil
+}
+
+// hasIPv6 says whether a subnet has a range of IPv6 addresses.
+func hasIPv6(s ec2types.Subnet) bool {
+	return slices.ContainsFunc(s.Ipv6CidrBlockAssociationSet, func(a ec2types.SubnetIpv6CidrBlockAssociation) bool {
+		return a.Ipv6CidrBlockState != nil && a.Ipv6CidrBlockState.State == ec2types.SubnetCidrBlockStateCodeAssociated
+	})
 }
 
 // SecurityGroups returns the groups that a class selects, by id.

@@ -56,6 +56,25 @@ func subnet(id, zone string, free int32) ec2types.Subnet {
 	return ec2types.Subnet{SubnetId: aws.String(id), AvailabilityZone: aws.String(zone), AvailabilityZoneId: aws.String("id-" + zone), AvailableIpAddressCount: aws.Int32(free)}
 }
 
+func four() bool { return false }
+
+// Machines that need IPv6 addresses find none in a subnet without such a range.
+func TestSubnetsWithoutIPv6(t *testing.T) {
+	six := func(s ec2types.Subnet, state ec2types.SubnetCidrBlockStateCode) ec2types.Subnet {
+		s.Ipv6CidrBlockAssociationSet = []ec2types.SubnetIpv6CidrBlockAssociation{{Ipv6CidrBlockState: &ec2types.SubnetCidrBlockState{State: state}}}
+		return s
+	}
+	n := &net{subnets: []ec2types.Subnet{subnet("s-1", "a", 10), six(subnet("s-2", "a", 30), "associated"), six(subnet("s-3", "b", 20), "disassociated")}}
+	nc := &awsv1.EC2NodeClass{}
+	nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}}
+	for needed, want := range map[bool]int{false: 0, true: 2} {
+		got, err := NewFinder(n, n, time.Minute, func() bool { return needed }).Subnets(t.Context(), nc)
+		if err != nil || len(got.Unfit) != want || len(got.Usable) != 3-want || needed && !slices.Equal(got.Unfit, []string{"s-1", "s-3"}) {
+			t.Errorf("IPv6 is needed: %v: %+v, %v", needed, got, err)
+		}
+	}
+}
+
 func TestQueries(t *testing.T) {
 	all := func(queries [][]ec2types.Filter) []string {
 		var out []string
@@ -77,13 +96,13 @@ func TestQueries(t *testing.T) {
 func TestSubnetsAreListedByRoomAndRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{subnets: []ec2types.Subnet{subnet("s-1", "a", 10), subnet("s-2", "a", 30), subnet("s-3", "b", 20)}}
-		f := NewFinder(n, n, time.Minute)
+		f := NewFinder(n, n, time.Minute, four)
 		nc := &awsv1.EC2NodeClass{}
 		nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "s-1"}, {Tags: map[string]string{"a": "1"}}}
 		for range 2 {
 			got, err := f.Subnets(t.Context(), nc)
 			want := []awsv1.Subnet{{ID: "s-2", Zone: "a", ZoneID: "id-a"}, {ID: "s-3", Zone: "b", ZoneID: "id-b"}, {ID: "s-1", Zone: "a", ZoneID: "id-a"}}
-			if d := cmp.Diff(want, got); d != "" || err != nil {
+			if d := cmp.Diff(Subnets{Usable: want}, got); d != "" || err != nil {
 				t.Errorf("subnets differ (-want +got), %v:\n%s", err, d)
 			}
 		}
@@ -101,7 +120,7 @@ func TestSubnetsAreListedByRoomAndRemembered(t *testing.T) {
 func TestPick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &net{subnets: []ec2types.Subnet{subnet("s-1", "a", 100), subnet("s-2", "a", 90), subnet("s-3", "b", 20)}, full: map[string]bool{}}
-		f := NewFinder(n, n, time.Minute)
+		f := NewFinder(n, n, time.Minute, four)
 		nc := &awsv1.EC2NodeClass{}
 		nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{ID: "s"}}
 		if _, err := f.Subnets(t.Context(), nc); err != nil {
@@ -146,7 +165,7 @@ func TestSecurityGroups(t *testing.T) {
 	n := &net{groups: []ec2types.SecurityGroup{{GroupId: aws.String("sg-2"), GroupName: aws.String("b")}, {GroupId: aws.String("sg-1"), GroupName: aws.String("a")}}}
 	nc := &awsv1.EC2NodeClass{}
 	nc.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Name: "a"}, {ID: "sg-2"}}
-	got, err := NewFinder(n, n, time.Minute).SecurityGroups(t.Context(), nc)
+	got, err := NewFinder(n, n, time.Minute, four).SecurityGroups(t.Context(), nc)
 	if want := []awsv1.SecurityGroup{{ID: "sg-1", Name: "a"}, {ID: "sg-2", Name: "b"}}; !slices.Equal(got, want) || err != nil {
 		t.Errorf("groups = %v, %v; want %v", got, err, want)
 	}
