@@ -30,8 +30,8 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 	w := newWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" })
 	p := w.provider
 	want := []string{
-		"capacityreservation.capacitytype", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus", "launchtemplate",
-		"nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
+		"capacityreservation.capacitytype", "capacityreservation.expiration", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus",
+		"launchtemplate", "nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
 		"providers.ssm.invalidation", "providers.version",
 	}
 	got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
