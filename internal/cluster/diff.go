@@ -79,16 +79,16 @@ func (c *cursor[V]) skipShared(other *cursor[V]) bool {
 // that was not or is no longer there. Without an earlier snapshot every pod is new.
 func (s *Snapshot) PodChanges(since *Snapshot) iter.Seq2[*Pod, *Pod] {
 	if since == nil {
-		return diff(&view[PodKey, *Pod]{}, &s.pods)
+		return diff(&view[PodKey, *Pod]{}, &s.pods.view)
 	}
-	return diff(&since.pods, &s.pods)
+	return diff(&since.pods.view, &s.pods.view)
 }
 
 // NodeChanges yields the node rows that differ from an earlier snapshot, in the manner of PodChanges. A Node that joins
 // its claim is a row that ends and another that begins or changes.
 func (s *Snapshot) NodeChanges(since *Snapshot) iter.Seq2[*Node, *Node] {
 	if since == nil {
-		return diff(&view[rowKey, *Node]{}, &s.nodes)
+		return diff(&view[rowKey, *Node]{}, &s.nodes.view)
 	}
-	return diff(&since.nodes, &s.nodes)
+	return diff(&since.nodes.view, &s.nodes.view)
 }

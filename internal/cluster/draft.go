@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
@@ -22,45 +21,17 @@ import (
 
 // A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
 type Draft struct {
+	tables
+	now    *epoch
 	synced bool
 	failed []FailedFeed // replaced, never changed
 
-	share      *share.Table
-	intern     *podclass.Interner
-	owners     map[types.UID]*ownerRef
-	pods       table[PodKey, *Pod]
-	unbound    table[PodKey, *Pod]
-	repelling  table[PodKey, *Pod]
-	labels     table[countKey, LabelCount]
-	daemons    map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
-	daemonPods table[types.UID, daemonPod]
-	planned    table[PodKey, plannedRow]
-	plannedTo  map[string]map[PodKey]struct{} // by target
-	held       table[PodKey, PodKey]
-
-	machines   machines
-	nodes      table[rowKey, *Node]
-	byProvider table[string, providerRow]
-	byClaim    table[string, claimRow]
-
-	pools           table[string, *v1.NodePool]
-	overlays        table[string, *v1alpha1.NodeOverlay]
-	buffers         table[objectKey, *autoscalingv1beta1.CapacityBuffer]
-	templates       table[objectKey, *corev1.PodTemplate]
-	spares          table[objectKey, *Spares]
-	disruptionPlans table[string, *v1alpha1.DisruptionPlan]
-	classes         table[v1.NodeClassReference, *NodeClass]
-	daemonSets      table[objectKey, *appsv1.DaemonSet]
-	pdbs            table[objectKey, *policyv1.PodDisruptionBudget]
-	pvcs            table[objectKey, *corev1.PersistentVolumeClaim]
-	pvs             table[objectKey, *corev1.PersistentVolume]
-	storageClasses  table[objectKey, *storagev1.StorageClass]
-	namespaces      table[objectKey, *corev1.Namespace]
-	priorityClasses table[objectKey, *schedulingv1.PriorityClass]
-	services        table[objectKey, *corev1.Service]
-	attachments     table[objectKey, *storagev1.VolumeAttachment]
-	selectors       table[types.UID, ownerSelector]
-	broken          table[brokenKey, Broken]
+	share     *share.Table
+	intern    *podclass.Interner
+	owners    map[types.UID]*ownerRef
+	daemons   map[types.UID]map[PodKey]*Pod  // live pods of each DaemonSet
+	plannedTo map[string]map[PodKey]struct{} // by target
+	machines  machines
 }
 
 // objectKey names an object within a scope: its namespace, or the node for volume attachments.
@@ -97,51 +68,17 @@ func compareCounts(a, b countKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), cmp.Compare(a.labels, b.labels), strings.Compare(a.node, b.node))
 }
 
-// objectTable is a table of API objects by namespace and name.
-func objectTable[V metav1.Object]() table[objectKey, V] {
-	return newTable(func(o V) objectKey { return objectKey{o.GetNamespace(), o.GetName()} }, compareObjects)
-}
-
-func podTable() table[PodKey, *Pod] { return newTable((*Pod).Key, PodKey.Compare) }
-
 func newDraft() *Draft {
+	now := &epoch{}
 	return &Draft{
-		share:      share.New(),
-		intern:     podclass.NewInterner(),
-		owners:     map[types.UID]*ownerRef{},
-		pods:       podTable(),
-		unbound:    podTable(),
-		repelling:  podTable(),
-		labels:     newTable(func(c LabelCount) countKey { return countKey{c.Namespace, c.Labels.ID, c.Node} }, compareCounts),
-		daemons:    map[types.UID]map[PodKey]*Pod{},
-		daemonPods: newTable(func(d daemonPod) types.UID { return d.owner }, cmp.Compare[types.UID]),
-		planned:    newTable(func(r plannedRow) PodKey { return r.PodKey }, PodKey.Compare),
-		plannedTo:  map[string]map[PodKey]struct{}{},
-		held:       newTable(func(k PodKey) PodKey { return k }, PodKey.Compare),
-
-		machines:   newMachines(),
-		nodes:      newTable((*Node).key, compareRows),
-		byProvider: newTable(func(r providerRow) string { return r.id }, strings.Compare),
-		byClaim:    newTable(func(r claimRow) string { return r.claim }, strings.Compare),
-
-		disruptionPlans: newTable(func(p *v1alpha1.DisruptionPlan) string { return p.Name }, strings.Compare),
-		pools:           newTable(func(p *v1.NodePool) string { return p.Name }, strings.Compare),
-		overlays:        newTable(func(o *v1alpha1.NodeOverlay) string { return o.Name }, strings.Compare),
-		buffers:         objectTable[*autoscalingv1beta1.CapacityBuffer](),
-		templates:       objectTable[*corev1.PodTemplate](),
-		spares:          newTable((*Spares).key, compareObjects),
-		classes:         newTable((*NodeClass).ref, compareRefs),
-		daemonSets:      objectTable[*appsv1.DaemonSet](),
-		pdbs:            objectTable[*policyv1.PodDisruptionBudget](),
-		pvcs:            objectTable[*corev1.PersistentVolumeClaim](),
-		pvs:             objectTable[*corev1.PersistentVolume](),
-		storageClasses:  objectTable[*storagev1.StorageClass](),
-		namespaces:      objectTable[*corev1.Namespace](),
-		priorityClasses: objectTable[*schedulingv1.PriorityClass](),
-		services:        objectTable[*corev1.Service](),
-		attachments:     newTable(attachmentKey, compareObjects),
-		selectors:       newTable(func(o ownerSelector) types.UID { return o.owner }, cmp.Compare[types.UID]),
-		broken:          newTable(func(b Broken) brokenKey { return brokenKey{b.Kind, b.Namespace, b.Name} }, compareBroken),
+		tables:    newTables(now),
+		now:       now,
+		share:     share.New(),
+		intern:    podclass.NewInterner(),
+		owners:    map[types.UID]*ownerRef{},
+		daemons:   map[types.UID]map[PodKey]*Pod{},
+		plannedTo: map[string]map[PodKey]struct{}{},
+		machines:  newMachines(),
 	}
 }
 
@@ -161,40 +98,10 @@ func compareRefs(a, b v1.NodeClassReference) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 }
 
+// publish returns a snapshot of the present picture. It costs little; the next changes pay for what they copy.
 func (d *Draft) publish() *Snapshot {
-	return &Snapshot{
-		synced:     d.synced,
-		failed:     d.failed,
-		pods:       d.pods.publish(),
-		unbound:    d.unbound.publish(),
-		repelling:  d.repelling.publish(),
-		labels:     d.labels.publish(),
-		daemonPods: d.daemonPods.publish(),
-		nodes:      d.nodes.publish(),
-		byProvider: d.byProvider.publish(),
-		byClaim:    d.byClaim.publish(),
-		planned:    d.planned.publish(),
-		held:       d.held.publish(),
-
-		pools:           d.pools.publish(),
-		overlays:        d.overlays.publish(),
-		buffers:         d.buffers.publish(),
-		templates:       d.templates.publish(),
-		spares:          d.spares.publish(),
-		disruptionPlans: d.disruptionPlans.publish(),
-		classes:         d.classes.publish(),
-		daemonSets:      d.daemonSets.publish(),
-		pdbs:            d.pdbs.publish(),
-		pvcs:            d.pvcs.publish(),
-		pvs:             d.pvs.publish(),
-		storageClasses:  d.storageClasses.publish(),
-		namespaces:      d.namespaces.publish(),
-		priorityClasses: d.priorityClasses.publish(),
-		services:        d.services.publish(),
-		attachments:     d.attachments.publish(),
-		selectors:       d.selectors.publish(),
-		broken:          d.broken.publish(),
-	}
+	d.now.n++
+	return &Snapshot{tables: d.tables, synced: d.synced, failed: d.failed}
 }
 
 // Synced says whether the first list of every kind has arrived.

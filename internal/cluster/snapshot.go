@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/core/podclass"
@@ -19,41 +18,12 @@ import (
 
 // A Snapshot is the cluster at one moment. It never changes, and nothing in it may be changed.
 type Snapshot struct {
+	tables
 	revision uint64
 	news     uint64
 	stale    chan struct{}
 	synced   bool
 	failed   []FailedFeed
-
-	pods       view[PodKey, *Pod]
-	unbound    view[PodKey, *Pod]
-	repelling  view[PodKey, *Pod]
-	labels     view[countKey, LabelCount]
-	daemonPods view[types.UID, daemonPod]
-	nodes      view[rowKey, *Node]
-	byProvider view[string, providerRow]
-	byClaim    view[string, claimRow]
-	planned    view[PodKey, plannedRow]
-	held       view[PodKey, PodKey]
-
-	pools           view[string, *v1.NodePool]
-	overlays        view[string, *v1alpha1.NodeOverlay]
-	buffers         view[objectKey, *autoscalingv1beta1.CapacityBuffer]
-	templates       view[objectKey, *corev1.PodTemplate]
-	spares          view[objectKey, *Spares]
-	disruptionPlans view[string, *v1alpha1.DisruptionPlan]
-	classes         view[v1.NodeClassReference, *NodeClass]
-	daemonSets      view[objectKey, *appsv1.DaemonSet]
-	pdbs            view[objectKey, *policyv1.PodDisruptionBudget]
-	pvcs            view[objectKey, *corev1.PersistentVolumeClaim]
-	pvs             view[objectKey, *corev1.PersistentVolume]
-	storageClasses  view[objectKey, *storagev1.StorageClass]
-	namespaces      view[objectKey, *corev1.Namespace]
-	priorityClasses view[objectKey, *schedulingv1.PriorityClass]
-	services        view[objectKey, *corev1.Service]
-	attachments     view[objectKey, *storagev1.VolumeAttachment]
-	selectors       view[types.UID, ownerSelector]
-	broken          view[brokenKey, Broken]
 }
 
 // Revision grows with every change of the store.
@@ -329,12 +299,12 @@ func (s *Snapshot) OwnerSelector(owner types.UID) *metav1.LabelSelector {
 // Broken yields the objects that could not be read, by kind, namespace and name.
 func (s *Snapshot) Broken() iter.Seq[Broken] { return s.broken.all() }
 
-func lookup[V any](v *view[objectKey, V], scope, name string) V {
+func lookup[V any](v *table[objectKey, V], scope, name string) V {
 	row, _ := v.get(objectKey{scope, name})
 	return row
 }
 
-func within[V any](v *view[objectKey, V], scope string) iter.Seq[V] {
+func within[V any](v *table[objectKey, V], scope string) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for row := range v.from(objectKey{scope, ""}) {
 			if v.order.key(row).scope != scope || !yield(row) {

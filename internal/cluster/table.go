@@ -12,7 +12,7 @@ const pageRows = 64
 
 // A page is a run of neighbouring rows in key order, never empty.
 type page[V any] struct {
-	epoch uint64 // the table's epoch in which it was made; pages of older epochs belong to snapshots too
+	epoch uint64 // in which it was made; pages of older epochs belong to snapshots too
 	rows  []V
 }
 
@@ -83,38 +83,34 @@ func (v *view[K, V]) from(key K) iter.Seq[V] {
 	}
 }
 
-// A table is a view that one writer may change. Views taken earlier keep what they saw.
+// An epoch is the time from one snapshot to the next. The tables of a draft have one in common.
+type epoch struct{ n uint64 }
+
+// A table is a view that one writer may change. Copies made in earlier epochs keep what they saw.
 type table[K, V any] struct {
 	view[K, V]
-	epoch  uint64
-	shared bool // the list of pages itself belongs to a published view
+	now  *epoch
+	list uint64 // the epoch in which the list of pages was made; one of an older epoch belongs to snapshots too
 }
 
-func newTable[K, V any](key func(V) K, cmp func(a, b K) int) table[K, V] {
-	return table[K, V]{view: view[K, V]{order: &order[K, V]{key: key, cmp: cmp}}}
-}
-
-// publish returns the present content. It costs nothing; the next change pays for the copy.
-func (t *table[K, V]) publish() view[K, V] {
-	t.epoch++
-	t.shared = true
-	return t.view
+func newTable[K, V any](now *epoch, key func(V) K, cmp func(a, b K) int) table[K, V] {
+	return table[K, V]{view: view[K, V]{order: &order[K, V]{key: key, cmp: cmp}}, now: now, list: now.n}
 }
 
 // own makes the list of pages and page p fit to be changed.
 func (t *table[K, V]) own(p int) *page[V] {
 	t.ownList()
 	pg := t.pages[p]
-	if pg.epoch != t.epoch {
-		pg = &page[V]{epoch: t.epoch, rows: append(make([]V, 0, pageRows), pg.rows...)}
+	if pg.epoch != t.now.n {
+		pg = &page[V]{epoch: t.now.n, rows: append(make([]V, 0, pageRows), pg.rows...)}
 		t.pages[p] = pg
 	}
 	return pg
 }
 
 func (t *table[K, V]) ownList() {
-	if t.shared {
-		t.pages, t.shared = slices.Clone(t.pages), false
+	if t.list != t.now.n {
+		t.pages, t.list = slices.Clone(t.pages), t.now.n
 	}
 }
 
@@ -147,7 +143,7 @@ func (t *table[K, V]) put(row V) (old V, replaced bool) {
 }
 
 func (t *table[K, V]) newPage(rows ...V) *page[V] {
-	return &page[V]{epoch: t.epoch, rows: append(make([]V, 0, pageRows), rows...)}
+	return &page[V]{epoch: t.now.n, rows: append(make([]V, 0, pageRows), rows...)}
 }
 
 // split divides a full page in two and returns where row r of it is now.
