@@ -138,7 +138,7 @@ func portsOf(program string, ports map[string]int) string {
 		plane.Scheduler:         {plane.SchedulerPort},
 		plane.ControllerManager: {plane.ControllerManagerPort},
 		plane.AWS:               {plane.AWSPort},
-		plane.Kubelets:          {plane.EgressPort},
+		plane.Kubelets:          {plane.EgressPort, plane.UsagePort},
 	}[program]
 	var numbers []string
 	for _, name := range names {

@@ -28,7 +28,7 @@ func Open(path string) (Dir, error) {
 		return "", err
 	}
 	d := Dir(absolute)
-	for _, sub := range []string{d.PKI(), d.Logs(), d.Etcd()} {
+	for _, sub := range []string{d.PKI(), d.FrontProxy(), d.Logs(), d.Etcd()} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
 			return "", fmt.Errorf("make the state folder: %w", err)
 		}
@@ -45,6 +45,12 @@ func (d Dir) PKI() string { return d.path("pki") }
 
 // Key is the path of a file below PKI.
 func (d Dir) Key(name string) string { return d.path("pki", name) }
+
+// FrontProxy is where the keys are by which the API server speaks for others. Their authority signs nothing else.
+func (d Dir) FrontProxy() string { return d.path("pki", "front-proxy") }
+
+// FrontProxyKey is the path of a file below FrontProxy.
+func (d Dir) FrontProxyKey(name string) string { return d.path("pki", "front-proxy", name) }
 
 // Etcd is where etcd keeps its data.
 func (d Dir) Etcd() string { return d.path("etcd") }

@@ -1,6 +1,6 @@
 // Package kubelet plays the kubelets of all nodes, with KWOK: nodes become ready and renew their leases, pods that were
 // bound to them run, the pods of Jobs succeed, and pods that are deleted end. It answers the API server where that asks a
-// kubelet.
+// kubelet, and those who ask what pods and nodes use.
 //
 // It plays only nodes with the annotation that package join sets. The only nodes that it makes are those of the control
 // plane, which are there for the controller: its pods are not played, package runtime runs them.
@@ -37,10 +37,14 @@ import (
 	"karpenter.sh/karpenter/local/join"
 	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/runtime"
+	"karpenter.sh/karpenter/local/usage"
 )
 
 // playedRange is where pods that are played have their addresses.
 const playedRange = "10.244.0.0/16"
+
+// usagePort is the port at plane.UsageIP.
+const usagePort = 443
 
 // parallelism is the number of nodes, of pods and of leases that are written at once.
 const parallelism = 8
@@ -56,6 +60,7 @@ type options struct {
 	kubeconfig string
 	dir        string // of the cluster's state
 	egress     int    // port
+	usage      int    // port
 }
 
 // Main is the program.
@@ -65,6 +70,7 @@ func Main(args []string) error {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server")
 	flags.StringVar(&o.dir, "dir", "", "the cluster's folder")
 	flags.IntVar(&o.egress, "egress-port", 0, "port on the loopback address, for the API server")
+	flags.IntVar(&o.usage, "usage-port", 0, "port on the loopback address, for metrics.k8s.io")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -98,11 +104,14 @@ func run(ctx context.Context, o options) error {
 	}
 	proxy, asked := egress.New(resolver, log)
 	files := egress.Files{Cert: dir.Key("kubelets.crt"), Key: dir.Key("kubelets.key"), Authority: dir.Key("ca.crt")}
+	pods.Addresses.Hold(plane.UsageIP, usagePort, o.usage)
+	metrics := usage.Options{Port: o.usage, Cert: dir.Key("usage.crt"), Key: dir.Key("usage.key"), Kubeconfig: o.kubeconfig}
 	all := []func(context.Context) error{
 		func(ctx context.Context) error { return proxy.Serve(ctx, o.egress, files) },
 		func(ctx context.Context) error { return serve(ctx, asked, files, pods) },
 		func(ctx context.Context) error { resolver.Run(ctx); return nil },
 		func(ctx context.Context) error { pods.Run(ctx); return nil },
+		func(ctx context.Context) error { return usage.Serve(ctx, client, metrics) },
 		func(ctx context.Context) error { return keepControlNodes(ctx, client, log) },
 		func(ctx context.Context) error { return play(ctx, o.kubeconfig) },
 	}

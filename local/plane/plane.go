@@ -29,11 +29,12 @@ const (
 	ControllerManagerPort = "kube-controller-manager"
 	AWSPort               = "aws"
 	EgressPort            = "egress"
+	UsagePort             = "usage"
 )
 
 // PortNames lists every port that a cluster needs.
 func PortNames() []string {
-	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, EgressPort}
+	return []string{APIPort, EtcdPort, EtcdPeerPort, SchedulerPort, ControllerManagerPort, AWSPort, EgressPort, UsagePort}
 }
 
 // Controller is what pods of the controller's image run. It is no program of the plane: it comes with the chart.
@@ -51,6 +52,12 @@ func ControlNodes() []string { return []string{"control-a", "control-b"} }
 const (
 	// ServiceIP, the first address of ServiceRange, is the API server's.
 	ServiceIP = "10.96.0.1"
+	// UsageIP, the last address of PodRange but one, is where metrics.k8s.io is.
+	UsageIP = "10.245.255.254"
+	// UsageService is the Service before it, by the name that it has elsewhere.
+	UsageService = "metrics-server"
+	// FrontProxy is the name in the certificate by which the API server speaks for others.
+	FrontProxy = "front-proxy"
 	// Namespace is where the controller is installed.
 	Namespace = "kube-system"
 	// ServiceAccount is the controller's.
@@ -96,6 +103,7 @@ func (p Plane) Args(program string) []string {
 			"--kubeconfig=" + p.Dir.KubeconfigOf(Kubelets),
 			"--dir=" + string(p.Dir),
 			fmt.Sprintf("--egress-port=%d", p.Ports[EgressPort]),
+			fmt.Sprintf("--usage-port=%d", p.Ports[UsagePort]),
 		}
 	case AWS:
 		return p.aws()
@@ -161,6 +169,14 @@ func (p Plane) apiServer() []string {
 		"--tls-cert-file=" + p.Dir.Key("api.crt"),
 		"--tls-private-key-file=" + p.Dir.Key("api.key"),
 		"--client-ca-file=" + p.Dir.Key("ca.crt"),
+		"--requestheader-client-ca-file=" + p.Dir.FrontProxyKey("ca.crt"),
+		"--requestheader-allowed-names=" + FrontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + p.Dir.FrontProxyKey("client.crt"),
+		"--proxy-client-key-file=" + p.Dir.FrontProxyKey("client.key"),
 		"--authorization-mode=Node,RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.Dir.Key("tokens.key"),
@@ -185,6 +201,7 @@ func (p Plane) controllerManager() []string {
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--controllers=*,-cloud-node-lifecycle-controller,-node-ipam-controller,-node-route-controller,-service-lb-controller",
 		"--use-service-account-credentials",
+		"--horizontal-pod-autoscaler-sync-period=5s", // nobody likes to watch for 15 s that nothing happens
 		"--root-ca-file="+p.Dir.Key("ca.crt"),
 		"--service-account-private-key-file="+p.Dir.Key("tokens.key"),
 		"--cluster-signing-cert-file="+p.Dir.Key("ca.crt"),

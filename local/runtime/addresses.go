@@ -47,6 +47,14 @@ func (a *Addresses) release(address string) {
 	delete(a.taken, address)
 }
 
+// Hold keeps an address for a server that is no pod, whose port is one of this machine.
+func (a *Addresses) Hold(address string, port, at int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken[address] = true
+	a.ports[key(address, port)] = at
+}
+
 // open gives a free port of this machine to each port of a container. What is returned forgets them.
 func (a *Addresses) open(address string, ports []corev1.ContainerPort) (map[int32]int, func(), error) {
 	free, err := freePorts(len(ports))

@@ -50,3 +50,17 @@ func TestTwoPodsHaveTheSamePort(t *testing.T) {
 		t.Errorf("port 8080 of a pod's second life is %d, want %d", of("10.245.0.1"), two[8080])
 	}
 }
+
+func TestAnAddressThatIsHeldIsNoPods(t *testing.T) {
+	a := newAddresses()
+	a.Hold("10.245.0.1", 443, 7000)
+	if got := a.take("10.245.0.1"); got == "10.245.0.1" {
+		t.Error("a pod that wanted it got it")
+	}
+	if got := a.take(""); got == "10.245.0.1" {
+		t.Error("a pod that wanted any got it")
+	}
+	if at, known := a.Lookup("10.245.0.1", 443); !known || at != 7000 {
+		t.Errorf("it leads to %d, %t", at, known)
+	}
+}

@@ -146,7 +146,7 @@ func (s *supervisor) steps(ctx context.Context, say func(string, ...any)) error 
 		return err
 	}
 	say("API server ready; kube-scheduler, kube-controller-manager and kubelets are starting")
-	if err := s.giveRights(ctx); err != nil {
+	if err := s.furnish(ctx); err != nil {
 		return err
 	}
 	s.start(plane.ControllerManager)
@@ -235,6 +235,7 @@ func (s *supervisor) writeKeys() error {
 		"etcd":     nil,
 		"api":      {"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
 		"kubelets": nil,
+		"usage":    {plane.UsageService + "." + plane.Namespace + ".svc"},
 	}
 	for name, dns := range serving {
 		pair, err := authority.Server(name, dns, net.ParseIP(plane.ServiceIP))
@@ -245,7 +246,24 @@ func (s *supervisor) writeKeys() error {
 			return err
 		}
 	}
+	if err := s.writeFrontProxy(); err != nil {
+		return err
+	}
 	return s.writeClients()
+}
+
+// writeFrontProxy makes what the API server shows when it speaks for others. Its authority is one of its own: whoever holds
+// a certificate of it is believed to be anybody.
+func (s *supervisor) writeFrontProxy() error {
+	authority, err := pki.Load(s.dir.FrontProxy())
+	if err != nil {
+		return &home.DamagedError{Path: s.dir.FrontProxy(), Err: err}
+	}
+	pair, err := authority.Client(plane.FrontProxy)
+	if err != nil {
+		return err
+	}
+	return pair.Write(s.dir.FrontProxy(), "client")
 }
 
 func (s *supervisor) writeClients() error {
