@@ -117,7 +117,8 @@ func checkValues(t *testing.T, c *cluster) {
 // checkNext types what up says may be typed next, line by line into a shell that knows nothing of the cluster and is somewhere else.
 func checkNext(t *testing.T, said string) {
 	t.Helper()
-	_, next, _ := strings.Cut(said, "\n\n")
+	said = strings.TrimSpace(said)
+	next := said[strings.LastIndex(said, "\n\n")+1:] // what comes before tells of steps, and of the page
 	shell := exec.Command("sh", "-e")
 	shell.Dir = t.TempDir()
 	shell.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
