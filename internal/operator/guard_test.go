@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,9 +18,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"karpenter.sh/karpenter/internal/page"
 )
 
-// reviewer is an API server that knows two people by their tokens, of whom one may read /metrics.
+// reviewer is an API server that knows three people by their tokens, of whom one may read /metrics and one see the page.
 type reviewer struct {
 	client.Client
 	asked int
@@ -32,11 +35,12 @@ func (r *reviewer) Create(_ context.Context, o client.Object, _ ...client.Create
 	}
 	switch o := o.(type) {
 	case *authenticationv1.TokenReview:
-		o.Status.Authenticated = o.Spec.Token == "scraper" || o.Spec.Token == "stranger"
+		o.Status.Authenticated = slices.Contains([]string{"scraper", "viewer", "stranger"}, o.Spec.Token)
 		o.Status.User = authenticationv1.UserInfo{Username: o.Spec.Token, Groups: []string{"people"}, Extra: map[string]authenticationv1.ExtraValue{"x": {"y"}}}
 	case *authorizationv1.SubjectAccessReview:
 		a := o.Spec.NonResourceAttributes
-		o.Status.Allowed = o.Spec.User == "scraper" && o.Spec.Groups[0] == "people" && o.Spec.Extra["x"][0] == "y" && a.Path == "/metrics" && a.Verb == "get"
+		o.Status.Allowed = o.Spec.User == "scraper" && o.Spec.Groups[0] == "people" && o.Spec.Extra["x"][0] == "y" && a.Path == "/metrics" && a.Verb == "get" ||
+			o.Spec.User == "viewer" && a.Path == page.Path && (a.Verb == "get" || a.Verb == "head")
 		o.Status.Denied = false
 	}
 	return nil
@@ -181,5 +185,53 @@ func TestListenersListenWhereTheyAreTold(t *testing.T) {
 		if got, _, err := net.SplitHostPort(at.Health); err != nil || net.ParseIP(got).IsLoopback() != loopback {
 			t.Errorf("host %q: it listens at %s, on the loopback address: want %t", host, at.Health, loopback)
 		}
+	}
+}
+
+// TestThePageIsGuardedUnlessOnlyThisMachineReachesIt serves for real.
+func TestThePageIsGuardedUnlessOnlyThisMachineReachesIt(t *testing.T) {
+	for host, want := range map[string]map[string]int{
+		"127.0.0.1": {"": http.StatusOK, "stranger": http.StatusOK, "viewer": http.StatusOK},
+		"0.0.0.0":   {"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "viewer": http.StatusOK},
+		"":          {"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "viewer": http.StatusOK},
+	} {
+		t.Run("at "+host, func(t *testing.T) {
+			free, err := net.Listen("tcp", "localhost:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := Settings{UIHost: host, UIPort: free.Addr().(*net.TCPAddr).Port}
+			free.Close()
+			shown := page.New(page.Deps{})
+			stop, err := serve(t.Context(), s, nil, pageHandler(s, &clients{reviews: &reviewer{}}, shown), checks{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+			scheme := "https"
+			if host == "127.0.0.1" {
+				scheme = "http"
+			}
+			c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+			for token, status := range want {
+				for path, status := range map[string]int{"/": http.StatusOK, page.Path: status} {
+					q, err := http.NewRequestWithContext(t.Context(), http.MethodHead, fmt.Sprintf("%s://localhost:%d%s", scheme, s.UIPort, path), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if token != "" {
+						q.Header.Set("Authorization", "Bearer "+token)
+					}
+					r, err := c.Do(q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Body.Close()
+					if r.StatusCode != status {
+						t.Errorf("%q gets status %d for %s, want %d", token, r.StatusCode, path, status)
+					}
+				}
+			}
+		})
 	}
 }

@@ -200,7 +200,8 @@ func (s *Settings) Validate() error {
 	add(s.HealthProbePort >= 0 && s.HealthProbePort <= 65535, "health-probe-port: %d is not a port", s.HealthProbePort)
 	add(s.MetricsPort == 0 || s.MetricsPort != s.HealthProbePort, "metrics-port and health-probe-port are both %d", s.MetricsPort)
 	add(s.UIPort >= 0 && s.UIPort <= 65535, "ui-port: %d is not a port", s.UIPort)
-	add(s.UIPort == 0 || s.UIPort != s.MetricsPort && s.UIPort != s.HealthProbePort, "ui-port is %d, which is served already", s.UIPort)
+	webhook := s.Older.V1Beta1 != olderNone && s.UIPort == s.Older.Port
+	add(s.UIPort == 0 || s.UIPort != s.MetricsPort && s.UIPort != s.HealthProbePort && !webhook, "ui-port is %d, which is served already", s.UIPort)
 	add(s.Client.QPS > 0, "kube-client-qps: %d is not positive", s.Client.QPS)
 	add(s.Client.Burst > 0, "kube-client-burst: %d is not positive", s.Client.Burst)
 	add(s.Batch.Idle > 0, "batch-idle-duration: %v is not positive", s.Batch.Idle)

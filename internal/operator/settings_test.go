@@ -105,6 +105,12 @@ func TestSettings(t *testing.T) {
 		"spot of no type":                     {args: "--spot-types=0", err: "spot-types"},
 		"a port that is none":                 {args: "--metrics-port=70000", err: "metrics-port"},
 		"two listeners on one port":           {args: "--metrics-port=8081", err: "8081"},
+		"a page":                              {env: map[string]string{"UI_PORT": "8082"}, ok: func(s *Settings) bool { return s.UIPort == 8082 && s.uiIsLocal() }},
+		"a page for others":                   {args: "--ui-port=8082 --ui-host=0.0.0.0", ok: func(s *Settings) bool { return !s.uiIsLocal() }},
+		"a page on a port that is none":       {args: "--ui-port=-1", err: "ui-port"},
+		"a page on the port of probes":        {args: "--ui-port=8081", err: "ui-port"},
+		"a page on the port of the webhook":   {args: "--ui-port=8443 --v1beta1=serve", err: "ui-port"},
+		"where there is no webhook":           {args: "--ui-port=8443"},
 		"a batch that ends before it is idle": {args: "--batch-max-duration=500ms", err: "batch-max-duration"},
 		"no requests at all":                  {args: "--kube-client-qps=0", err: "kube-client-qps"},
 		"a number in the environment that is none": {

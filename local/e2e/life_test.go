@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"cmp"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +31,19 @@ func TestStatusShowsWhatRuns(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("status does not speak of %s:\n%s", want, out)
 		}
+	}
+}
+
+func TestThePageIsWhereStatusSays(t *testing.T) {
+	at := regexp.MustCompile(`http://127\.0\.0\.1:\d+/`).FindString(shared.do(t, "status"))
+	r, err := http.Get(at + "picture")
+	if err != nil {
+		t.Fatalf("%q: %v", at, err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(text), `"leading":true`) {
+		t.Errorf("%spicture: status %d, %v: %s", at, r.StatusCode, err, text)
 	}
 }
 
