@@ -3,6 +3,7 @@ package buffer_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -363,6 +364,34 @@ func TestAClaimThatCannotBeCreatedIsTriedAgain(t *testing.T) {
 		wantFed(t, w)
 		if got := len(claims(w)); got != 1 {
 			t.Errorf("%d nodes, want one", got)
+		}
+	})
+}
+
+// As long as nobody has said what a buffer rests on, no node goes because it looks empty.
+func TestNoNodeIsTakenForEmptyBeforeBuffersArePlaced(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		w.With(t, gated, func(*sim.Karpenter) {
+			sim.Create(t, w, shapeOf("web", "1"))
+			sim.Create(t, w, bufferOf("spare", "web", 8))
+			time.Sleep(time.Minute)
+		})
+		slow := gated
+		slow.Buffers = false
+		w.With(t, slow, func(k *sim.Karpenter) {
+			time.Sleep(5 * time.Minute)
+			if len(claims(w)) != 1 {
+				t.Errorf("%d nodes, want the one that the buffer rests on", len(claims(w)))
+			}
+		})
+	})
+}
+
+// In the one question that holds both, pods of users come first.
+func TestSparesHaveTheLeastPriority(t *testing.T) {
+	buffered(t, 1, sim.Options{}, gated, func(t *testing.T, _ *sim.World, k *sim.Karpenter) {
+		if p := k.Store.Snapshot().SparesOf("default", "spare").Pods[0]; p.Priority != math.MinInt32 {
+			t.Errorf("priority %d", p.Priority)
 		}
 	})
 }
