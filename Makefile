@@ -1,5 +1,5 @@
 # Every target is one line; what needs more lives in hack/. Tools are pinned in tools/go.mod.
-.PHONY: help up down status clean build test lint gen gen-check bench bench-peer fuzz soak image release push
+.PHONY: help plan up down status clean build test lint gen gen-check bench bench-peer fuzz soak image release push
 .DEFAULT_GOAL := help
 export KUBEBUILDER_ASSETS := $(CURDIR)/bin/envtest
 # The generated clients of AWS are a fifth of the compiler's work and wait for the network at run time: everything but a release compiles them
@@ -8,6 +8,8 @@ export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) '-gcflags=github.com/aws/a
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 12
+plan: ## the quickest look: what the machines for docs/examples would be and cost; no cluster, no account
+	@mkdir -p bin && go build -o bin/karpenter ./cmd/karpenter && bin/karpenter plan -f docs/examples
 up: build ## start a cluster with Karpenter on this machine; ARGS="--boot-delay 45s" for realism, ARGS="--set key=value" for values of the chart
 	@bin/karpenter-local up $(ARGS)
 down: ## stop it, keep its state

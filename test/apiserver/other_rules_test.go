@@ -151,6 +151,9 @@ func nodeClassRules() []rule {
 		status("status.amis: id and requirements required", with("{status: {amis: [%s]}}", "{id: a, requirements: []}", "{id: a, name: b, deprecated: true, requirements: [{key: a, operator: In, values: [b]}]}"),
 			[]refusal{no("{status: {amis: [{id: a}]}}", "status.amis[0].requirements", "Required value"), no("{status: {amis: [{requirements: []}]}}", "status.amis[0].id", "Required value"),
 				no("{status: {amis: [{id: a, requirements: [{operator: In}]}]}}", "status.amis[0].requirements[0].key", "Required value"), no("{status: {amis: [{id: a, requirements: [{key: a}]}]}}", "status.amis[0].requirements[0].operator", "Required value")}),
+		status("status.placementGroup: id and strategy required", with("{status: {placementGroup: %s}}", "{id: pg-1, strategy: cluster}", "{id: pg-1, name: a, strategy: partition, partitionCount: 3}"),
+			[]refusal{no("{status: {placementGroup: {strategy: cluster}}}", "status.placementGroup.id", "Required value"),
+				no("{status: {placementGroup: {id: pg-1}}}", "status.placementGroup.strategy", "Required value")}),
 	)
 	rules = append(rules, reservationStatusRules()...)
 	return append(rules, conditionRules(kind, false)...)

@@ -476,6 +476,7 @@ func TestNewPodsAreSteeredAwayFromNodesThatShouldGetEmpty(t *testing.T) {
 		p := memapi.All[*corev1.Pod](s.api)[0].DeepCopy()
 		p.Name, p.UID, p.Spec.NodeName, p.ResourceVersion = "other", "other", "b", ""
 		s.api.Put(p)
+		time.Sleep(time.Second) // for the picture, in which the budget is still free otherwise
 
 		stop := s.run(t)
 		time.Sleep(15 * time.Second)
