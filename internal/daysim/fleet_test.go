@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/sim"
 )
 
@@ -109,7 +110,7 @@ func bound(t *testing.T, k *sim.Karpenter, c *cloud.Catalog) float64 {
 	}
 	plan := engine.New().Plan(in)
 	if len(plan.Refused) > 0 {
-		t.Fatalf("%d pods have no place in a plan from scratch: %s", len(plan.Refused), plan.Refused[0].Text)
+		t.Fatalf("%d pods have no place in a plan from scratch: %s", len(plan.Refused), sentence.Explanation(plan.Refused[0].Reasons))
 	}
 	return max(plan.ConfigBound, plan.VolumeBound).Dollars()
 }

@@ -29,7 +29,7 @@ func (s *state) finish(left []int) []Bin {
 			out = append(out, s.like(&out[at], at, bin))
 			continue
 		}
-		b := s.finishBin(bin, strange, &free[s.template(n).Pool])
+		b := s.finishBin(bin, &strange, &free[s.template(n).Pool])
 		if !s.launch(&b) {
 			s.dropped = true
 			for _, p := range b.Puts {
@@ -107,7 +107,7 @@ func (s *state) like(b *Bin, at int, bin BinID) Bin {
 	return out
 }
 
-func (s *state) finishBin(bin BinID, strange []bits.Set, free *limits.Pool) Bin {
+func (s *state) finishBin(bin BinID, strange *stranger, free *limits.Pool) Bin {
 	n := s.node(bin)
 	tmpl := s.template(n)
 	b := Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,

@@ -11,25 +11,37 @@ import (
 // nodes nor could get any, it holds their minimum at zero from then on: kube-scheduler counts every domain of which there is a node. So the
 // choice is narrowed to domains that are none too many, where anything is left to choose.
 
-// findStrange finds, by topology key, the domains that must not come into being beside the pods that are placed.
-func (s *state) findStrange() []bits.Set {
-	out := make([]bits.Set, len(s.p.Keys))
-	if len(out) == 0 {
-		return nil
+// A stranger is what must not come into being beside the pods that are placed.
+type stranger struct {
+	domains []bits.Set // by topology key
+	spreads []stray
+}
+
+// A stray is a spread with a filter that some placed pod has: a node that passes the filter must not be where the spread has no domain.
+type stray struct {
+	group int
+	known bits.Set // the domains that it has, or that the pod may get
+}
+
+// findStrange finds what must not come into being.
+func (s *state) findStrange() stranger {
+	out := stranger{domains: make([]bits.Set, len(s.p.Keys))}
+	if len(out.domains) == 0 {
+		return out
 	}
 	known := s.openedGroups(true)
 	asked := map[*touches]bool{}
 	for p := range s.puts() {
 		if t := s.hard(p.Class); !asked[t] {
 			asked[t] = true
-			s.addStrange(out, t, known)
+			s.addStrange(&out, t, known)
 		}
 	}
 	return out
 }
 
 // addStrange adds the domains that the spreads of one class do not know.
-func (s *state) addStrange(out []bits.Set, t *touches, known []spread.Group) {
+func (s *state) addStrange(out *stranger, t *touches, known []spread.Group) {
 	for k := range t.keys {
 		to := &t.keys[k]
 		for _, g := range to.owned {
@@ -37,13 +49,19 @@ func (s *state) addStrange(out []bits.Set, t *touches, known []spread.Group) {
 				continue
 			}
 			n := len(s.p.Keys[to.key].Values)
-			if out[to.key] == nil {
-				out[to.key] = bits.Make(n)
+			if out.domains[to.key] == nil {
+				out.domains[to.key] = bits.Make(n)
 			}
+			mine := bits.Make(n)
 			for d := range n {
-				if !known[g].Universe.Has(d) && !to.reach.Has(d) {
-					out[to.key].Add(d)
+				if known[g].Universe.Has(d) || to.reach.Has(d) {
+					mine.Add(d)
+				} else {
+					out.domains[to.key].Add(d)
 				}
+			}
+			if len(s.groups[g].Filter) > 0 {
+				out.spreads = append(out.spreads, stray{g, mine})
 			}
 		}
 	}
@@ -51,7 +69,7 @@ func (s *state) addStrange(out []bits.Set, t *touches, known []spread.Group) {
 
 // avoid keeps new bins out of strange domains, where they need not be there: of what may be bought, and of what they are filled for.
 func (s *state) avoid() {
-	strange := s.findStrange()
+	strange := s.findStrange().domains
 	if !slices.ContainsFunc(strange, bits.Set.Any) {
 		return
 	}
@@ -154,18 +172,28 @@ func (t *Template) exclude(mask, choice bits.Set) {
 	}
 }
 
-// avoidShapes takes out shapes that are in strange domains, unless too few are left.
-func (s *state) avoidShapes(strange []bits.Set, bin BinID, shapes bits.Set) {
+// avoidShapes takes out shapes that are in strange domains, or that make the bin's own domain one of a spread that has it not, unless too few
+// are left.
+func (s *state) avoidShapes(strange *stranger, bin BinID, shapes bits.Set) {
 	n := s.node(bin)
-	for k := range strange {
-		of := s.keyOf(k, n.tmpl).Shape
-		if of == nil || !strange[k].Any() || s.boundOf(bin)[k] {
-			continue
-		}
+	only := func(keep func(sh int) bool) {
 		before := shapes.Clone()
-		shapes.Only(func(sh int) bool { return of[sh] < 0 || !strange[k].Has(int(of[sh])) })
+		shapes.Only(keep)
 		if !s.template(n).diverse(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
 			shapes.Copy(before)
+		}
+	}
+	for k, domains := range strange.domains {
+		of := s.keyOf(k, n.tmpl).Shape
+		if of == nil || !domains.Any() || s.boundOf(bin)[k] {
+			continue
+		}
+		only(func(sh int) bool { return of[sh] < 0 || !domains.Has(int(of[sh])) })
+	}
+	for _, x := range strange.spreads {
+		group := &s.groups[x.group]
+		if d := s.domainOf(group.Key, bin); d >= 0 && !x.known.Has(int(d)) && !s.countsAs(group, bin, n.target) {
+			only(func(sh int) bool { return !s.countsAs(group, bin, sh) })
 		}
 	}
 }
