@@ -738,6 +738,41 @@ func TestDisplacedPods(t *testing.T) {
 	})
 }
 
+// A place is lost from when others can bind there, which is before the node is known to be initialized.
+func TestWhoHasLostAPlace(t *testing.T) {
+	ours := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"}}
+	ours.Status.NodeName, ours.Status.ProviderID = "n", "test:///n"
+	registered := map[string]string{v1.NodeRegisteredLabelKey: "true"}
+	for name, tc := range map[string]struct {
+		claim  *v1.NodeClaim
+		labels map[string]string
+		want   int
+	}{
+		"a node of others": {want: 1},
+		"a machine that boots has given no place away": {claim: ours},
+		"kube-scheduler binds to what has registered":  {claim: ours, labels: registered, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, target := cluster.NewStore(), "n"
+			store.Update(func(d *cluster.Draft) {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels}}
+				node.Spec.ProviderID = "test:///n"
+				d.PutNode(node)
+				if tc.claim != nil {
+					d.PutClaim(tc.claim)
+					target = tc.claim.Name
+				}
+				d.PutPod(pod("a"))
+				d.Plan(key("a"), target, time.Now())
+			})
+			snap := store.Snapshot()
+			if got := displaced(snap, []engine.Opening{{Pods: []*cluster.Pod{snap.Pod(key("a"))}}}); got[0] != tc.want {
+				t.Errorf("%d pods have lost a place, want %d", got[0], tc.want)
+			}
+		})
+	}
+}
+
 // A day of bursts, 30 s apart on average: from the last pod of a burst to the call that creates its claim. Bursts that come within
 // the idle time of each other are one, as the settings say.
 func TestBatchingOverADay(t *testing.T) {

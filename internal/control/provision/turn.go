@@ -425,13 +425,14 @@ func (l *Loop) summarise(snap *cluster.Snapshot, refused []engine.Refused) {
 	}
 }
 
-// displaced counts, for each opening, the pods that had a place on a node that is ready and lost it to other pods.
+// displaced counts, for each opening, the pods that had a place on a node that pods can bind to, and lost it to others. kube-scheduler binds to
+// what has registered; that it is initialized is written a moment later.
 func displaced(snap *cluster.Snapshot, openings []engine.Opening) []int {
 	out := make([]int, len(openings))
 	for i := range openings {
 		for _, p := range openings[i].Pods {
 			had, ok := snap.Planned(p.PodKey)
-			if n := snap.Target(had.Target); ok && n != nil && n.Initialized() && !n.MarkedForRemoval {
+			if n := snap.Target(had.Target); ok && n != nil && n.Registered() && !n.MarkedForRemoval {
 				out[i]++
 			}
 		}

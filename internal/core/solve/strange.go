@@ -192,7 +192,8 @@ func (s *state) avoidShapes(strange *stranger, bin BinID, shapes bits.Set) {
 	}
 	for _, x := range strange.spreads {
 		group := &s.groups[x.group]
-		if d := s.domainOf(group.Key, bin); d >= 0 && !x.known.Has(int(d)) && !s.countsAs(group, bin, n.target) {
+		foreign := func(d int32) bool { return !x.known.Has(int(d)) }
+		if !s.countsAs(group, bin, n.target) && slices.ContainsFunc(s.mayBeIn(group.Key, bin), foreign) {
 			only(func(sh int) bool { return !s.countsAs(group, bin, sh) })
 		}
 	}
