@@ -22,39 +22,47 @@ func TestConvert(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := []string{"convert", "-f", "-"}
 			if strings.Contains(file, "/values-") {
-				args = []string{"convert", "--values", "-"}
-			}
-			first, _, _ := strings.Cut(string(text), "\n")
-			if more, ok := strings.CutPrefix(first, "# args: "); ok {
-				args = append(args, strings.Fields(more)...)
-			}
-			var out, said strings.Builder
-			code := Run(t.Context(), Env{In: strings.NewReader(string(text)), Out: &out, Err: &said}, args)
-			got := fmt.Sprintf("exit %d\n%s---\n%s", code, said.String(), out.String())
-			golden := strings.TrimSuffix(file, ".yaml") + ".out"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if code != exitBadInput && args[1] == "-f" {
-				accepted(t, out.String())
+				golden(t, file, "convert", "--values", "-")
+			} else {
+				accepted(t, golden(t, file, "convert", "-f", "-"))
 			}
 		})
 	}
+}
+
+// golden gives a file to a command, with the arguments that its first line may add, and compares the exit code, what is said and what is written
+// with the .out file beside it. It returns what was written, nothing where the input was refused.
+func golden(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	if more, ok := strings.CutPrefix(first, "# args: "); ok {
+		args = append(args, strings.Fields(more)...)
+	}
+	var out, said strings.Builder
+	code := Run(t.Context(), Env{In: strings.NewReader(string(text)), Out: &out, Err: &said}, args)
+	got := fmt.Sprintf("exit %d\n%s---\n%s", code, said.String(), out.String())
+	beside := strings.TrimSuffix(file, filepath.Ext(file)) + ".out"
+	if *update {
+		if err := os.WriteFile(beside, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if code == exitBadInput {
+		return ""
+	}
+	return out.String()
 }
 
 // accepted checks that what was written is something that the API server takes, and that nothing is left to convert.

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestMigrate prints pools for node groups as the tools of AWS describe them. Each .out file holds the exit code, what is said, and what is
@@ -18,36 +15,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := []string{"migrate", "-f", "-"}
-			first, _, _ := strings.Cut(string(text), "\n")
-			if more, ok := strings.CutPrefix(first, "# args: "); ok {
-				args = append(args, strings.Fields(more)...)
-			}
-			var out, said strings.Builder
-			code := Run(t.Context(), Env{In: strings.NewReader(string(text)), Out: &out, Err: &said}, args)
-			got := fmt.Sprintf("exit %d\n%s---\n%s", code, said.String(), out.String())
-			golden := strings.TrimSuffix(file, ".txt") + ".out"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if code != exitBadInput {
-				accepted(t, out.String())
-			}
-		})
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { accepted(t, golden(t, file, "migrate", "-f", "-")) })
 	}
 }
 

@@ -29,14 +29,17 @@ type pods struct {
 	client kubernetes.Interface
 }
 
-var _ interface {
+// storage is what the API server's library asks of a table.
+type storage interface {
 	rest.Storage
 	rest.Lister
 	rest.Getter
 	rest.Scoper
 	rest.SingularNameProvider
 	rest.KindProvider
-} = pods{}
+}
+
+var _, _ storage = pods{}, nodes{}
 
 func (pods) New() runtime.Object     { return &metrics.PodMetrics{} }
 func (pods) NewList() runtime.Object { return &metrics.PodMetricsList{} }
@@ -89,15 +92,6 @@ type nodes struct {
 	rest.TableConvertor
 	client kubernetes.Interface
 }
-
-var _ interface {
-	rest.Storage
-	rest.Lister
-	rest.Getter
-	rest.Scoper
-	rest.SingularNameProvider
-	rest.KindProvider
-} = nodes{}
 
 func (nodes) New() runtime.Object     { return &metrics.NodeMetrics{} }
 func (nodes) NewList() runtime.Object { return &metrics.NodeMetricsList{} }
