@@ -97,7 +97,7 @@ func checkLimits(t *testing.T) {
 
 // TestAControllerThatIsKilledLosesNothing kills the controller in the middle of things, once for each seed.
 func TestAControllerThatIsKilledLosesNothing(t *testing.T) {
-	seeds := uint64(5)
+	seeds := uint64(2) // another replica leads only after a quarter of a minute; the chaos of simulated time has hundreds
 	if soak() {
 		seeds = 50
 	}
