@@ -133,7 +133,9 @@ func TestNodesOfMachinesThatWentUnseenAreForgotten(t *testing.T) {
 	foreign.Node, foreign.ProviderID = "foreign", "cloud:///a/foreign"
 	theirs := Node(foreign, time.Unix(0, 0))
 	theirs.Annotations = nil
-	client, nodes := world(Node(gone, time.Unix(0, 0)), Node(there, time.Unix(0, 0)), theirs)
+	control := machine()
+	control.Node, control.ProviderID = "control-a", ""
+	client, nodes := world(Node(gone, time.Unix(0, 0)), Node(there, time.Unix(0, 0)), Node(control, time.Unix(0, 0)), theirs)
 	if err := nodes.Forget(t.Context(), func(id string) bool { return id == there.ProviderID }); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +144,8 @@ func TestNodesOfMachinesThatWentUnseenAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(left.Items) != 2 {
-		t.Errorf("%d nodes are left, want the one with a machine and the one that is not ours", len(left.Items))
+	if len(left.Items) != 3 {
+		t.Errorf("%d nodes are left, want the one with a machine, the one that never had any, and the one that is not ours", len(left.Items))
 	}
 }
 
