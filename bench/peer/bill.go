@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
@@ -22,8 +21,6 @@ type bill struct {
 	Floor cloud.NanoUSD
 	// Cost adds what this project's decisions add for each node, so that a plan can be compared with the proven bound.
 	Cost cloud.NanoUSD
-	// Spot is how many nodes would be bought as spot.
-	Spot int
 }
 
 func billOf(bins []bin) bill {
@@ -32,9 +29,6 @@ func billOf(bins []bin) bill {
 		first := slices.MinFunc(b.offerings, func(x, y *cloud.Offering) int { return cmp.Compare(x.Price, y.Price) })
 		out.Floor += first.Price
 		out.Cost += first.Price + min(engine.DefaultNodePrice, first.Price/20)
-		if first.CapacityType() == v1.CapacityTypeSpot {
-			out.Spot++
-		}
 	}
 	return out
 }

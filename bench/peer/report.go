@@ -37,7 +37,7 @@ func report(done []compared, runs int, took time.Duration) string {
 	line("| problem | ours: nodes | $/h | ÷ bound | Karpenter: nodes | $/h | ÷ bound | ours ÷ Karpenter |")
 	line("|---|---|---|---|---|---|---|---|")
 	for _, c := range done {
-		line("| %s | %d | %.2f | %s | %s | %.2f | %s | **%.3f** |", c.name, c.ours.Bill.Nodes, c.ours.Bill.Floor.Dollars(), c.above(&c.ours), nodes(&c.theirs), c.theirs.Bill.Floor.Dollars(),
+		line("| %s | %s | %.2f | %s | %s | %.2f | %s | **%.3f** |", c.name, nodes(&c.ours), c.ours.Bill.Floor.Dollars(), c.above(&c.ours), nodes(&c.theirs), c.theirs.Bill.Floor.Dollars(),
 			c.above(&c.theirs), float64(c.ours.Bill.Floor)/float64(c.theirs.Bill.Floor))
 	}
 	line("")

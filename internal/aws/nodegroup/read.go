@@ -194,9 +194,11 @@ func (s *scaled) group() Group {
 		g.SubnetIDs = strings.Split(s.VPCZoneIdentifier, ",")
 	}
 	s.mix(&g)
-	for _, i := range s.Instances {
-		if len(g.Types) == 0 || s.MixedInstancesPolicy == nil && !slices.Contains(g.Types, i.InstanceType) {
-			g.Types = append(g.Types, i.InstanceType)
+	if len(g.Types) == 0 { // then what runs says which types it has
+		for _, i := range s.Instances {
+			if !slices.Contains(g.Types, i.InstanceType) {
+				g.Types = append(g.Types, i.InstanceType)
+			}
 		}
 	}
 	for _, t := range s.Tags {
