@@ -17,11 +17,13 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -258,16 +260,11 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 
 // ensure makes the templates of a recipe, all at the same time.
 func (p *Provider) ensure(ctx context.Context, r *recipe.Recipe) error {
-	errs := make([]error, len(r.Templates))
-	var wg sync.WaitGroup
-	for i, t := range r.Templates {
-		wg.Go(func() {
-			defer bug.Catch(&errs[i], "making launch template "+t.Name())
-			_, errs[i] = p.templates.Ensure(ctx, t)
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	making := func(t *launch.Template) string { return "making launch template " + t.Name() }
+	return errors.Join(each.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
+		_, err := p.templates.Ensure(ctx, t)
+		return err
+	})...)
 }
 
 // learn draws conclusions from a launch that failed.

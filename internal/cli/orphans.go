@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/patch"
 )
 
 const orphansUsage = `Usage: karpenter orphans [adopt|terminate] [flags] [NODE...]
@@ -100,7 +101,7 @@ func decide(ctx context.Context, env Env, c client.Client, found []corev1.Node, 
 		}
 		old := n.DeepCopy()
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1.OrphanAnnotationKey, d.wish)
-		if err := c.Patch(ctx, n, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := c.Patch(ctx, n, patch.Over(old)); err != nil {
 			return fmt.Errorf("annotate node %s: %w", n.Name, err)
 		}
 		fmt.Fprintf(env.Out, "node %s: %s\n", n.Name, d.wish)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -92,19 +92,12 @@ func (m *Migration) rewrite(ctx context.Context, crd *apiextensionsv1.CustomReso
 }
 
 func (m *Migration) rewriteAll(ctx context.Context, objects []unstructured.Unstructured) error {
-	errs := make([]error, len(objects))
-	var all sync.WaitGroup
-	free := make(chan struct{}, writers)
-	for i := range objects {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
-			err := m.client.Patch(ctx, &objects[i], client.RawPatch(types.MergePatchType, []byte("{}")))
-			if err != nil && !apierrors.IsNotFound(err) {
-				errs[i] = fmt.Errorf("rewrite %s %s: %w", objects[i].GetKind(), objects[i].GetName(), err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	rewriting := func(o unstructured.Unstructured) string { return "rewriting " + o.GetKind() + " " + o.GetName() }
+	return errors.Join(each.Of(objects, writers, rewriting, func(o unstructured.Unstructured) error {
+		err := m.client.Patch(ctx, &o, client.RawPatch(types.MergePatchType, []byte("{}")))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("rewrite %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		return nil
+	})...)
 }

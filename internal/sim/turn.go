@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // An action is a change that a turn makes, after it has looked at everything.
@@ -35,9 +36,7 @@ func (w *World) decide(now time.Time) (actions []action, next time.Time) {
 		if act != nil {
 			actions = append(actions, act)
 		}
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+		next = when.Sooner(next, at)
 	}
 	return actions, next
 }

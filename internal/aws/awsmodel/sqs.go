@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // A queue is a standard queue: messages come at least once and in no promised order.
@@ -149,17 +151,10 @@ func (c *call) receiveMessage(in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageO
 		if len(got) > 0 || !c.now.Before(deadline) {
 			return &sqs.ReceiveMessageOutput{Messages: got}, nil
 		}
-		if err := c.await(minTime(deadline, next)); err != nil {
+		if err := c.await(when.Sooner(deadline, next)); err != nil {
 			return nil, err
 		}
 	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // await unlocks the world until a message arrives or the time comes.
@@ -190,7 +185,7 @@ func (c *call) take(q *queue, n int, in *sqs.ReceiveMessageInput) (got []sqstype
 	}
 	for _, m := range q.Messages {
 		if m.VisibleAt.After(c.now) {
-			next = minTime(m.VisibleAt, next)
+			next = when.Sooner(m.VisibleAt, next)
 			continue
 		}
 		if len(got) == n {

@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/network"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -269,7 +270,7 @@ func (c *Controller) claimsOf(class string) []*v1.NodeClaim {
 // patch writes metadata; what the answer brings is taken over, with our status.
 func (c *Controller) patch(ctx context.Context, stored, nc *awsv1.EC2NodeClass) error {
 	next := nc.DeepCopy()
-	if err := c.Kube.Patch(ctx, next, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Kube.Patch(ctx, next, patch.Over(stored)); err != nil {
 		return err
 	}
 	next.Status = nc.Status
@@ -282,7 +283,7 @@ func (c *Controller) patchStatus(ctx context.Context, stored, nc *awsv1.EC2NodeC
 	if statusEqual(&stored.Status, &nc.Status) {
 		return nil
 	}
-	if err := c.Kube.Status().Patch(ctx, nc, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Kube.Status().Patch(ctx, nc, patch.Over(stored)); err != nil {
 		return err
 	}
 	c.wrote(nc)
@@ -336,7 +337,7 @@ func (c *Controller) finalize(ctx context.Context, stored *awsv1.EC2NodeClass) (
 	}
 	nc := stored.DeepCopy()
 	nc.Finalizers = slices.DeleteFunc(nc.Finalizers, func(f string) bool { return f == awsv1.TerminationFinalizer })
-	err := c.Kube.Patch(ctx, nc, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	err := c.Kube.Patch(ctx, nc, patch.Over(stored))
 	if client.IgnoreNotFound(err) != nil {
 		return c.conflict(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/stock"
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/each"
 )
 
 // api is the part of EC2 that machines need.
@@ -390,32 +391,31 @@ func (f *Fleet) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
+// stopsAtOnce is how many machines are stopped one by one at the same time.
+const stopsAtOnce = 10
+
 // terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that somebody
 // has protected, spoils the whole call.
 func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)
 	defer cancel()
 	stopped, err := f.stopIDs(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
-	out := make([]batch.Result[struct{}], len(ids))
-	var wg sync.WaitGroup
-	limit := make(chan struct{}, 10)
-	for i, id := range ids {
+	// What failed for reasons that concern no single machine would fail again for each.
+	final := len(ids) == 1 || ec2api.IsThrottled(err) || ec2api.IsServerFault(err) || ec2api.IsUnknownOutcome(err)
+	errs := each.Of(ids, stopsAtOnce, func(id string) string { return "stopping machine " + id }, func(id string) error {
 		switch {
 		case stopped[id]:
-		case len(ids) == 1, ec2api.IsThrottled(err), ec2api.IsServerFault(err), ec2api.IsUnknownOutcome(err):
-			// What failed for reasons that concern no single machine would fail again for each.
-			out[i].Err = gone(err)
-		default:
-			wg.Go(func() {
-				limit <- struct{}{}
-				defer func() { <-limit }()
-				defer bug.Catch(&out[i].Err, "stopping machine "+id)
-				_, err := f.stopIDs(ctx, []string{id})
-				out[i].Err = gone(err)
-			})
+			return nil
+		case final:
+			return gone(err)
 		}
+		_, err := f.stopIDs(ctx, []string{id})
+		return gone(err)
+	})
+	out := make([]batch.Result[struct{}], len(ids))
+	for i := range out {
+		out[i].Err = errs[i]
 	}
-	wg.Wait()
 	return out
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +12,7 @@ import (
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -80,27 +80,19 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 	if err != nil {
 		return fmt.Errorf("receive messages: %w", err)
 	}
-	var working sync.WaitGroup
-	for _, m := range out.Messages {
-		working.Go(func() {
-			err := q.safely(ctx, *url, m)
-			if _, panicked := errors.AsType[*bug.Panic](err); panicked {
-				watched.Panicked()
-			}
-			if err != nil && ctx.Err() == nil {
-				telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "message", aws.ToString(m.MessageId), "error", err)
-			}
-		})
+	errs := each.Of(out.Messages, atOnce, dealing, func(m sqstypes.Message) error { return q.handle(ctx, *url, m) })
+	for i, err := range errs {
+		if _, panicked := errors.AsType[*bug.Panic](err); panicked {
+			watched.Panicked()
+		}
+		if err != nil && ctx.Err() == nil {
+			telemetry.Log(ctx).ErrorContext(ctx, "an interruption message could not be dealt with and comes again", "message", aws.ToString(out.Messages[i].MessageId), "error", err)
+		}
 	}
-	working.Wait()
 	return nil
 }
 
-// safely deals with one message. A panic is a failure of that message.
-func (q *Queue) safely(ctx context.Context, url string, m sqstypes.Message) (err error) {
-	defer bug.Catch(&err, "dealing with message "+aws.ToString(m.MessageId))
-	return q.handle(ctx, url, m)
-}
+func dealing(m sqstypes.Message) string { return "dealing with message " + aws.ToString(m.MessageId) }
 
 func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {
 	m, err := Parse(aws.ToString(raw.Body))

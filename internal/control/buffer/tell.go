@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/buffer"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -38,12 +37,11 @@ func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscaling
 	if equality.Semantic.DeepEqual(b.Status, told.Status) || sameButText(b, told) && now.Before(r.toldAt.Add(seldom)) {
 		return nil
 	}
-	err := l.Client.Status().Patch(ctx, told, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // whoever was faster is right; the next picture has it
-		return nil
-	}
-	if err != nil {
+	switch written, err := patch.Status(ctx, l.Client, told, b); {
+	case err != nil:
 		return fmt.Errorf("write status of CapacityBuffer %s: %w", keyOf(b), err)
+	case !written:
+		return nil
 	}
 	r.toldAt = now
 	l.Store.Update(func(d *cluster.Draft) { d.PutBuffer(told) })

@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/patch"
 )
 
 // staleWait is how long the newer picture may take to arrive after an API call showed that ours is old.
@@ -81,7 +82,7 @@ func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.Nod
 
 func (l *Loop) writeNode(ctx context.Context, old, node *corev1.Node) error {
 	patched := &corev1.Node{ObjectMeta: *node.ObjectMeta.DeepCopy(), Spec: *node.Spec.DeepCopy()}
-	return l.Client.Patch(ctx, patched, locked(&corev1.Node{ObjectMeta: old.ObjectMeta, Spec: old.Spec}))
+	return l.Client.Patch(ctx, patched, patch.Over(&corev1.Node{ObjectMeta: old.ObjectMeta, Spec: old.Spec}))
 }
 
 // onlyStatus is a claim without what a patch of its status leaves alone.
@@ -98,7 +99,7 @@ func (l *Loop) writeMeta(ctx context.Context, old, claim *v1.NodeClaim) error {
 		return nil
 	}
 	written := &v1.NodeClaim{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
-	if err := l.Client.Patch(ctx, written, locked(&v1.NodeClaim{ObjectMeta: old.ObjectMeta})); err != nil {
+	if err := l.Client.Patch(ctx, written, patch.Over(&v1.NodeClaim{ObjectMeta: old.ObjectMeta})); err != nil {
 		return fmt.Errorf("write claim %s: %w", claim.Name, err)
 	}
 	l.remember(written)
@@ -112,16 +113,11 @@ func (l *Loop) writeStatus(ctx context.Context, old, claim *v1.NodeClaim) error 
 		return nil
 	}
 	written := onlyStatus(old, &claim.Status)
-	if err := l.Client.Status().Patch(ctx, written, locked(onlyStatus(old, &old.Status))); err != nil {
+	if err := l.Client.Status().Patch(ctx, written, patch.Over(onlyStatus(old, &old.Status))); err != nil {
 		return fmt.Errorf("write status of claim %s: %w", claim.Name, err)
 	}
 	l.remember(written)
 	return nil
-}
-
-// locked is a patch that fails if the object is no longer what it was.
-func locked(old client.Object) client.Patch {
-	return client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 }
 
 // remember puts what we wrote into the store, so that the next step looks at it. Like the watch it leaves out who wrote which field.

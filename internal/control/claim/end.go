@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -137,7 +138,7 @@ func (l *Loop) finish(ctx context.Context, claim *v1.NodeClaim) error {
 	}
 	free := &v1.NodeClaim{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })
-	if err := l.Client.Patch(ctx, free, locked(&v1.NodeClaim{ObjectMeta: claim.ObjectMeta})); err != nil {
+	if err := l.Client.Patch(ctx, free, patch.Over(&v1.NodeClaim{ObjectMeta: claim.ObjectMeta})); err != nil {
 		return fmt.Errorf("take the finalizer off claim %s: %w", claim.Name, err)
 	}
 	l.reportEnded(ctx, claim)

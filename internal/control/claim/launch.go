@@ -12,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // Times of a launch: how long one call may take, and how long to wait between calls that fail.
@@ -56,7 +57,7 @@ func (l *launches) forget(claim string) {
 func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, error) {
 	claim, mine := step.Claim, l.launches.of(step.Claim)
 	if now := time.Now(); now.Before(mine.next) {
-		return earlier(mine.next, step.Until), nil
+		return when.Sooner(mine.next, step.Until), nil
 	}
 	if mine.machine == nil {
 		begun := time.Now().Truncate(time.Second) // clouds do not count finer
@@ -108,7 +109,7 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	}
 	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))
 	mine.failures++
-	return earlier(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
+	return when.Sooner(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
 }
 
 // suspect makes garbage collection look for a machine that we do not know of.
@@ -126,11 +127,4 @@ func (l *Loop) writeBoth(ctx context.Context, old, claim *v1.NodeClaim) error {
 	written := *old
 	written.ObjectMeta = claim.ObjectMeta
 	return l.writeStatus(ctx, &written, claim)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.IsZero() || a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // How often what cannot be seen in the cluster is looked at again.
@@ -112,11 +113,11 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	claim := &next
 	var errs []error
 	before := *mine
-	again = sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
+	again = when.Sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
 	if pool := snap.Pool(claim.Labels[v1.NodePoolLabelKey]); pool != nil {
-		again = sooner(again, lifecycle.Consolidatable(claim, pool, now))
+		again = when.Sooner(again, lifecycle.Consolidatable(claim, pool, now))
 		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap), claim, pool, now)
-		again, errs = sooner(again, at), append(errs, err)
+		again, errs = when.Sooner(again, at), append(errs, err)
 	}
 	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
 		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent // what was found is not written down: look again
@@ -144,13 +145,6 @@ func (l *Loop) hydrate(ctx context.Context, row *cluster.Node) error {
 		}
 	}
 	return nil
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // stampPodEvent writes when a pod last came or went.

@@ -117,7 +117,7 @@ func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
 // discard takes a record off the claims that carry it.
 func (l *Loop) discard(ctx context.Context, claims []*v1.NodeClaim, why error) {
 	telemetry.Log(ctx).Error("a disruption record does not count and is taken off", "NodeClaims", namesOf(claims), "error", why)
-	errs := parallel(claims, func(claim *v1.NodeClaim) error {
+	errs := lookAfter(claims, (*v1.NodeClaim).GetName, func(claim *v1.NodeClaim) error {
 		r, ok, _ := recordOn(claim)
 		if ok && r.Role == replacement {
 			return l.editClaim(ctx, memberOf(claim), dropRecord, nil)

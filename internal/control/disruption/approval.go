@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -42,7 +43,7 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 		lock.Status = v1alpha1.DisruptionPlanStatus{}
 		plan.Status = status
 		// Who decided before there was anything to decide about has made another version of the plan, and is not heard.
-		if err = l.client.Status().Patch(ctx, plan, client.MergeFromWithOptions(lock, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err = l.client.Status().Patch(ctx, plan, patch.Over(lock)); err != nil {
 			err = fmt.Errorf("say what is planned: %w", err)
 		}
 	}
@@ -127,7 +128,7 @@ func (l *Loop) dropPlan(ctx context.Context, plan *v1alpha1.DisruptionPlan, at, 
 func (l *Loop) close(ctx context.Context, plan *v1alpha1.DisruptionPlan, phase v1alpha1.DisruptionPhase, message string) error {
 	closed := plan.DeepCopy()
 	closed.Status.Phase, closed.Status.Message = phase, message
-	if err := l.client.Status().Patch(ctx, closed, client.MergeFromWithOptions(plan, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := l.client.Status().Patch(ctx, closed, patch.Over(plan)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	l.store.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(closed) })

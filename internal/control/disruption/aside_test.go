@@ -136,7 +136,7 @@ func TestAPanicOverOneNameLeavesTheOthers(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	done := make([]bool, 3)
-	errs := parallel([]string{"0", "1", "2"}, func(name string) error {
+	errs := lookAfter([]string{"0", "1", "2"}, itself, func(name string) error {
 		if name == "1" {
 			panic("no")
 		}

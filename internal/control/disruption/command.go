@@ -17,11 +17,12 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/each"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -117,7 +118,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 
 // mark writes the record, the reason and the taint on every candidate.
 func (l *Loop) mark(ctx context.Context, c *command) error {
-	return errors.Join(parallel(c.Candidates, func(m member) error {
+	return errors.Join(lookAfter(c.Candidates, member.name, func(m member) error {
 		taken := ""
 		err := l.editClaim(ctx, m, func(claim *v1.NodeClaim) bool {
 			if other, ok, _ := recordOn(claim); ok && other.ID != c.ID {
@@ -238,7 +239,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 			left = append(left, n)
 		}
 	}
-	errs := parallel(left, func(n *cluster.Node) error { return l.letGo(ctx, n) })
+	errs := lookAfter(left, func(n *cluster.Node) string { return n.Name }, func(n *cluster.Node) error { return l.letGo(ctx, n) })
 	for i, err := range errs {
 		n := left[i]
 		if errors.Is(err, errHalted) {
@@ -261,7 +262,7 @@ func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 
 // finish forgets a command that has done its work.
 func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
-	errs := parallel(c.Replacements, func(name string) error {
+	errs := lookAfter(c.Replacements, itself, func(name string) error {
 		n := snap.ClaimNode(name)
 		if n == nil || !c.on(n.Claim, replacement) {
 			return nil
@@ -289,7 +290,7 @@ func (l *Loop) fail(ctx context.Context, c *command, why error) {
 // takeBack ends a command: candidates work again, replacements that nothing uses go away.
 func (l *Loop) takeBack(ctx context.Context, c *command) {
 	snap := l.store.Snapshot()
-	errs := parallel(c.Replacements, func(name string) error { return l.giveBack(ctx, snap, c, name) })
+	errs := lookAfter(c.Replacements, itself, func(name string) error { return l.giveBack(ctx, snap, c, name) })
 	if err := errors.Join(append(errs, l.free(ctx, snap, c, c.Candidates))...); err != nil {
 		// What stays behind is found by the sweep and by adopt.
 		telemetry.Log(ctx).Error("cannot take a disruption command back in full", "command", c.ID, "error", err)
@@ -299,7 +300,7 @@ func (l *Loop) takeBack(ctx context.Context, c *command) {
 
 // free lets candidates of a command work again.
 func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, candidates []member) error {
-	errs := parallel(candidates, func(m member) error { return l.release(ctx, snap, m, c.ID) })
+	errs := lookAfter(candidates, member.name, func(m member) error { return l.release(ctx, snap, m, c.ID) })
 	l.store.Update(func(d *cluster.Draft) {
 		for _, m := range candidates {
 			if m.node(snap) != nil {
@@ -373,13 +374,13 @@ func (l *Loop) editClaim(ctx context.Context, m member, meta func(*v1.NodeClaim)
 		if !meta(&claim) {
 			return nil
 		}
-		if err := l.client.Patch(ctx, &claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := l.client.Patch(ctx, &claim, patch.Over(before)); err != nil {
 			return fmt.Errorf("patch claim %s: %w", m.Name, err)
 		}
 	}
 	if before := claim.DeepCopy(); status != nil {
 		status(&claim)
-		if err := l.client.Status().Patch(ctx, &claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := l.client.Status().Patch(ctx, &claim, patch.Over(before)); err != nil {
 			return fmt.Errorf("patch status of claim %s: %w", m.Name, err)
 		}
 	}
@@ -401,7 +402,7 @@ func (l *Loop) editNode(ctx context.Context, claim string, edit func(*corev1.Nod
 	if !edit(&node) {
 		return nil
 	}
-	if err := l.client.Patch(ctx, &node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := l.client.Patch(ctx, &node, patch.Over(before)); err != nil {
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
 	return nil
@@ -432,39 +433,14 @@ func dropRecord(claim *v1.NodeClaim) bool {
 	return true
 }
 
-// parallel calls do for each of them, a few dozen at a time, and returns the errors in their order.
-func parallel[T any](list []T, do func(T) error) []error {
-	errs := make([]error, len(list))
-	slots := make(chan struct{}, 32)
-	for i, one := range list {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			defer func() {
-				if value := recover(); value != nil {
-					errs[i] = bug.Recovered(value, "looking after "+nameOf(one))
-				}
-			}()
-			errs[i] = do(one)
-		}()
-	}
-	for range cap(slots) {
-		slots <- struct{}{}
-	}
-	return errs
+// editsAtOnce is how many objects of a command are edited at the same time.
+const editsAtOnce = 32
+
+// lookAfter calls do for each of them, and returns the errors in their order.
+func lookAfter[T any](list []T, name func(T) string, do func(T) error) []error {
+	return each.Of(list, editsAtOnce, func(one T) string { return "looking after " + name(one) }, do)
 }
 
-// nameOf names what parallel is called with.
-func nameOf(one any) string {
-	switch one := one.(type) {
-	case string:
-		return one
-	case member:
-		return one.Name
-	case *cluster.Node:
-		return one.Name
-	case client.Object:
-		return one.GetName()
-	}
-	return fmt.Sprintf("%T", one)
-}
+func itself(name string) string { return name }
+
+func (m member) name() string { return m.Name }

@@ -26,7 +26,7 @@ func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
 		wanted[n.Claim.Name] = steering[n]
 	}
 	claims := sortedKeys(wanted)
-	errs := parallel(claims, func(claim string) error {
+	errs := lookAfter(claims, itself, func(claim string) error {
 		return l.editNode(ctx, claim, func(node *corev1.Node) bool { return avoid(node, wanted[claim]) })
 	})
 	for i, err := range errs {

@@ -12,12 +12,9 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
-
-func locked(old client.Object) client.Patch {
-	return client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
-}
 
 // close keeps new pods and load balancers away from the node.
 func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
@@ -32,7 +29,7 @@ func (l *Loop) close(ctx context.Context, old *corev1.Node) error {
 	if equality.Semantic.DeepEqual(node.Spec.Taints, old.Spec.Taints) && equality.Semantic.DeepEqual(node.Labels, old.Labels) {
 		return nil
 	}
-	if err := l.Client.Patch(ctx, node, locked(old)); err != nil {
+	if err := l.Client.Patch(ctx, node, patch.Over(old)); err != nil {
 		return fmt.Errorf("taint node %s: %w", old.Name, err)
 	}
 	telemetry.Log(ctx).Info("tainted node", "Node", old.Name, "taint.Key", taint.Key, "taint.Value", taint.Value, "taint.Effect", taint.Effect)
@@ -61,7 +58,7 @@ func (w *work) write(ctx context.Context) error {
 		return nil
 	}
 	written := w.claim.DeepCopy()
-	if err := w.Client.Status().Patch(ctx, written, locked(w.row.Claim)); err != nil {
+	if err := w.Client.Status().Patch(ctx, written, patch.Over(w.row.Claim)); err != nil {
 		return fmt.Errorf("write status of claim %s: %w", w.claim.Name, err)
 	}
 	w.Store.Update(func(d *cluster.Draft) { d.PutClaim(written) })
@@ -75,7 +72,7 @@ func (w *work) write(ctx context.Context) error {
 func (l *Loop) release(ctx context.Context, row *cluster.Node) error {
 	node := row.Node.DeepCopy()
 	node.Finalizers = slices.DeleteFunc(node.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })
-	if err := l.Client.Patch(ctx, node, locked(row.Node)); err != nil {
+	if err := l.Client.Patch(ctx, node, patch.Over(row.Node)); err != nil {
 		return fmt.Errorf("take the finalizer off node %s: %w", row.Name, err)
 	}
 	l.reportReleased(ctx, row.Node)

@@ -27,6 +27,7 @@ import (
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
 	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // Times of a drain.
@@ -212,7 +213,7 @@ type work struct {
 func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Time, waiting bool, err error) {
 	if until := evict.HeldUntil(snap, w.row, w.now); !until.IsZero() {
 		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "pods stay until their new nodes are ready, at the latest until "+until.Format(time.RFC3339))
-		return soonest(until, w.now.Add(placePoll)), true, nil
+		return when.Sooner(until, w.now.Add(placePoll)), true, nil
 	}
 	plan := evict.Next(w.row.Pods, w.deadline, w.now)
 	if len(plan.Waiting) > 0 {
@@ -330,11 +331,4 @@ func (w *work) toStop() string {
 		return w.row.ProviderID
 	}
 	return ""
-}
-
-func soonest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -17,10 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // Times and numbers of evictions.
@@ -60,42 +61,41 @@ type job struct {
 // run asks for what is due, and returns when the next request is.
 func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 	q.keep(j.plan.Waiting)
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	ask := func(p *cluster.Pod, request func() (bool, error)) {
-		t := q.try(p)
-		if time.Now().Before(t.next) {
-			return
+	var requests []request
+	ask := func(p *cluster.Pod, send func() bool) {
+		if t := q.try(p); !time.Now().Before(t.next) {
+			requests = append(requests, request{p, t, send})
 		}
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			t.answered(safely(p, request))
-		})
 	}
 	for _, d := range j.plan.Delete {
-		ask(d.Pod, func() (bool, error) { return l.delete(ctx, j, d) })
+		ask(d.Pod, func() bool { return l.delete(ctx, j, d) })
 	}
 	for _, p := range j.plan.Evict {
-		ask(p, func() (bool, error) { return l.evict(ctx, j, p) })
+		ask(p, func() bool { return l.evict(ctx, j, p) })
 	}
-	wait.Wait()
-	again := j.plan.Until
+	each.Of(requests, atOnce, request.doing, request.make)
+	again := j.plan.Until // zero where there is nothing to ask: pods are on their way, and their end is news
 	for _, t := range q.due(j.plan) {
-		if again.IsZero() || t.Before(again) {
-			again = t
-		}
-	}
-	if again.IsZero() { // nothing to ask: pods are on their way, and their end is news
-		return time.Time{}
+		again = when.Sooner(again, t)
 	}
 	return again
 }
 
-// safely makes a request of which a panic is a failure: it is about one pod of many.
-func safely(p *cluster.Pod, request func() (bool, error)) (done bool, err error) {
-	defer bug.Catch(&err, "asking pod "+p.Namespace+"/"+p.Name+" to go")
-	return request()
+// A request asks one pod to go. send tells whether the API server agreed.
+type request struct {
+	pod  *cluster.Pod
+	try  *try
+	send func() bool
+}
+
+func (r request) doing() string { return "asking pod " + r.pod.Namespace + "/" + r.pod.Name + " to go" }
+
+// make sends the request and notes what became of it; a panic is a failure.
+func (r request) make() error {
+	done := false
+	defer func() { r.try.answered(done) }()
+	done = r.send()
+	return nil
 }
 
 // keep forgets pods that are no longer waited for.
@@ -135,7 +135,7 @@ func (q *queue) due(plan evict.Plan) []time.Time {
 }
 
 // answered plans the next request for a pod, later and later while they fail.
-func (t *try) answered(done bool, _ error) {
+func (t *try) answered(done bool) {
 	if done {
 		t.next, t.failures = time.Now().Add(settle), 0
 		return
@@ -145,22 +145,22 @@ func (t *try) answered(done bool, _ error) {
 }
 
 // evict asks for the eviction of one pod. A refusal is no error: the pod's budget says when it may go.
-func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool, err error) {
+func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	err = l.Evictions.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+	err := l.Evictions.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    pod.ObjectMeta,
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 	})
 	if ctx.Err() != nil {
-		return false, ctx.Err()
+		return false
 	}
 	l.Metrics.PodEvictionRequests.WithLabelValues(code(err)).Inc()
 	switch {
 	case err == nil:
 		l.reportEvicted(j, p)
-		return true, nil
+		return true
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
-		return true, nil
+		return true
 	case apierrors.IsTooManyRequests(err):
 		l.reportRefused(j.row.Node, p, "a PodDisruptionBudget would be violated")
 	case apierrors.IsInternalError(err):
@@ -168,7 +168,7 @@ func (l *Loop) evict(ctx context.Context, j job, p *cluster.Pod) (done bool, err
 	default:
 		telemetry.Log(ctx).Error("eviction failed, trying again", "Node", j.row.Name, "Pod", p.Namespace+"/"+p.Name, "error", err)
 	}
-	return false, err
+	return false
 }
 
 func code(err error) string {
@@ -183,19 +183,19 @@ func code(err error) string {
 }
 
 // delete ends a pod that would outlive the node's deadline.
-func (l *Loop) delete(ctx context.Context, j job, d evict.Deletion) (done bool, err error) {
+func (l *Loop) delete(ctx context.Context, j job, d evict.Deletion) (done bool) {
 	p := d.Pod
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	err = l.Evictions.Delete(ctx, pod, client.GracePeriodSeconds(int64(d.Grace/time.Second)), client.Preconditions{UID: &p.UID})
+	err := l.Evictions.Delete(ctx, pod, client.GracePeriodSeconds(int64(d.Grace/time.Second)), client.Preconditions{UID: &p.UID})
 	switch {
 	case err == nil:
 		l.reportForced(j, d)
-		return true, nil
+		return true
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another pod of the same name
-		return true, nil
+		return true
 	}
 	if ctx.Err() == nil {
 		telemetry.Log(ctx).Error("deleting a pod failed, trying again", "Node", j.row.Name, "Pod", p.Namespace+"/"+p.Name, "error", err)
 	}
-	return false, err
+	return false
 }

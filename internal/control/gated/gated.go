@@ -19,6 +19,7 @@ import (
 	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -132,11 +133,7 @@ func (l *Loop) write(ctx context.Context, old, told conditioned) error {
 	if equality.Semantic.DeepEqual(old.GetConditions(), told.GetConditions()) {
 		return nil
 	}
-	err := l.client.Status().Patch(ctx, told, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	if _, err := patch.Status(ctx, l.client, told, old); err != nil {
 		return fmt.Errorf("write status of %s: %w", old.GetName(), err)
 	}
 	return nil

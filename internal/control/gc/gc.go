@@ -24,10 +24,10 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -167,7 +167,7 @@ func (l *Loop) machines(ctx context.Context) error {
 		return err
 	}
 	orphans, err := l.judge(ctx, machines, known.orphans(suspects), known)
-	return errors.Join(err, l.each(len(orphans), func(i int) error { return l.stopOrphan(ctx, orphans[i]) }))
+	return errors.Join(append(each.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err)...)
 }
 
 // known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
@@ -259,7 +259,7 @@ func (l *Loop) claims(ctx context.Context) error {
 			lost = append(lost, row)
 		}
 	}
-	return l.each(len(lost), func(i int) error { return l.deleteLost(ctx, lost[i]) })
+	return errors.Join(each.Of(lost, atOnce, claimOf, func(row *cluster.Node) error { return l.deleteLost(ctx, row) })...)
 }
 
 // live claims have had a Node, are of our provider, and are not being deleted.
@@ -274,6 +274,10 @@ func (l *Loop) nodeReady(row *cluster.Node) bool {
 	nodes := l.Store.Snapshot().NodesWithProviderID(row.Claim.Status.ProviderID)
 	return len(nodes) == 1 && lifecycle.ReadyStatus(nodes[0]) == corev1.ConditionTrue
 }
+
+func machineOf(m cloud.Machine) string { return "collecting machine " + m.ProviderID }
+
+func claimOf(row *cluster.Node) string { return "collecting NodeClaim " + row.Claim.Name }
 
 // deleteLost deletes a claim after the cloud has been asked for this very machine: a list may be incomplete.
 func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
@@ -291,21 +295,4 @@ func (l *Loop) deleteLost(ctx context.Context, row *cluster.Node) error {
 	telemetry.Log(ctx).Info("garbage collected a nodeclaim without machine", "NodeClaim", c.Name, "provider-id", c.Status.ProviderID, "Node", row.Name)
 	l.Metrics.Disrupted(c, string(lifecycle.GarbageCollected), "", movable.Count(row.Pods))
 	return nil
-}
-
-// each runs do for every index, several at the same time.
-func (l *Loop) each(n int, do func(int) error) error {
-	errs := make([]error, n)
-	slots := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			defer bug.Catch(&errs[i], "collecting garbage")
-			errs[i] = do(i)
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }

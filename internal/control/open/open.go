@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -120,22 +120,20 @@ func (s *Service) tasks(seed, reason string, openings []engine.Opening, annotati
 
 // createAll creates the claims of the tasks that were admitted, and says how it went.
 func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim, error) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, parallel)
+	var admitted []*task
 	for i := range tasks {
-		t := &tasks[i]
-		if t.err != nil {
-			continue
+		if tasks[i].err == nil {
+			admitted = append(admitted, &tasks[i])
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			defer s.settle(t)
-			defer bug.Catch(&t.err, "creating NodeClaim "+t.claim.Name)
-			t.created, t.err = s.create(ctx, t)
-		})
 	}
-	wg.Wait()
+	failures := each.Of(admitted, parallel, (*task).doing, func(t *task) (err error) {
+		defer s.settle(t)
+		t.created, err = s.create(ctx, t)
+		return err
+	})
+	for i, err := range failures {
+		admitted[i].err = err
+	}
 	claims := make([]*v1.NodeClaim, len(tasks))
 	var errs []error
 	for i := range tasks {
@@ -145,6 +143,9 @@ func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim,
 	}
 	return claims, errors.Join(errs...)
 }
+
+// doing says what becomes of a task, for who looks into a panic.
+func (t *task) doing() string { return "creating NodeClaim " + t.claim.Name }
 
 // task is one claim on its way.
 type task struct {

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/overlay"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -73,13 +73,12 @@ func (l *Loop) tell(ctx context.Context, o *v1alpha1.NodeOverlay, v overlay.Verd
 	if equality.Semantic.DeepEqual(o.Status.Conditions, told.Status.Conditions) {
 		return nil
 	}
-	err := l.client.Status().Patch(ctx, told, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // whoever was faster is right; the next picture has it
-		return nil
-	}
+	written, err := patch.Status(ctx, l.client, told, o)
 	if err != nil {
 		return fmt.Errorf("write status of node overlay %s: %w", o.Name, err)
 	}
-	l.store.Update(func(d *cluster.Draft) { d.PutOverlay(told) })
+	if written {
+		l.store.Update(func(d *cluster.Draft) { d.PutOverlay(told) })
+	}
 	return nil
 }

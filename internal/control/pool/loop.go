@@ -28,6 +28,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -237,7 +238,7 @@ func (l *Loop) tell(pool *v1.NodePool) {
 }
 
 func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
-	if err := l.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := l.Client.Status().Patch(ctx, pool, patch.Over(old)); err != nil {
 		return fmt.Errorf("write status of pool %s: %w", pool.Name, err)
 	}
 	l.Store.Update(func(d *cluster.Draft) { d.PutPool(pool) })

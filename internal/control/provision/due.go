@@ -12,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 const (
@@ -77,12 +78,12 @@ func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time)
 	m.places = placesOf(snap, m.places[:0])
 	defer clear(m.places) // of the rows, which may be the last of nodes that are gone, nothing is kept
 	for _, p := range pods {
-		at := m.dueAt(p, placeOf(m.places, p.PodKey), news)
+		at := m.dueAt(p, placeOf(m.places, p.PodKey), news, now)
 		switch {
-		case !at.After(now):
+		case !at.IsZero() && !at.After(now):
 			due = append(due, p)
-		case next.IsZero() || at.Before(next):
-			next = at
+		default:
+			next = when.Sooner(next, at)
 		}
 	}
 	return due, next
@@ -101,9 +102,6 @@ func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
 	}
 	m.left = left
 }
-
-// never is later than anything.
-var never = time.Unix(1<<40, 0)
 
 // place is where a pod is planned to go, and since when.
 type place struct {
@@ -135,42 +133,28 @@ func placeOf(places []place, pod cluster.PodKey) place {
 	return places[at]
 }
 
-// dueAt returns when a pod asks for a plan.
-func (m *memory) dueAt(p *cluster.Pod, planned place, news bool) time.Time {
+// dueAt returns when a pod asks for a plan: now at the soonest, and zero if only news can make it.
+func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) time.Time {
 	last, known := m.pods[p.UID]
 	switch {
 	case planned.target == nil || planned.target.MarkedForRemoval:
 		if !known || last.planned || news {
-			return time.Time{}
+			return now
 		}
 		return last.at.Add(again)
 	case p.NodeName != "":
-		return never // its place waits for it
+		return time.Time{} // its place waits for it
 	}
 	since, ok := planned.target.InitializedSince()
 	if !ok {
-		return never // its place is being made ready
+		return time.Time{} // its place is being made ready
 	}
-	ready := later(planned.since, since)
-	usable := later(ready.Add(settle), earlier(m.bound.Add(settle), ready.Add(settleMost)))
+	ready := when.Later(planned.since, since)
+	usable := when.Later(ready.Add(settle), when.Sooner(m.bound.Add(settle), ready.Add(settleMost)))
 	if last.at.Before(usable) {
 		return usable
 	}
 	return last.at.Add(again)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // describePools says what of the pools can change the answer for a pod that was refused.

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // name is this loop's name in logs and metrics.
@@ -111,20 +112,18 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 	for {
 		snap := l.Store.Snapshot()
 		now := time.Now()
-		next := never
+		next := now.Add(time.Hour)
 		if snap.Synced() {
 			unbound, leaving := waiting(snap, now)
 			l.acknowledge(unbound, now)
 			if len(unbound)+len(leaving) == 0 {
 				l.nothingWaits()
 			}
-			due, soonest := l.memory.due(snap, append(unbound, leaving...), now)
+			due, again := l.memory.due(snap, append(unbound, leaving...), now)
 			for _, p := range due {
 				w.add(string(p.UID), now)
 			}
-			if !soonest.IsZero() {
-				next = soonest
-			}
+			next = when.Sooner(next, again)
 		}
 		if closes := w.closes(); !closes.IsZero() {
 			if !now.Before(closes) {
@@ -132,7 +131,6 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 			}
 			next = closes
 		}
-		next = earlier(next, now.Add(time.Hour))
 		if !l.watched.Wait(ctx, next.Sub(now), snap.Stale()) {
 			return first, last, false
 		}

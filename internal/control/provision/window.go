@@ -1,6 +1,10 @@
 package provision
 
-import "time"
+import (
+	"time"
+
+	"karpenter.sh/karpenter/internal/when"
+)
 
 // A window decides when a batch is complete: a quiet while after the last new element, or at the latest some time after the
 // first. The same element does not count twice.
@@ -31,9 +35,5 @@ func (w *window) closes() time.Time {
 	if len(w.seen) == 0 {
 		return time.Time{}
 	}
-	quiet, latest := w.last.Add(w.idle), w.first.Add(w.max)
-	if latest.Before(quiet) {
-		return latest
-	}
-	return quiet
+	return when.Sooner(w.last.Add(w.idle), w.first.Add(w.max))
 }

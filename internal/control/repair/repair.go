@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -164,8 +165,7 @@ func (l *Loop) repair(ctx context.Context, row *cluster.Node, ailment lifecycle.
 	claim := &v1.NodeClaim{ObjectMeta: row.Claim.ObjectMeta}
 	if !overdue(claim, now) {
 		stamped := lifecycle.WithDeadline(claim, now)
-		lock := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
-		if err := l.Client.Patch(ctx, stamped, lock); err != nil {
+		if err := l.Client.Patch(ctx, stamped, patch.Over(claim)); err != nil {
 			return fmt.Errorf("write the deadline of claim %s: %w", claim.Name, err)
 		}
 		claim = stamped

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // promises says which machines pods are planned for, by the name of their row, and until when that keeps them at the latest. It ends
@@ -22,18 +23,11 @@ func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 		}
 		until := now.Add(spurn.Longest) // a machine that boots is waited for
 		if since, ok := target.InitializedSince(); ok {
-			until = later(plan.At, since).Add(spurn.Longest)
+			until = when.Later(plan.At, since).Add(spurn.Longest)
 		}
-		out[target.Name] = later(out[target.Name], until)
+		out[target.Name] = when.Later(out[target.Name], until)
 	}
 	return out
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // leastVacancy is how long a node must have been vacant before it goes because it is empty, whatever its pool says: the next pod of a

@@ -13,6 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // A Deletion is a pod that must end by force.
@@ -90,8 +91,8 @@ func (plan *Plan) wake(p *cluster.Pod, deadline, now time.Time) {
 		at = append(at, deadline.Add(-p.Grace+time.Second))
 	}
 	for _, t := range at {
-		if t.After(now) && (plan.Until.IsZero() || t.Before(plan.Until)) {
-			plan.Until = t
+		if t.After(now) {
+			plan.Until = when.Sooner(plan.Until, t)
 		}
 	}
 }

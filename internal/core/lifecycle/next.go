@@ -10,6 +10,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // A View is what decides about a claim.
@@ -291,11 +292,7 @@ func missing(claim *v1.NodeClaim, node *corev1.Node) (reason, message string) {
 	return "", ""
 }
 
-func (w *work) wake(at time.Time) {
-	if w.until.IsZero() || at.Before(w.until) {
-		w.until = at
-	}
-}
+func (w *work) wake(at time.Time) { w.until = when.Sooner(w.until, at) }
 
 // step keeps of the copies what differs from what there is.
 func (w *work) step(v View) Step {

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // podEventQuiet is the time within which pod events of one claim count as one.
@@ -44,13 +45,13 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 		if p.DaemonSet {
 			continue
 		}
-		at = later(at, p.Scheduled)
+		at = when.Later(at, p.Scheduled)
 		if !p.Deleted.IsZero() {
-			at = later(at, p.Deleted.Add(-p.Grace))
+			at = when.Later(at, p.Deleted.Add(-p.Grace))
 		}
 	}
 	if was != nil && anyEnded(was.Pods, is.Pods) {
-		at = later(at, now)
+		at = when.Later(at, now)
 	}
 	if at.After(now) {
 		at = now
@@ -72,13 +73,6 @@ func anyEnded(before, now []*cluster.Pod) bool {
 		}
 	}
 	return false
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // Inconsistencies says in which way a node is less than what was launched for its claim.

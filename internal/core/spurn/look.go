@@ -13,6 +13,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // follow notes which pods wait for which nodes, and since when those have had all that the pods need.
@@ -154,7 +155,7 @@ func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 				out.probing[t] = true
 			}
 		default:
-			out.bound[kind] = later(out.bound[kind], p.Scheduled)
+			out.bound[kind] = when.Later(out.bound[kind], p.Scheduled)
 			if t != nil && !p.Scheduled.Before(t.last.At) {
 				_, lost := t.lost[p.NodeName]
 				out.wrong[kind] = out.wrong[kind] || lost
@@ -170,11 +171,11 @@ func (n *news) hear(p *cluster.Pod) {
 		return
 	}
 	name := p.Class.Spec.SchedulerName
-	n.alive[name] = later(n.alive[name], p.Scheduled)
+	n.alive[name] = when.Later(n.alive[name], p.Scheduled)
 	if n.handled[name] == nil {
 		n.handled[name] = map[int32]time.Time{}
 	}
-	n.handled[name][p.Priority] = later(n.handled[name][p.Priority], p.Created)
+	n.handled[name][p.Priority] = when.Later(n.handled[name][p.Priority], p.Created)
 }
 
 // heard tells whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound or judged one that came

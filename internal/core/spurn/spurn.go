@@ -14,6 +14,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 const (
@@ -181,7 +182,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		if !waits {
 			continue
 		}
-		since := later(w.since, m.news.bound[kindOf(p)]) // while its like are bound, its turn may come
+		since := when.Later(w.since, m.news.bound[kindOf(p)]) // while its like are bound, its turn may come
 		heard := m.news.heard(p, w.heard)
 		if now.Before(w.first.Add(Longest)) && (!heard || now.Before(since.Add(Patience))) {
 			continue
@@ -221,11 +222,4 @@ func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 func (m *Memory) Begins(h Held) bool {
 	t := m.trials[kindOf(h.Pod)]
 	return t != nil && t.losses == 1 && t.last.At.Equal(h.At)
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
