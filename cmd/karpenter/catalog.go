@@ -6,7 +6,9 @@ import (
 	"os"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/class"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/aws/price"
 )
@@ -31,6 +33,11 @@ func planCatalog(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog
 		o.Spot, o.SpotPrices = offline.SpotTable, prices
 	}
 	return offline.Catalog(o)
+}
+
+// editClass says what an edit of a node class does to machines.
+func editClass(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (cloud.DriftReason, bool) {
+	return class.NewEdit(from, to).Drifts
 }
 
 // spotPrices reads a file of the form {"m5.large": {"us-east-1a": 0.04}}.

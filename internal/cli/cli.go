@@ -10,6 +10,7 @@ import (
 	"io"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/preflight"
 )
@@ -32,6 +33,8 @@ type Env struct {
 	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
 	// CheckClass says why the controller would not use a node class, as far as that is to be seen without asking the cloud.
 	CheckClass func(*awsv1.EC2NodeClass) error
+	// EditClass says of machines why they drift when a node class becomes another, "" if they do not. What is not sure depends on what the cloud has.
+	EditClass func(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (reason cloud.DriftReason, sure bool)
 	// Preflight looks at an account and the cluster of a kubeconfig.
 	Preflight func(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error)
 }
@@ -48,7 +51,7 @@ var commands = []command{
 	{"why", "why a pod waits and what would give it a place; why a node stays and what would become of it", askWhy},
 	{"history", "what the controller decided, by object, reason and time", history},
 	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
-	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool would replace", lint},
+	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool or node class would replace", lint},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
 	{"migrate", "NodePools and EC2NodeClasses that buy what node groups buy", migrate},
 	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},

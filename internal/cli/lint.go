@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -32,7 +33,7 @@ const lintHelp = `usage: karpenter lint [-f FILE_OR_DIR_OR_-…] [--kubeconfig F
 
 Looks for what can never work: pools whose requirements or minValues leave no instance type, pools of equal weight that take the same
 pods, PodDisruptionBudgets under which no pod can ever be evicted, label values that no node can have. With files and a cluster it
-also says what the NodePools in the files would do to the nodes that are there: how many drift, and what the fleet would cost.
+also says what the NodePools and EC2NodeClasses in the files would do to the nodes that are there: how many drift, and what the fleet would cost.
 
 Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. Nothing is changed.
 
@@ -48,6 +49,8 @@ type finding struct {
 	// Of an edit that replaces nodes: how many, and what all pods on them would cost more.
 	Nodes       int     `json:"nodes,omitempty"`
 	MorePerHour float64 `json:"morePerHour,omitempty"`
+	// MoreNodes are replaced too if what the selectors of a node class find is not what is there. Only the cloud knows.
+	MoreNodes int `json:"moreNodes,omitempty"`
 }
 
 // The codes of findings.
@@ -126,6 +129,11 @@ func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 		}
 		out = append(out, badLabels(p)...)
 	}
+	for _, c := range o.classes {
+		if err := env.CheckClass(c); err != nil {
+			out = append(out, finding{Code: lintInvalid, Object: "EC2NodeClass/" + c.Name, Text: err.Error()})
+		}
+	}
 	out = append(out, overlaps(o.pools)...)
 	for _, b := range o.pdbs {
 		if text := neverDrains(b, o.pods); text != "" {
@@ -137,7 +145,7 @@ func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
 		return nil, err
 	}
 	out = append(out, unsatisfiable(in)...)
-	out = append(out, replaced(in, o, known)...)
+	out = append(out, replaced(env, in, o, known)...)
 	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Compare(a.Object, b.Object) })
 	return out, nil
 }
@@ -274,55 +282,106 @@ func unsatisfiable(in engine.Question) []finding {
 	return out
 }
 
-// replaced says which nodes would drift by the pools as they are given, and what their pods would cost then.
-func replaced(in engine.Question, o *objects, known *label.Vocabulary) []finding {
+// replaced says which nodes would drift by the pools and node classes as they are given, and what their pods would cost then.
+func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) []finding {
+	world := disruptionWorld(in)
 	var out []finding
+	note := func(object string, e *edit) {
+		if len(e.gone)+e.perhaps > 0 {
+			out = append(out, e.finding(object, in, world))
+		}
+	}
 	for _, p := range in.Pools {
-		if !o.inFiles[identity(p.Pool)] {
-			continue
+		if o.inFiles[identity(p.Pool)] {
+			note("NodePool/"+p.Pool.Name, editOfPool(in.Snap, p.Pool, known))
 		}
-		stamped := p.Pool.DeepCopy()
-		stamp := drift.PoolStamp(stamped)
-		if stamped.Annotations == nil {
-			stamped.Annotations = map[string]string{}
+	}
+	for _, to := range o.classes {
+		if from := o.edited[to.Name]; from != nil {
+			note("EC2NodeClass/"+to.Name, editOfClass(in.Snap, to.Name, env.EditClass(from, to)))
 		}
-		stamped.Annotations[v1.NodePoolHashAnnotationKey], stamped.Annotations[v1.NodePoolHashVersionAnnotationKey] = stamp.Hash, stamp.Version
-		then := in
-		then.Pods, then.Gone = nil, map[string]bool{}
-		before := cloud.NanoUSD(0)
-		why := map[string]int{}
-		world := disruptionWorld(in)
-		for row := range in.Snap.Nodes() {
-			if row.Pool() != p.Pool.Name || row.Claim == nil {
-				continue
-			}
-			cause := drift.Reason(stamped, row.Claim, known)
-			if cause == "" {
-				continue
-			}
-			why[cause]++
-			then.Gone[row.Name] = true
-			before += priceOf(world, row)
-			for _, pod := range row.Pods {
-				if !pod.DaemonSet && !pod.Mirror {
-					then.Pods = append(then.Pods, pod)
-				}
-			}
-		}
-		if len(then.Gone) == 0 {
-			continue
-		}
-		plan := engine.New(awsv1.Labels()).Plan(then)
-		var causes []string
-		for _, cause := range sortedKeys(why) {
-			causes = append(causes, fmt.Sprintf("%s: %d", cause, why[cause]))
-		}
-		f := finding{Code: lintReplaces, Object: "NodePool/" + p.Pool.Name, Nodes: len(then.Gone), MorePerHour: (plan.Price - before).Dollars()}
-		f.Text = fmt.Sprintf("as it is written it replaces %d node(s) (%s), $%+.4f an hour", f.Nodes, strings.Join(causes, ", "), f.MorePerHour)
-		if n := len(plan.Refused); n > 0 {
-			f.Text += fmt.Sprintf("; %d pod(s) on them would have no other place", n)
-		}
-		out = append(out, f)
 	}
 	return out
+}
+
+// An edit is what the change of one object does to nodes.
+type edit struct {
+	gone    []*cluster.Node
+	perhaps int
+	why     map[string]int // why nodes go, or may go
+}
+
+func editOfPool(snap *cluster.Snapshot, pool *v1.NodePool, known *label.Vocabulary) *edit {
+	stamped := pool.DeepCopy()
+	stamp := drift.PoolStamp(stamped)
+	if stamped.Annotations == nil {
+		stamped.Annotations = map[string]string{}
+	}
+	stamped.Annotations[v1.NodePoolHashAnnotationKey], stamped.Annotations[v1.NodePoolHashVersionAnnotationKey] = stamp.Hash, stamp.Version
+	e := &edit{why: map[string]int{}}
+	for row := range snap.Nodes() {
+		if row.Pool() == pool.Name && row.Claim != nil {
+			e.add(row, drift.Reason(stamped, row.Claim, known), true)
+		}
+	}
+	return e
+}
+
+func editOfClass(snap *cluster.Snapshot, class string, drifts func(*v1.NodeClaim) (cloud.DriftReason, bool)) *edit {
+	e := &edit{why: map[string]int{}}
+	for row := range snap.Nodes() {
+		if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil || row.Claim.Spec.NodeClassRef.Group != awsv1.Group || row.Claim.Spec.NodeClassRef.Name != class {
+			continue
+		}
+		cause, sure := drifts(row.Claim)
+		e.add(row, string(cause), sure)
+	}
+	return e
+}
+
+func (e *edit) add(row *cluster.Node, cause string, sure bool) {
+	switch {
+	case cause == "":
+		return
+	case sure:
+		e.gone = append(e.gone, row)
+	default:
+		e.perhaps++
+	}
+	e.why[cause]++
+}
+
+// finding says what an edit does, and what it costs where that is known.
+func (e *edit) finding(object string, in engine.Question, world *disrupt.World) finding {
+	var causes []string
+	for _, cause := range sortedKeys(e.why) {
+		causes = append(causes, fmt.Sprintf("%s: %d", cause, e.why[cause]))
+	}
+	f := finding{Code: lintReplaces, Object: object, Nodes: len(e.gone), MoreNodes: e.perhaps}
+	because := " (" + strings.Join(causes, ", ") + ")"
+	if len(e.gone) == 0 {
+		f.Text = fmt.Sprintf("as it is written it may replace %d node(s)%s: what its selectors find is known to the cloud only", e.perhaps, because)
+		return f
+	}
+	in.Pods, in.Gone = nil, map[string]bool{}
+	before := cloud.NanoUSD(0)
+	for _, row := range e.gone {
+		in.Gone[row.Name] = true
+		before += priceOf(world, row)
+		for _, pod := range row.Pods {
+			if !pod.DaemonSet && !pod.Mirror {
+				in.Pods = append(in.Pods, pod)
+			}
+		}
+	}
+	plan := engine.New(awsv1.Labels()).Plan(in)
+	f.MorePerHour = (plan.Price - before).Dollars()
+	f.Text = fmt.Sprintf("as it is written it replaces %d node(s)%s, $%+.4f an hour", f.Nodes, because, f.MorePerHour)
+	if e.perhaps > 0 {
+		f.Text += fmt.Sprintf("; %d more may be replaced: what its selectors find is known to the cloud only", e.perhaps)
+	}
+	if n := len(plan.Refused); n > 0 {
+		f.Text += fmt.Sprintf("; %d pod(s) on them would have no other place", n)
+	}
+	return f
 }

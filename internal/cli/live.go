@@ -96,6 +96,7 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if o.inFiles[identity(item)] {
+				o.edit(item)
 				return nil // the file says what it is to become
 			}
 			if rs, ok := item.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(rs) == nil {
@@ -111,6 +112,25 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		}
 		if next = list.GetContinue(); next == "" {
 			return nil
+		}
+	}
+}
+
+// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as nobody knows better: a file has
+// no status.
+func (o *objects) edit(item runtime.Object) {
+	class, ok := item.(*awsv1.EC2NodeClass)
+	if !ok {
+		return
+	}
+	if o.edited == nil {
+		o.edited = map[string]*awsv1.EC2NodeClass{}
+	}
+	o.edited[class.Name] = class
+	for _, c := range o.classes {
+		if c.Name == class.Name {
+			c.Status = *class.Status.DeepCopy()
+			c.Status.Conditions = nil // they are about what is there
 		}
 	}
 }

@@ -53,9 +53,10 @@ type objects struct {
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
-	scaled          map[string]scaled // what buffers of a cluster name, by namespace and buffer
-	ignored         map[string]int    // kinds that do not matter to a plan
-	inFiles         map[string]bool   // what files hold, by identity
+	scaled          map[string]scaled              // what buffers of a cluster name, by namespace and buffer
+	ignored         map[string]int                 // kinds that do not matter to a plan
+	inFiles         map[string]bool                // what files hold, by identity
+	edited          map[string]*awsv1.EC2NodeClass // what the cluster has of the classes in files, by name
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
