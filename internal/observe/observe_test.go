@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -189,9 +190,10 @@ func TestGauges(t *testing.T) {
 			nodes_total_pod_limits{`+node+`resource_type=cpu zone=z} 1.2
 			nodes_total_pod_requests{`+node+`resource_type=cpu zone=z} 0.6
 			nodes_total_pod_requests{`+node+`resource_type=pods zone=z} 2`)
-		w.check(t, []string{"karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodepools_cost_total", "karpenter_nodepools_disruption_paused"}, `
+		w.check(t, []string{"karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodepools_cost_total", "karpenter_nodepools_disruption_paused", "karpenter_nodepools_disruption_plans_waiting"}, `
 			nodepools_cost_total{nodepool=default} 0.25
 			nodepools_disruption_paused{nodepool=default} 0
+			nodepools_disruption_plans_waiting{nodepool=default} 0
 			nodepools_limit{nodepool=default resource_type=cpu} 10
 			nodepools_usage{nodepool=default resource_type=cpu} 2`)
 		w.check(t, []string{"karpenter_pods_state", "karpenter_pods_unbound_time_seconds"}, `
@@ -236,6 +238,38 @@ func TestPausedPoolsAreTold(t *testing.T) {
 			d.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1.PausedNamespace, Annotations: map[string]string{v1.PausedAnnotationKey: "true"}}})
 		})
 		w.check(t, []string{"karpenter_nodepools_disruption_paused"}, "nodepools_disruption_paused{nodepool=default} 1")
+	})
+}
+
+// A plan counts for each pool of its nodes, once, until somebody or a rule has decided about it.
+func TestPlansThatWaitAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		plan := func(name string, edit func(*v1alpha1.DisruptionPlan), pools ...string) *v1alpha1.DisruptionPlan {
+			p := &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			p.Status.Phase, p.Status.Step = v1alpha1.DisruptionPending, &v1alpha1.DisruptionStep{}
+			for _, pool := range pools {
+				p.Status.Step.Remove = append(p.Status.Step.Remove, v1alpha1.DisruptedNode{NodePool: pool})
+			}
+			edit(p)
+			return p
+		}
+		w.store.Update(func(d *cluster.Draft) {
+			fill(d, time.Now())
+			for _, p := range []*v1alpha1.DisruptionPlan{
+				plan("waits", func(*v1alpha1.DisruptionPlan) {}, "default", "default"),
+				plan("waits-too", func(*v1alpha1.DisruptionPlan) {}, "other", "default"),
+				plan("elsewhere", func(*v1alpha1.DisruptionPlan) {}, "other"),
+				plan("approved", func(p *v1alpha1.DisruptionPlan) { p.Spec.Decision = v1alpha1.DisruptionApproved }, "default"),
+				plan("denied", func(p *v1alpha1.DisruptionPlan) { p.Spec.Decision = v1alpha1.DisruptionDenied }, "default"),
+				plan("by-rule", func(p *v1alpha1.DisruptionPlan) { p.Status.Rule = "pods<=3" }, "default"),
+				plan("expired", func(p *v1alpha1.DisruptionPlan) { p.Status.Phase = v1alpha1.DisruptionExpired }, "default"),
+				plan("empty", func(p *v1alpha1.DisruptionPlan) { p.Status.Step = nil }),
+			} {
+				d.PutDisruptionPlan(p)
+			}
+		})
+		w.check(t, []string{"karpenter_nodepools_disruption_plans_waiting"}, "nodepools_disruption_plans_waiting{nodepool=default} 2")
 	})
 }
 

@@ -20,6 +20,7 @@ var (
 	poolUsage = telemetry.Gauge("karpenter_nodepools_usage")
 	poolCost  = telemetry.Gauge("karpenter_nodepools_cost_total")
 	poolHalt  = telemetry.Gauge("karpenter_nodepools_disruption_paused")
+	poolPlans = telemetry.Gauge("karpenter_nodepools_disruption_plans_waiting")
 )
 
 func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
@@ -59,6 +60,29 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 		}
 		out.Gauge(paused, nil, name)
 	}
+	out.Begin(poolPlans)
+	waiting := waitingPlans(snap)
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		out.Gauge(float64(waiting[name]), nil, name)
+	}
+}
+
+// waitingPlans counts, by pool, the plans that wait for somebody's yes or no.
+func waitingPlans(snap *cluster.Snapshot) map[string]int {
+	out := map[string]int{}
+	for plan := range snap.DisruptionPlans() {
+		if !plan.Open() || plan.Approved() || plan.Spec.Decision != "" {
+			continue
+		}
+		of := map[string]bool{}
+		for _, n := range plan.Status.Step.Remove {
+			if !of[n.NodePool] {
+				of[n.NodePool] = true
+				out[n.NodePool]++
+			}
+		}
+	}
+	return out
 }
 
 // costErrors counts claims that came and whose pool or instance types cannot be found.

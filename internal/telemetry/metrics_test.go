@@ -37,6 +37,7 @@ gauge     karpenter_nodepools_limit resource_type nodepool
 gauge     karpenter_nodepools_usage resource_type nodepool
 gauge     karpenter_nodepools_cost_total nodepool
 gauge     karpenter_nodepools_disruption_paused nodepool
+gauge     karpenter_nodepools_disruption_plans_waiting nodepool
 counter   karpenter_nodepools_cost_tracker_errors_total nodepool
 gauge     karpenter_nodepools_allowed_disruptions nodepool reason
 gauge     karpenter_nodepools_nodes_consuming_budgets nodepool reason
