@@ -21,7 +21,7 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 		Overhead:                  in.Overhead,
 		TopologySpreadConstraints: in.TopologySpreadConstraints,
 		ResourceClaims:            in.ResourceClaims,
-		Resources:                 in.Resources,
+		Resources:                 podLevel(pod, resizeRefused(pod)),
 		HostNetwork:               in.HostNetwork,
 		OS:                        in.OS,
 	}
@@ -90,15 +90,34 @@ func requests(c *corev1.Container, statuses []corev1.ContainerStatus, refused bo
 		if s.Resources != nil {
 			has = s.Resources.Requests
 		}
-		if len(has) == 0 && len(s.AllocatedResources) == 0 {
-			return asked
-		}
-		if refused {
-			return larger(has, s.AllocatedResources)
-		}
-		return larger(asked, has, s.AllocatedResources)
+		return resized(asked, has, s.AllocatedResources, refused)
 	}
 	return asked
+}
+
+// podLevel returns what the pod asks for as a whole, of which the same holds.
+func podLevel(pod *corev1.Pod, refused bool) *corev1.ResourceRequirements {
+	asked, status := pod.Spec.Resources, pod.Status.Resources
+	if asked == nil || len(asked.Requests) == 0 || status == nil {
+		return asked
+	}
+	counts := resized(asked.Requests, status.Requests, pod.Status.AllocatedResources, refused)
+	out := &corev1.ResourceRequirements{Limits: asked.Limits, Requests: corev1.ResourceList{}}
+	for name := range asked.Requests {
+		out.Requests[name] = counts[name]
+	}
+	return out
+}
+
+// resized returns what counts of something that may be resized while it runs.
+func resized(asked, has, allocated corev1.ResourceList, refused bool) corev1.ResourceList {
+	switch {
+	case len(has) == 0 && len(allocated) == 0:
+		return asked
+	case refused:
+		return larger(has, allocated)
+	}
+	return larger(asked, has, allocated)
 }
 
 // larger returns the component-wise maximum, and the first list itself while nothing exceeds it.

@@ -131,7 +131,34 @@ func TestResizeCountsTheLarger(t *testing.T) {
 			if got := p.Spec.Containers[0].Resources.Requests.Cpu().String(); got != tc.spec {
 				t.Errorf("the pod itself was changed to %s", got)
 			}
+			q := example()
+			q.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu(tc.spec)}
+			if q.Status.Conditions = p.Status.Conditions; tc.status != "" {
+				q.Status.Resources, q.Status.AllocatedResources = &corev1.ResourceRequirements{}, cpu(tc.status)
+			}
+			if got := podclass.NewInterner().Class(q).Spec.Resources.Requests.Cpu().String(); got != tc.want {
+				t.Errorf("requests of the pod as a whole = %s, want %s", got, tc.want)
+			}
+			if got := q.Spec.Resources.Requests.Cpu().String(); got != tc.spec {
+				t.Errorf("the pod as a whole was changed to %s", got)
+			}
 		})
+	}
+}
+
+// A pod that is resized as a whole is of another class from then on.
+func TestResizedPodsAreOfAnotherClass(t *testing.T) {
+	in := podclass.NewInterner()
+	p := example()
+	p.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu("1")}
+	before := in.Class(p)
+	p.Status.Resources = &corev1.ResourceRequirements{Requests: cpu("3")}
+	if in.Class(p) == before {
+		t.Error("it is of the same class while it holds more than it asks for")
+	}
+	p.Status.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	if in.Class(p) != before {
+		t.Error("what it does not ask for as a whole makes it another class")
 	}
 }
 

@@ -43,7 +43,7 @@ func restOf(pod *corev1.Pod) *corev1.PodSpec {
 	}
 	return &corev1.PodSpec{
 		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations, PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
-		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: s.Resources, OS: s.OS,
+		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod, resizeRefused(pod)), OS: s.OS,
 	}
 }
 

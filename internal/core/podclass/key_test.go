@@ -81,6 +81,9 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: int32(r.IntN(2))}}}}
 	})
 	some(func() { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list()} })
+	some(func() {
+		p.Status.Resources, p.Status.AllocatedResources = &corev1.ResourceRequirements{Requests: list()}, list()
+	})
 	return p
 }
 
