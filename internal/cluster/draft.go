@@ -186,8 +186,16 @@ func (d *Draft) PutPDB(o *policyv1.PodDisruptionBudget) { d.pdbs.put(o) }
 // DeletePDB removes a PodDisruptionBudget.
 func (d *Draft) DeletePDB(namespace, name string) { d.pdbs.delete(objectKey{namespace, name}) }
 
-// PutPVC adds or replaces a PersistentVolumeClaim.
-func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) { d.pvcs.put(o) }
+// PutPVC adds or replaces a PersistentVolumeClaim. A storage class that an annotation names, as in the first days of such classes, goes
+// before the one that the field names, as for the rest of Kubernetes.
+func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) {
+	if class, annotated := o.Annotations[corev1.BetaStorageClassAnnotation]; annotated {
+		claim := *o
+		claim.Spec.StorageClassName = &class
+		o = &claim
+	}
+	d.pvcs.put(o)
+}
 
 // DeletePVC removes a PersistentVolumeClaim.
 func (d *Draft) DeletePVC(namespace, name string) { d.pvcs.delete(objectKey{namespace, name}) }

@@ -209,11 +209,17 @@ func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 		podclass.RequestLimits(spec.InitContainers)
 	}
 	spec.Tolerations = append(spec.Tolerations, daemonTolerations...)
+	if spec.HostNetwork {
+		spec.Tolerations = append(spec.Tolerations, networkToleration)
+	}
 	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
 	info := m.infoOf(c)
 	delete(m.infos, c) // nobody will ask for this class again
 	return info
 }
+
+// networkToleration is what the controller of DaemonSets gives pods that need no network of their own, and often make the node's.
+var networkToleration = corev1.Toleration{Key: corev1.TaintNodeNetworkUnavailable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 
 // daemonTolerations are what the controller of DaemonSets gives each of their pods.
 var daemonTolerations = []corev1.Toleration{

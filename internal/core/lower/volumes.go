@@ -125,7 +125,7 @@ func storageClassOf(pvc *corev1.PersistentVolumeClaim) string {
 	if pvc.Spec.StorageClassName != nil {
 		return *pvc.Spec.StorageClassName
 	}
-	return pvc.Annotations[corev1.BetaStorageClassAnnotation]
+	return ""
 }
 
 // claimTopology returns the places of which one must hold for a volume claim, and whether there is any condition.
