@@ -31,8 +31,11 @@ func (s *Scenario) Run() ([]string, error) {
 		text := Describe(plan)
 		w.Apply(plan)
 		for _, l := range lines(s.section("settings", 1)) {
-			if k, v, _ := strings.Cut(l.name, "="); k == "count" {
+			switch k, v, _ := strings.Cut(l.name, "="); k {
+			case "count":
 				text += w.count(v)
+			case "tied":
+				text += tied(plan.Zones)
 			}
 		}
 		out = append(out, text)
@@ -199,4 +202,15 @@ func (w *World) count(what string) string {
 		slices.Sort(parts)
 	}
 	return fmt.Sprintf("count %s: %s\n", what, strings.Join(parts, " "))
+}
+
+// tied writes to which zones pods were tied.
+func tied(zones engine.Zones) string {
+	var b strings.Builder
+	b.WriteString("tied:")
+	for _, zone := range slices.Sorted(maps.Keys(zones.In)) {
+		fmt.Fprintf(&b, " %s=%d", zone, zones.In[zone])
+	}
+	fmt.Fprintf(&b, " several=%d none=%d\n", zones.Flexible, zones.None)
+	return b.String()
 }

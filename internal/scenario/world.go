@@ -141,7 +141,7 @@ func (w *World) readSettings(text string) error {
 			w.Settings.MinValuesBestEffort = value == "BestEffort"
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
-		case "count": // read where the answer is written
+		case "count", "tied": // read where the answer is written
 		case "search":
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {

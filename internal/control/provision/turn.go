@@ -52,7 +52,6 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 		l.undecidable(snap, pods, missing, now)
 		return nil
 	}
-	l.countZones(snap, unbound)
 	sorted := l.spurned.Sort(snap, pods, now)
 	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, LeftOut: l.memory.leftOut(pods),
 		Stop: after(patience), Ended: func() bool { return ctx.Err() != nil }}
@@ -134,6 +133,7 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	l.Metrics.SchedulingQueueDepth.DeleteLabelValues(name, id)
 	l.Metrics.SchedulingUnfinishedWork.DeleteLabelValues(name, id)
 	l.Metrics.SchedulingDuration.WithLabelValues(name).Observe(time.Since(began).Seconds())
+	l.countZones(plan.Zones)
 	l.Metrics.PlanPrice.WithLabelValues(name).Set(plan.Price.Dollars())
 	l.Metrics.PlanBound.WithLabelValues(name, "volume").Set(plan.VolumeBound.Dollars())
 	l.Metrics.PlanBound.WithLabelValues(name, "configuration").Set(plan.ConfigBound.Dollars())

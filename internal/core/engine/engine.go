@@ -41,9 +41,14 @@ func (e *Engine) plan(q Question) *Plan {
 	meter := work.NewMeter(q.Settings.CutAt, q.stopped)
 	meter.Charge(low.Spent)
 	low.Problem.Settings.Meter, low.Problem.Settings.Memory = meter, e.answer
+	var zones Zones
+	if !q.Simulation {
+		zones = low.Zones()
+	}
 	r := repack.Run(low.Problem)
 	e.answer = r.Memory
 	out := e.raise(&q, low, r)
+	out.Zones = zones
 	out.Work, out.CutAt = meter.Spent(), meter.CutAt()
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -26,7 +27,12 @@ type Plan struct {
 	Work                     work.Units
 	// CutAt is set where Question.Stop ended the plan, which a quieter machine might have made cheaper: after so much work.
 	CutAt work.Units
+	// Zones is to which zones the waiting pods were tied before anything was placed.
+	Zones Zones
 }
+
+// Zones counts pods by zone.
+type Zones = lower.Zones
 
 // Gap returns how much more the plan costs than its best bound, as a fraction; 0 when there is no bound.
 func (p *Plan) Gap() float64 {
