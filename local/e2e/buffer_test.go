@@ -20,7 +20,7 @@ kind: PodTemplate
 metadata: {name: burst}
 template:
   spec:
-    containers: [{name: c, image: registry.k8s.io/pause:3.10, resources: {requests: {cpu: 900m, memory: 256Mi}}}]
+    containers: [{name: c, image: public.ecr.aws/eks-distro/kubernetes/pause:3.10, resources: {requests: {cpu: 900m, memory: 256Mi}}}]
 ---
 apiVersion: autoscaling.x-k8s.io/v1beta1
 kind: CapacityBuffer
@@ -37,7 +37,7 @@ spec:
   template:
     metadata: {labels: {app: burst}}
     spec:
-      containers: [{name: c, image: registry.k8s.io/pause:3.10, resources: {requests: {cpu: 900m, memory: 256Mi}}}]
+      containers: [{name: c, image: public.ecr.aws/eks-distro/kubernetes/pause:3.10, resources: {requests: {cpu: 900m, memory: 256Mi}}}]
 `
 	// atOnce is how long ten pods may take to be bound where room is kept for them: kube-scheduler's time alone.
 	atOnce = 3 * time.Second
