@@ -113,6 +113,11 @@ func (b *builder) arrivals(sets []int) []solve.Arrival {
 func (b *builder) makeLabels() {
 	l := &b.problem.Labels
 	for i, r := range b.reqs.list {
+		if terms := b.eithers[i]; terms != nil { // they come before
+			on, row := b.answerEither(terms)
+			l.OnNode, l.OnTemplate = append(l.OnNode, on), append(l.OnTemplate, row)
+			continue
+		}
 		on := bits.Full(len(b.nodes))
 		for _, q := range r {
 			b.column(q.Key).keep(q.Set, on)

@@ -42,6 +42,7 @@ type builder struct {
 	keys      []*topologyKey
 	asked     []string // key=value: values that pods list for topology keys that a pool leaves open
 	reqs      interned[label.Reqs]
+	eithers   map[int][]int // by place in reqs: those of which one has to be met
 	tols      interned[tolerance]
 	ports     *ports.Table
 	drivers   map[string]int

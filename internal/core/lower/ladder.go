@@ -157,14 +157,25 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 	for n, l := range levels {
 		owns := b.ownedAt(c, l)
 		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
+		terms := make([][]int, len(alternatives))
 		for _, term := range i.terms {
 			full := term
 			if !b.in.IgnorePreferences && l.preferred < len(i.preferred) {
 				full = full.And(i.preferred[l.preferred])
 			}
-			for _, alt := range alternatives {
+			for k, alt := range alternatives {
 				reqs := full.And(alt)
-				out = append(out, solve.Variant{Level: n, Reqs: b.reqs.of(reqs.Key(), reqs), Tol: tol, Owns: owns})
+				at := b.reqs.of(reqs.Key(), reqs)
+				terms[k] = append(terms[k], at)
+				out = append(out, solve.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+			}
+		}
+		if len(i.terms) == 1 || !b.wantsVariety() {
+			continue
+		}
+		for k := range alternatives {
+			if at, ok := b.either(terms[k]); ok {
+				out = append(out, solve.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
 			}
 		}
 	}
