@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -146,10 +148,24 @@ func (s *state) bestShape(q *trial, i TemplateID, mask bits.Set, cands []int32) 
 	if best.tmpl < 0 {
 		return best, code
 	}
-	if len(tmpl.Min) > 0 {
-		return s.meetMinValues(q, best, mask)
+	if len(tmpl.Min) == 0 {
+		return best, 0
 	}
-	return best, 0
+	got, bad := s.meetMinValues(q, best, mask)
+	if others := s.withOtherDaemons(tmpl, best.shape, cands); bad != 0 && len(others) > 0 {
+		if other, worse := s.bestShape(q, i, mask, others); worse == 0 {
+			return other, 0
+		}
+	}
+	return got, bad
+}
+
+// withOtherDaemons returns those of some shapes whose daemons are counted otherwise than those of a target, with which they share no claim.
+func (s *state) withOtherDaemons(t *Template, target int, shapes []int32) []int32 {
+	if s.arrival == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return slices.Equal(t.arrivals(int(sh)), t.arrivals(target)) })
 }
 
 func (s *state) shapeInDomains(i TemplateID, sh int, q *trial) bool {

@@ -27,6 +27,18 @@ func (f *fleet) record(to *touch, d int32, bin BinID, n int) {
 	for _, g := range to.repels {
 		f.groups[g].AddOwners(int(d), int32(n))
 	}
+	if f.arrival != nil {
+		f.recordSpread(to, int(d), int32(n))
+	}
+}
+
+// recordSpread tells spreads that n pods which carry them came to domain d. Those whom nobody insists on keep no node from being opened.
+func (f *fleet) recordSpread(to *touch, d int, n int32) {
+	for _, g := range to.owned {
+		if f.groups[g].Kind == spread.Spread && f.strict.Has(g) {
+			f.groups[g].AddOwners(d, n)
+		}
+	}
 }
 
 // recordElsewhere tells affinities that pods have no domain here, but one of another term.
@@ -84,37 +96,45 @@ func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) b
 	})
 }
 
-// settleFilters narrows the choices of a trial so that the spreads that count the class do so, or do not, whatever is bought.
+// settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it, do so, or do not, whatever is
+// bought.
 func (f *fleet) settleFilters(q *trial) {
 	n := f.node(q.bin)
+	for _, a := range f.template(n).arrivals(n.target) {
+		f.settleFilter(q, n, a.Group)
+	}
 	for _, g := range q.c.Groups {
-		filter := f.groups[g].Filter
-		suits := func(reqs int) *Match {
-			if m := &f.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
-				return m
-			}
-			return nil
+		f.settleFilter(q, n, g)
+	}
+}
+
+func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
+	filter := f.groups[g].Filter
+	suits := func(reqs int) *Match {
+		if m := &f.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
+			return m
 		}
-		if len(filter) == 0 || !f.strict.Has(g) || slices.ContainsFunc(filter, func(reqs int) bool {
-			m := suits(reqs)
-			return m != nil && (m.Mask == nil || q.mask.Within(m.Mask))
-		}) {
+		return nil
+	}
+	if len(filter) == 0 || !f.strict.Has(g) || slices.ContainsFunc(filter, func(reqs int) bool {
+		m := suits(reqs)
+		return m != nil && (m.Mask == nil || q.mask.Within(m.Mask))
+	}) {
+		return
+	}
+	for _, reqs := range filter {
+		m := suits(reqs)
+		if m == nil {
 			continue
 		}
-		for _, reqs := range filter {
-			m := suits(reqs)
-			if m == nil {
-				continue
-			}
-			less := f.spare
-			copy(less, q.mask)
-			less.Keep(m.Mask)
-			if f.sells(f.template(n), n.target, less) && f.meetsValues(q, n, less) {
-				copy(q.mask, less)
-				to := f.narrowed(n)
-				to.To = append(to.To, reqs)
-				break
-			}
+		less := f.spare
+		copy(less, q.mask)
+		less.Keep(m.Mask)
+		if f.sells(f.template(n), n.target, less) && f.meetsValues(q, n, less) {
+			copy(q.mask, less)
+			to := f.narrowed(n)
+			to.To = append(to.To, reqs)
+			return
 		}
 	}
 }
@@ -135,7 +155,7 @@ func (n *newNode) narrowing() Narrowed {
 	return *n.narrow
 }
 
-// cutCounts takes out shapes on which spreads would count the bin's pods, or not count them, otherwise than they did, unless too few are left.
+// cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise than they did, unless too few are left.
 func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
 	n := f.node(bin)
 	if tmpl := f.template(n); len(tmpl.Min) > 0 {
@@ -146,12 +166,18 @@ func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
 			}
 		}()
 	}
+	like := func(g int) {
+		if group := &f.groups[g]; len(group.Filter) > 0 && f.strict.Has(g) {
+			want := f.countsAs(group, bin, n.target)
+			shapes.Only(func(sh int) bool { return f.countsAs(group, bin, sh) == want })
+		}
+	}
+	for _, a := range f.template(n).arrivals(n.target) {
+		like(a.Group)
+	}
 	for _, put := range n.puts {
 		for _, g := range f.p.Classes[put.Class].Groups {
-			if group := &f.groups[g]; len(group.Filter) > 0 && f.strict.Has(g) {
-				want := f.countsAs(group, bin, n.target)
-				shapes.Only(func(sh int) bool { return f.countsAs(group, bin, sh) == want })
-			}
+			like(g)
 		}
 	}
 }

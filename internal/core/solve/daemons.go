@@ -75,6 +75,11 @@ func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.C
 	}
 	count(1)
 	defer count(-1)
+	for _, a := range list {
+		if f.upsets(&f.groups[a.Group], q, f.countsOn(&f.groups[a.Group], t, sh, mask)) {
+			return reason.Spread
+		}
+	}
 	if code := f.refusesOwners(q.touches, f.bins()); code != 0 {
 		return code
 	}
@@ -84,6 +89,16 @@ func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.C
 		}
 	}
 	return 0
+}
+
+// upsets reports whether pods that are placed already would be too many in the domain of a spread, now that it counts the daemons of one more
+// node there: all nodes may be there before kube-scheduler comes to them.
+func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
+	if g.Kind != spread.Spread || g.Key == spread.Host || !counted {
+		return false
+	}
+	d := int(q.domain[g.Key])
+	return d >= 0 && g.OwnersAt(d) > 0 && g.At(d)-g.Least(nil) > g.MaxSkew
 }
 
 // cutDaemons takes out shapes of a template whose daemons are counted otherwise than those of a target.

@@ -50,7 +50,7 @@ type Group struct {
 	Name string // for explanations and Check: a canonical text of the constraint
 
 	Count  []int32 // matching pods by domain
-	Owners []int32 // anti-affinity: owning pods by domain
+	Owners []int32 // owning pods by domain: of anti-affinity, and of a spread where daemons are counted
 	Total  int     // sum of Count
 }
 
