@@ -39,8 +39,9 @@ func (s *state) reachWith(class ClassID) reach {
 	for i := range s.p.Templates {
 		t := TemplateID(i)
 		for _, reqs := range c.Terms {
-			shapes = s.labelled(s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t), t, spreads)
-			s.addReach(out, t, s.p.Labels.OnTemplate[reqs][t].Mask, shapes)
+			mask := s.labelledMask(t, s.p.Labels.OnTemplate[reqs][t].Mask, spreads)
+			shapes = s.labelled(s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t), t, mask, spreads)
+			s.addReach(out, t, mask, shapes)
 		}
 	}
 	if s.reaches == nil {
@@ -63,10 +64,27 @@ func (s *state) spreadKeys(c *Class) []int {
 	return slices.Compact(out)
 }
 
-// labelled keeps the shapes of template t that have some value for each of the keys.
-func (s *state) labelled(shapes []int32, t TemplateID, keys []int) []int32 {
+// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys.
+func (s *state) labelledMask(t TemplateID, mask bits.Set, keys []int) bits.Set {
+	for _, key := range keys {
+		of := s.keyOf(key, t)
+		if of.Kind != ByChoice {
+			continue
+		}
+		some := bits.Make(64 * len(s.p.Templates[t].Mask))
+		for _, choice := range of.Choice {
+			some.Or(choice)
+		}
+		some.Keep(mask)
+		mask = some
+	}
+	return mask
+}
+
+// labelled keeps the shapes of template t that have some value for each of the keys, with choices that labelledMask left.
+func (s *state) labelled(shapes []int32, t TemplateID, mask bits.Set, keys []int) []int32 {
 	return slices.DeleteFunc(shapes, func(sh int32) bool {
-		return slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).domain(int(sh)) == noDomain })
+		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) || slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).domain(int(sh)) == noDomain })
 	})
 }
 
