@@ -300,11 +300,11 @@ func (s *state) strays(to *touch, opened []bits.Set) bool {
 
 // opened returns, by topology key, the domains in which new nodes may be.
 func (s *state) opened() []bits.Set {
-	out := make([]bits.Set, len(s.p.Keys))
+	out, strange := make([]bits.Set, len(s.p.Keys)), s.strangeDomains()
 	for key := range out {
 		out[key] = bits.Make(len(s.p.Keys[key].Values))
-		for bin := range s.newBins() {
-			for _, d := range s.mayBeIn(key, bin) {
+		for _, in := range s.mayAllBeIn(key, strange) {
+			for _, d := range in {
 				out[key].Add(int(d))
 			}
 		}
@@ -312,18 +312,31 @@ func (s *state) opened() []bits.Set {
 	return out
 }
 
-// mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes.
-func (s *state) mayBeIn(key int, bin BinID) []int32 {
+// mayAllBeIn is mayBeIn for all new bins.
+func (s *state) mayAllBeIn(key int, strange []bits.Set) [][]int32 {
+	out := make([][]int32, len(s.news))
+	for bin := range s.newBins() {
+		out[int(bin)-len(s.p.Nodes)] = s.mayBeIn(key, bin, strange)
+	}
+	return out
+}
+
+// mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes; and all that it may become where minValues keep
+// several types, of which those in strange domains are left out if they can be.
+func (s *state) mayBeIn(key int, bin BinID, strange []bits.Set) []int32 {
 	n := s.node(bin)
+	of := s.keyOf(key, n.tmpl)
 	switch d := s.domainOf(key, bin); {
 	case len(n.puts) == 0 || d == noDomain:
 		return nil
+	case of.Kind == ByShape && strange != nil && len(s.template(n).Min) > 0 && !s.boundOf(bin)[key]:
+		return s.shapesIn(of, bin, strange[key])
 	case d != openDomain:
 		return s.domainsOf(bin)[key : key+1]
 	}
 	var out []int32
 	mask := s.spare
-	for d, choice := range s.keyOf(key, n.tmpl).Choice {
+	for d, choice := range of.Choice {
 		if choice == nil {
 			continue
 		}
@@ -336,18 +349,49 @@ func (s *state) mayBeIn(key int, bin BinID) []int32 {
 	return out
 }
 
+// shapesIn returns the domains in which a new bin may be as one of the machines that it may become.
+func (s *state) shapesIn(of *KeyOf, bin BinID, strange bits.Set) []int32 {
+	n := s.node(bin)
+	shapes := s.holding(bin, s.maskOf(bin), s.used(bin), nil)
+	s.cut(bin, shapes)
+	s.onlyDiverse(bin, shapes, func(sh int) bool { return of.Shape[sh] < 0 || !strange.Has(int(of.Shape[sh])) })
+	out := []int32{of.Shape[n.target]}
+	for sh := range shapes.All() {
+		if d := of.Shape[sh]; d >= 0 && !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// strangeDomains returns the domains that spreads do not know, by topology key, where nodes may have to become what is in one of them; else nil.
+func (s *state) strangeDomains() []bits.Set {
+	if !s.diverse {
+		return nil
+	}
+	return s.findStrange().domains
+}
+
 // openedGroups are the constraints before any pod is placed, when all nodes of the placement are there; with sure set, only those whose
 // domain is settled.
 func (s *state) openedGroups(sure bool) []spread.Group {
 	out := make([]spread.Group, len(s.p.Groups))
+	var strange []bits.Set
+	if !sure {
+		strange = s.strangeDomains()
+	}
+	mayBe := make([][][]int32, len(s.p.Keys)) // by key and new bin
 	for g := range out {
 		out[g] = s.p.Groups[g].Clone()
 		group := &out[g]
 		if group.Kind != spread.Spread || group.Key == spread.Host {
 			continue
 		}
+		if mayBe[group.Key] == nil {
+			mayBe[group.Key] = s.mayAllBeIn(group.Key, strange)
+		}
 		for bin := range s.newBins() {
-			in := s.mayBeIn(group.Key, bin)
+			in := mayBe[group.Key][int(bin)-len(s.p.Nodes)]
 			if sure && (len(in) != 1 || !s.settled(group.Key, bin)) {
 				continue
 			}

@@ -176,25 +176,28 @@ func (t *Template) exclude(mask, choice bits.Set) {
 // are left.
 func (s *state) avoidShapes(strange *stranger, bin BinID, shapes bits.Set) {
 	n := s.node(bin)
-	only := func(keep func(sh int) bool) {
-		before := shapes.Clone()
-		shapes.Only(keep)
-		if !s.template(n).diverse(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
-			shapes.Copy(before)
-		}
-	}
 	for k, domains := range strange.domains {
 		of := s.keyOf(k, n.tmpl).Shape
 		if of == nil || !domains.Any() || s.boundOf(bin)[k] {
 			continue
 		}
-		only(func(sh int) bool { return of[sh] < 0 || !domains.Has(int(of[sh])) })
+		s.onlyDiverse(bin, shapes, func(sh int) bool { return of[sh] < 0 || !domains.Has(int(of[sh])) })
 	}
 	for _, x := range strange.spreads {
 		group := &s.groups[x.group]
 		foreign := func(d int32) bool { return !x.known.Has(int(d)) }
-		if !s.countsAs(group, bin, n.target) && slices.ContainsFunc(s.mayBeIn(group.Key, bin), foreign) {
-			only(func(sh int) bool { return !s.countsAs(group, bin, sh) })
+		if !s.countsAs(group, bin, n.target) && slices.ContainsFunc(s.mayBeIn(group.Key, bin, nil), foreign) {
+			s.onlyDiverse(bin, shapes, func(sh int) bool { return !s.countsAs(group, bin, sh) })
 		}
+	}
+}
+
+// onlyDiverse keeps the shapes of a new bin that are wanted, unless too few are left.
+func (s *state) onlyDiverse(bin BinID, shapes bits.Set, wanted func(sh int) bool) {
+	n := s.node(bin)
+	before := shapes.Clone()
+	shapes.Only(wanted)
+	if !s.template(n).diverse(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
+		shapes.Copy(before)
 	}
 }
