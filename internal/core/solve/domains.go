@@ -13,10 +13,10 @@ import (
 // none. A new one is in that of its template, or its shape decides, or its choices do: then it is settled when the first pod comes that
 // has to do with the key.
 
-// admitDomains settles the domain of every key that the pod has to do with.
+// admitDomains settles the domain of every key that the pod has to do with, so that minValues are met there.
 func (f *fleet) admitDomains(q *trial) verdict {
 	if len(q.keys) == 0 {
-		return verdict{}
+		return f.admitMinValues(q)
 	}
 	return verdict{code: f.settle(q, 0)}
 }
@@ -25,7 +25,10 @@ func (f *fleet) admitDomains(q *trial) verdict {
 func (f *fleet) settle(q *trial, i int) reason.Code {
 	isNew := int(q.bin) >= len(f.p.Nodes)
 	if i == len(q.keys) {
-		if isNew && i > 0 {
+		if isNew && !f.meetsValues(q, f.node(q.bin), q.steps[i]) {
+			return reason.MinValues
+		}
+		if isNew {
 			copy(q.mask, q.steps[i])
 		}
 		return 0
@@ -95,6 +98,43 @@ func (f *fleet) admits(to *touch, d int) reason.Code {
 		}
 	}
 	return 0
+}
+
+// keepAdmitted takes choices out of mask that would put a new bin into domains which the groups of a trial do not admit, and reports whether
+// enough are left.
+func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
+	n := f.node(q.bin)
+	for k := range q.keys {
+		to := &q.keys[k]
+		of, d := f.keyOf(to.key, n.tmpl), f.domainOf(to.key, q.bin)
+		if d != openDomain {
+			if (of.Kind != ByShape || f.boundOf(q.bin)[to.key]) && f.admits(to, int(d)) != 0 {
+				return false
+			}
+			continue
+		}
+		f.meter.Charge(work.Units(len(of.Choice) * groupWork))
+		admitted := f.spare
+		clear(admitted)
+		for d := noDomain; d < len(of.Choice); d++ {
+			if choice := of.choice(int32(d)); choice != nil && f.admits(to, d) == 0 {
+				admitted.Or(choice)
+			}
+		}
+		mask.And(admitted)
+	}
+	tmpl := f.template(n)
+	return tmpl.open(mask[:len(tmpl.Mask)])
+}
+
+// cutRefused takes out shapes that would put a new bin into domains which the groups of a trial do not admit.
+func (f *fleet) cutRefused(q *trial, shapes bits.Set) {
+	for k := range q.keys {
+		to := &q.keys[k]
+		if of := f.keyOf(to.key, f.node(q.bin).tmpl).Shape; of != nil {
+			shapes.Only(func(sh int) bool { return f.admits(to, int(of[sh])) == 0 })
+		}
+	}
 }
 
 // zoneLabel is the key of zones.

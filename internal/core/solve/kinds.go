@@ -30,9 +30,6 @@ func (f *fleet) admit(q *trial) verdict {
 	if no.code == 0 {
 		no = f.admitDomains(q)
 	}
-	if no.code == 0 {
-		no = f.admitMinValues(q)
-	}
 	return no
 }
 

@@ -20,7 +20,8 @@ type minimum struct {
 	reserve quantity.Vec // what the node takes from its pool's limit; nil where nothing is limited
 }
 
-// admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one.
+// admitMinValues asks whether enough types are left that could hold the pods of a new bin with this one. Where the pod has to do with domains
+// that is asked of each of them in turn; see settle.
 func (f *fleet) admitMinValues(q *trial) verdict {
 	if n := f.node(q.bin); n != nil && !f.meetsValues(q, n, q.mask) {
 		return verdict{reason.MinValues, true}
@@ -147,7 +148,7 @@ func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minim
 }
 
 // smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest capacity among them: what the
-// claim takes from the limit.
+// claim takes from the limit. What is not limited keeps no other machine out.
 func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
 	var order []int
 	for sh := range shapes.All() {
@@ -166,5 +167,11 @@ func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes, ma
 		}
 		shapes.Add(sh)
 	}
-	return f.largestOf(t, shapes)
+	most := f.largestOf(t, shapes)
+	for r := range most {
+		if r >= len(limit.Left) || limit.Left[r] == limits.Unlimited {
+			most[r] = limits.Unlimited
+		}
+	}
+	return most
 }

@@ -363,10 +363,7 @@ func (s *state) growAny(q *trial) bool {
 	}
 	for bin := range s.newBins() {
 		q.bin = bin
-		if s.admitHosts(q).code != 0 || s.admitRoom(q).code == 0 && s.admitLabels(q).code == 0 && s.admitVolumes(q).code == 0 {
-			continue
-		}
-		if s.grow(q, bin) {
+		if s.admitHosts(q).code == 0 && s.grow(q, bin) {
 			s.visit.reopen(bin)
 			return true
 		}
