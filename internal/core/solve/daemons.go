@@ -76,7 +76,7 @@ func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.C
 	count(1)
 	defer count(-1)
 	for _, a := range list {
-		if f.upsets(&f.groups[a.Group], q, f.countsOn(&f.groups[a.Group], t, sh, mask)) {
+		if f.wary && f.upsets(&f.groups[a.Group], q, f.countsOn(&f.groups[a.Group], t, sh, mask)) {
 			return reason.Spread
 		}
 	}

@@ -36,6 +36,7 @@ type fleet struct {
 	demand  quantity.Vec  // of all pods that are not placed
 	commits int           // so far: a refusal that is not final need not be asked again before there is another
 	pinned  bool          // domains were decided before: spread and affinity are not asked again
+	wary    bool          // daemons of a further node may not upset pods that have their place; see upsets
 	prices  priceTable    // for what is left of reservations
 }
 

@@ -24,6 +24,15 @@ func (s *state) inOrder(left []int) (*state, []int) {
 	if len(s.misplaced()) == 0 {
 		return s.filled(left)
 	}
+	best, few := s.replayed(left)
+	if s.arrival != nil && sum(few) > 0 {
+		return s.waryOf(best, few)
+	}
+	return best, few
+}
+
+// replayed is the placement once more in the order of the queue, or what is left of the first one.
+func (s *state) replayed(left []int) (*state, []int) {
 	again := s.again()
 	again, rest := again.mend(again.placeLeft(again.allPods()))
 	if sum(rest) <= sum(left) {
@@ -33,6 +42,23 @@ func (s *state) inOrder(left []int) (*state, []int) {
 		return mended, few
 	}
 	return again, rest
+}
+
+// waryOf looks for a placement that leaves fewer pods over than the best so far, and of no class more, in which no node is opened whose daemons
+// would upset pods that came before: in the order of the queue, and in that of their worth.
+func (s *state) waryOf(best *state, few []int) (*state, []int) {
+	for _, inTurn := range []bool{true, false} {
+		again := s.again()
+		again.wary = true
+		if !inTurn {
+			again.turn = nil
+		}
+		again, rest := again.mend(again.placeLeft(again.allPods()))
+		if sum(rest) < sum(few) && within(rest, few) {
+			best, few = again, rest
+		}
+	}
+	return best, few
 }
 
 // filled places pods that are left in domains which their spreads know only now, because others opened nodes there.
@@ -58,6 +84,16 @@ func (s *state) foundGround(left []int) bool {
 		}
 	}
 	return false
+}
+
+// within reports whether of no class more are left than before.
+func within(left, before []int) bool {
+	for ci := range left {
+		if left[ci] > before[ci] {
+			return false
+		}
+	}
+	return true
 }
 
 func sum(left []int) int {

@@ -64,16 +64,27 @@ func (s *state) spreadKeys(c *Class) []int {
 	return slices.Compact(out)
 }
 
-// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys.
+// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys: one that it gets if
+// nobody asks for another.
 func (s *state) labelledMask(t TemplateID, mask bits.Set, keys []int) bits.Set {
 	for _, key := range keys {
 		of := s.keyOf(key, t)
 		if of.Kind != ByChoice {
 			continue
 		}
-		some := bits.Make(64 * len(s.p.Templates[t].Mask))
-		for _, choice := range of.Choice {
-			some.Or(choice)
+		domains, some := bits.Make(len(of.Choice)), bits.Make(64*len(s.p.Templates[t].Mask))
+		addChoices(domains, of, func(choice bits.Set) bool {
+			if choice == nil {
+				return false
+			}
+			copy(some, s.p.Templates[t].Mask)
+			some.Keep(mask)
+			some.And(choice)
+			return s.p.Templates[t].open(some)
+		})
+		clear(some)
+		for d := range domains.All() {
+			some.Or(of.Choice[d])
 		}
 		some.Keep(mask)
 		mask = some

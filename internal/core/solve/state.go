@@ -25,6 +25,6 @@ func newState(f *facts) *state {
 // emptied is an empty placement that knows what this one knows.
 func (s *state) emptied() *state {
 	next := newState(s.facts)
-	next.worth, next.touch, next.lavish, next.turn = s.worth, s.touch, s.lavish, s.turn
+	next.worth, next.touch, next.lavish, next.turn, next.wary = s.worth, s.touch, s.lavish, s.turn, s.wary
 	return next
 }
