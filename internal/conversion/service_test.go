@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,10 +174,7 @@ func TestMigration(t *testing.T) {
 			server.Put(pool)
 		}
 		wrote, fail := map[string]int{}, true
-		var mu sync.Mutex // objects are rewritten side by side
 		server.SetFault(func(r memapi.Request) error {
-			mu.Lock()
-			defer mu.Unlock()
 			if r.Verb == "patch" && r.Kind == "NodePool" {
 				if fail && r.Name.Name == "pool-1" {
 					return errors.New("no")

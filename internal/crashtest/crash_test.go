@@ -110,18 +110,8 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
 	pool.Spec.Limits = v1.Limits{corev1.ResourceCPU: *resource.NewQuantity(limitCPU, resource.DecimalSI)}
 	w.API.Put(pool)
-	w.Cloud.SetFault(serial(r.fault))
+	w.Cloud.SetFault(r.fault)
 	return r
-}
-
-// serial makes calls of f one after the other.
-func serial(f func(fakecloud.Call) fakecloud.Fault) func(fakecloud.Call) fakecloud.Fault {
-	lock := make(chan struct{}, 1)
-	return func(c fakecloud.Call) fakecloud.Fault {
-		lock <- struct{}{}
-		defer func() { <-lock }()
-		return f(c)
-	}
 }
 
 // fault makes the cloud slow, and now and then worse.

@@ -57,6 +57,8 @@ type Cloud struct {
 	catalogs map[*cloud.Catalog]*view
 	journal  *journal
 	launches int
+
+	asking sync.Mutex // held while a fault is asked
 }
 
 // A machine is one line of the journal.

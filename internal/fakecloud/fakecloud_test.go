@@ -54,6 +54,25 @@ func TestConform(t *testing.T) {
 	})
 }
 
+func TestAFaultIsAskedAboutOneCallAtATime(t *testing.T) {
+	c := open(t, fakecloud.Options{Catalog: shop()})
+	var asked sync.Mutex
+	c.SetFault(func(fakecloud.Call) fakecloud.Fault {
+		if !asked.TryLock() {
+			t.Error("it is asked about two")
+			return fakecloud.Fault{}
+		}
+		defer asked.Unlock()
+		time.Sleep(time.Millisecond) // others come
+		return fakecloud.Fault{}
+	})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() { _, _ = c.List(t.Context()) })
+	}
+	all.Wait()
+}
+
 func TestLaunchChooses(t *testing.T) {
 	spotOrOnDemand := in(v1.CapacityTypeLabelKey, "spot", "on-demand")
 	for name, tc := range map[string]struct {

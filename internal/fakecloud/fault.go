@@ -37,7 +37,8 @@ type Fault struct {
 	After time.Duration // Launch and Terminate act, and the answer takes so much longer; the context may end it
 }
 
-// SetFault installs what goes wrong from now on: f is asked at every call. nil means that all is well.
+// SetFault installs what goes wrong from now on: f is asked at every call, about one at a time, so that it may count what it sees. It must
+// not wait. nil means that all is well.
 func (c *Cloud) SetFault(f func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,11 +82,17 @@ func (c *Cloud) begin(ctx context.Context, call Call) (Fault, error) {
 	if f == nil {
 		return Fault{}, nil
 	}
-	fault := f(call)
+	fault := c.ask(f, call)
 	if err := wait(ctx, fault.Delay); err != nil {
 		return Fault{}, err
 	}
 	return fault, fault.Err
+}
+
+func (c *Cloud) ask(f func(Call) Fault, call Call) Fault {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	return f(call)
 }
 
 // end is the way of the answer to a call that has acted.

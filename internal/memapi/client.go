@@ -49,12 +49,18 @@ func (c *Client) begin(ctx context.Context, verb, subresource string, k key) err
 	fault := s.fault
 	s.mu.Unlock()
 	if fault != nil {
-		if err := fault(Request{verb, subresource, k.Kind, k.NamespacedName, c.name}); err != nil {
+		if err := s.ask(fault, Request{verb, subresource, k.Kind, k.NamespacedName, c.name}); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
 	return nil
+}
+
+func (s *Server) ask(fault func(Request) error, r Request) error {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	return fault(r)
 }
 
 // travel takes as long as a request or an answer is on its way.

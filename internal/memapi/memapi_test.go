@@ -3,6 +3,8 @@ package memapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +123,23 @@ func TestObjects(t *testing.T) {
 			if err := c.Create(t.Context(), claim("c")); !errors.Is(err, boom) {
 				t.Errorf("create: %v", err)
 			}
+		},
+		"a fault is asked about one request at a time": func(t *testing.T, s *memapi.Server, c *memapi.Client) {
+			var asked sync.Mutex
+			s.SetFault(func(memapi.Request) error {
+				if !asked.TryLock() {
+					t.Error("it is asked about two")
+					return nil
+				}
+				defer asked.Unlock()
+				time.Sleep(time.Millisecond) // others come
+				return nil
+			})
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() { must(t, c.Create(t.Context(), claim(fmt.Sprint("c", i)))) })
+			}
+			all.Wait()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,8 @@ type Server struct {
 	watchers []*watcher
 	fault    func(Request) error
 	skew     time.Duration
+
+	asking sync.Mutex // held while a fault is asked
 }
 
 type key struct {
@@ -53,7 +55,8 @@ func New(scheme *runtime.Scheme) *Server {
 	return &Server{scheme: scheme, objects: map[key]client.Object{}}
 }
 
-// SetFault installs a function that may refuse requests from now on; nil refuses none.
+// SetFault installs a function that may refuse requests from now on; nil refuses none. It is asked about one request at a time, so that
+// it may count what it sees; it may read and edit objects, but neither wait nor use a client.
 func (s *Server) SetFault(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

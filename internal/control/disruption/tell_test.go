@@ -18,6 +18,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
@@ -165,7 +166,7 @@ func (s *stage) budget(nodes string) {
 	input := s.pools["p"]
 	input.Pool = input.Pool.DeepCopy()
 	input.Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: nodes}}
-	s.pools["p"] = input
+	s.pools = map[string]engine.Pool{"p": input} // the loop may be reading the other map
 	s.api.Put(input.Pool)
 }
 
