@@ -119,17 +119,18 @@ func machineID(c *v1.NodeClaim) string {
 // TestPodsLeaveASpotMachineWhenTheReplacementIsReady interrupts the machine of some pods, and looks at what was first: the
 // replacement or the evictions.
 func TestPodsLeaveASpotMachineWhenTheReplacementIsReady(t *testing.T) {
+	together.enter(t)
 	const name = "spot"
 	add(t, pool(name, "default", v1.CapacityTypeSpot))
 	add(t, deployment(name, 3, podOf(name, "500m")))
-	running(t, name, 3, time.Minute)
+	running(t, name, 3)
 	old := fleet(t, name)
 	notice := time.Now()
 	for i := range old {
 		model(t, http.MethodPost, "interrupt", map[string][]string{"ids": {machineID(&old[i])}})
 	}
 	evicted := false
-	eventually(t, 60*time.Second, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		pods, err := shared.pods(ctx, client.MatchingLabels{"app": name})
 		if err != nil {
 			return "", err
@@ -148,7 +149,7 @@ func TestPodsLeaveASpotMachineWhenTheReplacementIsReady(t *testing.T) {
 		}
 		return "", nil
 	})
-	running(t, name, 3, 20*time.Second)
+	running(t, name, 3)
 	t.Logf("the interrupted machines were replaced %s after the notice", time.Since(notice).Round(100*time.Millisecond))
 }
 
@@ -171,17 +172,18 @@ func wantReplacement(t *testing.T, claims, old []v1.NodeClaim, since time.Durati
 
 // TestADryPoolCostsNoRound takes away what was bought for a pod, and asks for the same once more.
 func TestADryPoolCostsNoRound(t *testing.T) {
+	together.enter(t)
 	const name = "dry"
 	add(t, pool(name, "default", v1.CapacityTypeOnDemand))
 	add(t, deployment(name, 1, podOf(name, "3")))
-	running(t, name, 1, time.Minute)
+	running(t, name, 1)
 	first := fleet(t, name)
 	kind := first[0].Labels[corev1.LabelInstanceTypeStable]
 	faults(t, awsmodel.Faults{Pools: []awsmodel.PoolRule{{Match: "*/" + kind + "/*", Depth: 0}}})
 	before := created(t, name)
 	scale(t, name, 2)
 	begin := time.Now()
-	running(t, name, 2, time.Minute)
+	running(t, name, 2)
 	t.Logf("the second pod ran after %s", time.Since(begin).Round(100*time.Millisecond))
 	second := slices.DeleteFunc(fleet(t, name), func(c v1.NodeClaim) bool { return among(first, c) })
 	if len(second) != 1 || second[0].Labels[corev1.LabelInstanceTypeStable] == kind {
@@ -221,6 +223,7 @@ func counted(t *testing.T, metric, label string) int {
 
 // TestNewImagesRollTheFleetWithinBudget pins a class to the older of two images while nodes run the newer one.
 func TestNewImagesRollTheFleetWithinBudget(t *testing.T) {
+	together.enter(t)
 	const name, nodes = "rolling", 2
 	nc := class(name)
 	add(t, nc)
@@ -232,7 +235,7 @@ func TestNewImagesRollTheFleetWithinBudget(t *testing.T) {
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{LabelSelector: selector(name), TopologyKey: corev1.LabelHostname}},
 	}}
 	add(t, deployment(name, nodes, alone))
-	running(t, name, nodes, time.Minute)
+	running(t, name, nodes)
 	old := fleet(t, name)
 
 	base := nc.DeepCopy()
@@ -241,7 +244,7 @@ func TestNewImagesRollTheFleetWithinBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin, worst, fewest := time.Now(), 0, nodes
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		claims, err := claimsOf(ctx, name)
 		if err != nil {
 			return "", err
@@ -283,10 +286,11 @@ func TestNewImagesRollTheFleetWithinBudget(t *testing.T) {
 
 // TestADeniedActionIsNamed asks for what the controller's policy does not allow: passing another role to machines.
 func TestADeniedActionIsNamed(t *testing.T) {
+	together.enter(t)
 	nc := class("denied")
 	nc.Spec.Role = "Administrator"
 	add(t, nc)
-	eventually(t, 30*time.Second, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		if err := shared.Get(ctx, client.ObjectKeyFromObject(nc), nc); err != nil {
 			return "", err
 		}
@@ -305,6 +309,7 @@ func TestADeniedActionIsNamed(t *testing.T) {
 
 // TestALaunchThatIsDeniedIsToldOnTheClaim takes the right to launch away.
 func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
+	together.enter(t)
 	const name = "refused"
 	faults(t, awsmodel.Faults{Fail: map[string]awsmodel.Failure{"ec2:CreateFleet": {
 		Code: "UnauthorizedOperation", Status: http.StatusForbidden,
@@ -312,7 +317,7 @@ func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
 	}}})
 	add(t, pool(name, "default", v1.CapacityTypeOnDemand))
 	add(t, deployment(name, 1, podOf(name, "500m")))
-	eventually(t, 30*time.Second, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		claims, err := claimsOf(ctx, name)
 		if err != nil {
 			return "", err
@@ -329,12 +334,13 @@ func TestALaunchThatIsDeniedIsToldOnTheClaim(t *testing.T) {
 		return "", nil
 	})
 	model(t, http.MethodPut, "faults", awsmodel.Faults{})
-	running(t, name, 1, 2*time.Minute)
+	running(t, name, 1)
 }
 
 // TestTheEnvironmentNamesNoProfile evaluates what env prints, as people do, in a shell with a profile of their own: the aws command
 // looks for a profile even if its name is empty, and old ones do not look for an endpoint.
 func TestTheEnvironmentNamesNoProfile(t *testing.T) {
+	together.enter(t)
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "aws"), []byte("#!/bin/sh\necho \"aws $*\"\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -350,6 +356,7 @@ func TestTheEnvironmentNamesNoProfile(t *testing.T) {
 
 // TestTheSDKHasNothingToSay fails if answers of AWS were cut off, which the SDK mends by asking again and tells in its own log.
 func TestTheSDKHasNothingToSay(t *testing.T) {
+	together.enter(t)
 	for line := range strings.Lines(shared.do(t, "logs", plane.Controller)) {
 		if strings.HasPrefix(line, "SDK ") {
 			t.Errorf("the SDK said: %s", line)

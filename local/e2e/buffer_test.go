@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,21 +38,19 @@ spec:
     spec:
       containers: [{name: c, image: public.ecr.aws/eks-distro/kubernetes/pause:3.10, resources: {requests: {cpu: 900m, memory: 256Mi}}}]
 `
-	// atOnce is how long ten pods may take to be bound where room is kept for them: kube-scheduler's time alone.
-	atOnce = 3 * time.Second
 )
 
 // Ten pods come to a cluster that runs nothing and keeps room for ten: kube-scheduler binds them at once, onto nodes that were there. Then the
 // room is bought again, and when nobody wants any more all nodes go.
 func TestABufferOfTenBindsTenPodsAtOnce(t *testing.T) {
-	t.Parallel()
+	apart.enter(t)
 	c := fresh(t)
 	c.do(t, "up", "--set", "settings.featureGates.capacityBuffer=true")
 	if err := c.connect(); err != nil {
 		t.Fatal(err)
 	}
 	c.apply(t, buffered)
-	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", "--timeout=60s")
+	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", wait)
 	before, err := c.claims(t.Context())
 	if err != nil || len(before) == 0 {
 		t.Fatalf("%d claims, %v", len(before), err)
@@ -65,7 +62,7 @@ func TestABufferOfTenBindsTenPodsAtOnce(t *testing.T) {
 
 	c.apply(t, burst)
 	var pods []corev1.Pod
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		pods, err = c.pods(ctx, client.MatchingLabels{"app": "burst"})
 		bound := 0
 		for _, p := range pods {
@@ -79,40 +76,30 @@ func TestABufferOfTenBindsTenPodsAtOnce(t *testing.T) {
 		return fmt.Sprintf("%d of 10 pods are bound", bound), err
 	})
 	for _, p := range pods {
-		if took := boundAt(&p).Sub(p.CreationTimestamp.Time); took > atOnce {
-			t.Errorf("pod %s was bound after %s, want %s", p.Name, took, atOnce)
-		}
 		if !there[p.Spec.NodeName] {
 			t.Errorf("pod %s runs on %s, which was bought for it", p.Name, p.Spec.NodeName)
 		}
 	}
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	if waited := c.do(t, "kubectl", "get", "events", "--field-selector", "reason=FailedScheduling", "-o", "name"); waited != "" {
+		t.Errorf("kube-scheduler found no place at first:\n%s", waited)
+	}
+	eventually(t, func(ctx context.Context) (string, error) {
 		now, err := c.claims(ctx)
 		if len(now) > len(before) {
 			return "", err
 		}
 		return "the room has not been bought again", err
 	})
-	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", "--timeout=60s")
+	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", wait)
 
 	c.do(t, "kubectl", "delete", "capacitybuffer/burst", "deployment/burst", "--wait=false")
-	eventually(t, 2*time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		left, err := c.claims(ctx)
 		if len(left) == 0 {
 			return "", err
 		}
 		return fmt.Sprintf("%d claims are left", len(left)), err
 	})
-}
-
-// boundAt is when kube-scheduler bound a pod, to the second.
-func boundAt(p *corev1.Pod) time.Time {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
 }
 
 // apply applies a manifest.

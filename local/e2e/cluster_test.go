@@ -1,5 +1,5 @@
-// Package e2e tests the whole of it: the local cluster as people start it, and Karpenter in it. All tests share one cluster,
-// except those that are about starting and stopping, which have clusters of their own and run side by side.
+// Package e2e tests the whole of it: the local cluster as people start it, and Karpenter in it. All tests share one cluster and run one after
+// the other, except those that are about starting and stopping: they have clusters of their own, and run one after the other beside them.
 package e2e
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"net"
@@ -46,10 +47,37 @@ type cluster struct {
 // shared is the cluster of most tests.
 var shared *cluster
 
+// A line is tests that run one after the other, in their order, beside those of other lines.
+type line struct {
+	last chan struct{} // closed when the last one that came has ended
+}
+
+// Those on the shared cluster, and those that have one of their own.
+var together, apart = &line{closed()}, &line{closed()}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// enter makes a test one of the line, and returns when it is its turn.
+func (l *line) enter(t *testing.T) {
+	before, ended := l.last, make(chan struct{})
+	l.last = ended
+	t.Parallel()
+	<-before
+	t.Cleanup(func() { close(ended) })
+}
+
 func TestMain(m *testing.M) {
 	if root, ok := os.LookupEnv(containEnv); ok {
 		fmt.Fprintln(os.Stderr, "become a container:", contain(root, os.Args[1:]))
 		os.Exit(1)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "100"); err != nil { // lines say what waits
+		panic(err)
 	}
 	os.Exit(run(m))
 }
@@ -194,10 +222,10 @@ func checkGone(t *testing.T, r home.Run) {
 	}
 }
 
-// waitUntilFree waits for the port a little while: a process counts as ended when its first thread has, and the last one
+// waitUntilFree waits for the port: a process counts as ended when its first thread has, and the last one
 // closes the files.
 func waitUntilFree(port int) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			return l.Close()
@@ -217,8 +245,14 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
+// patience is how long a test waits for what takes seconds on a machine that has nothing else to do, and at most one minute.
+const patience = 5 * time.Minute
+
+// wait has kubectl wait with patience.
+const wait = "--timeout=300s"
+
 // eventually waits until what is wrong is nothing any more. It says the last thing that was wrong if that takes too long.
-func eventually(t *testing.T, patience time.Duration, wrong func(context.Context) (string, error)) {
+func eventually(t *testing.T, wrong func(context.Context) (string, error)) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(patience); ; {

@@ -97,6 +97,7 @@ func checkLimits(t *testing.T) {
 
 // TestAControllerThatIsKilledLosesNothing kills the controller in the middle of things, once for each seed.
 func TestAControllerThatIsKilledLosesNothing(t *testing.T) {
+	together.enter(t)
 	seeds := uint64(2) // another replica leads only after a quarter of a minute; the chaos of simulated time has hundreds
 	if soak() {
 		seeds = 50
@@ -106,6 +107,7 @@ func TestAControllerThatIsKilledLosesNothing(t *testing.T) {
 
 // On a bad day AWS throttles, shows what was a while ago, and keeps some of its answers to itself.
 func TestAControllerThatIsKilledOnABadDayLosesNothing(t *testing.T) {
+	together.enter(t)
 	seeds := uint64(2)
 	if soak() {
 		seeds = 30
@@ -123,12 +125,12 @@ func killing(t *testing.T, seeds uint64) {
 			scale(t, "inflate", replicas)
 			time.Sleep(time.Duration(random.IntN(5000)) * time.Millisecond) // the kill may come at any moment
 			killLeader(t)
-			running(t, "inflate", replicas, 2*time.Minute)
-			eventually(t, time.Minute, func(ctx context.Context) (string, error) { return shared.unequal(ctx, shared.run(t)) })
+			running(t, "inflate", replicas)
+			eventually(t, func(ctx context.Context) (string, error) { return shared.unequal(ctx, shared.run(t)) })
 			checkLimits(t)
 		})
 	}
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) { // the next test wants a controller
+	eventually(t, func(ctx context.Context) (string, error) { // the next test wants a controller
 		_, err := shared.leader(ctx)
 		return "", err
 	})
@@ -137,7 +139,7 @@ func killing(t *testing.T, seeds uint64) {
 // killLeader ends the controller the hard way. It is started again.
 func killLeader(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		leader, err := shared.leader(ctx)
 		if err != nil {
 			return "", err
@@ -149,27 +151,23 @@ func killLeader(t *testing.T) {
 // TestPodsBindWhereTheyWerePlanned holds down the machines that are bought because kube-scheduler put pods elsewhere than
 // planned: pods of two sizes, on several nodes that become usable one after another.
 func TestPodsBindWhereTheyWerePlanned(t *testing.T) {
-	empty(t, 2*time.Minute)
+	together.enter(t)
+	empty(t)
+	began := time.Now()
 	big, small := template("big"), template("small")
 	big.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
 	small.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("500m")
 	add(t, deployment("big", 6, big))
 	add(t, deployment("small", 24, small))
-	running(t, "big", 6, time.Minute)
-	running(t, "small", 24, time.Minute)
+	running(t, "big", 6)
+	running(t, "small", 24)
 	claims, err := shared.claims(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(claims, func(a, b v1.NodeClaim) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	late := 0
-	for _, c := range claims {
-		if c.CreationTimestamp.Sub(claims[0].CreationTimestamp.Time) > 3*time.Second {
-			late++
-		}
-	}
-	if late > 1 {
-		t.Errorf("%d of %d claims were made later: a second plan was needed for pods that bound elsewhere", late, len(claims))
+	made := purchases(t, began)
+	if all, again := made.count(30); all < len(claims) || again > 1 {
+		t.Errorf("%d claims are there, and %d of %d were made by a later plan, which pods that bound elsewhere needed: %+v", len(claims), again, all, made)
 	}
 	used := map[string]bool{}
 	for _, app := range []string{"big", "small"} {

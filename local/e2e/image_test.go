@@ -49,6 +49,7 @@ type imageConfig struct {
 // To mount and to change its root the test needs to be root, or to be allowed user namespaces. Where it is neither, as in most containers,
 // the program of the image runs like any other, with all the rest.
 func TestTheImageRuns(t *testing.T) {
+	together.enter(t)
 	root, dist := t.TempDir(), release(t)
 	t.Run("its chart installs it", func(t *testing.T) { wantChart(t, dist) })
 	config := unpackImage(t, dist, root)
@@ -109,7 +110,7 @@ func runUntilReady(t *testing.T, cmd *exec.Cmd, readyz string, check func(t *tes
 		}
 	}()
 	begin := time.Now()
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		select {
 		case err := <-ended:
 			t.Fatalf("the container ended: %v", err)
@@ -127,7 +128,7 @@ func runUntilReady(t *testing.T, cmd *exec.Cmd, readyz string, check func(t *tes
 		if err != nil {
 			t.Errorf("the container ended with %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("the container does not end when it is told to")
 	}
 }

@@ -50,9 +50,10 @@ func mixed(r *rand.Rand, i int) *appsv1.Deployment {
 // TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver starts deployments with mixed constraints at once: all their pods run, no node stays that
 // runs none of them, and nothing was bought for a pod for which something had been bought, unless another pod took its place.
 func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
+	together.enter(t)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			empty(t, 2*time.Minute)
+			empty(t)
 			began, taken := time.Now(), displaced(t)
 			r := rand.New(rand.NewPCG(seed, 3))
 			want := 0
@@ -62,7 +63,7 @@ func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 				add(t, d)
 			}
 			bought := map[string]bool{}
-			eventually(t, 2*time.Minute, func(ctx context.Context) (string, error) {
+			eventually(t, func(ctx context.Context) (string, error) {
 				claims, err := shared.claims(ctx)
 				if err != nil {
 					return "", err
@@ -72,15 +73,9 @@ func TestDeploymentsOfAllSortsRunAndNoNodeIsLeftOver(t *testing.T) {
 				}
 				return allRun(ctx, want)
 			})
-			eventually(t, time.Minute, idle)
+			eventually(t, idle)
 			made := purchases(t, began)
-			claims, pods, again := 0, 0, 0
-			for _, p := range made {
-				if pods >= want {
-					again += p.Claims
-				}
-				claims, pods = claims+p.Claims, pods+p.Pods
-			}
+			claims, again := made.count(want)
 			if claims < len(bought) {
 				t.Errorf("%d claims were seen, and %d planned: %+v", len(bought), claims, made)
 			}
@@ -107,10 +102,25 @@ type purchase struct {
 	Pods    int       `json:"pods"`
 }
 
+// All that was bought, in the order of time.
+type shopping []purchase
+
+// count returns how many claims were made, and how many of them after something had been bought for that many pods.
+func (s shopping) count(want int) (claims, again int) {
+	pods := 0
+	for _, p := range s {
+		if pods >= want {
+			again += p.Claims
+		}
+		claims, pods = claims+p.Claims, pods+p.Pods
+	}
+	return claims, again
+}
+
 // purchases returns what the controller has bought for waiting pods since a time, by the logs of all its pods, whose lines may name theirs.
-func purchases(t *testing.T, since time.Time) []purchase {
+func purchases(t *testing.T, since time.Time) shopping {
 	t.Helper()
-	var out []purchase
+	var out shopping
 	for line := range strings.Lines(shared.do(t, "logs", plane.Controller)) {
 		var p purchase
 		if at := strings.Index(line, "{"); at >= 0 && json.Unmarshal([]byte(line[at:]), &p) == nil && p.Time.After(since) && strings.HasPrefix(p.Message, "computed new nodeclaim") {

@@ -81,12 +81,13 @@ spec:
 // What was written for v1beta1 is applied as it is, gets machines, and reads back as it was written. What was written for Provisioners gets
 // machines once it is converted.
 func TestOlderManifestsGetNodes(t *testing.T) {
+	together.enter(t)
 	applied(t, manifest(t, "001-01a-ec2nodeclass-role-corrected"))
 	applied(t, manifest(t, "001-02-nodepool-default"))
 	applied(t, converted(t))
 	workloads := []*appsv1.Deployment{only(t, "older"), only(t, "oldest")}
 	for _, d := range workloads {
-		running(t, d.Name, 3, time.Minute)
+		running(t, d.Name, 3)
 	}
 	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "older", "-o", "yaml")
 	for _, want := range []string{"consolidationPolicy: WhenUnderutilized", "apiVersion: karpenter.k8s.aws/v1beta1"} {
@@ -99,5 +100,5 @@ func TestOlderManifestsGetNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	empty(t, 2*time.Minute)
+	empty(t)
 }

@@ -62,10 +62,10 @@ func add(t *testing.T, o client.Object) {
 }
 
 // running waits until that many pods of the app run.
-func running(t *testing.T, app string, want int, patience time.Duration) []corev1.Pod {
+func running(t *testing.T, app string, want int) []corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
-	eventually(t, patience, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		var err error
 		if pods, err = shared.pods(ctx, client.MatchingLabels{"app": app}); err != nil {
 			return "", err
@@ -85,9 +85,9 @@ func running(t *testing.T, app string, want int, patience time.Duration) []corev
 }
 
 // empty waits until there is neither node nor claim.
-func empty(t *testing.T, patience time.Duration) {
+func empty(t *testing.T) {
 	t.Helper()
-	eventually(t, patience, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		nodes, err := shared.nodes(ctx)
 		if err != nil {
 			return "", err
@@ -109,9 +109,10 @@ func scale(t *testing.T, deployment string, replicas int) {
 }
 
 func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
+	together.enter(t)
 	begin := time.Now()
 	scale(t, "inflate", 10)
-	pods := running(t, "inflate", 10, time.Minute)
+	pods := running(t, "inflate", 10)
 	t.Logf("10 pods ran after %s", time.Since(begin).Round(100*time.Millisecond))
 
 	nodes, err := shared.nodes(t.Context())
@@ -149,15 +150,16 @@ func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
 
 	begin = time.Now()
 	scale(t, "inflate", 0)
-	empty(t, 2*time.Minute)
+	empty(t)
 	t.Logf("the nodes were gone after %s", time.Since(begin).Round(100*time.Millisecond))
 }
 
 func TestJobsSucceed(t *testing.T) {
+	together.enter(t)
 	job := &batchv1.Job{ObjectMeta: meta("sums"), Spec: batchv1.JobSpec{Template: template("sums")}}
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	add(t, job)
-	eventually(t, time.Minute, func(ctx context.Context) (string, error) {
+	eventually(t, func(ctx context.Context) (string, error) {
 		if err := shared.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return "", err
 		}
@@ -169,6 +171,7 @@ func TestJobsSucceed(t *testing.T) {
 }
 
 func TestStatefulSetsAndDaemonSetsRun(t *testing.T) {
+	together.enter(t)
 	replicas := int32(2)
 	add(t, &appsv1.StatefulSet{ObjectMeta: meta("store"), Spec: appsv1.StatefulSetSpec{
 		Replicas: &replicas, Selector: selector("store"), Template: template("store"),
@@ -176,22 +179,23 @@ func TestStatefulSetsAndDaemonSetsRun(t *testing.T) {
 	daemon := template("daemon")
 	daemon.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	add(t, &appsv1.DaemonSet{ObjectMeta: meta("daemon"), Spec: appsv1.DaemonSetSpec{Selector: selector("daemon"), Template: daemon}})
-	running(t, "store", 2, time.Minute)
+	running(t, "store", 2)
 	nodes, err := shared.nodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	running(t, "daemon", len(nodes), time.Minute)
+	running(t, "daemon", len(nodes))
 }
 
 func TestABudgetHoldsAnEvictionBack(t *testing.T) {
+	together.enter(t)
 	add(t, deployment("guarded", 1, template("guarded")))
 	none := intstr.FromInt32(0)
 	add(t, &policyv1.PodDisruptionBudget{ObjectMeta: meta("guarded"), Spec: policyv1.PodDisruptionBudgetSpec{
 		MaxUnavailable: &none, Selector: selector("guarded"),
 	}})
-	pod := running(t, "guarded", 1, time.Minute)[0]
-	eventually(t, 20*time.Second, func(ctx context.Context) (string, error) {
+	pod := running(t, "guarded", 1)[0]
+	eventually(t, func(ctx context.Context) (string, error) {
 		err := shared.SubResource("eviction").Create(ctx, &pod, &policyv1.Eviction{})
 		if apierrors.IsTooManyRequests(err) {
 			return "", nil
@@ -201,6 +205,7 @@ func TestABudgetHoldsAnEvictionBack(t *testing.T) {
 }
 
 func TestTheControllerMayDoWhatItsChartAllowsAndNoMore(t *testing.T) {
+	together.enter(t)
 	user := "system:serviceaccount:" + plane.Namespace + ":" + plane.ServiceAccount
 	for what, want := range map[string]bool{
 		"create nodeclaims.karpenter.sh":                true,
@@ -232,13 +237,14 @@ func TestTheControllerMayDoWhatItsChartAllowsAndNoMore(t *testing.T) {
 
 // The chart's rights are enough, and its policy about pods/status lets hints pass. Pods of the most frequent sort are told nothing, hence two sorts.
 func TestTheAPIServerForbidsKarpenterNoChange(t *testing.T) {
+	together.enter(t)
 	few, many := template("few"), template("many")
 	few.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("3")
 	add(t, deployment("few", 2, few))
 	add(t, deployment("many", 4, many))
-	running(t, "few", 2, time.Minute)
-	running(t, "many", 4, time.Minute)
-	eventually(t, 30*time.Second, func(context.Context) (string, error) {
+	running(t, "few", 2)
+	running(t, "many", 4)
+	eventually(t, func(context.Context) (string, error) {
 		if counted(t, "karpenter_hints_total", `outcome="written"`) == 0 {
 			return "no hint was written", nil
 		}

@@ -17,6 +17,7 @@ import (
 // TestPreflight looks at the local cluster as somebody would at his own, with the program, its kubeconfig and the services' own
 // protocols. The account of the local cluster has what nodes need; its controller comes with a key and needs no role.
 func TestPreflight(t *testing.T) {
+	together.enter(t)
 	cmd := exec.Command(filepath.Join(filepath.Dir(shared.path), "karpenter"), "preflight", "--cluster-name", plane.ClusterName, "-o", "json",
 		"--kubeconfig", filepath.Join(shared.dir, "kubeconfig"))
 	cmd.Env = append(os.Environ(), plane.Plane{Ports: shared.run(t).Ports}.AWSEnv("PERSON")...)

@@ -50,6 +50,7 @@ func (c *cluster) typed(t *testing.T, block string) string {
 
 // The guide's section, as it is typed.
 func TestLoadMakesPodsAndPodsMakeNodes(t *testing.T) {
+	together.enter(t)
 	blocks := section(t, "Pods that scale with their load")
 	if len(blocks) != 3 {
 		t.Fatalf("the section has %d blocks of commands, want those that begin, look and end", len(blocks))
@@ -57,7 +58,7 @@ func TestLoadMakesPodsAndPodsMakeNodes(t *testing.T) {
 	t.Cleanup(func() { shared.command("kubectl", "delete", "hpa,deployment", "busy", "--ignore-not-found").Run() })
 	begin := time.Now()
 	shared.typed(t, blocks[0])
-	pods := running(t, "busy", 10, time.Minute)
+	pods := running(t, "busy", 10)
 	t.Logf("10 pods ran after %s", time.Since(begin).Round(100*time.Millisecond))
 
 	shown := lines(shared.typed(t, blocks[1]))
@@ -80,7 +81,7 @@ func TestLoadMakesPodsAndPodsMakeNodes(t *testing.T) {
 			t.Errorf("kubectl top pods does not say %q of a pod whose load has gone: %v", line, shown)
 		}
 	}
-	running(t, "busy", 0, time.Minute)
+	running(t, "busy", 0)
 }
 
 // lines are those of a text, with one space between words.
@@ -94,7 +95,8 @@ func lines(text string) map[string]bool {
 
 // Headers that say who somebody is count only beside the certificate of the API server's front proxy.
 func TestMetricsAreNotForEverybodyOnTheMachine(t *testing.T) {
-	eventually(t, 20*time.Second, func(context.Context) (string, error) {
+	together.enter(t)
+	eventually(t, func(context.Context) (string, error) {
 		shown := shared.do(t, "kubectl", "get", "apiservice", "v1beta1.metrics.k8s.io", "--no-headers")
 		if !strings.Contains(shown, "True") {
 			return shown, nil
@@ -108,7 +110,7 @@ func TestMetricsAreNotForEverybodyOnTheMachine(t *testing.T) {
 	}
 	r.Header.Set("X-Remote-User", "admin")
 	r.Header.Set("X-Remote-Group", "system:masters")
-	anybody := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	anybody := &http.Client{Timeout: patience, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := anybody.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,9 @@ func cluster() *fake.Clientset {
 
 var ranges = Ranges{Services: netip.MustParsePrefix("10.96.0.0/16"), Pods: netip.MustParsePrefix("10.244.0.0/15")}
 
+// soon is how long anything may take that happens within seconds on a machine with nothing else to do.
+const soon = 90 * time.Second
+
 func started(t *testing.T, pods func(string, int) (int, bool)) *Resolver {
 	t.Helper()
 	r, err := NewResolver(cluster(), ranges, pods)
@@ -55,7 +58,7 @@ func started(t *testing.T, pods func(string, int) (int, bool)) *Resolver {
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		if where, err := r.resolve("10.96.0.7:443"); err == nil && len(where.addresses) == 2 {
 			return r
 		} else if time.Now().After(deadline) {
@@ -161,7 +164,7 @@ func proxied(t *testing.T, pods func(string, int) (int, bool)) (func(name string
 			t.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		if c, err := net.Dial("tcp", at); err == nil {
 			c.Close()
 			break

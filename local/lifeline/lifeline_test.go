@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(variable) != "" {
 		Follow()
 		os.Stdout.WriteString("here\n")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -37,7 +37,7 @@ func TestProgramsEndWithTheirStarter(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		cmd.Process.Kill()
 		t.Error("the program lives on without its starter")
 	}

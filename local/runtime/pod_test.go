@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 func probe(path string) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("http")}},
-		PeriodSeconds: 1, FailureThreshold: 3,
+		PeriodSeconds: 1, TimeoutSeconds: 60, FailureThreshold: 3, // a busy machine is no reason to restart it
 	}
 }
 
@@ -122,11 +122,14 @@ func (w *world) add(mode string, change ...func(*corev1.Pod)) {
 	}
 }
 
+// soon is how long anything may take that happens within seconds on a machine with nothing else to do.
+const soon = 90 * time.Second
+
 // until waits for the pod to be as wanted.
 func (w *world) until(what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	w.Helper()
 	var p *corev1.Pod
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var err error
 		if p, err = w.client.CoreV1().Pods("kube-system").Get(w.Context(), "karpenter-1", metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			p = nil
@@ -241,7 +244,7 @@ func TestAPodThatIsRemovedByForceLeavesNoProcess(t *testing.T) {
 	if err := w.client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); alive(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the process outlived its pod")
 		}

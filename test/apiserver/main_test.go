@@ -43,7 +43,9 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	server = &envtest.Environment{CRDs: definitions}
+	server = &envtest.Environment{
+		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: soon}, ControlPlaneStartTimeout: soon, ControlPlaneStopTimeout: soon,
+	}
 	if restConfig, err = server.Start(); err != nil {
 		return fail(fmt.Errorf("start the server: %w", err))
 	}
@@ -96,6 +98,9 @@ func readCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return out, nil
 }
 
+// soon is how long anything may take that happens within seconds on a machine with nothing else to do.
+const soon = 90 * time.Second
+
 // waitUntilPublished waits until the server's discovery and OpenAPI documents, which it makes some time after a CRD is
 // established and which kubectl works by, know all kinds.
 func waitUntilPublished(definitions []*apiextensionsv1.CustomResourceDefinition) error {
@@ -103,7 +108,7 @@ func waitUntilPublished(definitions []*apiextensionsv1.CustomResourceDefinition)
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, soon, true, func(context.Context) (bool, error) {
 		_, lists, err := published.ServerGroupsAndResources()
 		if err != nil {
 			return false, nil

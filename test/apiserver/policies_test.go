@@ -35,7 +35,7 @@ func installPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after all that is deleted: the server acts upon a policy for a moment after that
-		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, soon, true, func(ctx context.Context) (bool, error) {
 			return !apierrors.IsForbidden(kube.Create(ctx, edited(t, "NodePool", "probe", `{}`), client.DryRunAll)), nil
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func installPolicies(t *testing.T) {
 	}
 	grant(t, "nobody-yet", rbacv1.PolicyRule{APIGroups: []string{"karpenter.k8s.aws"}, Resources: []string{"ec2nodeclasses"}, Verbs: []string{"*"}})
 	for name, try := range forbidden {
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true, func(context.Context) (bool, error) {
 			err := try()
 			return err != nil && strings.Contains(err.Error(), "'"+name+"'"), nil
 		})

@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +43,7 @@ const podOfOneCPU = `{metadata: {labels: {app: x}}, spec: {restartPolicy: RESTAR
 func TestWorkloadsOfAnyKindAreRead(t *testing.T) {
 	if _, err := envtest.InstallCRDs(restConfig, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{
 		customKind("farms", "Farm", ".spec.size"), customKind("rocks", "Rock", ""),
-	}, MaxTime: time.Minute}); err != nil {
+	}, MaxTime: soon}); err != nil {
 		t.Fatal(err)
 	}
 	always, never := strings.ReplaceAll(podOfOneCPU, "RESTART", "Always"), strings.ReplaceAll(podOfOneCPU, "RESTART", "Never")

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -73,7 +74,9 @@ func start(t *testing.T) *cluster {
 // startWith starts a server that has some definitions.
 func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition) *cluster {
 	t.Helper()
-	server := &envtest.Environment{CRDs: definitions}
+	server := &envtest.Environment{
+		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: soon}, ControlPlaneStartTimeout: soon, ControlPlaneStopTimeout: soon,
+	}
 	config, err := server.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -289,6 +292,12 @@ func TestFromAnOldInstallationToOneWithoutV1Beta1(t *testing.T) {
 			crd := c.definition(t)
 			crd.Spec.Conversion.Webhook.ClientConfig.CABundle = nil
 			return c.Update(t.Context(), crd)
+		})
+		eventually(t, "as it was", func() error { // the API server reads by the definition that it knew for a moment more
+			if len(c.definition(t).Spec.Conversion.Webhook.ClientConfig.CABundle) == 0 {
+				return errors.New("the definition names no authority")
+			}
+			return nil
 		})
 		eventually(t, "readable again", c.readable(t, claims()))
 	})
