@@ -26,12 +26,13 @@ type Draft struct {
 	synced bool
 	failed []FailedFeed // replaced, never changed
 
-	share     *share.Table
-	intern    *podclass.Interner
-	owners    map[types.UID]*ownerRef
-	daemons   map[types.UID]map[PodKey]*Pod  // live pods of each DaemonSet
-	plannedTo map[string]map[PodKey]struct{} // by target
-	machines  machines
+	share    *share.Table
+	intern   *podclass.Interner
+	owners   map[types.UID]*ownerRef
+	daemons  map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
+	seating  seating
+	machines machines
+	clock    time.Time // of the edit that is being made
 }
 
 // objectKey names an object within a scope: its namespace, or the node for volume attachments.
@@ -39,11 +40,6 @@ type objectKey struct{ scope, name string }
 
 func compareObjects(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.scope, b.scope), strings.Compare(a.name, b.name))
-}
-
-type plannedRow struct {
-	PodKey
-	Planned
 }
 
 type daemonPod struct {
@@ -71,14 +67,14 @@ func compareCounts(a, b countKey) int {
 func newDraft() *Draft {
 	now := &epoch{}
 	return &Draft{
-		tables:    newTables(now),
-		now:       now,
-		share:     share.New(),
-		intern:    podclass.NewInterner(),
-		owners:    map[types.UID]*ownerRef{},
-		daemons:   map[types.UID]map[PodKey]*Pod{},
-		plannedTo: map[string]map[PodKey]struct{}{},
-		machines:  newMachines(),
+		tables:   newTables(now),
+		now:      now,
+		share:    share.New(),
+		intern:   podclass.NewInterner(),
+		owners:   map[types.UID]*ownerRef{},
+		daemons:  map[types.UID]map[PodKey]*Pod{},
+		seating:  newSeating(),
+		machines: newMachines(),
 	}
 }
 
@@ -107,42 +103,12 @@ func (d *Draft) publish() *Snapshot {
 // Synced says whether the first list of every kind has arrived.
 func (d *Draft) Synced(yes bool) { d.synced = yes }
 
-// Plan notes where a pod is meant to go; for a pod on a node that is to be removed, where it will go then. The note ends
-// when the pod binds (elsewhere) or vanishes, when the target vanishes, and with Unplan.
-func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
-	d.Unplan(pod)
-	d.Unhold(pod)
-	d.planned.put(plannedRow{pod, Planned{Target: target, At: at}})
-	if d.plannedTo[target] == nil {
-		d.plannedTo[target] = map[PodKey]struct{}{}
-	}
-	d.plannedTo[target][pod] = struct{}{}
-}
-
-// Unplan forgets where a pod was meant to go.
-func (d *Draft) Unplan(pod PodKey) {
-	if r, ok := d.planned.delete(pod); ok {
-		delete(d.plannedTo[r.Target], pod)
-		if len(d.plannedTo[r.Target]) == 0 {
-			delete(d.plannedTo, r.Target)
-		}
-	}
-}
-
 // Hold notes that no place is looked for a pod now, although it waits: kube-scheduler does not take those that it is given. The note ends
-// when there is a plan for the pod, when it binds or vanishes, and with Unhold.
+// when it gets a seat, when it binds or vanishes, and with Unhold.
 func (d *Draft) Hold(pod PodKey) { d.held.put(pod) }
 
 // Unhold takes back Hold.
 func (d *Draft) Unhold(pod PodKey) { d.held.delete(pod) }
-
-// unplanAll forgets every plan for a target that is gone.
-func (d *Draft) unplanAll(target string) {
-	for pod := range d.plannedTo[target] {
-		d.planned.delete(pod)
-	}
-	delete(d.plannedTo, target)
-}
 
 // PutPool adds or replaces a NodePool.
 func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(p) }

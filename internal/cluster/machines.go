@@ -217,7 +217,7 @@ func (d *Draft) forget(name string) {
 	}
 	delete(m.removal, name)
 	delete(m.visits, name)
-	d.unplanAll(name)
+	d.dropSeatsOn(name)
 }
 
 // PutCSINode notes which drivers attach volumes to a node, and how many each.
@@ -251,10 +251,19 @@ func (d *Draft) MarkForRemoval(name string) {
 	}
 }
 
-// Unmark takes back MarkForRemoval.
+// Unmark takes back MarkForRemoval. Pods that may stay after all lose their seats elsewhere.
 func (d *Draft) Unmark(name string) {
 	delete(d.machines.removal, name)
 	d.refreshNamed(name)
+	key := rowKey{name: name}
+	if c, ok := d.byClaim.get(name); ok {
+		key = c.row
+	}
+	if row, ok := d.nodes.get(key); ok && !row.MarkedForRemoval {
+		for _, p := range row.Pods {
+			d.Unplan(p.PodKey)
+		}
+	}
 }
 
 func (d *Draft) knows(name string) bool {

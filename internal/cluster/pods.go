@@ -31,11 +31,11 @@ func (d *Draft) PutPod(pod *corev1.Pod) {
 	default:
 		d.enter(row)
 	}
+	d.seatPod(old, row)
 	if replaced {
 		d.release(old)
 	}
 	if row.Terminal() || replaced && row.NodeName != "" && row.NodeName != old.NodeName {
-		d.Unplan(row.PodKey)
 		d.Unhold(row.PodKey)
 	}
 }
@@ -47,8 +47,8 @@ func (d *Draft) DeletePod(key PodKey) {
 		return
 	}
 	d.leave(old)
+	d.unseat(old)
 	d.release(old)
-	d.Unplan(key)
 	d.Unhold(key)
 }
 

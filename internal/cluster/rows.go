@@ -121,9 +121,3 @@ type Broken struct {
 	Kind, Namespace, Name string
 	Err                   string
 }
-
-// Planned says where a pending pod is meant to go, until it binds or the plan changes.
-type Planned struct {
-	Target string // claim or node name
-	At     time.Time
-}

@@ -13,7 +13,6 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
 // A Snapshot is the cluster at one moment. It never changes, and nothing in it may be changed.
@@ -75,7 +74,7 @@ func (s *Snapshot) row(key rowKey) *Node {
 	return n
 }
 
-// Target returns the row that a plan means: the claim of this name, or else the node.
+// Target returns the row of a seat's target: the claim of this name, or else the node.
 func (s *Snapshot) Target(name string) *Node {
 	if n := s.ClaimNode(name); n != nil {
 		return n
@@ -137,15 +136,11 @@ func (p *Pod) couldBePlaced() bool {
 // given up on their like: it will give up on them too. Under load it is seconds behind, and one plan for all is cheaper than one for
 // those that it has reached and another one for the rest.
 func (s *Snapshot) ProvisionableSoon() []*Pod {
-	type kind struct {
-		class  *podclass.Class
-		labels *podclass.Labels
-	}
 	refused := map[kind]bool{}
 	unjudged := false
 	var last kind // neighbours by name are mostly alike
 	for p := range s.unbound.all() {
-		if k := (kind{p.Class, p.Labels}); k != last && s.IsProvisionable(p) {
+		if k := p.kind(); k != last && s.IsProvisionable(p) {
 			refused[k], last = true, k
 		}
 		unjudged = unjudged || p.Unjudged
@@ -155,7 +150,7 @@ func (s *Snapshot) ProvisionableSoon() []*Pod {
 	}
 	var out []*Pod
 	for p := range s.unbound.all() {
-		if s.IsProvisionable(p) || p.Unjudged && p.couldBePlaced() && p.NominatedNode == "" && refused[kind{p.Class, p.Labels}] {
+		if s.IsProvisionable(p) || p.Unjudged && p.couldBePlaced() && p.NominatedNode == "" && refused[p.kind()] {
 			out = append(out, p)
 		}
 	}
@@ -177,27 +172,10 @@ func (s *Snapshot) LabelCounts(namespace string) iter.Seq[LabelCount] {
 	}
 }
 
-// Planned says where a pod is meant to go.
-func (s *Snapshot) Planned(key PodKey) (Planned, bool) {
-	r, ok := s.planned.get(key)
-	return r.Planned, ok
-}
-
 // Held tells whether no place is looked for a pod now, although it waits.
 func (s *Snapshot) Held(key PodKey) bool {
 	_, ok := s.held.get(key)
 	return ok
-}
-
-// Plans yields every pod that is meant to go somewhere, by namespace and name.
-func (s *Snapshot) Plans() iter.Seq2[PodKey, Planned] {
-	return func(yield func(PodKey, Planned) bool) {
-		for r := range s.planned.all() {
-			if !yield(r.PodKey, r.Planned) {
-				return
-			}
-		}
-	}
 }
 
 // Overlays returns the NodeOverlays by name.

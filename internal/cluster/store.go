@@ -42,6 +42,7 @@ func (s *Store) Observe(edit func(*Draft) (news bool)) {
 	defer s.mu.Unlock()
 	news := true
 	defer func() { s.changed(news) }() // also when edit panics: what it did before stands
+	s.draft.clock = time.Now()
 	news = edit(s.draft)
 }
 

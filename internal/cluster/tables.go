@@ -24,7 +24,7 @@ type tables struct {
 	repelling       table[PodKey, *Pod]
 	labels          table[countKey, LabelCount]
 	daemonPods      table[types.UID, daemonPod]
-	planned         table[PodKey, plannedRow]
+	seats           table[seatKey, Seat]
 	held            table[PodKey, PodKey]
 	nodes           table[rowKey, *Node]
 	byProvider      table[string, providerRow]
@@ -56,7 +56,7 @@ func newTables(now *epoch) tables {
 		repelling:       podTable(now),
 		labels:          newTable(now, func(c LabelCount) countKey { return countKey{c.Namespace, c.Labels.ID, c.Node} }, compareCounts),
 		daemonPods:      newTable(now, func(d daemonPod) types.UID { return d.owner }, cmp.Compare[types.UID]),
-		planned:         newTable(now, func(r plannedRow) PodKey { return r.PodKey }, PodKey.Compare),
+		seats:           newTable(now, Seat.key, compareSeats),
 		held:            newTable(now, func(k PodKey) PodKey { return k }, PodKey.Compare),
 		nodes:           newTable(now, (*Node).key, compareRows),
 		byProvider:      newTable(now, func(r providerRow) string { return r.id }, strings.Compare),

@@ -237,9 +237,6 @@ func (p *parts) older(ctx context.Context) (*conversion.Service, error) {
 	}, p.metrics)
 }
 
-// landing is how long pods that were evicted may take to be planned for anew: they come in a batch of their own, perhaps the second.
-func (s *Settings) landing() time.Duration { return max(2*s.Batch.Max, 10*time.Second) }
-
 // engine is what the engine is told in every loop.
 func (s *Settings) engine() engine.Settings {
 	return engine.Settings{
@@ -296,7 +293,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
-		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine(), Landing: s.landing()})
+		disruption.Settings{Labels: p.labels, Planner: p.planner(), Engine: s.engine()})
 
 	loops := []func(context.Context) error{
 		provisioning.Run, claims.Run, drains.Run, disruptions.Run, pools.Run, garbage.Run,

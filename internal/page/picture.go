@@ -320,7 +320,7 @@ func waiting(in Input) ([]Waiting, []Promised) {
 	return wait, sorted(places, func(a, b *Promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
 }
 
-func promise(snap *cluster.Snapshot, by string, plan cluster.Planned) *Promised {
+func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *Promised {
 	g := &Promised{Owner: by, Node: plan.Target, Since: plan.At}
 	if n := snap.Target(plan.Target); n != nil {
 		g.Node, g.Boots = n.Name, !n.Initialized()

@@ -152,7 +152,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	}
 	if o.Disrupt {
 		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
-			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings, Landing: 20 * time.Second}).Run)
+			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings}).Run)
 	}
 }
 

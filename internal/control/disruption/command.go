@@ -112,7 +112,6 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 			}
 		}
 	})
-	l.depart(step, c.Replacements, now)
 	l.tell.started(step, seen)
 }
 
@@ -305,17 +304,6 @@ func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, can
 		for _, m := range candidates {
 			if m.node(snap) != nil {
 				d.Unmark(m.Name)
-			}
-		}
-		if c.step == nil {
-			return
-		}
-		for _, r := range c.step.Remove {
-			if !slices.Contains(candidates, memberOf(r.Node.Claim)) {
-				continue
-			}
-			for _, p := range r.Pods {
-				d.Unplan(p.PodKey)
 			}
 		}
 	})

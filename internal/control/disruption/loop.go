@@ -43,8 +43,6 @@ type Settings struct {
 	Labels  label.Table // what the provider knows about labels
 	Planner disrupt.Settings
 	Engine  engine.Settings
-	// Landing is how long after pods were evicted the nodes that they are to go to are kept, while pods wait.
-	Landing time.Duration
 }
 
 // catalogs gives the pools that this provider serves, with what each can launch; a pool that must get no new nodes now is named in notReady.
@@ -79,7 +77,6 @@ type Loop struct {
 
 	pending   map[string]*proposal
 	commands  map[string]*command
-	flights   []*flight
 	vacancies disrupt.Vacancies
 
 	confirming *v1alpha1.DisruptionPlan // nil while none is

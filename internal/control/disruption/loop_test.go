@@ -135,7 +135,7 @@ func (s *stage) Replace(ctx context.Context, seed, _ string, r engine.Replacemen
 func (s *stage) run(t *testing.T) (stop func()) {
 	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(s.hear, s.metrics)
-	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings(), Landing: 20 * time.Second})
+	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings()})
 	if s.spoil != nil {
 		s.spoil(l)
 	}

@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
 )
 
 // The nodes of a step that waits for its second look are kept for it, and so is its part of the budgets.
@@ -33,10 +35,17 @@ func TestPodsInFlightKeepTheirRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		s.node("b", "small", true)
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-b", UID: "on-b"}}
-		p.Spec.NodeName, p.Status.Phase = "b", corev1.PodRunning
-		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}}
-		s.api.Put(p)
+		pod := func(name, node string) *corev1.Pod {
+			yes := true
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: &yes}}
+			p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+			p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}}}
+			return p
+		}
+		s.api.Put(pod("on-b", "b"))
+		s.api.Put(pod("on-a", "a"))
+		s.api.Put(pod("on-a-too", "a"))
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
@@ -45,10 +54,38 @@ func TestPodsInFlightKeepTheirRoom(t *testing.T) {
 		if c := s.claim("claim-a"); c.DeletionTimestamp == nil {
 			t.Fatal("the node whose pods fit on the other one was not removed")
 		}
+		seat, ok := s.store.Snapshot().Planned(cluster.PodKey{Namespace: "default", Name: "on-a"})
+		if !ok || seat.Target != "claim-b" {
+			t.Errorf("a pod that is still to go has the seat %+v", seat)
+		}
+		s.api.Remove(pod("on-a", "a"))
+		time.Sleep(time.Second)
 		if w := l.world(t.Context(), s.store.Snapshot(), time.Now()); !w.Landing["b"] {
 			t.Errorf("landing = %v, want the node that the pods go to", w.Landing)
 		}
+		time.Sleep(20 * time.Second)
+		s.api.Remove(pod("on-a-too", "a"))
+		time.Sleep(time.Second)
+		if w := l.world(t.Context(), s.store.Snapshot(), time.Now()); !w.Landing["b"] {
+			t.Error("the second pod's seat is not kept")
+		}
+		if got := vacant(s.store.Snapshot()); got != 1 {
+			t.Errorf("%d seats are vacant, want only that of the pod that has just gone", got)
+		}
+		time.Sleep(20 * time.Second)
+		if w := l.world(t.Context(), s.store.Snapshot(), time.Now()); w.Landing["b"] || vacant(s.store.Snapshot()) > 0 {
+			t.Error("seats that nobody takes are kept for ever")
+		}
 	})
+}
+
+func vacant(snap *cluster.Snapshot) (n int) {
+	for s := range snap.Seats() {
+		if s.Vacant() {
+			n++
+		}
+	}
+	return n
 }
 
 // tooMuch is what the opener says of a pool at its limit.

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +29,6 @@ type memory struct {
 	pools string    // what the pools were like at the last turn
 	bound time.Time // when a planned pod was last seen to have found its node
 	left  int       // planned pods that still waited then
-
-	places []place // where pods are planned to go; kept for its memory alone
 }
 
 // look is the last look at one pod.
@@ -75,10 +72,9 @@ func budgets(snap *cluster.Snapshot) *movable.PDBs {
 func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) (due []*cluster.Pod, next time.Time) {
 	news := m.pools != describePools(snap)
 	m.follow(pods, now)
-	m.places = placesOf(snap, m.places[:0])
-	defer clear(m.places) // of the rows, which may be the last of nodes that are gone, nothing is kept
+	places := places{snap: snap, targets: map[string]*cluster.Node{}}
 	for _, p := range pods {
-		at := m.dueAt(p, placeOf(m.places, p.PodKey), news, now)
+		at := m.dueAt(p, places.of(p), news, now)
 		switch {
 		case !at.IsZero() && !at.After(now):
 			due = append(due, p)
@@ -103,34 +99,29 @@ func (m *memory) follow(pods []*cluster.Pod, now time.Time) {
 	m.left = left
 }
 
-// place is where a pod is planned to go, and since when.
+// place is where a pod has a seat, and since when.
 type place struct {
-	pod    cluster.PodKey
 	target *cluster.Node // nil if there is none
 	since  time.Time
 }
 
-// placesOf looks up all plans at once, by pod: one by one that is most of the work of a look.
-func placesOf(snap *cluster.Snapshot, out []place) []place {
-	targets := map[string]*cluster.Node{}
-	for key, plan := range snap.Plans() {
-		target, known := targets[plan.Target]
-		if !known {
-			target = snap.Target(plan.Target)
-			targets[plan.Target] = target
-		}
-		out = append(out, place{key, target, plan.At})
-	}
-	return out
+// places looks up where pods have seats, and each machine once.
+type places struct {
+	snap    *cluster.Snapshot
+	targets map[string]*cluster.Node
 }
 
-// placeOf returns the place of a pod, the zero value if it has none.
-func placeOf(places []place, pod cluster.PodKey) place {
-	at, ok := slices.BinarySearchFunc(places, pod, func(p place, key cluster.PodKey) int { return p.pod.Compare(key) })
+func (l *places) of(p *cluster.Pod) place {
+	seat, ok := l.snap.Planned(p.PodKey)
 	if !ok {
 		return place{}
 	}
-	return places[at]
+	target, known := l.targets[seat.Target]
+	if !known {
+		target = l.snap.Target(seat.Target)
+		l.targets[seat.Target] = target
+	}
+	return place{target, seat.At}
 }
 
 // dueAt returns when a pod asks for a plan: now at the soonest, and zero if only news can make it.
@@ -144,6 +135,8 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 		return last.at.Add(again)
 	case p.NodeName != "":
 		return time.Time{} // its place waits for it
+	case !known:
+		return now // it came into the seat of one that went
 	}
 	since, ok := planned.target.InitializedSince()
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/core/spurn"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -106,7 +107,7 @@ func spurnedText(h spurn.Held) string {
 	name, since := schedulerOf(h.Pod), h.Ready.UTC().Format(time.TimeOnly)
 	if h.Silent {
 		return fmt.Sprintf("node %s has been ready for it since %s, but in %v scheduler %q has neither bound nor judged it there: is that scheduler running? %s",
-			h.Node, since, spurn.Longest, name, next)
+			h.Node, since, seat.Longest, name, next)
 	}
 	return fmt.Sprintf("node %s has been ready since %s and has room for it as far as Karpenter can see, but scheduler %q does not bind it there: "+
 		"what keeps it away is in that scheduler's own events of this pod; %s", h.Node, since, name, next)

@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/core/seat"
 )
 
 func TestWhatBlocksANode(t *testing.T) {
@@ -64,11 +64,11 @@ func TestWhatBlocksANode(t *testing.T) {
 		"a machine that is stopping is not":                               {func(_ *corev1.Node, c *v1.NodeClaim) { condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, noon) }, nil, Deleting},
 		"a node of a pool that is gone is not":                            {func(n *corev1.Node, _ *v1.NodeClaim) { n.Labels[v1.NodePoolLabelKey] = "gone" }, nil, NoPool},
 		"a node without a type label is free":                             {func(n *corev1.Node, _ *v1.NodeClaim) { delete(n.Labels, corev1.LabelInstanceTypeStable) }, nil, ""},
-		"a node that was promised to a pod nearly ten minutes ago is not": {nil, []func(*fixture){promised(noon.Add(time.Second - spurn.Longest))}, Nominated},
-		"one that was promised ten minutes ago is":                        {nil, []func(*fixture){promised(noon.Add(-spurn.Longest))}, ""},
+		"a node that was promised to a pod nearly ten minutes ago is not": {nil, []func(*fixture){promised(noon.Add(time.Second - seat.Longest))}, Nominated},
+		"one that was promised ten minutes ago is":                        {nil, []func(*fixture){promised(noon.Add(-seat.Longest))}, ""},
 		"ten minutes begin when the node is initialised": {func(_ *corev1.Node, c *v1.NodeClaim) {
 			condition.Clear(c, v1.ConditionTypeInitialized, noon)
-			condition.SetTrue(c, v1.ConditionTypeInitialized, noon.Add(time.Second-spurn.Longest))
+			condition.SetTrue(c, v1.ConditionTypeInitialized, noon.Add(time.Second-seat.Longest))
 		},
 			[]func(*fixture){promised(noon.Add(-time.Hour))}, Nominated},
 		"and not before its claim says so": {func(_ *corev1.Node, c *v1.NodeClaim) { condition.Clear(c, v1.ConditionTypeInitialized, noon) },
@@ -88,6 +88,7 @@ func TestWhatBlocksANode(t *testing.T) {
 		"a pod that is to leave another node is promised room too": {nil, []func(*fixture){func(f *fixture) {
 			f.node("other", "p", "mid", onDemand).pods("other", "late", 1, "1", "1Gi")
 			f.store.Update(func(d *cluster.Draft) {
+				d.MarkForRemoval("claim-other")
 				d.Plan(cluster.PodKey{Namespace: "default", Name: "late-other-0"}, "claim-n", noon)
 			})
 		}}, Nominated},

@@ -8,24 +8,17 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/when"
 )
 
-// promises says which machines pods are planned for, by the name of their row, and until when that keeps them at the latest. It ends
-// earlier when the pods are bound, are gone, or are planned for another machine.
+// promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
 func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
-	for key, plan := range snap.Plans() {
-		pod, target := snap.Pod(key), snap.Target(plan.Target)
-		if pod == nil || target == nil || !movable.Reschedulable(pod) {
-			continue
+	for s := range snap.Seats() {
+		if target := snap.Target(s.Target); target != nil {
+			out[target.Name] = when.Later(out[target.Name], seat.Until(snap, s, now))
 		}
-		until := now.Add(spurn.Longest) // a machine that boots is waited for
-		if since, ok := target.InitializedSince(); ok {
-			until = when.Later(plan.At, since).Add(spurn.Longest)
-		}
-		out[target.Name] = when.Later(out[target.Name], until)
 	}
 	return out
 }

@@ -227,10 +227,10 @@ func (s *Survey) block(n *cluster.Node) *Refusal {
 		return block(NotInitialized, "", time.Time{})
 	case leaving(n) || condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating):
 		return block(Deleting, "", time.Time{})
-	case s.promises[n.Name].After(s.w.Now):
-		return block(Nominated, "", s.promises[n.Name])
 	case s.w.Landing[n.Name]:
 		return block(Landing, "", time.Time{})
+	case s.promises[n.Name].After(s.w.Now):
+		return block(Nominated, "", s.promises[n.Name])
 	case n.Node.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
 		return block(NodeProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
 	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":

@@ -38,7 +38,7 @@ type Question struct {
 	// LeftOut says of pods how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
 	LeftOut  map[cluster.PodKey]int
 	Settings Settings
-	Now      time.Time // when it is asked, for who writes it down; no answer depends on it
+	Now      time.Time // when it is asked: room that was promised is kept for a time
 	// Stop is asked now and then from when pods begin to be placed: once it says so, the best plan so far is the answer. Ended says
 	// that nobody waits for the answer any more, and is asked from the beginning. nil: never.
 	Stop, Ended func() bool

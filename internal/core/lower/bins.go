@@ -8,10 +8,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// makeNodes writes the bins: what is free after pods, daemons, and pods that earlier plans promised to them.
+// makeNodes writes the bins: what is free after pods, daemons, and seats of pods that are not asked for.
 func (b *builder) makeNodes() {
 	b.problem.Nodes = slices.Clone(b.w.bins)
 	for _, i := range b.w.ported {
@@ -29,21 +30,17 @@ func (b *builder) makeNodes() {
 		}
 	}
 	own := map[int]bool{} // bins whose room is a copy
-	for key, plan := range b.in.Snap.Plans() {
-		if b.batch[key] {
+	for s := range b.in.Snap.Seats() {
+		if !s.Vacant() && b.batch[s.Pod] || !seat.Kept(b.in.Snap, s, b.in.Now) {
 			continue
 		}
-		pod, row := b.in.Snap.Pod(key), b.in.Snap.Target(plan.Target)
-		if pod == nil || row == nil || pod.NodeName != "" {
-			continue
-		}
-		if bin, ok := b.binOf[row.Name]; ok {
+		if bin, ok := b.binOf[b.in.Snap.Target(s.Target).Name]; ok {
 			node := &b.problem.Nodes[bin]
 			if !own[bin] {
 				own[bin], node.Room = true, slices.Clone(node.Room)
 			}
-			node.Closed = node.Closed || b.postponed[key] // what may be beside it is not known now
-			node.Room.Sub(b.mem.infoOf(pod.Class).need)
+			node.Closed = node.Closed || b.postponed[s.Pod] // what may be beside it is not known now
+			node.Room.Sub(b.mem.infoOf(s.Class).need)
 		}
 	}
 	b.problem.Ports = b.ports

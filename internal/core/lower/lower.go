@@ -8,6 +8,7 @@ package lower
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +35,7 @@ type Input struct {
 	Gone, Closed map[string]bool
 	LeftOut      map[cluster.PodKey]int
 	Simulation   bool
+	Now          time.Time
 
 	IgnorePreferences bool
 	ReservedCapacity  bool

@@ -22,8 +22,8 @@ const stuckAfter = time.Minute
 // Terminating pods have been told to stop.
 func Terminating(p *cluster.Pod) bool { return !p.Deleted.IsZero() }
 
-// Active pods are neither terminal nor terminating.
-func Active(p *cluster.Pod) bool { return !p.Terminal() && !Terminating(p) }
+// active pods are neither terminal nor terminating.
+func active(p *cluster.Pod) bool { return !p.Terminal() && !Terminating(p) }
 
 // stuck pods should have ended more than a minute ago; their kubelet is most likely gone.
 func stuck(p *cluster.Pod, now time.Time) bool {
@@ -33,7 +33,7 @@ func stuck(p *cluster.Pod, now time.Time) bool {
 // Reschedulable pods need another home when their node goes. A terminating StatefulSet pod does, because a pod of the
 // same name comes back; a terminating pod of a Deployment has already been replaced.
 func Reschedulable(p *cluster.Pod) bool {
-	return (Active(p) || Terminating(p) && p.StatefulSet) && !p.DaemonSet && !p.Mirror
+	return (active(p) || Terminating(p) && p.StatefulSet) && !p.DaemonSet && !p.Mirror
 }
 
 // Count returns how many of the pods need another home when their node goes.
@@ -57,7 +57,7 @@ type Protection struct {
 // Protected reads the do-not-disrupt annotation: "true" holds for ever, a positive duration holds until that
 // long after the pod started, anything else is ignored. Pods that are ending are never protected.
 func Protected(p *cluster.Pod, now time.Time) Protection {
-	if p.DoNotDisrupt == "" || !Active(p) {
+	if p.DoNotDisrupt == "" || !active(p) {
 		return Protection{}
 	}
 	if p.DoNotDisrupt == "true" {
@@ -87,7 +87,7 @@ func ToleratesDisrupted(p *cluster.Pod) bool {
 
 // Evictable pods may be handed to the eviction API now.
 func Evictable(p *cluster.Pod, now time.Time) bool {
-	return Active(p) && !p.Mirror && !ToleratesDisrupted(p) && !Protected(p, now).Held
+	return active(p) && !p.Mirror && !ToleratesDisrupted(p) && !Protected(p, now).Held
 }
 
 // Drainable pods are those whose volumes and end a draining node waits for.

@@ -53,6 +53,12 @@ func (in *Interner) Labels(m map[string]string) *Labels {
 	return l
 }
 
+// Retain counts one more holder of c and l, which have one.
+func (in *Interner) Retain(c *Class, l *Labels) {
+	c.self().holders++
+	l.self().holders++
+}
+
 // Release says that one holder of c and l is gone. What has no holder is forgotten some time later; whoever still has
 // the pointer, in an old snapshot for example, may go on using it.
 func (in *Interner) Release(c *Class, l *Labels) {

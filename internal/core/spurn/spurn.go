@@ -1,7 +1,7 @@
 // Package spurn knows the places that kube-scheduler does not take: there is a node with room for a pod, as far as anybody here can see,
 // and the pod is not bound to it. Whatever keeps it away, another node is most likely spurned as well, so pods that are alike get one
 // further node for this cause, and then one now and then. A scheduler that does nothing at all spurns nothing; but nothing is kept for
-// longer than Longest either.
+// longer than seat.Longest either.
 //
 // A Memory is told about every plan and says which pods lose their place, which wait, and which try a further node. It buys and keeps
 // nothing itself. It forgets with the process: a restart costs at most one further node for each kind.
@@ -14,15 +14,13 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/when"
 )
 
 const (
 	// Patience is how long a pod's scheduler may take to bind it to a node that has all that the pod needs.
-	Patience = time.Minute
-	// Longest is how long room is kept for a pod on a node that is ready, whether or not its scheduler does anything.
-	Longest = 10 * time.Minute
-
+	Patience                  = time.Minute
 	shortestWait, longestWait = 5 * time.Minute, time.Hour
 	// forgetAfter is how long a kind is remembered of which no pod waits.
 	forgetAfter = time.Hour
@@ -184,7 +182,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		}
 		since := when.Later(w.since, m.news.bound[kindOf(p)]) // while its like are bound, its turn may come
 		heard := m.news.heard(p, w.heard)
-		if now.Before(w.first.Add(Longest)) && (!heard || now.Before(since.Add(Patience))) {
+		if now.Before(w.first.Add(seat.Longest)) && (!heard || now.Before(since.Add(Patience))) {
 			continue
 		}
 		target := snap.Target(w.target)
