@@ -29,6 +29,9 @@ import (
 	"karpenter.sh/karpenter/internal/verdict"
 )
 
+// patience is how long anything may take that takes a second on a machine with nothing else to do.
+const patience = 5 * time.Minute
+
 // chromium finds the browser.
 func chromium(t *testing.T) string {
 	t.Helper()
@@ -53,7 +56,7 @@ type tab struct {
 
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.WindowSize(1280, 1400))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.WindowSize(1280, 1400), chromedp.WSURLReadTimeout(patience))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium refuses to run as root with one
 	}
@@ -88,7 +91,7 @@ func (b *tab) hear(event any) {
 func (b *tab) run(what string, actions ...chromedp.Action) {
 	b.t.Helper()
 	if what != "start" { // the browser lives as long as the context of its first action
-		ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
 		defer cancel()
 		if err := chromedp.Run(ctx, actions...); err != nil {
 			b.t.Fatalf("%s: %v", what, err)
@@ -103,7 +106,7 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 // until waits until an expression of the page is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	b.run("wait for "+expression, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+	b.run("wait for "+expression, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience)))
 }
 
 // is returns what an expression is.
