@@ -28,7 +28,7 @@ const (
 )
 
 func TestCrashesLoseNothing(t *testing.T) {
-	sim.EachSeed(t, "CRASH_SEEDS", 80, 2000, crashing)
+	sim.EachSeed(t, "CRASH_SEEDS", 40, 2000, crashing)
 }
 
 // crashing lets one seed decide when Karpenter stops, for how long, and what goes wrong besides.

@@ -27,7 +27,7 @@ const (
 // TestCrashesDuringRenewal changes the pool under a fleet that is at its limit, and stops Karpenter again and again while it replaces the nodes
 // one after the other; every other seed lets two processes act at once for a moment, as if the lease had failed.
 func TestCrashesDuringRenewal(t *testing.T) {
-	sim.EachSeed(t, "CRASH_SEEDS", 30, 500, renewing)
+	sim.EachSeed(t, "CRASH_SEEDS", 15, 500, renewing)
 }
 
 func renewing(t *testing.T, seed uint64) {

@@ -27,7 +27,7 @@ func TestNothingVoluntaryWithoutApprovalOrWhilePaused(t *testing.T) {
 			t.Errorf("%d nodes went and %d pauses began: nothing was tried", went.Load(), pauses.Load())
 		}
 	})
-	sim.EachSeed(t, "STEER_SEEDS", 100, 1000, func(t *testing.T, seed uint64) {
+	sim.EachSeed(t, "STEER_SEEDS", 50, 1000, func(t *testing.T, seed uint64) {
 		s := &steered{trial: newTrial(t, seed), approved: map[string]bool{}}
 		s.live(&pauses)
 		went.Add(int64(s.went))

@@ -346,9 +346,8 @@ func (c *court) bindVolume(key string, node *corev1.Node) {
 
 // freeVolume returns a volume that exists, belongs to nobody and can be used on the node.
 func (c *court) freeVolume(claim *corev1.PersistentVolumeClaim, node *corev1.Node) *corev1.PersistentVolume {
-	for _, key := range slices.Sorted(slices.Values(c.feeds["PersistentVolume"].indexer.ListKeys())) {
-		found, _, _ := c.feeds["PersistentVolume"].indexer.GetByKey(key)
-		pv := found.(*corev1.PersistentVolume)
+	for _, o := range c.feeds["PersistentVolume"].objects() {
+		pv := o.(*corev1.PersistentVolume)
 		if pv.Spec.ClaimRef == nil && pv.Spec.StorageClassName == *claim.Spec.StorageClassName && volume.CheckNodeAffinity(pv, node.Labels) == nil {
 			return pv
 		}

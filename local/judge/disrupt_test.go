@@ -162,11 +162,11 @@ func (c *court) keepVolumes() {
 		return false
 	})
 	c.world.Store.Update(func(d *cluster.Draft) {
-		for _, o := range c.feeds["PersistentVolume"].indexer.List() {
+		for _, o := range c.feeds["PersistentVolume"].objects() {
 			c.world.Objects = append(c.world.Objects, o.(*corev1.PersistentVolume))
 			d.PutPV(o.(*corev1.PersistentVolume))
 		}
-		for _, o := range c.feeds["PersistentVolumeClaim"].indexer.List() {
+		for _, o := range c.feeds["PersistentVolumeClaim"].objects() {
 			c.world.Objects = append(c.world.Objects, o.(*corev1.PersistentVolumeClaim))
 			d.PutPVC(o.(*corev1.PersistentVolumeClaim))
 		}
@@ -267,7 +267,7 @@ func (c *court) tryStep(step *disrupt.Step) []finding {
 // such volumes reckons with: its claim waits for another.
 func (c *court) remove(node string) {
 	delete(c.picture.infos, node)
-	for _, o := range c.feeds["PersistentVolume"].indexer.List() {
+	for _, o := range c.feeds["PersistentVolume"].objects() {
 		pv := o.(*corev1.PersistentVolume)
 		if pv.Spec.Local == nil || volume.CheckNodeAffinity(pv, map[string]string{corev1.LabelHostname: node}) != nil {
 			continue

@@ -34,6 +34,16 @@ func (f *feed) remove(object any) {
 	}
 }
 
+// objects returns what is in it, always in the same order.
+func (f *feed) objects() []any {
+	var out []any
+	for _, key := range slices.Sorted(slices.Values(f.indexer.ListKeys())) {
+		found, _, _ := f.indexer.GetByKey(key)
+		out = append(out, found)
+	}
+	return out
+}
+
 func (f *feed) GetIndexer() cache.Indexer { return f.indexer }
 func (f *feed) GetStore() cache.Store     { return f.indexer }
 func (f *feed) HasSynced() bool           { return true }

@@ -75,7 +75,7 @@ func newFilters(ctx context.Context) (*filters, error) {
 func (f *filters) clear() {
 	f.picture.clear()
 	for _, feed := range f.feeds {
-		for _, object := range feed.indexer.List() {
+		for _, object := range feed.objects() {
 			feed.remove(object)
 		}
 	}

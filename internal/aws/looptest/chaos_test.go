@@ -20,7 +20,7 @@ const settleTime = 60 * time.Second
 // loops that are torn down. When the bad time has ended every pod runs, on machines that are one to one with claims and nodes; a
 // minute after everything was deleted, nothing is left. Karpenter never stops a machine under a pod that runs.
 func TestChaosLosesNoPod(t *testing.T) {
-	sim.EachSeed(t, "LOOP_SEEDS", 100, 1000, liveThroughChaos)
+	sim.EachSeed(t, "LOOP_SEEDS", 50, 1000, liveThroughChaos)
 }
 
 func liveThroughChaos(t *testing.T, seed uint64) {

@@ -3,6 +3,7 @@ package offline
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,13 +151,20 @@ func BenchmarkCatalogCached(b *testing.B) {
 	}
 }
 
+// processor is how much time processors have spent on this test binary so far, which a busy machine does not change.
+func processor() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // TestColdStart guards against a blow-up only; the figure is the benchmark's.
 func TestColdStart(t *testing.T) {
-	start := time.Now()
+	before := processor()
 	if _, err := build(Options{Region: "us-west-2"}.withDefaults()); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := processor() - before; d > 5*time.Second {
 		t.Errorf("a catalogue takes %v", d)
 	}
 }
