@@ -6,11 +6,13 @@ package cloud
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -121,6 +123,29 @@ type InstanceType struct {
 	Exotic    bool
 	Overlaid  bool // a NodeOverlay gave it other capacity than the cloud says
 	Offerings []Offering
+}
+
+// CapacityAs returns the capacity of a machine of the type that is bought as the offering says. The caller owns the result.
+func (it *InstanceType) CapacityAs(o *Offering) corev1.ResourceList {
+	out := it.Capacity.DeepCopy()
+	maps.Copy(out, o.Capacity)
+	return out
+}
+
+// Allocatable returns what such a machine has for pods. The caller owns the result.
+func (it *InstanceType) Allocatable(o *Offering) corev1.ResourceList {
+	out := it.CapacityAs(o)
+	for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
+		for name, q := range kept {
+			left := out[name]
+			left.Sub(q)
+			if left.Sign() < 0 {
+				left = resource.Quantity{}
+			}
+			out[name] = left
+		}
+	}
+	return out
 }
 
 // Overhead is what system daemons keep of a machine's capacity.

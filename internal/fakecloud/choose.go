@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -194,7 +193,7 @@ func serves(claim *v1.NodeClaim, t *cloud.InstanceType, o *cloud.Offering) bool 
 			return false
 		}
 	}
-	have := allocatable(t, o)
+	have := t.Allocatable(o)
 	for name, want := range claim.Spec.Resources.Requests {
 		if got := have[name]; got.Cmp(want) < 0 {
 			return false
@@ -223,27 +222,6 @@ func admits(r *v1.NodeSelectorRequirementWithMinValues, values []string) bool {
 	return slices.ContainsFunc(values, r.Allows)
 }
 
-func capacity(t *cloud.InstanceType, o *cloud.Offering) corev1.ResourceList {
-	out := t.Capacity.DeepCopy()
-	maps.Copy(out, o.Capacity)
-	return out
-}
-
-func allocatable(t *cloud.InstanceType, o *cloud.Offering) corev1.ResourceList {
-	out := capacity(t, o)
-	for _, kept := range []corev1.ResourceList{t.Overhead.KubeReserved, t.Overhead.SystemReserved, t.Overhead.EvictionThreshold} {
-		for name, q := range kept {
-			left := out[name]
-			left.Sub(q)
-			if left.Sign() < 0 {
-				left = resource.Quantity{}
-			}
-			out[name] = left
-		}
-	}
-	return out
-}
-
 // machine is what is started for a claim.
 func (c choice) machine(claim *v1.NodeClaim, token string, now time.Time) *machine {
 	m := &machine{UID: claim.UID, Token: token}
@@ -252,7 +230,7 @@ func (c choice) machine(claim *v1.NodeClaim, token string, now time.Time) *machi
 	m.InstanceType, m.Zone, m.CapacityType = c.kind.Name, c.offer.Zone(), c.offer.CapacityType()
 	m.ImageID = "ami-fake"
 	m.Labels = c.labels(claim)
-	m.Capacity, m.Allocatable = capacity(c.kind, c.offer), allocatable(c.kind, c.offer)
+	m.Capacity, m.Allocatable = c.kind.CapacityAs(c.offer), c.kind.Allocatable(c.offer)
 	m.Created = now
 	return m
 }
