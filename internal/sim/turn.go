@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"karpenter.sh/karpenter/internal/kubescore"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/when"
 )
@@ -171,11 +172,10 @@ func (w *World) refuse(p *corev1.Pod, nodes int) action {
 
 // free is a node that takes pods, and what is taken of it.
 type free struct {
-	node          *corev1.Node
-	has           request
-	pods          int64 // that still fit by number
-	used, guessed request
-	asks          asks
+	node *corev1.Node
+	load kubescore.Load
+	pods int64 // that still fit by number
+	asks asks
 }
 
 // room is every node that takes pods.
@@ -197,7 +197,7 @@ func (w *World) room() map[string]*free {
 
 func newFree(n *corev1.Node) *free {
 	have := n.Status.Allocatable
-	f := &free{node: n, has: request{have.Cpu().MilliValue(), have.Memory().Value()}, pods: 110}
+	f := &free{node: n, load: kubescore.Load{Has: kubescore.Request{CPU: have.Cpu().MilliValue(), Memory: have.Memory().Value()}}, pods: 110}
 	if q, ok := have[corev1.ResourcePods]; ok {
 		f.pods = q.Value()
 	}
@@ -205,17 +205,13 @@ func newFree(n *corev1.Node) *free {
 }
 
 func (f *free) holds(p *corev1.Pod) bool {
-	after := f.used.plus(f.asks.of(p).request)
-	return after.cpu <= f.has.cpu && after.memory <= f.has.memory && f.pods >= 1
+	after := f.load.Used.Plus(f.asks.of(p).Request)
+	return after.CPU <= f.load.Has.CPU && after.Memory <= f.load.Has.Memory && f.pods >= 1
 }
 
 func (f *free) take(p *corev1.Pod) {
-	f.used, f.guessed, f.pods = f.used.plus(f.asks.of(p).request), f.guessed.plus(f.asks.of(p).guessed), f.pods-1
-}
-
-// score is how much kube-scheduler likes the node for the pod, by what it has to give.
-func (f *free) score(p *corev1.Pod) int64 {
-	return leastAllocated(f.guessed.plus(f.asks.of(p).guessed), f.has) + balancedAllocation(f.used, f.used.plus(f.asks.of(p).request), f.has)
+	asked := f.asks.of(p)
+	f.load.Used, f.load.Guessed, f.pods = f.load.Used.Plus(asked.Request), f.load.Guessed.Plus(asked.Guessed), f.pods-1
 }
 
 // open says whether the node's taints and labels let the pod in.
