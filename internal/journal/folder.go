@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
+
+	"karpenter.sh/karpenter/internal/rolling"
 )
 
 const (
@@ -18,40 +16,38 @@ const (
 	fileBytes   = 4 << 20
 	folderBytes = 64 << 20
 
-	pattern   = "journal-*.jsonl"
-	timestamp = "20060102T150405.000000000Z"
+	pattern = "journal-*.jsonl"
 )
 
 // A Keeper writes a journal to a folder, in files of bounded size. It is not safe for concurrent use.
 type Keeper struct {
-	folder string
+	folder *rolling.Folder
 	last   uint64 // record that is written
-	file   *os.File
-	bytes  int
 }
 
 // NewKeeper returns a Keeper that has written nothing.
-func NewKeeper(folder string) *Keeper { return &Keeper{folder: folder} }
+func NewKeeper(folder string) *Keeper {
+	return &Keeper{folder: rolling.New(folder, pattern, folderBytes-fileBytes)}
+}
 
 // Keep writes the records that came since it was last called. What fails is tried again with the next call.
 func (k *Keeper) Keep(j *Journal) error { return k.write(j.Select(Query{After: k.last})) }
 
 // Close ends the file. What was kept is on the disk already.
-func (k *Keeper) Close() {
-	if k.file != nil {
-		k.file.Close() // what was written was synced
-		k.file = nil
-	}
-}
+func (k *Keeper) Close() { k.folder.Close() }
 
 func (k *Keeper) write(records []Record) error {
 	for len(records) > 0 {
-		if err := k.open(); err != nil {
-			return err
+		written, open := k.folder.Written()
+		if !open || written >= fileBytes {
+			if err := k.folder.Begin(); err != nil {
+				return fmt.Errorf("write the journal: %w", err)
+			}
+			written = 0
 		}
 		var lines bytes.Buffer
 		n := 0
-		for n < len(records) && k.bytes+lines.Len() < fileBytes {
+		for n < len(records) && written+lines.Len() < fileBytes {
 			line, err := json.Marshal(&records[n])
 			if err != nil {
 				return fmt.Errorf("write down record %d: %w", records[n].Seq, err)
@@ -59,65 +55,18 @@ func (k *Keeper) write(records []Record) error {
 			lines.Write(append(line, '\n'))
 			n++
 		}
-		_, err := k.file.Write(lines.Bytes())
-		if err = errors.Join(err, k.file.Sync()); err != nil {
-			k.Close() // a line may be torn; the next attempt begins a file
+		if err := k.folder.Append(lines.Bytes()); err != nil {
 			return fmt.Errorf("write the journal: %w", err)
 		}
-		k.bytes += lines.Len()
 		k.last = records[n-1].Seq
 		records = records[n:]
 	}
 	return nil
 }
 
-// open makes sure that there is a file with room, and not too many others.
-func (k *Keeper) open() error {
-	if k.file != nil && k.bytes < fileBytes {
-		return nil
-	}
-	k.Close()
-	if err := os.MkdirAll(k.folder, 0o700); err != nil {
-		return fmt.Errorf("make the folder of the journal: %w", err)
-	}
-	var file *os.File
-	var err error
-	for at := time.Now().UTC(); ; at = at.Add(time.Nanosecond) {
-		name := strings.Replace(pattern, "*", at.Format(timestamp), 1)
-		if file, err = os.OpenFile(filepath.Join(k.folder, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600); !os.IsExist(err) {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("begin a file of the journal: %w", err)
-	}
-	k.file, k.bytes = file, 0
-	return k.forget()
-}
-
-// forget removes the oldest files, so that the rest and one more are within the folder's bound.
-func (k *Keeper) forget() error {
-	files, err := filepath.Glob(filepath.Join(k.folder, pattern)) // sorted, and named by time
-	if err != nil {
-		return fmt.Errorf("look into the folder of the journal: %w", err)
-	}
-	total := int64(fileBytes)
-	for i := len(files) - 1; i >= 0; i-- {
-		if info, err := os.Stat(files[i]); err == nil {
-			total += info.Size()
-		}
-		if total > folderBytes {
-			if err := os.Remove(files[i]); err != nil && !os.IsNotExist(err) {
-				return fmt.Errorf("remove an old file of the journal: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
 // ReadFolder reads what a Keeper wrote, the oldest first. torn is how many lines could not be read.
 func ReadFolder(folder string) (records []Record, torn int, err error) {
-	files, err := filepath.Glob(filepath.Join(folder, pattern))
+	files, err := rolling.Files(folder, pattern)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read a journal: %w", err)
 	}

@@ -1,0 +1,104 @@
+// Package rolling keeps lines in a folder, in files of which the oldest go.
+//
+// What was appended is on the disk. A line that a crash tears is the last of its file: a process begins a file of its own, and after trouble
+// another one.
+package rolling
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const timestamp = "20060102T150405.000000000Z"
+
+// A Folder is a place for files. It is not safe for concurrent use.
+type Folder struct {
+	path    string
+	pattern string // of names, with * for the time
+	keep    int64  // bytes that older files may have together
+	file    *os.File
+	bytes   int
+}
+
+// New returns a folder for files that are named after a pattern. Before a file is begun so many go that the others have no more than keep bytes.
+func New(path, pattern string, keep int64) *Folder {
+	return &Folder{path: path, pattern: pattern, keep: keep}
+}
+
+// Written returns how many bytes the present file has, and whether there is one.
+func (f *Folder) Written() (bytes int, open bool) { return f.bytes, f.file != nil }
+
+// Begin ends the present file and begins another.
+func (f *Folder) Begin() error {
+	f.Close()
+	if err := os.MkdirAll(f.path, 0o700); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	for at := time.Now().UTC(); ; at = at.Add(time.Nanosecond) {
+		name := strings.Replace(f.pattern, "*", at.Format(timestamp), 1)
+		file, err := os.OpenFile(filepath.Join(f.path, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+		if os.IsExist(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("begin a file: %w", err)
+		}
+		f.file, f.bytes = file, 0
+		return f.forget()
+	}
+}
+
+// forget removes the oldest files.
+func (f *Folder) forget() error {
+	files, err := Files(f.path, f.pattern)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for i := len(files) - 1; i >= 0; i-- {
+		if info, err := os.Stat(files[i]); err == nil {
+			total += info.Size()
+		}
+		if total > f.keep {
+			if err := os.Remove(files[i]); err != nil && !os.IsNotExist(err) {
+				return fmt.Errorf("remove an old file: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Append writes lines to the present file.
+func (f *Folder) Append(lines []byte) error {
+	if f.file == nil {
+		return errors.New("no file was begun")
+	}
+	_, err := f.file.Write(lines)
+	if err = errors.Join(err, f.file.Sync()); err != nil {
+		f.Close() // a line may be torn; the next attempt begins a file
+		return err
+	}
+	f.bytes += len(lines)
+	return nil
+}
+
+// Close ends the file. What was appended is on the disk already.
+func (f *Folder) Close() {
+	if f.file != nil {
+		f.file.Close() // what was written was synced
+		f.file = nil
+	}
+}
+
+// Files are the files of a folder, the oldest first.
+func Files(path, pattern string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(path, pattern)) // sorted, and named by time
+	if err != nil {
+		return nil, fmt.Errorf("look into the folder: %w", err)
+	}
+	return files, nil
+}
