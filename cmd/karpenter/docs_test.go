@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const root = "../../"
@@ -262,6 +264,40 @@ func TestCommandsOfPages(t *testing.T) {
 				t.Errorf("%s: the chart has no value %s", path, name)
 			}
 		}
+	}
+}
+
+// What the page about replay shows is what comes of what stands on it.
+func TestReplayOfThePage(t *testing.T) {
+	text := read(t, root+"docs/replay.md")
+	blocks := map[string]string{}
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		if m[1] != "" {
+			blocks[m[1]] = m[2]
+		} else if command, answer, shown := strings.Cut(m[2], "\n"); shown && strings.HasPrefix(command, "$ ") {
+			blocks["command"], blocks["answer"] = strings.TrimPrefix(command, "$ "), answer
+		}
+	}
+	folder := t.TempDir()
+	large := strings.Replace(blocks["yaml"], "values: [c, m, r]}", "values: [c, m, r]}\n      - {key: karpenter.k8s.aws/instance-cpu, operator: Gt, values: [\"15\"]}", 1)
+	for name, content := range map[string]string{"pods.csv": blocks["csv"], "pools.yaml": blocks["yaml"], "large.yaml": large} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(folder)
+	var out, trouble strings.Builder
+	if code := run(t.Context(), strings.Fields(blocks["command"])[1:], &out, &trouble); code != 0 {
+		t.Fatalf("code %d: %s", code, trouble.String())
+	}
+	lines := func(text string) (out []string) { // an editor may take blanks off
+		for line := range strings.Lines(text) {
+			out = append(out, strings.TrimRight(line, " \n"))
+		}
+		return out
+	}
+	if diff := cmp.Diff(lines(blocks["answer"]), lines(out.String())); diff != "" {
+		t.Errorf("%s\n%s", diff, out.String())
 	}
 }
 

@@ -50,6 +50,7 @@ var commands = []command{
 	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
 	{"why", "why a pod waits and what would give it a place; why a node stays and what would become of it", askWhy},
 	{"history", "what the controller decided, by object, reason and time", history},
+	{"replay", "what recorded pods would have cost, and how long they would have waited, with other pools and settings", runReplay},
 	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
 	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool or node class would replace", lint},
 	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},

@@ -148,9 +148,19 @@ func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
 	if err != nil {
 		return nil, err
 	}
+	tellOthers(env, others)
+	return p.assemble(ctx, env, docs)
+}
+
+// tellOthers names files that hold no manifests.
+func tellOthers(env Env, others []string) {
 	if len(others) > 0 {
 		fmt.Fprintf(env.Err, "no manifests, left out: %s\n", strings.Join(others, ", "))
 	}
+}
+
+// assemble makes objects of documents, with what the cluster has beside them.
+func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*objects, error) {
 	o, err := typed(ctx, docs)
 	if err != nil {
 		return nil, err

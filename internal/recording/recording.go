@@ -1,0 +1,137 @@
+// Package recording reads what happened to the pods of a cluster: tables of pods with the times of their creation and deletion, workloads as
+// kubereplay captures them, and pods as kubectl and the controller write them down.
+//
+// Whatever the format, a Recording says the same: which pods somebody wanted, from when until when. What an eviction ends and its owner makes
+// anew at once is one life, so that what the controller did when it was recorded is not taken for what users wanted. Times are whole
+// seconds, as Kubernetes writes them. Every error names the file, the line and what to change.
+package recording
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Recording is what was wanted of a cluster for a while.
+type Recording struct {
+	Begin, End time.Time
+	Lives      []Life // by their beginning, then by name
+}
+
+// A Life is one pod that somebody wanted.
+type Life struct {
+	Pod  *corev1.Pod // as it is made; never changed
+	From time.Time
+	To   time.Time // zero where it outlives the recording
+}
+
+// A source is the text of one file.
+type source struct {
+	name string
+	text []byte
+}
+
+// at makes an error that names the place, as compilers do.
+func (s source) at(line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", s.name, line, fmt.Sprintf(format, args...))
+}
+
+// lineOf is the line of a place in the text.
+func (s source) lineOf(offset int64) int {
+	return 1 + bytes.Count(s.text[:min(int(offset), len(s.text))], []byte("\n"))
+}
+
+// Read reads a recording in any of the formats. The name is for errors.
+func Read(name string, text []byte) (*Recording, error) {
+	s := source{name, text}
+	var lives []Life
+	var begin, end time.Time
+	var err error
+	switch trimmed := bytes.TrimLeft(text, " \t\r\n\ufeff"); {
+	case len(trimmed) == 0:
+		return nil, s.at(1, "the file is empty; give a CSV of pods, what \"kubectl get pods -w -o json\" wrote, or what kubereplay captured")
+	case trimmed[0] != '{':
+		lives, err = readTable(s)
+	case isCapture(trimmed):
+		lives, err = readCapture(s)
+	default:
+		var w *watched
+		if w, err = readWatch(s); err == nil {
+			lives, begin, end = w.joined(), w.begin, w.end
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := Of(name, lives, end)
+	if err == nil && !begin.IsZero() {
+		r = r.from(begin)
+	}
+	return r, err
+}
+
+// Of makes a recording of lives. The end is that of the last thing that happened, unless it is known to be later.
+func Of(name string, lives []Life, end time.Time) (*Recording, error) {
+	if len(lives) == 0 {
+		return nil, fmt.Errorf("%s: there is no pod in it", name)
+	}
+	slices.SortStableFunc(lives, byBeginning)
+	r := &Recording{Begin: lives[0].From, End: end, Lives: lives}
+	for i := range lives {
+		for _, t := range []time.Time{lives[i].From, lives[i].To} {
+			if t.After(r.End) {
+				r.End = t
+			}
+		}
+	}
+	return r, nil
+}
+
+func byBeginning(a, b Life) int {
+	return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name))
+}
+
+// from is the recording from a time on, the whole one where nothing is left after it.
+func (r *Recording) from(begin time.Time) *Recording {
+	if cut, err := r.Cut(begin, time.Time{}); err == nil {
+		return cut
+	}
+	return r
+}
+
+// Cut returns what of a recording lies between two times, zero for its own ends. Pods that are there already begin with it.
+func (r *Recording) Cut(from, to time.Time) (*Recording, error) {
+	out := &Recording{Begin: r.Begin, End: r.End}
+	if !from.IsZero() {
+		out.Begin = from
+	}
+	if !to.IsZero() {
+		out.End = to
+	}
+	if !out.Begin.Before(out.End) {
+		return nil, fmt.Errorf("nothing lies between %s and %s; the recording goes from %s to %s",
+			out.Begin.Format(time.RFC3339), out.End.Format(time.RFC3339), r.Begin.Format(time.RFC3339), r.End.Format(time.RFC3339))
+	}
+	for _, l := range r.Lives {
+		late := l.From.After(out.End) || !to.IsZero() && l.From.Equal(out.End)
+		if late || !l.To.IsZero() && !l.To.After(out.Begin) {
+			continue
+		}
+		if l.From.Before(out.Begin) {
+			l.From = out.Begin
+		}
+		if l.To.After(out.End) {
+			l.To = time.Time{}
+		}
+		out.Lives = append(out.Lives, l)
+	}
+	slices.SortStableFunc(out.Lives, byBeginning)
+	if len(out.Lives) == 0 {
+		return nil, fmt.Errorf("no pod is wanted between %s and %s", out.Begin.Format(time.RFC3339), out.End.Format(time.RFC3339))
+	}
+	return out, nil
+}
