@@ -94,7 +94,7 @@ func someParts(t *testing.T) *parts {
 	store.Update(func(d *cluster.Draft) { d.Synced(true) })
 	settings := DefaultSettings()
 	settings.Gates.StaticCapacity, settings.Gates.NodeRepair = true, true // behind them are loops
-	settings.JournalDir = t.TempDir()
+	settings.JournalDir, settings.RecordDir = t.TempDir(), t.TempDir()
 	return &parts{
 		store: store, clients: &clients{main: unwatched{c}, evictions: c, hints: c, version: somewhere("v1.36.0")},
 		cloud: machines, catalogs: catalog.New(machines), metrics: m, settings: settings, journal: journal.New(),
@@ -141,7 +141,7 @@ func TestAllLoopsAreKnown(t *testing.T) {
 	want := []string{
 		"disruption", "disruption.queue", "events", "events.paced", "gated", "heap", "instance.garbagecollection", "journal", "node.health", "node.termination",
 		"nodeclaim.disruption", "nodeclaim.garbagecollection", "nodeclaim.lifecycle", "nodepool.counter", "nodepool.readiness",
-		"nodepool.registrationhealth", "observer", "pod.hint", "provisioner", "static",
+		"nodepool.registrationhealth", "observer", "pod.hint", "provisioner", "recording", "static",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("loops (-want +got):\n%s", diff)

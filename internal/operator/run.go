@@ -218,6 +218,9 @@ func (p *parts) always() []func(context.Context) error {
 	if p.settings.JournalDir != "" {
 		run = append(run, p.keepJournal)
 	}
+	if p.settings.RecordDir != "" {
+		run = append(run, p.record)
+	}
 	return run
 }
 

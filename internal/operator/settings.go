@@ -43,6 +43,7 @@ type Settings struct {
 	Gates      Gates
 	Hints      HintSettings
 	JournalDir string // folder for what was decided; "" keeps it in memory only
+	RecordDir  string // folder for the pods that came and went; "" for none
 	Stories    string // folder for worlds in which pods are not bound though there is room for them
 	Older      OlderSettings
 }
@@ -156,6 +157,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.Int(&s.Scheduling.SpotTypes, "spot-types", "of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted less and cost more"),
 		setting.Float(&s.Scheduling.NodePrice, "node-price", "dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
 		setting.String(&s.JournalDir, "journal-dir", "folder to which what is decided is written, as lines of JSON, 64 MB at most of which the oldest go; only in memory, the last 10,000, if empty"),
+		setting.String(&s.RecordDir, "record-dir", "folder to which pods are written as they come and go, without what their containers are started with, 1 GB at most of which the oldest goes; for karpenter replay; nothing if empty"),
 		setting.String(&s.Stories, "scenario-folder", "folder to which the world is written, without its names, when a scheduler does not bind a pod although there is room for it: at most once an hour, the last 24; nothing is written if empty"),
 		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),

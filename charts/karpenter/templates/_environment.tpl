@@ -71,6 +71,7 @@
   (dict "name" "SPOT_TYPES" "value" $s.spotTypes)
   (dict "name" "NODE_PRICE" "value" $s.nodePrice)
   (dict "name" "JOURNAL_DIR" "value" $s.journalDir)
+  (dict "name" "RECORD_DIR" "value" $s.recordDir)
   (dict "name" "SCENARIO_FOLDER" "value" $s.scenarioFolder)
   (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
   (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)
