@@ -17,8 +17,8 @@ type Result struct {
 	Variant string    `json:"variant"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	// Dollars is the bill. Bound is the least that any fleet for the same pods could have come to, reckoned from proofs at the moments of Curve, and
-	// Regret how much of the bill is above it, as a part of it.
+	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have come to: what is proven at the moments of Curve, taken
+	// for the time around them. Regret is what the fleet cost at those moments above what was proven then, as a part of that.
 	Dollars float64 `json:"dollars"`
 	Bound   float64 `json:"bound"`
 	Regret  float64 `json:"regret"`
@@ -140,14 +140,14 @@ func (m *meter) result(r *run) *Result {
 		Pods: m.pods, Evictions: m.evictions, Unplaced: m.unplaced, Steps: m.reasons, Curve: m.curve,
 	}
 	length := m.until.Sub(m.began)
-	sum := 0.0
+	sum, paid := 0.0, 0.0
 	for i, b := range m.bounds.found {
 		out.Curve[i].Bound = dollars(b.Dollars())
-		sum += b.Dollars()
+		sum, paid = sum+b.Dollars(), paid+out.Curve[i].Price
 	}
 	out.Bound = dollars(sum / float64(max(1, len(m.curve))) * length.Hours())
-	if out.Bound > 0 {
-		out.Regret = dollars(out.Dollars/out.Bound - 1)
+	if sum > 0 {
+		out.Regret = dollars(paid/sum - 1)
 	}
 	out.MeanNodes = math.Round(float64(m.machineTime)/length.Seconds()*10) / 10
 	if m.podTime > 0 {
