@@ -57,12 +57,12 @@ type Loop struct {
 	off   atomic.Bool
 	slots chan struct{}
 	queue atomic.Int64
+	seen  *cluster.Snapshot // the last one
 
 	mu    sync.Mutex
 	given map[types.UID]*gift
-	plain *podclass.Class         // see unhinted
-	plans map[cluster.PodKey]plan // as of the last look, to see where planned pods bound
-	door  *door                   // the next group of nodes to be opened, nil if none
+	plain *podclass.Class // see unhinted
+	door  *door           // the next group of nodes to be opened, nil if none
 }
 
 // gift is what a pod was told.
@@ -73,16 +73,11 @@ type gift struct {
 	current bool // the pod still waits
 }
 
-type plan struct {
-	uid  types.UID
-	node string // "" while the node is not there
-}
-
 // New returns a loop that has not started. understood is asked when it starts, and until it has an answer.
 func New(store *cluster.Store, c client.Client, m *telemetry.Metrics, understood func() (bool, error)) *Loop {
 	return &Loop{
 		store: store, client: c, metrics: m, understood: understood,
-		slots: make(chan struct{}, parallel), given: map[types.UID]*gift{}, plans: map[cluster.PodKey]plan{},
+		slots: make(chan struct{}, parallel), given: map[types.UID]*gift{},
 	}
 }
 
@@ -347,30 +342,23 @@ func (l *Loop) write(ctx context.Context, pod *cluster.Pod, node string) string 
 	return failed
 }
 
-// count compares with the last look where planned pods are now.
+// count compares with the last look where pods with seats were bound.
 func (l *Loop) count(snap *cluster.Snapshot) {
-	for key, was := range l.plans {
-		pod := snap.Pod(key)
-		switch {
-		case pod == nil || pod.UID != was.uid:
-		case pod.NodeName == "":
-			continue // it still waits; a plan that changed is looked up below
-		case was.node == pod.NodeName:
+	seen := l.seen
+	if l.seen = snap; seen == nil {
+		return
+	}
+	for was, now := range snap.PodChanges(seen) {
+		if was == nil || now == nil || was.UID != now.UID || was.NodeName != "" || now.NodeName == "" {
+			continue
+		}
+		seat, ok := seen.Planned(now.PodKey)
+		switch target := snap.Target(seat.Target); {
+		case !ok:
+		case target != nil && target.Name == now.NodeName:
 			l.metrics.PodsBound.WithLabelValues("as_planned").Inc()
 		default:
 			l.metrics.PodsBound.WithLabelValues("elsewhere").Inc()
 		}
-		delete(l.plans, key)
-	}
-	for key, p := range snap.Plans() {
-		pod := snap.Pod(key)
-		if pod == nil || pod.NodeName != "" {
-			continue
-		}
-		now := plan{uid: pod.UID}
-		if n := snap.Target(p.Target); n != nil && n.Node != nil {
-			now.node = n.Node.Name
-		}
-		l.plans[key] = now
 	}
 }
