@@ -90,6 +90,9 @@ func (c *court) tryTogether(steps []*disrupt.Step) []finding {
 	})
 	for i := range found {
 		found[i].text += fmt.Sprintf(" when %d steps are done at once", len(steps))
+		for _, step := range steps {
+			found[i].text += "\n" + sentence.Step(step)
+		}
 	}
 	return found
 }

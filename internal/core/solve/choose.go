@@ -80,6 +80,14 @@ func findTwins(p *Problem) []TemplateID {
 	return out
 }
 
+// prefers is better, but for pods that all have to fit on this one node: room first, price second.
+func (q *trial) prefers(a, b target) bool {
+	if q.glued {
+		return a.value > b.value || a.value == b.value && a.price < b.price
+	}
+	return better(a, b)
+}
+
 // better prefers more worth per dollar, then the lower price.
 func better(a, b target) bool {
 	if quantity.RatioLess(b.value, b.price, a.value, a.price) {
@@ -134,14 +142,10 @@ func (s *state) bestShape(q *trial, i TemplateID, mask bits.Set, cands []int32) 
 			}
 		}
 		got := target{tmpl: i, shape: int(sh), price: price, value: s.valueWithin(tmpl.Room[sh], s.demand)}
-		if q.glued { // all of them have to fit on this one node: room first, price second
+		if q.glued {
 			got.value = int64(q.c.Need.Times(tmpl.Room[sh], s.visit.want))<<20 + 1
-			if best.tmpl < 0 || got.value > best.value || got.value == best.value && price < best.price {
-				best = got
-			}
-			continue
 		}
-		if best.tmpl < 0 || better(got, best) {
+		if best.tmpl < 0 || q.prefers(got, best) {
 			best = got
 		}
 	}

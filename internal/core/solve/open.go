@@ -72,7 +72,8 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 	}
 	best, code := target{}, reason.Code(codeOfTouch(s, to))
 	reached := false // a domain that the groups admit and some template is in
-	for _, d := range s.byCount(q, i) {
+	order := s.byCount(q, i)
+	for at, d := range order {
 		if bad := s.admitsFirst(to, int(d)); bad != 0 {
 			if !reached {
 				code = bad
@@ -82,7 +83,7 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 		q.domain[to.key] = d
 		got, bad := s.openFrom(q, among, i+1)
 		if bad == 0 {
-			return got, 0
+			return s.openBetter(q, among, i, order[at:], got), 0
 		}
 		if bad != reason.NoShape { // else no template is in that domain, which explains nothing
 			best, code, reached = got, bad, true
@@ -95,6 +96,35 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 		}
 	}
 	return best, code
+}
+
+// openBetter looks for a better target than that of the first of some domains in those that are equal to it for pods which want to be together:
+// wherever they begin, all of them will be.
+func (s *state) openBetter(q *trial, among run, i int, domains []int32, best target) target {
+	to := &q.keys[i]
+	from := to.owned
+	if len(from) == 0 {
+		from = to.counted
+	}
+	if !s.gather(from) {
+		return best
+	}
+	chosen := append([]int32(nil), q.domain...)
+	for _, d := range domains[1:] {
+		if s.populated(from, d) != s.populated(from, domains[0]) || to.key == s.zones && s.inZone[d] != s.inZone[domains[0]] {
+			break
+		}
+		if s.admitsFirst(to, int(d)) != 0 {
+			continue
+		}
+		q.domain[to.key] = d
+		if got, bad := s.openFrom(q, among, i+1); bad == 0 && q.prefers(got, best) {
+			best = got
+			copy(chosen, q.domain)
+		}
+	}
+	copy(q.domain, chosen)
+	return best
 }
 
 // openAnywhere is openFrom for a key that pods have nothing to do with but for the daemons beside them: the best of all domains is theirs.
