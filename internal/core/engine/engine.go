@@ -22,6 +22,23 @@ func New(provider ...apilabel.Table) *Engine {
 	return &Engine{known: known, rows: lower.NewMemory(known)}
 }
 
+// A Memory is what an engine keeps from one question to the next, as far as the next answer may depend on it. It never changes, and is
+// written down with a question so that the same answer is given elsewhere.
+type Memory struct {
+	Rows   lower.History `json:"rows"`
+	Answer solve.Memory  `json:"answer"`
+}
+
+// Memory returns what the engine remembers now.
+func (e *Engine) Memory() Memory { return Memory{e.rows.History(), e.answer} }
+
+// Recall returns an Engine that remembers what another one did, for the same providers.
+func Recall(m Memory, provider ...apilabel.Table) *Engine {
+	e := New(provider...)
+	e.rows, e.answer = lower.Recall(e.known, m.Rows), m.Answer
+	return e
+}
+
 // Plan places the pods of a question. The answer depends on the question only, unless Stop or Ended cuts it short or the last question
 // was nearly the same: then what did not change stays as it was answered.
 func (e *Engine) Plan(q Question) *Plan {

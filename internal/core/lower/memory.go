@@ -41,6 +41,57 @@ func NewMemory(known *apilabel.Vocabulary) *Memory {
 	return m
 }
 
+// A History is what of a Memory an answer may depend on. All else is derived from rows again.
+type History struct {
+	Columns      []string            `json:"columns"` // of resources, in their order
+	Had          []string            `json:"had"`
+	Missing      []string            `json:"missing,omitempty"`
+	Mentioned    map[string][]string `json:"mentioned,omitempty"`
+	Reservations []string            `json:"reservations,omitempty"` // by number
+	Turn         uint64              `json:"turn"`
+}
+
+// History returns what a Memory has seen so far.
+func (m *Memory) History() History {
+	h := History{Missing: slices.Clone(m.missing), Mentioned: map[string][]string{}, Reservations: make([]string, len(m.reservations)), Turn: m.turn}
+	for i := range m.resources.names.Len() {
+		h.Columns = append(h.Columns, m.resources.names.Name(i))
+	}
+	for name := range m.resources.had {
+		h.Had = append(h.Had, string(name))
+	}
+	slices.Sort(h.Had)
+	for key, values := range m.mentioned {
+		h.Mentioned[key] = slices.Sorted(maps.Keys(values))
+	}
+	for id, n := range m.reservations {
+		h.Reservations[n] = id
+	}
+	return h
+}
+
+// Recall returns a Memory that has seen what a History tells.
+func Recall(known *apilabel.Vocabulary, h History) *Memory {
+	m := NewMemory(known)
+	for _, name := range h.Columns {
+		m.resources.names.Intern(name)
+	}
+	for _, name := range h.Had {
+		m.resources.had[corev1.ResourceName(name)] = true
+	}
+	m.missing, m.turn = slices.Clone(h.Missing), h.Turn
+	for key, values := range h.Mentioned {
+		m.mentioned[key] = map[string]bool{}
+		for _, v := range values {
+			m.mentioned[key][v] = true
+		}
+	}
+	for n, id := range h.Reservations {
+		m.reservations[id] = n
+	}
+	return m
+}
+
 // forget drops everything that depends on the columns of resources.
 func (m *Memory) forget() {
 	m.missing = nil

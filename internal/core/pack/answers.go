@@ -14,7 +14,7 @@ type Answers []answer
 
 type answer struct {
 	question [sha256.Size]byte
-	result   *Result
+	result   *Result // nil if only that there was one is known
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 // find returns the answer to a question, nil if it is not known.
 func (a Answers) find(question [sha256.Size]byte) *Result {
 	for i := range a {
-		if a[i].question == question {
+		if a[i].question == question && a[i].result != nil {
 			out := *a[i].result
 			out.Work, out.Known = 0, a
 			return &out

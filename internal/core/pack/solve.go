@@ -32,6 +32,9 @@ func Solve(p *Problem, o Options) *Result {
 	if out := o.Known.find(question); out != nil {
 		return out
 	}
+	if out := o.Known.again(question, o, func(o Options) *Result { return Solve(p, o) }); out != nil {
+		return out
+	}
 	if out := o.Memory.answer(p, b); out != nil {
 		out.Known = o.Known
 		return out
@@ -62,6 +65,9 @@ func Solve(p *Problem, o Options) *Result {
 func Bound(p *Problem, o Options) *Result {
 	question := questionOf(p, o, 'b')
 	if out := o.Known.find(question); out != nil {
+		return out
+	}
+	if out := o.Known.again(question, o, func(o Options) *Result { return Bound(p, o) }); out != nil {
 		return out
 	}
 	if out := o.Memory.bound(p); out != nil {

@@ -64,8 +64,9 @@ func (t *Terms) with(cost, floor int64) int64 { return cost + t.Own(floor) }
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
 type Memory struct {
-	Fleet, Bound *pack.Memory
-	Known        pack.Answers
+	Fleet *pack.Memory `json:"fleet,omitempty"`
+	Bound *pack.Memory `json:"bound,omitempty"`
+	Known pack.Answers `json:"known,omitempty"`
 }
 
 // A Node is an existing node, or one on its way.
