@@ -34,7 +34,8 @@ type planFlags struct {
 	region, spot      string
 	kubeconfig        string
 	snapshot          string
-	static            bool // pools with a fixed number of nodes are looked at too
+	memory            *engine.Memory // of the engine of a snapshot, nil for none
+	static            bool           // pools with a fixed number of nodes are looked at too
 	ignorePreferences bool
 	bestEffort        bool
 	budget            time.Duration
@@ -102,7 +103,9 @@ func (p *planFlags) someWorld() error {
 // question is what the engine is asked.
 func (p *planFlags) question(ctx context.Context, env Env) (engine.Question, error) {
 	if p.snapshot != "" {
-		return readSnapshot(p.snapshot)
+		in, memory, err := readSnapshot(p.snapshot)
+		p.memory = memory
+		return in, err
 	}
 	world, err := p.read(ctx, env)
 	if err != nil {
@@ -131,7 +134,7 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
-	answer := engine.New(awsv1.Labels()).Plan(input)
+	answer := p.planner().Plan(input)
 	r := newReport(answer, time.Since(began).Seconds())
 	if err := r.write(env.Out, p.output); err != nil {
 		return exitBadInput, err
@@ -140,6 +143,14 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 		return exitUnschedulable, nil
 	}
 	return exitFine, nil
+}
+
+// planner remembers what the engine of a snapshot did.
+func (p *planFlags) planner() *engine.Engine {
+	if p.memory == nil {
+		return engine.New(awsv1.Labels())
+	}
+	return engine.Recall(*p.memory, awsv1.Labels())
 }
 
 // read collects the objects of files and cluster.

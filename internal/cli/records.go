@@ -54,24 +54,59 @@ func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []j
 	return journal.ReadFolder(j.from)
 }
 
-// readAddress asks a controller directly. Its certificate is one that it made itself, by which nobody can tell whom they talk to: the token
-// goes to nobody but the address that was given.
+// story returns what the controller was last asked, as a snapshot.
+func (j *journalFlags) story(ctx context.Context, kubeconfig string, anonymous bool) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	query := url.Values{}
+	if anonymous {
+		query.Set("anonymous", "true")
+	}
+	var body io.ReadCloser
+	var err error
+	if j.from == "" {
+		body, err = j.askLeader(ctx, kubeconfig, "snapshot", query)
+	} else {
+		body, err = j.askAddress(ctx, "snapshot", query)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return io.ReadAll(body)
+}
+
+// readAddress reads the journal of a controller that is asked directly.
 func (j *journalFlags) readAddress(ctx context.Context) ([]journal.Record, int, error) {
+	body, err := j.askAddress(ctx, "journal", nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer body.Close()
+	return journal.Read(body)
+}
+
+// askAddress asks a controller directly. Its certificate is one that it made itself, by which nobody can tell whom they talk to: the token
+// goes to nobody but the address that was given.
+func (j *journalFlags) askAddress(ctx context.Context, what string, query url.Values) (io.ReadCloser, error) {
 	at, err := url.Parse(j.from)
 	if err != nil {
-		return nil, 0, fmt.Errorf("--journal: %w", err)
+		return nil, fmt.Errorf("--journal: %w", err)
 	}
-	if at.Path == "" || at.Path == "/" {
-		at.Path = "/journal"
+	if at.Path == "" || at.Path == "/" || what != "journal" {
+		at.Path = "/" + what
+	}
+	if query != nil {
+		at.RawQuery = query.Encode()
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("--journal: %w", err)
+		return nil, fmt.Errorf("--journal: %w", err)
 	}
 	if j.tokenFile != "" {
 		token, err := os.ReadFile(j.tokenFile)
 		if err != nil {
-			return nil, 0, fmt.Errorf("--journal-token-file: %w", err)
+			return nil, fmt.Errorf("--journal-token-file: %w", err)
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
@@ -81,43 +116,56 @@ func (j *journalFlags) readAddress(ctx context.Context) ([]journal.Record, int, 
 	}
 	answer, err := c.Do(request)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ask for the journal: %w", err)
+		return nil, fmt.Errorf("ask for the %s: %w", what, err)
 	}
-	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200))
-		return nil, 0, fmt.Errorf("ask for the journal: %s: %s", answer.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("ask for the %s: %s: %s", what, answer.Status, strings.TrimSpace(string(text)))
 	}
-	return journal.Read(answer.Body)
+	return answer.Body, nil
 }
 
 // lease is what the replicas agree by on who leads.
 const lease = "karpenter-leader-election"
 
-// readLeader asks the replica that leads, through the API server: only it decides anything.
+// readLeader reads the journal of the replica that leads.
 func (j *journalFlags) readLeader(ctx context.Context, kubeconfig string) ([]journal.Record, int, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	body, err := j.askLeader(ctx, kubeconfig, "journal", nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
-	}
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, 0, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
-	}
-	leases, err := c.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
-	if err != nil {
-		return nil, 0, fmt.Errorf("look for the controller that leads: %w", err)
-	}
-	namespace, pod := holder(leases.Items)
-	if pod == "" {
-		return nil, 0, fmt.Errorf("no controller leads: there is no lease %s that somebody holds", lease)
-	}
-	body, err := c.CoreV1().Pods(namespace).ProxyGet("http", pod, fmt.Sprint(j.port), "journal", nil).Stream(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("ask pod %s/%s for the journal: %w; a controller that is no pod, or that has --metrics-authentication, is reached with --journal ADDRESS", namespace, pod, err)
+		return nil, 0, err
 	}
 	defer body.Close()
 	return journal.Read(body)
+}
+
+// askLeader asks the replica that leads, through the API server: only it decides anything.
+func (j *journalFlags) askLeader(ctx context.Context, kubeconfig, what string, query url.Values) (io.ReadCloser, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", kubeconfig, err)
+	}
+	leases, err := c.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
+	if err != nil {
+		return nil, fmt.Errorf("look for the controller that leads: %w", err)
+	}
+	namespace, pod := holder(leases.Items)
+	if pod == "" {
+		return nil, fmt.Errorf("no controller leads: there is no lease %s that somebody holds", lease)
+	}
+	parameters := map[string]string{}
+	for key := range query {
+		parameters[key] = query.Get(key)
+	}
+	body, err := c.CoreV1().Pods(namespace).ProxyGet("http", pod, fmt.Sprint(j.port), what, parameters).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask pod %s/%s for the %s: %w; a controller that is no pod, or that has --metrics-authentication, is reached with --journal ADDRESS", namespace, pod, what, err)
+	}
+	return body, nil
 }
 
 // holder names the pod that holds the lease.

@@ -14,11 +14,13 @@ import (
 )
 
 const snapshotHelp = `usage: karpenter snapshot -o FILE_OR_- [--anonymous] [--kubeconfig FILE] [-f FILE_OR_DIR_OR_-…]
+       karpenter snapshot -o FILE_OR_- --controller [--anonymous] [--kubeconfig FILE] [--journal ADDRESS]
 
 Writes all that a plan rests on into one file: pools, instance types with prices and what is sold out, nodes, pods, volumes,
 settings. "karpenter plan --snapshot FILE" gives the same plan, on any machine, and the file is a story that Karpenter's own tests
 read: with it a report of a bug is a failing test. What containers are started with, their environment, secrets, user data and
-annotations are not in it. With --anonymous everything that somebody named has a new name; the plan then has the same price.
+annotations are not in it. With --controller it is what the controller that leads was last asked, with what its engine remembered and
+the work that it may do: the plan of the file is the one that the controller made. With --anonymous everything that somebody named has a new name; the plan then has the same price.
 
 Exit code: 0 it is written, 2 the input is wrong.
 
@@ -26,8 +28,10 @@ Exit code: 0 it is written, 2 the input is wrong.
 
 type snapshotFlags struct {
 	planFlags
-	file      string
-	anonymous bool
+	journalFlags
+	file       string
+	controller bool
+	anonymous  bool
 }
 
 func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
@@ -37,6 +41,8 @@ func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 	fs.Usage = func() { fmt.Fprint(env.Err, snapshotHelp); fs.PrintDefaults() }
 	s.worldFlags(fs)
 	fs.StringVar(&s.file, "o", "", "file to write, - for standard output")
+	s.bind(fs)
+	fs.BoolVar(&s.controller, "controller", false, "what the controller was last asked, and what it remembered then; it is found as its journal is")
 	fs.BoolVar(&s.anonymous, "anonymous", false, "give everything that somebody named a new name")
 	words, err := parseMixed(fs, args)
 	s.files = append(s.files, words...)
@@ -45,6 +51,10 @@ func parseSnapshot(env Env, args []string) (snapshotFlags, error) {
 		return s, err
 	case s.file == "":
 		return s, errors.New("give the file to write with -o; - is standard output")
+	case s.controller && (len(s.files) > 0 || s.snapshot != ""):
+		return s, errors.New("--controller asks the controller; give it without -f and --snapshot")
+	case s.from != "" && !s.controller:
+		return s, errors.New("--journal says where the controller is; give it with --controller")
 	}
 	return s, s.someWorld()
 }
@@ -54,13 +64,10 @@ func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	input, err := s.question(ctx, env)
+	text, err := s.text(ctx, env)
 	if err != nil {
 		return exitBadInput, err
 	}
-	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods), input.Snap.NodeCount(), len(input.Pools),
-		time.Now().UTC().Format(time.RFC3339))
-	text := scenario.Snapshot(story, withSpares(input), s.anonymous)
 	if s.file == "-" {
 		_, err = env.Out.Write(text)
 	} else {
@@ -72,27 +79,43 @@ func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	return exitFine, nil
 }
 
-// readSnapshot returns the question that a snapshot was made of.
-func readSnapshot(file string) (engine.Question, error) {
+// text is what is written.
+func (s *snapshotFlags) text(ctx context.Context, env Env) ([]byte, error) {
+	if s.controller {
+		return s.story(ctx, s.kubeconfig, s.anonymous)
+	}
+	input, err := s.question(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	story := fmt.Sprintf("%d pod(s) wait, %d node(s) are there, %d pool(s) may open more, on %s.", len(input.Pods), input.Snap.NodeCount(), len(input.Pools),
+		time.Now().UTC().Format(time.RFC3339))
+	return scenario.Snapshot(story, withSpares(input), s.anonymous), nil
+}
+
+// readSnapshot returns the question that a snapshot was made of, and what the engine remembered, nil if that is not in it.
+func readSnapshot(file string) (engine.Question, *engine.Memory, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return engine.Question{}, fmt.Errorf("--snapshot: %w", err)
+		return engine.Question{}, nil, fmt.Errorf("--snapshot: %w", err)
 	}
 	if !bytes.Contains(text, []byte("\n-- objects --\n")) {
-		return engine.Question{}, fmt.Errorf("--snapshot %s: this is no snapshot; karpenter snapshot writes one", file)
+		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: this is no snapshot; karpenter snapshot writes one", file)
 	}
 	story, err := scenario.Parse(text)
 	if err != nil {
-		return engine.Question{}, fmt.Errorf("--snapshot %s: %w", file, err)
+		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: %w", file, err)
 	}
 	w, err := story.World()
 	if err == nil {
 		err = w.Enter(story, 1)
 	}
 	if err != nil {
-		return engine.Question{}, fmt.Errorf("--snapshot %s: %w", file, err)
+		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: %w", file, err)
 	}
 	in := w.Input()
-	in.Pods = in.Snap.Provisionable()
-	return in, nil
+	if w.Memory == nil {
+		in.Pods = in.Snap.Provisionable()
+	}
+	return in, w.Memory, nil
 }

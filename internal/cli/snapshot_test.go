@@ -2,11 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/scenario"
 )
 
 const snapshotWorld = `
@@ -127,5 +134,67 @@ func TestAPlanOfASnapshotIsTheSame(t *testing.T) {
 	hidden := run("snapshot", "-f", file, "-o", "-", "--anonymous")
 	if strings.Contains(hidden, "giant") || !strings.Contains(hidden, "pod-000001") {
 		t.Errorf("it is not anonymous:\n%s", hidden)
+	}
+}
+
+// The plan of what a controller was asked is the one that it made, which another one than is made now.
+func TestAPlanOfAControllersSnapshotIsItsPlan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "world.yaml")
+	if err := os.WriteFile(file, []byte(snapshotWorld), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, trouble bytes.Buffer
+	env := Env{In: strings.NewReader(""), Out: &out, Err: &trouble, Catalog: threeTypes, CheckClass: noPlacementGroups}
+	flags := planFlags{files: []string{file}, region: "here"}
+	in, err := flags.question(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(awsv1.Labels())
+	e.Plan(in)
+	in.Pods = in.Pods[:5] // the others wait for something else
+	story, err := scenario.Recollection("Asked.", in, e.Memory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/snapshot" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintf(w, "%s# %s\n", story, r.URL.RawQuery)
+	}))
+	defer controller.Close()
+	kept := filepath.Join(t.TempDir(), "snapshot.txtar")
+	run := func(want int, args ...string) {
+		t.Helper()
+		out.Reset()
+		trouble.Reset()
+		if code := Run(t.Context(), env, args); code != want {
+			t.Fatalf("%q: code %d: %s", args, code, &trouble)
+		}
+	}
+	run(exitFine, "snapshot", "--controller", "--journal", controller.URL, "-o", "-", "--anonymous")
+	if !strings.Contains(out.String(), "# anonymous=true\n") {
+		t.Error("the controller was not asked to leave out names")
+	}
+	controller.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(story) })
+	run(exitFine, "snapshot", "--controller", "--journal", controller.URL, "-o", kept)
+	var want bytes.Buffer
+	r := newReport(e.Plan(in), 0)
+	if err := r.write(&want, "json"); err != nil {
+		t.Fatal(err)
+	}
+	code := exitFine
+	if len(r.Unschedulable) > 0 {
+		code = exitUnschedulable
+	}
+	run(code, "plan", "--snapshot", kept, "-o", "json")
+	seconds := regexp.MustCompile(`"seconds": [^,\n]*`)
+	if got, want := seconds.ReplaceAllString(out.String(), ""), seconds.ReplaceAllString(want.String(), ""); got != want {
+		t.Errorf("the snapshot gives\n%s\nthe controller gave\n%s", got, want)
+	}
+	for _, args := range [][]string{{"--controller", "-f", file}, {"--controller", "--snapshot", kept}, {"--journal", controller.URL}, {"--controller", "--journal", "http://127.0.0.1:1"}} {
+		run(exitBadInput, append([]string{"snapshot", "-o", "-"}, args...)...)
 	}
 }

@@ -133,7 +133,7 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 			}
 			s := Settings{MetricsAuthentication: guard, MetricsPort: free.Addr().(*net.TCPAddr).Port}
 			free.Close()
-			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, false))
+			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, nil, false))
 			stop, err := serve(t.Context(), s, handler, nil, checks{}, nil)
 			if err != nil {
 				t.Fatal(err)

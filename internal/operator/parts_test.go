@@ -160,7 +160,7 @@ func TestProbes(t *testing.T) {
 func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
 	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		w := httptest.NewRecorder()
-		metricsHandler(prometheus.NewRegistry(), nobody{}, nil, profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
+		metricsHandler(prometheus.NewRegistry(), nobody{}, nil, nil, profiling).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
 		if w.Code != want {
 			t.Errorf("profiling %v: status %d, want %d", profiling, w.Code, want)
 		}

@@ -152,7 +152,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
-	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: verdict.New(), settings: s}
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: verdict.New(), desk: &provision.Desk{}, settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
 
@@ -168,7 +168,7 @@ func Run(ctx context.Context, o Options) error {
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts, Metrics: metrics, Leading: leading.Load})
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, p.desk, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
@@ -209,6 +209,7 @@ type parts struct {
 	events   *telemetry.Events
 	journal  *journal.Journal
 	verdicts *verdict.Board
+	desk     *provision.Desk
 	settings Settings
 }
 
@@ -270,7 +271,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	opener.Journal = p.journal
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts,
+		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts, Desk: p.desk,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)

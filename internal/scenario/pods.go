@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +55,7 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 		p.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour + time.Duration(len(w.names))*time.Second))
 	}
 	w.names[p.Name]++
+	w.readNotes(p)
 	switch {
 	case p.Spec.NodeName != "" && p.Status.Phase == "":
 		p.Status.Phase = corev1.PodRunning
@@ -63,6 +66,42 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	}
 	w.Objects = append(w.Objects, p)
 	d.PutPod(p)
+}
+
+// A note is what a story says of a pod that is no field of it.
+type note struct {
+	asked, aside bool
+	planned      string
+	since        time.Time
+	plansLeftOut int
+}
+
+// readNotes takes them off a pod.
+func (w *World) readNotes(p *corev1.Pod) {
+	n := note{asked: p.Annotations[askedAnnotation] != "", aside: p.Annotations[asideAnnotation] != "", planned: p.Annotations[plannedAnnotation]}
+	n.since, _ = time.Parse(time.RFC3339Nano, p.Annotations[sinceAnnotation])
+	n.plansLeftOut, _ = strconv.Atoi(p.Annotations[leftOutAnnotation])
+	if n == (note{}) {
+		return
+	}
+	for _, key := range []string{askedAnnotation, asideAnnotation, plannedAnnotation, sinceAnnotation, leftOutAnnotation} {
+		delete(p.Annotations, key)
+	}
+	if w.notes == nil {
+		w.notes = map[cluster.PodKey]note{}
+	}
+	w.notes[cluster.PodKey{Namespace: p.Namespace, Name: p.Name}] = n
+}
+
+// keepPlaces puts the places of pods into the store, once all machines are there.
+func (w *World) keepPlaces() {
+	w.Store.Update(func(d *cluster.Draft) {
+		for _, key := range slices.SortedFunc(maps.Keys(w.notes), cluster.PodKey.Compare) {
+			if n := w.notes[key]; n.planned != "" {
+				d.Plan(key, n.planned, n.since)
+			}
+		}
+	})
 }
 
 // spare notes a pod that a CapacityBuffer keeps room for.

@@ -43,19 +43,39 @@ func (s *Scenario) Run() ([]string, error) {
 	return out, nil
 }
 
-// Input is the question of the present moment.
+// Input is the question of the present moment: the one that was asked, where the story says what the engine remembered then.
 func (w *World) Input() engine.Question {
 	snap := w.Store.Snapshot()
-	pods := snap.Provisionable()
+	in := engine.Question{Snap: snap, Pools: w.Pools, Settings: w.Settings, Now: w.Now}
+	if w.Memory != nil {
+		in.Pods, in.LeftOut = w.askedAbout(snap)
+		return in
+	}
+	in.Pods = snap.Provisionable()
 	for n := range snap.Nodes() {
 		if n.MarkedForRemoval {
-			pods = append(pods, n.Pods...)
+			in.Pods = append(in.Pods, n.Pods...)
 		}
 	}
 	for s := range snap.Spares() {
-		pods = append(pods, s.Pods...)
+		in.Pods = append(in.Pods, s.Pods...)
 	}
-	return engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now}
+	return in
+}
+
+// askedAbout returns the pods that a story asks about, and how many plans have left which of them out.
+func (w *World) askedAbout(snap *cluster.Snapshot) (pods []*cluster.Pod, leftOut map[cluster.PodKey]int) {
+	leftOut = map[cluster.PodKey]int{}
+	for p := range snap.Pods() {
+		n := w.notes[p.PodKey]
+		if n.asked || p.NodeName == "" && !n.aside {
+			pods = append(pods, p)
+		}
+		if n.plansLeftOut > 0 {
+			leftOut[p.PodKey] = n.plansLeftOut
+		}
+	}
+	return pods, leftOut
 }
 
 // Plan answers it.

@@ -2,7 +2,7 @@
 // become of them. A story is one txtar file; its comment tells it, its last section of each round is the answer.
 //
 // The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The sections
-// are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, objects (YAML), and want; "pods 2", "want 2" and so on are further rounds, in
+// are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, objects (YAML), memory (of an engine, as JSON), and want; "pods 2", "want 2" and so on are further rounds, in
 // which what the round before opened is there as nodes, and what it placed is bound.
 package scenario
 
@@ -34,7 +34,7 @@ func Parse(data []byte) (*Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "bind", "delete", "want"}, name) {
+		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "bind", "delete", "memory", "want"}, name) {
 			return nil, fmt.Errorf("unknown section %q", f.Name)
 		}
 		s.rounds = max(s.rounds, round)

@@ -39,7 +39,11 @@ func asked(t *testing.T, story []byte) engine.Question {
 // whole is everything that a plan says.
 func whole(t *testing.T, in engine.Question) string {
 	t.Helper()
-	p := engine.New(zones).Plan(in)
+	return inFull(t, engine.New(zones).Plan(in))
+}
+
+func inFull(t *testing.T, p *engine.Plan) string {
+	t.Helper()
 	text := Describe(p)
 	for i := range p.Open {
 		claim, err := json.Marshal(p.Open[i].Claim)

@@ -37,8 +37,11 @@ type World struct {
 	Now      time.Time
 	Engine   *engine.Engine
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
+	// Memory is what the engine remembered when it was asked, nil where the story does not say it.
+	Memory *engine.Memory
 
 	pending []*corev1.Pod
+	notes   map[cluster.PodKey]note
 	spares  map[cluster.PodKey][]*corev1.Pod // by the namespace and the name of their buffer
 	own     map[string]*cloud.Catalog        // by pool
 	names   map[string]int
@@ -75,6 +78,13 @@ func (s *Scenario) World() (*World, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if text := s.section("memory", 1); text != "" {
+		w.Memory = &engine.Memory{}
+		if err := json.Unmarshal([]byte(text), w.Memory); err != nil {
+			return nil, fmt.Errorf("memory: %w", err)
+		}
+		w.Engine = engine.Recall(*w.Memory, zones)
 	}
 	return w, nil
 }
@@ -142,18 +152,18 @@ func (w *World) readSettings(text string) error {
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
 		case "count", "tied": // read where the answer is written
-		case "search":
+		case "search", "terms", "cut-at", "node-price", "large", "large-gain", "grace":
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
 				return err
 			}
-			w.Settings.Search = work.Units(n)
-		case "node-price":
-			n, err := strconv.ParseInt(value, 10, 64)
+			w.setNumber(key, n)
+		case "now":
+			now, err := time.Parse(time.RFC3339Nano, value)
 			if err != nil {
 				return err
 			}
-			w.Settings.NodePrice = cloud.NanoUSD(n)
+			w.Now = now
 		case "band":
 			if err := json.Unmarshal([]byte(value), &w.Settings.Band); err != nil {
 				return fmt.Errorf("band: %w", err)
@@ -174,6 +184,26 @@ func (w *World) readSettings(text string) error {
 		}
 	}
 	return nil
+}
+
+func (w *World) setNumber(key string, n int64) {
+	set := &w.Settings
+	switch key {
+	case "search":
+		set.Search = work.Units(n)
+	case "terms":
+		set.Terms = work.Units(n)
+	case "cut-at":
+		set.CutAt = work.Units(n)
+	case "node-price":
+		set.NodePrice = cloud.NanoUSD(n)
+	case "large":
+		set.Size.Large = n
+	case "large-gain":
+		set.Size.GainPermille = n
+	case "grace":
+		set.DefaultTerminationGracePeriod = new(time.Duration(n))
+	}
 }
 
 // readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
@@ -459,6 +489,7 @@ func (w *World) readObjects(text string) error {
 		var raw map[string]any
 		if err := r.Decode(&raw); err == io.EOF {
 			w.keepRoom()
+			w.keepPlaces()
 			return nil
 		} else if err != nil {
 			return err

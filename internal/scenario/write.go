@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -37,6 +39,16 @@ func Snapshot(story string, in engine.Question, anonymous bool) []byte {
 	return w.write(story, nil, unbounded)
 }
 
+// Recollection tells a question with what an engine remembered when it was asked it: that engine's answer is the plan of the story. Names are in
+// it, also of values of labels that the question does not mention any more.
+func Recollection(story string, in engine.Question, m engine.Memory) ([]byte, error) {
+	memory, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write what the engine remembers: %w", err)
+	}
+	return append(Snapshot(story, in, false), fmt.Sprintf("-- memory --\n%s\n", memory)...), nil
+}
+
 // unbounded is more than any world is long.
 const unbounded = 1 << 50
 
@@ -45,12 +57,17 @@ func (w *writer) write(story string, first []string, most int) []byte {
 	types := w.types(most / 4)
 	w.left -= len(types) + len(settings)
 	w.pools()
+	w.asked = make(map[*cluster.Pod]bool, len(w.in.Pods))
+	for _, p := range w.in.Pods {
+		w.asked[p] = true
+	}
 	untold := 0
 	for _, p := range slices.SortedStableFunc(slices.Values(w.in.Pods), w.sequence) {
 		if p.NodeName == "" && (w.left < most/2 || !w.pod(p)) {
 			untold++
 		}
 	}
+	w.asides()
 	left := w.nodes(first)
 	w.strays()
 	w.daemonSets()
@@ -61,6 +78,41 @@ func (w *writer) write(story string, first []string, most int) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s\n\n-- settings --\n%s-- types --\n%s-- pools --\n# see the objects\n-- objects --\n%s", story, settings, types, append(w.more.Bytes(), w.out.Bytes()...))
 	return out.Bytes()
+}
+
+// asides writes the pods that are not asked about and have a place that they have not taken yet, in which nobody else can be.
+func (w *writer) asides() {
+	if w.width == 0 {
+		return
+	}
+	for key := range w.in.Snap.Plans() {
+		if p := w.in.Snap.Pod(key); p != nil && p.NodeName == "" && !w.asked[p] {
+			w.pod(p)
+		}
+	}
+	n := 0
+	for s := range w.in.Snap.Seats() {
+		if s.Vacant() && seat.Kept(w.in.Snap, s, w.in.Now) {
+			n++
+			w.vacant(fmt.Sprintf("vacant-seat-%d", n), &s)
+		}
+	}
+}
+
+// vacant writes the room that is kept for a pod that has not come yet as a pod that takes it, without the volumes that it may not have.
+func (w *writer) vacant(name string, s *cluster.Seat) {
+	spec := s.Class.Spec.DeepCopy()
+	spec.Volumes = nil
+	text, err := json.Marshal(spec)
+	var fields map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		return
+	}
+	notes := map[string]any{asideAnnotation: "true", plannedAnnotation: w.target(w.in.Snap.Target(s.Target)), sinceAnnotation: w.in.Now.UTC().Format(time.RFC3339Nano)}
+	w.line(map[string]any{"kind": "Pod", "metadata": map[string]any{"name": name, "annotations": notes}, "spec": w.object("", fields)})
 }
 
 // sequence puts pods that are told as a whole into the order in which the engine takes them, since pods of no age get one by their order.
@@ -75,17 +127,25 @@ func (w *writer) sequence(a, b *cluster.Pod) int {
 // least is what no node is shorter than.
 const least = 512
 
-// goingAnnotation marks a machine that is about to be removed, which no field of its own says.
-const goingAnnotation = "going"
+// Annotations of stories say what no field of an object does.
+const (
+	goingAnnotation   = "going"    // a machine is about to be removed
+	askedAnnotation   = "asked"    // a pod that runs is asked about
+	asideAnnotation   = "aside"    // a pod that waits is not
+	plannedAnnotation = "planned"  // the machine on which a pod has a place
+	sinceAnnotation   = "since"    // when it got it
+	leftOutAnnotation = "left-out" // how many plans in a row left a pod out
+)
 
 // A writer collects objects, one a line, until its room is used up.
 type writer struct {
 	*redactor
-	in   engine.Question
-	out  bytes.Buffer // nodes with their pods, which are written as a whole or not at all
-	more bytes.Buffer // what pods and nodes refer to
-	left int
-	told map[string]bool // what is in more
+	in    engine.Question
+	out   bytes.Buffer // nodes with their pods, which are written as a whole or not at all
+	more  bytes.Buffer // what pods and nodes refer to
+	left  int
+	told  map[string]bool // what is in more
+	asked map[*cluster.Pod]bool
 }
 
 // put writes an object, redacted but for its own name, unless there is no room for it.
@@ -138,11 +198,22 @@ func (w *writer) settings() string {
 	if s.MinValuesBestEffort {
 		b.WriteString("minValues=BestEffort\n")
 	}
-	if s.Search > 0 {
-		fmt.Fprintf(&b, "search=%d\n", s.Search)
+	if w.width > 0 && !w.in.Now.IsZero() {
+		fmt.Fprintf(&b, "now=%s\n", w.in.Now.UTC().Format(time.RFC3339Nano))
 	}
-	if s.NodePrice != 0 {
-		fmt.Fprintf(&b, "node-price=%d\n", s.NodePrice)
+	for _, x := range []struct {
+		name string
+		n    int64
+	}{
+		{"search", int64(s.Search)}, {"terms", int64(s.Terms)}, {"cut-at", int64(s.CutAt)}, {"node-price", int64(s.NodePrice)},
+		{"large", s.Size.Large}, {"large-gain", s.Size.GainPermille},
+	} {
+		if x.n != 0 {
+			fmt.Fprintf(&b, "%s=%d\n", x.name, x.n)
+		}
+	}
+	if s.DefaultTerminationGracePeriod != nil {
+		fmt.Fprintf(&b, "grace=%d\n", *s.DefaultTerminationGracePeriod)
 	}
 	if s.Band != (shape.Band{}) {
 		if text, err := json.Marshal(s.Band); err == nil {
@@ -293,14 +364,13 @@ func (w *writer) node(n *cluster.Node) bool {
 		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: n.Claim.Labels, DeletionTimestamp: n.Claim.DeletionTimestamp, CreationTimestamp: n.Claim.CreationTimestamp}}
 		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements, n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
 		c.Status.Allocatable, c.Status.Capacity = n.Claim.Status.Allocatable, n.Claim.Status.Capacity
-		claim := "claim-" + name
-		if w.keep {
-			claim = n.Claim.Name
+		if since, ok := n.InitializedSince(); ok && w.width > 0 { // for how long room is kept there
+			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue}, since)
 		}
 		if condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating) { // the machine is being stopped
 			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInstanceTerminating, Status: metav1.ConditionTrue}, w.in.Now)
 		}
-		ok = w.putMachine("NodeClaim", claim, c, n.MarkedForRemoval, func(o map[string]any) {
+		ok = w.putMachine("NodeClaim", w.target(n), c, n.MarkedForRemoval, func(o map[string]any) {
 			status := o["status"].(map[string]any)
 			if n.Claim.Status.ProviderID != "" {
 				status["providerID"] = provider
@@ -434,6 +504,9 @@ func (w *writer) pod(p *cluster.Pod) bool {
 		}
 		meta["ownerReferences"] = []any{map[string]any{"apiVersion": api, "kind": p.Owner.Kind, "name": owner, "uid": owner, "controller": true}}
 	}
+	if notes := w.notes(p); len(notes) > 0 {
+		meta["annotations"] = notes
+	}
 	delete(fields, "metadata")
 	fields = w.object("", fields)
 	fields["kind"], fields["metadata"] = "Pod", meta
@@ -442,6 +515,41 @@ func (w *writer) pod(p *cluster.Pod) bool {
 		fields["kind"], meta["annotations"] = "Spare", map[string]any{v1.CapacityBufferNameAnnotationKey: w.name("buffer", p.Namespace+"/"+p.Spare.Buffer)}
 	}
 	return w.line(fields)
+}
+
+// notes are the annotations by which a story that is told as a whole says what is asked about a pod, and where it has a place.
+func (w *writer) notes(p *cluster.Pod) map[string]any {
+	out := map[string]any{}
+	if w.width == 0 || p.Spare != nil {
+		return out
+	}
+	if plan, ok := w.in.Snap.Planned(p.PodKey); ok {
+		if n := w.in.Snap.Target(plan.Target); n != nil {
+			out[plannedAnnotation], out[sinceAnnotation] = w.target(n), plan.At.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	if n := w.in.LeftOut[p.PodKey]; n > 0 {
+		out[leftOutAnnotation] = fmt.Sprint(n)
+	}
+	switch {
+	case p.NodeName != "" && w.asked[p]:
+		out[askedAnnotation] = "true"
+	case p.NodeName == "" && !w.asked[p]:
+		out[asideAnnotation] = "true"
+	}
+	return out
+}
+
+// target is what a machine is called where a pod has a place on it: by its claim.
+func (w *writer) target(n *cluster.Node) string {
+	node := w.name("node", n.Name)
+	switch {
+	case n.Claim == nil:
+		return node
+	case w.keep:
+		return n.Claim.Name
+	}
+	return "claim-" + node
 }
 
 // owner returns the new name of an owner, which is its UID too, and writes what it selects, if that matters.

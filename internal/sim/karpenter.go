@@ -45,6 +45,7 @@ type Karpenter struct {
 	Store   *cluster.Store
 	Metrics *telemetry.Metrics
 	Journal *journal.Journal
+	Desk    provision.Desk // of what is provisioned
 	Client  *memapi.Client
 
 	mu     sync.Mutex
@@ -134,7 +135,7 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	opener.Journal = k.Journal
 	planning := provision.New(provision.Deps{
-		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal,
+		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal, Desk: &k.Desk,
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {

@@ -25,6 +25,7 @@ const name = "provisioner"
 // planner answers where pods go.
 type planner interface {
 	Plan(in engine.Question) *engine.Plan
+	Memory() engine.Memory
 }
 
 // catalogs gives the pools that our provider serves, with their instance types.
@@ -48,6 +49,7 @@ type Deps struct {
 	Times    *telemetry.PodTimes
 	Journal  *journal.Journal // may be nil
 	Verdicts *verdict.Board   // may be nil
+	Desk     *Desk            // may be nil
 }
 
 // Settings of the loop.

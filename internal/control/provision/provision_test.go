@@ -77,6 +77,8 @@ type turnSeen struct {
 	pods []string
 }
 
+func (w *world) Memory() engine.Memory { return engine.Memory{} }
+
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, store: cluster.NewStore()}
 	w.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())

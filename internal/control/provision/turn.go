@@ -55,10 +55,12 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	sorted := l.spurned.Sort(snap, pods, now)
 	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, LeftOut: l.memory.leftOut(pods),
 		Stop: after(patience), Ended: func() bool { return ctx.Err() != nil }}
+	remembered := l.Engine.Memory()
 	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	l.Desk.keep(in, remembered, plan.CutAt)
 	l.respectScheduler(ctx, in, sorted, plan)
 	return l.carryOut(ctx, snap, pods, answer{plan, missing}, last)
 }
