@@ -232,3 +232,49 @@ func TestPlacesAreToldWithoutNames(t *testing.T) {
 		})
 	}
 }
+
+// Room that is kept for a pod that has not come yet is kept in the story too, and for as long.
+func TestVacantSeatsAreTold(t *testing.T) {
+	const world = `A pod went, and its like is to come to the node that has room for one.
+
+-- shapes --
+only cpu=4 mem=8Gi zones=a od=0.2
+-- nodes --
+old cpu=4 mem=8Gi zone=a pool=default going
+new cpu=4 mem=8Gi zone=a pool=default
+-- pods --
+web cpu=3 mem=1Gi on=old owner=set
+api cpu=3 mem=1Gi
+`
+	for name, tc := range map[string]struct {
+		later time.Duration
+		open  int
+	}{
+		"in time":  {0, 1},
+		"too late": {time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := entered(t, []byte(world))
+			for p := range l.Store.Snapshot().Pods() {
+				if p.NodeName != "" {
+					l.Store.Update(func(d *cluster.Draft) { d.Plan(p.PodKey, "new", l.Now) })
+					l.Store.Update(func(d *cluster.Draft) { d.DeletePod(p.PodKey) })
+				}
+			}
+			for s := range l.Store.Snapshot().Seats() {
+				l.Now = s.At.Add(time.Second + tc.later)
+			}
+			in := l.Input()
+			story, err := Recollection("Vacant.", in, l.Engine.Memory())
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := l.Engine.Plan(in)
+			there := entered(t, story)
+			got := there.Engine.Plan(there.Input())
+			if len(plan.Open) != tc.open || inFull(t, got) != inFull(t, plan) {
+				t.Errorf("%d nodes, want %d; the story gives\n%swant\n%s", len(plan.Open), tc.open, inFull(t, got), inFull(t, plan))
+			}
+		})
+	}
+}
