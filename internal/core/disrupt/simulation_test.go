@@ -87,6 +87,8 @@ func TestSimulations(t *testing.T) {
 			return newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "web", 1, "1", "1Gi", only(corev1.LabelTopologyZone, "a")).
 				node("b", "p", "cheap", onDemand, inZone("b"))
 		}, want: []string{"empty b", "underutilized a -> cheap/on-demand"}},
+		"a disk of the node itself is left behind": {build: func() *fixture { return withDisk(&corev1.LocalVolumeSource{Path: "/x"}) }, want: []string{"underutilized a -> cheap/on-demand"}},
+		"one that stands elsewhere keeps the node": {build: func() *fixture { return withDisk(nil) }, want: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := tc.build().world()
@@ -99,6 +101,25 @@ func TestSimulations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withDisk is a node that is too large, with a pod whose volume names the node. local is nil for a volume that is not on the node itself.
+func withDisk(local *corev1.LocalVolumeSource) *fixture {
+	f := newFixture(small()...).pool("p").node("a", "p", "big", onDemand).pods("a", "db", 1, "1", "1Gi", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "disk"}}}}
+	})
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	pv.Spec.Local = local
+	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}
+	f.store.Update(func(d *cluster.Draft) {
+		d.PutPV(pv)
+		d.PutPVC(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "disk", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		})
+	})
+	return f
 }
 
 func twoApart() *fixture {
