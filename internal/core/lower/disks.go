@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
@@ -144,7 +143,7 @@ func (b *builder) reaching(pv *corev1.PersistentVolume, hosts map[string][]int) 
 	terms := b.affinityOf(pv)
 	var out []int
 	add := func(i int) {
-		if len(terms) == 0 || slices.ContainsFunc(terms, func(r label.Reqs) bool { _, ok := r.Allow(b.nodes[i].labels); return ok }) {
+		if len(terms) == 0 || slices.ContainsFunc(terms, b.nodes[i].allows) {
 			out = append(out, i)
 		}
 	}

@@ -235,8 +235,8 @@ func (g *group) accepts(n *nodeInfo) bool {
 	if g.honorTaints && !toleratesAll(g.tolerances, n.taints, true) {
 		return false
 	}
-	if slices.ContainsFunc(g.beside, func(key string) bool { _, has := n.labels[key]; return !has }) {
+	if slices.ContainsFunc(g.beside, func(key string) bool { _, has := n.label(key); return !has }) {
 		return false
 	}
-	return len(g.terms) == 0 || slices.ContainsFunc(g.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok })
+	return len(g.terms) == 0 || slices.ContainsFunc(g.terms, n.allows)
 }

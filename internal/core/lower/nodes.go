@@ -22,6 +22,7 @@ import (
 type nodeInfo struct {
 	row      *cluster.Node
 	labels   map[string]string
+	future   *future // nil once the machine is there
 	hostname string
 	taints   []corev1.Taint
 	taintKey string
@@ -46,7 +47,7 @@ func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
 		n.seen = m.turn
 		return n
 	}
-	n := &nodeInfo{row: row, labels: row.Labels(), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), seen: m.turn, version: -1}
+	n := &nodeInfo{row: row, labels: labelsOf(row), future: m.futureOf(row), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), seen: m.turn, version: -1}
 	if row.Node != nil && row.Node.Spec.Unschedulable && row.Registered() {
 		t := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(n.taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {
@@ -264,7 +265,7 @@ func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
 // suits reports whether the set puts a pod onto a node.
 func (d *daemon) suits(n *nodeInfo) bool {
 	return !d.ignored() && toleratesAll(d.info.tolerances, n.taints, true) &&
-		slices.ContainsFunc(d.info.terms, func(r label.Reqs) bool { _, ok := r.Allow(n.labels); return ok })
+		slices.ContainsFunc(d.info.terms, n.allows)
 }
 
 // taken reports whether any of the ports is in use.
@@ -275,19 +276,21 @@ func taken(used, want []ports.Port) bool {
 // A column is the values of one label on a list of nodes.
 type column struct {
 	values []string
-	of     []int32 // per node: index into values, −1 without the label
+	of     []int32           // per node: index into values, −1 without the label
+	may    map[int]label.Set // of nodes of which it is not known yet, but for this: nil for most columns
 }
 
 func columnOf(key string, nodes []*nodeInfo) *column {
 	c := &column{of: make([]int32, len(nodes))}
 	index := map[string]int32{}
 	for i, n := range nodes {
-		v, ok := n.labels[key]
+		v, ok := n.label(key)
 		if !ok && key == corev1.LabelHostname {
 			v, ok = n.hostname, true
 		}
 		if !ok {
 			c.of[i] = -1
+			c.leaveOpen(i, n, key)
 			continue
 		}
 		at, known := index[v]
@@ -301,6 +304,19 @@ func columnOf(key string, nodes []*nodeInfo) *column {
 	return c
 }
 
+// leaveOpen notes what the label of a node may become.
+func (c *column) leaveOpen(i int, n *nodeInfo, key string) {
+	if n.future == nil {
+		return
+	}
+	if may, known := n.future.may(key); known {
+		if c.may == nil {
+			c.may = map[int]label.Set{}
+		}
+		c.may[i] = may
+	}
+}
+
 // keep takes the nodes out of set whose label is not in s.
 func (c *column) keep(s label.Set, set bits.Set) {
 	ok := make([]bool, len(c.values))
@@ -308,10 +324,18 @@ func (c *column) keep(s label.Set, set bits.Set) {
 		ok[i] = s.Has(v)
 	}
 	for i, v := range c.of {
-		if v >= 0 && !ok[v] || v < 0 && !s.HasAbsent() {
+		if v >= 0 && !ok[v] || v < 0 && !c.unknown(i, s) {
 			set.Remove(i)
 		}
 	}
+}
+
+// unknown reports whether a node without the label satisfies s.
+func (c *column) unknown(i int, s label.Set) bool {
+	if may, open := c.may[i]; open {
+		return within(may, s)
+	}
+	return s.HasAbsent()
 }
 
 // sortedKeys returns the keys of a map in order.
