@@ -53,6 +53,14 @@ type Provider interface {
 	// Latched, to other processes too. It is idempotent, and returns ErrNotFound when the machine is gone.
 	SetLatch(ctx context.Context, providerID string, latched bool) error
 
+	// Inherited returns every machine in this cluster that a Karpenter without NodeClaims launched and that is not gone, also once it was adopted. It
+	// has Provisioner set, and until it is adopted no PoolName, and List does not show it.
+	Inherited(ctx context.Context) ([]Machine, error)
+
+	// Adopt makes a machine of Inherited that of a claim: from then on List shows it, with the names of the claim and of its pool. It is idempotent, and
+	// returns ErrNotFound when the machine is gone, was not inherited, or is of another pool.
+	Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (Machine, error)
+
 	// Drifted says why the claim's machine no longer is what its node class asks for, "" if it still is.
 	Drifted(ctx context.Context, claim *v1.NodeClaim) (DriftReason, error)
 
@@ -191,6 +199,7 @@ type Machine struct {
 	ProviderID   string
 	ClaimName    string // the NodeClaim it was launched for, from the machine's tags
 	PoolName     string
+	Provisioner  string // who had it before there were pools, see Inherited
 	InstanceType string
 	ImageID      string
 	Zone         string

@@ -109,6 +109,12 @@ func (v *Vocabulary) WellKnown(key string) bool {
 	return l.WellKnown
 }
 
+// Owned says whether Karpenter sets the label for each pool or claim.
+func (v *Vocabulary) Owned(key string) bool {
+	l, _ := v.Label(key)
+	return l.Owned
+}
+
 // Numeric says whether the label is known to hold whole numbers.
 func (v *Vocabulary) Numeric(key string) bool {
 	l, _ := v.Label(key)

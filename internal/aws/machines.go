@@ -203,7 +203,7 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func() map[string]string) cloud.Machine {
 	tags := ec2api.TagMap(i.Tags)
 	m := cloud.Machine{
-		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool],
+		ClaimName: tags[awsv1.TagNodeClaim], PoolName: tags[awsv1.TagNodePool], Provisioner: p.provisioner(tags),
 		InstanceType: string(i.InstanceType), ImageID: aws.ToString(i.ImageId), CapacityType: p.capacityType(i),
 		Labels: map[string]string{}, Created: aws.ToTime(i.LaunchTime), Deleting: stopping(i), Latched: tags[awsv1.TagOrphan] == latchedValue,
 	}

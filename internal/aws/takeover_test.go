@@ -89,3 +89,24 @@ func TestMachinesOfOlderKarpenters(t *testing.T) {
 		})
 	}
 }
+
+// Machines of other clusters bear the same tags.
+func TestWhoseProvisionersAMachineIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tags map[string]string
+		want string
+	}{
+		"of 0.26":                      {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "owned"}, "web"},
+		"of 0.31":                      {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "owned", awsv1.TagManagedBy: "demo"}, "web"},
+		"of another cluster":           {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "other": "owned"}, ""},
+		"of another cluster's 0.31":    {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "owned", awsv1.TagManagedBy: "other"}, ""},
+		"that another cluster adopted": {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "owned", awsv1.TagClusterName: "other"}, ""},
+		"that the cluster only shares": {map[string]string{awsv1.TagProvisioner: "web", awsv1.TagClusterPrefix + "demo": "shared"}, ""},
+		"that somebody has disowned":   {map[string]string{awsv1.TagClusterPrefix + "demo": "owned"}, ""},
+	} {
+		p := &Provider{settings: Settings{ClusterName: "demo"}}
+		if got := p.provisioner(tc.tags); got != tc.want {
+			t.Errorf("%s: provisioner = %q, want %q", name, got, tc.want)
+		}
+	}
+}

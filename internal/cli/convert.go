@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/generations"
 )
 
-const convertHelp = `usage: karpenter convert -f FILE_OR_DIR_OR_-… [-o yaml] [--instance-profile NAME | --role NAME] [--prefer role|instanceProfile]
+const convertHelp = `usage: karpenter convert -f FILE_OR_DIR_OR_-… [-o yaml] [--instance-profile NAME | --role NAME] [--prefer role|instanceProfile] [--take-over]
        karpenter convert --values FILE_OR_-
 
 Writes manifests of older Karpenters as karpenter.sh/v1 and karpenter.k8s.aws/v1: Provisioner and AWSNodeTemplate, and NodePool,
@@ -53,6 +53,7 @@ func parseConvert(env Env, args []string) (convertFlags, error) {
 	fs.StringVar(&c.options.InstanceProfile, "instance-profile", "", "the old installation's default instance profile, for node templates without one")
 	fs.StringVar(&c.options.Role, "role", "", "the role of nodes, for node templates without instance profile")
 	fs.StringVar(&c.options.Prefer, "prefer", "", "role or instanceProfile: which of them an EC2NodeClass with both keeps")
+	fs.BoolVar(&c.options.TakeOver, "take-over", false, "let pools take over the machines of the Provisioners that they are made of, and serve pods that choose those by label")
 	fs.BoolVar(&c.options.IgnoreDefaults, "ignore-defaults", false, "leave out the requirements that Provisioners got when they had none about system, architecture, capacity type and family")
 	if err := fs.Parse(args); err != nil {
 		return c, err

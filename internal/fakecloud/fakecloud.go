@@ -243,7 +243,50 @@ func (c *Cloud) List(ctx context.Context) ([]cloud.Machine, error) {
 	if _, err := c.begin(ctx, Call{Method: List}); err != nil {
 		return nil, err
 	}
-	return c.list(c.lagged), nil
+	return c.list(func(m *machine) bool { return c.lagged(m) && m.PoolName != "" }), nil
+}
+
+// Inherited implements cloud.Provider.
+func (c *Cloud) Inherited(ctx context.Context) ([]cloud.Machine, error) {
+	if _, err := c.begin(ctx, Call{Method: Inherited}); err != nil {
+		return nil, err
+	}
+	return c.list(func(m *machine) bool { return c.lagged(m) && m.Provisioner != "" }), nil
+}
+
+// Bequeath makes a machine one that a Karpenter without NodeClaims launched.
+func (c *Cloud) Bequeath(providerID, provisioner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.machines[providerID]
+	m.Provisioner, m.PoolName, m.ClaimName = provisioner, "", ""
+	c.record(m)
+}
+
+// Adopt implements cloud.Provider.
+func (c *Cloud) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
+	fault, err := c.begin(ctx, Call{Method: Adopt, Claim: claim.Name, ProviderID: providerID})
+	if err != nil {
+		return cloud.Machine{}, err
+	}
+	m, err := c.adopt(claim, providerID)
+	if lost := fault.end(ctx, Adopt); lost != nil {
+		return cloud.Machine{}, lost
+	}
+	return m, err
+}
+
+func (c *Cloud) adopt(claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, ok := c.machines[providerID]
+	pool := claim.Labels[v1.NodePoolLabelKey]
+	if !ok || m.Gone || m.Provisioner == "" || m.PoolName != "" && m.PoolName != pool {
+		return cloud.Machine{}, fmt.Errorf("adopt %s: %w", providerID, cloud.ErrNotFound)
+	}
+	m.PoolName, m.ClaimName = pool, claim.Name
+	c.record(m)
+	return c.copy(m), nil
 }
 
 // Machines returns what really runs, whatever List would see.

@@ -20,13 +20,15 @@ const (
 	List      Method = "List"
 	Drifted   Method = "Drifted"
 	SetLatch  Method = "SetLatch"
+	Inherited Method = "Inherited"
+	Adopt     Method = "Adopt"
 )
 
 // A Call is what a fault may look at.
 type Call struct {
 	Method     Method
-	Claim      string // Launch and Drifted
-	ProviderID string // Terminate, Get, SetLatch and Drifted
+	Claim      string // Launch, Adopt and Drifted
+	ProviderID string // Terminate, Get, SetLatch, Adopt and Drifted
 }
 
 // A Fault is what goes wrong with one call. The zero value is none.

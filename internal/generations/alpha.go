@@ -46,6 +46,9 @@ func (o Options) provisioner(doc int, old tree) ([]*Converted, *OfflineError) {
 	if err := c.disruption(spec); err != nil {
 		return nil, err
 	}
+	if o.TakeOver {
+		c.standIn(old)
+	}
 	c.kubeletOf(spec)
 	return o.reference(c, old, spec)
 }
@@ -138,6 +141,14 @@ func (c *Converted) disruption(spec tree) *OfflineError {
 		c.aboutExpiry(path("spec.ttlSecondsUntilExpired"))
 	}
 	return nil
+}
+
+// standIn lets the pool stand in for its Provisioner. Its machines were launched before there was drift, so that none goes for that until somebody wants it.
+func (c *Converted) standIn(old tree) {
+	put(c.Object, textAt(old, "metadata", "name"), annotations(v1.ProvisionerAnnotationKey)...)
+	budgets := path("spec.disruption.budgets")
+	put(c.Object, []any{tree{"nodes": "10%"}, tree{"nodes": "0", "reasons": []any{string(v1.DisruptionReasonDrifted)}}}, budgets...)
+	c.note(false, nil, budgets, "nodes that are taken over are not replaced for drift, such as a newer image, while the second budget stands")
 }
 
 // seconds writes a number of seconds as people write durations.

@@ -18,6 +18,8 @@ type Options struct {
 	InstanceProfile, Role string
 	// Prefer is "role" or "instanceProfile": which of them an EC2NodeClass with both keeps.
 	Prefer string
+	// TakeOver lets pools stand in for the Provisioners that they are made of.
+	TakeOver bool
 	// IgnoreDefaults leaves out the requirements that Provisioners got when they had none of the kind.
 	IgnoreDefaults bool
 }

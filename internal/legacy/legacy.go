@@ -110,7 +110,7 @@ func convert(olds []unstructured.Unstructured) ([]*generations.Converted, map[in
 				objects, place = append(objects, olds[i].Object), append(place, i)
 			}
 		}
-		made, err := generations.Offline(objects, generations.Options{})
+		made, err := generations.Offline(objects, generations.Options{TakeOver: true})
 		if wrong, ok := errors.AsType[*generations.OfflineError](err); ok {
 			refused[place[wrong.Doc]] = &answer{metav1.ConditionFalse, v1.ReasonNotConvertible, wrong.Text}
 			continue

@@ -68,6 +68,18 @@ func (p *metered) SetLatch(ctx context.Context, providerID string, latched bool)
 	return p.Provider.SetLatch(ctx, providerID, latched)
 }
 
+func (p *metered) Inherited(ctx context.Context) (m []cloud.Machine, err error) {
+	end := p.call(ctx, "Inherited")
+	defer func() { end(err) }()
+	return p.Provider.Inherited(ctx)
+}
+
+func (p *metered) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (m cloud.Machine, err error) {
+	end := p.call(ctx, "Adopt")
+	defer func() { end(err) }()
+	return p.Provider.Adopt(ctx, claim, providerID)
+}
+
 func (p *metered) Get(ctx context.Context, providerID string) (m cloud.Machine, err error) {
 	end := p.call(ctx, "Get")
 	defer func() { end(err) }()

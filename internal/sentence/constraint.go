@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -87,6 +88,9 @@ func constraint(c *reason.Count) string {
 		}
 	} else {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, " %", ""), "%", "")
+	}
+	if c.Code == reason.LabelUnknown && c.Key == v1.ProvisionerLabelKey {
+		text += "; its name today is " + v1.NodePoolLabelKey + ", or a pool stands in by the annotation " + v1.ProvisionerAnnotationKey
 	}
 	if c.Detail != "" {
 		text = strings.TrimPrefix(text+" "+c.Detail, " ")

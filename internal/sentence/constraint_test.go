@@ -17,6 +17,7 @@ func TestExplanation(t *testing.T) {
 		"existing nodes are added up":    {[]reason.Count{{Code: reason.Taint, Candidates: 2}, {Code: reason.TooLarge, Key: "cpu", Candidates: 1}}, "3 existing nodes: 2 have a taint that is not tolerated, 1 not enough cpu"},
 		"pools come last, by name":       {[]reason.Count{{Code: reason.Limit, Key: "cpu", Pool: "b"}, {Code: reason.TooLarge, Key: "memory", Pool: "a", Candidates: 4}}, `pool "a": 4 types not enough memory; pool "b": the limit cpu of the pool is reached`},
 		"one has, several have":          {[]reason.Count{{Code: reason.LabelMismatch, Key: "zone", Pool: "a", Candidates: 1}, {Code: reason.LabelMismatch, Key: "zone", Pool: "b", Candidates: 2}}, `pool "a": 1 type does not match the required label zone; pool "b": 2 types do not match the required label zone`},
+		"an older name of a label":       {[]reason.Count{{Code: reason.LabelUnknown, Key: "karpenter.sh/provisioner-name", Pool: "a"}}, `pool "a": label karpenter.sh/provisioner-name is not defined by the pool and not well-known; its name today is karpenter.sh/nodepool, or a pool stands in by the annotation compatibility.karpenter.sh/provisioner-name`},
 		"no number before a whole":       {[]reason.Count{{Code: reason.NoShape, Pool: "a", Candidates: 9}}, `pool "a": no instance type meets all constraints at once`},
 		"a code without key still reads": {[]reason.Count{{Code: reason.Limit, Pool: "a"}}, `pool "a": the limit of the pool is reached`},
 	} {

@@ -83,6 +83,11 @@ const (
 	TagClusterPrefix = "kubernetes.io/cluster/" // Followed by the cluster's name; value "owned".
 	TagOrphan        = "karpenter.sh/orphan"    // "latched" while a machine without NodeClaim is kept until somebody decides.
 	TagName          = "Name"                   // The Node's name, unless the user gave another.
+
+	TagClusterOwned = "owned" // The value of the tag that begins with TagClusterPrefix.
+
+	TagProvisioner = "karpenter.sh/provisioner-name" // What TagNodePool was called up to 0.31: the Provisioner that a machine was launched for.
+	TagManagedBy   = "karpenter.sh/managed-by"       // What TagClusterName was called from 0.28 to 0.37.
 )
 
 // Resources that machines on AWS may have.

@@ -14,6 +14,7 @@ const (
 	NodeRegisteredLabelKey      = Group + "/registered"         // "true" on a Node that has got its claim's labels and taints.
 	NodeInitializedLabelKey     = Group + "/initialized"        // "true" on a Node that is ready for pods.
 	NodeDoNotSyncTaintsLabelKey = Group + "/do-not-sync-taints" // "true", set by a node's bootstrap, keeps the claim's taints off the Node.
+	ProvisionerLabelKey         = Group + "/provisioner-name"   // What NodePoolLabelKey was called up to 0.31, on nodes of a pool that has ProvisionerAnnotationKey.
 )
 
 // NodeExcludedFromLoadBalancersLabelValue is the value of Kubernetes' own label that keeps load balancers away from a node that
@@ -66,6 +67,8 @@ const (
 	PriceOverlayAppliedAnnotationKey = Group + "/price-overlay-applied"
 	// On NodeClaims: "true" if a NodeOverlay changed the capacity of an option.
 	CapacityOverlayAppliedAnnotationKey = Group + "/capacity-overlay-applied"
+	// On a NodePool: the Provisioner that it stands in for. Its nodes have the label by which pods chose that Provisioner, and machines that it launched are taken over.
+	ProvisionerAnnotationKey = "compatibility." + Group + "/provisioner-name"
 	// On NodePools and NodeClaims: what older API versions said about the provider, as JSON.
 	ProviderCompatibilityAnnotationKey = "compatibility." + Group + "/provider"
 

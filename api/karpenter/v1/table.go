@@ -15,6 +15,8 @@ func Labels() label.Table {
 				Doc: "The NodePool that the node belongs to."},
 			{Key: CapacityTypeLabelKey, WellKnown: true, Values: []string{CapacityTypeSpot, CapacityTypeOnDemand, CapacityTypeReserved}, Closed: true,
 				Doc: "How the machine is paid for."},
+			{Key: ProvisionerLabelKey, Owned: true,
+				Doc: "The Provisioner that the node's pool stands in for, where it has the annotation " + ProvisionerAnnotationKey + "."},
 			{Key: NodeRegisteredLabelKey, Simulated: true,
 				Doc: "On nodes whose claim's labels and taints were put on the Node."},
 			{Key: NodeInitializedLabelKey, Simulated: true,

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ReservedAnnotations lists the annotations of the template that nodes do not get: those of Karpenter and of its provider, which say
@@ -16,6 +18,22 @@ func (t *NodeClaimTemplate) ReservedAnnotations() []string {
 			}
 		}
 	})
+}
+
+// Provisioner is the name of the Provisioner that the pool stands in for, "" if it stands in for none.
+func (p *NodePool) Provisioner() string { return p.Annotations[ProvisionerAnnotationKey] }
+
+// NodeLabels returns the labels that all nodes of the pool get: those of the template, and what pods chose the pool's Provisioner by. The caller may not
+// change them.
+func (p *NodePool) NodeLabels() map[string]string {
+	name := p.Provisioner()
+	if name == "" || len(validation.IsValidLabelValue(name)) > 0 {
+		return p.Spec.Template.Labels
+	}
+	out := make(map[string]string, len(p.Spec.Template.Labels)+1)
+	maps.Copy(out, p.Spec.Template.Labels)
+	out[ProvisionerLabelKey] = name
+	return out
 }
 
 // NodeAnnotations returns the annotations that nodes get.

@@ -23,6 +23,9 @@ func (p *NodePool) Validate(known *label.Vocabulary) error {
 	var errs []error
 	errs = append(errs, validateTemplateLabels(p.Spec.Template.Labels, known)...)
 	errs = append(errs, validateTaints(spec.Taints, spec.StartupTaints)...)
+	for _, problem := range validation.IsValidLabelValue(p.Provisioner()) {
+		errs = append(errs, fmt.Errorf("metadata.annotations: %s %q: %s", ProvisionerAnnotationKey, p.Provisioner(), problem))
+	}
 	for i := range spec.Requirements {
 		r := &spec.Requirements[i]
 		if known.Normalize(r.Key) == NodePoolLabelKey {

@@ -272,7 +272,7 @@ func Tags(clusterName, nodePool string, nc *awsv1.EC2NodeClass) map[string]strin
 	for key, value := range nc.Spec.Tags {
 		out[key] = value
 	}
-	out[awsv1.TagClusterPrefix+clusterName] = "owned"
+	out[awsv1.TagClusterPrefix+clusterName] = awsv1.TagClusterOwned
 	out[awsv1.TagClusterName] = clusterName
 	out[awsv1.TagNodePool] = nodePool
 	out[awsv1.TagNodeClass] = nc.Name

@@ -34,7 +34,8 @@ var (
 	class    = tag{"karpenter.k8s.aws/ec2nodeclass", "default"}
 	region   = tag{"topology.kubernetes.io/region", "us-east-1"}
 	foreign  = tag{"kubernetes.io/cluster/other", "owned"}
-	machines = [][]tag{{}, {cluster}, {pool, foreign}}
+	older    = tag{"karpenter.sh/provisioner-name", "web"}
+	machines = [][]tag{{}, {cluster}, {pool, foreign}, {older, foreign}}
 	profiles = [][]tag{{}, {cluster, region}, {cluster, class}, {class, region, foreign}}
 )
 
@@ -70,6 +71,7 @@ func thefts() []theft {
 		add(fmt.Sprintf("make a machine tagged %v ours", tags), func(a *account, caller aws.Config) error {
 			return a.tag(caller, a.others[i], cluster, eksName, pool)
 		})
+		add(fmt.Sprintf("take over a machine tagged %v", tags), func(a *account, caller aws.Config) error { return a.tag(caller, a.others[i], eksName, pool) })
 		add(fmt.Sprintf("launch from a template tagged %v", tags), func(a *account, caller aws.Config) error {
 			return a.launch(caller, a.makeTemplate(fmt.Sprintf("%s-theirs-%d", a.name, i), tags), cluster, eksName, pool)
 		})

@@ -237,7 +237,7 @@ func (k *Keeper) tags(nc *awsv1.EC2NodeClass) []iamtypes.Tag {
 	if all == nil {
 		all = map[string]string{}
 	}
-	all[awsv1.TagClusterPrefix+k.cluster] = "owned"
+	all[awsv1.TagClusterPrefix+k.cluster] = awsv1.TagClusterOwned
 	all[awsv1.TagClusterName] = k.cluster
 	all[awsv1.TagNodeClass] = nc.Name
 	all[corev1.LabelTopologyRegion] = k.region

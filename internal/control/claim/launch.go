@@ -86,10 +86,18 @@ func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machi
 		return cloud.Machine{}, fmt.Errorf("machine %s is that of claim %s", id, row.Claim.Name)
 	}
 	m, err := l.Cloud.Get(ctx, id)
-	if err == nil && (m.Deleting || m.PoolName != claim.Labels[v1.NodePoolLabelKey]) {
-		err = fmt.Errorf("machine %s is being stopped, or is not of the claim's pool", id)
+	if err != nil {
+		return m, err
 	}
-	return m, err
+	pool := l.Store.Snapshot().Pool(claim.Labels[v1.NodePoolLabelKey])
+	switch {
+	case m.Deleting || pool == nil:
+	case m.Provisioner != "" && m.Provisioner == pool.Provisioner() && (m.PoolName == "" || m.PoolName == pool.Name):
+		return l.Cloud.Adopt(ctx, claim.DeepCopy(), id)
+	case m.PoolName == pool.Name:
+		return m, nil
+	}
+	return cloud.Machine{}, fmt.Errorf("machine %s is being stopped, or is not of the claim's pool", id)
 }
 
 func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *launch, err error) (time.Time, error) {

@@ -62,7 +62,8 @@ type Deps struct {
 type Loop struct {
 	Deps
 	suspect chan struct{}
-	latched map[string]bool // by provider id: orphans that the last round kept
+	latched map[string]bool      // by provider id: orphans that the last round kept
+	alone   map[string]time.Time // by provider id: since when machines of Provisioners are known to have no Node
 }
 
 // New returns a loop that has not started.
@@ -158,7 +159,10 @@ func (l *Loop) machines(ctx context.Context) error {
 			seen.add(row.Claim)
 		}
 	}
-	suspects := seen.orphans(machines)
+	suspects, err := l.inherit(ctx, seen.orphans(machines), seen)
+	if err != nil {
+		return err
+	}
 	if len(suspects) == 0 && !slices.ContainsFunc(machines, func(m cloud.Machine) bool { return m.Latched }) {
 		return nil
 	}
@@ -181,7 +185,7 @@ func (l *Loop) known(ctx context.Context) (claimIndex, error) {
 		for i := range list.Items {
 			c := &list.Items[i]
 			known.add(&v1.NodeClaim{
-				ObjectMeta: metav1.ObjectMeta{Name: c.Name, DeletionTimestamp: c.DeletionTimestamp}, Status: v1.NodeClaimStatus{ProviderID: c.Status.ProviderID},
+				ObjectMeta: metav1.ObjectMeta{Name: c.Name, DeletionTimestamp: c.DeletionTimestamp, Annotations: c.Annotations}, Status: v1.NodeClaimStatus{ProviderID: c.Status.ProviderID},
 			})
 		}
 		next = list.Continue
@@ -192,12 +196,15 @@ func (l *Loop) known(ctx context.Context) (claimIndex, error) {
 // A claimIndex finds claims by what machines say of them.
 type claimIndex map[claimKey]*v1.NodeClaim
 
-type claimKey struct{ name, providerID string } // one of them
+type claimKey struct{ name, providerID, adopts string } // one of them
 
 func (x claimIndex) add(c *v1.NodeClaim) {
 	x[claimKey{name: c.Name}] = c
 	if id := c.Status.ProviderID; id != "" {
 		x[claimKey{providerID: id}] = c
+	}
+	if id := c.Annotations[v1.AdoptsAnnotationKey]; id != "" && c.Status.ProviderID == "" {
+		x[claimKey{adopts: id}] = c
 	}
 }
 

@@ -32,7 +32,7 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 	case reason.Taint, reason.LabelUnknown:
 		return true
 	case reason.LabelMismatch:
-		_, own := pool.Spec.Template.Labels[c.Key]
+		_, own := pool.NodeLabels()[c.Key]
 		return own || c.Key == v1.NodePoolLabelKey
 	}
 	return false

@@ -97,7 +97,7 @@ func (b *raiser) claim(bin *solve.Bin, o *Opening) *v1.NodeClaim {
 
 // claimLabels returns the labels that are certain: those of the template, and one value for each custom requirement.
 func (b *raiser) claimLabels(pool *v1.NodePool, cat *shape.Catalog, reqs label.Reqs) map[string]string {
-	out := maps.Clone(pool.Spec.Template.Labels)
+	out := maps.Clone(pool.NodeLabels())
 	if out == nil {
 		out = map[string]string{}
 	}

@@ -13,12 +13,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/taint"
 )
 
-// Join gives a node what its claim says: finalizer, owner, labels, annotations and taints. It is done once: a startup taint that
+// Join gives a node what its claim says: finalizer, owner, labels, annotations and taints, and takes owners of older kinds away. It is done once: a startup taint that
 // somebody has taken off a registered node does not come back.
 func Join(node *corev1.Node, claim *v1.NodeClaim) {
 	if !slices.Contains(node.Finalizers, v1.TerminationFinalizer) {
 		node.Finalizers = append(node.Finalizers, v1.TerminationFinalizer)
 	}
+	node.OwnerReferences = disowned(node.OwnerReferences)
 	if !slices.ContainsFunc(node.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == claim.UID }) {
 		node.OwnerReferences = append(node.OwnerReferences, owner(claim))
 	}

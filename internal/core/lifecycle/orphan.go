@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,20 +51,16 @@ func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
 	return out
 }
 
-// Adopting returns the claim that takes over a machine that has a Node but no claim. Nobody knows any more what it was launched for, so
-// the claim says what the pool says now.
+// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. Nobody knows any more what it was
+// launched for, so the claim says what the pool says now.
 func Adopting(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) *v1.NodeClaim {
 	spec := &pool.Spec.Template.Spec
 	yes := true
 	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
-		Name: m.ClaimName, Finalizers: []string{v1.TerminationFinalizer}, Labels: maps.Clone(pool.Spec.Template.Labels), Annotations: pool.Spec.Template.NodeAnnotations(),
+		Name: claimName(pool, node, m), Finalizers: []string{v1.TerminationFinalizer}, Labels: adopted(pool),
+		Annotations:     merge(merge(pool.Spec.Template.NodeAnnotations(), stamped(pool)), map[string]string{v1.AdoptsAnnotationKey: m.ProviderID}),
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}},
 	}}
-	if c.Name == "" {
-		c.Name = node.Name
-	}
-	c.Labels = merge(c.Labels, map[string]string{v1.NodePoolLabelKey: pool.Name, v1.NodeClassLabelKey(spec.NodeClassRef.GroupKind()): spec.NodeClassRef.Name})
-	c.Annotations = merge(c.Annotations, map[string]string{v1.AdoptsAnnotationKey: m.ProviderID})
 	c.Spec = v1.NodeClaimSpec{
 		NodeClassRef: spec.NodeClassRef, Taints: spec.Taints, StartupTaints: spec.StartupTaints, Requirements: spec.Requirements,
 		ExpireAfter: spec.ExpireAfter, TerminationGracePeriod: spec.TerminationGracePeriod,

@@ -129,7 +129,7 @@ func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodS
 	base := label.Reqs{}
 	for _, k := range sortedKeys(spec.NodeSelector) {
 		v := spec.NodeSelector[k]
-		if known.Restricted(k) {
+		if known.Restricted(k) && !known.Owned(k) {
 			i.refuse(reason.Count{Code: reason.RestrictedLabel, Key: k})
 		}
 		if !possible(v) {
@@ -206,7 +206,7 @@ func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequireme
 	out := label.Reqs{}
 	var wrong []reason.Count
 	for _, x := range list {
-		if known.Restricted(x.Key) {
+		if known.Restricted(x.Key) && !known.Owned(x.Key) {
 			wrong = append(wrong, reason.Count{Code: reason.RestrictedLabel, Key: x.Key})
 		}
 		s, ok := label.New(label.Op(x.Operator), x.Values)

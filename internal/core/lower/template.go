@@ -90,7 +90,7 @@ func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 		}
 		r = r.With(m.known.Normalize(q.Key), s)
 	}
-	for k, v := range pool.Spec.Template.Labels {
+	for k, v := range pool.NodeLabels() {
 		r = r.With(m.known.Normalize(k), label.Only(v))
 	}
 	r = r.With(v1.NodePoolLabelKey, label.Only(pool.Name))

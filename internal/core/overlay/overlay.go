@@ -144,7 +144,7 @@ func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
 // labelsOf is what a pool gives all its nodes.
 func (b *Book) labelsOf(pool *v1.NodePool) map[string]string {
 	out := map[string]string{}
-	for key, value := range pool.Spec.Template.Labels {
+	for key, value := range pool.NodeLabels() {
 		out[b.known.Normalize(key)] = value
 	}
 	if ref := pool.Spec.Template.Spec.NodeClassRef; ref != nil {

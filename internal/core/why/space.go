@@ -185,7 +185,7 @@ func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 
 // lacks tells whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow one value would forbid the others.
 func lacks(in engine.Pool, key string) bool {
-	_, fixed := in.Pool.Spec.Template.Labels[key]
+	_, fixed := in.Pool.NodeLabels()[key]
 	return !fixed && key != v1.NodePoolLabelKey && key != corev1.LabelHostname &&
 		!slices.ContainsFunc(in.Pool.Spec.Template.Spec.Requirements, func(q v1.NodeSelectorRequirementWithMinValues) bool { return q.Key == key }) &&
 		!slices.ContainsFunc(in.Catalog.Types, func(it *cloud.InstanceType) bool { _, has := it.Labels[key]; return has })
