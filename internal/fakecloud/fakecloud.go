@@ -243,7 +243,7 @@ func (c *Cloud) List(ctx context.Context) ([]cloud.Machine, error) {
 	if _, err := c.begin(ctx, Call{Method: List}); err != nil {
 		return nil, err
 	}
-	return c.list(func(m *machine) bool { return c.lagged(m) && m.PoolName != "" }), nil
+	return c.list(func(m *machine) bool { return c.lagged(m) && (m.Provisioner == "" || m.PoolName != "") }), nil
 }
 
 // Inherited implements cloud.Provider.
