@@ -19,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +48,7 @@ type cluster struct {
 	client.Client
 	kubeconfig string
 	settings   conversion.Settings
+	replicas   *balancer
 }
 
 func start(t *testing.T) *cluster {
@@ -109,8 +109,8 @@ func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefini
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
-	return &cluster{c, kubeconfig, conversion.Settings{Port: port, URL: "https://127.0.0.1:" + strconv.Itoa(port), Namespace: "kube-system", Service: "karpenter-conversion"}}
+	replicas := balance(t)
+	return &cluster{c, kubeconfig, conversion.Settings{URL: "https://" + replicas.Addr().String(), Namespace: "kube-system", Service: "karpenter-conversion"}, replicas}
 }
 
 func freePort(t *testing.T) int {
@@ -126,10 +126,13 @@ func freePort(t *testing.T) int {
 // serve runs a replica, as the one that leads or not, until the returned function is called.
 func (c *cluster) serve(t *testing.T, leads bool) (stop func()) {
 	t.Helper()
-	service, err := conversion.New(c, c.settings, nil)
+	settings := c.settings
+	settings.Port = freePort(t)
+	service, err := conversion.New(c, settings, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	leave := c.replicas.add(settings.Port)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- service.Run(ctx) }()
@@ -144,6 +147,7 @@ func (c *cluster) serve(t *testing.T, leads bool) (stop func()) {
 			return
 		}
 		stopped = true
+		leave()
 		cancel()
 		for range count {
 			if err := <-ended; err != nil {
@@ -264,6 +268,7 @@ func TestFromAnOldInstallationToOneWithoutV1Beta1(t *testing.T) {
 	c.checkConverted(t)
 	c.checkManifests(t)
 
+	t.Run("a replica that is killed is not missed for longer than seconds", func(t *testing.T) { c.checkKill(t, whole) })
 	t.Run("a certificate that has expired is replaced within seconds", func(t *testing.T) {
 		stop() // for a year
 		secret := c.secret(t)
