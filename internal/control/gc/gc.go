@@ -159,19 +159,16 @@ func (l *Loop) machines(ctx context.Context) error {
 			seen.add(row.Claim)
 		}
 	}
-	suspects, err := l.inherit(ctx, seen.orphans(machines), seen)
-	if err != nil {
-		return err
-	}
-	if len(suspects) == 0 && !slices.ContainsFunc(machines, func(m cloud.Machine) bool { return m.Latched }) {
-		return nil
+	suspects, untaken := l.inherit(ctx, seen.orphans(machines), seen)
+	if len(suspects) == 0 && (untaken != nil || !slices.ContainsFunc(machines, func(m cloud.Machine) bool { return m.Latched })) {
+		return untaken
 	}
 	known, err := l.known(ctx)
 	if err != nil {
-		return err
+		return errors.Join(untaken, err)
 	}
 	orphans, err := l.judge(ctx, machines, known.orphans(suspects), known)
-	return errors.Join(append(each.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err)...)
+	return errors.Join(append(each.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
 }
 
 // known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.

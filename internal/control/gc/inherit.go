@@ -14,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -30,7 +31,7 @@ func (l *Loop) heirs(snap *cluster.Snapshot) map[string]*v1.NodePool {
 }
 
 // inherit makes claims for machines that a Karpenter without NodeClaims launched, where a pool stands in for their Provisioner. Of the orphans it
-// returns those that are left to garbage collection: one with a Node that an heir takes over again is not stopped.
+// returns those that are left to garbage collection, none if that cannot be told: one with a Node that an heir takes over again is not stopped.
 func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimIndex) ([]cloud.Machine, error) {
 	snap := l.Store.Snapshot()
 	heirs := l.heirs(snap)
@@ -51,13 +52,15 @@ func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimI
 		return nil, err
 	}
 	bequests := l.bequests(snap, machines, heirs, known)
-	err = l.each(len(bequests), func(i int) error { return l.take(ctx, &bequests[i]) })
+	failed := each.Of(bequests, atOnce, bequestOf, func(b lifecycle.Bequest) error { return l.take(ctx, &b) })
 	return slices.DeleteFunc(slices.Clone(orphans), func(m cloud.Machine) bool {
 		return slices.ContainsFunc(bequests, func(b lifecycle.Bequest) bool {
 			return b.Machine.ProviderID == m.ProviderID && b.Heir != nil && len(b.Nodes) > 0
 		})
-	}), err
+	}), errors.Join(failed...)
 }
+
+func bequestOf(b lifecycle.Bequest) string { return "taking over machine " + b.Machine.ProviderID }
 
 // bequests are the machines with what is known of each.
 func (l *Loop) bequests(snap *cluster.Snapshot, machines []cloud.Machine, heirs map[string]*v1.NodePool, known claimIndex) []lifecycle.Bequest {
