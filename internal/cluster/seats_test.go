@@ -102,6 +102,9 @@ func ephemeral(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 }
 
+func device(p *corev1.Pod)      { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
+func ofDaemonSet(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
+
 func TestSeats(t *testing.T) {
 	for name, tc := range map[string]struct {
 		story func(*seater)
@@ -120,6 +123,8 @@ func TestSeats(t *testing.T) {
 		"binding elsewhere frees it":                     {func(s *seater) { s.put("p", "").plan("p", "a").put("p", "b") }, nil},
 		"a pod that waited and is gone frees it":         {func(s *seater) { s.put("p", "").plan("p", "a").end("p") }, nil},
 		"and so does one that is stopping":               {func(s *seater) { s.put("p", "").plan("p", "a").put("p", "", stopping) }, nil},
+		"even where it is one of a StatefulSet":          {func(s *seater) { s.put("p", "", ofStatefulSet).plan("p", "a").put("p", "", stopping) }, nil},
+		"or another one has its name":                    {func(s *seater) { s.put("p", "").plan("p", "a").put("p", "", anew) }, nil},
 		"the end of the machine is the end of its seats": {func(s *seater) { s.put("p", "").plan("p", "a"); s.DeleteClaim("claim-a") }, nil},
 		"the end of its Node alone is not":               {func(s *seater) { s.put("p", "").plan("p", "a"); s.DeleteNode("a") }, []string{"p=claim-a"}},
 		"the seat of a running pod that stops is vacant": {func(s *seater) { s.put("p", "old").plan("p", "a").put("p", "old", stopping) }, []string{"-=claim-a"}},
@@ -140,6 +145,7 @@ func TestSeats(t *testing.T) {
 		"nor one of another namespace":                {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "", elsewhere) }, []string{"-=claim-a"}},
 		"nor one that is not to be scheduled yet":     {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "", gated) }, []string{"-=claim-a"}},
 		"nor one that somebody nominated":             {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "", nominated) }, []string{"-=claim-a"}},
+		"nor one of a DaemonSet":                      {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "", ofDaemonSet) }, []string{"-=claim-a"}},
 		"nor one that is held back": {func(s *seater) {
 			s.put("q", "")
 			s.Hold(PodKey{"default", "q"})
@@ -162,6 +168,9 @@ func TestSeats(t *testing.T) {
 		"strangers leave each other theirs": {func(s *seater) { s.put("p", "", called("db")).plan("p", "a").put("q", "").plan("q", "b").put("p", "b") }, []string{"q=claim-b"}},
 		"and so do pods with volumes of their own": {func(s *seater) {
 			s.put("p", "", ephemeral).plan("p", "a").put("q", "", ephemeral).plan("q", "b").put("p", "b")
+		}, []string{"q=claim-b"}},
+		"or devices of their own": {func(s *seater) {
+			s.put("p", "", device).plan("p", "a").put("q", "", device).plan("q", "b").put("p", "b")
 		}, []string{"q=claim-b"}},
 		"a pod that was changed is of another kind":        {func(s *seater) { s.put("p", "old").plan("p", "a").put("p", "old", called("db")).end("p").put("q", "") }, []string{"-=claim-a"}},
 		"a seat that was given away again is no longer on": {func(s *seater) { s.put("p", "").plan("p", "a"); s.Unplan(PodKey{"default", "p"}) }, nil},
@@ -279,8 +288,8 @@ func TestSeatsAgreeWithARegister(t *testing.T) {
 			if got, want := slices.Sorted(slices.Values(s.seated())), r.seated(); !slices.Equal(got, want) {
 				t.Fatalf("seed %d step %d: seats = %q, want %q", seed, step, got, want)
 			}
+			s.agree(t)
 		}
-		s.agree(t)
 	}
 }
 
@@ -414,7 +423,7 @@ func TestAVacantSeatHoldsOnToItsKind(t *testing.T) {
 	s.end("q")
 	for i := range 5000 {
 		name := fmt.Sprint("more-", i)
-		s.put(name, "", asking(name), called(name)).end(name)
+		s.put(name, "old", asking(name), called(name)).plan(name, "a").end(name).DropVacant(s.clock)
 	}
 	if classes, labels := s.intern.Len(); classes > 2000 || labels > 2000 {
 		t.Errorf("%d classes and %d label sets are remembered of pods that are gone", classes, labels)
