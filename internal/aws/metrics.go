@@ -10,7 +10,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // A way is one way to buy a type, as metrics show it.

@@ -15,8 +15,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/shift"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 

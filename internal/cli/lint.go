@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/sentence"
 )
@@ -212,7 +213,7 @@ func apart(a, b *v1.NodePool) bool {
 		q := &a.Spec.Template.Spec.Requirements[i]
 		for j := range b.Spec.Template.Spec.Requirements {
 			r := &b.Spec.Template.Spec.Requirements[j]
-			if r.Key == q.Key && r.Operator == corev1.NodeSelectorOpIn && !slices.ContainsFunc(r.Values, q.Allows) {
+			if r.Key == q.Key && r.Operator == corev1.NodeSelectorOpIn && !slices.ContainsFunc(r.Values, need.Set(q).Has) {
 				return true
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // maxSent is how many instance types one launch sends to the cloud.
@@ -189,7 +190,7 @@ func serves(claim *v1.NodeClaim, t *cloud.InstanceType, o *cloud.Offering) bool 
 	for i := range claim.Spec.Requirements {
 		r := &claim.Spec.Requirements[i]
 		values, decided := valuesOf(t, o, r.Key)
-		if decided && !admits(r, values) { // what the cloud does not decide is no business of it
+		if decided && !need.Set(r).Takes(values...) { // what the cloud does not decide is no business of it
 			return false
 		}
 	}
@@ -214,14 +215,6 @@ func valuesOf(t *cloud.InstanceType, o *cloud.Offering, key string) (values []st
 	return values, decided
 }
 
-// admits says whether some of the values satisfy the requirement.
-func admits(r *v1.NodeSelectorRequirementWithMinValues, values []string) bool {
-	if len(values) == 0 {
-		return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn
-	}
-	return slices.ContainsFunc(values, r.Allows)
-}
-
 // machine is what is started for a claim.
 func (c choice) machine(claim *v1.NodeClaim, token string, now time.Time) *machine {
 	m := &machine{UID: claim.UID, Token: token}
@@ -237,18 +230,13 @@ func (c choice) machine(claim *v1.NodeClaim, token string, now time.Time) *machi
 
 // labels are all that type and offering decide; of several possible values the first that the claim admits.
 func (c choice) labels(claim *v1.NodeClaim) map[string]string {
-	out := map[string]string{corev1.LabelInstanceTypeStable: c.kind.Name}
+	out, asked := map[string]string{corev1.LabelInstanceTypeStable: c.kind.Name}, need.Of(claim.Spec.Requirements)
 	for key, values := range c.kind.Labels {
 		sorted := slices.Sorted(slices.Values(values))
-		fits := func(v string) bool {
-			return !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool {
-				return r.Key == key && !r.Allows(v)
-			})
-		}
 		if _, offered := c.offer.Labels[key]; offered || c.onlyByOffering(key) {
 			continue
 		}
-		if i := slices.IndexFunc(sorted, fits); i >= 0 {
+		if i := slices.IndexFunc(sorted, func(v string) bool { return asked.AllowValue(key, v) }); i >= 0 {
 			out[key] = sorted[i]
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -90,7 +89,7 @@ func read(n *cluster.Node, catalog *cloud.Catalog, requests map[*podclass.Class]
 	for _, p := range n.Pods {
 		asked, known := requests[p.Class]
 		if !known {
-			list := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
+			list := podclass.Requests(p.Class.Spec)
 			asked = amount{list.Cpu().AsApproximateFloat64(), list.Memory().AsApproximateFloat64()}
 			requests[p.Class] = asked
 		}

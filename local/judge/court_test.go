@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/scenario"
 )
 
@@ -150,9 +151,7 @@ func machinesFor(claim *v1.NodeClaim, catalog *cloud.Catalog) []machine {
 func (m machine) serves(claim *v1.NodeClaim) bool {
 	for i := range claim.Spec.Requirements {
 		r := &claim.Spec.Requirements[i]
-		values, decided := m.values(r.Key)
-		absent := len(values) == 0 && (r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn)
-		if decided && !absent && !slices.ContainsFunc(values, r.Allows) {
+		if values, decided := m.values(r.Key); decided && !need.Set(r).Takes(values...) {
 			return false
 		}
 	}
@@ -196,7 +195,7 @@ func (m machine) csiNode(name string) *storagev1.CSINode {
 }
 
 func allowed(claim *v1.NodeClaim, key, value string) bool {
-	return !slices.ContainsFunc(claim.Spec.Requirements, func(r v1.NodeSelectorRequirementWithMinValues) bool { return r.Key == key && !r.Allows(value) })
+	return need.Of(claim.Spec.Requirements).AllowValue(key, value)
 }
 
 // open adds the Node of a machine, with its CSINode and daemons, and returns its name.

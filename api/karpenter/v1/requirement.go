@@ -1,9 +1,6 @@
 package v1
 
 import (
-	"slices"
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -47,41 +44,4 @@ type NodeSelectorRequirementWithMinValues struct {
 // NodeSelectorRequirement returns the requirement without MinValues.
 func (r *NodeSelectorRequirementWithMinValues) NodeSelectorRequirement() corev1.NodeSelectorRequirement {
 	return corev1.NodeSelectorRequirement{Key: r.Key, Operator: r.Operator, Values: r.Values}
-}
-
-// Allows tells whether a node that has this value of the label satisfies the requirement. Labels that are absent are another
-// question: NotIn and DoesNotExist allow them, the others do not.
-func (r *NodeSelectorRequirementWithMinValues) Allows(value string) bool {
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		return slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpNotIn:
-		return !slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpExists:
-		return true
-	case corev1.NodeSelectorOpDoesNotExist:
-		return false
-	}
-	if len(r.Values) != 1 {
-		return false
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return false
-	}
-	bound, err := strconv.ParseInt(r.Values[0], 10, 64)
-	if err != nil {
-		return false
-	}
-	switch r.Operator {
-	case corev1.NodeSelectorOpGt:
-		return n > bound
-	case corev1.NodeSelectorOpLt:
-		return n < bound
-	case NodeSelectorOpGte:
-		return n >= bound
-	case NodeSelectorOpLte:
-		return n <= bound
-	}
-	return false
 }

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
-	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // A Variant is the machines that an image is for.

@@ -24,9 +24,9 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/need"
 	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/ttl"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // dryRunAPI is the part of EC2 that says whether a launch would be allowed.

@@ -18,7 +18,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/need"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -101,11 +101,10 @@ func diverse(list []Candidate, needs need.Needs, lowered bool, types int) (Choic
 // compatible keeps types that satisfy the requirements and hold the requests, with the available offerings that do.
 func compatible(types []*cloud.InstanceType, needs need.Needs, requests corev1.ResourceList) []Candidate {
 	var out []Candidate
-	named, anyType := needs.Named(corev1.LabelInstanceTypeStable)
 	reservedOnly := asksForReservation(needs)
 	for _, it := range types {
 		// Most claims list the types: that spares the rest of the check for all others.
-		if !anyType && !named[it.Name] || !needs.Allow(it.Labels) || !holds(it, requests) {
+		if !needs.AllowValue(corev1.LabelInstanceTypeStable, it.Name) || !needs.Allow(it.Labels) || !holds(it, requests) {
 			continue
 		}
 		var offerings []*cloud.Offering

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	requests "k8s.io/component-helpers/resource"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -82,7 +81,7 @@ func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 		return Ask{}, failed("the pod template has no containers")
 	}
 	pod := shapeOf(b, from.Template)
-	n, note := count(&b.Spec, from, requests.PodRequests(pod, requests.PodResourcesOptions{}))
+	n, note := count(&b.Spec, from, podclass.Requests(&pod.Spec))
 	ask := Ask{Note: note, Pods: make([]*corev1.Pod, n)}
 	for i := range ask.Pods {
 		one := *pod // what they share is never changed

@@ -11,6 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/need"
 	shapes "karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -86,8 +87,9 @@ func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
 // accepted says of each kind whether the claim of an opening may become it.
 func (s *shop) accepted(o *engine.Opening) []bool {
 	out := make([]bool, len(s.kinds))
+	needs := need.Of(o.Claim.Spec.Requirements)
 	for i, k := range s.kinds {
-		out[i] = admits(o.Claim.Spec.Requirements, k.labels)
+		out[i] = needs.AllowLabels(k.labels)
 	}
 	return out
 }
@@ -122,16 +124,6 @@ func (s *shop) options(o *engine.Opening, accepted []bool, capacityType, zone st
 		return cmp.Or(cmp.Compare(a.worst, b.worst), cmp.Compare(a.it.Name, b.it.Name))
 	})
 	return out
-}
-
-// admits tells whether the requirements allow every one of the labels.
-func admits(requirements []v1.NodeSelectorRequirementWithMinValues, labels map[string]string) bool {
-	for i := range requirements {
-		if value, ok := labels[requirements[i].Key]; ok && !requirements[i].Allows(value) {
-			return false
-		}
-	}
-	return true
 }
 
 // A way is how one opening of a step is bought: as which capacity type, perhaps in one zone, and which types that leaves.

@@ -5,10 +5,8 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
-
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/core/podclass"
 )
 
@@ -57,16 +55,16 @@ func marketWorth(pools []engine.Pool, demand podLoads) worth {
 func onOffer(pools []engine.Pool) []machine {
 	var out []machine
 	for _, p := range pools {
-		requirements := p.Pool.Spec.Template.Spec.Requirements
+		needs := need.Of(p.Pool.Spec.Template.Spec.Requirements)
 		for _, it := range p.Catalog.Types {
 			best := math.Inf(1)
 			for i := range it.Offerings {
 				o := &it.Offerings[i]
-				if o.Available && admits(requirements, o.Labels) {
+				if o.Available && needs.AllowLabels(o.Labels) {
 					best = min(best, o.Price.Dollars())
 				}
 			}
-			if math.IsInf(best, 1) || it.Exotic || !admitsType(p, it.Labels) {
+			if math.IsInf(best, 1) || it.Exotic || !needs.Allow(it.Labels) {
 				continue
 			}
 			m := machine{cores: it.Capacity.Cpu().AsApproximateFloat64(), gib: it.Capacity.Memory().AsApproximateFloat64() / (1 << 30), price: best}
@@ -76,18 +74,6 @@ func onOffer(pools []engine.Pool) []machine {
 		}
 	}
 	return out
-}
-
-// admitsType tells whether the pool's requirements allow some value of each label of a type.
-func admitsType(p engine.Pool, labels map[string][]string) bool {
-	for i := range p.Pool.Spec.Template.Spec.Requirements {
-		r := &p.Pool.Spec.Template.Spec.Requirements[i]
-		values, ok := labels[r.Key]
-		if ok && !slices.ContainsFunc(values, r.Allows) {
-			return false
-		}
-	}
-	return true
 }
 
 // podLoads is what pods ask for together.
@@ -102,7 +88,7 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]podLoads, all podLoa
 		for _, p := range slices.Concat(c.Pods, c.Spares) {
 			asks, ok := known[p.Class]
 			if !ok {
-				requests := resource.PodRequests(&corev1.Pod{Spec: *p.Class.Spec}, resource.PodResourcesOptions{})
+				requests := podclass.Requests(p.Class.Spec)
 				asks = podLoads{requests.Cpu().AsApproximateFloat64(), requests.Memory().AsApproximateFloat64() / (1 << 30)}
 				known[p.Class] = asks
 			}

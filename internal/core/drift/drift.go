@@ -8,6 +8,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // Reason says why the claim no longer is what its pool asks for: v1.ReasonNodePoolDrifted, v1.ReasonRequirementsDrifted, or ""
@@ -48,19 +49,11 @@ func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels ma
 		if !ok {
 			value, ok = labels[r.Key]
 		}
-		if !satisfies(r, value, ok) {
+		if s := need.Set(r); ok && !s.Has(value) || !ok && !s.HasAbsent() {
 			return false
 		}
 	}
 	return true
-}
-
-func satisfies(r *v1.NodeSelectorRequirementWithMinValues, value string, present bool) bool {
-	if present {
-		return r.Allows(value)
-	}
-	// "None of nothing" is how a list says Exists.
-	return r.Operator == corev1.NodeSelectorOpDoesNotExist || r.Operator == corev1.NodeSelectorOpNotIn && len(r.Values) > 0
 }
 
 // InstanceTypeGone says whether nothing like the claim's machine can be had any more: its label names no type, or one that

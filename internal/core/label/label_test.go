@@ -42,7 +42,7 @@ func twinOf(op Op, values []string) twin {
 			t.in[v] = err == nil && n <= bound
 		}
 	}
-	t.absent = op == NotIn || op == DoesNotExist
+	t.absent = op == NotIn && len(values) > 0 || op == DoesNotExist
 	return t
 }
 
@@ -52,6 +52,19 @@ func (t twin) and(u twin) twin {
 		r.in[v] = t.in[v] && u.in[v]
 	}
 	return r
+}
+
+// takes spells out that a label has one of some values, or is absent if there are none.
+func (t twin) takes(values []string) bool {
+	if len(values) == 0 {
+		return t.absent
+	}
+	for _, v := range values {
+		if t.in[v] {
+			return true
+		}
+	}
+	return false
 }
 
 func (t twin) any() bool {
@@ -69,7 +82,7 @@ func randomTerm(r *rand.Rand) (Op, []string) {
 	switch op {
 	case In, NotIn:
 		var values []string
-		for range 1 + r.IntN(3) {
+		for range r.IntN(4) {
 			values = append(values, world[r.IntN(len(world))])
 		}
 		return op, values
@@ -85,7 +98,8 @@ func TestSetsEqualTheirTwins(t *testing.T) {
 	for range 20_000 {
 		var story string
 		build := func() (Set, twin) {
-			s, w := Anything(), twinOf(NotIn, nil)
+			s, w := Anything(), twinOf(Exists, nil)
+			w.absent = true
 			for range 1 + r.IntN(3) {
 				op, values := randomTerm(r)
 				story += fmt.Sprintf(" %s%v", op, values)
@@ -105,6 +119,9 @@ func TestSetsEqualTheirTwins(t *testing.T) {
 			if a.Has(v) != aw.in[v] || both.Has(v) != bothw.in[v] {
 				t.Fatalf("%s: value %s: got %v %v, want %v %v", story, v, a.Has(v), both.Has(v), aw.in[v], bothw.in[v])
 			}
+		}
+		if some := world[:r.IntN(3)]; a.Takes(some...) != aw.takes(some) {
+			t.Fatalf("%s: Takes(%v) = %v", story, some, a.Takes(some...))
 		}
 		if a.HasAbsent() != aw.absent || both.HasAbsent() != bothw.absent {
 			t.Fatalf("%s: absence differs", story)

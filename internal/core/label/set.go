@@ -73,6 +73,9 @@ func New(op Op, values []string) (Set, bool) {
 	case In:
 		return Only(values...), true
 	case NotIn:
+		if len(values) == 0 { // none of nothing: any value will do, but there has to be one
+			return Existing(), true
+		}
 		return Except(values...), true
 	case Exists:
 		return Existing(), true
@@ -122,6 +125,11 @@ func (s Set) Has(v string) bool {
 		return listed
 	}
 	return !listed && (!s.bounded() || within(v, s.lo, s.hi))
+}
+
+// Takes reports whether a node is allowed whose label has one of these values, or that has no such label where there are none.
+func (s Set) Takes(values ...string) bool {
+	return len(values) == 0 && s.absent || slices.ContainsFunc(values, s.Has)
 }
 
 // HasAbsent reports whether a node without the label is allowed.

@@ -56,7 +56,7 @@ func (m *Memory) infoOf(c *podclass.Class) *podInfo {
 	i := &podInfo{class: c, used: m.turn}
 	m.infos[c] = i
 	spec := c.Spec
-	i.need, i.tooMuch = m.resources.requests(podRequests(spec))
+	i.need, i.tooMuch = m.resources.requests(withSlot(podclass.Requests(spec)))
 	if i.tooMuch != "" && !slices.Contains(m.missing, i.tooMuch) {
 		m.missing = append(m.missing, i.tooMuch)
 	}
@@ -210,7 +210,7 @@ func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequireme
 			wrong = append(wrong, reason.Count{Code: reason.RestrictedLabel, Key: x.Key})
 		}
 		s, ok := label.New(label.Op(x.Operator), x.Values)
-		if !ok || x.Operator == corev1.NodeSelectorOpIn && len(x.Values) == 0 {
+		if !ok || (x.Operator == corev1.NodeSelectorOpIn || x.Operator == corev1.NodeSelectorOpNotIn) && len(x.Values) == 0 {
 			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
 			s = label.Nothing()
 		} else if !s.Open() && len(s.Values()) > 0 && !slices.ContainsFunc(s.Values(), possible) {

@@ -6,49 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/core/quantity"
 )
-
-func cpu(text string) corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}}
-}
-
-func container(text string) corev1.Container { return corev1.Container{Resources: cpu(text)} }
-
-func sidecar(text string) corev1.Container {
-	always := corev1.ContainerRestartPolicyAlways
-	return corev1.Container{Resources: cpu(text), RestartPolicy: &always}
-}
-
-func TestPodRequests(t *testing.T) {
-	podLevel := cpu("3")
-	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
-	for name, tc := range map[string]struct {
-		spec corev1.PodSpec
-		want string
-	}{
-		"containers add up":                                  {corev1.PodSpec{Containers: []corev1.Container{container("1"), container("2")}}, "3"},
-		"sidecars add to containers":                         {corev1.PodSpec{Containers: []corev1.Container{container("1")}, InitContainers: []corev1.Container{sidecar("2")}}, "3"},
-		"the largest init container counts alone":            {corev1.PodSpec{Containers: []corev1.Container{container("1")}, InitContainers: []corev1.Container{container("4"), container("2")}}, "4"},
-		"an init container runs beside the sidecars before":  {corev1.PodSpec{Containers: []corev1.Container{container("1")}, InitContainers: []corev1.Container{sidecar("2"), container("3")}}, "5"},
-		"but not beside the sidecars after it":               {corev1.PodSpec{Containers: []corev1.Container{container("1")}, InitContainers: []corev1.Container{container("3"), sidecar("1")}}, "3"},
-		"overhead comes on top":                              {corev1.PodSpec{Containers: []corev1.Container{container("1")}, Overhead: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}, "1250m"},
-		"pod-level requests replace the sum":                 {corev1.PodSpec{Containers: []corev1.Container{container("1")}, Resources: &podLevel}, "3"},
-		"pod-level limits stand in for pod-level requests":   {corev1.PodSpec{Containers: []corev1.Container{container("1")}, Resources: &limits}, "5"},
-		"a pod without requests asks for nothing but a slot": {corev1.PodSpec{Containers: []corev1.Container{{}}}, "0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := podRequests(&tc.spec)
-			want := resource.MustParse(tc.want)
-			if q := got[corev1.ResourceCPU]; q.Cmp(want) != 0 {
-				t.Errorf("CPU %s, want %s", q.String(), tc.want)
-			}
-			if q := got[corev1.ResourcePods]; q.Value() != 1 {
-				t.Errorf("pods %s", q.String())
-			}
-		})
-	}
-}
 
 func TestQuantitiesRound(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -75,5 +36,17 @@ func TestQuantitiesRound(t *testing.T) {
 				t.Errorf("down = %d, want %d", got, tc.down)
 			}
 		})
+	}
+}
+
+// A pool that asks for none of no values asks for the label: drift reads it so, and nodes that lack it would be replaced for ever.
+func TestNoneOfNothingIsSomething(t *testing.T) {
+	reqs := func(op corev1.NodeSelectorOperator) string {
+		pool := &v1.NodePool{}
+		pool.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: "team", Operator: op}}
+		return NewMemory(apilabel.NewVocabulary(v1.Labels())).poolReqs(pool).Key()
+	}
+	if got, want := reqs(corev1.NodeSelectorOpNotIn), reqs(corev1.NodeSelectorOpExists); got != want {
+		t.Errorf("NotIn of nothing leaves %q, Exists %q", got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
@@ -80,15 +81,9 @@ type templateKey struct {
 func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 	r := label.Reqs{}
 	spec := &pool.Spec.Template.Spec
-	for _, q := range spec.Requirements {
-		s, ok := label.New(label.Op(q.Operator), q.Values)
-		if !ok {
-			s = label.Nothing()
-		}
-		if q.MinValues != nil {
-			s.Min = *q.MinValues
-		}
-		r = r.With(m.known.Normalize(q.Key), s)
+	for i := range spec.Requirements {
+		q := &spec.Requirements[i]
+		r = r.With(m.known.Normalize(q.Key), need.Set(q))
 	}
 	for k, v := range pool.NodeLabels() {
 		r = r.With(m.known.Normalize(k), label.Only(v))

@@ -79,12 +79,41 @@ func TestMinValues(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
-	list := func(of ...v1.NodeSelectorRequirementWithMinValues) (map[string]bool, bool) { return Of(of).Named("k") }
-	if values, any := list(req("NotIn", "c"), req("In", "a", "b")); any || len(values) != 2 || !values["a"] || !values["b"] {
-		t.Errorf("values = %v, any = %v, want a and b", values, any)
+func TestWhatCannotBeReadLeavesNothing(t *testing.T) {
+	for name, r := range map[string]v1.NodeSelectorRequirementWithMinValues{
+		"an operator that there is not":  req("Like", "a"),
+		"a bound that is no number":      req("Gt", "a"),
+		"a bound of more than one value": req("Lt", "1", "2"),
+		"one of nothing":                 req("In"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if s := Set(&r); !s.Empty() {
+				t.Errorf("it leaves %v", s)
+			}
+		})
 	}
-	if _, any := list(req("NotIn", "c"), req("Exists")); !any {
-		t.Error("a label whose values are not listed is limited to some")
+}
+
+// Several requirements of one label are one need: the twin asks each requirement about each value.
+func TestNeedsEqualTheirTwins(t *testing.T) {
+	values := []string{"1", "4", "7", "a"}
+	all := []v1.NodeSelectorRequirementWithMinValues{
+		req("In", "1", "a"), req("In"), req("NotIn", "4"), req("NotIn"), req("Exists"), req("DoesNotExist"), req("Gt", "1"), req("Lt", "7"), req("Gte", "4"), req("Lte", "4"),
+	}
+	for i := range all {
+		for j := range all {
+			both := Of([]v1.NodeSelectorRequirementWithMinValues{all[i], all[j]})
+			may := map[string][]string{"k": nil}
+			if got, want := both.Allow(may), Set(&all[i]).HasAbsent() && Set(&all[j]).HasAbsent(); got != want {
+				t.Errorf("%v and %v allow no label: %t, want %t", all[i], all[j], got, want)
+			}
+			for _, v := range values {
+				want := Set(&all[i]).Has(v) && Set(&all[j]).Has(v)
+				may["k"] = []string{v}
+				if both.AllowValue("k", v) != want || both.AllowLabels(map[string]string{"k": v}) != want || both.Allow(may) != want {
+					t.Errorf("%v and %v: of %s they say other than %t", all[i], all[j], v, want)
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,92 @@
+// Package need reads requirements of API objects as sets of package label, and tells whether the labels that a machine may have satisfy them.
+//
+// What an operator means is said in package label alone. A machine's side is a list of possible values per label: no values mean that the
+// machine never has the label. A label about which nothing is said is left to others (the pool, the kubelet) and satisfies everything.
+package need
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/label"
+)
+
+// Set is what a requirement leaves of its label. What cannot be read leaves nothing: validation has told its author.
+func Set(r *v1.NodeSelectorRequirementWithMinValues) label.Set {
+	s, ok := label.New(label.Op(r.Operator), r.Values)
+	if !ok {
+		s = label.Nothing()
+	}
+	if r.MinValues != nil {
+		s.Min = *r.MinValues
+	}
+	return s
+}
+
+// Needs are what requirements leave of each label that they name.
+type Needs map[string]label.Set
+
+// Of joins requirements by key.
+func Of(requirements []v1.NodeSelectorRequirementWithMinValues) Needs {
+	n := Needs{}
+	for i := range requirements {
+		n.and(&requirements[i])
+	}
+	return n
+}
+
+// OfSelector is Of for plain node selector requirements.
+func OfSelector(requirements []corev1.NodeSelectorRequirement) Needs {
+	n := Needs{}
+	for _, r := range requirements {
+		n.and(&v1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	return n
+}
+
+func (n Needs) and(r *v1.NodeSelectorRequirementWithMinValues) {
+	s := Set(r)
+	if old, said := n[r.Key]; said {
+		s = old.Intersect(s)
+	}
+	n[r.Key] = s
+}
+
+// Allow says whether every key that machine says something about can be satisfied.
+func (n Needs) Allow(machine map[string][]string) bool {
+	for key, s := range n {
+		if values, said := machine[key]; said && !s.Takes(values...) {
+			return false
+		}
+	}
+	return true
+}
+
+// AllowLabels is Allow for labels that have one value each.
+func (n Needs) AllowLabels(labels map[string]string) bool {
+	for key, s := range n {
+		if value, said := labels[key]; said && !s.Has(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// AllowValue says whether a label may have a value.
+func (n Needs) AllowValue(key, value string) bool {
+	s, said := n[key]
+	return !said || s.Has(value)
+}
+
+// HasMinValues says whether any requirement asks for flexibility.
+func (n Needs) HasMinValues() bool {
+	for _, s := range n {
+		if s.Min > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// MinValues returns the largest minValues of a key, 0 without one.
+func (n Needs) MinValues(key string) int { return n[key].Min }
