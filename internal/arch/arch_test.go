@@ -51,6 +51,8 @@ var bans = []ban{
 	{in: "internal/core/reason", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
 	{in: "internal/core/engine", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
 	{in: "internal/core/disrupt", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
+	{in: "internal/core/...", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
+	{in: "internal/core/...", no: "api/karpenter/v1beta1", why: "v1 is the only version that decisions know; package generations turns others into it"},
 	{in: "internal/core/...", no: "math/rand/...", why: "the same problem gives the same plan"},
 	{in: "internal/core/...", no: "crypto/rand", why: "the same problem gives the same plan"},
 	{in: "internal/core/...", no: "sync/...", why: "values that never change need no lock; who runs parts of the core at once hands each its own"},
@@ -66,6 +68,9 @@ var bans = []ban{
 	{in: "internal/cluster/...", no: "k8s.io/client-go/...", why: "the Store is told, it does not ask"},
 	{in: "internal/cluster/...", no: "sigs.k8s.io/controller-runtime/...", why: "the Store is told, it does not ask"},
 
+	{in: "internal/fleet", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
+	{in: "internal/control/...", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
+	{in: "internal/control/...", no: "api/karpenter/v1beta1", why: "v1 is the only version that loops know; package generations turns others into it"},
 	{in: "internal/control/...", no: "internal/aws/...", why: "loops know cloud.Provider only"},
 	{in: "internal/control/...", no: "internal/fakecloud", why: "loops know cloud.Provider only"},
 	{in: "internal/control/...", no: "api/aws/...", why: "loops know cloud.Provider only"},

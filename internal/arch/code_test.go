@@ -190,7 +190,7 @@ func TestWhatIsExportedIsUsedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range sources(t) {
-		if !slices.ContainsFunc([]string{"internal/core/...", "internal/control/...", "internal/cluster/..."}, func(in string) bool { return covers(in, s.folder) }) {
+		if !covers("internal/...", s.folder) {
 			continue
 		}
 		for _, d := range s.file.Decls {
@@ -199,6 +199,88 @@ func TestWhatIsExportedIsUsedElsewhere(t *testing.T) {
 				t.Errorf("%s %s: nobody else uses it; exported means that another package does today", s.fset.Position(f.Pos()), f.Name.Name)
 			}
 		}
+	}
+}
+
+// locks lists where a file makes a patch with an optimistic lock by hand.
+func locks(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "MergeFromWithOptimisticLock" {
+			found = append(found, s.fset.Position(n.Pos()).String())
+		}
+		return true
+	})
+	return found
+}
+
+// comparers lists the functions of a file that make one time of two.
+func comparers(s source) []string {
+	isTime := func(e ast.Expr) bool {
+		sel, ok := e.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		x, ok := sel.X.(*ast.Ident)
+		return ok && x.Name == "time" && sel.Sel.Name == "Time"
+	}
+	var found []string
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Type.Results.NumFields() != 1 || f.Type.Params.NumFields() != 2 || !isTime(f.Type.Results.List[0].Type) {
+			continue
+		}
+		if p := f.Type.Params.List; isTime(p[0].Type) && isTime(p[len(p)-1].Type) {
+			found = append(found, s.fset.Position(f.Pos()).String()+" "+f.Name.Name)
+		}
+	}
+	return found
+}
+
+func TestThereIsOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.folder != "internal/patch" {
+			for _, where := range locks(s) {
+				t.Errorf("%s: patch.Over makes a patch that whoever was faster wins", where)
+			}
+		}
+		if s.folder != "internal/when" {
+			for _, where := range comparers(s) {
+				t.Errorf("%s: package when compares times, of which the zero one is none", where)
+			}
+		}
+	}
+}
+
+// Whoever holds a snapshot cannot change it: it has no field that others see, and nobody else makes a draft.
+func TestOnlyTheStoreChangesThePicture(t *testing.T) {
+	seen := 0
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				of, ok := n.Type.(*ast.StructType)
+				if !ok || s.folder != "internal/cluster" || n.Name.Name != "Snapshot" && n.Name.Name != "Draft" && n.Name.Name != "Store" {
+					return true
+				}
+				seen++
+				for _, f := range of.Fields.List {
+					for _, name := range f.Names {
+						if name.IsExported() {
+							t.Errorf("%s: %s.%s can be changed by everybody", s.fset.Position(f.Pos()), n.Name.Name, name.Name)
+						}
+					}
+				}
+			case *ast.CompositeLit:
+				if sel, ok := n.Type.(*ast.SelectorExpr); ok && sel.Sel.Name == "Draft" && s.folder != "internal/cluster" {
+					t.Errorf("%s: drafts are made by Store.Update", s.fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if seen != 3 {
+		t.Errorf("found %d of the types of a picture, want 3", seen)
 	}
 }
 
@@ -216,6 +298,12 @@ func again() {}
 // Free text.
 func other() { label.Known() }
 
+func sooner(a, b time.Time) time.Time { return a } // found
+
+func until(a time.Time, b time.Duration) time.Time { return a }
+
+func write(c client.Client) { c.Patch(client.MergeFromWithOptions(nil, client.MergeFromWithOptimisticLock{})) } // found
+
 type wide struct { a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u int } // found
 `)
 	if got := strangers([]source{s}); len(got) != 1 || !strings.Contains(got[0], "here: other") {
@@ -223,6 +311,12 @@ type wide struct { a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u
 	}
 	if got := wide(s); len(got) != 1 || !strings.HasSuffix(got[0], " wide") {
 		t.Errorf("structs = %v, want the one that is wide", got)
+	}
+	if got := comparers(s); len(got) != 1 || !strings.HasSuffix(got[0], " sooner") {
+		t.Errorf("comparers of times = %v, want sooner", got)
+	}
+	if got := locks(s); len(got) != 1 {
+		t.Errorf("locks = %v, want the one of write", got)
 	}
 	used := map[string]map[string]bool{}
 	if mentions(s, used); !used["api/label"]["Known"] {

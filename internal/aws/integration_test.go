@@ -323,7 +323,7 @@ func TestMissingTags(t *testing.T) {
 		{map[string]string{of: "a", cluster: "demo"}, map[string]string{name: "node-1"}},
 		{map[string]string{name: "", of: "other", cluster: "other"}, map[string]string{}},
 	} {
-		if got := MissingTags(tc.has, claim, "demo"); !maps.Equal(got, tc.want) {
+		if got := missingTags(tc.has, claim, "demo"); !maps.Equal(got, tc.want) {
 			t.Errorf("a machine with %v lacks %v, want %v", tc.has, got, tc.want)
 		}
 	}

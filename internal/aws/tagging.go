@@ -86,7 +86,7 @@ func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, e
 	if err != nil {
 		return false, err
 	}
-	if missing := MissingTags(ec2api.TagMap(i.Tags), claim, p.settings.ClusterName); len(missing) > 0 {
+	if missing := missingTags(ec2api.TagMap(i.Tags), claim, p.settings.ClusterName); len(missing) > 0 {
 		called = true
 		if _, err := p.clients.EC2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2api.Tags(missing)}); err != nil {
 			if ec2api.IsDenied(err) {
@@ -100,8 +100,8 @@ func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, e
 	})
 }
 
-// MissingTags are the tags that a registered machine should have and lacks.
-func MissingTags(has map[string]string, claim *v1.NodeClaim, cluster string) map[string]string {
+// missingTags are the tags that a registered machine should have and lacks.
+func missingTags(has map[string]string, claim *v1.NodeClaim, cluster string) map[string]string {
 	out := map[string]string{}
 	for key, value := range map[string]string{
 		awsv1.TagName: claim.Status.NodeName, awsv1.TagNodeClaim: claim.Name, awsv1.TagClusterName: cluster,

@@ -358,7 +358,7 @@ func (r subresource) Patch(ctx context.Context, o client.Object, p client.Patch,
 }
 
 func (r subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return fmt.Errorf("memapi: apply of subresource %s is not supported", r.name)
+	return fmt.Errorf("memapi: Apply of subresource %s is not supported", r.name)
 }
 
 // Create evicts a pod.

@@ -42,14 +42,14 @@ func (s *Server) FeedDeaf(ctx context.Context, store *cluster.Store, lag time.Du
 	s.Watch(ctx, lag,
 		func(e Event) {
 			if !deaf(e) {
-				store.Observe(func(d *cluster.Draft) bool { return Apply(d, e) })
+				store.Observe(func(d *cluster.Draft) bool { return apply(d, e) })
 			}
 		},
 		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
 }
 
-// Apply makes one change in a draft, and tells whether anybody need look at it. Kinds that a store does not hold are ignored.
-func Apply(d *cluster.Draft, e Event) (news bool) {
+// apply makes one change in a draft, and tells whether anybody need look at it. Kinds that a store does not hold are ignored.
+func apply(d *cluster.Draft, e Event) (news bool) {
 	if e.Deleted {
 		remove(d, e)
 		return true

@@ -173,8 +173,8 @@ const (
 	mostDecisions = 300
 )
 
-// Draw makes the picture.
-func Draw(in Input) Picture {
+// draw makes the picture.
+func draw(in Input) Picture {
 	p := Picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
 	kept := weightiest(in.Verdict.Kept)
 	p.Nodes = make([]Node, 0, len(in.Rows))

@@ -87,7 +87,7 @@ func (t *town) draw(edit func(*Input)) Picture {
 	if edit != nil {
 		edit(&in)
 	}
-	return Draw(in)
+	return draw(in)
 }
 
 // TestThePicture is one of everything.

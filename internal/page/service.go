@@ -141,7 +141,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 		return
 	}
 	in.Costs = p.costs
-	picture := Draw(in)
+	picture := draw(in)
 	s.show(p.next(&picture, now))
 	p.basis, p.drawn = is, now
 }

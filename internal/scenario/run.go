@@ -28,7 +28,7 @@ func (s *Scenario) Run() ([]string, error) {
 			return nil, err
 		}
 		plan := w.Plan()
-		text := Describe(plan)
+		text := describe(plan)
 		w.Apply(plan)
 		for _, l := range lines(s.section("settings", 1)) {
 			switch k, v, _ := strings.Cut(l.name, "="); k {
@@ -81,8 +81,8 @@ func (w *World) askedAbout(snap *cluster.Snapshot) (pods []*cluster.Pod, leftOut
 // Plan answers it.
 func (w *World) Plan() *engine.Plan { return w.Engine.Plan(w.Input()) }
 
-// Describe writes a plan as text.
-func Describe(p *engine.Plan) string {
+// describe writes a plan as text.
+func describe(p *engine.Plan) string {
 	var b strings.Builder
 	for i := range p.Open {
 		o := &p.Open[i]

@@ -44,7 +44,7 @@ func whole(t *testing.T, in engine.Question) string {
 
 func inFull(t *testing.T, p *engine.Plan) string {
 	t.Helper()
-	text := Describe(p)
+	text := describe(p)
 	for i := range p.Open {
 		claim, err := json.Marshal(p.Open[i].Claim)
 		if err != nil {

@@ -118,7 +118,7 @@ func parse[T any](p *T, read func(string) (T, error)) func(string) error {
 func Read(name string, settings []Setting, args []string, lookup func(string) (string, bool), usage io.Writer) error {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(usage)
-	fs.Usage = func() { Usage(usage, name, settings) }
+	fs.Usage = func() { printUsage(usage, name, settings) }
 	given := map[string]bool{}
 	for i := range settings {
 		s := &settings[i]
@@ -144,8 +144,8 @@ func Read(name string, settings []Setting, args []string, lookup func(string) (s
 	return errors.Join(errs...)
 }
 
-// Usage prints what can be set.
-func Usage(w io.Writer, name string, settings []Setting) {
+// printUsage prints what can be set.
+func printUsage(w io.Writer, name string, settings []Setting) {
 	fmt.Fprintf(w, "Usage of %s (each flag has an environment variable of the same name in upper case, with underscores):\n", name)
 	for _, s := range slices.SortedFunc(slices.Values(settings), func(a, b Setting) int { return strings.Compare(a.Flag, b.Flag) }) {
 		fmt.Fprintf(w, "  --%s\n        %s (default %q)\n", s.Flag, s.Usage, s.Default)

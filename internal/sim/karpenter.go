@@ -86,8 +86,8 @@ type KarpenterOptions struct {
 	Log *slog.Logger
 }
 
-// Known is what the core and AWS know about labels.
-func Known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), awsv1.Labels()) }
+// known is what the core and AWS know about labels.
+func known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), awsv1.Labels()) }
 
 // Karpenter makes a process for the world. More loops may be added before it runs.
 func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
@@ -106,10 +106,10 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if provider == nil {
 		provider = w.Cloud
 	}
-	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: Known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
+	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
 	claims := claim.New(claim.Deps{
-		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, Known: Known(), Health: pools, Suspect: garbage.Suspect,
+		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, Known: known(), Health: pools, Suspect: garbage.Suspect,
 		Hint: o.Hint,
 	}, o.Claim)
 	drains := drain.New(drain.Deps{

@@ -52,8 +52,8 @@ func (e *NoAliasImagesError) Error() string {
 	return fmt.Sprintf("there are no %s images of version %s for Kubernetes %s; choose another version, or latest", e.Alias.Family, e.Alias.Version, e.Kubernetes)
 }
 
-// Parameters returns the SSM parameters that hold the images of an alias for a Kubernetes version such as "1.36".
-func Parameters(alias awsv1.Alias, version string) ([]Parameter, error) {
+// parametersOf returns the SSM parameters that hold the images of an alias for a Kubernetes version such as "1.36".
+func parametersOf(alias awsv1.Alias, version string) ([]Parameter, error) {
 	if err := supported(alias.Family, version); err != nil {
 		return nil, err
 	}
@@ -173,9 +173,9 @@ func windows(family, k8s string) []Parameter {
 	}}
 }
 
-// Select picks the best image for each kind of machine: one that is not deprecated, then the youngest, then the last by
+// bestOf picks the best image for each kind of machine: one that is not deprecated, then the youngest, then the last by
 // name. The result is what the node class's status shows, youngest first.
-func Select(images []Image) []awsv1.AMI {
+func bestOf(images []Image) []awsv1.AMI {
 	type candidate struct {
 		image   Image
 		variant Variant

@@ -50,7 +50,7 @@ func TestParameters(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parameters(tc.alias, tc.k8s)
+			got, err := parametersOf(tc.alias, tc.k8s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestAliasesEndAndBegin(t *testing.T) {
 		"Windows 2025 on 1.35": {awsv1.AMIFamilyWindows2025, "1.35", true},
 		"an unknown family":    {"", "1.36", false},
 	} {
-		_, err := Parameters(awsv1.Alias{Family: tc.family, Version: "latest"}, tc.k8s)
+		_, err := parametersOf(awsv1.Alias{Family: tc.family, Version: "latest"}, tc.k8s)
 		var unsupported *UnsupportedAliasError
 		if errors.As(err, &unsupported) == tc.ok {
 			t.Errorf("%s: error = %v, want supported %v", name, err, tc.ok)
@@ -110,11 +110,11 @@ func TestSelect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, a := range Select(tc.images) {
+			for _, a := range bestOf(tc.images) {
 				got = append(got, a.ID)
 			}
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("Select = %v, want %v", got, tc.want)
+				t.Errorf("bestOf = %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestQueries(t *testing.T) {
 		{Tags: map[string]string{"a": "1"}, Owner: "self"}, {Name: "x", Tags: map[string]string{"a": "1"}}, {SSMParameter: "/p"},
 	}
 	var got []string
-	for _, q := range Queries(terms, []string{"ami-1"}) {
+	for _, q := range queriesOf(terms, []string{"ami-1"}) {
 		got = append(got, queryKey(q))
 		if !aws.ToBool(q.IncludeDeprecated) {
 			t.Error("deprecated images are left out")
@@ -238,7 +238,7 @@ func TestFinder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nc := &awsv1.EC2NodeClass{}
 		nc.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
-		list, err := Parameters(*nc.Alias(), "1.36")
+		list, err := parametersOf(*nc.Alias(), "1.36")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 	var images []Image
 	missing := maps.Clone(variants)
 	now := time.Now()
-	for i, query := range Queries(nc.Spec.AMISelectorTerms, slices.Sorted(maps.Keys(variants))) {
+	for i, query := range queriesOf(nc.Spec.AMISelectorTerms, slices.Sorted(maps.Keys(variants))) {
 		answer, err := f.describe(ctx, fmt.Sprintf("%s/%d/%d/%s", nc.UID, nc.Generation, i, queryKey(query)), query)
 		if err != nil {
 			return nil, fmt.Errorf("describe images: %w", err)
@@ -81,7 +81,7 @@ func (f *Finder) Find(ctx context.Context, nc *awsv1.EC2NodeClass, version strin
 		}
 	}
 	f.forgetWithdrawn(missing)
-	return Select(images), nil
+	return bestOf(images), nil
 }
 
 // forgetWithdrawn drops the parameters that hold images which EC2 does not have: by the next look they name others.
@@ -99,7 +99,7 @@ func (f *Finder) forgetWithdrawn(missing map[string][]Variant) {
 func (f *Finder) known(ctx context.Context, nc *awsv1.EC2NodeClass, version string) (map[string][]Variant, error) {
 	out := map[string][]Variant{}
 	if alias := nc.Alias(); alias != nil {
-		parameters, err := Parameters(*alias, version)
+		parameters, err := parametersOf(*alias, version)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func (f *Finder) Forget(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	images, err := f.ask(ctx, Queries(nil, slices.Sorted(maps.Keys(ids)))[0])
+	images, err := f.ask(ctx, queriesOf(nil, slices.Sorted(maps.Keys(ids)))[0])
 	if err != nil {
 		return err
 	}
@@ -199,8 +199,8 @@ func (f *Finder) ask(ctx context.Context, query *ec2.DescribeImagesInput) ([]ec2
 	return images, nil
 }
 
-// Queries turns selector terms, and ids that are known already, into calls: one for all ids, one for each other term.
-func Queries(terms []awsv1.AMISelectorTerm, known []string) []*ec2.DescribeImagesInput {
+// queriesOf turns selector terms, and ids that are known already, into calls: one for all ids, one for each other term.
+func queriesOf(terms []awsv1.AMISelectorTerm, known []string) []*ec2.DescribeImagesInput {
 	ids := slices.Clone(known)
 	var out []*ec2.DescribeImagesInput
 	for _, term := range terms {

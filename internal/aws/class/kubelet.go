@@ -23,8 +23,8 @@ var signals = []string{
 // reservable are the resources that can be kept for daemons.
 var reservable = []string{"cpu", "ephemeral-storage", "memory", "pid"}
 
-// CheckKubelet lists what is wrong with a kubelet configuration whatever the family of images; nil if nothing is.
-func CheckKubelet(k *awsv1.KubeletConfiguration) []string {
+// checkKubelet lists what is wrong with a kubelet configuration whatever the family of images; nil if nothing is.
+func checkKubelet(k *awsv1.KubeletConfiguration) []string {
 	fields, err := k.Fields()
 	if err != nil {
 		return []string{err.Error()}
@@ -145,8 +145,8 @@ func checkNumbers(m *awsv1.ManagedKubelet) []string {
 	return bad
 }
 
-// Expressions lists the fields that hold an expression instead of a value, sorted.
-func Expressions(m *awsv1.ManagedKubelet) []string {
+// expressions lists the fields that hold an expression instead of a value, sorted.
+func expressions(m *awsv1.ManagedKubelet) []string {
 	var out []string
 	if m.MaxPods != nil && m.MaxPods.Type == intstr.String {
 		out = append(out, "maxPods")
@@ -162,8 +162,8 @@ func Expressions(m *awsv1.ManagedKubelet) []string {
 	return out
 }
 
-// CheckFamily lists what a family of images cannot do of a kubelet configuration.
-func CheckFamily(family string, k *awsv1.KubeletConfiguration) []string {
+// checkFamily lists what a family of images cannot do of a kubelet configuration.
+func checkFamily(family string, k *awsv1.KubeletConfiguration) []string {
 	if family == awsv1.AMIFamilyAL2023 || family == awsv1.AMIFamilyCustom {
 		return nil
 	}

@@ -57,7 +57,7 @@ func TestCheckKubelet(t *testing.T) {
 		"negative numbers":                   {`{"podsPerCore":-1,"maxPods":-2,"evictionMaxPodGracePeriod":-3}`, []string{"podsPerCore", "evictionMaxPodGracePeriod", "maxPods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := CheckKubelet(configuration(t, tc.text))
+			got := checkKubelet(configuration(t, tc.text))
 			if len(got) != len(tc.want) {
 				t.Fatalf("messages = %q, want %d", got, len(tc.want))
 			}
@@ -68,7 +68,7 @@ func TestCheckKubelet(t *testing.T) {
 			}
 		})
 	}
-	if got := CheckKubelet(nil); got != nil {
+	if got := checkKubelet(nil); got != nil {
 		t.Errorf("no configuration is wrong: %q", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestExpressions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := Expressions(m), []string{"kubeReserved.cpu", "maxPods", "systemReserved.pid"}; !slices.Equal(got, want) {
+	if got, want := expressions(m), []string{"kubeReserved.cpu", "maxPods", "systemReserved.pid"}; !slices.Equal(got, want) {
 		t.Errorf("expressions = %v, want %v", got, want)
 	}
 }
@@ -102,7 +102,7 @@ func TestCheckFamily(t *testing.T) {
 		"Bottlerocket takes one DNS address":   {awsv1.AMIFamilyBottlerocket, `{"clusterDNS":["a","b"]}`, false},
 		"Bottlerocket takes eviction settings": {awsv1.AMIFamilyBottlerocket, `{"evictionHard":{"memory.available":"5%"}}`, true},
 	} {
-		if got := CheckFamily(tc.family, configuration(t, tc.text)); (len(got) == 0) != tc.ok {
+		if got := checkFamily(tc.family, configuration(t, tc.text)); (len(got) == 0) != tc.ok {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

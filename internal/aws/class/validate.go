@@ -113,18 +113,18 @@ func Check(nc *awsv1.EC2NodeClass) error {
 
 // checkStatic looks at what needs no call.
 func checkStatic(nc *awsv1.EC2NodeClass) finding {
-	if bad := CheckKubelet(nc.Spec.Kubelet); len(bad) > 0 {
+	if bad := checkKubelet(nc.Spec.Kubelet); len(bad) > 0 {
 		return missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	managed, err := nc.Spec.Kubelet.Managed()
 	if err != nil {
 		return missing(awsv1.ReasonInvalidKubeletConfiguration, err.Error(), 0)
 	}
-	if fields := Expressions(managed); len(fields) > 0 {
+	if fields := expressions(managed); len(fields) > 0 {
 		return missing(awsv1.ReasonKubeletExpressionsDisabled,
 			"expressions in spec.kubelet need the feature gate NodeClassCEL, which this version does not have: "+strings.Join(fields, ", "), 0)
 	}
-	if bad := CheckFamily(nc.AMIFamily(), nc.Spec.Kubelet); len(bad) > 0 {
+	if bad := checkFamily(nc.AMIFamily(), nc.Spec.Kubelet); len(bad) > 0 {
 		return missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	if key := restrictedTag(nc.Spec.Tags); key != "" {
@@ -256,7 +256,7 @@ func (v *Validator) judge(err error, key, reason string) (f finding, done bool) 
 func (v *Validator) runInstances(ctx context.Context, nc *awsv1.EC2NodeClass, t *launch.Template, instanceType string) error {
 	var first error
 	for _, s := range nc.Status.Subnets {
-		_, err := v.EC2.RunInstances(ctx, RunRequest(nc, t, instanceType, s.ID), withoutRetries)
+		_, err := v.EC2.RunInstances(ctx, runRequest(nc, t, instanceType, s.ID), withoutRetries)
 		if err == nil || ec2api.DryRunPassed(err) {
 			return nil
 		}
@@ -267,8 +267,8 @@ func (v *Validator) runInstances(ctx context.Context, nc *awsv1.EC2NodeClass, t 
 	return first
 }
 
-// RunRequest is the dry run of one machine.
-func RunRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet string) *ec2.RunInstancesInput {
+// runRequest is the dry run of one machine.
+func runRequest(nc *awsv1.EC2NodeClass, t *launch.Template, instanceType, subnet string) *ec2.RunInstancesInput {
 	groups := make([]string, len(nc.Status.SecurityGroups))
 	for i, g := range nc.Status.SecurityGroups {
 		groups[i] = g.ID

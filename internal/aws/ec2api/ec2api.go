@@ -39,7 +39,7 @@ type Clients struct {
 // New returns clients that share a configuration. version goes into the user agent; observer is told of each call.
 func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
-	cfg.Retryer = Retryer
+	cfg.Retryer = retryer
 	cfg.HTTPClient = withWholeBodies(cfg.HTTPClient)
 	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares, limited)
 	return &Clients{
@@ -47,7 +47,7 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 		EKS: eks.NewFromConfig(cfg), Shifts: arczonalshift.NewFromConfig(cfg),
 		Pricing: pricing.NewFromConfig(cfg, func(o *pricing.Options) {
 			// The price list is served from a few regions only, whatever region it is about.
-			o.Region = PricingRegion(cfg.Region)
+			o.Region = pricingRegion(cfg.Region)
 		}),
 	}
 }
@@ -64,9 +64,9 @@ func limited(stack *middleware.Stack) error {
 	}), middleware.After)
 }
 
-// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
+// retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
 // by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own.
-func Retryer() aws.Retryer {
+func retryer() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = 12
 		o.MaxBackoff = 8 * time.Second
@@ -77,8 +77,8 @@ func Retryer() aws.Retryer {
 // Once is the retryer of calls whose first answer counts.
 func Once() aws.Retryer { return aws.NopRetryer{} }
 
-// PricingRegion returns the region whose price list service answers for region.
-func PricingRegion(region string) string {
+// pricingRegion returns the region whose price list service answers for region.
+func pricingRegion(region string) string {
 	switch {
 	case strings.HasPrefix(region, "ap-"):
 		return "ap-south-1"

@@ -80,9 +80,9 @@ func IsUnknownOutcome(err error) bool {
 	return err != nil && Code(err) == ""
 }
 
-// Action returns the IAM action that an error is about, such as "ec2:RunInstances": the one that the message names,
+// deniedAction returns the IAM action that an error is about, such as "ec2:RunInstances": the one that the message names,
 // else that of the call.
-func Action(err error) string {
+func deniedAction(err error) string {
 	if m := actionPattern.FindStringSubmatch(err.Error()); m != nil {
 		return m[1]
 	}
@@ -117,7 +117,7 @@ func Denial(err error) string {
 
 // DenialOf is Denial for an error that does not carry its code, as those in a fleet's answer.
 func DenialOf(code string, err error) string {
-	return fmt.Sprintf("%s: not authorized to perform %s %s", code, Action(err), denialCause(err.Error()))
+	return fmt.Sprintf("%s: not authorized to perform %s %s", code, deniedAction(err), denialCause(err.Error()))
 }
 
 func denialCause(text string) string {

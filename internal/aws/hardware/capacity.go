@@ -20,13 +20,13 @@ const (
 	arm64Firmware = 64
 )
 
-// Capacity is what a node of type t will report, with its memory estimated.
-func Capacity(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
+// capacityOf is what a node of type t will report, with its memory estimated.
+func capacityOf(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	out := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.VCPU.Default), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(Memory(t, c), resource.BinarySI),
+		corev1.ResourceMemory:           *resource.NewQuantity(memoryOf(t, c), resource.BinarySI),
 		corev1.ResourceEphemeralStorage: ephemeralStorage(t, c),
-		corev1.ResourcePods:             *resource.NewQuantity(int64(Pods(t, c)), resource.DecimalSI),
+		corev1.ResourcePods:             *resource.NewQuantity(int64(podsOf(t, c)), resource.DecimalSI),
 	}
 	for name, n := range devices(t, c) {
 		if n > 0 {
@@ -36,8 +36,8 @@ func Capacity(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 	return out
 }
 
-// Memory estimates the memory in bytes that a node of type t will report.
-func Memory(t *awsdata.InstanceType, c *Class) int64 {
+// memoryOf estimates the memory in bytes that a node of type t will report.
+func memoryOf(t *awsdata.InstanceType, c *Class) int64 {
 	size := t.Memory.MiB
 	if t.Processor.Architectures[0] == "arm64" {
 		size -= arm64Firmware
@@ -45,8 +45,8 @@ func Memory(t *awsdata.InstanceType, c *Class) int64 {
 	return (size - int64(math.Ceil(float64(size)*c.VMMemoryOverheadPercent))) * mib
 }
 
-// Pods is the number of pods that a node of type t will hold.
-func Pods(t *awsdata.InstanceType, c *Class) int {
+// podsOf is the number of pods that a node of type t will hold.
+func podsOf(t *awsdata.InstanceType, c *Class) int {
 	pods := defaultPods(t, c)
 	if c.Kubelet.MaxPods != nil {
 		pods = int(*c.Kubelet.MaxPods)
@@ -105,7 +105,7 @@ func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 		}
 		return *resource.NewQuantity(20*gib, resource.BinarySI)
 	}
-	device, size := EphemeralDevice(c.Family)
+	device, size := ephemeralDevice(c.Family)
 	for _, b := range c.BlockDevices {
 		if b.Name == device && b.Size != nil {
 			return *b.Size
@@ -114,8 +114,8 @@ func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 	return *resource.NewQuantity(size*gib, resource.BinarySI)
 }
 
-// EphemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB.
-func EphemeralDevice(family string) (device string, sizeGiB int64) {
+// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB.
+func ephemeralDevice(family string) (device string, sizeGiB int64) {
 	switch {
 	case family == awsv1.AMIFamilyBottlerocket:
 		return "/dev/xvdb", 20

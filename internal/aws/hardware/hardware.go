@@ -94,9 +94,9 @@ func Describe(t *awsdata.InstanceType, region string, c *Class) *cloud.InstanceT
 // Size is Describe without labels. memory, when positive, is the memory in bytes that nodes of this type were seen
 // to have.
 func Size(t *awsdata.InstanceType, c *Class, memory int64) *cloud.InstanceType {
-	capacity := Capacity(t, c)
+	capacity := capacityOf(t, c)
 	// Percentages are of the estimate, so that a node seen once does not change what is reserved.
-	overhead := OverheadOf(t, c, capacity)
+	overhead := overheadOf(t, c, capacity)
 	if memory > 0 {
 		capacity[corev1.ResourceMemory] = *resource.NewQuantity(memory, resource.BinarySI)
 	}
@@ -104,13 +104,13 @@ func Size(t *awsdata.InstanceType, c *Class, memory int64) *cloud.InstanceType {
 		Name:         t.Name,
 		Capacity:     capacity,
 		Overhead:     overhead,
-		VolumeLimits: map[string]int{EBSDriver: VolumeLimit(t, c)},
-		Exotic:       Exotic(t),
+		VolumeLimits: map[string]int{EBSDriver: volumeLimit(t, c)},
+		Exotic:       exotic(t),
 	}
 }
 
-// Exotic says whether t is bare metal or carries accelerators: such a machine is launched only where no ordinary one does.
-func Exotic(t *awsdata.InstanceType) bool {
+// exotic says whether t is bare metal or carries accelerators: such a machine is launched only where no ordinary one does.
+func exotic(t *awsdata.InstanceType) bool {
 	_, size, _ := strings.Cut(t.Name, ".")
 	return t.BareMetal || strings.Contains(size, "metal") ||
 		t.GPU != nil || t.Neuron != nil || t.Inference != nil || t.FPGA != nil || t.Media != nil

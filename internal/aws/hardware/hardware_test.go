@@ -279,7 +279,7 @@ func TestEphemeralStorage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := classOf(tc.family)
 			c.RAID0, c.BlockDevices = tc.raid, tc.devices
-			got := Capacity(typeNamed(t, tc.itype), c)[corev1.ResourceEphemeralStorage]
+			got := capacityOf(typeNamed(t, tc.itype), c)[corev1.ResourceEphemeralStorage]
 			if got.Cmp(resource.MustParse(tc.want)) != 0 {
 				t.Errorf("ephemeral storage = %s, want %s", got.String(), tc.want)
 			}
@@ -377,8 +377,8 @@ func TestExotic(t *testing.T) {
 		"m5.large": false, "c7g.16xlarge": false, "u-6tb1.112xlarge": false, "m5.metal": true, "g5.12xlarge": true,
 		"inf2.48xlarge": true, "dl2q.24xlarge": true, "vt1.3xlarge": true, "c7i.metal-24xl": true,
 	} {
-		if got := Exotic(typeNamed(t, name)); got != want {
-			t.Errorf("Exotic(%s) = %v, want %v", name, got, want)
+		if got := exotic(typeNamed(t, name)); got != want {
+			t.Errorf("exotic(%s) = %v, want %v", name, got, want)
 		}
 	}
 }
@@ -416,7 +416,7 @@ func TestVolumeLimit(t *testing.T) {
 	} {
 		c := classOf(tc.family)
 		tc.edit(c)
-		if got := VolumeLimit(typeNamed(t, tc.itype), c); got != tc.want {
+		if got := volumeLimit(typeNamed(t, tc.itype), c); got != tc.want {
 			t.Errorf("%s: %d volumes, want %d", name, got, tc.want)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
-// OverheadOf is what the kubelet keeps of a node's capacity.
-func OverheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList) cloud.Overhead {
+// overheadOf is what the kubelet keeps of a node's capacity.
+func overheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList) cloud.Overhead {
 	return cloud.Overhead{
 		KubeReserved:      kubeReserved(t, c),
 		SystemReserved:    c.Kubelet.SystemReserved,
@@ -38,7 +38,7 @@ func kubeReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 // machine's interfaces, whatever maxPods says; Bottlerocket and Windows go by the real number of pods.
 func reservedForPods(t *awsdata.InstanceType, c *Class) int {
 	if c.Family == awsv1.AMIFamilyBottlerocket || WindowsBuild(c.Family) != "" {
-		return Pods(t, c)
+		return podsOf(t, c)
 	}
 	return interfacePods(t, c, 0)
 }

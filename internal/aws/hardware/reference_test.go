@@ -144,7 +144,7 @@ func TestNoNodeHasLessThanWasPlannedWith(t *testing.T) {
 		if !Usable(it) {
 			continue
 		}
-		if planned, real := Memory(it, class), boot.VisibleMemory(it); planned > real {
+		if planned, real := memoryOf(it, class), boot.VisibleMemory(it); planned > real {
 			t.Errorf("%s: planned with %d MiB, the node has %d MiB", it.Name, planned/mib, real/mib)
 		}
 	}

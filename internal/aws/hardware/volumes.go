@@ -8,12 +8,12 @@ import (
 // EBSDriver is the CSI driver of EBS volumes.
 const EBSDriver = "ebs.csi.aws.com"
 
-// VolumeLimit is the number of EBS volumes that pods may attach to a node of type t.
+// volumeLimit is the number of EBS volumes that pods may attach to a node of type t.
 //
 // EC2 states how many volumes a machine takes beside its first network interface and its local disks. Of these go the
 // volumes that the machine boots with. Where volumes share the limit with interfaces, so do the other interfaces
 // that it is launched with, and the spare one that the VPC network plug-in attaches before the driver counts.
-func VolumeLimit(t *awsdata.InstanceType, c *Class) int {
+func volumeLimit(t *awsdata.InstanceType, c *Class) int {
 	limit := t.EBS.MaxAttachments - bootVolumes(c)
 	if t.EBS.AttachmentLimit == "shared" {
 		limit -= max(1, len(c.Interfaces)) - 1

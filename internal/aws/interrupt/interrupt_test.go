@@ -49,7 +49,7 @@ func TestParse(t *testing.T) {
 		"no instance at all": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Message{Kind: SpotInterrupted, Time: at}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse(tc.text)
+			got, err := parse(tc.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,8 +59,8 @@ func TestParse(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "hello", `{"time":5}`, `[]`} {
-		if m, err := Parse(text); err == nil || m.Kind != NoOp {
-			t.Errorf("Parse(%q) = %v, %v; want an error", text, m, err)
+		if m, err := parse(text); err == nil || m.Kind != NoOp {
+			t.Errorf("parse(%q) = %v, %v; want an error", text, m, err)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`))
 	f.Add(`{"detail":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := Parse(text)
+		m, err := parse(text)
 		if err != nil && (m.Kind != NoOp || len(m.Instances) > 0) {
 			t.Errorf("a text that is no event says %v", m)
 		}
@@ -112,8 +112,8 @@ func TestCategories(t *testing.T) {
 			ec2types.InstanceStatus{SystemStatus: check("failed", time.Hour), Events: events("retirement")}, []Kind{SystemStatus, EventStatus}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Categories(tc.status, now); !slices.Equal(got, tc.want) {
-				t.Errorf("Categories = %v, want %v", got, tc.want)
+			if got := categoriesOf(tc.status, now); !slices.Equal(got, tc.want) {
+				t.Errorf("categoriesOf = %v, want %v", got, tc.want)
 			}
 		})
 	}

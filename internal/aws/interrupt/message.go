@@ -56,8 +56,8 @@ type detail struct {
 	} `json:"affectedEntities"`
 }
 
-// Parse reads a message. Events that mean nothing to Karpenter are NoOp; an error says that the text is no event.
-func Parse(text string) (Message, error) {
+// parse reads a message. Events that mean nothing to Karpenter are NoOp; an error says that the text is no event.
+func parse(text string) (Message, error) {
 	var e envelope
 	if err := json.Unmarshal([]byte(text), &e); err != nil {
 		return Message{Kind: NoOp}, err

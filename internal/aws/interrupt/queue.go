@@ -95,7 +95,7 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 func dealing(m sqstypes.Message) string { return "dealing with message " + aws.ToString(m.MessageId) }
 
 func (q *Queue) handle(ctx context.Context, url string, raw sqstypes.Message) error {
-	m, err := Parse(aws.ToString(raw.Body))
+	m, err := parse(aws.ToString(raw.Body))
 	if err != nil {
 		telemetry.Log(ctx).WarnContext(ctx, "a message of the interruption queue is no event and is dropped", "error", err)
 	}

@@ -65,7 +65,7 @@ func (p *Poller) Poll(ctx context.Context) error {
 	seen := map[string]bool{}
 	var failed error
 	for id, s := range found {
-		categories := Categories(s, time.Now())
+		categories := categoriesOf(s, time.Now())
 		for _, c := range categories {
 			key := id + "/" + string(c)
 			seen[key] = true
@@ -93,8 +93,8 @@ func categoryName(k Kind) string {
 	return "EventStatus"
 }
 
-// Categories says what is wrong with a machine, the worst first.
-func Categories(s ec2types.InstanceStatus, now time.Time) []Kind {
+// categoriesOf says what is wrong with a machine, the worst first.
+func categoriesOf(s ec2types.InstanceStatus, now time.Time) []Kind {
 	var out []Kind
 	if failing(s.InstanceStatus, now) {
 		out = append(out, InstanceStatus)

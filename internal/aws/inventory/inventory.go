@@ -102,7 +102,7 @@ func (v *Inventory) types(ctx context.Context) ([]*awsdata.InstanceType, error) 
 			return nil, err
 		}
 		for _, info := range page.InstanceTypes {
-			out = append(out, Read(&info))
+			out = append(out, read(&info))
 		}
 	}
 	slices.SortFunc(out, func(a, b *awsdata.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
@@ -130,8 +130,8 @@ func (v *Inventory) offerings(ctx context.Context) (map[string]map[string]bool, 
 	return out, nil
 }
 
-// Read takes over what this project reads of the SDK's description of a type.
-func Read(info *ec2types.InstanceTypeInfo) *awsdata.InstanceType {
+// read takes over what this project reads of the SDK's description of a type.
+func read(info *ec2types.InstanceTypeInfo) *awsdata.InstanceType {
 	t := &awsdata.InstanceType{
 		Name: string(info.InstanceType), BareMetal: aws.ToBool(info.BareMetal), Hypervisor: string(info.Hypervisor),
 		UsageClasses: texts(info.SupportedUsageClasses), VirtualizationTypes: texts(info.SupportedVirtualizationTypes),

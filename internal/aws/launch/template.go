@@ -85,7 +85,7 @@ func (t *Template) data() *ec2types.RequestLaunchTemplateData {
 		EnclaveOptions:     &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(t.Enclave)},
 		TagSpecifications:  t.tags(),
 	}
-	for _, b := range BlockDevices(spec.BlockDeviceMappings, t.Family) {
+	for _, b := range blockDevices(spec.BlockDeviceMappings, t.Family) {
 		data.BlockDeviceMappings = append(data.BlockDeviceMappings, blockDevice(b))
 	}
 	if cpu := spec.CPUOptions; cpu != nil && cpu.NestedVirtualization != nil {
@@ -219,8 +219,8 @@ func (t *Template) nic(device int32, addressed bool) ec2types.LaunchTemplateInst
 	return out
 }
 
-// BlockDevices are the class's own mappings, or the family's where the class has none. They are never mixed.
-func BlockDevices(own []*awsv1.BlockDeviceMapping, family string) []*awsv1.BlockDeviceMapping {
+// blockDevices are the class's own mappings, or the family's where the class has none. They are never mixed.
+func blockDevices(own []*awsv1.BlockDeviceMapping, family string) []*awsv1.BlockDeviceMapping {
 	if own = slices.DeleteFunc(slices.Clone(own), func(b *awsv1.BlockDeviceMapping) bool { return b == nil }); len(own) > 0 {
 		return own
 	}

@@ -40,7 +40,7 @@ func (f *Finder) Find(ctx context.Context, s *awsv1.PlacementGroupSelector) (*aw
 	if g, ok := f.known.Get(*s); ok {
 		return g.DeepCopy(), nil
 	}
-	out, err := f.api.DescribePlacementGroups(ctx, Query(s))
+	out, err := f.api.DescribePlacementGroups(ctx, queryOf(s))
 	if ec2api.IsNotFound(err) {
 		return nil, nil
 	}
@@ -58,8 +58,8 @@ func (f *Finder) Find(ctx context.Context, s *awsv1.PlacementGroupSelector) (*aw
 	return g.DeepCopy(), nil
 }
 
-// Query is the call that finds a group. What looks like an id in a name is still a name.
-func Query(s *awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput {
+// queryOf is the call that finds a group. What looks like an id in a name is still a name.
+func queryOf(s *awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput {
 	in := &ec2.DescribePlacementGroupsInput{Filters: []ec2types.Filter{ec2api.Filter("state", "available")}}
 	if s.ID != "" {
 		in.GroupIds = []string{s.ID}

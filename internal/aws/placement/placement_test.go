@@ -103,7 +103,7 @@ func TestWhatWasFoundIsRememberedForAMinute(t *testing.T) {
 }
 
 func TestQueryAsksForAvailableGroups(t *testing.T) {
-	q := Query(&awsv1.PlacementGroupSelector{ID: "pg-1"})
+	q := queryOf(&awsv1.PlacementGroupSelector{ID: "pg-1"})
 	if len(q.Filters) != 1 || *q.Filters[0].Name != "state" || q.Filters[0].Values[0] != "available" || len(q.GroupNames) > 0 {
 		t.Errorf("query %+v", q)
 	}

@@ -71,7 +71,7 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 		Prioritized:  claim.Annotations[v1.PriceOverlayAppliedAnnotationKey] != "",
 		Subnets:      assortment.Subnets(nc),
 		Pods:         podsByZone(choice),
-		Place:        PlaceOf(nc, claim),
+		Place:        placeOf(nc, claim),
 		Claim:        claim.Name,
 		Token:        string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey],
 	}}
@@ -173,11 +173,11 @@ func podsByZone(choice fleet.Choice) map[string]int {
 
 func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, g templateGroup) (*launch.Template, error) {
 	family := nc.AMIFamily()
-	userData, err := UserData(c, nc, claim, choice.CapacityType, g.pods)
+	userData, err := userDataOf(c, nc, claim, choice.CapacityType, g.pods)
 	if err != nil {
 		return nil, err
 	}
-	partition, err := strconv.ParseInt(PlaceOf(nc, claim).Partition, 10, 32)
+	partition, err := strconv.ParseInt(placeOf(nc, claim).Partition, 10, 32)
 	if err != nil {
 		partition = 0 // the claim leaves it open, or the group has none
 	}
@@ -195,8 +195,8 @@ var markets = map[fleet.Kind]ec2types.MarketType{
 	fleet.Block: ec2types.MarketTypeCapacityBlock, fleet.Interruptible: ec2types.MarketTypeInterruptibleCapacityReservation,
 }
 
-// UserData writes the user data of a claim's machines that hold so many pods.
-func UserData(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, pods int) (string, error) {
+// userDataOf writes the user data of a claim's machines that hold so many pods.
+func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, pods int) (string, error) {
 	family := nc.AMIFamily()
 	managed, err := nc.Spec.Kubelet.Managed()
 	if err != nil {
@@ -225,8 +225,8 @@ func UserData(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityTy
 	return bootstrap.Render(family, o)
 }
 
-// PlaceOf is where in its class's placement group a claim's machine goes: in the partition that is the only one that the claim allows.
-func PlaceOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) stock.Place {
+// placeOf is where in its class's placement group a claim's machine goes: in the partition that is the only one that the claim allows.
+func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) stock.Place {
 	g := nc.Status.PlacementGroup
 	if g == nil {
 		return stock.Place{}

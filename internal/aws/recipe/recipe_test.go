@@ -329,7 +329,7 @@ func TestPlaceOf(t *testing.T) {
 		}, stock.Place{Group: "pg-1", Partition: "3"}},
 	} {
 		nc := class(func(nc *awsv1.EC2NodeClass) { nc.Status.PlacementGroup = tc.group })
-		if got := PlaceOf(nc, claim(tc.edit)); got != tc.want {
+		if got := placeOf(nc, claim(tc.edit)); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -59,7 +59,7 @@ type Found struct {
 func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) (Found, error) {
 	seen := map[string]bool{}
 	var out Found
-	for _, q := range Queries(nc.Spec.CapacityReservationSelectorTerms) {
+	for _, q := range queriesOf(nc.Spec.CapacityReservationSelectorTerms) {
 		found, err := b.ask(ctx, q)
 		if err != nil {
 			return Found{}, fmt.Errorf("describe capacity reservations: %w", err)
@@ -70,7 +70,7 @@ func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) 
 				continue
 			}
 			seen[id] = true
-			if cr, ok := Read(r, now); ok {
+			if cr, ok := read(r, now); ok {
 				out.Usable = append(out.Usable, cr)
 			} else if kind := special(r); kind != "" {
 				out.Others = append(out.Others, id+" ("+kind+")")
@@ -82,8 +82,8 @@ func (b *Book) Find(ctx context.Context, nc *awsv1.EC2NodeClass, now time.Time) 
 	return out, nil
 }
 
-// Queries turns selector terms into calls: the ids together, each other term alone.
-func Queries(terms []awsv1.CapacityReservationSelectorTerm) []*ec2.DescribeCapacityReservationsInput {
+// queriesOf turns selector terms into calls: the ids together, each other term alone.
+func queriesOf(terms []awsv1.CapacityReservationSelectorTerm) []*ec2.DescribeCapacityReservationsInput {
 	active := ec2api.Filter("state", "active")
 	var ids []string
 	var out []*ec2.DescribeCapacityReservationsInput
@@ -152,8 +152,8 @@ func Ending(r *awsv1.CapacityReservation, now time.Time) bool {
 	return r.ReservationType == awsv1.CapacityReservationTypeCapacityBlock && r.EndTime != nil && !now.Before(r.EndTime.Add(-Leave))
 }
 
-// Read takes over a reservation that Karpenter can launch into: active, not over, of a kind that is known.
-func Read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
+// read takes over a reservation that Karpenter can launch into: active, not over, of a kind that is known.
+func read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservation, bool) {
 	ended := r.EndDate != nil && !r.EndDate.After(now)
 	// The status of a class knows no other ways of matching; the whole status would be refused.
 	known := r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen || r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaTargeted

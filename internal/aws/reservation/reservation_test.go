@@ -122,7 +122,7 @@ func (kinds) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacity
 
 func TestQueries(t *testing.T) {
 	var got []string
-	for _, q := range Queries([]awsv1.CapacityReservationSelectorTerm{
+	for _, q := range queriesOf([]awsv1.CapacityReservationSelectorTerm{
 		{ID: "cr-1"}, {Tags: map[string]string{"a": "1"}, OwnerID: "123456789012"}, {InstanceMatchCriteria: "open"}, {ID: "cr-2"},
 	}) {
 		got = append(got, queryKey(q))
@@ -159,7 +159,7 @@ func TestRead(t *testing.T) {
 		r := ec2types.CapacityReservation{CapacityReservationId: aws.String("cr-1"), State: "active", InstanceMatchCriteria: "targeted"}
 		tc.edit(&r)
 		got := ""
-		if cr, ok := Read(r, now); ok {
+		if cr, ok := read(r, now); ok {
 			got = fmt.Sprint(cr.ReservationType, " ", cr.State, " ", cr.Interruptible)
 		}
 		if got != tc.want {

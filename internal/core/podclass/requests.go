@@ -29,12 +29,12 @@ func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	maxList(sum, start)
 	if spec.Resources != nil {
 		for name, q := range spec.Resources.Limits {
-			if _, set := spec.Resources.Requests[name]; !set && podLevel(name) {
+			if _, set := spec.Resources.Requests[name]; !set && ofWholePods(name) {
 				sum[name] = q
 			}
 		}
 		for name, q := range spec.Resources.Requests {
-			if podLevel(name) {
+			if ofWholePods(name) {
 				sum[name] = q
 			}
 		}
@@ -43,8 +43,8 @@ func Requests(spec *corev1.PodSpec) corev1.ResourceList {
 	return sum
 }
 
-// podLevel reports whether a resource may be set for a pod as a whole.
-func podLevel(name corev1.ResourceName) bool {
+// ofWholePods reports whether a resource may be set for a pod as a whole.
+func ofWholePods(name corev1.ResourceName) bool {
 	const pages = corev1.ResourceHugePagesPrefix
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || len(name) > len(pages) && name[:len(pages)] == pages
 }
