@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,15 +304,23 @@ func TestBuffersOfOthersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// A process that has just started does not know yet what buffers rest on. It takes no node for empty before it does, although the workload
-// cannot be read for a while.
-func TestARestartForgetsNoBuffer(t *testing.T) {
+// stopped runs a test in a world in which a buffer of eight pods has its node, and the process that bought it is gone.
+func stopped(t *testing.T, test func(*testing.T, *sim.World)) {
+	t.Helper()
 	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
 		w.With(t, gated, func(*sim.Karpenter) {
 			sim.Create(t, w, shapeOf("web", "1"))
 			sim.Create(t, w, bufferOf("spare", "web", 8))
 			time.Sleep(time.Minute)
 		})
+		test(t, w)
+	})
+}
+
+// A process that has just started does not know yet what buffers rest on. It takes no node for empty before it does, although the workload
+// cannot be read for a while.
+func TestARestartForgetsNoBuffer(t *testing.T) {
+	stopped(t, func(t *testing.T, w *sim.World) {
 		before := claims(w)
 		for range 5 {
 			w.With(t, gated, func(*sim.Karpenter) { time.Sleep(time.Minute) })
@@ -350,10 +359,9 @@ func TestANodeThatGoesIsReplaced(t *testing.T) {
 // A create that fails is tried again, later and later.
 func TestAClaimThatCannotBeCreatedIsTriedAgain(t *testing.T) {
 	sim.Bubble(t, sim.Options{}, gated, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
-		tries := 0
+		var tries atomic.Int32
 		w.API.SetFault(func(r memapi.Request) error {
-			if r.Verb == "create" && r.Kind == "NodeClaim" && tries < 6 {
-				tries++
+			if r.Verb == "create" && r.Kind == "NodeClaim" && tries.Add(1) <= 6 {
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -370,12 +378,7 @@ func TestAClaimThatCannotBeCreatedIsTriedAgain(t *testing.T) {
 
 // As long as nobody has said what a buffer rests on, no node goes because it looks empty.
 func TestNoNodeIsTakenForEmptyBeforeBuffersArePlaced(t *testing.T) {
-	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
-		w.With(t, gated, func(*sim.Karpenter) {
-			sim.Create(t, w, shapeOf("web", "1"))
-			sim.Create(t, w, bufferOf("spare", "web", 8))
-			time.Sleep(time.Minute)
-		})
+	stopped(t, func(t *testing.T, w *sim.World) {
 		slow := gated
 		slow.Buffers = false
 		w.With(t, slow, func(k *sim.Karpenter) {

@@ -24,6 +24,9 @@ func (s PoolScore) Approved() bool { return s.Score >= 1.0/balance }
 
 // score judges a step for every pool with policy Balanced among its nodes. A saving across pools is split by
 // what each pool pays for the nodes that go.
+//
+// Savings and disruption are parts of the pool, so a pool of ten nodes and one of a thousand are judged alike: to move half of the pods,
+// half of the money must be saved, divided by balance.
 func (s *Survey) score(step *Step) []PoolScore {
 	shares := map[string]poolSum{}
 	balanced := map[string]bool{}

@@ -14,6 +14,9 @@ const mostAtOnce = 100
 
 // A choice collects the steps of one pass: they share no node, none counts on room that another has promised or removes,
 // and together they fit the budgets.
+//
+// Invariant: the steps taken are disjoint in what they remove, none removes what another places pods on, and the ledger has room for all
+// of them at once. take is the only place that adds one, and it checks exactly that; whatever finds steps needs not care.
 type choice struct {
 	*search
 	goal     target
@@ -33,6 +36,9 @@ func (c *choice) pays(step *Step) bool {
 func (c *choice) perMove() float64 { return c.toll.at(c.distance()) }
 
 // distance is how much dearer the fleet is than its target, as a part of its price.
+//
+// It shrinks as steps are taken: each one makes the next a little harder to justify, and the last ones of a pass have to pay the full
+// toll, though the first were free.
 func (c *choice) distance() float64 {
 	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
@@ -68,6 +74,9 @@ func (c *choice) take(step *Step) bool {
 }
 
 // open tells whether a candidate can still be part of a step.
+//
+// It is asked before a question is, which costs a plan: if even the whole price of a node would not pay for moving its pods now, no answer
+// can.
 func (c *choice) open(r *Candidate) bool {
 	hopeful := r.Price.Dollars() >= c.perMove()*r.moves() // no step saves more than the price of what goes
 	return hopeful && !c.gone[r.Name()] && !c.promised[r.Name()] && c.ledger.Left(r.Pool.Name, v1.DisruptionReasonUnderutilized) > 0
@@ -90,6 +99,15 @@ func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 
 // run searches for steps: those of the cheapest fleet that fit, then parts of the way there as large as budgets allow, then
 // whatever else is worth it, and at last single nodes from where the last pass stopped.
+//
+// It is a search in four widths. The target says how cheap the fleet could be at all; its steps are taken as they are where budgets allow.
+// Where they do not, because one step of the target is larger than what may go at a time, a part of it is looked for: the same doomed
+// nodes, in sets that fit, kept off each other so that none is emptied onto one that goes tomorrow. Then sets of all nodes, which finds
+// what the target did not see. And at last one node at a time, which finds little in a fleet that is nearly right, but all that there is,
+// given time: where a pass stops, the next one goes on.
+//
+// A pass that took all steps of its target and left none doomed needs none of the other widths: the fleet is going to be another one, and
+// whatever it still lacks is seen better then.
 func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal target) {
 	order, perPod := s.byWaste(candidates)
 	goal = s.target(order)
@@ -120,6 +138,9 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 }
 
 // tollOf is the toll in this world, of pods that cost so much each.
+//
+// Rates are read once for a pass. What the pass itself moves does not speak against its later steps, because those were weighed against
+// the same fleet.
 func (s *search) tollOf(perPod float64, m *Memory) toll {
 	t := toll{settings: s.settings, perPod: perPod, recovering: m.recovering}
 	t.arrivals, t.moved = m.churn.rates(s.w.Snap, s.w.Now)
@@ -127,6 +148,10 @@ func (s *search) tollOf(perPod float64, m *Memory) toll {
 }
 
 // windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.
+//
+// Halving what does not pay finds the part that does, if the dearest come first: order is by waste, so the front half of a window is the
+// half more likely to be worth it. Half of all trials are kept for single nodes, or a large fleet would spend all of them on sets that it
+// cannot move.
 func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 	left := c.openOnes(candidates)
 	for len(left) > 1 && c.trials < c.settings.Trials/2 && !c.w.ended() {

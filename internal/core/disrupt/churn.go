@@ -41,6 +41,9 @@ func (c churn) leaves(step *Step, now time.Time) churn {
 }
 
 // rates returns which part of the pods comes by itself in an hour, and which part we moved within a day.
+//
+// A pod of a step that we made is new as well, though it did not come by itself. Which pod that is cannot be known, since it has another
+// name; how many there are can, so as many are taken off as the steps of the last three quarters of an hour moved.
 func (c churn) rates(snap *cluster.Snapshot, now time.Time) (arrivalsPerHour, movedPerDay float64) {
 	came, all, lately, today := 0, 0, 0, 0
 	for p := range snap.Pods() {

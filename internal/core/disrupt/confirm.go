@@ -16,6 +16,13 @@ const stillSaves = 0.9
 // Confirm looks at a step again in the newest world. It returns the step as it should be carried out there, or why not, and what to remember.
 // Nodes must still be candidates, budgets must still allow them, and the pods must still find places at a price that saves
 // what it should.
+//
+// Between a proposal and this lie the validation delay and whatever happened in it. The question is asked anew and not compared: pods may
+// have come and gone, machines may be dearer, and a step that is still right by today's answer is carried out with today's places, however
+// much they differ. Only the saving is held against the old one, because that is what the step was preferred to others for.
+//
+// A step that falls apart on the second look is refused as a whole. Its parts may still be worth it by themselves; the next pass will say
+// so, with everything else that it could do instead.
 func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	survey := surveyOf(w)
 	candidates := survey.candidates()
@@ -83,6 +90,9 @@ func (s *Survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal
 
 // Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They
 // must be candidates for its reason, and the budgets must let them go together.
+//
+// What another process began is not planned again: its replacements stand there, and what they cost has been spent. But what is written on
+// claims is only as true as whoever wrote it, so candidates, halts and budgets are looked at as for any other step.
 func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
 	survey := surveyOf(w)
 	var remove []*Candidate
@@ -106,6 +116,9 @@ func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal 
 }
 
 // join puts the parts into which a confirmed step fell together again; all of its nodes must be there.
+//
+// The engine may cut today what was one step yesterday. Opened and removed side by side the pieces are still that step; what matters is
+// that no node of it got lost, because its neighbours were approved, budgeted and weighed together with it.
 func join(steps []*Step, nodes int) (*Step, Refusal) {
 	if len(steps) == 0 {
 		return nil, Refusal{Code: Scheduling}

@@ -54,6 +54,9 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 }
 
 // search looks for the cheapest fleet in one pass.
+//
+// What a search learns of a node while it asks about others is kept: why it is not consolidated (notes), what its pods leave unpaid of its
+// price (wasted). That is what people are told, and it has to be what was decided, so nothing is worked out again for telling it.
 type search struct {
 	*whatIf
 	ledger *Ledger
@@ -70,6 +73,9 @@ func (s *Survey) search() *search {
 }
 
 // A target is the cheapest fleet that a pass found for everything that may move, whatever budgets allow now.
+//
+// It is both a compass and an estimate. after may be lower than what steps lead to, because steps have to be worth their moves one by one
+// and the cheapest fleet needs not be reachable that way; it is what the distance is measured to. saved is what the steps bring.
 type target struct {
 	before cloud.NanoUSD
 	after  cloud.NanoUSD // of the cheapest fleet, whether there are steps that lead all the way to it or not
@@ -80,6 +86,9 @@ type target struct {
 
 // weigh asks what happens without the nodes and returns the steps that are worth it, best first. base carries what other steps
 // of this proposal have claimed already.
+//
+// Nodes that a pod came to or left a short while ago are closed to it: where something is going on, room that looks free is about to be
+// taken.
 func (s *search) weigh(remove []*Candidate, base engine.Question) []*Step {
 	s.trials++
 	base.Closed = union(base.Closed, s.gated)
@@ -115,6 +124,9 @@ func (s *search) note(why Refusal, of ...*Candidate) {
 }
 
 // judge applies the price rules to a part and makes it a step, or says why not.
+//
+// Pools with policy Balanced have a say of their own beside prices: each compares what it would save, as a part of what it costs, with
+// what it would have moved, as a part of what it runs.
 func (s *search) judge(p *part) (*Step, Refusal) {
 	step := &Step{Method: MultiNode, Reason: v1.DisruptionReasonUnderutilized, Remove: p.remove, Place: p.place, Before: p.price()}
 	if len(p.remove) == 1 {
@@ -133,6 +145,14 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 
 // buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,
 // and whichever of the types that their claims list launch comes to choose, the bill gets lower, or there are fewer nodes for no more.
+//
+// A plan prices what it opens by what launch would most likely pay; a launch takes what there is. So a saving has to hold twice: as
+// expected, by the minimum, and at the worst, where no machine that the claim may become, together with the others, may cost more than
+// what went. The types of a claim are cut until that is true. Cutting takes choice away, which is what makes a launch succeed; therefore
+// what is left to spend is shared among the openings by their price, and all zones are kept unless one alone makes the difference.
+//
+// Spot is replaced by spot only with much to choose from. Each such move goes to the deepest and cheapest pool of the moment; with few
+// types each further move has fewer, until the fleet sits on the one type that is scarcest.
 func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	if len(open) == 0 {
 		return why
@@ -234,6 +254,9 @@ func likesOf(remove []*Candidate) likes {
 
 // refuse drops replacements that are what is removed: replacing A, A and B by one B is removing two As and keeping B.
 // With one opening, whatever is not cheaper than the cheapest shared type is dropped too.
+//
+// Without it a plan for two equal nodes that fit into one and a half would be to replace both by their like and a smaller one, moving all
+// pods to save what removing one and adding the smaller would save with half of them.
 func (l likes) refuse(w way, openings int) way {
 	cheapest, shared := cloud.NanoUSD(0), false
 	for _, o := range w.options {
@@ -253,6 +276,14 @@ func (l likes) refuse(w way, openings int) way {
 // target looks for the cheapest fleet of everything that may move. Removing a node only to open its like is a detour,
 // so such nodes are kept and the rest is asked again; and the most wasteful half is tried for itself, because keeping good
 // nodes where they are leaves room that a plan from scratch would have to buy.
+//
+// The fleet planned from nothing is the lower bound of what can be had, but not the best that can be reached: it opens nodes that exist
+// already, only elsewhere. Each round keeps the nodes that the last answer would have bought again and asks about the rest; what is left
+// after some rounds are the nodes that are wrong, not those that are merely in another place. Halves, the most wasteful first, are asked
+// about for the same reason: nodes that stay have room, which costs nothing.
+//
+// The work is bounded by the pods that are asked about, four times all of them, so that a pass of a large fleet is a constant number of
+// plans.
 func (s *search) target(order []*Candidate) target {
 	goal := target{}
 	for _, c := range order {
@@ -284,6 +315,9 @@ func (s *search) target(order []*Candidate) target {
 
 // couldSave is what the fleet of an answer costs less, whatever small steps lead to it; without moves from spot to spot where
 // the gate forbids them.
+//
+// The distance to the target must not depend on whether steps to it happen to pay: a fleet whose every step is just too small would
+// otherwise look as if it had arrived.
 func (s *search) couldSave(a answer) cloud.NanoUSD {
 	total := cloud.NanoUSD(0)
 	for i := range a.parts {
@@ -302,6 +336,8 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 }
 
 // better targets have steps that save more, or nearly as much while fewer pods move.
+//
+// Two targets that save about the same are told apart by the pods they move: half a percent of the price is lost in what prices do by themselves.
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {
@@ -359,6 +395,8 @@ func namesOf(candidates []*Candidate) string {
 
 // withoutLikes leaves out as many nodes of each type as the plan for removing them would open again: the least wasteful
 // ones, which stand last.
+//
+// Which of several equal nodes stay does not matter for the bill, so it is those that waste least: their pods are where they should be.
 func withoutLikes(remove []*Candidate, answer answer) []*Candidate {
 	opened := map[likeness]int{}
 	for _, p := range answer.parts {

@@ -14,6 +14,10 @@ import (
 // answer has to wait for the next pass.
 
 // entanglement tells whose places depend on each other. It is made for one pass.
+//
+// The engine's answer is a picture in which all of its steps are done. A second answer of the same pass starts from a picture in which the
+// first one's pods are nowhere, neither where they were nor where they will be; where a spread counts them, it counts too few. It is
+// enough to know whose places could depend on whose: labels and selectors say that without looking at a node.
 type entanglement struct {
 	terms map[*podclass.Class][]labels.Selector
 	moved map[cohort]bool // by the steps that were taken, each answer's together
@@ -70,6 +74,9 @@ func (e *entanglement) with(step []*Candidate) bool {
 }
 
 // looksAt tells whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might.
+//
+// To find too much here delays a step to the next pass. To find too little moves pods to places that kube-scheduler refuses. So selectors
+// are all that is looked at: neither namespaces nor the domains in which pods are.
 func (e *entanglement) looksAt(a, b cohort) bool {
 	for _, selector := range e.termsOf(a.class) {
 		if selector.Matches(labels.Set(b.labels.Map)) {

@@ -18,6 +18,10 @@ type PoolCount struct {
 
 // A Ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
 // Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
+//
+// Budgets are counts that several reasons share. A pool that allows five of a hundred for any reason, and none for drift, lets an empty
+// node go and not a drifted one; either way it is one of five. That is why a node that goes is taken off all of them, and why the account
+// is kept for a pass as a whole: each method sees what those before it took.
 type Ledger struct {
 	counts  map[string]*PoolCount // not changed
 	taken   map[string]int
@@ -62,6 +66,9 @@ func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
 }
 
 // cramped returns how many more nodes may go for the reason of each pool of which others have gone, are going or are not ready.
+//
+// A search that found nothing while some pool had less than its full allowance may have found nothing because of that. When it gets more,
+// the question is another one, although neither pods nor prices changed.
 func (l *Ledger) cramped(reason v1.DisruptionReason) map[string]int {
 	out := map[string]int{}
 	for pool, count := range l.counts {
@@ -90,6 +97,9 @@ func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 }
 
 // Fits returns the candidates, in their order, that the budgets would let go together.
+//
+// It walks on past candidates of pools that are used up: the budget of one pool never holds the nodes of another, however the candidates
+// are sorted.
 func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
 	used := map[string]int{}
 	return slices.Collect(func(yield func(*Candidate) bool) {

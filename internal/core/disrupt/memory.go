@@ -9,6 +9,9 @@ import (
 
 // A Memory is what one pass leaves for the next: what failed, what was moved, where the search stopped and what it found. It is a value:
 // whoever is given one gives another back and leaves the first as it was. The zero value remembers nothing.
+//
+// Everything in it may be lost: a controller that starts anew decides a little worse for an hour, and never wrongly. What must not be lost
+// is on the claims.
 type Memory struct {
 	setbacks   map[types.UID]setback // by claim
 	churn      churn
@@ -37,6 +40,9 @@ func (m Memory) Afresh() Memory { return Memory{setbacks: m.setbacks} }
 
 // Failed remembers that a step could not be carried out or was no longer right. Its nodes are left alone for a
 // while, each time for twice as long.
+//
+// What made a step fail is rarely gone a minute later: a type that is out of stock, a webhook that refuses, a node that will not boot.
+// Doubling finds out cheaply how long it takes, and an hour is how long people are expected to wait before they look.
 func (m Memory) Failed(step *Step, now time.Time) Memory {
 	m.setbacks = maps.Clone(m.setbacks)
 	if m.setbacks == nil {

@@ -11,6 +11,9 @@ import (
 
 // empties proposes to remove nodes that run nothing which needs another place, one step each: they do not depend on each other. It
 // also returns those that have not been vacant for long enough.
+//
+// Which of two empty nodes goes first is decided by price alone, as both cost the same to remove. Steps of one node each, because they
+// wait for nothing: there is no machine to be opened, and a node that turns out not to be empty keeps no other from going.
 func (s *Survey) empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
@@ -76,6 +79,11 @@ func compareBool(a, b bool) int {
 
 // drifts proposes to replace as many drifted nodes as the budgets allow, whatever the replacements cost. Those that fit the budgets
 // are planned together, so that two of them never count on the same room; where some turn out to be stuck, the next ones take their turn.
+//
+// Drift is not asked whether it pays. So what limits it is only the budgets, and the question is how to use all of them in one pass: a
+// window as large as budgets allow is asked about together; nodes whose pods have no place are set aside with the reason, and the window
+// moves on. Each further answer is planned as if the steps taken so far were done: their nodes are gone, and nodes that their pods go to
+// are closed, whose free room is known only roughly until those are there.
 func (s *search) drifts(candidates []*Candidate) []*Step {
 	var steps []*Step
 	left := slices.Clone(candidates)

@@ -33,6 +33,9 @@ func (o option) floor() cloud.NanoUSD { return slices.Min(o.prices) }
 
 // A shop is a catalogue in a form that is quick to ask for prices. Its offerings are of few kinds, so what an opening accepts is asked
 // once for each kind, not for each offering.
+//
+// A step is asked for its price some hundred times a pass, with thousands of offerings behind each answer. Offerings have few distinct
+// sets of labels, a zone and a capacity type mostly, so the requirements of a claim are held against each set once.
 type shop struct {
 	goods map[string]*goods
 	kinds []kind
@@ -142,6 +145,9 @@ func (w way) base() cloud.NanoUSD {
 
 // cheapestWay chooses how to buy an opening. All zones are kept open unless pinning the cheapest one is what makes
 // the opening cheaper than limit: choice of zones is what lets a launch succeed.
+//
+// It goes from what leaves most choice to what leaves least. A capacity type with all of its zones is taken if it is cheap enough,
+// whichever comes first in price; only if none is, a zone is pinned, and a launch that finds that zone empty has no other.
 func (s *shop) cheapestWay(o *engine.Opening, skip string, limit cloud.NanoUSD) way {
 	best, accepted := way{}, s.accepted(o)
 	for _, ct := range capacityTypes {
@@ -183,6 +189,9 @@ func (w way) without(refuse func(option) bool) way {
 
 // sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of spot the mean of what it
 // would name, else the cheapest.
+//
+// It repeats what a launch does with what it is given: so many types are sent, the cheapest first, and of spot only those in the band. To
+// price by the cheapest type instead would promise savings that no launch makes, as EC2 picks from the list by depth as much as by price.
 func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst cloud.NanoUSD) {
 	byFloor := slices.Clone(w.options)
 	slices.SortStableFunc(byFloor, func(a, b option) int {
@@ -230,6 +239,9 @@ func (s *shop) reach(of []option) int64 {
 
 // minValues returns how many of the cheapest options are needed to satisfy every minValues of the claim, and whether all
 // of them together do.
+//
+// Types are counted from the cheapest on, so that the answer is how far a cut may go. It is asked again for each way of buying, because a
+// capacity type may leave fewer kinds than the claim as a whole.
 func minValues(claim *v1.NodeClaim, options []option) (need int, ok bool) {
 	for i := range claim.Spec.Requirements {
 		r := &claim.Spec.Requirements[i]
@@ -263,6 +275,9 @@ func valuesOf(it *cloud.InstanceType, key string) []string {
 }
 
 // narrow returns the opening with its claim cut down to one way of buying it, for which launch is expected to pay price.
+//
+// The claim is what binds a launch: whatever it still allows, EC2 may pick. So a saving is not promised by a number in a plan but by
+// requirements that leave nothing dearer.
 func narrow(o engine.Opening, w way, price cloud.NanoUSD) engine.Opening {
 	claim := o.Claim.DeepCopy()
 	names := make([]string, len(w.options))

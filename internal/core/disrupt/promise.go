@@ -13,6 +13,9 @@ import (
 )
 
 // promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
+//
+// A seat ends by itself because nobody may come for it: kube-scheduler may have found the pod another place, or its owner made none. Without an
+// end one such seat would keep a node for good.
 func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for s := range snap.Seats() {
@@ -29,6 +32,10 @@ const leastVacancy = 15 * time.Second
 
 // Vacancies knows since when nodes are vacant: ready for pods, without one that needs another place when they go, and promised to none.
 // The zero value has seen nothing. What it has not seen before is vacant from the first look on: nobody knows what was promised then.
+//
+// A snapshot shows that a node is empty now, not since when. visits counts the pods that came to a node: if it has grown between two
+// looks, somebody was there and has gone, and the node has been vacant only since. So a job of three seconds every minute is seen, though
+// no look may ever meet it.
 type Vacancies struct {
 	seen map[types.UID]vacancy
 }

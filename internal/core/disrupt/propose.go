@@ -38,6 +38,9 @@ func (p *Proposal) by(at time.Time) {
 }
 
 // Propose plans one pass. It returns what to do, and what to remember.
+//
+// What goes by itself comes before what is searched for. A node that is empty or drifts is going to be gone, so consolidation must not
+// count on its room, nor ask whether it could be replaced: it is gated, which leaves it standing but gives it nothing.
 func Propose(w *World, m Memory) (*Proposal, Memory) {
 	if m.pass.same(w) {
 		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
@@ -153,6 +156,9 @@ func (p *pass) consolidate() (known bool) {
 }
 
 // searchAnew searches for a cheaper fleet and remembers what it learned of it.
+//
+// That a fleet is recovering ends here when it is as good as it can get: a search that has been everywhere, was held back by no budget and
+// found nothing is proof that the target cannot be reached by steps that pay, however far away it is.
 func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	found := lastSearch{world: world, cramped: p.ledger.cramped(v1.DisruptionReasonUnderutilized), heldBack: map[string]cloud.NanoUSD{}}
 	steps, goal := p.run(movers, &p.memory)
@@ -174,6 +180,8 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 }
 
 // heldBack shares out what the target would save beyond the steps that fit.
+//
+// It is shared among pools by the price of the nodes that would have gone: what somebody who set a budget pays for it in an hour.
 func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]bool) {
 	for _, step := range goal.steps {
 		if slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return gone[c] }) {
@@ -186,6 +194,9 @@ func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]boo
 }
 
 // exhausted names the pools that have something to do for a reason whose budget allows nothing.
+//
+// People are told only of budgets that keep something from happening. A budget of zero over a pool in which nothing wants to go holds
+// nothing back.
 func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 	out := map[string][]v1.DisruptionReason{}
 	for _, c := range p.rest(p.candidates) {
@@ -209,6 +220,9 @@ func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 
 // remember notes that there was nothing to do, unless the pass was constrained by budgets, not finished, or not shown nodes whose
 // steps are still open: those end without a change of the cluster.
+//
+// Calm is a promise: a pass over the same world finds the same nothing. So everything that could make the next one differ without a change
+// of the world forbids it, most of all a search that has not been everywhere yet.
 func (p *pass) remember(known bool) {
 	for _, b := range p.out.Blocks {
 		p.out.by(b.Until)

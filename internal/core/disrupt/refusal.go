@@ -10,6 +10,9 @@ import (
 
 // A Refusal says why a node stays where it is, or why a step is not carried out, as data: a code, and what one must know beside it.
 // Package sentence has the words.
+//
+// One type for all of them, with few general fields, instead of a type for each: they are sorted, counted, sent as JSON, kept in the
+// journal and compared in tests by code that need not know what they say.
 type Refusal struct {
 	Code Code `json:"code"`
 	// Reason is what the node would have gone for, "" where it goes for none.

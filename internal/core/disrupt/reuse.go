@@ -110,6 +110,10 @@ func (l *lastSearch) tell(out *Proposal, now time.Time) {
 
 // A fingerprint tells worlds apart in which a search could find different steps: what may move, which room there is for it, what else
 // waits for room, what can be bought, and what budgets allow.
+//
+// What is left out is what the answer does not depend on: what pods say of themselves, when nodes last reported, which pods are bound
+// where among those that cannot move. Two worlds that differ only in that have the same steps. Catalogues are compared by pointer: prices
+// change rarely, and then for everything.
 type fingerprint struct {
 	sum      uint64
 	catalogs map[string]*cloud.Catalog
@@ -119,6 +123,8 @@ func (f fingerprint) equals(other fingerprint) bool {
 	return f.sum == other.sum && maps.Equal(f.catalogs, other.catalogs)
 }
 
+// Order is part of it where order is fixed (nodes and pods are sorted in a snapshot), so no set has to be built; numbers stand between
+// lists, so that a pod that goes from one node to the next is another world.
 func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	h := fnv.New64a()
 	text := func(parts ...string) {

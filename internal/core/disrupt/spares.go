@@ -19,6 +19,8 @@ type spares struct {
 	at    map[*cluster.Pod]string
 }
 
+// The row at home has the highest priority there is. Room that a buffer has is thereby taken before anything else is placed, which is what
+// it means to be there already; the row that is asked to move has the lowest, as every pod of a user comes first.
 func sparesOf(snap *cluster.Snapshot) spares {
 	out := spares{}
 	for s := range snap.Spares() {
@@ -41,6 +43,9 @@ func sparesOf(snap *cluster.Snapshot) spares {
 }
 
 // elsewhere lists the spares that rest on nodes which stay and take pods.
+//
+// They are part of every question, although nobody moves them: room that a buffer keeps on a node that stays must not be given away to
+// pods of a node that goes.
 func (s *spares) elsewhere(gone, closed map[string]bool) []*cluster.Pod {
 	if len(s.still) == 0 {
 		return nil

@@ -20,6 +20,10 @@ const (
 
 // Steering says which nodes should carry the taint that makes kube-scheduler prefer other ones. By itself it spreads pods
 // over the emptiest nodes, and so fills those again that could soon go. The taint forbids nothing: a pod that fits nowhere else still goes there.
+//
+// It is the cheapest way to consolidate: pods that end by themselves need no eviction, and if nothing new comes to a node it is empty some
+// day. The taint asks kube-scheduler to prefer other nodes. On a few nodes at a time, those that waste most, because where most nodes are
+// tainted none is.
 type Steering map[*cluster.Node]bool
 
 // Avoided tells whether new pods are kept off a node.
@@ -28,6 +32,10 @@ func Avoided(n *corev1.Node) bool {
 }
 
 // avoid chooses the nodes that waste most, as many as cost what the fleet is dearer than its target.
+//
+// As many nodes as the fleet could do without, judged by their price: to steer pods off more would only spread them over fewer. The one
+// that would go by itself soonest is not known, so the most wasteful stands for it; those chosen before stay chosen unless another one is
+// clearly worse, since pods need hours to come to an end.
 func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[types.UID]bool {
 	most := func(c *Candidate) float64 {
 		if Avoided(c.Node.Node) {
@@ -54,6 +62,9 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[t
 // steer says of each node of ours what is known: one that consolidation may remove is judged by the last search, one that may
 // not be removed must not be avoided, nor one of a pool whose budgets let none go, and one that has only just seen a pod come or go, or is on
 // its way out, stays as it is.
+//
+// Every taint that is there must have a reason today. So it begins with taking all of them off, and keeps those of nodes about which the
+// last search still holds: a taint that somebody forgot would keep new pods off a good node for ever.
 func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bool) Steering {
 	frozen := func(c *Candidate) bool {
 		return s.ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0

@@ -25,6 +25,11 @@ const (
 func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 
 // A Step is one change of the fleet that can be made by itself: open what replaces, wait for it, remove the rest.
+//
+// It is complete: whoever carries it out needs nothing else, and whoever reads it later, in the journal or in a plan that waits for
+// approval, can say what was going to happen and why it was worth it. Prices are of an hour, as expected when it was proposed.
+//
+// Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer; drift alone may cost more than what it replaces.
 type Step struct {
 	Method Method
 	Reason v1.DisruptionReason
@@ -39,6 +44,9 @@ type Step struct {
 }
 
 // ID names the step: the same nodes for the same reason have the same ID.
+//
+// A step is found again by it after the world has changed: the openings may be others by then, while it is still the same thing that was
+// refused, that failed, or that waits for its second look.
 func (s *Step) ID() string {
 	names := make([]string, len(s.Remove))
 	for i, c := range s.Remove {

@@ -18,6 +18,10 @@ import (
 
 // A Survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
 // counts nothing again. It never changes.
+//
+// Every question about a node is asked of its row. Before there were rows, candidates, budgets, prices and explanations each walked the
+// nodes with rules of their own, and disagreed about what a node on its way out is; a page that says why a node stays must say what the
+// planner thinks, not something like it.
 type Survey struct {
 	w        *World
 	settings Settings
@@ -34,6 +38,13 @@ type Survey struct {
 }
 
 // A Candidate is a node of ours, and what decisions read of it. It may be removed if nothing blocks it.
+//
+// Block and Held are two fields because drift may overcome one of them. What blocks a node speaks for itself: it is not ready, it is
+// going, somebody forbade it. What holds it are its pods, and a claim with a termination grace period says that pods do not hold it for
+// ever.
+//
+// Cost is 1 for the node, even an empty one, and about 1 for each pod that moves, so that a ratio of price to cost never divides by
+// nothing and prefers, of two nodes with as many pods, the dearer.
 type Candidate struct {
 	Node *cluster.Node
 	Pool *v1.NodePool // nil where the node names none that is known
@@ -134,6 +145,9 @@ func (s *Survey) room(n *cluster.Node) (looking []*cluster.Pod) {
 
 // settled pods need no place where some nodes are closed: they are not given any, or have one on a node that takes no others. One that is planned onto a node which does
 // is asked for again: the engine gives it that place, and counts it there whenever it matters who is beside whom.
+//
+// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: one that boots already, and
+// one that this pass would wait for.
 func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	plan, planned := s.w.Snap.Planned(p.PodKey)
 	if !planned {
@@ -144,6 +158,9 @@ func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 }
 
 // settles tells whether a node saw a pod come or go less than its pool's consolidateAfter ago.
+//
+// consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come and
+// go there say that its free room is spoken for, whoever asks for it.
 func (s *Survey) settles(n *cluster.Node) bool {
 	p, ok := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
 	if !ok {
@@ -212,6 +229,9 @@ func ready(n *corev1.Node) bool {
 }
 
 // block applies the rules about the node itself, in the order in which users know them.
+//
+// The order matters to people only: the first is told. What ends by itself comes first, because whoever reads it needs do nothing, then
+// what somebody said, then what nobody knows.
 func (s *Survey) block(n *cluster.Node) *Refusal {
 	block := func(code Code, name string, until time.Time) *Refusal {
 		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
@@ -249,6 +269,9 @@ func (s *Survey) block(n *cluster.Node) *Refusal {
 }
 
 // podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
+//
+// A pod that would be given its place by nobody (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
+// on it still says that somebody watches what it does.
 func (s *Survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 	block := Refusal{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
 	if held := movable.Protected(p, s.w.Now); held.Held {

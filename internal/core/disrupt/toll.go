@@ -26,6 +26,9 @@ type toll struct {
 const returned = 2.0 / 3
 
 // look notes how far the fleet is from its target before anything is done, as a part of its price.
+//
+// Without that memory a fleet that has grown too large would be brought back to just within the distance at which moves cost their full
+// price, and stay there, always as far from its target as is tolerated. Hysteresis lets it come most of the way once it has begun.
 func (t *toll) look(distance float64) {
 	t.recovering = distance > 2*t.settings.SlackOfPrice || t.recovering && distance > returned*t.settings.SlackOfPrice
 }
@@ -40,6 +43,8 @@ func (t *toll) at(distance float64) float64 {
 	return t.settings.Toll * t.perPod * nearness * restlessness
 }
 
+// Of the two parts the larger counts, and they are not added: pods that come by themselves make a saving short, pods that were moved make
+// the next move unkind, and a cluster that is restless gains nothing by having been left alone.
 func (t *toll) restlessness() float64 {
 	often := t.moved / t.settings.MovedPerDay
 	return max(min(1, t.arrivals/t.settings.ArrivalsPerHour), often*often)

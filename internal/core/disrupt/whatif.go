@@ -13,6 +13,10 @@ import (
 )
 
 // whatIf asks the engine what happens without some nodes.
+//
+// A what-if question is a plan for waiting pods in which some nodes are gone and their pods wait too. Nothing else about it is special:
+// the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if somebody pulled the
+// plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
 type whatIf struct {
 	*Survey
 	openable []engine.Pool   // where machines may be opened
@@ -66,6 +70,9 @@ func (q *whatIf) ask(remove []*Candidate, base engine.Question) answer {
 }
 
 // insist asks for the same where no buffer keeps a node: what has no place while buffers have theirs is asked about without them.
+//
+// A buffer is a wish for room, and a node that has drifted goes in the end. First it is tried with room for both; the wish is dropped only
+// where it would keep the node.
 func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
 	out := q.askWith(remove, base, q.resting)
 	if len(out.refused) == 0 || len(q.resting.still) == 0 {
@@ -74,6 +81,9 @@ func (q *whatIf) insist(remove []*Candidate, base engine.Question) answer {
 	return q.askWith(remove, base, spares{})
 }
 
+// Each round loses the nodes whose pods are stuck and asks again about all others, because what the stuck pods took in that plan is free
+// now. It ends: every round has fewer nodes. A plan that was cut short says nothing of pods that it did not come to, so what it did find
+// is not believed either.
 func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spares) answer {
 	out := answer{refused: map[*Candidate][]Stuck{}}
 	for len(remove) > 0 && !q.w.ended() {
@@ -98,6 +108,9 @@ func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spar
 }
 
 // noPlace says which pods would not find another place.
+//
+// A few names are enough to begin with, as the reasons of pods of one node are nearly always the same; how many more there are says how
+// far the node is from going.
 func noPlace(stuck []Stuck) Refusal {
 	slices.SortFunc(stuck, func(a, b Stuck) int { return a.Pod.Compare(b.Pod) })
 	first := min(len(stuck), named)
@@ -115,6 +128,11 @@ func noPlace(stuck []Stuck) Refusal {
 // searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
 const searchEach = work.Second / 2
 
+// The pods of the nodes that go stand in one queue with those that wait anyway. So a step cannot take room that a waiting pod needs, and
+// where room is short the pods of higher priority have it, whether they wait or would have to move. Machines that only waiting pods need
+// are left to provisioning; the answer is read for the nodes that were asked about.
+//
+// No bound is asked for: only the price decides, and a proof would take as long as the plan.
 func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, map[*cluster.Pod]*Candidate) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
@@ -145,6 +163,9 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 
 // split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
 // takes pods of several of them. Openings that only waiting pods need are the provisioner's affair.
+//
+// Nodes and openings make a graph, an edge where an opening takes a pod of a node; its components are the parts. Pods that go to nodes
+// that stay tie nothing together: that room is there whatever else happens.
 func split(remove []*Candidate, plan *engine.Plan, home map[*cluster.Pod]*Candidate) []part {
 	index := map[*Candidate]int{}
 	parent := make([]int, len(remove))

@@ -118,6 +118,9 @@ func (x *explanation) whyDrifted() {
 	x.out = append(x.out, x.stuck...)
 }
 
+// It asks the question that a pass asks last, about this node alone, and takes away what holds only by chance: which trials were left,
+// which steps came first. So a node for which nothing is said here goes in one of the next passes, unless something better is found for
+// it.
 func (x *explanation) whyDear() {
 	reason := v1.DisruptionReasonUnderutilized
 	if x.of.Static() {

@@ -10,6 +10,9 @@ import (
 )
 
 // A World is everything that a decision about disruption rests on.
+//
+// Snapshot, catalogues, budgets and the clock are taken together and not again: a pass that read the store twice could plan with a node
+// that it had just found to be gone. What may have changed meanwhile is found out by Confirm, with a world of its own.
 type World struct {
 	Snap *cluster.Snapshot
 	// Pools are the pools that this provider serves and whose instance types are known, by name. A pool that
@@ -58,6 +61,8 @@ type Settings struct {
 }
 
 // DefaultSettings are the values that are used unless somebody chose others.
+//
+// They are a compromise, and internal/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on one side, pods that were moved on the other.
 func DefaultSettings() Settings {
 	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, Trials: 96}
 }

@@ -12,6 +12,12 @@ import (
 
 // worth prices CPU and memory as the market does: the most that one core and one gibibyte can be worth so that no machine
 // on offer holds more worth than it costs. What a node's pods are worth is then a lower bound of what any fleet pays for them.
+//
+// It is what makes nodes comparable that hold different things. A node at half of its memory and all of its cores is not half empty if
+// cores are what machines are priced by. With u_core and u_gib such that no machine on offer is worth more than it costs, the pods on a
+// node are worth at most what the cheapest fleet would pay for them; what the node costs beyond is waste, whoever is to blame. Of all such
+// prices those are taken under which everything that may move is worth most: they are the tightest, by the duality that package pack rests
+// on (its volume LP).
 type worth struct{ core, gib float64 }
 
 func (w worth) of(l podLoads) float64 { return l.cores*w.core + l.gib*w.gib }
@@ -80,6 +86,8 @@ func onOffer(pools []engine.Pool) []machine {
 type podLoads struct{ cores, gib float64 }
 
 // loadsOf returns what the pods of each candidate ask for, and all of them. Pods of a class ask for the same.
+//
+// Spares count like pods: somebody wants that room, and pays for it.
 func loadsOf(candidates []*Candidate) (loads map[*Candidate]podLoads, all podLoads) {
 	loads = make(map[*Candidate]podLoads, len(candidates))
 	known := map[*podclass.Class]podLoads{}
@@ -102,6 +110,9 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]podLoads, all podLoa
 
 // byWaste puts the candidates first whose price is least covered by what their pods are worth, and notes how much of it is not.
 // perPod is what a pod is worth on average.
+//
+// Waste is taken as a part of the price. In dollars large nodes would always come first, though what they waste may be less than what any
+// fleet would; as a part, a node that is nine tenths empty comes before one that is half empty, whatever their sizes.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
 	loads, all := loadsOf(candidates)
 	market := marketWorth(s.openable, all)

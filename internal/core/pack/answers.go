@@ -10,6 +10,9 @@ import (
 
 // Answers are the last answers that took a long search. The very same question, which is asked again and again while its pods wait or
 // their nodes are looked at for a saving, is not searched again. They never change.
+//
+// The question is identified by a digest of all of its numbers. To keep it whole instead would hold the memory of thirty large problems
+// for the sake of a comparison that is never going to be decided by chance.
 type Answers []answer
 
 type answer struct {

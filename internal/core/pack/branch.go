@@ -15,6 +15,19 @@ import (
 // branch asks for at most one, the other for two or more. Where these numbers are whole, the number of nodes with at least so many items
 // of a class is asked for. Both branches have an LP of their own, with a row for each rule, and go on until none is below the price of a
 // known fleet, or the work is done. Whenever it ends, the lowest of the branches bounds every fleet.
+//
+// Where to divide is the whole art. Asking whether one pattern is bought 1.3 times leads nowhere: the next LP buys another pattern that
+// differs by one item. Numbers of nodes by price are asked first, because the bill depends on them and on little else: with "at most one
+// node that costs two dollars or more" on one side and "two or more" on the other the bound moves at once. Only where all these are whole
+// do numbers of nodes with so many items of a class tell patterns apart; a solution in which those are whole, too, for every class and
+// number, buys whole nodes.
+//
+// A rule becomes a row of the LP, and its price a toll: where the branch has fewer nodes of a kind than the LP would like, each of them is
+// taxed, where it has more, rewarded. So the knapsack of a branch sees the rule as a price and needs not know it, but for the steps that a
+// toll on "at least three items of k" puts into what items are worth; contents.go searches with those.
+//
+// Every branch proves its own bound at any time, by the same inequality as the LP, and a child begins with its parent's. So the tree can
+// be left where it stands, and the lowest undivided branch says what holds for all fleets.
 type branching struct {
 	r       *run
 	tree    []branch
@@ -32,6 +45,9 @@ type branching struct {
 }
 
 // A rule is what a branch asks of fleets.
+//
+// Most stands for floor of what the LP wanted, so that Most or fewer and Most+1 or more are all whole numbers and the LP's own solution is
+// on neither side.
 type rule struct {
 	verify.Rule
 	more bool // more nodes than Most, not fewer
@@ -67,6 +83,8 @@ const (
 )
 
 // branchOut proves a bound for a small part, up to the cutoff, with work until then.
+//
+// Small means small enough that the proof has a chance to end. With a dozen nodes to buy one node more or less is a good part of the bill, and branches soon are dearer than the fleet; with hundreds it is lost in the gap, and there would be too many branches to see it.
 func (r *run) branchOut(cutoff float64, until work.Units) {
 	if r.p.total > exactItems || r.p.classes() > exactClasses || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
 		slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.price <= 0 }) {
@@ -92,6 +110,9 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 }
 
 // grow divides the lowest branch again and again.
+//
+// The lowest branch is the one that bounds the whole, so dividing any other one proves nothing yet. That needs all branches in memory, of
+// which there are few.
 func (b *branching) grow(until work.Units) {
 	b.tree = []branch{{parent: -1, worth: make([]float64, len(b.worth))}} // worths that prove nothing, until they are better
 	b.solve(0)
@@ -134,6 +155,9 @@ func (b *branching) rulesOf(i int) []rule {
 
 // solve solves the configuration LP under the rules of a branch by column generation, keeps the best bound that its prices prove, and says
 // where to divide it.
+//
+// The cells that had something worth buying at the last turn are asked first, because they most often have something again; only when none
+// of them has is every cell asked, which then also gives a bound.
 func (b *branching) solve(i int) {
 	l := &b.tree[i]
 	b.rules = b.rulesOf(i)
@@ -299,6 +323,11 @@ func (b *branching) lookAt(c int, offers []offer) (float64, []offer) {
 
 // prove keeps the bound that the LP's prices prove when they are lowered until no cell holds more than it costs: worths and tolls are, per
 // node, at most excess times its price.
+//
+// The argument is that of the root with a term for each rule. If no node is worth more than its cost, its price less rewards plus taxes,
+// then Σ w·n ≤ Σ over nodes of that cost, which is the price of the fleet less rewards times the nodes of that kind, at least Most+1 of
+// them, plus taxes times theirs, at most Most. So price ≥ Σ w·n + Σ sign·toll·limit. Divided by excess, nodes that exceed their cost no
+// longer do.
 func (l *branch) prove(b *branching, excess float64) {
 	bound := 0.0
 	for k, n := range b.r.p.count {
@@ -329,6 +358,8 @@ func (x *rule) limit() int {
 
 // divide looks for the price at which the number of nodes that cost as much is farthest from whole, and where all are whole for the class
 // and the number of items at which the number of nodes that hold as many is.
+//
+// The number that is farthest from whole is the one on which both sides differ most from what the LP wanted, so both bounds rise.
 func (b *branching) divide(l *branch) {
 	best := branchWhole
 	try := func(x rule) (nodes float64) {
@@ -370,6 +401,9 @@ func (b *branching) used() func(func(int, float64) bool) {
 }
 
 // round buys the LP's whole nodes and packs the rest greedily. A fleet that is cheaper than the known one lowers the cutoff with it.
+//
+// A branch forbids what made its parent's solution fractional, so its own is closer to a fleet. A cheaper fleet found here is worth twice:
+// it is the answer, and it makes the cutoff lower, below which fewer branches are left.
 func (b *branching) round() {
 	if b.r.best.left == nil {
 		return // nobody asked for a fleet
@@ -391,6 +425,9 @@ func (b *branching) round() {
 const treeSlack = 1e-8
 
 // certify writes the tree down in whole numbers, for a part with the numbers of this one, and says which bound it proves.
+//
+// A bound is rounded up to the next price that a fleet can have at all: all prices of nodes are multiples of their greatest common
+// divisor. In a catalogue of round prices that closes the last of a gap.
 func (b *branching) certify(q *part) (verify.Tree, int64) {
 	if b == nil {
 		return verify.Tree{}, 0

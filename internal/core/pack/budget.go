@@ -7,6 +7,10 @@ import "karpenter.sh/karpenter/internal/core/work"
 // A first part of the work is granted whatever it brings. After it the search goes on only as long as there is something at stake and
 // it still gets somewhere: price and bound are more than stakeShare and stakeLeast apart, and the last half of all work so far brought
 // them noticeably nearer to each other.
+//
+// Stopping is decided by money. One percent of a fleet that costs ten dollars an hour is worth no second of a controller that thirty pools
+// wait for; one percent of a fleet that costs a thousand is. And a search that has used half of its work since it last got anywhere is
+// given up, however much is at stake: gains get rarer the longer a search lasts, and one that came late announces the next one for later still.
 type budget struct {
 	meter       *work.Meter
 	began       work.Units
@@ -61,6 +65,10 @@ func (b *budget) grant(stake float64) work.Units {
 }
 
 // granted is a budget for one such attempt, and for no more than is left.
+//
+// An attempt gets a budget of its own so that it cannot eat what the next one was meant to have. A column generation that does not come to
+// its end leaves nothing behind, no bound and few good patterns; the search, which could have used the same work piece by piece, would
+// then find the purse empty.
 func (b *budget) granted(stake float64) *budget {
 	out := &budget{meter: b.meter, began: b.meter.Spent(), sure: b.sure, over: b.over, most: b.grant(stake), without: b.without}
 	if left, ok := b.left(); ok && (out.most == 0 || left < out.most) {
@@ -79,6 +87,9 @@ func (b *budget) charge(n int) { b.meter.Charge(work.Units(n)) }
 func (b *budget) spent() work.Units { return b.meter.Spent() - b.began }
 
 // spend asks to do one more trial. Once it has said no it stays with it. The first trial is always granted.
+//
+// That it stays with a no keeps a run deterministic: whatever is asked afterwards, in whatever order, sees the same end. That the first
+// trial is granted means that there is always a fleet to return.
 func (b *budget) spend() bool {
 	if b.over || b.sure {
 		return b.sure
@@ -106,6 +117,10 @@ func (b *budget) newPace(apart float64) *pace {
 }
 
 // onward says whether to go on.
+//
+// Half of the work so far is the measure because it needs no constant that knows how large the question is: a search that last got
+// somewhere after one second may go on until two, one that got somewhere after a minute until two minutes. It can waste no more than it
+// has used well.
 func (p *pace) onward(apart float64) bool {
 	now := p.b.spent() - p.began
 	if apart < p.apart*(1-paceGain) {
@@ -123,6 +138,7 @@ func (b *budget) worthwhile() bool {
 	if b.least == 0 || b.watched == nil || now-b.looked < b.least/stakeLooks {
 		return true
 	}
+	// The price and the bound of all parts are added up, which takes longer than a trial; so it is done a few times only.
 	b.looked = now
 	price, bound, ok := b.watched.stakes()
 	if !ok {

@@ -23,6 +23,37 @@
 // those that lie across the border between two kinds of machine; the configuration LP has a column for each pattern and finds them as it
 // needs them: a bounded knapsack per cell (knapsack.go) looks for a pattern worth more than its node.
 //
+// What each of them sees that the one above it does not, by two examples. An item needs one core and 4 GiB. A node C has four cores and 4
+// GiB, a node M one core and 16 GiB, and each costs 4. By volume the item is worth 1.6: the best prices are 0.8 for a core and 0.2 for a
+// GiB, under which both nodes are sold for exactly 4, as if the cores of one could be put together with the memory of the other. In the
+// fluid LP the item has to lie in one node, in parts if need be, and is worth 4, because either node holds one. Now let items need three
+// cores of a node that has four and costs 4. The fluid LP fills the fourth core with a third of the next item and says 3; in the
+// configuration LP no pattern holds more than one, and it says 4.
+//
+// What is left between the configuration LP and the best fleet is that nodes can be cut: it buys a third of a machine where that is
+// cheapest. With many nodes that matters little, because rounding costs about one node for each kind of machine that is bought; with a
+// handful of nodes it is what the bill is made of, and branch.go divides the question until no number of nodes is broken.
+//
+// # Why prices come first
+//
+// The greedy, the search and column generation all ask the same question: is it worth putting this item here? They can only be as good as
+// the answer. A price per core that is right on average is wrong for every machine whose shape is not the average one, and a greedy that
+// goes by it fills large-memory nodes with items that want cores. That is why so much work goes into an LP before the first node is
+// opened, and why every stage is handed a pricing: the worths say which items are precious, the unit worths say what would be wasted by
+// putting them in a given node.
+//
+// A pricing that proves a good bound is not for that reason a good guide. The LP sees average contents; a node holds whole items, and
+// where it holds five of them it matters more that they fit than that they are priced to the last thousandth. So a run keeps several
+// pricings, lets the greedy go by each, and remembers which one led to the best fleet; bounds come from the best one, repairs go by the
+// winner.
+//
+// # What large cells are
+//
+// A caller may say of a cell that it is so many steps too large (Cell.Over): it is there for items that fit nothing smaller, and for
+// others only where it lowers the bill by a good deal. To the stages such a cell is closed unless one of its items is why it is there:
+// that item is forced onto the node, and others may come along. widen opens these cells to all, step by step, and keeps the wider fleet
+// only where it pays. A certificate says how many steps were open, because its bound holds for fleets under that rule alone.
+//
 // # Stages
 //
 //	reduce.go     split into parts that share nothing, merge equal classes, drop cells that others dominate; equal parts are solved once

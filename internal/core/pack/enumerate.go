@@ -4,6 +4,13 @@ import "karpenter.sh/karpenter/internal/core/work"
 
 // An enumeration finds the cheapest nodes for a few items by dynamic programming over all sub-multisets of them. It knows cells of
 // which any number can be had, no conflicts.
+//
+// Multisets of items are numbers in a mixed radix: digit i counts items of class i. For each the cheapest cell that holds it is known, and
+// then price(S) = min over T ⊆ S of cell(T) + price(S∖T), where T may be taken to hold an item of the first class that S has any of:
+// somebody has to hold it, and saying who first counts every way of dividing S once and not once for each order. The pairs (S, T) number
+// the product of (n+1)(n+2)/2, which is what decides whether this is worth it.
+//
+// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked by who trusts nobody.
 type enumeration struct {
 	p       *part
 	classes []int

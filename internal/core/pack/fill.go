@@ -43,6 +43,13 @@ func (l *load) worth(v []float64) float64 {
 }
 
 // A filler fills single nodes. It owns scratch memory and is used by one run.
+//
+// Filling one node well is a knapsack in several dimensions, which is done thousands of times and so has to be done roughly. The score of
+// an item is what it is worth per share of the room that is left, each dimension weighed by how scarce it has become: 1/(what is left of
+// it). So a node that has much memory and few cores left wants items of memory next, without any rule that says so. It is the same as
+// filling along the prices of an LP whose prices follow the room.
+//
+// What a greedy filling gets wrong is mostly its last items; polish exchanges those.
 type filler struct {
 	p      *part
 	room   []int64
@@ -113,6 +120,8 @@ func (f *filler) used(k, left int) {
 // fill puts items on one node of cell c, at most rem[k] of class k, so that they are worth much. At each step it takes the class that
 // is worth most for what it uses of the room that is left, scarce room counting more; then it polishes. forced, if not negative, is a
 // class that must be there. unit says what room can be worth at most, nil if nobody knows. The result is valid until the next call.
+//
+// Several items of the chosen class go there at once, about a sixth of what would fit, so that a node of fifty equal pods does not take fifty steps; scarcity is measured anew after each, and the next class may be another one.
 func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
 	p, cell := f.p, &f.p.cells[c]
 	copy(f.room, cell.room)
@@ -161,6 +170,12 @@ func (f *filler) candidates(cell *cell, rem []int, unit *unitWorth) {
 }
 
 // fairShares cuts the candidates to a sample of what belongs on the cell, if there is any.
+//
+// What belongs on the cell are the classes for which it is about the best: worth at least 98 % of what their room costs here. Of these a
+// node gets the share that one node is of all nodes like it, Σ over classes of worth times count being what these nodes hold together. A
+// share is rarely a whole number of items. The fraction is carried on from class to class along the order (at), as one draws a line in
+// pixels, so that over all classes the sum is right; where it begins differs from node to node, so that it is not always the same class
+// that gets its item.
 func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 	unit.top(f.p, f.out.cell, f.top)
 	var room, belong float64
@@ -208,6 +223,9 @@ func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 }
 
 // polish replaces single items on the node by others that are worth more and fit into the room left, as long as that pays.
+//
+// An exchange gives one item back and takes the most precious one that then fits. What the room left is worth at the cell's prices bounds
+// what any exchange gains, so polishing ends as soon as that is too little to matter: on a node that is full, at once.
 func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
 	if f.p.foes != nil {
 		return // an exchange could bring foes together
@@ -267,6 +285,9 @@ func (f *filler) exchange(cell *cell, rem []int, forced int, most float64) (gain
 }
 
 // highest is the class with the highest worth above low and at most high that fits into f.need, −1 if there is none.
+//
+// Classes stand in the order of their worth. So the search begins at the first that is not too precious to be true (its gain would be more
+// than the room left is worth), and ends at the first that fits.
 func (f *filler) highest(cell *cell, rem []int, low, high float64) int {
 	p := f.p
 	if f.tree != nil {
@@ -335,6 +356,10 @@ func (f *filler) on(k int) int {
 }
 
 // choose picks the next class and a number of its items. Candidates that no longer fit are dropped on the way.
+//
+// It is the innermost loop of the package: most of the work of a plan for thousands of shapes is done here. It goes over needs that stand
+// side by side in one slice, multiplies by weights that were inverted once for each step, and drops what no longer fits, which would be
+// looked at in vain from now on because room only gets less.
 func (f *filler) choose() (int, int) {
 	p := f.p
 	best, pick := -1.0, -1

@@ -15,6 +15,10 @@ import (
 // classes, however coarse the LP sees them: it starts with buckets of classes whose needs have nearly the same direction and size, and
 // divides those that turn out to matter. What an item is worth turns on where the border between two kinds of machine runs, and a bucket
 // that lies across a border moves it: with 59 buckets of equal width, prices for 5,000 pods were off by half a percent.
+//
+// Its columns are nodes with their contents in parts of buckets: a column of cell c says that one node holds the part x_b of all items of
+// bucket b. A row for each bucket asks that its parts add up to one. There are too many columns to write down, but the best one under
+// given prices is a fractional knapsack, which has a formula; so they are found one after the other, as in the configuration LP. That is why this LP is solved quickly where the other one takes long: its knapsacks are easy.
 type fluid struct {
 	p       *part
 	open    []int   // cells that may be used
@@ -93,6 +97,9 @@ func (f *fluid) solve(divide bool) (pricing, bool) {
 }
 
 // generate adds columns until the LP over the present buckets is solved.
+//
+// It ends when no cell can be filled for more than a fiftieth of a percent beyond its price: then the value is that near to the true one,
+// and the bound that leastWorth makes of it loses no more.
 func (f *fluid) generate() {
 	for range fluidRounds {
 		f.lp.Optimize(func() bool { return true })
@@ -106,6 +113,10 @@ func (f *fluid) generate() {
 }
 
 // sort puts classes into at most so many buckets, if groups are not more: by group, then by direction and size.
+//
+// Two items are alike to an LP if they use room in the same proportions: then either may stand for so many of the other. So what counts is
+// the direction of a need, measured in parts of all demand so that cores and bytes compare, and only then its size, because a machine that
+// is smaller than an item cannot hold it, which an LP that cuts items would not see. Sizes are told apart by factors of four.
 func (f *fluid) sort(most int) {
 	p := f.p
 	total := make([]float64, p.dims)
@@ -210,6 +221,9 @@ func (f *fluid) start() bool {
 func bucketTie(i int) float64 { return float64(1e-7 * float64(i%13)) }
 
 // price fills every cell with the most valuable fractions, adds the best as columns, and returns the highest worth per price.
+//
+// Up to eight columns are added at a time. With one the simplex would be run again after each; with all of them it would be slowed down by
+// columns that the first ones make useless.
 func (f *fluid) price() float64 {
 	f.worth = f.worth[:0]
 	for i := range f.buckets {
@@ -264,6 +278,11 @@ func (f *fluid) filled(o int) lp.Column {
 
 // divide splits the buckets that keep the bound behind the LP's value: the items in them are worth less, each by itself, than the LP
 // pays for them together. It returns false when they matter no longer. on is, per class, the cell that puts the least on it.
+//
+// The LP pays for a bucket as a whole: it may put its cores into one kind of machine and its memory into another, as long as both hold
+// parts of the same bucket. An item by itself is worth only the least that any cell asks for it. The sum of what is lost this way, bucket
+// by bucket, is exactly the distance between the LP's value and the bound; so that is where buckets are divided, those that lose most
+// first, and nowhere else.
 func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 	loss, order := make([]float64, len(f.buckets)), make([]int, len(f.buckets))
 	goal, left := float64(f.lp.Value()*1e9*fluidLoss), 0.0
@@ -299,6 +318,11 @@ func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 }
 
 // split cuts a bucket where the border between the two cells runs that are best for most of it, and cuts both sides in halves.
+//
+// The border between two cells is where an item is worth as much on one as on the other: u_one·a = u_two·a. It is a plane through the
+// origin, and prices say on which side an item lies. A cut along it leaves two buckets of which each belongs to one cell, and the loss of
+// both together is what it would be with a bucket for each item. Each side is halved once more, because the next prices will move the
+// border.
 func (b *bucket) split(p *part, unit *unitWorth, worth []float64, on []int) []bucket {
 	share := make([]float64, len(p.cells))
 	for _, k := range b.classes {
@@ -352,6 +376,9 @@ func (w *unitWorth) in(c int, need []int64) float64 {
 }
 
 // restart sets up the LP for the new buckets, with the columns that are known: they hold the same portion of every piece.
+//
+// A column that held a part of the old bucket holds the same part of each piece: it is the same node with the same items. So the LP begins
+// where it stood, its value does not jump, and only what the new pieces allow has to be found.
 func (f *fluid) restart(pieces [][]int) bool {
 	cols, madeOf := f.lp.Columns(), f.madeOf
 	if !f.start() {
@@ -372,6 +399,10 @@ func (f *fluid) restart(pieces [][]int) bool {
 }
 
 // unitWorth values the room of each cell so that a full one is worth what it costs.
+//
+// The fractional knapsack's prices sell the room of a cell for what its best contents are worth, which is at most about its price. Scaled
+// to the price exactly, they prove for any items that those on a node are not worth more than it costs: Σ_k w_k·P_k ≤ Σ_k (u_c·a_k)·P_k ≤
+// u_c·R_c = p_c. That holds for items that the LP never saw, and so the same prices bound the next question too (see Memory).
 func (f *fluid) unitWorth() *unitWorth {
 	p := f.p
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
@@ -403,6 +434,9 @@ func (p *part) leastWorth(w *unitWorth, cells []int) (worth []float64, on []int,
 }
 
 // settle scales the worth of a cell's room to the cell's price.
+//
+// Scaling up is as important as scaling down: room that the LP left cheap, because it uses none of that cell, could otherwise only lower
+// what items are worth, since each is valued by the cell that asks the least for it.
 func (c *cell) settle(room []float64) {
 	var sum float64
 	for d, r := range c.room {

@@ -39,6 +39,9 @@ func (f *fleet) better(g *fleet) bool {
 }
 
 // A supply says how many nodes of each cell can still be had.
+//
+// Stock and limits are the only things that nodes of different cells have to share, and they only ever get less while a fleet is built: a
+// cell that cannot be had once is out for the rest of a run. The search gives nodes back by taking a negative number.
 type supply struct {
 	p     *part
 	stock []int   // per cell; meaningless where the cell has no stock limit
@@ -75,6 +78,16 @@ func (s *supply) take(c, n int) {
 }
 
 // A greedy builds fleets node by node.
+//
+// It is the classical greedy of covering problems: open the node whose contents are worth most per dollar, take its items away, go on.
+// With worths from an LP its ratios are near one everywhere, and the first nodes it opens are those that the LP would open too; it goes
+// wrong only towards the end, when what is left fits nothing well.
+//
+// To fill all cells at every step would be most of the work. But a cell's best filling only gets worse as items run out, so the ratio it
+// had when it was last filled is a ceiling: cells are gone through in the order of their ceilings, and as soon as one has been filled for
+// more than the next one's ceiling, no other cell can win. Most steps fill one or two cells of a thousand.
+//
+// Invariant: last[c] is never below what any filling of c brings with the items in rem, but for what the guide's samples leave out.
 type greedy struct {
 	p     *part
 	fill  *filler
@@ -120,6 +133,10 @@ func (g *greedy) run(count []int, s *supply, v []float64, w *unitWorth, b *budge
 
 // ceiling is a ratio of worth to price that no filling of a cell exceeds: items bring no more than the best of them, and most cells
 // are best for none. Where classes are few, filling the cell says more and takes no longer.
+//
+// Let m be the largest ratio, over the classes that fit, of what an item is worth to what its room is worth at the cell's prices. Contents
+// P are worth Σ v_k·P_k ≤ m·Σ_k (price of a_k)·P_k ≤ m·(price of the room), because together they fit into it. That takes one pass over
+// the classes for each cell, instead of one for each item that a filling places.
 func (g *greedy) ceiling(c int, v []float64, w *unitWorth) float64 {
 	p, cell := g.p, &g.p.cells[c]
 	cost := w.cost(cell)
@@ -174,6 +191,10 @@ func (g *greedy) pack(classes []int, s *supply, v []float64, w *unitWorth, b *bu
 
 // candidates lists the cells that can be had, the most promising first: what fills a cell is worth no more than its room, and no
 // more than all that is left.
+//
+// Two ceilings hold at once, and the lower one counts: contents are worth no more than the room at its prices, and no more than everything
+// that is left for this cell. The first tells large cells from small ones at the beginning; the second tells them apart at the end, when
+// nothing is left to fill a large one with.
 func (g *greedy) candidates(s *supply, v []float64, w *unitWorth) {
 	p := g.p
 	g.order = g.order[:0]
@@ -253,6 +274,9 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 }
 
 // forced says whether a cell may be opened now, and the class without which it may not (-1: none).
+//
+// Of the classes that justify the cell the most precious one is forced: it would be the first to be put there anyway, and one item of it
+// is enough for the others to come along.
 func (g *greedy) forced(c int, v []float64) (int, bool) {
 	if !g.p.cells[c].large {
 		return -1, true
@@ -267,6 +291,9 @@ func (g *greedy) forced(c int, v []float64) (int, bool) {
 }
 
 // repeat says how many nodes may be filled like the best one.
+//
+// After a node is filled the same filling is the best one again, as long as there are items for it: thousands of equal pods take a handful
+// of steps.
 func (g *greedy) repeat(s *supply) int {
 	n := math.MaxInt
 	for i, k := range g.best.classes {

@@ -11,6 +11,14 @@ import (
 // A knapsack looks for the most valuable contents of one node by depth-first search. Classes are tried in the order of what they are
 // worth per weighted room, many items first; a branch is cut when the room that is left, sold at the best rates of the classes still
 // to come, cannot beat what is known.
+//
+// Two bounds cut the search. One sells the room that is left at the prices of the fractional knapsack, class after class in the order of
+// their rates, as one fills a sack with sand. The other takes each dimension by itself: no contents are worth more than the room left in
+// it at the best rate of any class still to come. The first is close where several dimensions run out together, the second where one does;
+// the lower one counts.
+//
+// When its nodes are used up it does not stop being right: upper collects what the branches that nobody looked at may hold, so that the
+// answer is a ceiling in any case. A search that was cut short costs some of the bound, never its truth.
 type knapsack struct {
 	p     *part
 	value []float64 // per class
@@ -81,6 +89,9 @@ func (k *knapsack) candidates(c, forced int) {
 
 // weigh solves the knapsack in fractions: it returns the value of the best contents when items can be cut, and sets what a unit of
 // each dimension of room is worth then.
+//
+// One pass of the small simplex does two things: its value cuts cells that cannot be worth their price at all, which are most, and its
+// prices say by what to order the classes of those that can.
 func (k *knapsack) weigh(forced int) float64 {
 	k.sack.Reset(k.room)
 	for _, i := range k.order {
@@ -98,6 +109,9 @@ func (k *knapsack) weigh(forced int) float64 {
 }
 
 // rank orders the candidates by what they are worth per weighted room.
+//
+// With many of the best class first, the first descent is the greedy filling; that is a good one, and a good one found early is what cuts
+// the rest.
 func (k *knapsack) rank() {
 	p := k.p
 	for _, i := range k.order {

@@ -10,6 +10,13 @@ import (
 )
 
 // A master is the configuration LP with the patterns found so far: the cheapest mix of patterns, in fractions, that holds every item.
+//
+// Columns are found by asking every cell for contents that are worth more than the node costs at the current prices: such a column makes
+// the mix cheaper, and if no cell has any, the mix is optimal. Greedy fillings answer that quickly and are asked first. Only when they
+// find nothing does the exact knapsack look, and it alone can say that there is nothing, which is what a bound needs.
+//
+// Prices of a mix that is far from its best are wild: one class worth everything, another nothing. So columns are taken from different
+// cells, a few at a time, and a turn that brings only bad columns still calms the prices for the next.
 type master struct {
 	r       *run
 	lp      *lp.Simplex
@@ -47,6 +54,9 @@ func newMaster(r *run, count []int) *master {
 }
 
 // start sets up the LP for the given demand and supply: one pattern per class that holds it alone is the first basis.
+//
+// Every row needs a column to begin with. A class that no unlimited cell holds begins with "left out", at a price that no fleet reaches
+// for one item: the LP avoids it whenever there is any other way, and where it does not, it says which items have no place.
 func (m *master) start(count []int, from *supply) {
 	p := m.r.p
 	rows := make([]lp.Row, p.classes(), p.classes()+len(m.stock)+len(p.limits))
@@ -76,6 +86,9 @@ func (m *master) start(count []int, from *supply) {
 
 // tieBreak is a small addition to the demand of a class that keeps ties, and with them idle pivots, away. It differs among neighbouring
 // classes. Bounds are computed from the true counts.
+//
+// Demands of equal numbers make vertices at which many bases meet, and a simplex can walk among them for long without getting anywhere. A
+// millionth more or less of an item puts them apart; what it does to the value is less than a proof takes off for rounding.
 func tieBreak(k int) float64 { return 1e-6 * float64(k%17+1) }
 
 // alone is a pattern with class k only, on the unlimited cell that is cheapest for it, or the expensive way out.
@@ -172,6 +185,10 @@ func (m *master) price(c int) float64 {
 
 // generate adds columns until the bound meets the value of the LP, nothing is found any more or the budget ends. limit is how many
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
+//
+// The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The end is where LP and bound
+// meet, or half as far from each other as the search is allowed to be from the bound: what a better bound would then show, nobody asks
+// for.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -199,6 +216,9 @@ const turnsPerRow = 2.5
 
 // hopeless says, once some turns have shown what one takes, that what is left of the budget will not do for all of them. What it has found by
 // then is worth little: neither do the columns hold the best patterns yet, nor do their prices prove anything.
+//
+// Half a column generation is the one thing that is worth nothing at all. So the pace of the first turns is measured, and if what is left
+// of the budget will not do, the work goes to the search instead, which can use any amount.
 func (m *master) hopeless(turn int, began work.Units) bool {
 	rows := m.r.p.classes()
 	left, limited := m.r.b.left()
@@ -215,6 +235,8 @@ type offer struct {
 }
 
 // quickColumns fills every cell greedily by the current worths and adds the best fillings that are worth more than they cost.
+//
+// The three preferences for large items take turns, as one and the same would find one and the same patterns again.
 func (m *master) quickColumns(limit []int, turn int) int {
 	p := m.r.p
 	var offers []offer
@@ -266,6 +288,11 @@ func (m *master) forced(c int, limit []int) (int, bool) {
 
 // exactColumns searches every cell with the knapsack. What it proves gives a bound: worths scaled down until no cell can hold more
 // than it costs.
+//
+// Let z be the most by which the contents of any cell exceed its cost, as a factor. Then all worths divided by z satisfy the inequality of
+// the package comment for every pattern that there is, so their sum is a bound at every turn, not only at the end (Farley's bound). Cells
+// in short stock are left out of z: one rare machine that is worth three times its price would push the worth of everything down; what
+// they may exceed is taken off by their stock instead.
 func (m *master) exactColumns(limit []int, prove bool) int {
 	p := m.r.p
 	var offers []offer

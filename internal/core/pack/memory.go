@@ -11,6 +11,14 @@ import (
 // A Memory is what one answer leaves for the next question: where items went and what room was worth. When nearly the same is asked
 // again, the fleet is kept but for what changed, and the bound follows from the old prices of room, which prove one for any items as
 // long as cells are the same. A Memory never changes.
+//
+// It is the observation that prices of room outlive the items that they were found with. Room of a cell is priced so that a full one is
+// worth its price; that says nothing of any item. So for new items in the same cells the old prices prove a bound right away, and it is as
+// good as before as long as demand has about the same proportions, since those are what prices come from.
+//
+// The fleet outlives a change, too: what is gone leaves room, what is new goes there or is packed with the items of the nodes that waste
+// most. Whether that was good enough is measured, not hoped for: if fleet and bound are farther apart than they were, the question is
+// asked from the beginning.
 type Memory struct {
 	over  int // cells up to so many steps too large were open to every class
 	cells []Cell
@@ -51,6 +59,9 @@ func kindOf(c *Class) string {
 }
 
 // remember makes the memory of an answer, or nil where there is nothing to gain: proven is the solution that proves the bound.
+//
+// Nothing is remembered of what would not be proven by prices of room alone: a part that was bounded by the configuration LP or in whole
+// nodes would answer the next question with a worse bound than it had, and somebody who reads both would wonder.
 func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
 	m := &Memory{over: proven.over, kinds: map[string]int{}, fleet: fleet}
 	if len(p.Conflicts) > 0 || len(p.Classes) == 0 {
@@ -97,6 +108,9 @@ func (m *Memory) note(q *part, w *unitWorth) {
 }
 
 // near says whether p asks nearly the same, and how many items are others.
+//
+// Cells must be equal to the last dollar. Old prices of room prove nothing once a machine is cheaper than they say, and finding out which
+// ones changed would be the work that is to be spared.
 func (m *Memory) near(p *Problem) (changed int, ok bool) {
 	if m == nil || len(p.Conflicts) > 0 || len(p.Classes) == 0 || len(p.Classes[0].Need) != m.dims {
 		return 0, false
@@ -143,6 +157,9 @@ func (m *Memory) patterns(p *Problem) []Pattern {
 }
 
 // recall prices room as the memory knows it. It returns false for a cell of which nothing is known.
+//
+// Old prices are scaled to what a node costs again, because the units of the new part may be others: what no item asks for any more has
+// been dropped, and what is counted by fours may now be counted by twos.
 func (r *run) recall(m *Memory) bool {
 	p := r.p
 	w := &unitWorth{dims: p.dims, cells: make([]float64, len(p.cells)*p.dims), limit: make([]float64, len(p.limits))}
@@ -170,6 +187,9 @@ func (r *run) recall(m *Memory) bool {
 }
 
 // refill takes the nodes apart that hold the least for their price, to give the items that are new a better place.
+//
+// How much to take apart nobody knows beforehand: little keeps what was good, much finds better places for what is new. The greedy is
+// quick enough to try three amounts and keep the best.
 func (r *run) refill() {
 	if r.best == nil || r.best.lost > 0 {
 		return
@@ -191,6 +211,9 @@ func (r *run) refill() {
 
 // answer answers a question that is nearly the one that the memory is of, or returns nil: what did not change stays where it was, the
 // rest is packed greedily. That is given up where the fleet gets noticeably farther from the bound.
+//
+// The memory that goes with such an answer is the old one, not one of this answer. A chain of small changes is so compared with the fleet
+// at its beginning each time, and cannot drift away by a little at each link.
 func (m *Memory) answer(p *Problem, b *budget) *Result {
 	changed, near := m.near(p)
 	if !near || m.ratio == 0 {

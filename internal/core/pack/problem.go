@@ -17,6 +17,10 @@ type (
 )
 
 // Options say how long and how hard to look.
+//
+// Work is what limits a search, not time: the same options give the same fleet on a fast and on a slow machine. Least and Most are two
+// amounts because they answer two questions. Least is what a question deserves whatever comes of it; Most is where even a search that gets
+// somewhere has to stop.
 type Options struct {
 	Fast bool // greedy fleets and the volume bound only
 	// CloseMillionths is how close to the bound a fleet has to be for the search to end.
@@ -34,6 +38,9 @@ type Options struct {
 }
 
 // A Result is a fleet and what is known about cheaper ones.
+//
+// VolumeBound and ConfigBound are told apart because they tell whoever looks for the reason of a gap where to look: if already the volume
+// of all items costs that much, no packing helps, and only other machines would.
 type Result struct {
 	Fleet       []Pattern
 	Left        []int // per class, items without a place
@@ -51,6 +58,9 @@ type Result struct {
 func (r *Result) Bound() int64 { return max(r.VolumeBound, r.ConfigBound) }
 
 // Gap is how much dearer the fleet is than the bound, as a fraction.
+//
+// It is a property of the fleet and of the proof alike: a gap of one percent may be a fleet that is one percent too dear, or a bound that
+// is one percent too low. Who wants to know which asks for more of either and looks what moves.
 func (r *Result) Gap() float64 {
 	if r.Bound() <= 0 {
 		return 0

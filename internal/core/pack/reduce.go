@@ -13,6 +13,16 @@ import (
 
 // A part is a problem that shares nothing with the rest, in the form the algorithms want: equal classes merged, dimensions without
 // demand dropped, units reduced, cells that another one dominates removed.
+//
+// It is where a problem loses its size. A plan for five thousand pods over a thousand machines in three zones arrives with tens of
+// thousands of numbers; after equal classes are merged, dimensions that nobody asks for dropped, and cells that another one dominates
+// removed, a few dozen to a few hundred of each are left, and everything after this is quick because of it.
+//
+// Needs and rooms are counted in the greatest common divisor of the needs: a room of 15.7 GiB for items of 4 GiB is a room of three. That
+// is not only smaller. It makes cells equal, and so dominated, that differ by what no item could use.
+//
+// Invariant: cells are those that no other one dominates, sorted by price; every has all of them, for the tree's proof, which speaks of
+// all, and for widen, which opens others.
 type part struct {
 	dims    int
 	axis    []int   // per dimension: which one of the problem it is
@@ -83,6 +93,10 @@ func holds(need, room []int64, most int) int {
 }
 
 // split divides a problem into parts. Classes that no cell can hold are in none.
+//
+// Two groups of classes belong together if a cell is open to both, because a node may hold items of both; if a limit counts cells of both;
+// or if two of their classes may not meet. A cluster of pools that share nothing falls apart here, and each part is searched with the work
+// that is at stake in it.
 func split(p *Problem) []*part {
 	g := groupClasses(p)
 	open := openCells(p, g)
@@ -113,6 +127,9 @@ func split(p *Problem) []*part {
 }
 
 // grouping sorts classes by the cells they may use.
+//
+// Which cells a class may use is a set of a thousand bits for each class, yet there are few different ones: pods say "amd64", "zone a",
+// "pool web". All that follows works with the number of the group.
 type grouping struct {
 	of   []int      // per class its group, -1 without items
 	sets []bits.Set // per group; nil means every cell
@@ -149,6 +166,10 @@ func groupClasses(p *Problem) *grouping {
 }
 
 // merge joins sets that differ only in cells that the classes of the smaller one do not fit into, and numbers what is left.
+//
+// Pods of 16 cores that ask for any machine of zone a, and pods of 16 cores that ask for one of zone a with at least eight cores, say two
+// different things and can use the same machines. A set may be widened by cells into which none of its classes fits, since no item will
+// ever be put there; fewer groups are fewer rows of the volume LP, and equal classes of two groups become one.
 func (g *grouping) merge(p *Problem, members [][]int) {
 	size := func(s bits.Set) int {
 		if s == nil {
@@ -212,6 +233,9 @@ func (g *grouping) dropHomeless(p *Problem, open []bits.Set) {
 }
 
 // openCells lists, per cell, the groups that may use it and have a chance to fit.
+//
+// A group may use a cell only if it has a chance there: the least that any of its classes needs, dimension by dimension, has to fit. That
+// is no promise that one of them does, only that those it leaves out never do.
 func openCells(p *Problem, g *grouping) []bits.Set {
 	open := make([]bits.Set, len(p.Cells))
 	over := func(c int) bool { // not even one node of it is within the limits
@@ -279,6 +303,9 @@ func buildPart(p *Problem, g *grouping, open []bits.Set, groups []int) *part {
 }
 
 // units returns the dimensions with demand, and for each the greatest common divisor of its needs.
+//
+// A dimension nobody asks for needs no room, no price and no row. Most resources of a cluster are asked for by few pods, and most parts
+// have two or three dimensions left.
 func units(p *Problem, g *grouping, number []int) (dims []int, unit []int64) {
 	if len(p.Classes) == 0 {
 		return nil, nil
@@ -460,6 +487,13 @@ func (p *part) findLeast() {
 }
 
 // prune sorts cells by price and removes those that another one dominates: as much room for no more money, open to as many.
+//
+// Of a thousand machines in a region most are never bought: another one has as much room for less. Which one dominates is looked for among
+// those that dominated last, since a cheap and roomy one dominates a hundred others: the list is kept with the latest in front, and most
+// cells are dropped at the first or second look.
+//
+// It must not remove a cell because of one in short supply, or one that uses a limit, which may not be there when it is wanted, nor
+// because of one that is open to fewer or is too large where it is not.
 func (p *part) prune() {
 	order := make([]*cell, len(p.every))
 	for i := range order {
@@ -504,6 +538,9 @@ func (c *cell) dominates(d *cell) bool {
 }
 
 // equal says whether two parts ask the same question: all numbers are equal, whatever they stand for.
+//
+// Parts with limits or conflicts are left alone, because those tie numbers to what they stand for. All others with equal numbers have
+// equal fleets: the teams of a cluster often ask for the same, each in its own pool.
 func (p *part) equal(q *part) bool {
 	if p.dims != q.dims || p.groups != q.groups || p.foes != nil || q.foes != nil || len(p.limits)+len(q.limits) > 0 {
 		return false

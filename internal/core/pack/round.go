@@ -7,6 +7,8 @@ import (
 )
 
 // A partial is a fleet under construction by rounding: nodes bought so far and what is still to place.
+//
+// Invariant: what the nodes hold and what is in rem together are the items of the part; supply is what the nodes leave.
 type partial struct {
 	run    *run
 	nodes  []nodes
@@ -84,6 +86,9 @@ func (r *run) complete(t *partial, worth []float64) {
 }
 
 // roomFor is what room may be worth under given item worths: nothing is ruled out by it.
+//
+// The greedy passes over cells by what room is worth, and worths of the configuration LP can be higher than those that the room was priced
+// by. All prices are raised by the most that any class went up, which makes the ceilings looser and no filling impossible.
 func (r *run) roomFor(worth []float64) *unitWorth {
 	p := r.p
 	w := &unitWorth{dims: p.dims, limit: make([]float64, len(p.limits))}
@@ -104,6 +109,11 @@ func (r *run) roomFor(worth []float64) *unitWorth {
 
 // round turns the LP's fractions into whole nodes: it buys what is whole, solves the LP for the rest, and when nothing is whole any
 // more buys the pattern that is nearest to it. On the way every rest is also completed greedily; the best fleet wins.
+//
+// This is diving: a decision is made where the LP is surest, and it is asked again with the decision made. Whole nodes cost nothing in
+// doubt, since the LP buys them as they are. What remains are fractions of which one is decided at a time, and since each solution of the
+// rest begins with the columns of the one before, that takes some turns and not a new search. The greedy completes each rest on the way
+// because the best point to stop is not the end: the LP of a rest of five items is as fractional as they come.
 func (r *run) round(m *master) {
 	t := r.newPartial()
 	worth := slices.Clone(m.worth)

@@ -4,6 +4,13 @@ import "slices"
 
 // A search improves a fleet by taking a few nodes apart and packing their items again. Nodes that hold less than they cost, by the
 // worths of the last LP, are taken more often.
+//
+// It is ruin and recreate. A greedy fleet is good nearly everywhere; what is wrong with it lies in a few nodes that got what was left.
+// Taking some of these and some others apart gives the greedy a small question of its own, which it answers better than the large one, and
+// an answer that is not cheaper is forgotten. Nothing has to be known of why a fleet is dear.
+//
+// Turns must differ, or they would find the same again. Three things differ: which nodes are taken, drawn by waste; worths, which are off
+// by up to one percent so that ties fall otherwise; and the cells that may be opened, two fifths of all beside those that were there.
 type search struct {
 	r     *run
 	nodes []load
@@ -57,12 +64,17 @@ func (s *search) weigh() {
 	}
 }
 
+// That it is never nothing lets every node be drawn now and then: a node that is full by itself may be what keeps three others from
+// becoming two.
 func (s *search) wasteOf(l *load) float64 {
 	price := float64(s.r.p.cells[l.cell].price)
 	return max(price-l.worth(s.worth), float64(price*0.002))
 }
 
 // search lets all parts take turns until none finds anything any more or the budget ends.
+//
+// Parts take turns with each other. One after the other, the first part would use up what the last one needs, and the order of parts is
+// nobody's choice. A part of which nothing has come for some hundred turns is out.
 func (s *solution) search() {
 	var all []*search
 	for _, r := range s.runs {
@@ -110,6 +122,9 @@ func (s *search) finish() {
 }
 
 // turn takes some nodes apart and keeps what comes of it if that is cheaper. It returns false when the budget is over.
+//
+// Stock is given back before the items are packed again, so the same nodes can always be bought: the worst that a turn finds is what it
+// took apart.
 func (s *search) turn() bool {
 	s.choose()
 	s.r.b.charge(len(s.nodes)*len(s.pick) + len(s.r.p.cells)*4 + s.r.p.classes() + 200)
@@ -147,6 +162,9 @@ func (s *search) turn() bool {
 }
 
 // choose picks the nodes to take apart.
+//
+// Mostly few, now and then up to half of all: the product of three numbers below one is small most of the time. Two or three nodes are
+// repacked in no time and often by luck; what takes ten to be bettered is found only where ten are taken.
 func (s *search) choose() {
 	s.pick = s.pick[:0]
 	most := float64(len(s.nodes)) / 2
@@ -173,6 +191,9 @@ func (s *search) draw() int {
 
 // repack packs the items in the greedy's hands anew. Worths are a little off and only some cells are tried, so that turns differ and are
 // quick.
+//
+// Ceilings of the whole run stand in for ones that would have to be worked out for each turn: no filling of a few items is worth more than
+// the first filling of that cell, when there was everything to choose from.
 func (s *search) repack() *fleet {
 	g := s.r.greedy
 	for _, k := range s.live {

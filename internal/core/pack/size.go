@@ -19,6 +19,10 @@ func upTo(parts []*part, over int) []*part {
 
 // widen opens cells that are too large to all, step by step, and returns the fleet of the last step that was worth it: it holds more, or
 // it costs less and lowers the bill by more than was asked for. What opening all of them would not bring is not looked for.
+//
+// Why not open them at once: an enormous machine is often the cheapest per core by a hair, and a fleet of few enormous machines loses more
+// when one of them goes, waits longer for an empty one, and leaves more behind when pods leave. So a larger one has to pay for itself by
+// more than was asked, and the question is put step by step, since the first step often brings most of it.
 func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
 	var steps []int
 	for _, p := range parts {
@@ -64,6 +68,9 @@ func (s *solution) loses(to *solution, gain int64) bool {
 }
 
 // mayGain says whether bounds allow a wider choice to bring what is asked of it.
+//
+// Bounds answer before fleets are looked for. First the volume bound of the wider choice, which costs next to nothing, then the fluid one
+// part by part, until it is clear that even the best wider fleet would not be cheap enough.
 func (s *solution) mayGain(wide *solution, gain int64) bool {
 	if _, lost := s.sum(); lost > 0 {
 		return true

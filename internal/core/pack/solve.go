@@ -10,6 +10,11 @@ import (
 )
 
 // A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
+//
+// Worths alone do not say which item goes first. Among items that are worth what they cost, a large one that still fits is harder to place
+// later than a small one, so it is preferred by a bonus; how much depends on how many items a node holds, which nobody knows before
+// trying. And a node that is filled with the best of everything leaves the rest to nodes that come later: taking a fair share of each
+// class, out of a sample, gives all nodes the same mix, as the LP does.
 type guide struct{ bonus, share float64 }
 
 // guides are what the greedy runs try, the usual winners first.
@@ -26,6 +31,10 @@ const (
 )
 
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
+//
+// The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a greedy fleet and a bound
+// come for little work. The configuration LP and wider cells follow where something is at stake, then the search, which
+// can use any amount, and at last the proof in whole nodes, which changes the fleet only when it meets a cheaper one by chance.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -62,6 +71,11 @@ func Solve(p *Problem, o Options) *Result {
 // Bound proves a bound without looking for a fleet: by volumes, by the fluid LP, which is weaker than the configuration LP but knows
 // which items fit where, and by the configuration LP, where classes are few, there is time, and a known fleet costs no more than the
 // little that such an LP can add.
+//
+// The known fleet says which proofs can be of use. If it is within a fifth of a percent of the bound, nobody needs to know more. If it is
+// farther away than a few percent, something keeps it there that a packer does not know (pods that must not meet, zones that must be
+// even), and a better bound would not tell what. Only in between is the configuration LP asked, or where so few items are left that broken
+// nodes alone explain the distance.
 func Bound(p *Problem, o Options) *Result {
 	question := questionOf(p, o, 'b')
 	if out := o.Known.find(question); out != nil {
@@ -101,6 +115,10 @@ func Bound(p *Problem, o Options) *Result {
 }
 
 // A solution is the runs of all parts, with cells up to some size open to all. Parts that are equal in all numbers share a run.
+//
+// Parts share no cell that matters to both, so the best fleet of the whole is the best of each, and bounds add up. That is what makes a
+// cluster with twenty teams in twenty pools as easy as twenty small ones. Teams that ask for the same in pools that sell the same are one
+// question; see equal.
 type solution struct {
 	runs []*run
 	over int // steps too large that cells may be for all
@@ -169,6 +187,13 @@ type pricing struct {
 }
 
 // A run is the search for one part.
+//
+// It goes from rough to fine and keeps everything that can be of use later: all proofs, because the one with the highest bound may not fit
+// into whole numbers; all pricings, because either may be the better guide; all patterns of the configuration LP, because branch and price
+// starts from them.
+//
+// Invariant: best is nil only before the first greedy run, and from then on never gets worse. bound never falls. So whatever ends a run,
+// it ends with the best that it had.
 type run struct {
 	p       *part
 	b       *budget
@@ -201,6 +226,9 @@ const (
 )
 
 // generate solves the configuration LP and keeps its proof.
+//
+// The columns begin with the patterns of the best fleet: then the LP is never dearer than that fleet, and its prices are near the truth
+// from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
 func (r *run) generate() *master {
 	m := newMaster(r, r.p.count)
 	for i := range r.best.nodes {
@@ -227,6 +255,9 @@ func (r *run) configure() {
 }
 
 // stake is how many nano-dollars an hour the part and its twins may at most be cheaper; no number is enough when items are left out.
+//
+// It is the only number by which attempts of different kinds can be compared: proving, searching and rounding all have in common that they
+// can bring no more than this.
 func (r *run) stake() float64 {
 	if r.best.lost > 0 {
 		return math.Inf(1)
@@ -243,6 +274,9 @@ func (r *run) attempt(stake float64, do func()) {
 }
 
 // newRun prices room and items by the volume LP.
+//
+// The volume LP is solved for every part, because it always has an answer: it knows stock, limits and groups, and takes next to no time. Its prices are the floor on which the rest stands when the fluid LP cannot be asked (cells in short stock, items
+// without needs).
 func newRun(p *part, b *budget) *run {
 	r := &run{p: p, b: b, greedy: newGreedy(p)}
 	unit, steps := p.volume(r.open())
@@ -285,6 +319,9 @@ func (r *run) open() []int {
 }
 
 // refine prices room and items by the fluid LP, once.
+//
+// Buckets of equal width do as long as the classes in one have nearly the same shape. They do for most questions: what is lost is what
+// items at the borders between two kinds of machine are mispriced by, and there are few of them. sharpen goes after those.
 func (r *run) refine() {
 	if r.fluid != nil || !r.b.does(fluidLP) {
 		return
@@ -317,6 +354,9 @@ func (r *run) sharpen() {
 }
 
 // use adds a pricing. The one that bounds best is the run's own.
+//
+// A pricing is never trusted to bound as well as the LP it comes from says. lagrange computes from its numbers, and from nothing else,
+// what they prove; an LP that stopped early, rounded badly or saw buckets instead of classes is then merely weak, not wrong.
 func (r *run) use(by pricing) {
 	bound := r.p.lagrange(by)
 	if bound >= r.bound() || r.guiding == nil {
@@ -327,6 +367,16 @@ func (r *run) use(by pricing) {
 }
 
 // lagrange is the bound that item worths and unit worths prove: all items' worth less what short cells and limits give back.
+//
+// It is the inequality of the package comment with what can run out. Let w be the worths, l_j what a unit of limit j is worth, and let
+// every cell that can be had in any number hold at most its cost, c = price + Σ l_j·use_j. Take any fleet with x_c nodes of cell c that
+// holds all items. Then
+//
+//	Σ_k w_k·n_k  ≤  Σ_c x_c·(cost of c + surplus of c)  =  price + Σ_j l_j·(use of j) + Σ_c x_c·surplus of c
+//
+// where the surplus of a cell is what its contents can be worth beyond its cost, which is nothing unless it is in short stock. The use of
+// a limit is at most its maximum, and x_c at most the stock; so the price is at least Σ w·n − Σ l·max − Σ stock·surplus. Room at its
+// highest price stands for the contents, which can only make the surplus larger and the bound lower.
 func (p *part) lagrange(by pricing) float64 {
 	var sum float64
 	w := by.unit
@@ -361,6 +411,9 @@ func (r *run) pricings() []pricing {
 }
 
 // incumbent runs the greedy under the given guides and every pricing, and keeps the best fleet.
+//
+// The first run is not cut by anything: somebody waits for a fleet, and a question that cannot be answered within its budget is still
+// answered. All later ones are improvements.
 func (r *run) incumbent(guides []guide) {
 	for _, g := range guides {
 		for _, by := range r.pricings() {
@@ -380,6 +433,9 @@ func (r *run) incumbent(guides []guide) {
 }
 
 // resample runs the greedy again under all guides: it fills nodes with samples of what is left, and every run draws others.
+//
+// Luck is cheap here. A greedy run is quick, and where nodes hold few items its result moves with the sample: the best of several is then better than what repairs make of one of them in the same time. Where nodes hold many items runs
+// hardly differ, and the pace of the stakes ends this soon.
 func (r *run) resample() {
 	most := r.b.trials + sampleTrials
 	for range sampleRounds {
@@ -390,6 +446,9 @@ func (r *run) resample() {
 }
 
 // quick places what is left of t class by class without looking for the best cell: what is returned when the budget ends early.
+//
+// It is what a budget that ends in the middle of rounding leaves time for: dearer than any greedy fleet, but whole. That it is rarely the
+// best does not matter, because the best one known so far is kept beside it.
 func (r *run) quick(t *partial) *fleet {
 	p := r.p
 	f := &fleet{}
@@ -458,6 +517,12 @@ func (s *solution) branchOut(cutoff func(*run) float64) {
 }
 
 // prove writes bounds and their certificate.
+//
+// A part that leaves items out has no bound in dollars: its cheapest fleet would have to hold what no fleet can. It contributes nothing,
+// which keeps the sum a bound for the others.
+//
+// Twins have the same numbers but other classes: the proof is written once for each. The whole-node proof of a part replaces its share of
+// the bound, not its worths, because a checker goes through trees first and then asks what the rest is worth.
 func (s *solution) prove(p *Problem, out *Result) {
 	out.Certificate = Certificate{Worth: make([]int64, len(p.Classes)), LimitWorth: make([]int64, len(p.Limits)), Over: s.over}
 	configured := false
@@ -483,6 +548,9 @@ func (s *solution) prove(p *Problem, out *Result) {
 
 // expand turns the fleet of a part back into patterns of the problem; merged classes are taken apart. It takes what it places off
 // left.
+//
+// Equal classes were merged, so a node of a fleet says "five of that size", not whose. Members are used up one after the other, which
+// keeps as many nodes alike as can be: only where a member runs out in the middle of a group of equal nodes is the group cut in two.
 func (f *fleet) expand(p *part, left []int) []Pattern {
 	at := make([]int, p.classes()) // the member that is being placed
 	var out []Pattern

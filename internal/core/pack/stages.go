@@ -2,6 +2,9 @@ package pack
 
 // A stage is one that an answer could do without. Only tests leave stages out, to see what each is good for: BenchmarkStages has a row for
 // every one, and what no row gets dearer or slower without has no place here.
+//
+// Heuristics pile up: each was good for something when it was written, and nobody dares to take one out. A table of what each is good for
+// now is the only thing that keeps the pile small.
 type stage uint16
 
 const (

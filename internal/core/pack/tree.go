@@ -9,6 +9,11 @@ import (
 
 // A tree answers which of many classes is worth most among those that fit into given room. It is a k-d tree over needs; every node
 // knows the highest worth and the least need of the classes below that still have items.
+//
+// The exchange asks "the most precious item that fits into these four numbers" for every item on a node. With thousands of classes, going
+// through all of them for each would be slower than everything else. A node of the tree stands for all classes below it: if even the least
+// need of them in some dimension does not fit, or if even the highest worth is not above the best one so far, none of them has to be
+// looked at. Which half is visited first does not change the answer, only how soon the other one can be passed over.
 type tree struct {
 	p     *part
 	worth []float64
@@ -46,6 +51,10 @@ func newTree(p *part, worth []float64) *tree {
 
 // divide sorts positions lo to hi along dimension d, halves them, and goes on with the next dimension. Dimensions in which all
 // needs are equal divide nothing and are passed over.
+//
+// Halves of equal size, one dimension after the other, keep classes together that are alike in all dimensions: then a subtree that does
+// not fit is left out as a whole. A dimension in which all classes need the same (most often one that only few pods ask for) tells nothing
+// apart, and a level spent on it would be a level wasted.
 func (t *tree) divide(node, lo, hi, d int) {
 	if node >= t.leafs {
 		t.start[node-t.leafs] = lo

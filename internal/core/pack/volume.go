@@ -26,6 +26,9 @@ func (w *unitWorth) of(group int, need []int64) float64 {
 }
 
 // top is what a unit of room in a cell can be worth at most: the highest price among the groups it is open to.
+//
+// Of several groups on a cell each prices room by itself; what a node holds may be of any of them, so only the highest price is safe to
+// say what its room can be worth.
 func (w *unitWorth) top(p *part, c int, out []float64) {
 	if w.cells != nil {
 		copy(out, w.cells[c*w.dims:(c+1)*w.dims])
@@ -41,6 +44,14 @@ func (w *unitWorth) top(p *part, c int, out []float64) {
 
 // A volumeProgram buys room as if items were liquid: demand rows per group and dimension, supply rows per kind of cells that are
 // open to the same groups, and columns that buy a node or pour a group's demand into a kind.
+//
+// As a formula, with groups g of classes that may use the same cells, kinds q of cells that are open to the same groups, x_c nodes of a
+// cell and the flow f_gqd of what group g uses of dimension d in kind q:
+//
+//	min Σ p_c·x_c   subject to   Σ_q f_gqd ≥ demand of g in d,   Σ_g f_gqd ≤ Σ_{c of q} R_cd·x_c,   stock and limits
+//
+// It has no columns to generate and few rows. That it lets cores and memory of different machines be bought for one item makes its bound
+// weak where machines have different proportions; it is asked first and for everything that the fluid LP cannot say.
 type volumeProgram struct {
 	p      *part
 	demand []float64
@@ -140,6 +151,9 @@ func (v *volumeProgram) solve() (*unitWorth, int) {
 }
 
 // scale is the total demand of each dimension, so that rows have entries near one.
+//
+// Bytes of memory are nine orders of magnitude larger than cores. Without scaling, the smallest number that the simplex takes for nothing
+// in one row would be a machine's worth in another.
 func (v *volumeProgram) scale() []float64 {
 	scale := make([]float64, v.p.dims)
 	for r, n := range v.demand {

@@ -43,7 +43,7 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 		better.fillIn(left)
 	}
 	if len(better.misplaced()) > 0 {
-		better, left = better.mend(left)
+		better, left = better.rehome(left)
 	}
 	bins := better.finish(left)
 	bill := billOf(bins, &better.p.Settings.Terms)

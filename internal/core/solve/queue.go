@@ -14,8 +14,8 @@ import (
 // bound, and every node that the plan opens is a domain for it, whoever that node was opened for. A placement that was found in another
 // order is played once more in this one; what does not hold is placed anew, and what finds no such place is left over.
 
-// inOrder returns the placement if it holds, else one that does: everything is placed once more in the order of the queue, and what even so
-// does not hold is mended; if that leaves more pods over, the first placement is mended. left is what it leaves over.
+// inOrder returns the placement if kube-scheduler would find it, else the better of two that it would: everything placed anew in the order
+// of the queue, or the placement as it is without what does not hold. left is what the placement leaves over; all three say that of theirs.
 func (s *state) inOrder(left []int) (*state, []int) {
 	s.avoid()
 	if s.meter.CutAt() > 0 {
@@ -24,41 +24,41 @@ func (s *state) inOrder(left []int) (*state, []int) {
 	if len(s.misplaced()) == 0 {
 		return s.filled(left)
 	}
-	best, few := s.replayed(left)
-	if s.arrival != nil && sum(few) > 0 {
-		return s.waryOf(best, few)
+	best, over := s.replayed(left)
+	if s.arrival != nil && sum(over) > 0 {
+		return s.waryOf(best, over)
 	}
-	return best, few
+	return best, over
 }
 
 // replayed is the placement once more in the order of the queue, or what is left of the first one.
 func (s *state) replayed(left []int) (*state, []int) {
-	again := s.again()
-	again, rest := again.mend(again.placeLeft(again.allPods()))
-	if sum(rest) <= sum(left) {
-		return again, rest
+	queued := s.emptyInOrder()
+	queued, over := queued.rehome(queued.placeLeft(queued.allPods()))
+	if sum(over) <= sum(left) {
+		return queued, over
 	}
-	if mended, few := s.mend(left); sum(few) < sum(rest) {
-		return mended, few
+	if kept, fewer := s.rehome(left); sum(fewer) < sum(over) {
+		return kept, fewer
 	}
-	return again, rest
+	return queued, over
 }
 
 // waryOf looks for a placement that leaves fewer pods over than the best so far, and of no class more, in which no node is opened whose daemons
 // would upset pods that came before: in the order of the queue, and in that of their worth.
-func (s *state) waryOf(best *state, few []int) (*state, []int) {
+func (s *state) waryOf(best *state, over []int) (*state, []int) {
 	for _, inTurn := range []bool{true, false} {
-		again := s.again()
-		again.wary = true
+		wary := s.emptyInOrder()
+		wary.wary = true
 		if !inTurn {
-			again.turn = nil
+			wary.turn = nil
 		}
-		again, rest := again.mend(again.placeLeft(again.allPods()))
-		if sum(rest) < sum(few) && within(rest, few) {
-			best, few = again, rest
+		wary, fewer := wary.rehome(wary.placeLeft(wary.allPods()))
+		if sum(fewer) < sum(over) && within(fewer, over) {
+			best, over = wary, fewer
 		}
 	}
-	return best, few
+	return best, over
 }
 
 // filled places pods that are left in domains which their spreads know only now, because others opened nodes there.
@@ -66,8 +66,8 @@ func (s *state) filled(left []int) (*state, []int) {
 	if !s.foundGround(left) {
 		return s, left
 	}
-	if more, few := s.without(nil).mend(slices.Clone(left)); sum(few) < sum(left) {
-		return more, few
+	if more, fewer := s.without(nil).rehome(left); sum(fewer) < sum(left) {
+		return more, fewer
 	}
 	return s, left
 }
@@ -104,13 +104,16 @@ func sum(left []int) int {
 	return n
 }
 
-// mostMends is how often pods are given another place. Each time it is few of those of the time before that have none again.
-const mostMends = 8
+// mostMoves is how often pods are given another place. Each time it is few of those of the time before that are misplaced again; after the
+// last they get none, so that what is returned holds.
+const mostMoves = 8
 
-// mend gives pods that are misplaced other places, as if they came last, or none.
-func (s *state) mend(left []int) (*state, []int) {
+// rehome gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new place may take a domain
+// from somebody else, who then is misplaced in turn: so it looks again until nobody is, and nobody was moved.
+func (s *state) rehome(left []int) (*state, []int) {
 	s.avoid()
-	for tries := mostMends; ; tries-- {
+	left = slices.Clone(left)
+	for moves := 0; ; moves++ {
 		bad := s.misplaced()
 		if len(bad) > 0 {
 			s = s.without(bad)
@@ -118,8 +121,8 @@ func (s *state) mend(left []int) (*state, []int) {
 		for _, p := range bad {
 			left[p.Class] += p.Count
 		}
-		placed := tries > 0 && s.fillIn(left)
-		if len(bad) == 0 && !placed {
+		moved := moves < mostMoves && s.fillIn(left)
+		if len(bad) == 0 && !moved {
 			return s, left
 		}
 	}
@@ -135,8 +138,8 @@ func (s *state) fillIn(left []int) bool {
 	return s.commits > before
 }
 
-// again is an empty placement that takes classes as they stand in the queue, and knows the domains that this one opened.
-func (s *state) again() *state {
+// emptyInOrder is an empty placement that takes classes as they stand in the queue, and knows the domains that this one opened.
+func (s *state) emptyInOrder() *state {
 	next := newState(s.facts)
 	next.worth = s.worth
 	next.turn = slices.Repeat([]int32{math.MaxInt32}, len(s.p.Classes))
@@ -182,7 +185,9 @@ func (s *state) without(bad []Put) *state {
 // hard returns what a class has to do with as kube-scheduler sees it: its preferences refuse no node.
 func (s *state) hard(ci ClassID) *touches { return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1) }
 
-// misplaced returns the pods that kube-scheduler would refuse where they are placed.
+// misplaced returns the pods that kube-scheduler would refuse where they are placed. It plays kube-scheduler: pods bind one after the other,
+// in the order of the queue, each to any of the places that its class has in the plan, and who is refused is asked again once somebody
+// else was bound. Those who wait when nobody binds any more are misplaced.
 func (s *state) misplaced() []Put {
 	places := s.places()
 	if !s.disputed(places) {
@@ -195,7 +200,7 @@ func (s *state) misplaced() []Put {
 	refused := make([]int, len(places)) // how many were bound when a pod of the class was last refused
 	for before := 0; before != bound; {
 		before = bound
-		again := waiting[:0]
+		still := waiting[:0]
 		for _, ci := range waiting {
 			switch {
 			case len(places[ci]) == 0:
@@ -203,10 +208,10 @@ func (s *state) misplaced() []Put {
 				bound++
 			default:
 				refused[ci] = bound
-				again = append(again, ci)
+				still = append(still, ci)
 			}
 		}
-		waiting = again
+		waiting = still
 	}
 	return slices.Concat(places...)
 }

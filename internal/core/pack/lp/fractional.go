@@ -135,6 +135,9 @@ func (f *Fractional) prices() {
 }
 
 // entering picks the variable whose move gains most, and whether it goes up or down. It returns a number below −dims if none gains.
+//
+// There are as many prices as dimensions, so a look at all items is a pass over one slice; a knapsack of a thousand classes takes as many
+// moves as a handful of dimensions has corners, not as there are classes.
 func (f *Fractional) entering(eps float64) (int, float64) {
 	best, at, dir := eps, -f.dims-1, 1.0
 	for j, v := range f.values {
@@ -168,6 +171,9 @@ func (f *Fractional) basic(j int) bool {
 }
 
 // move changes variable j in the given direction until something meets a bound, and exchanges it if that is another variable.
+//
+// Three things can end the way: a basic item is used up to nothing, a basic item is there in full, or j itself is. In the last case the
+// basis stays and j changes sides, which costs nothing; with few dimensions and small counts that is most moves.
 func (f *Fractional) move(j int, dir float64) bool {
 	dims := f.dims
 	for r := range dims {

@@ -157,6 +157,9 @@ func (s *Simplex) Value() float64 {
 }
 
 // Optimize pivots until no known column and no slack improves the objective. more, asked now and then, may end it early.
+//
+// Most negative first is quick, but can go in circles among bases of equal value. Late in a run the first improving variable is taken
+// instead (Bland's rule), which is slow and cannot; few runs get there, because callers keep ties away by what they add to bounds.
 func (s *Simplex) Optimize(more func() bool) {
 	for turn := 0; ; turn++ {
 		if turn%16 == 15 && !more() || turn > mostTurns*(s.m+10) {

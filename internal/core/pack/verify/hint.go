@@ -4,6 +4,9 @@ import "math"
 
 // A hint is the textbook simplex tableau for the contents of a room when items can be cut: maximise what they are worth, a row for each
 // dimension, in parts of the room, at most so many items of each class. Its row prices are what a unit of room is worth.
+//
+// It does what lp.Fractional does, in another way: a whole tableau instead of a small inverse, and variables that are counted from their
+// upper bound once they reach it. Slower, and without a line in common: a mistake in one of them would have to be made twice.
 type hint struct {
 	dims  int
 	rows  [][]float64 // per dimension: a coefficient for every item, then for every slack

@@ -13,6 +13,13 @@ import (
 //
 // because contents that fit cost at most the room. Prices are hints, multiplied by a power of two and rounded to integers. Where
 // the sum is not low enough the prover enumerates contents depth first, with the same kind of bound for what is still to come.
+//
+// It is for a checker what the knapsack is for the search, and is written without a look at it. A search wants good contents; a prover
+// wants a number that no contents exceed, and is done as soon as that is low enough. So prices of room may be as wrong as they like: any
+// prices that are not negative give a true bound, and good ones a low one. Floating point makes the hint, integers make the proof.
+//
+// The power of two is chosen as large as sums allow, so that what rounding prices up costs the proof is less than one nano-dollar in all
+// but the largest questions.
 type prover struct {
 	dims  int
 	needs []int64 // class*dims
@@ -85,6 +92,9 @@ const maxScaled = 1 << 61
 
 // upperBound returns a number that no contents of room made of the given classes are worth more than. It tries to get down to
 // enough, spending at most so many search nodes. forced, if not negative, must be there at least once.
+//
+// The goal is put where the search for contents begins: nothing that is worth less than the cell costs has to be told from anything else,
+// and nearly every branch is cut at once. In most cells the root is enough.
 func (v *prover) upperBound(room []int64, classes []int, enough int64, forced, nodes int) int64 {
 	var base int64
 	limit := v.limit
@@ -270,6 +280,9 @@ func (v *prover) mark(k, n int) {
 }
 
 // descend tries all numbers of items of the class at position i. worth is what the earlier positions hold, scaled.
+//
+// Every number of items of a class is tried, from as many as fit down to none, unless what is still to come cannot lift the sum above the
+// best: so nothing is missed but what was bounded.
 func (v *prover) descend(i int, worth int64, rooms []int64) {
 	room := rooms[:v.dims]
 	v.best = max(v.best, worth)

@@ -75,6 +75,8 @@ func (v *verification) trees() (sum int64, err error) {
 	return sum, nil
 }
 
+// A tree may only speak of classes and cells that nobody else uses. If a cell were shared with a class outside, a node of it could hold
+// items of both, and its price would be counted for the tree and for the rest.
 func (v *verification) newGrove(t *Tree) (*grove, error) {
 	g := &grove{v: v, t: t}
 	mine := make([]bool, len(v.p.Classes))
@@ -149,6 +151,9 @@ func (g *grove) uses(i int) bool {
 }
 
 // lowest is the lowest bound below a branch.
+//
+// Less and more are all that a fleet can be, so a leaf that is missing, or that names itself, would be a hole in the proof: branches may
+// point only to later ones, and every inner one has two.
 func (g *grove) lowest(at int) (int64, error) {
 	if at < 0 || at >= len(g.t.Branches) {
 		return 0, fmt.Errorf("no branch %d", at)
@@ -206,6 +211,9 @@ func (g *grove) leaf(b *Branch) (int64, error) {
 }
 
 // holdsNoMore checks that no node of a cell holds items worth more than it costs, under the tolls of a leaf.
+//
+// A toll on nodes with any contents changes what the node costs. A toll on nodes with so many items of a class is a step in what those
+// items are worth, which the prover adds when the count is reached.
 func (g *grove) holdsNoMore(i int, b *Branch) error {
 	v, p := g.v, g.prover
 	p.worth, p.steps = b.Worth, make([][]step, len(b.Worth))

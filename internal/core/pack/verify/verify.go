@@ -26,6 +26,14 @@ const (
 
 // Verify proves the bound of a certificate from nothing but the problem and the worths, with whole numbers: no
 // cell may hold items worth more than it costs. It returns an error if the bound does not follow.
+//
+// It has three steps, each of which is an inequality about whole numbers. Trees bound the parts that were proven in whole nodes, and take
+// their items out. What all other items are worth is added, what limits are worth is taken off. Then every cell is asked what its contents
+// can be worth at most: no more than its cost where any number of nodes can be had, and where stock is short by how much more, times the
+// stock, is taken off as well. A cell that another one covers needs no question of its own.
+//
+// A worth that is too low proves less, never something wrong; a worth that is too high is found out by the cell that could hold it. So
+// nothing has to be known of how worths were found, and nothing here was used to find them.
 func Verify(p *Problem, c Certificate) error {
 	if len(c.Worth) != len(p.Classes) || len(c.LimitWorth) != len(p.Limits) {
 		return errors.New("certificate is for another problem")
@@ -205,6 +213,9 @@ func (v *verification) byCost() []int {
 }
 
 // covers says that what holds for cell i holds for cell j, which costs no less: it has no more room and is open to no more classes.
+//
+// Cells are asked in the order of their costs, so a cell that covers another is done by then: what it can hold for its cost, the other one
+// can hold no more of for no less.
 func (v *verification) covers(i, j int) bool {
 	a, b := &v.p.Cells[i], &v.p.Cells[j]
 	return a.Stock == 0 && (!v.large(i) || a.Over <= b.Over) && fits(v.roomOf(j), v.roomOf(i)) && v.open[j].Within(v.open[i])
@@ -224,6 +235,9 @@ func (v *verification) roomOf(i int) []int64 {
 }
 
 // surplus is how much more than its cost a cell in short stock may hold. Any other cell must not hold more than it costs.
+//
+// A cell that is too large is asked once for every class that may justify it, with an item of that class put there beforehand. If none of
+// them fits, no fleet that keeps the rule has such a node, and nothing needs to be proven.
 func (v *verification) surplus(i int) (int64, error) {
 	cell := &v.p.Cells[i]
 	room := v.roomOf(i)
