@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // A seen object is one that a watch showed: by itself, as kubectl writes it with -w, or in an event, as with --output-watch-events too. Who
@@ -135,10 +136,10 @@ func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
 	}
 	to := endOf(p)
 	if to.IsZero() && gone {
-		to = later(at, w.end)
+		to = when.Later(at, w.end)
 	}
 	if !to.IsZero() && (l.To.IsZero() || to.Before(l.To)) {
-		l.To = later(to, l.From)
+		l.To = when.Later(to, l.From)
 	}
 	for _, c := range p.Status.Conditions {
 		l.evicted = l.evicted || c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
@@ -147,16 +148,8 @@ func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
 		w.begin = at
 	}
 	for _, t := range []time.Time{l.From, l.To, at} {
-		w.end = later(w.end, t)
+		w.end = when.Later(w.end, t)
 	}
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // endOf is when a pod was told to end or came to its end by itself, zero if it has not.
@@ -165,7 +158,7 @@ func endOf(p *corev1.Pod) time.Time {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.State.Terminated != nil {
-				out = later(out, c.State.Terminated.FinishedAt.Time)
+				out = when.Later(out, c.State.Terminated.FinishedAt.Time)
 			}
 		}
 	}

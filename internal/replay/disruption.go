@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 const (
@@ -111,17 +112,9 @@ func (d *disruption) search(r *run) {
 	}
 	for _, at := range []time.Time{again, out.Next} {
 		if !at.IsZero() {
-			d.passBy(r, later(at, r.now.Add(r.set.Pace)))
+			d.passBy(r, when.Later(at, r.now.Add(r.set.Pace)))
 		}
 	}
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // hollow removes empty nodes, and asks nothing else.
@@ -138,7 +131,7 @@ func (d *disruption) hollow(r *run) {
 	}
 	vacant := slices.ContainsFunc(r.open, func(m *machine) bool { return len(m.pods) == 0 && !d.busy[m.claim.UID] })
 	if vacant {
-		d.lookBy(r, earlier(later(again, r.now.Add(time.Second)), out.Next))
+		d.lookBy(r, when.Sooner(when.Later(again, r.now.Add(time.Second)), out.Next))
 	}
 }
 
@@ -245,14 +238,14 @@ func (r *run) refresh() (again time.Time) {
 	var changed []*v1.NodeClaim
 	for _, m := range r.open {
 		if !m.restless && (m.again.IsZero() || r.now.Before(m.again)) {
-			again = earlier(again, m.again)
+			again = when.Sooner(again, m.again)
 			continue
 		}
 		c := m.claim.DeepCopy()
 		c.Status.LastPodEventTime = metav1.NewTime(m.stirred)
 		m.again = lifecycle.Consolidatable(c, r.pools[c.Labels[v1.NodePoolLabelKey]].Pool, r.now)
 		m.claim, m.restless = c, false
-		again = earlier(again, m.again)
+		again = when.Sooner(again, m.again)
 		changed = append(changed, c)
 	}
 	budgets := r.allowances()

@@ -6,6 +6,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/when"
 )
 
 // retry is when a pod without a place is planned for again, unless the pace is slower.
@@ -32,7 +33,7 @@ func (v *provisioner) want(r *run) {
 
 // closes is when the batch is complete if nothing else comes.
 func (v *provisioner) closes(r *run) time.Time {
-	return earlier(v.last.Add(r.set.BatchIdle), v.first.Add(r.set.BatchMax))
+	return when.Sooner(v.last.Add(r.set.BatchIdle), v.first.Add(r.set.BatchMax))
 }
 
 func (v *provisioner) fire(r *run) {

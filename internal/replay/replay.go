@@ -123,16 +123,3 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 
 // byKey orders pods by their names.
 func byKey(a, b *pod) int { return a.key.Compare(b.key) }
-
-// earlier returns the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	switch {
-	case a.IsZero():
-		return b
-	case b.IsZero():
-		return a
-	case b.Before(a):
-		return b
-	}
-	return a
-}
