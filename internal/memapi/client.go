@@ -290,6 +290,9 @@ func (c *Client) Delete(ctx context.Context, o client.Object, opts ...client.Del
 	if err := c.checkPreconditions(k, old, options.Preconditions); err != nil {
 		return err
 	}
+	if p := options.PropagationPolicy; p != nil && *p == metav1.DeletePropagationOrphan {
+		s.orphan(k)
+	}
 	s.remove(k, options.GracePeriodSeconds)
 	return nil
 }

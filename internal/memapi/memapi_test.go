@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,20 @@ func TestObjects(t *testing.T) {
 			must(t, c.Delete(t.Context(), o))
 			if left := memapi.All[*corev1.Node](s); len(left) > 0 {
 				t.Errorf("%d nodes are left", len(left))
+			}
+		},
+		"what an owner lets go of stays": func(t *testing.T, s *memapi.Server, c *memapi.Client) {
+			o := claim("c")
+			must(t, c.Create(t.Context(), o))
+			owners := []metav1.OwnerReference{{UID: o.UID, Kind: "NodeClaim", Name: "c"}, {UID: "another", Kind: "NodeClaim", Name: "d"}}
+			must(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", OwnerReferences: owners}}))
+			must(t, c.Delete(t.Context(), o, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+			left := memapi.All[*corev1.Node](s)
+			if len(left) != 1 || !slices.Equal(left[0].OwnerReferences, owners[1:]) {
+				t.Errorf("nodes = %v", left)
+			}
+			if claims := memapi.All[*v1.NodeClaim](s); len(claims) > 0 {
+				t.Errorf("claims = %v", claims)
 			}
 		},
 		"a delete for another incarnation conflicts": func(t *testing.T, s *memapi.Server, c *memapi.Client) {

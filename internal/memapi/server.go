@@ -202,6 +202,19 @@ func (s *Server) drop(k key) {
 	}
 }
 
+// orphan lets go of what an object owns.
+func (s *Server) orphan(k key) {
+	owner := s.objects[k].GetUID()
+	owned := func(r metav1.OwnerReference) bool { return r.UID == owner }
+	for _, other := range slices.Clone(s.order) {
+		if dependent := s.objects[other]; slices.ContainsFunc(dependent.GetOwnerReferences(), owned) {
+			dependent = copyOf(dependent)
+			dependent.SetOwnerReferences(slices.DeleteFunc(dependent.GetOwnerReferences(), owned))
+			s.store(other, dependent)
+		}
+	}
+}
+
 // remove deletes an object as the API server does: at once, or when finalizers and grace allow it.
 func (s *Server) remove(k key, grace *int64) {
 	o := s.objects[k]

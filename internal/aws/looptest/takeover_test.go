@@ -13,6 +13,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -175,6 +177,122 @@ func TestFleetsOfOtherKarpentersAreTakenOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever goes back, by the steps of docs/moving.md, finds everything that the other looks for, and nothing has stopped. Whoever then comes again
+// is taken over again.
+func TestFleetsAreGivenBack(t *testing.T) {
+	for name, p := range predecessors() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := p.settled(t)
+				machines, pods, nodes, claims := w.ids(), w.places(), w.nodes(), w.claims()
+				same := func(when string) {
+					t.Helper()
+					if got := w.ids(); !slices.Equal(got, machines) {
+						t.Errorf("%s: machines = %v, want those that were there: %v", when, got, machines)
+					}
+					if got := w.places(); !maps.Equal(got, pods) {
+						t.Errorf("%s: pods = %v, want %v", when, got, pods)
+					}
+				}
+				end := w.start()
+				w.eventually("machines, claims and nodes are the same", 2*time.Minute, w.unequal)
+				time.Sleep(20 * time.Minute)
+				w.wantTaken(p)
+				end()
+				if p.alpha {
+					w.letGo()
+				}
+				time.Sleep(20 * time.Minute)
+				same("given back")
+				w.wantGivenBack(p, nodes, claims)
+				end = w.start()
+				w.eventually("they are the same once more", 2*time.Minute, w.unequal)
+				time.Sleep(20 * time.Minute)
+				same("taken again")
+				w.wantTaken(p)
+				end()
+			})
+		})
+	}
+}
+
+// letGo deletes the claims of machines that had none, as the guide says.
+func (w *world) letGo() {
+	people := w.API.Client("people")
+	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+		if err := people.Delete(w.t.Context(), c, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, n := range memapi.All[*corev1.Node](w.API) {
+		if len(n.OwnerReferences) > 0 {
+			w.t.Fatalf("node %s belongs to %v", n.Name, n.OwnerReferences)
+		}
+	}
+	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
+		if err := people.Patch(w.t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// wantGivenBack checks that machines, Nodes and claims still have what the predecessor knew them by.
+func (w *world) wantGivenBack(p predecessor, nodes map[string]*corev1.Node, claims map[string]*v1.NodeClaim) {
+	w.t.Helper()
+	for _, m := range w.aws.Alive() {
+		if !within(p.tags, m.Tags) {
+			w.t.Errorf("machine %s has the tags %v, had %v", m.ID, m.Tags, p.tags)
+		}
+	}
+	for name, n := range w.nodes() {
+		if old := nodes[name]; old == nil || n.UID != old.UID || n.Spec.ProviderID != old.Spec.ProviderID || !within(old.Labels, n.Labels) {
+			w.t.Errorf("node %s = %v, was %v", name, n, old)
+		}
+		if n.DeletionTimestamp != nil || n.Spec.Unschedulable || len(n.Spec.Taints) > 0 || !slices.Contains(n.Finalizers, v1.TerminationFinalizer) {
+			w.t.Errorf("node %s is not what a predecessor goes on with: %v", name, n)
+		}
+		delete(nodes, name)
+	}
+	if len(nodes) > 0 {
+		w.t.Errorf("nodes that are gone: %v", slices.Collect(maps.Keys(nodes)))
+	}
+	left := w.claims()
+	if len(left) != len(claims) {
+		w.t.Errorf("%d claims, want %d", len(left), len(claims))
+	}
+	for name, c := range left {
+		if old := claims[name]; old == nil || c.UID != old.UID || c.DeletionTimestamp != nil || c.Status.ProviderID != old.Status.ProviderID || !within(old.Labels, c.Labels) {
+			w.t.Errorf("claim %s = %v, was %v", name, c, old)
+		}
+		for _, stamp := range []string{v1.NodePoolHashVersionAnnotationKey, awsv1.AnnotationNodeClassHashVersion} {
+			if c.Annotations[stamp] == p.stamp[stamp] {
+				w.t.Errorf("claim %s says that %s is the predecessor's %s: it would compare our hash with its own", name, stamp, p.stamp[stamp])
+			}
+		}
+	}
+}
+
+// within says whether all of part is in whole.
+func within(part, whole map[string]string) bool {
+	for key, value := range part {
+		if got, ok := whole[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) nodes() map[string]*corev1.Node   { return byName(memapi.All[*corev1.Node](w.API)) }
+func (w *world) claims() map[string]*v1.NodeClaim { return byName(memapi.All[*v1.NodeClaim](w.API)) }
+
+func byName[T client.Object](objects []T) map[string]T {
+	out := map[string]T{}
+	for _, o := range objects {
+		out[o.GetName()] = o
+	}
+	return out
 }
 
 // nothing says which machines, claims and nodes there are.
