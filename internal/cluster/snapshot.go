@@ -160,17 +160,9 @@ func (s *Snapshot) ProvisionableSoon() []*Pod {
 // Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel nobody.
 func (s *Snapshot) Repelling() iter.Seq[*Pod] { return s.repelling.all() }
 
-// LabelCounts yields, for one namespace, how many pods of each label set run on each node: label set by label set, the
+// LabelCounts yields how many pods of each label set run on each node: namespace by namespace, in each label set by label set, the
 // nodes of each by name. A selector need be evaluated only once for each label set.
-func (s *Snapshot) LabelCounts(namespace string) iter.Seq[LabelCount] {
-	return func(yield func(LabelCount) bool) {
-		for c := range s.labels.from(countKey{namespace: namespace}) {
-			if c.Namespace != namespace || !yield(c) {
-				return
-			}
-		}
-	}
-}
+func (s *Snapshot) LabelCounts() iter.Seq[LabelCount] { return s.labels.all() }
 
 // Held tells whether no place is looked for a pod now, although it waits.
 func (s *Snapshot) Held(key PodKey) bool {

@@ -588,7 +588,7 @@ func TestPodsFollowTheirNode(t *testing.T) {
 		})
 	}
 	counts := map[string]int{}
-	for c := range after.LabelCounts("default") {
+	for c := range after.LabelCounts() {
 		counts[c.Node] += c.Count
 	}
 	if counts["n"] != 1 || counts["m"] != 1 || len(counts) != 2 {
@@ -627,14 +627,14 @@ func TestEventsOfARunningPodReplaceItsRowEverywhere(t *testing.T) {
 	relabelled := anti(pod("p", "n"))
 	relabelled.Labels = map[string]string{"app": "other"}
 	s.Update(func(d *cluster.Draft) { d.PutPod(relabelled) })
-	counts := slices.Collect(s.Snapshot().LabelCounts("default"))
+	counts := slices.Collect(s.Snapshot().LabelCounts())
 	if len(counts) != 1 || counts[0].Labels.Map["app"] != "other" || counts[0].Count != 1 {
 		t.Errorf("label counts after a change of labels = %v, want one of app=other", counts)
 	}
 	leaving := anti(pod("p", "n"))
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(9, 0)}
 	s.Update(func(d *cluster.Draft) { d.PutPod(leaving) })
-	if got := slices.Collect(s.Snapshot().LabelCounts("default")); len(got) != 1 || got[0].Count != 0 || got[0].Terminating != 1 {
+	if got := slices.Collect(s.Snapshot().LabelCounts()); len(got) != 1 || got[0].Count != 0 || got[0].Terminating != 1 {
 		t.Errorf("label counts of a terminating pod = %v, want it as such", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/benchload"
@@ -66,6 +67,15 @@ func TestAnEngineFollowsTheCluster(t *testing.T) {
 			d.PutNode(runningNode("node-9", 9))
 		}},
 		{"it went", func(d *cluster.Draft) { d.DeleteNode("node-9") }},
+		{"a node came with what no machine had, and a pod that wants it", func(d *cluster.Draft) {
+			n := runningNode("node-10", 10)
+			n.Status.Capacity["example.com/tape"], n.Status.Allocatable["example.com/tape"] = resource.MustParse("1"), resource.MustParse("1")
+			d.PutClaim(runningClaim("node-10"))
+			d.PutNode(n)
+			p := pendingOf(42, 8)
+			p.Spec.Containers[0].Resources.Requests["example.com/tape"] = resource.MustParse("1")
+			d.PutPod(p)
+		}},
 	} {
 		store.Update(step.edit)
 		snap := store.Snapshot()

@@ -162,11 +162,13 @@ func (m *Memory) learnMachines(in Input) {
 			}
 		}
 	}
-	if m.world == nil || m.world.snap != in.Snap {
-		for row := range in.Snap.Nodes() {
-			if m.nodes[row] == nil && !row.Incomplete {
-				note(row.Allocatable())
-			}
+	var learned *cluster.Snapshot // what its rows have was noted then
+	if m.world != nil {
+		learned = m.world.snap
+	}
+	for _, row := range in.Snap.NodeChanges(learned) {
+		if row != nil && m.nodes[row] == nil && !row.Incomplete {
+			note(row.Allocatable())
 		}
 	}
 	for _, p := range in.Pools {

@@ -39,6 +39,8 @@ type nodeInfo struct {
 	coming   []int        // which they are
 	version  int          // of the daemons that these were worked out for
 	seen     uint64
+
+	initialized bool
 }
 
 // nodeOf returns what a row means.
@@ -47,7 +49,7 @@ func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
 		n.seen = m.turn
 		return n
 	}
-	n := &nodeInfo{row: row, labels: labelsOf(row), future: m.futureOf(row), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), seen: m.turn, version: -1}
+	n := &nodeInfo{row: row, labels: labelsOf(row), future: m.futureOf(row), hostname: row.Hostname(), taints: row.Taints(), pool: row.Pool(), initialized: row.Initialized(), seen: m.turn, version: -1}
 	if row.Node != nil && row.Node.Spec.Unschedulable && row.Registered() {
 		t := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 		if !slices.ContainsFunc(n.taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) }) {

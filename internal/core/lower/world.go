@@ -86,7 +86,7 @@ func (m *Memory) worldOf(snap *cluster.Snapshot) *world {
 			return m.world
 		}
 	}
-	w := &world{snap: snap, version: m.daemonVersion, binOf: map[string]int{}, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
+	w := &world{snap: snap, version: m.daemonVersion, columns: map[string]*column{}, counts: map[string][]nodeCount{}, selected: map[*podclass.Labels][]int{},
 		repelling: map[cluster.PodKey]*repeller{}}
 	w.readNodes(m)
 	w.readRunning()
@@ -120,6 +120,7 @@ func (w *world) at(snap *cluster.Snapshot, turn uint64) *world {
 }
 
 func (w *world) readNodes(m *Memory) {
+	w.nodes = make([]*nodeInfo, 0, w.snap.NodeCount())
 	var later []*nodeInfo
 	for row := range w.snap.Nodes() {
 		if row.Incomplete || row.MarkedForRemoval {
@@ -129,7 +130,7 @@ func (w *world) readNodes(m *Memory) {
 			continue
 		}
 		n := m.nodeOf(row)
-		if row.Initialized() {
+		if n.initialized {
 			w.nodes = append(w.nodes, n)
 		} else {
 			later = append(later, n)
@@ -137,7 +138,7 @@ func (w *world) readNodes(m *Memory) {
 	}
 	w.nodes = append(w.nodes, later...)
 	r := m.resources.names.Len()
-	w.room = make(quantity.Vec, r*len(w.nodes))
+	w.room, w.bins, w.binOf = make(quantity.Vec, r*len(w.nodes)), make([]solve.Node, 0, len(w.nodes)), make(map[string]int, len(w.nodes))
 	byTaints := map[string]int{}
 	w.asks = map[string]int64{}
 	for i, n := range w.nodes {
@@ -165,18 +166,22 @@ func (w *world) readNodes(m *Memory) {
 // readRunning sorts the running pods by namespace and label set, so that a selector is asked once for each label set.
 func (w *world) readRunning() {
 	w.running, w.labels = map[string][][]nodeCount{}, newLabelIndex()
-	for ns := range w.namespaces() {
-		var sets []*podclass.Labels
-		var rows [][]nodeCount
-		for c := range w.snap.LabelCounts(ns) {
-			last := len(sets) - 1
-			if last < 0 || sets[last] != c.Labels {
-				sets, rows, last = append(sets, c.Labels), append(rows, nil), last+1
-			}
-			rows[last] = append(rows[last], nodeCount{node: c.Node, n: int32(c.Count), terminating: int32(c.Terminating)})
+	var ns string
+	var labels *podclass.Labels
+	var counts []nodeCount // of these labels
+	keep := func() {
+		if labels != nil {
+			w.labels.sets[ns], w.running[ns] = append(w.labels.sets[ns], labels), append(w.running[ns], counts)
 		}
-		w.labels.sets[ns], w.running[ns] = sets, rows
 	}
+	for c := range w.snap.LabelCounts() {
+		if c.Labels != labels || c.Namespace != ns {
+			keep()
+			ns, labels, counts = c.Namespace, c.Labels, nil
+		}
+		counts = append(counts, nodeCount{node: c.Node, n: int32(c.Count), terminating: int32(c.Terminating)})
+	}
+	keep()
 }
 
 // readComing counts the pods of DaemonSets that will start on nodes among those that run: kube-scheduler finds them there before others.
@@ -192,17 +197,6 @@ func (w *world) readComing(m *Memory) {
 		w.labels.sets[d.set.Namespace] = append(w.labels.sets[d.set.Namespace], d.labels)
 		w.running[d.set.Namespace] = append(w.running[d.set.Namespace], on[i])
 	}
-}
-
-// namespaces returns the namespaces of running pods, whether or not their objects are known.
-func (w *world) namespaces() map[string]bool {
-	out := map[string]bool{}
-	for row := range w.snap.Nodes() {
-		for _, p := range row.Pods {
-			out[p.Namespace] = true
-		}
-	}
-	return out
 }
 
 func (w *world) readRepellers(m *Memory) {
