@@ -102,7 +102,7 @@ func (p *Provider) imageDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (clou
 	case claim.Status.ImageID == "" || name == "":
 		return "", fmt.Errorf("claim %s does not say its image and instance type", claim.Name)
 	}
-	catalog, err := p.shop.Catalog(nc)
+	catalog, err := p.catalogues.Catalog(nc)
 	if err != nil {
 		return "", err
 	}

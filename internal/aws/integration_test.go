@@ -34,7 +34,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -119,7 +119,7 @@ func TestSpotInterruption(t *testing.T) {
 		if w.claim(t, other.Name).DeletionTimestamp != nil {
 			t.Error("a claim that was not interrupted is being deleted")
 		}
-		if !w.provider.stock.Out(stock.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}) {
+		if !w.provider.stock.Out(shortage.Pool{CapacityType: "spot", InstanceType: m.InstanceType, Zone: m.Zone}) {
 			t.Error("the pool of the interrupted machine still counts as available")
 		}
 		for _, object := range []string{claim.Name, claim.Status.NodeName} {
@@ -1279,7 +1279,7 @@ func TestWhatCanBeBoughtIsToldWhenScraped(t *testing.T) {
 				t.Errorf("%s = %v, %v; want %v", series, got, ok, want)
 			}
 		}
-		w.provider.stock.Mark(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
+		w.provider.stock.Mark(shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "us-east-1a"})
 		if got := scrape(t, registry)[prefix+"offering_available on-demand m5.large us-east-1a"]; got != 0 {
 			t.Errorf("what EC2 is out of counts as available %v, want 0", got)
 		}

@@ -13,7 +13,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -53,10 +53,10 @@ func (p *Provider) interruptClaim(ctx context.Context, claim *v1.NodeClaim, m in
 	case interrupt.Rebalance, interrupt.NoOp:
 		return nil
 	case interrupt.SpotInterrupted:
-		p.stock.Mark(stock.Pool{
+		p.stock.Mark(shortage.Pool{
 			CapacityType: v1.CapacityTypeSpot, InstanceType: claim.Labels[corev1.LabelInstanceTypeStable],
 			Zone: claim.Labels[corev1.LabelTopologyZone],
-			Place: stock.Place{
+			Place: shortage.Place{
 				Group: claim.Labels[awsv1.LabelPlacementGroupID], Partition: claim.Labels[awsv1.LabelPlacementGroupPartition],
 			},
 		})

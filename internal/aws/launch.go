@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/need"
@@ -234,7 +234,7 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 	if err != nil {
 		return cloud.Machine{}, fleet.CallFailed(err)
 	}
-	r, err := recipe.Make(cluster, nc, claim, choice)
+	r, err := launchspec.Make(cluster, nc, claim, choice)
 	if errors.Is(err, bootstrap.ErrNoServiceCIDR) {
 		return cloud.Machine{}, &cloud.ClassNotReadyError{Err: err}
 	}
@@ -258,8 +258,8 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 	return p.bought(nc, claim, choice, got, called)
 }
 
-// ensure makes the templates of a recipe, all at the same time.
-func (p *Provider) ensure(ctx context.Context, r *recipe.Recipe) error {
+// ensure makes the templates of a launch, all at the same time.
+func (p *Provider) ensure(ctx context.Context, r *launchspec.Spec) error {
 	making := func(t *launch.Template) string { return "making launch template " + t.Name() }
 	return errors.Join(each.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
 		_, err := p.templates.Ensure(ctx, t)
@@ -268,7 +268,7 @@ func (p *Provider) ensure(ctx context.Context, r *recipe.Recipe) error {
 }
 
 // learn draws conclusions from a launch that failed.
-func (p *Provider) learn(choice fleet.Choice, r *recipe.Recipe, err error) {
+func (p *Provider) learn(choice fleet.Choice, r *launchspec.Spec, err error) {
 	if templateGone(err) {
 		for _, t := range r.Order.Templates {
 			p.templates.Forget(t.Name)
@@ -289,15 +289,15 @@ func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fl
 			if c.Type.Name != got.InstanceType || o.Zone() != got.Zone {
 				continue
 			}
-			efa := recipe.EFAInterfaces(nc, claim, c.Type)
+			efa := launchspec.EFAInterfaces(nc, claim, c.Type)
 			m := cloud.Machine{
 				ProviderID: providerID(got.Zone, got.InstanceID), ClaimName: claim.Name, PoolName: claim.Labels[v1.NodePoolLabelKey],
 				InstanceType: got.InstanceType, ImageID: got.ImageID, Zone: got.Zone, CapacityType: choice.CapacityType,
-				Labels:      recipe.Labels(c.Type, o, recipe.Tenancy(claim)),
+				Labels:      launchspec.Labels(c.Type, o, launchspec.Tenancy(claim)),
 				Annotations: p.annotations(nc), Created: time.Now(),
 			}
 			m.Labels[awsv1.LabelNodeClass] = nc.Name
-			m.Capacity, m.Allocatable = recipe.Resources(c.Type, efa)
+			m.Capacity, m.Allocatable = launchspec.Resources(c.Type, efa)
 			if id := o.Labels[awsv1.LabelCapacityReservationID]; id != "" {
 				p.reservations.Launched(id, called)
 			}

@@ -6,7 +6,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/aws/facts"
+	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/turns"
 	"karpenter.sh/karpenter/internal/hearing"
@@ -123,7 +123,7 @@ func (p *Provider) refreshVersion(ctx context.Context) error {
 }
 
 func warnOfVersion(ctx context.Context, version string) {
-	if !facts.Supported(version) {
+	if !clusterinfo.Supported(version) {
 		telemetry.Log(ctx).ErrorContext(ctx, "this version of Kubernetes is not supported", "version", version)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
-	"karpenter.sh/karpenter/internal/aws/recipe"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/launchspec"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -241,11 +241,11 @@ func (p *Provider) machine(ctx context.Context, i ec2types.Instance, claims func
 }
 
 // placeOf is the placement group of a machine.
-func placeOf(i ec2types.Instance) stock.Place {
+func placeOf(i ec2types.Instance) shortage.Place {
 	if i.Placement == nil || aws.ToString(i.Placement.GroupId) == "" {
-		return stock.Place{}
+		return shortage.Place{}
 	}
-	place := stock.Place{Group: *i.Placement.GroupId}
+	place := shortage.Place{Group: *i.Placement.GroupId}
 	if n := aws.ToInt32(i.Placement.PartitionNumber); n > 0 {
 		place.Partition = strconv.Itoa(int(n))
 	}
@@ -283,12 +283,12 @@ func (p *Provider) describeBySort(ctx context.Context, m *cloud.Machine, i ec2ty
 			o = of
 		}
 	}
-	labels := recipe.Labels(it, o, tenancy)
+	labels := launchspec.Labels(it, o, tenancy)
 	for key, value := range m.Labels {
 		labels[key] = value
 	}
 	m.Labels = labels
-	m.Capacity, m.Allocatable = recipe.Resources(it, efaInterfaces(i))
+	m.Capacity, m.Allocatable = launchspec.Resources(it, efaInterfaces(i))
 }
 
 // typeNamed finds a type in a catalogue, which is sorted by name; nil if it is not there.

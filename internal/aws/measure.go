@@ -5,7 +5,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/aws/assortment"
+	"karpenter.sh/karpenter/internal/aws/catalogue"
 )
 
 // see records the memory of a node that booted an image which its class still has for its type.
@@ -14,5 +14,5 @@ func (p *Provider) see(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, node *corev1
 		return
 	}
 	memory := node.Status.Capacity[corev1.ResourceMemory]
-	p.memory.See(assortment.Images(nc), claim.Labels[corev1.LabelInstanceTypeStable], memory.Value())
+	p.memory.See(catalogue.Images(nc), claim.Labels[corev1.LabelInstanceTypeStable], memory.Value())
 }

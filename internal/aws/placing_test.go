@@ -19,7 +19,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // useGroup makes a placement group and lets the class select it, and waits until the provider knows.
@@ -40,11 +40,11 @@ func (w *world) useGroup(t *testing.T, strategy ec2types.PlacementStrategy, part
 }
 
 // members are the machines of a group by zone and partition.
-func (w *world) members(t *testing.T, group string) map[stock.Place][]string {
+func (w *world) members(t *testing.T, group string) map[shortage.Place][]string {
 	t.Helper()
 	out, err := ec2.NewFromConfig(w.cloud.AWSConfig()).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{})
 	check(t, err)
-	found := map[stock.Place][]string{}
+	found := map[shortage.Place][]string{}
 	for _, r := range out.Reservations {
 		if p := placeOf(r.Instances[0]); p.Group == group {
 			found[p] = append(found[p], *r.Instances[0].Placement.AvailabilityZone)
@@ -80,7 +80,7 @@ func TestMachinesOfAClusterGroupShareAZone(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		zones := w.members(t, group)[stock.Place{Group: group}]
+		zones := w.members(t, group)[shortage.Place{Group: group}]
 		slices.Sort(zones)
 		if len(zones) != 4 || len(slices.Compact(zones)) != 1 {
 			t.Fatalf("machines are in %v, want four in one zone", zones)
@@ -148,7 +148,7 @@ func TestASpreadGroupThatIsFull(t *testing.T) {
 				launched++
 			}
 		}
-		for _, zone := range w.members(t, group)[stock.Place{Group: group}] {
+		for _, zone := range w.members(t, group)[shortage.Place{Group: group}] {
 			zones[zone]++
 		}
 		if launched != 7*len(zones) || slices.Max(slices.Collect(maps.Values(zones))) != 7 {

@@ -23,24 +23,24 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
-	"karpenter.sh/karpenter/internal/aws/assortment"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/catalogue"
 	"karpenter.sh/karpenter/internal/aws/class"
+	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/facts"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/inventory"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/memory"
+	"karpenter.sh/karpenter/internal/aws/launchspec"
+	"karpenter.sh/karpenter/internal/aws/measured"
 	"karpenter.sh/karpenter/internal/aws/mirror"
 	"karpenter.sh/karpenter/internal/aws/network"
 	"karpenter.sh/karpenter/internal/aws/placement"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/profile"
-	"karpenter.sh/karpenter/internal/aws/recipe"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/aws/shift"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -77,7 +77,7 @@ type Provider struct {
 	in       Input
 	begun    time.Time
 	clients  *ec2api.Clients
-	facts    *facts.Facts
+	facts    *clusterinfo.Info
 
 	claims  Objects[*v1.NodeClaim]
 	nodes   Objects[*corev1.Node]
@@ -86,10 +86,10 @@ type Provider struct {
 
 	inventory    *inventory.Inventory
 	prices       *price.Book
-	stock        *stock.Stock
-	memory       *memory.Memory
+	stock        *shortage.List
+	memory       *measured.Memory
 	reservations *reservation.Book
-	shop         *assortment.Shop
+	catalogues   *catalogue.Catalogues
 	network      *network.Finder
 	images       *ami.Finder
 	groups       *placement.Finder
@@ -120,7 +120,7 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 		return nil, err
 	}
 	var err error
-	if p.facts, err = facts.Find(ctx, facts.Settings{
+	if p.facts, err = clusterinfo.Find(ctx, clusterinfo.Settings{
 		Cluster: s.ClusterName, Endpoint: s.ClusterEndpoint, CABundle: s.ClusterCABundle,
 		ControlPlane: s.EKSControlPlane, Version: in.KubernetesVersion,
 	}, p.clients.EKS, in.Kube); err != nil {
@@ -158,17 +158,17 @@ func (p *Provider) assemble(ctx context.Context) {
 	region := p.in.Config.Region
 	p.launches, p.placing = newLaunches(ctx), newPlacing()
 	p.prices = price.NewBook(region, s.IsolatedVPC, c.EC2, c.Pricing)
-	p.stock = stock.New()
-	p.memory = memory.New()
+	p.stock = shortage.New()
+	p.memory = measured.New()
 	p.reservations = reservation.NewBook(c.EC2)
-	sources := assortment.Sources{
+	sources := catalogue.Sources{
 		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,
 		Home: p.home, Shifts: p.shifts,
 	}
 	if s.ReservedCapacity {
 		sources.Reservations = p.reservations
 	}
-	p.shop = assortment.New(sources)
+	p.catalogues = catalogue.New(sources)
 	p.network = network.NewFinder(c.EC2, p.stock, s.SubnetRefreshInterval, p.facts.IPv6)
 	p.images = ami.NewFinder(c.EC2, c.SSM, s.AMIRefreshInterval)
 	p.groups = placement.NewFinder(c.EC2)
@@ -183,7 +183,7 @@ func (p *Provider) assemble(ctx context.Context) {
 func (p *Provider) classController() *class.Controller {
 	validator := class.NewValidator(class.Validator{
 		EC2: p.clients.EC2, Profiles: p.profiles, Ensure: p.templates.Ensure, Cluster: p.cluster,
-		Catalog: p.shop.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun,
+		Catalog: p.catalogues.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun,
 	})
 	return &class.Controller{
 		Settings: class.Settings{
@@ -196,8 +196,8 @@ func (p *Provider) classController() *class.Controller {
 }
 
 // cluster is what machines of a family join. AL2023 needs the service range, which EKS may have to be asked for.
-func (p *Provider) cluster(ctx context.Context, family string) (recipe.Cluster, error) {
-	c := recipe.Cluster{
+func (p *Provider) cluster(ctx context.Context, family string) (launchspec.Cluster, error) {
+	c := launchspec.Cluster{
 		Cluster: bootstrap.Cluster{Name: p.settings.ClusterName, Endpoint: p.facts.Endpoint, CABundle: p.facts.CABundle()},
 		Region:  p.in.Config.Region, DNS: p.facts.DNS(), IPv6: p.facts.IPv6(), Reservations: p.settings.ReservedCapacity,
 	}
@@ -227,12 +227,12 @@ func (p *Provider) Catalog(ctx context.Context, pool *v1.NodePool) (*cloud.Catal
 	if err != nil {
 		return nil, err
 	}
-	return p.shop.Catalog(nc)
+	return p.catalogues.Catalog(nc)
 }
 
 // catalogFor returns what can be launched of a class for a pool, "" for none, with prices and capacities as the cluster's owner knows them.
 func (p *Provider) catalogFor(ctx context.Context, nc *awsv1.EC2NodeClass, pool string) (*cloud.Catalog, error) {
-	c, err := p.shop.Catalog(nc)
+	c, err := p.catalogues.Catalog(nc)
 	if err != nil || p.in.Corrected == nil {
 		return c, err
 	}

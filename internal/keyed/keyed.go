@@ -168,14 +168,14 @@ func (r *run[V]) wakeDue(now time.Time) {
 	}
 }
 
-// idle is how long the loop waits at most. Whoever watches over it must see that it lives.
-const idle = time.Minute
+// longestWait is how long the loop waits at most. Whoever watches over it must see that it lives.
+const longestWait = time.Minute
 
 func (r *run[V]) untilDue() time.Duration {
 	if len(r.due) == 0 {
-		return idle
+		return longestWait
 	}
-	return min(idle, time.Until(r.due[0].at))
+	return min(longestWait, time.Until(r.due[0].at))
 }
 
 func (r *run[V]) start(ctx context.Context) {

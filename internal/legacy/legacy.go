@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// every is how often the old objects are looked at.
-	every = 10 * time.Second
+	// lookInterval is how often the old objects are looked at.
+	lookInterval = 10 * time.Second
 	// writer is who the API server takes the new objects to be of.
 	writer = "karpenter-legacy"
 )
@@ -45,7 +45,7 @@ func New(c client.Client, keep bool, events *telemetry.Events, m *telemetry.Metr
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "legacy", What: "looking after Provisioners", Failed: "looking after Provisioners failed", Every: every, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "legacy", What: "looking after Provisioners", Failed: "looking after Provisioners failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 

@@ -66,10 +66,10 @@ func New(d Deps) *Observer {
 	return o
 }
 
-// pace is how often snapshots are compared at most, and calm how often at least.
+// leastInterval is how often snapshots are compared at most, and mostInterval how often at least.
 const (
-	pace = time.Second
-	calm = 10 * time.Second
+	leastInterval = time.Second
+	mostInterval  = 10 * time.Second
 )
 
 // Run compares snapshots until ctx ends.
@@ -85,7 +85,7 @@ func (o *Observer) Run(ctx context.Context) error {
 			watched.Turn(ctx, "comparing snapshots", func(ctx context.Context) error { o.compare(ctx, last, snap); return nil })
 			last = snap // also after a panic, which would come again
 		}
-		if !pause.For(ctx, pace) || !watched.Wait(ctx, calm, snap.Stale()) {
+		if !pause.For(ctx, leastInterval) || !watched.Wait(ctx, mostInterval, snap.Stale()) {
 			return nil
 		}
 	}

@@ -200,7 +200,7 @@ func TestLoopsThatFailLive(t *testing.T) {
 		withLoop(t, i, refusing, func(t *testing.T, p *parts) {
 			for minute := range 30 {
 				time.Sleep(time.Minute)
-				if silent := p.metrics.Silent(silence); len(silent) > 0 {
+				if silent := p.metrics.Silent(longestSilence); len(silent) > 0 {
 					t.Fatalf("after %d minutes of failures %q seem to hang", minute+1, silent)
 				}
 			}
@@ -234,7 +234,7 @@ func TestEveryLoopIsWatchedOver(t *testing.T) {
 				if len(p.metrics.Loops()) == 0 {
 					t.Fatalf("loop %d of %d is not watched over", i, count)
 				}
-				if silent := p.metrics.Silent(silence); len(silent) > 0 {
+				if silent := p.metrics.Silent(longestSilence); len(silent) > 0 {
 					t.Fatalf("after %d minutes without work %q seem to hang", minute+1, silent)
 				}
 			}

@@ -182,15 +182,15 @@ func healthHandler(c checks) http.Handler {
 	return mux
 }
 
-// silence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while: without a restart such a
+// longestSilence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while: without a restart such a
 // program would lead for ever.
-const silence = 10 * time.Minute
+const longestSilence = 10 * time.Minute
 
 // alive returns the liveness check: no loop hangs.
 func alive(m *telemetry.Metrics) func() error {
 	return func() error {
-		if silent := m.Silent(silence); len(silent) > 0 {
-			return fmt.Errorf("no turn for %v: %s", silence, strings.Join(silent, ", "))
+		if silent := m.Silent(longestSilence); len(silent) > 0 {
+			return fmt.Errorf("no turn for %v: %s", longestSilence, strings.Join(silent, ", "))
 		}
 		return nil
 	}

@@ -31,13 +31,13 @@ const Path = "/picture"
 const (
 	// mostViewers may look at the same time.
 	mostViewers = 32
-	// patience is how long a viewer may take to read what it was sent, and first how long one waits for a picture at most.
-	patience = 10 * time.Second
-	first    = 20 * time.Second
-	// beat is how often a viewer is told that nothing has changed.
-	beat = 15 * time.Second
-	// life is how long one answer lasts. Viewers ask again, and are asked again who they are.
-	life = 5 * time.Minute
+	// viewerTime is how long a viewer may take to read what it was sent, and firstPictureTime how long one waits for a picture at most.
+	viewerTime       = 10 * time.Second
+	firstPictureTime = 20 * time.Second
+	// heartbeatInterval is how often a viewer is told that nothing has changed.
+	heartbeatInterval = 15 * time.Second
+	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
+	answerTime = 5 * time.Minute
 )
 
 // policy lets the page load what this server has, and nothing from elsewhere.
@@ -154,7 +154,7 @@ func (s *Service) picture() http.Handler {
 
 // once writes the picture as it is now.
 func (s *Service) once(r *http.Request, out *writer) error {
-	f, _ := s.after(r.Context(), 0, first)
+	f, _ := s.after(r.Context(), 0, firstPictureTime)
 	if f == nil {
 		out.to.Header().Del("Content-Encoding")
 		out.zip = nil
@@ -166,12 +166,12 @@ func (s *Service) once(r *http.Request, out *writer) error {
 
 // stream writes pictures as they come: the first one whole, then what has changed, and again a whole one to whom changes were missed.
 func (s *Service) stream(r *http.Request, out *writer) error {
-	until := time.Now().Add(life)
+	until := time.Now().Add(answerTime)
 	if err := out.write([]byte(": hello\n\n")); err != nil {
 		return err
 	}
 	for seen := uint64(0); time.Now().Before(until); {
-		f, over := s.after(r.Context(), seen, beat)
+		f, over := s.after(r.Context(), seen, heartbeatInterval)
 		var err error
 		switch {
 		case over:
@@ -217,7 +217,7 @@ func newWriter(w http.ResponseWriter, r *http.Request) *writer {
 }
 
 func (o *writer) write(parts ...[]byte) error {
-	if err := o.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := o.control.SetWriteDeadline(time.Now().Add(viewerTime)); err != nil {
 		return fmt.Errorf("limit the time of a viewer: %w", err)
 	}
 	to := io.Writer(o.to)

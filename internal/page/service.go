@@ -21,8 +21,8 @@ const loopName = "page"
 const (
 	// everyPicture is the least time between two pictures.
 	everyPicture = time.Second
-	// calm is how old a picture may get while nothing changes: some of it depends on the time.
-	calm = 10 * time.Second
+	// pictureAge is how old a picture may get while nothing changes: some of it depends on the time.
+	pictureAge = 10 * time.Second
 	// costEvery is how often the fleet's price is noted, for hour each time and then once in coarse, for day.
 	costEvery = 15 * time.Second
 	hour      = time.Hour
@@ -129,7 +129,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 	}
 	p.read(s.Journal)
 	is := basis{snap.News(), p.newest(), view.Version, s.Leading()}
-	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < calm {
+	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < pictureAge {
 		return
 	}
 	pools, _ := s.Catalogs.Pools(ctx, snap)

@@ -140,17 +140,17 @@ func TestReconcile(t *testing.T) {
 		again time.Duration
 		fails bool
 	}{
-		"all is found": {edit: none, again: often},
-		"no images":    {edit: func(f *findings) { f.images = nil }, want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
-		"an alias of a version that there is not": {edit: fail("images", &ami.NoAliasImagesError{}), want: []string{"AMIsReady=False AMINotFound", waits}, again: often},
-		"images of the past":                      {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: often},
-		"no subnets":                              {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: often},
-		"no groups":                               {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: often},
-		"a placement group":                       {edit: func(f *findings) { f.placement = &awsv1.PlacementGroup{ID: "pg-1", Name: "x"} }, class: inGroup, again: often},
+		"all is found": {edit: none, again: shortInterval},
+		"no images":    {edit: func(f *findings) { f.images = nil }, want: []string{"AMIsReady=False AMINotFound", waits}, again: shortInterval},
+		"an alias of a version that there is not": {edit: fail("images", &ami.NoAliasImagesError{}), want: []string{"AMIsReady=False AMINotFound", waits}, again: shortInterval},
+		"images of the past":                      {edit: fail("images", &ami.UnsupportedAliasError{Message: "x"}), want: []string{"AMIsReady=False UnsupportedAlias", waits}, again: shortInterval},
+		"no subnets":                              {edit: func(f *findings) { f.subnets = nil }, want: []string{"SubnetsReady=False SubnetsNotFound", waits}, again: shortInterval},
+		"no groups":                               {edit: func(f *findings) { f.groups = nil }, want: []string{"SecurityGroupsReady=False SecurityGroupsNotFound", waits}, again: shortInterval},
+		"a placement group":                       {edit: func(f *findings) { f.placement = &awsv1.PlacementGroup{ID: "pg-1", Name: "x"} }, class: inGroup, again: shortInterval},
 		"a placement group that there is not": {edit: none, class: inGroup,
-			want: []string{"PlacementGroupReady=False PlacementGroupNotFound"}, again: often},
+			want: []string{"PlacementGroupReady=False PlacementGroupNotFound"}, again: shortInterval},
 		"a placement group that may not be looked up": {edit: fail("placement", refused("UnauthorizedOperation", "")), class: inGroup,
-			want: []string{"PlacementGroupReady=False PlacementGroupResolutionFailed"}, again: often, fails: true},
+			want: []string{"PlacementGroupReady=False PlacementGroupResolutionFailed"}, again: shortInterval, fails: true},
 		"nothing can be looked up, and all is tried": {edit: func(f *findings) {
 			for _, what := range []string{"images", "subnets", "groups", "profile", "reservations"} {
 				f.err[what] = errors.New("no")
@@ -160,15 +160,15 @@ func TestReconcile(t *testing.T) {
 			"SecurityGroupsReady=Unknown LookupFailed", "SubnetsReady=Unknown LookupFailed", "ValidationSucceeded=Unknown DependenciesNotReady",
 		}, again: validateAgain, fails: true},
 		"AWS is slow, and nothing is said": {edit: fail("subnets", refused("RequestLimitExceeded", "")),
-			want: []string{"SubnetsReady=Unknown AwaitingReconciliation", "ValidationSucceeded=Unknown DependenciesNotReady"}, again: often, fails: true},
+			want: []string{"SubnetsReady=Unknown AwaitingReconciliation", "ValidationSucceeded=Unknown DependenciesNotReady"}, again: shortInterval, fails: true},
 		"a reservation that ends soon": {edit: func(f *findings) {
 			f.reservations = []awsv1.CapacityReservation{{ID: "cr-1", EndTime: &metav1.Time{Time: now.Add(-time.Minute)}}}
 		}, again: time.Second},
 		"a reservation that ends much later": {edit: func(f *findings) {
 			f.reservations = []awsv1.CapacityReservation{{ID: "cr-1", EndTime: &metav1.Time{Time: now.Add(time.Hour)}}}
-		}, again: often},
+		}, again: shortInterval},
 		"a kubelet field that nobody knows": {edit: none, class: func(nc *awsv1.EC2NodeClass) { nc.Spec.Kubelet = &awsv1.KubeletConfiguration{Raw: []byte(`{"nope":1}`)} },
-			want: []string{"ValidationSucceeded=False InvalidKubeletConfiguration"}, again: often},
+			want: []string{"ValidationSucceeded=False InvalidKubeletConfiguration"}, again: shortInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := all()

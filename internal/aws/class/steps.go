@@ -23,8 +23,8 @@ import (
 
 // How soon a step looks again.
 const (
-	often  = time.Minute
-	seldom = 5 * time.Minute
+	shortInterval = time.Minute
+	longInterval  = 5 * time.Minute
 )
 
 // nothing says which terms of a class select nothing: a mistyped tag is seen at once. It begins with the words by which tools know it.
@@ -49,10 +49,10 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	switch {
 	case errors.As(err, &none) && len(nc.Status.AMIs) > 0 && condition.IsTrue(nc, awsv1.ConditionTypeAMIsReady) && answered(nc, awsv1.ConditionTypeAMIsReady):
 		// The cluster was upgraded, or AWS withdrew them. What runs is not drifted by that, and new machines are better than none.
-		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() + "; the images that were found before are used", again: often}
+		return finding{status: metav1.ConditionTrue, reason: awsv1.ReasonFormerAMIs, message: none.Error() + "; the images that were found before are used", again: shortInterval}
 	case errors.As(err, &none):
 		nc.Status.AMIs = nil
-		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: "+none.Error(), often)
+		return missing(awsv1.ReasonAMINotFound, "AMISelector did not match any AMIs: "+none.Error(), shortInterval)
 	case errors.As(err, &unsupported):
 		nc.Status.AMIs = nil
 		return missing(awsv1.ReasonUnsupportedAlias, unsupported.Message, 0)
@@ -61,9 +61,9 @@ func (c *Controller) amis(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	}
 	nc.Status.AMIs = images
 	if len(images) == 0 {
-		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms", nc.Spec.AMISelectorTerms), often)
+		return missing(awsv1.ReasonAMINotFound, nothing("AMISelector", "AMIs", "amiSelectorTerms", nc.Spec.AMISelectorTerms), shortInterval)
 	}
-	return found(seldom)
+	return found(longInterval)
 }
 
 func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
@@ -77,7 +77,7 @@ func (c *Controller) reservations(ctx context.Context, nc *awsv1.EC2NodeClass) f
 		return unsure(err)
 	}
 	nc.Status.CapacityReservations = selected.Usable
-	again := often
+	again := shortInterval
 	for _, r := range selected.Usable {
 		if r.EndTime != nil {
 			again = min(again, max(time.Second, r.EndTime.Sub(now)))
@@ -107,10 +107,10 @@ func (c *Controller) placementGroup(ctx context.Context, nc *awsv1.EC2NodeClass)
 		f = unsure(err)
 	case group == nil:
 		f = missing(awsv1.ReasonPlacementGroupNotFound,
-			nothing("PlacementGroupSelector", "available placement groups", "placementGroupSelector", selector)+"; create the group in this region, or correct the name or id", often)
+			nothing("PlacementGroupSelector", "available placement groups", "placementGroupSelector", selector)+"; create the group in this region, or correct the name or id", shortInterval)
 	default:
 		nc.Status.PlacementGroup = group
-		return found(often)
+		return found(shortInterval)
 	}
 	if !placement.Is(selector, nc.Status.PlacementGroup) || err == nil {
 		nc.Status.PlacementGroup = nil // machines must not go into a group that is selected no more
@@ -130,13 +130,13 @@ func (c *Controller) subnets(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 	}
 	switch {
 	case len(selected.Usable) > 0:
-		f := found(often)
+		f := found(shortInterval)
 		f.message = unfit
 		return f
 	case unfit != "":
-		return missing(awsv1.ReasonSubnetsNotFound, "SubnetSelector did not match any Subnets that can be used: "+unfit, often)
+		return missing(awsv1.ReasonSubnetsNotFound, "SubnetSelector did not match any Subnets that can be used: "+unfit, shortInterval)
 	}
-	return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), often)
+	return missing(awsv1.ReasonSubnetsNotFound, nothing("SubnetSelector", "Subnets", "subnetSelectorTerms", nc.Spec.SubnetSelectorTerms), shortInterval)
 }
 
 func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
@@ -146,9 +146,9 @@ func (c *Controller) securityGroups(ctx context.Context, nc *awsv1.EC2NodeClass)
 	}
 	nc.Status.SecurityGroups = list
 	if len(list) == 0 {
-		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("SecurityGroupSelector", "SecurityGroups", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), often)
+		return missing(awsv1.ReasonSecurityGroupsNotFound, nothing("SecurityGroupSelector", "SecurityGroups", "securityGroupSelectorTerms", nc.Spec.SecurityGroupSelectorTerms), shortInterval)
 	}
-	return found(seldom)
+	return found(longInterval)
 }
 
 // instanceProfile reports a missing permission or role by the condition: nothing else would tell the user why machines
@@ -160,7 +160,7 @@ func (c *Controller) instanceProfile(ctx context.Context, nc *awsv1.EC2NodeClass
 	switch {
 	case err == nil:
 		nc.Status.InstanceProfile = name
-		return found(seldom)
+		return found(longInterval)
 	case errors.Is(err, profile.ErrUnchecked): // no reason to stop using it
 	case ec2api.IsDenied(err):
 		f = missing(awsv1.ReasonUnauthorized, ec2api.Denial(err), 0)

@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/recipe"
+	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/ttl"
 	"karpenter.sh/karpenter/internal/core/need"
 )
@@ -42,7 +42,7 @@ type Validator struct {
 	// Ensure makes a launch template: creation has no dry run that looks at what the template says.
 	Ensure func(context.Context, *launch.Template) (string, error)
 	// Cluster returns what machines join; it fails while the service range cannot be found.
-	Cluster func(ctx context.Context, family string) (recipe.Cluster, error)
+	Cluster func(ctx context.Context, family string) (launchspec.Cluster, error)
 	Catalog func(*awsv1.EC2NodeClass) (*cloud.Catalog, error)
 	Pools   interface{ All() []*v1.NodePool }
 	// NoDryRun leaves the calls to AWS out.
@@ -201,7 +201,7 @@ func subnetIDs(nc *awsv1.EC2NodeClass) []string {
 }
 
 // try makes a template, and asks EC2 whether a fleet and a machine of it would be allowed.
-func (v *Validator) try(ctx context.Context, cluster recipe.Cluster, nc *awsv1.EC2NodeClass, key string) finding {
+func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *awsv1.EC2NodeClass, key string) finding {
 	r, err := v.sample(cluster, nc)
 	if err != nil {
 		return unsure(err)
@@ -221,7 +221,7 @@ func (v *Validator) try(ctx context.Context, cluster recipe.Cluster, nc *awsv1.E
 	if ec2api.Code(err) == "InvalidParameterValue" && strings.Contains(err.Error(), "iamInstanceProfile.name") {
 		if nc.Spec.InstanceProfile != nil {
 			if exists, lookup := v.Profiles.Exists(ctx, *nc.Spec.InstanceProfile); lookup == nil && !exists {
-				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist", *nc.Spec.InstanceProfile), often)
+				return missing(awsv1.ReasonInstanceProfileNotFound, fmt.Sprintf("instance profile %s does not exist", *nc.Spec.InstanceProfile), shortInterval)
 			}
 		}
 		f := finding{again: 2 * time.Second} // EC2 sees a new profile after some seconds
@@ -299,7 +299,7 @@ func firstSubnets(nc *awsv1.EC2NodeClass) map[string]string {
 }
 
 // sample is a launch that stands for those to come: a type that a pool of the class would get, on demand.
-func (v *Validator) sample(cluster recipe.Cluster, nc *awsv1.EC2NodeClass) (*recipe.Recipe, error) {
+func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (*launchspec.Spec, error) {
 	catalog, err := v.Catalog(nc.DeepCopy()) // which is kept, while nc has still to change
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ func (v *Validator) sample(cluster recipe.Cluster, nc *awsv1.EC2NodeClass) (*rec
 		zone = zones[0]
 	}
 	offering := &cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand}}
-	return recipe.Make(cluster, nc, claim, fleet.Choice{
+	return launchspec.Make(cluster, nc, claim, fleet.Choice{
 		CapacityType: v1.CapacityTypeOnDemand,
 		Candidates:   []fleet.Candidate{{Type: it, Offerings: []*cloud.Offering{offering}}},
 	})

@@ -25,8 +25,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/launch"
+	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/aws/recipe"
 )
 
 // pool makes a pool of the class "default" that asks for the values of one label.
@@ -58,8 +58,8 @@ func readyClass(edit func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	return nc
 }
 
-func validCluster(context.Context, string) (recipe.Cluster, error) {
-	return recipe.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, nil
+func validCluster(context.Context, string) (launchspec.Cluster, error) {
+	return launchspec.Cluster{Cluster: bootstrap.Cluster{Name: "demo", Endpoint: "https://x", ServiceCIDR: "10.100.0.0/16"}}, nil
 }
 
 // catalog is what the provider sells for a class, with the types that the class cannot use.
@@ -225,7 +225,7 @@ func TestValidate(t *testing.T) {
 			status: no, reason: awsv1.ReasonRunInstancesAuthCheckFailed, again: validateAgain, calls: 1},
 		"machines may be run in the second subnet": {class: none, aws: tries{run: map[string]error{"subnet-a": broken}}, status: yes, again: validateAgain, calls: 1},
 		"a profile of the user that does not exist": {class: own, aws: tries{run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
-			status: no, reason: awsv1.ReasonInstanceProfileNotFound, again: often, calls: 2},
+			status: no, reason: awsv1.ReasonInstanceProfileNotFound, again: shortInterval, calls: 2},
 		"a profile of the user that EC2 does not show yet": {class: own, aws: tries{profile: true, run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
 			status: unchanged, again: 2 * time.Second, calls: 2},
 		"a profile that EC2 does not show yet, of a class that is new": {class: depend(awsv1.ConditionTypeValidationSucceeded, unknown), aws: tries{run: map[string]error{"subnet-a": noProfile, "subnet-b": noProfile}},
@@ -242,7 +242,7 @@ func TestValidate(t *testing.T) {
 				tc.class(nc)
 			})
 			v := NewValidator(Validator{EC2: &tc.aws, Profiles: &tc.aws, Ensure: tc.aws.ensure, Catalog: catalog, Pools: poolList{}, NoDryRun: tc.noTries,
-				Cluster: func(ctx context.Context, family string) (recipe.Cluster, error) {
+				Cluster: func(ctx context.Context, family string) (launchspec.Cluster, error) {
 					cluster, _ := validCluster(ctx, family)
 					return cluster, tc.cidr
 				}})

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // machines is an EC2 that knows machines by id. A call about one that spoils gets its error, whoever else it is about.
@@ -71,7 +71,7 @@ func (anySubnet) Pick(byZone map[string][]string, _ map[string]int, _ int) (map[
 }
 
 func newFleet(t *testing.T, m *machines, failed func(Failure)) *Fleet {
-	return New(t.Context(), m, anySubnet{}, stock.New(), Settings{Cluster: "demo", Token: func() string { return "token" }, Failed: failed})
+	return New(t.Context(), m, anySubnet{}, shortage.New(), Settings{Cluster: "demo", Token: func() string { return "token" }, Failed: failed})
 }
 
 // at once asks for each and returns the answers by what was asked for.
@@ -164,8 +164,8 @@ func TestAPartlyFilledFleet(t *testing.T) {
 				t.Errorf("error = %v, want that there is no capacity", err)
 			}
 		}
-		if launched != 1 || counted != 1 || !f.stock.Out(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}) {
-			t.Errorf("%d launched, %d failures counted, the pool is out: %v; want one of each", launched, counted, f.stock.Out(stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}))
+		if launched != 1 || counted != 1 || !f.stock.Out(shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}) {
+			t.Errorf("%d launched, %d failures counted, the pool is out: %v; want one of each", launched, counted, f.stock.Out(shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a"}))
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // A claim that was launched when another zone had the fewest machines, and whose answer was lost, gets the machine of that call: EC2
@@ -31,7 +31,7 @@ func TestARepeatedLaunchIsTheSameCall(t *testing.T) {
 		}}
 		there := map[string]int{"z-a": 1}
 		n := 0
-		f := New(t.Context(), m, anySubnet{}, stock.New(), Settings{Zones: func(string) map[string]int { return there }, Token: func() string { n++; return fmt.Sprint("another-", n) }})
+		f := New(t.Context(), m, anySubnet{}, shortage.New(), Settings{Zones: func(string) map[string]int { return there }, Token: func() string { n++; return fmt.Sprint("another-", n) }})
 		o := &Order{CapacityType: "on-demand", Token: "claim", Tags: map[string]string{awsv1.TagNodePool: "default"},
 			Subnets:   map[string][]string{"z-a": {"subnet-a"}, "z-b": {"subnet-b"}, "z-c": {"subnet-c"}},
 			Templates: []Template{{Name: "lt", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}, {InstanceType: "m5.large", Zone: "z-b"}, {InstanceType: "m5.large", Zone: "z-c"}}}}}

@@ -12,7 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // A Failure is one reason that EC2 gives for a machine that was not launched.
@@ -22,7 +22,7 @@ type Failure struct {
 	Zone, Subnet  string // as far as EC2 says
 	CapacityType  string
 	Reservation   string // "" for none
-	Place         stock.Place
+	Place         shortage.Place
 }
 
 const (
@@ -56,7 +56,7 @@ func failuresOf(errs []ec2types.CreateFleetError, order *Order, zones map[string
 }
 
 // Mark remembers what a failure says about what can be had.
-func (f Failure) Mark(s *stock.Stock) {
+func (f Failure) Mark(s *shortage.List) {
 	switch {
 	case f.Code == noServiceRole:
 		s.MarkCapacityType(v1.CapacityTypeSpot)
@@ -65,7 +65,7 @@ func (f Failure) Mark(s *stock.Stock) {
 		s.MarkGroup(f.Place.Group, f.Zone)
 	default:
 		if f.InstanceType != "" && f.CapacityType != v1.CapacityTypeReserved {
-			s.Mark(stock.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, Place: f.Place})
+			s.Mark(shortage.Pool{CapacityType: f.CapacityType, InstanceType: f.InstanceType, Zone: f.Zone, Place: f.Place})
 		}
 		if f.Code == noAddresses && f.Subnet != "" {
 			s.MarkSubnet(f.Subnet)

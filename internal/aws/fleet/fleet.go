@@ -16,7 +16,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/batch"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/each"
 )
@@ -61,7 +61,7 @@ type Settings struct {
 type Fleet struct {
 	api      api
 	subnets  subnets
-	stock    *stock.Stock
+	stock    *shortage.List
 	settings Settings
 	ledger   ledger
 
@@ -72,7 +72,7 @@ type Fleet struct {
 }
 
 // New returns a Fleet whose calls end when base does.
-func New(base context.Context, api api, subnets subnets, s *stock.Stock, settings Settings) *Fleet {
+func New(base context.Context, api api, subnets subnets, s *shortage.List, settings Settings) *Fleet {
 	f := &Fleet{api: api, subnets: subnets, stock: s, settings: settings}
 	f.launches = batch.New(base, f.window("create_fleet", 35*time.Millisecond, 1000), f.launch)
 	// EC2 takes at most 200 values in one filter.

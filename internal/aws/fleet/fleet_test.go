@@ -20,7 +20,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -282,13 +282,13 @@ func TestFailures(t *testing.T) {
 		errs       []ec2types.CreateFleetError
 		noCapacity bool
 		reason     string
-		out        []stock.Pool
+		out        []shortage.Pool
 		subnetOut  bool
 	}{
-		"out of stock":                      {[]ec2types.CreateFleetError{dry}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a quota":                           {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
-		"a full subnet":                     {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
-		"no service role: spot is out":      {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
+		"out of stock":                      {[]ec2types.CreateFleetError{dry}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a quota":                           {[]ec2types.CreateFleetError{fleetError("MaxSpotInstanceCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"a full subnet":                     {[]ec2types.CreateFleetError{fleetError("InsufficientFreeAddressesInSubnet", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, true},
+		"no service role: spot is out":      {[]ec2types.CreateFleetError{fleetError(noServiceRole, "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "any", Zone: "z-q"}}, false},
 		"a missing permission":              {[]ec2types.CreateFleetError{fleetError("UnauthorizedOperation", "You are not authorized to perform: ec2:RunInstances", "m5.large", "subnet-a")}, false, "Unauthorized", nil, false},
 		"a mixture is no lack of stock":     {[]ec2types.CreateFleetError{dry, fleetError("InvalidParameter", "Security group sg-1 and subnet subnet-a belong to different networks", "m5.large", "subnet-a")}, false, "SecurityGroupSubnetVPCMismatch", nil, false},
 		"throttling marks nothing":          {[]ec2types.CreateFleetError{fleetError("RequestLimitExceeded", "slow down", "m5.large", "subnet-a")}, false, "RequestLimitExceeded", nil, false},
@@ -301,11 +301,11 @@ func TestFailures(t *testing.T) {
 		"too much user data":                {[]ec2types.CreateFleetError{fleetError("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "m5.large", "subnet-a")}, false, "UserDataSizeLimitExceeded", nil, false},
 		"an image of somebody else":         {[]ec2types.CreateFleetError{fleetError("AuthFailure", "Not authorized for images: [ami-1]", "m5.large", "subnet-a")}, false, "AMIAuthorizationFailure", nil, false},
 		"EC2 is broken":                     {[]ec2types.CreateFleetError{fleetError("InternalError", "x", "m5.large", "subnet-a")}, false, "InternalError", nil, false},
-		"too many fleets":                   {[]ec2types.CreateFleetError{fleetError("MaxFleetCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []stock.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
+		"too many fleets":                   {[]ec2types.CreateFleetError{fleetError("MaxFleetCountExceeded", "x", "m5.large", "subnet-a")}, true, "", []shortage.Pool{{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}}, false},
 		"something else":                    {[]ec2types.CreateFleetError{fleetError("Odd", "x", "m5.large", "subnet-a")}, false, v1.ReasonLaunchFailed, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stock.New()
+			s := shortage.New()
 			failures := failuresOf(tc.errs, &Order{CapacityType: "spot"}, zones)
 			for _, f := range failures {
 				f.Mark(s)
@@ -324,7 +324,7 @@ func TestFailures(t *testing.T) {
 					t.Errorf("%v is not out", p)
 				}
 			}
-			if len(tc.out) == 0 && len(tc.errs) == 1 && s.Out(stock.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}) {
+			if len(tc.out) == 0 && len(tc.errs) == 1 && s.Out(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "z-a"}) {
 				t.Error("the pool is out")
 			}
 			if s.SubnetOut("subnet-a") != tc.subnetOut {
@@ -335,22 +335,22 @@ func TestFailures(t *testing.T) {
 }
 
 func TestFailuresInPlacementGroups(t *testing.T) {
-	place := stock.Place{Group: "pg-1", Partition: "2"}
-	here := stock.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a", Place: place}
+	place := shortage.Place{Group: "pg-1", Partition: "2"}
+	here := shortage.Pool{CapacityType: "on-demand", InstanceType: "m5.large", Zone: "z-a", Place: place}
 	other, beside, elsewhere := here, here, here
-	other.InstanceType, beside.Place, elsewhere.Zone = "c5.large", stock.Place{}, "z-b"
+	other.InstanceType, beside.Place, elsewhere.Zone = "c5.large", shortage.Place{}, "z-b"
 	for name, tc := range map[string]struct {
 		code, message string
-		out, not      []stock.Pool
+		out, not      []shortage.Pool
 	}{
-		"no machine of the type": {"InsufficientInstanceCapacity", "no capacity", []stock.Pool{here}, []stock.Pool{other, beside, elsewhere}},
-		"a spread group that is full in a zone": {"InsufficientInstanceCapacity", "Spread placement group g has reached its limit of 7 running instances", []stock.Pool{here, other},
-			[]stock.Pool{beside, elsewhere}},
-		"a cluster group that is in another zone": {"InvalidPlacementGroup.InUse", "The placement group 'g' is in use in another availability zone: z-b", []stock.Pool{here, other},
-			[]stock.Pool{beside, elsewhere}},
+		"no machine of the type": {"InsufficientInstanceCapacity", "no capacity", []shortage.Pool{here}, []shortage.Pool{other, beside, elsewhere}},
+		"a spread group that is full in a zone": {"InsufficientInstanceCapacity", "Spread placement group g has reached its limit of 7 running instances", []shortage.Pool{here, other},
+			[]shortage.Pool{beside, elsewhere}},
+		"a cluster group that is in another zone": {"InvalidPlacementGroup.InUse", "The placement group 'g' is in use in another availability zone: z-b", []shortage.Pool{here, other},
+			[]shortage.Pool{beside, elsewhere}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := stock.New()
+			s := shortage.New()
 			failures := failuresOf([]ec2types.CreateFleetError{fleetError(tc.code, tc.message, "m5.large", "subnet-a")},
 				&Order{CapacityType: "on-demand", Place: place}, map[string]string{"subnet-a": "z-a"})
 			failures[0].Mark(s)
@@ -373,7 +373,7 @@ func TestFailuresInPlacementGroups(t *testing.T) {
 }
 
 func TestReservedFailureMarksNoPool(t *testing.T) {
-	s := stock.New()
+	s := shortage.New()
 	o := &Order{CapacityType: "reserved", Templates: []Template{
 		{Name: "lt-1", Reservation: "cr-1", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-b"}}},
 		{Name: "lt-2", Reservation: "cr-2", Overrides: []Override{{InstanceType: "m5.large", Zone: "z-a"}}},

@@ -16,7 +16,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // An Order is a launch, but for the subnets and the number of machines. Equal orders can share a call.
@@ -27,7 +27,7 @@ type Order struct {
 	Tags         map[string]string // of fleet, instances and volumes
 	Context      string
 	// Place is where in a placement group all machines of the order go.
-	Place stock.Place
+	Place shortage.Place
 	// Prioritized orders choose by the priority of overrides instead of by EC2's prices.
 	Prioritized bool
 	// Subnets are the class's subnets by zone.

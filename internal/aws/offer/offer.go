@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/price"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 // A Zone is one zone of the region.
@@ -40,7 +40,7 @@ type Reservation struct {
 }
 
 // out knows what was found to be out.
-type out interface{ Out(stock.Pool) bool }
+type out interface{ Out(shortage.Pool) bool }
 
 // A Group is the placement group that the node class's machines are launched into.
 type Group struct {
@@ -141,8 +141,8 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 	} else {
 		p, known = m.Prices.OnDemand(instanceType)
 	}
-	out := m.closed(z) || m.Stock != nil && m.Stock.Out(stock.Pool{
-		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: stock.Place{Group: m.Group.ID, Partition: partition},
+	out := m.closed(z) || m.Stock != nil && m.Stock.Out(shortage.Pool{
+		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: shortage.Place{Group: m.Group.ID, Partition: partition},
 	})
 	if !known && (!m.Unpriced || out) {
 		return cloud.Offering{}, false

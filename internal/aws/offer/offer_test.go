@@ -13,12 +13,12 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/price"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 type dry map[string]bool
 
-func (d dry) Out(p stock.Pool) bool {
+func (d dry) Out(p shortage.Pool) bool {
 	return d[strings.TrimSpace(strings.Join([]string{p.CapacityType, p.InstanceType, p.Zone, p.Group, p.Partition}, " "))]
 }
 

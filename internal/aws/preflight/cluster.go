@@ -15,7 +15,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/aws/facts"
+	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 )
 
 // roleAnnotation is how EKS is told the role of a service account when Pod Identity is not used.
@@ -28,7 +28,7 @@ var definitions = []struct{ name, version string }{
 }
 
 func minorOf(version string) string {
-	minor, err := facts.Minor(version)
+	minor, err := clusterinfo.Minor(version)
 	if err != nil {
 		return version
 	}
@@ -36,7 +36,7 @@ func minorOf(version string) string {
 }
 
 func (l *look) judgeVersion() []Finding {
-	if !facts.Supported(l.minor) {
+	if !clusterinfo.Supported(l.minor) {
 		return one(Missing, l.aws("eks update-cluster-version --name %s --kubernetes-version VERSION", l.Cluster), "Kubernetes %s is not supported", l.minor)
 	}
 	return one(OK, "", "%s is active, Kubernetes %s", l.Cluster, l.minor)

@@ -29,12 +29,12 @@ import (
 const name = "capacitybuffer"
 
 const (
-	// every is how often buffers are looked at. Nothing is worked out again while nothing changed.
-	every = time.Second
-	// refresh is how often workloads are read, which nobody watches.
-	refresh = 30 * time.Second
-	// soonest is when a workload that could not be read is read again, and twice as late each time, up to refresh.
-	soonest = 2 * time.Second
+	// lookInterval is how often buffers are looked at. Nothing is worked out again while nothing changed.
+	lookInterval = time.Second
+	// workloadInterval is how often workloads are read, which nobody watches.
+	workloadInterval = 30 * time.Second
+	// firstRetry is when a workload that could not be read is read again, and twice as late each time, up to workloadInterval.
+	firstRetry = 2 * time.Second
 	// callTime bounds one read.
 	callTime = 10 * time.Second
 )
@@ -123,7 +123,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			telemetry.Log(ctx).Error("looking after capacity buffers failed", "error", err)
 		}
-		if !l.watched.Wait(ctx, every, nil) {
+		if !l.watched.Wait(ctx, lookInterval, nil) {
 			return nil
 		}
 	}
@@ -190,7 +190,7 @@ func (r *resolved) fresh(snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityB
 func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) error {
 	from, flaw, err := l.source(ctx, snap, b, r)
 	if err != nil {
-		r.next = now.Add(min(soonest<<min(r.failures, 4), refresh))
+		r.next = now.Add(min(firstRetry<<min(r.failures, 4), workloadInterval))
 		r.failures++
 		if snap.SparesOf(b.Namespace, b.Name) == nil {
 			r.flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: err.Error()}
@@ -198,7 +198,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		}
 		return err
 	}
-	r.generation, r.next, r.failures = b.Generation, now.Add(refresh), 0
+	r.generation, r.next, r.failures = b.Generation, now.Add(workloadInterval), 0
 	ask := buffer.Ask{}
 	if flaw == nil {
 		err = func() (err error) {

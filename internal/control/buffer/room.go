@@ -24,10 +24,10 @@ import (
 const (
 	// opened is the reason of claims in metrics.
 	opened = "buffer"
-	// again is how often room is looked for while nothing changes that somebody wrote: prices and what is sold out change without it.
-	again = 10 * time.Second
-	// patience is how long a plan may take by the clock. Nobody waits for it.
-	patience = 10 * time.Second
+	// roomInterval is how often room is looked for while nothing changes that somebody wrote: prices and what is sold out change without it.
+	roomInterval = 10 * time.Second
+	// planTime is how long a plan may take by the clock. Nobody waits for it.
+	planTime = 10 * time.Second
 )
 
 // missing is the room that would have to be bought.
@@ -73,7 +73,7 @@ func (l *Loop) room(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 	}
 	err := l.buy(ctx, snap, look, now)
 	l.note(snap, all, look)
-	l.news, l.until = snap.News(), now.Add(again)
+	l.news, l.until = snap.News(), now.Add(roomInterval)
 	if l.missing.pods > 0 {
 		l.until = now
 	}
@@ -85,7 +85,7 @@ func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	began := time.Now()
 	in := engine.Question{
 		Snap: snap, Pods: waiting(snap, now), Settings: l.settings.Engine, Now: now,
-		Stop: func() bool { return time.Since(began) > patience }, Ended: func() bool { return ctx.Err() != nil },
+		Stop: func() bool { return time.Since(began) > planTime }, Ended: func() bool { return ctx.Err() != nil },
 	}
 	in.Settings.Unproven = true
 	if now.Before(l.alone) {

@@ -18,8 +18,8 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// seldom is how often a status is written of which only the numbers in a text changed.
-const seldom = 5 * time.Second
+// statusInterval is how often a status is written of which only the numbers in a text changed.
+const statusInterval = 5 * time.Second
 
 // tell writes the status of every buffer of which there is news.
 func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, now time.Time) error {
@@ -34,7 +34,7 @@ func (l *Loop) tell(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 
 func (l *Loop) write(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, r *resolved, now time.Time) error {
 	told := l.status(snap.SparesOf(b.Namespace, b.Name), b, r, now)
-	if equality.Semantic.DeepEqual(b.Status, told.Status) || sameButText(b, told) && now.Before(r.toldAt.Add(seldom)) {
+	if equality.Semantic.DeepEqual(b.Status, told.Status) || sameButText(b, told) && now.Before(r.toldAt.Add(statusInterval)) {
 		return nil
 	}
 	switch written, err := patch.Status(ctx, l.Client, told, b); {

@@ -55,9 +55,9 @@ func newTeller(t Telling) *teller {
 // candidatesAgain is how long a step that is tried again and again is not announced once more: what became of it is told each time.
 const candidatesAgain = time.Hour
 
-// lasting is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
+// leastStateAge is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
 // through some of them.
-const lasting = 2 * time.Minute
+const leastStateAge = 2 * time.Minute
 
 // refs are a node and its claim, as far as there are both.
 func refs(n *cluster.Node) []corev1.ObjectReference { return telemetry.Refs(n.Node, n.Claim) }
@@ -116,7 +116,7 @@ func (t *teller) lasts(b *disrupt.Refusal, now time.Time, passing map[[2]string]
 		since = now
 	}
 	passing[key] = since
-	return now.Sub(since) >= lasting
+	return now.Sub(since) >= leastStateAge
 }
 
 // blocked tells node and claim.

@@ -37,8 +37,8 @@ const (
 	placePoll  = time.Second     // how often the new places of pods are looked at
 	unseenPoll = time.Second     // how often the API server is asked for pods that our picture lacks
 	stopPoll   = 5 * time.Second // how often the cloud is asked whether a machine is gone
-	// dwell is how long a node is drained at least, so that pods which were bound a moment ago are seen.
-	dwell = 5 * time.Second
+	// leastDrainTime is how long a node is drained at least, so that pods which were bound a moment ago are seen.
+	leastDrainTime = 5 * time.Second
 )
 
 // name is this loop's name in metrics and the journal.
@@ -227,7 +227,7 @@ func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Tim
 	}
 	w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "the node is empty; pods that were bound a moment ago may still appear")
 	begun := condition.Get(w.claim, v1.ConditionTypeDrained).LastTransitionTime
-	if at := begun.Add(dwell); w.now.Before(at) {
+	if at := begun.Add(leastDrainTime); w.now.Before(at) {
 		return at, true, nil
 	}
 	if again, waiting, err = w.unseen(ctx); waiting {

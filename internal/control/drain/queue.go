@@ -28,9 +28,9 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
-	// settle is how long the news of an accepted eviction may take to arrive, before it is asked for again.
-	settle = 5 * time.Second
-	atOnce = 10 // requests for one node at the same time
+	// newsDelay is how long the news of an accepted eviction may take to arrive, before it is asked for again.
+	newsDelay = 5 * time.Second
+	atOnce    = 10 // requests for one node at the same time
 )
 
 // A queue remembers which pods of one node were asked to go, and when to ask again.
@@ -137,7 +137,7 @@ func (q *queue) due(plan evict.Plan) []time.Time {
 // answered plans the next request for a pod, later and later while they fail.
 func (t *try) answered(done bool) {
 	if done {
-		t.next, t.failures = time.Now().Add(settle), 0
+		t.next, t.failures = time.Now().Add(newsDelay), 0
 		return
 	}
 	t.next = time.Now().Add(min(firstRetry<<min(t.failures, 10), lastRetry))

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// every is how often objects are looked for. They are few, and whoever made one can wait a minute to be told.
-	every = time.Minute
-	// patience is how long another autoscaler has to say that a buffer is its own.
-	patience = 2 * time.Minute
-	pageSize = 200
+	// lookInterval is how often objects are looked for. They are few, and whoever made one can wait a minute to be told.
+	lookInterval = time.Minute
+	// otherWriterTime is how long another autoscaler has to say that a buffer is its own.
+	otherWriterTime = 2 * time.Minute
+	pageSize        = 200
 )
 
 // Gates are the feature gates that objects may need.
@@ -48,7 +48,7 @@ func New(c client.Client, g Gates, m *telemetry.Metrics) *Loop {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "gated", What: "telling about feature gates that are off", Failed: "telling about feature gates that are off failed", Every: every, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "gated", What: "telling about feature gates that are off", Failed: "telling about feature gates that are off failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 
@@ -125,7 +125,7 @@ func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
 			return false
 		}
 	}
-	return now.Sub(b.CreationTimestamp.Time) >= patience
+	return now.Sub(b.CreationTimestamp.Time) >= otherWriterTime
 }
 
 // write patches the status if it changed. Whoever was faster is right: a conflict, or an object that is gone, is no error.

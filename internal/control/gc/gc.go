@@ -34,13 +34,13 @@ import (
 // How often machines are looked for. After a start, and whenever a launch ended in doubt, it is often enough to find an
 // orphan within a minute.
 const (
-	quick      = 10 * time.Second
-	quickRuns  = 20
-	slow       = 2 * time.Minute
-	kept       = 30 * time.Second // somebody waits to see what becomes of them
-	claimsTurn = 2 * time.Minute
-	atOnce     = 20
-	pageSize   = 500
+	quickInterval = 10 * time.Second
+	quickRuns     = 20
+	slowInterval  = 2 * time.Minute
+	keptInterval  = 30 * time.Second // somebody waits to see what becomes of them
+	claimsTurn    = 2 * time.Minute
+	atOnce        = 20
+	pageSize      = 500
 )
 
 // Names of the two loops in logs and metrics.
@@ -110,12 +110,12 @@ func (l *Loop) watchMachines(ctx context.Context) {
 	defer l.Metrics.End(watched)
 	left := quickRuns
 	for {
-		wait := slow
+		wait := slowInterval
 		if len(l.latched) > 0 {
-			wait = kept
+			wait = keptInterval
 		}
 		if left > 0 {
-			wait = quick
+			wait = quickInterval
 			left--
 		}
 		select {

@@ -13,13 +13,13 @@ import (
 // Nodes that become ready about the same time are opened together. kube-scheduler tries every waiting pod whenever a node
 // opens, and a pod that fails then loses its hint, also one whose own node was about to open.
 const (
-	// gather is how long a node waits for the next one of the plan, and gatherMost for all of them.
-	gather     = time.Second
-	gatherMost = 3 * time.Second
+	// gatherTime is how long a node waits for the next one of the plan, and gatherTimeMost for all of them.
+	gatherTime     = time.Second
+	gatherTimeMost = 3 * time.Second
 	// patience is how long the hints of a group may take to be written.
 	patience = 3 * time.Second
-	// glance is the time between two looks at a group.
-	glance = 50 * time.Millisecond
+	// groupInterval is the time between two looks at a group.
+	groupInterval = 50 * time.Millisecond
 	// rounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
 	rounds = 2
 )
@@ -63,12 +63,12 @@ func (l *Loop) join(node string) (d *door, leads bool) {
 
 func (l *Loop) open(ctx context.Context, d *door) {
 	defer close(d.opened)
-	for l.gathers(d) && pause.For(ctx, glance) {
+	for l.gathers(d) && pause.For(ctx, groupInterval) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for round := 1; l.tell(ctx, d) && round < rounds; round++ {
-		if !pause.For(ctx, glance) { // until the watch tells what became of them
+		if !pause.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
 	}
@@ -80,7 +80,7 @@ func (l *Loop) gathers(d *door) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(d.joined) < gather && now.Sub(d.began) < gatherMost && expects(snap, d) {
+	if now.Sub(d.joined) < gatherTime && now.Sub(d.began) < gatherTimeMost && expects(snap, d) {
 		return true
 	}
 	l.door = nil

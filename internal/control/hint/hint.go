@@ -100,7 +100,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			// What a turn starts outlives it, so it is given the context of the loop.
 			watched.Turn(ctx, "telling where pods are meant to go", func(context.Context) error { l.turn(ctx, snap, &wg); return nil })
 		}
-		if !pause.For(ctx, breath) || !watched.Wait(ctx, askAgain, snap.Stale()) {
+		if !pause.For(ctx, lookInterval) || !watched.Wait(ctx, askAgain, snap.Stale()) {
 			return nil
 		}
 	}
@@ -124,8 +124,8 @@ func (l *Loop) ask(ctx context.Context) (known bool) {
 	return true
 }
 
-// breath is the least time between two looks.
-const breath = 200 * time.Millisecond
+// lookInterval is the least time between two looks.
+const lookInterval = 200 * time.Millisecond
 
 // turn looks once: where did planned pods go, which hints are due, which are no longer true.
 func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {

@@ -19,8 +19,8 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-// every is how often overlays are looked at. Nothing is worked out again while nothing changed.
-const every = time.Second
+// lookInterval is how often overlays are looked at. Nothing is worked out again while nothing changed.
+const lookInterval = time.Second
 
 // judge says of each overlay what became of it.
 type judge interface {
@@ -42,7 +42,7 @@ func New(store *cluster.Store, c client.Client, j judge, m *telemetry.Metrics) *
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "nodeoverlay.controller", What: "telling about node overlays", Failed: "telling about node overlays failed", Every: every, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "nodeoverlay.controller", What: "telling about node overlays", Failed: "telling about node overlays failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// again is how often a pod that waits is looked at without news.
-	again = 10 * time.Second
-	// settle is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at;
-	// while it binds other planned pods it has longer, up to settleMost: what room is left is known once it is through.
-	settle     = 2 * time.Second
-	settleMost = 20 * time.Second
+	// retryInterval is how often a pod that waits is looked at without news.
+	retryInterval = 10 * time.Second
+	// bindTime is how long kube-scheduler may take to bind a pod to a node that is ready for it, before the plan is looked at;
+	// while it binds other planned pods it has longer, up to bindTimeMost: what room is left is known once it is through.
+	bindTime     = 2 * time.Second
+	bindTimeMost = 20 * time.Second
 )
 
 // memory is what the loop knows of the pods it has looked at.
@@ -132,7 +132,7 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 		if !known || last.planned || news {
 			return now
 		}
-		return last.at.Add(again)
+		return last.at.Add(retryInterval)
 	case p.NodeName != "":
 		return time.Time{} // its place waits for it
 	case !known:
@@ -143,11 +143,11 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 		return time.Time{} // its place is being made ready
 	}
 	ready := when.Later(planned.since, since)
-	usable := when.Later(ready.Add(settle), when.Sooner(m.bound.Add(settle), ready.Add(settleMost)))
+	usable := when.Later(ready.Add(bindTime), when.Sooner(m.bound.Add(bindTime), ready.Add(bindTimeMost)))
 	if last.at.Before(usable) {
 		return usable
 	}
-	return last.at.Add(again)
+	return last.at.Add(retryInterval)
 }
 
 // describePools says what of the pools can change the answer for a pod that was refused.
@@ -167,7 +167,7 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	for _, p := range pods {
 		fresh[p.UID] = look{at: now, planned: outcome.planned[p.UID], refusal: outcome.refused[p.UID], causes: outcome.causes[p.UID]}
 		if outcome.leftOut[p.UID] {
-			fresh[p.UID] = look{at: now.Add(soon - again), leftOut: m.pods[p.UID].leftOut + 1}
+			fresh[p.UID] = look{at: now.Add(leftOutDelay - retryInterval), leftOut: m.pods[p.UID].leftOut + 1}
 		}
 	}
 	m.pods, m.left = fresh, 0
@@ -200,6 +200,6 @@ func newOutcome() outcome {
 // hurry makes pods due soon again, although they have just been looked at.
 func (m *memory) hurry(pods []*cluster.Pod, now time.Time, wait time.Duration) {
 	for _, p := range pods {
-		m.pods[p.UID] = look{at: now.Add(wait - again)}
+		m.pods[p.UID] = look{at: now.Add(wait - retryInterval)}
 	}
 }

@@ -84,7 +84,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.Metrics.End(l.watched)
 	for ctx.Err() == nil {
 		if err := l.batch(ctx); err != nil {
-			l.watched.Wait(ctx, again, nil) // the pods are due still, and may have done it
+			l.watched.Wait(ctx, retryInterval, nil) // the pods are due still, and may have done it
 		}
 	}
 	return nil
@@ -105,8 +105,8 @@ func (l *Loop) batch(ctx context.Context) (err error) {
 	return nil // the pods of claims that could not be created are due when the turn has said
 }
 
-// breath is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
-const breath = 100 * time.Millisecond
+// lookInterval is the least time between two looks: while thousands of pods come, every pod is a new snapshot.
+const lookInterval = 100 * time.Millisecond
 
 // gather waits until a batch is complete. It returns when its first and last element were seen, and false when ctx ended.
 func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
@@ -137,7 +137,7 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 			return first, last, false
 		}
 		woken := time.Now() // before its time if there was news
-		if rest := breath - woken.Sub(now); woken.Before(next) && rest > 0 && !pause.For(ctx, rest) {
+		if rest := lookInterval - woken.Sub(now); woken.Before(next) && rest > 0 && !pause.For(ctx, rest) {
 			return first, last, false
 		}
 	}

@@ -651,7 +651,7 @@ func TestTheClockCutsAPlanAfterTenSeconds(t *testing.T) {
 		var said []bool
 		w.answerWith(func(in engine.Question) *engine.Plan {
 			time.Sleep(time.Minute) // lowering on a starved machine
-			for _, rest := range []time.Duration{0, patience - time.Nanosecond, time.Nanosecond} {
+			for _, rest := range []time.Duration{0, planTime - time.Nanosecond, time.Nanosecond} {
 				time.Sleep(rest)
 				said = append(said, in.Stop())
 			}

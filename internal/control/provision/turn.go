@@ -54,7 +54,7 @@ func (l *Loop) turn(ctx context.Context, last time.Time) error {
 	}
 	sorted := l.spurned.Sort(snap, pods, now)
 	in := engine.Question{Snap: snap, Pools: pools, Pods: sorted.Ask, Settings: l.settings.Engine, Now: now, LeftOut: l.memory.leftOut(pods),
-		Stop: after(patience), Ended: func() bool { return ctx.Err() != nil }}
+		Stop: after(planTime), Ended: func() bool { return ctx.Err() != nil }}
 	remembered := l.Engine.Memory()
 	plan := l.plan(ctx, in)
 	if ctx.Err() != nil {
@@ -147,12 +147,12 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	return plan
 }
 
-// soon is when pods that a plan left out are planned for again.
-const soon = time.Second
+// leftOutDelay is when pods that a plan left out are planned for again.
+const leftOutDelay = time.Second
 
-// patience is how long the placing of pods and the search for a cheaper fleet may take by the clock, while pods wait. On a machine that
+// planTime is how long the placing of pods and the search for a cheaper fleet may take by the clock, while pods wait. On a machine that
 // is not starved the work that the engine grants itself ends them long before.
-const patience = 10 * time.Second
+const planTime = 10 * time.Second
 
 // after returns a clock that runs from when it is first asked and says whether d has passed.
 func after(d time.Duration) (over func() bool) {

@@ -28,10 +28,10 @@ import (
 )
 
 const (
-	// every is how often a pool is looked at although nothing changed: what it may buy has no event in the cluster.
-	every = time.Minute
-	// soon is when a pool is looked at again that may not get its nodes now.
-	soon = 30 * time.Second
+	// poolInterval is how often a pool is looked at although nothing changed: what it may buy has no event in the cluster.
+	poolInterval = time.Minute
+	// retryDelay is when a pool is looked at again that may not get its nodes now.
+	retryDelay = 30 * time.Second
 	// unfedWait is how long nothing is deleted at least while the picture is no longer fed.
 	unfedWait = 5 * time.Second
 	// opened is the word for nodes that are missing, in counters.
@@ -144,12 +144,12 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 		if !snap.Fed() { // what runs where is no longer known
 			return now.Add(unfedWait), nil
 		}
-		return now.Add(every), l.shrink(ctx, surplus)
+		return now.Add(poolInterval), l.shrink(ctx, surplus)
 	}
 	if missing := stand.Missing(pool); missing > 0 {
 		return l.grow(ctx, snap, pool, &stand, missing, now)
 	}
-	return now.Add(every), nil
+	return now.Add(poolInterval), nil
 }
 
 // grow opens what is missing, as far as the limit of nodes allows.
@@ -157,18 +157,18 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 	pools, notReady := l.Catalogs.Pools(ctx, snap)
 	input, known := pools[pool.Name]
 	if !known || notReady[pool.Name] {
-		return now.Add(every), nil // the change that makes it ready brings us back
+		return now.Add(poolInterval), nil // the change that makes it ready brings us back
 	}
 	n := min(missing, stand.Headroom(pool))
 	if n < missing {
 		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and limits.nodes allows %d more now: raise it, or lower replicas", missing, n))
 	}
 	if n == 0 {
-		return now.Add(soon), nil
+		return now.Add(retryDelay), nil
 	}
 	if why := lifecycle.Held(snap, pool, now); why != "" {
 		l.tell(pool, fmt.Sprintf("%d node(s) are missing: %s", missing, why))
-		return now.Add(soon), nil
+		return now.Add(retryDelay), nil
 	}
 	if lifecycle.TroubleOf(pool).Broken() {
 		n = 1
@@ -176,10 +176,10 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 	opening, why := l.opening(ctx, snap, input, now)
 	if why != nil {
 		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and there is nothing to buy: %s", missing, sentence.Explanation(why)))
-		return now.Add(soon), nil
+		return now.Add(retryDelay), nil
 	}
 	_, err := l.Opener.Open(ctx, seed(pool, stand), opened, slices.Repeat([]engine.Opening{opening}, n))
-	return now.Add(soon), err
+	return now.Add(retryDelay), err
 }
 
 func (l *Loop) opening(ctx context.Context, snap *cluster.Snapshot, pool engine.Pool, now time.Time) (engine.Opening, reason.Explanation) {

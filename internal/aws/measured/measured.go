@@ -1,8 +1,8 @@
-// Package memory remembers how much memory nodes of each type really have.
+// Package measured remembers how much memory nodes of each type really have.
 //
 // What a node reports depends on its type and image, so figures are kept by type and by the set of the class's
 // images; other images start from the estimate again. Of several nodes the smallest counts.
-package memory
+package measured
 
 import (
 	"sync"

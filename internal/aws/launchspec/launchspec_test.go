@@ -1,4 +1,4 @@
-package recipe
+package launchspec
 
 import (
 	"encoding/base64"
@@ -23,7 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
@@ -316,17 +316,17 @@ func TestPlaceOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		group *awsv1.PlacementGroup
 		edit  func(*v1.NodeClaim)
-		want  stock.Place
+		want  shortage.Place
 	}{
-		"no group":                        {nil, func(*v1.NodeClaim) {}, stock.Place{}},
-		"a group without partitions":      {&awsv1.PlacementGroup{ID: "pg-1", Strategy: "spread"}, func(*v1.NodeClaim) {}, stock.Place{Group: "pg-1"}},
-		"any partition":                   {parts, func(*v1.NodeClaim) {}, stock.Place{Group: "pg-1"}},
-		"one of two partitions":           {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "1", "2") }, stock.Place{Group: "pg-1"}},
-		"the partition that is asked for": {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "2") }, stock.Place{Group: "pg-1", Partition: "2"}},
+		"no group":                        {nil, func(*v1.NodeClaim) {}, shortage.Place{}},
+		"a group without partitions":      {&awsv1.PlacementGroup{ID: "pg-1", Strategy: "spread"}, func(*v1.NodeClaim) {}, shortage.Place{Group: "pg-1"}},
+		"any partition":                   {parts, func(*v1.NodeClaim) {}, shortage.Place{Group: "pg-1"}},
+		"one of two partitions":           {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "1", "2") }, shortage.Place{Group: "pg-1"}},
+		"the partition that is asked for": {parts, func(c *v1.NodeClaim) { require(c, awsv1.LabelPlacementGroupPartition, "2") }, shortage.Place{Group: "pg-1", Partition: "2"}},
 		"the last that two requirements allow": {parts, func(c *v1.NodeClaim) {
 			require(c, awsv1.LabelPlacementGroupPartition, "2", "3")
 			require(c, awsv1.LabelPlacementGroupPartition, "1", "3")
-		}, stock.Place{Group: "pg-1", Partition: "3"}},
+		}, shortage.Place{Group: "pg-1", Partition: "3"}},
 	} {
 		nc := class(func(nc *awsv1.EC2NodeClass) { nc.Status.PlacementGroup = tc.group })
 		if got := placeOf(nc, claim(tc.edit)); got != tc.want {

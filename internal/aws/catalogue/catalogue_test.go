@@ -1,4 +1,4 @@
-package assortment
+package catalogue
 
 import (
 	"fmt"
@@ -15,10 +15,10 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/inventory"
-	"karpenter.sh/karpenter/internal/aws/memory"
+	"karpenter.sh/karpenter/internal/aws/measured"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/aws/price"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 )
 
 const region = "us-east-1"
@@ -36,7 +36,7 @@ func (f *fixed) List() *price.List       { return f.prices }
 func (f *fixed) Left(id string) int      { return f.left[id] }
 func (f *fixed) Sequence() uint64        { return f.seq }
 
-func newShop() (*Shop, *fixed, *stock.Stock, *memory.Memory) {
+func newCatalogues() (*Catalogues, *fixed, *shortage.List, *measured.Memory) {
 	f := &fixed{goods: &inventory.Goods{Types: awsdata.Types(), Offered: map[string]map[string]bool{}, Zones: awsdata.Zones(region)},
 		prices: offline.Prices(region, offline.SpotModel, nil), left: map[string]int{}}
 	for _, zone := range f.goods.Zones {
@@ -47,7 +47,7 @@ func newShop() (*Shop, *fixed, *stock.Stock, *memory.Memory) {
 			f.goods.Offered[name][zone] = true
 		}
 	}
-	s, m := stock.New(), memory.New()
+	s, m := shortage.New(), measured.New()
 	return New(Sources{
 		Region: region, Settings: hardware.Settings{VMMemoryOverheadPercent: hardware.DefaultVMMemoryOverheadPercent},
 		Inventory: f, Prices: f, Stock: s, Reservations: f, Memory: m,
@@ -66,7 +66,7 @@ func class(name string, edit func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	return nc
 }
 
-func catalog(t testing.TB, s *Shop, nc *awsv1.EC2NodeClass) *cloud.Catalog {
+func catalog(t testing.TB, s *Catalogues, nc *awsv1.EC2NodeClass) *cloud.Catalog {
 	t.Helper()
 	c, err := s.Catalog(nc)
 	if err != nil {
@@ -87,8 +87,8 @@ func find(c *cloud.Catalog, name string) *cloud.InstanceType {
 func TestWhatChangesACatalogue(t *testing.T) {
 	none := func(*awsv1.EC2NodeClass) {}
 	for name, tc := range map[string]struct {
-		change func(f *fixed, s *stock.Stock, m *memory.Memory) // of the world
-		class  func(*awsv1.EC2NodeClass)                        // of the class
+		change func(f *fixed, s *shortage.List, m *measured.Memory) // of the world
+		class  func(*awsv1.EC2NodeClass)                            // of the class
 		same   bool
 	}{
 		"nothing":           {nil, nil, true},
@@ -100,21 +100,21 @@ func TestWhatChangesACatalogue(t *testing.T) {
 			on := "enabled"
 			nc.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: &on}
 		}, false},
-		"a pool that is out": {func(_ *fixed, s *stock.Stock, _ *memory.Memory) {
-			s.Mark(stock.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+		"a pool that is out": {func(_ *fixed, s *shortage.List, _ *measured.Memory) {
+			s.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		}, nil, false},
-		"a pool that nobody sells": {func(_ *fixed, s *stock.Stock, _ *memory.Memory) {
-			s.Mark(stock.Pool{CapacityType: "spot", InstanceType: "x9.large", Zone: "us-east-1a"})
+		"a pool that nobody sells": {func(_ *fixed, s *shortage.List, _ *measured.Memory) {
+			s.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "x9.large", Zone: "us-east-1a"})
 		}, nil, true},
-		"a full subnet, alone in a zone": {func(_ *fixed, s *stock.Stock, _ *memory.Memory) { s.MarkSubnet("subnet-us-east-1a") }, nil, false},
-		"a new price": {func(f *fixed, _ *stock.Stock, _ *memory.Memory) {
+		"a full subnet, alone in a zone": {func(_ *fixed, s *shortage.List, _ *measured.Memory) { s.MarkSubnet("subnet-us-east-1a") }, nil, false},
+		"a new price": {func(f *fixed, _ *shortage.List, _ *measured.Memory) {
 			f.prices = f.prices.WithOnDemand(map[string]cloud.NanoUSD{"m5.large": 1})
 		}, nil, false},
-		"an equal list of prices": {func(f *fixed, _ *stock.Stock, _ *memory.Memory) { f.prices = f.prices.WithSpot(nil) }, nil, true},
-		"memory that was seen":    {func(_ *fixed, _ *stock.Stock, m *memory.Memory) { m.See("ami-1", "m5.large", 7<<30) }, nil, false},
+		"an equal list of prices": {func(f *fixed, _ *shortage.List, _ *measured.Memory) { f.prices = f.prices.WithSpot(nil) }, nil, true},
+		"memory that was seen":    {func(_ *fixed, _ *shortage.List, m *measured.Memory) { m.See("ami-1", "m5.large", 7<<30) }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, f, st, m := newShop()
+			s, f, st, m := newCatalogues()
 			nc := class("a", none)
 			before := catalog(t, s, nc)
 			if tc.change != nil {
@@ -131,7 +131,7 @@ func TestWhatChangesACatalogue(t *testing.T) {
 }
 
 func TestEveryClassLearnsWhatIsOut(t *testing.T) {
-	s, _, st, _ := newShop()
+	s, _, st, _ := newCatalogues()
 	classes := []*awsv1.EC2NodeClass{class("a", func(*awsv1.EC2NodeClass) {}), class("b", func(nc *awsv1.EC2NodeClass) {
 		nc.Spec.AMISelectorTerms[0].Alias = "bottlerocket@latest"
 	})}
@@ -149,10 +149,10 @@ func TestEveryClassLearnsWhatIsOut(t *testing.T) {
 }
 
 func TestTypesThatStayTheSameKeepTheirPointers(t *testing.T) {
-	s, _, st, _ := newShop()
+	s, _, st, _ := newCatalogues()
 	nc := class("a", func(*awsv1.EC2NodeClass) {})
 	before := catalog(t, s, nc)
-	st.Mark(stock.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+	st.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 	after := catalog(t, s, nc)
 	for i := range before.Types {
 		if changed := before.Types[i] != after.Types[i]; changed != (before.Types[i].Name == "m5.large") {
@@ -162,7 +162,7 @@ func TestTypesThatStayTheSameKeepTheirPointers(t *testing.T) {
 }
 
 func TestDiscoveredMemoryAndReservations(t *testing.T) {
-	s, f, _, m := newShop()
+	s, f, _, m := newCatalogues()
 	m.See("ami-1", "m5.large", 7<<30)
 	m.See("ami-2", "m5.xlarge", 7<<30) // other images
 	f.left["cr-1"] = 3
@@ -195,7 +195,7 @@ func TestDiscoveredMemoryAndReservations(t *testing.T) {
 
 // A type that no image of the class is for keeps its prices, but cannot be had: a plan with it could not be launched.
 func TestTypesWithoutAnImageCannotBeHad(t *testing.T) {
-	s, _, _, _ := newShop()
+	s, _, _, _ := newCatalogues()
 	images := func(of ...corev1.NodeSelectorRequirement) func(*awsv1.EC2NodeClass) {
 		return func(nc *awsv1.EC2NodeClass) { nc.Status.AMIs = []awsv1.AMI{{ID: "ami-1", Requirements: of}} }
 	}
@@ -230,7 +230,7 @@ func TestTypesWithoutAnImageCannotBeHad(t *testing.T) {
 }
 
 func TestClassesWithoutCatalogue(t *testing.T) {
-	s, f, _, _ := newShop()
+	s, f, _, _ := newCatalogues()
 	if _, err := s.Catalog(class("a", func(nc *awsv1.EC2NodeClass) { nc.Status.Subnets = nil })); err == nil {
 		t.Error("a class without subnets has a catalogue")
 	}
@@ -249,7 +249,7 @@ func TestClassesWithoutCatalogue(t *testing.T) {
 
 // BenchmarkWeight is what the catalogue of the whole region keeps in memory.
 func BenchmarkWeight(b *testing.B) {
-	s, _, _, _ := newShop()
+	s, _, _, _ := newCatalogues()
 	for b.Loop() {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -275,7 +275,7 @@ func BenchmarkTwentyPools(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
-			s, _, _, _ := newShop()
+			s, _, _, _ := newCatalogues()
 			b.StartTimer()
 			for _, nc := range classes {
 				catalog(b, s, nc)
@@ -283,7 +283,7 @@ func BenchmarkTwentyPools(b *testing.B) {
 		}
 	})
 	b.Run("nothing changed", func(b *testing.B) {
-		s, _, _, _ := newShop()
+		s, _, _, _ := newCatalogues()
 		for _, nc := range classes {
 			catalog(b, s, nc)
 		}
@@ -294,9 +294,9 @@ func BenchmarkTwentyPools(b *testing.B) {
 		}
 	})
 	b.Run("one pool ran dry", func(b *testing.B) {
-		s, _, st, _ := newShop()
+		s, _, st, _ := newCatalogues()
 		for i := 0; b.Loop(); i++ {
-			st.Mark(stock.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
+			st.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 			for _, nc := range classes {
 				catalog(b, s, nc)
 			}
@@ -306,9 +306,9 @@ func BenchmarkTwentyPools(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		var s *Shop
+		var s *Catalogues
 		for b.Loop() {
-			s, _, _, _ = newShop()
+			s, _, _, _ = newCatalogues()
 			for _, nc := range classes {
 				catalog(b, s, nc)
 			}

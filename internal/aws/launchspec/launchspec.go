@@ -1,6 +1,6 @@
-// Package recipe works out everything that a launch needs for a claim: the launch templates with their user data, and the
+// Package launchspec works out everything that a launch needs for a claim: the launch templates with their user data, and the
 // order that names them. It is pure.
-package recipe
+package launchspec
 
 import (
 	"cmp"
@@ -17,11 +17,11 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
-	"karpenter.sh/karpenter/internal/aws/assortment"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
+	"karpenter.sh/karpenter/internal/aws/catalogue"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launch"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
@@ -35,8 +35,8 @@ type Cluster struct {
 	Reservations bool
 }
 
-// A Recipe is a launch, ready to be carried out once its templates exist.
-type Recipe struct {
+// A Spec is a launch, ready to be carried out once its templates exist.
+type Spec struct {
 	Templates []*launch.Template
 	Order     *fleet.Order
 }
@@ -49,8 +49,8 @@ var (
 	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
 )
 
-// Make works out the recipe of a claim from the class and what was chosen for it. It changes neither.
-func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (*Recipe, error) {
+// Make works out the launch of a claim from the class and what was chosen for it. It changes neither.
+func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (*Spec, error) {
 	switch {
 	case nc.Status.InstanceProfile == "":
 		return nil, ErrNoProfile
@@ -64,12 +64,12 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 		return nil, ErrNoImage
 	}
 	pool := claim.Labels[v1.NodePoolLabelKey]
-	r := &Recipe{Order: &fleet.Order{
+	r := &Spec{Order: &fleet.Order{
 		CapacityType: choice.CapacityType,
 		Kind:         choice.Kind(),
 		Tags:         launch.Tags(c.Name, pool, nc),
 		Prioritized:  claim.Annotations[v1.PriceOverlayAppliedAnnotationKey] != "",
-		Subnets:      assortment.Subnets(nc),
+		Subnets:      catalogue.Subnets(nc),
 		Pods:         podsByZone(choice),
 		Place:        placeOf(nc, claim),
 		Claim:        claim.Name,
@@ -226,19 +226,19 @@ func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacity
 }
 
 // placeOf is where in its class's placement group a claim's machine goes: in the partition that is the only one that the claim allows.
-func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) stock.Place {
+func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) shortage.Place {
 	g := nc.Status.PlacementGroup
 	if g == nil {
-		return stock.Place{}
+		return shortage.Place{}
 	}
-	place, needs := stock.Place{Group: g.ID}, need.Of(claim.Spec.Requirements)
+	place, needs := shortage.Place{Group: g.ID}, need.Of(claim.Spec.Requirements)
 	for n := range g.PartitionCount {
 		partition := strconv.Itoa(int(n) + 1)
 		if !needs.AllowValue(awsv1.LabelPlacementGroupPartition, partition) {
 			continue
 		}
 		if place.Partition != "" {
-			return stock.Place{Group: g.ID}
+			return shortage.Place{Group: g.ID}
 		}
 		place.Partition = partition
 	}

@@ -1,4 +1,4 @@
-package stock
+package shortage
 
 import (
 	"testing"
@@ -18,26 +18,26 @@ func (p Pool) in(group, partition string) Pool {
 func TestWhatIsOut(t *testing.T) {
 	m5a := pool("spot", "m5.large", "z-a")
 	for name, tc := range map[string]struct {
-		mark func(*Stock)
+		mark func(*List)
 		pool Pool
 		want bool
 	}{
-		"nothing at first":                           {func(*Stock) {}, m5a, false},
-		"a marked pool":                              {func(s *Stock) { s.Mark(m5a) }, m5a, true},
-		"not the pool in another zone":               {func(s *Stock) { s.Mark(m5a) }, pool("spot", "m5.large", "z-b"), false},
-		"not another type":                           {func(s *Stock) { s.Mark(m5a) }, pool("spot", "m5.xlarge", "z-a"), false},
-		"not the other capacity type":                {func(s *Stock) { s.Mark(m5a) }, pool("on-demand", "m5.large", "z-a"), false},
-		"every pool of a capacity type":              {func(s *Stock) { s.MarkCapacityType("spot") }, m5a, true},
-		"no pool of the other capacity type":         {func(s *Stock) { s.MarkCapacityType("spot") }, pool("on-demand", "m5.large", "z-a"), false},
-		"a group, of what is out everywhere":         {func(s *Stock) { s.Mark(m5a) }, m5a.in("pg-1", "2"), true},
-		"nothing beside a group that lacks it":       {func(s *Stock) { s.Mark(m5a.in("pg-1", "")) }, m5a, false},
-		"not in another group":                       {func(s *Stock) { s.Mark(m5a.in("pg-1", "")) }, m5a.in("pg-2", ""), false},
-		"in the partition that lacks it":             {func(s *Stock) { s.Mark(m5a.in("pg-1", "1")) }, m5a.in("pg-1", "1"), true},
-		"not in another partition":                   {func(s *Stock) { s.Mark(m5a.in("pg-1", "1")) }, m5a.in("pg-1", "2"), false},
-		"any type in a zone of a group that is full": {func(s *Stock) { s.MarkGroup("pg-1", "z-a") }, m5a.in("pg-1", "2"), true},
-		"not in another zone of such a group":        {func(s *Stock) { s.MarkGroup("pg-1", "z-b") }, m5a.in("pg-1", "2"), false},
-		"nothing beside a group that is full":        {func(s *Stock) { s.MarkGroup("pg-1", "z-a") }, m5a, false},
-		"a subnet is not a pool":                     {func(s *Stock) { s.MarkSubnet("subnet-1") }, m5a, false},
+		"nothing at first":                           {func(*List) {}, m5a, false},
+		"a marked pool":                              {func(s *List) { s.Mark(m5a) }, m5a, true},
+		"not the pool in another zone":               {func(s *List) { s.Mark(m5a) }, pool("spot", "m5.large", "z-b"), false},
+		"not another type":                           {func(s *List) { s.Mark(m5a) }, pool("spot", "m5.xlarge", "z-a"), false},
+		"not the other capacity type":                {func(s *List) { s.Mark(m5a) }, pool("on-demand", "m5.large", "z-a"), false},
+		"every pool of a capacity type":              {func(s *List) { s.MarkCapacityType("spot") }, m5a, true},
+		"no pool of the other capacity type":         {func(s *List) { s.MarkCapacityType("spot") }, pool("on-demand", "m5.large", "z-a"), false},
+		"a group, of what is out everywhere":         {func(s *List) { s.Mark(m5a) }, m5a.in("pg-1", "2"), true},
+		"nothing beside a group that lacks it":       {func(s *List) { s.Mark(m5a.in("pg-1", "")) }, m5a, false},
+		"not in another group":                       {func(s *List) { s.Mark(m5a.in("pg-1", "")) }, m5a.in("pg-2", ""), false},
+		"in the partition that lacks it":             {func(s *List) { s.Mark(m5a.in("pg-1", "1")) }, m5a.in("pg-1", "1"), true},
+		"not in another partition":                   {func(s *List) { s.Mark(m5a.in("pg-1", "1")) }, m5a.in("pg-1", "2"), false},
+		"any type in a zone of a group that is full": {func(s *List) { s.MarkGroup("pg-1", "z-a") }, m5a.in("pg-1", "2"), true},
+		"not in another zone of such a group":        {func(s *List) { s.MarkGroup("pg-1", "z-b") }, m5a.in("pg-1", "2"), false},
+		"nothing beside a group that is full":        {func(s *List) { s.MarkGroup("pg-1", "z-a") }, m5a, false},
+		"a subnet is not a pool":                     {func(s *List) { s.MarkSubnet("subnet-1") }, m5a, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New()

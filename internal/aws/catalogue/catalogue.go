@@ -1,8 +1,8 @@
-// Package assortment works out the catalogue of each node class and remembers it while nothing changed.
+// Package catalogue works out the catalogue of each node class and remembers it while nothing changed.
 //
 // Classes that differ only in what does not show in a catalogue share one. When prices or stock change, types whose
 // offerings stay the same keep their pointers, so that who derived something from a type may keep it.
-package assortment
+package catalogue
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/shift"
-	"karpenter.sh/karpenter/internal/aws/stock"
+	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/share"
 )
 
@@ -35,7 +35,7 @@ type Sources struct {
 	Unpriced  bool // what has no known price is listed too
 	Inventory interface{ Goods() *inventory.Goods }
 	Prices    interface{ List() *price.List }
-	Stock     *stock.Stock
+	Stock     *shortage.List
 	// Reservations counts what is left in capacity reservations; nil while they are not managed.
 	Reservations interface {
 		Left(id string) int
@@ -52,8 +52,8 @@ type Sources struct {
 	}
 }
 
-// A Shop has the catalogues. It may be used concurrently.
-type Shop struct {
+// Catalogues has the catalogue of each class. It may be used concurrently.
+type Catalogues struct {
 	from Sources
 
 	mu      sync.Mutex
@@ -102,16 +102,16 @@ type epoch struct {
 	shifts       uint64
 }
 
-// New returns a Shop.
-func New(from Sources) *Shop {
-	return &Shop{
+// New returns Catalogues that know none yet.
+func New(from Sources) *Catalogues {
+	return &Catalogues{
 		from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{},
 		labels: map[labelsKey][]map[string][]string{}, share: share.New(),
 	}
 }
 
 // Catalog returns what can be bought for a class. The class must not be changed afterwards.
-func (s *Shop) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
+func (s *Catalogues) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 	goods := s.from.Inventory.Goods()
 	switch {
 	case goods == nil:
@@ -140,7 +140,7 @@ func (s *Shop) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 const idle = 10 * time.Minute
 
 // shelf finds or makes the shelf of a class that was not seen before. Shelves that nobody asked for in a while go.
-func (s *Shop) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
+func (s *Catalogues) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	fresh, err := s.describe(nc)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (s *Shop) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 }
 
 // describe works out all that shows of a class in its catalogue.
-func (s *Shop) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
+func (s *Catalogues) describe(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	class, err := hardware.ClassOf(nc, s.from.Settings)
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func Images(nc *awsv1.EC2NodeClass) string {
 }
 
 // fill works out everything but the offerings.
-func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
+func (s *Catalogues) fill(sh *shelf, goods *inventory.Goods) {
 	sh.goods, sh.catalog, sh.epoch = goods, nil, epoch{}
 	sh.market.Offered, sh.market.Zones = goods.Offered, zones(goods.Zones, sh)
 	sh.market.Reservations = reservations(sh.reserved)
@@ -251,7 +251,7 @@ func (s *Shop) fill(sh *shelf, goods *inventory.Goods) {
 }
 
 // labelsFor returns the labels of every usable type, which classes share that differ only in capacity.
-func (s *Shop) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
+func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][]string {
 	key := labelsKey{goods, fmt.Sprintf("%s %v %v %v", hardware.WindowsBuild(sh.class.Family), sh.market.Zones, sh.market.Reservations, sh.market.Group)}
 	if l, ok := s.labels[key]; ok {
 		return l
@@ -294,7 +294,7 @@ func reservations(of []awsv1.CapacityReservation) []offer.Reservation {
 }
 
 // offer brings the offerings up to date.
-func (s *Shop) offer(sh *shelf) {
+func (s *Catalogues) offer(sh *shelf) {
 	now := epoch{prices: s.from.Prices.List(), stock: s.from.Stock.Sequence(), shifts: s.from.Shifts.Sequence()}
 	if s.from.Reservations != nil {
 		now.reservations = s.from.Reservations.Sequence()

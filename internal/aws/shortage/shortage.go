@@ -1,11 +1,11 @@
-// Package stock remembers what was found to be out: pools, whole capacity types, zones of placement groups, and subnets without addresses.
+// Package shortage remembers what was found to be out: pools, whole capacity types, zones of placement groups, and subnets without addresses.
 //
 // What is out for a placement group may well be there outside of it, so that concerns the group only. What is out without a group is out
 // for everybody.
 //
 // An entry counts for three minutes from when it was last marked. Sequence changes with every mark and every entry that
 // runs out, so that whoever derived something from the stock knows when to do it again.
-package stock
+package shortage
 
 import (
 	"sync"
@@ -24,8 +24,8 @@ type Pool struct {
 // A Place is a placement group and one of its partitions; both are empty outside of groups.
 type Place struct{ Group, Partition string }
 
-// A Stock is what is known to be out. It may be used concurrently.
-type Stock struct {
+// A List is what is known to be out. It may be used concurrently.
+type List struct {
 	mu       sync.Mutex
 	sequence uint64
 	until    map[any]time.Time // by Pool, capacityType, groupZone or subnet
@@ -37,22 +37,22 @@ type (
 	groupZone    struct{ group, zone string }
 )
 
-// New returns a Stock in which nothing is out.
-func New() *Stock { return &Stock{until: map[any]time.Time{}} }
+// New returns a List in which nothing is out.
+func New() *List { return &List{until: map[any]time.Time{}} }
 
 // Mark says that a pool is out.
-func (s *Stock) Mark(p Pool) { s.mark(p) }
+func (s *List) Mark(p Pool) { s.mark(p) }
 
 // MarkCapacityType says that a whole capacity type is out.
-func (s *Stock) MarkCapacityType(ct string) { s.mark(capacityType(ct)) }
+func (s *List) MarkCapacityType(ct string) { s.mark(capacityType(ct)) }
 
 // MarkGroup says that a placement group takes no more machines in a zone, whatever they are.
-func (s *Stock) MarkGroup(group, zone string) { s.mark(groupZone{group, zone}) }
+func (s *List) MarkGroup(group, zone string) { s.mark(groupZone{group, zone}) }
 
 // MarkSubnet says that a subnet has no free addresses.
-func (s *Stock) MarkSubnet(id string) { s.mark(subnet(id)) }
+func (s *List) MarkSubnet(id string) { s.mark(subnet(id)) }
 
-func (s *Stock) mark(key any) {
+func (s *List) mark(key any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until[key] = time.Now().Add(Life)
@@ -60,7 +60,7 @@ func (s *Stock) mark(key any) {
 }
 
 // Sequence is a number that changes whenever an answer may.
-func (s *Stock) Sequence() uint64 {
+func (s *List) Sequence() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
@@ -68,7 +68,7 @@ func (s *Stock) Sequence() uint64 {
 }
 
 // Out says whether a pool, or its whole capacity type, is out. One in a placement group is also out when it is so outside of it.
-func (s *Stock) Out(p Pool) bool {
+func (s *List) Out(p Pool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.out(p) || s.out(capacityType(p.CapacityType)) {
@@ -83,14 +83,14 @@ func (s *Stock) Out(p Pool) bool {
 }
 
 // SubnetOut says whether a subnet has no free addresses.
-func (s *Stock) SubnetOut(id string) bool {
+func (s *List) SubnetOut(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out(subnet(id))
 }
 
 // ZoneOut says whether a zone cannot be used because all of the given subnets in it are full. No subnets block nothing.
-func (s *Stock) ZoneOut(subnets []string) bool {
+func (s *List) ZoneOut(subnets []string) bool {
 	for _, id := range subnets {
 		if !s.SubnetOut(id) {
 			return false
@@ -99,12 +99,12 @@ func (s *Stock) ZoneOut(subnets []string) bool {
 	return len(subnets) > 0
 }
 
-func (s *Stock) out(key any) bool {
+func (s *List) out(key any) bool {
 	until, ok := s.until[key]
 	return ok && time.Now().Before(until)
 }
 
-func (s *Stock) sweep() {
+func (s *List) sweep() {
 	now := time.Now()
 	for key, until := range s.until {
 		if !now.Before(until) {

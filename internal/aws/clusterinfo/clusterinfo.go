@@ -1,6 +1,6 @@
-// Package facts finds out what nodes must know of the cluster: its endpoint, certificate authority, DNS address, service
+// Package clusterinfo finds out what nodes must know of the cluster: its endpoint, certificate authority, DNS address, service
 // range and version.
-package facts
+package clusterinfo
 
 import (
 	"cmp"
@@ -36,8 +36,8 @@ type Settings struct {
 	Version      func(context.Context) (string, error)
 }
 
-// Facts are what is known of the cluster. They may be read concurrently.
-type Facts struct {
+// Info is what is known of the cluster. It may be read concurrently.
+type Info struct {
 	settings Settings
 	api      clusterAPI
 
@@ -52,8 +52,8 @@ type Facts struct {
 }
 
 // Find asks for the facts that must be known at start. It fails when the endpoint or the version cannot be found.
-func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (*Facts, error) {
-	f := &Facts{settings: s, api: api, kube: kube, Endpoint: s.Endpoint, gate: make(chan struct{}, 1)}
+func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (*Info, error) {
+	f := &Info{settings: s, api: api, kube: kube, Endpoint: s.Endpoint, gate: make(chan struct{}, 1)}
 	if f.Endpoint == "" {
 		c, err := f.describe(ctx)
 		if err != nil {
@@ -74,11 +74,11 @@ func Find(ctx context.Context, s Settings, api clusterAPI, kube client.Reader) (
 }
 
 // DNS is the address of the cluster's DNS service, "" while there is none.
-func (f *Facts) DNS() string { return *f.dns.Load() }
+func (f *Info) DNS() string { return *f.dns.Load() }
 
 // RefreshDNS asks for the address again: the service may come after Karpenter. An address that is known stays when the service goes
 // or cannot be read.
-func (f *Facts) RefreshDNS(ctx context.Context) error {
+func (f *Info) RefreshDNS(ctx context.Context) error {
 	dns := &corev1.Service{}
 	switch err := f.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, dns); {
 	case apierrors.IsNotFound(err):
@@ -91,19 +91,19 @@ func (f *Facts) RefreshDNS(ctx context.Context) error {
 }
 
 // CABundle is the certificate authority that nodes trust, in base64.
-func (f *Facts) CABundle() string { return f.settings.CABundle }
+func (f *Info) CABundle() string { return f.settings.CABundle }
 
 // IPv6 says whether pods have IPv6 addresses.
-func (f *Facts) IPv6() bool {
+func (f *Info) IPv6() bool {
 	ip, err := netip.ParseAddr(f.DNS())
 	return err == nil && ip.Is6()
 }
 
 // Version is the cluster's version, such as "1.36".
-func (f *Facts) Version() string { return *f.version.Load() }
+func (f *Info) Version() string { return *f.version.Load() }
 
 // RefreshVersion asks for the version again. A version that is not supported is an error, and is used all the same.
-func (f *Facts) RefreshVersion(ctx context.Context) error {
+func (f *Info) RefreshVersion(ctx context.Context) error {
 	version, err := f.askVersion(ctx)
 	if err != nil {
 		return fmt.Errorf("find the cluster's version: %w", err)
@@ -116,7 +116,7 @@ func (f *Facts) RefreshVersion(ctx context.Context) error {
 	return nil
 }
 
-func (f *Facts) askVersion(ctx context.Context) (string, error) {
+func (f *Info) askVersion(ctx context.Context) (string, error) {
 	if !f.settings.ControlPlane {
 		if f.settings.Version == nil {
 			return "", errors.New("nothing tells the API server's version")
@@ -153,7 +153,7 @@ func Supported(version string) bool {
 }
 
 // ARN is the cluster's name among all of AWS.
-func (f *Facts) ARN(ctx context.Context) (string, error) {
+func (f *Info) ARN(ctx context.Context) (string, error) {
 	c, err := f.describe(ctx)
 	if err != nil {
 		return "", fmt.Errorf("find the cluster's ARN: %w", err)
@@ -162,7 +162,7 @@ func (f *Facts) ARN(ctx context.Context) (string, error) {
 }
 
 // ServiceCIDR is the range of the cluster's service addresses; once known it is not asked for again.
-func (f *Facts) ServiceCIDR(ctx context.Context) (string, error) {
+func (f *Info) ServiceCIDR(ctx context.Context) (string, error) {
 	if known := f.cidr.Load(); known != nil {
 		return *known, nil
 	}
@@ -190,7 +190,7 @@ func (f *Facts) ServiceCIDR(ctx context.Context) (string, error) {
 	return cidr, nil
 }
 
-func (f *Facts) describe(ctx context.Context) (*ekstypes.Cluster, error) {
+func (f *Info) describe(ctx context.Context) (*ekstypes.Cluster, error) {
 	out, err := f.api.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(f.settings.Cluster)})
 	if err != nil {
 		return nil, err
