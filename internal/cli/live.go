@@ -47,9 +47,11 @@ func (o *objects) readCluster(ctx context.Context, kubeconfig string) error {
 			return err
 		}
 	}
-	// The kind came later than others, and a role of an older chart does not let everybody read it.
-	if err := o.list(ctx, c, &v1alpha1.NodeOverlayList{}); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
-		return err
+	// These kinds came later than others, and a role of an older chart does not let everybody read them.
+	for _, list := range []client.ObjectList{&v1alpha1.NodeOverlayList{}, &v1alpha1.DisruptionPlanList{}} {
+		if err := o.list(ctx, c, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
+			return err
+		}
 	}
 	return o.readBuffers(ctx, c)
 }

@@ -34,6 +34,7 @@ type objects struct {
 	pools           []*v1.NodePool
 	classes         []*awsv1.EC2NodeClass
 	overlays        []*v1alpha1.NodeOverlay
+	plans           []*v1alpha1.DisruptionPlan
 	buffers         []*autoscalingv1beta1.CapacityBuffer
 	podTemplates    []*corev1.PodTemplate
 	claims          []*v1.NodeClaim
@@ -68,6 +69,8 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.classes = append(o.classes, x)
 	case *v1alpha1.NodeOverlay:
 		o.overlays = append(o.overlays, x)
+	case *v1alpha1.DisruptionPlan:
+		o.plans = append(o.plans, x)
 	case *autoscalingv1beta1.CapacityBuffer:
 		o.buffers = append(o.buffers, x)
 	case *corev1.PodTemplate:

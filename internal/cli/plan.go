@@ -334,6 +334,7 @@ func (o *objects) store() *cluster.Store {
 		putAll(o.csiNodes, d.PutCSINode)
 		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
 		putAll(o.claims, d.PutClaim)
+		putAll(o.plans, d.PutDisruptionPlan)
 		putAll(o.pods, d.PutPod)
 		d.Synced(true)
 	})

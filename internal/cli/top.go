@@ -12,18 +12,21 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/fleet"
 	wait "karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/steprecord"
+	shown "karpenter.sh/karpenter/internal/verdict"
 )
 
 const topHelp = `usage: karpenter top [--once] [--sort price|cpu|memory|pods|name] [--kubeconfig FILE]
 
 Shows the nodes of Karpenter: what they hold, what they cost, which boot or are on their way out, how many pods wait, which
-pools are paused. It reads the cluster and needs no access to the controller. Prices are those of the catalogue; Savings Plans, reserved
+pools are paused, which steps are under way or wait for approval, and who holds back which nodes. It reads the cluster and needs no access to the controller. Prices are those of the catalogue; Savings Plans, reserved
 instances and discounts are left out.
 
 `
@@ -91,7 +94,9 @@ func (f *topFlags) show(ctx context.Context, env Env, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return writeTop(out, disruptionWorld(in), f.sort)
+	w := disruptionWorld(in)
+	w.Ended = func() bool { return ctx.Err() != nil }
+	return writeTop(out, w, f.sort)
 }
 
 // barWidth is how many characters are all of a node.
@@ -128,8 +133,14 @@ func writeTop(out io.Writer, w *disrupt.World, order string) error {
 	fmt.Fprintf(out, "%d nodes, $%.4f an hour; %d pods wait for a node. Savings Plans, reserved instances and discounts are left out.\n", len(rows), total, len(w.Snap.Provisionable()))
 	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
 		if h, halted := halt.Of(w.Snap, name, w.Now); halted {
-			fmt.Fprintf(out, "NodePool %s: %s\n", name, sentence.Halt(h))
+			fmt.Fprintf(out, "NodePool %s: %s\n", name, plain(sentence.Halt(h)))
 		}
+	}
+	if err := writeSteps(out, w); err != nil {
+		return err
+	}
+	if err := writeHeldBack(out, w, rows); err != nil {
+		return err
 	}
 	fmt.Fprintln(out)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -142,4 +153,67 @@ func writeTop(out io.Writer, w *disrupt.World, order string) error {
 		fmt.Fprintf(t, "%s\t%s\t%s %s\t%.4f\t%s\t%s\t%d\t%s\n", n.Name, n.Pool, n.Type, n.CapacityType, n.Price.Dollars(), bar(n.CPU), bar(n.Memory), n.Pods, state)
 	}
 	return t.Flush()
+}
+
+// writeSteps shows the steps that the cluster knows of, nothing where there are none.
+func writeSteps(out io.Writer, w *disrupt.World) error {
+	var begun []shown.Step
+	for _, r := range steprecord.UnderWay(w.Snap) {
+		begun = append(begun, shown.Begun(r))
+	}
+	steps := fleet.Steps(w.Snap, begun)
+	if len(steps) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nSTEP\tREASON\tSTAGE\tUNTIL\t$/DAY")
+	for _, s := range steps {
+		saves := "-"
+		if s.SavesDay != 0 {
+			saves = fmt.Sprintf("saves %.2f", s.SavesDay)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", plain(s.Text), plain(s.Reason), plain(s.Stage), s.Until.UTC().Format(time.RFC3339), saves)
+	}
+	return t.Flush()
+}
+
+// mostHeld is how many lines what is held back takes: the screen is for the nodes.
+const mostHeld = 10
+
+// writeHeldBack shows who holds back what, as one pass of the planner finds it; nothing where nobody does.
+func writeHeldBack(out io.Writer, w *disrupt.World, rows []fleet.Row) error {
+	found, _ := disrupt.Propose(w, disrupt.Memory{})
+	held := fleet.HeldBack(w.Snap, rows, shown.Found(found))
+	if len(held) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nHELD BACK BY\tNODES\t$/DAY\tWHY")
+	for _, h := range held[:min(mostHeld, len(held))] {
+		nodes, money := strings.Join(h.Nodes, ", "), fmt.Sprintf("cost %.2f", h.PerDay)
+		if more := h.Count - len(h.Nodes); more > 0 {
+			nodes += fmt.Sprintf(" and %d more", more)
+		}
+		if h.Saves {
+			nodes, money = "-", fmt.Sprintf("would save %.2f", h.PerDay)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", plain(h.By), plain(nodes), money, plain(h.Why))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := len(held) - mostHeld; more > 0 {
+		fmt.Fprintf(out, "and %d more; karpenter why nodepool NAME names them\n", more)
+	}
+	return nil
+}
+
+// plain is a text that moves no cursor: people who may annotate a pod do not get to draw on the screen of who looks.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }

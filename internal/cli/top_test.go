@@ -99,3 +99,15 @@ func TestTopSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestNobodyDrawsOnTheScreenOfTop(t *testing.T) {
+	w := twoNodes(t, "true")
+	w.Snap.Pool("p").Annotations[v1.PausedReasonAnnotationKey] = "\x1b[2Jall is well\nreally"
+	var out bytes.Buffer
+	if err := writeTop(&out, w, "name"); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "\x1b") || strings.Contains(out.String(), "\nreally") || strings.Count(out.String(), "?[2Jall is well?really") < 1 {
+		t.Errorf("got\n%q", out.String())
+	}
+}

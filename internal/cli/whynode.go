@@ -12,15 +12,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // A nodeAnswer is the answer of "why node" and "why nodeclaim". Its JSON is documented and stays as it is.
@@ -108,11 +111,21 @@ func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects
 	return answer(o, disruptionWorld(input))
 }
 
-// disruptionWorld is what the controller would decide about, without what it remembers: steps under way, failures, earlier searches.
+// disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for their second look, failures,
+// earlier searches. Steps that were begun stand on the claims, and those that wait for approval are objects.
 func disruptionWorld(in engine.Question) *disrupt.World {
-	w := &disrupt.World{Snap: in.Snap, Pools: map[string]engine.Pool{}, Now: in.Now, Settings: disrupt.DefaultSettings(), Engine: engine.New(awsv1.Labels()), Terms: in.Settings}
+	w := &disrupt.World{
+		Snap: in.Snap, Pools: map[string]engine.Pool{}, Busy: map[types.UID]bool{}, Promised: map[string]int{}, Now: in.Now,
+		Settings: disrupt.DefaultSettings(), Engine: engine.New(awsv1.Labels()), Terms: in.Settings,
+	}
 	for _, p := range in.Pools {
 		w.Pools[p.Pool.Name] = p
+	}
+	approval.Hold(w, nil)
+	for _, r := range steprecord.UnderWay(in.Snap) {
+		for _, m := range r.Candidates {
+			w.Busy[m.UID] = true
+		}
 	}
 	return w
 }

@@ -2,17 +2,13 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
@@ -176,13 +172,13 @@ const (
 // draw makes the picture.
 func draw(in Input) Picture {
 	p := Picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
-	kept := weightiest(in.Verdict.Kept)
+	kept := fleet.Weightiest(in.Verdict.Kept)
 	p.Nodes = make([]Node, 0, len(in.Rows))
 	for _, r := range in.Rows {
 		p.Nodes = append(p.Nodes, node(in, r, kept[r.Machine.Claim]))
 	}
 	p.Waiting, p.Promised = waiting(in)
-	p.Held = held(in, kept)
+	p.Held = held(in)
 	p.Head = head(in, p.Nodes)
 	for i := range p.Waiting {
 		p.Head.Waiting += p.Waiting[i].Count
@@ -215,75 +211,13 @@ func node(in Input, r fleet.Row, kept *disrupt.Refusal) Node {
 	}
 	if kept != nil {
 		n.Held = sentence.Refusal(*kept)
-		if holds(kept) {
+		if fleet.Holds(kept) {
 			marks = append(marks, "held back")
-			n.By = keeper(in.Snap, kept)
+			n.By = fleet.Keeper(in.Snap, kept)
 		}
 	}
 	n.Marks = strings.Join(marks, ", ")
 	return n
-}
-
-// holds tells whether a refusal is somebody's doing, and not a stage of life or a matter of prices.
-func holds(r *disrupt.Refusal) bool {
-	switch r.Code {
-	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.NoPool, disrupt.PodProtected, disrupt.PodBudget, disrupt.NoPlace, disrupt.BudgetUnread, disrupt.NoLabel,
-		disrupt.DoNotConsolidate, disrupt.NotOffered, disrupt.Paused:
-		return true
-	}
-	return false
-}
-
-// weightiest returns, by claim, what keeps it: somebody's doing before everything else.
-func weightiest(kept []disrupt.Refusal) map[string]*disrupt.Refusal {
-	out := make(map[string]*disrupt.Refusal, len(kept))
-	for i := range kept {
-		r := &kept[i]
-		if had := out[r.Claim]; had == nil || holds(r) && !holds(had) {
-			out[r.Claim] = r
-		}
-	}
-	return out
-}
-
-// keeper names who would have to do something: the owner of the pod that keeps the node, or what the refusal names.
-func keeper(snap *cluster.Snapshot, r *disrupt.Refusal) string {
-	key := r.Pod
-	if key == nil && len(r.Stuck) > 0 {
-		key = &r.Stuck[0].Pod
-	}
-	if key != nil {
-		if p := snap.Pod(*key); p != nil {
-			return owner(p)
-		}
-		return "Pod " + key.Namespace + "/" + key.Name
-	}
-	switch r.Code {
-	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.DoNotConsolidate:
-		return "annotation " + r.Name
-	case disrupt.Paused:
-		return "a pause"
-	case disrupt.NoPool, disrupt.BudgetUnread:
-		return "NodePool " + r.Name
-	}
-	if len(r.Limits) > 0 {
-		return "limits of NodePool " + r.Limits[0]
-	}
-	return "the node"
-}
-
-// owner names the workload of a pod. The ReplicaSet of a Deployment is named after it and the hash of its template.
-func owner(p *cluster.Pod) string {
-	if p.Owner == nil {
-		return "Pod " + p.Namespace + "/" + p.Name
-	}
-	if p.Labels != nil && p.Owner.Kind == "ReplicaSet" {
-		hash := p.Labels.Map[appsv1.DefaultDeploymentUniqueLabelKey]
-		if name, cut := strings.CutSuffix(p.Owner.Name, "-"+hash); cut && hash != "" {
-			return "Deployment " + p.Namespace + "/" + name
-		}
-	}
-	return p.Owner.Kind + " " + p.Namespace + "/" + p.Owner.Name
 }
 
 // waiting sorts the pods that wait by whether they have a place.
@@ -292,7 +226,7 @@ func waiting(in Input) ([]Waiting, []Promised) {
 	type place struct{ owner, target string }
 	groups, places := map[reason]*Waiting{}, map[place]*Promised{}
 	for _, p := range in.Snap.Provisionable() {
-		by := owner(p)
+		by := fleet.Owner(p)
 		if plan, planned := in.Snap.Planned(p.PodKey); planned {
 			k := place{by, plan.Target}
 			g := places[k]
@@ -360,97 +294,19 @@ func why(in Input, p *cluster.Pod) string {
 // steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
 func steps(in Input) []Step {
 	out := []Step{}
-	for _, s := range in.Verdict.Steps {
-		step := Step{ID: s.ID, Stage: string(s.Stage), Reason: string(s.Reason), Text: s.Text, Nodes: []string{}, SavesDay: round(24 * s.Saves.Dollars()), Pods: s.Pods, Until: s.Until}
-		for _, claim := range s.Claims {
-			step.Nodes = append(step.Nodes, nodeOf(in.Snap, claim))
-		}
-		out = append(out, step)
-	}
-	for plan := range in.Snap.DisruptionPlans() {
-		if plan.Open() {
-			out = append(out, asked(plan))
-		}
+	for _, s := range fleet.Steps(in.Snap, in.Verdict.Steps) {
+		s.Nodes, s.SavesDay = append([]string{}, s.Nodes...), round(s.SavesDay)
+		out = append(out, Step(s))
 	}
 	return out
 }
 
-func asked(plan *v1alpha1.DisruptionPlan) Step {
-	s := plan.Status.Step
-	step := Step{ID: plan.Name, Stage: "waits for approval: karpenter approve " + plan.Name, Reason: string(s.Reason), Nodes: []string{}, SavesDay: round(24 * dollars(s.Saves)), Pods: s.Pods, Until: plan.Status.ExpiresAt.Time}
-	if plan.Approved() {
-		step.Stage = "is approved and about to be looked at again"
-	}
-	for _, n := range s.Remove {
-		step.Nodes = append(step.Nodes, n.Node)
-	}
-	step.Text = sentence.Asked(s)
-	return step
-}
-
-// dollars reads an amount of a DisruptionPlan, 0 where somebody has written something else.
-func dollars(text string) float64 {
-	var x float64
-	if _, err := fmt.Sscanf(text, "%g", &x); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0
-	}
-	return x
-}
-
-func nodeOf(snap *cluster.Snapshot, claim string) string {
-	if n := snap.ClaimNode(claim); n != nil {
-		return n.Name
-	}
-	return claim
-}
-
-// held says who holds back what. What keeps many nodes is one line.
-func held(in Input, kept map[string]*disrupt.Refusal) []Held {
-	type cause struct {
-		by   string
-		code disrupt.Code
-	}
-	groups := map[cause]*Held{}
-	for _, row := range in.Rows {
-		r := kept[row.Machine.Claim]
-		if r == nil || !holds(r) {
-			continue
-		}
-		k := cause{keeper(in.Snap, r), r.Code}
-		g := groups[k]
-		if g == nil {
-			g = &Held{By: k.by, Why: sentence.Refusal(*r)}
-			groups[k] = g
-		}
-		if g.Count++; g.Count <= mostNamed {
-			g.Nodes = append(g.Nodes, row.Machine.Name)
-		}
-		g.PerDay += 24 * row.Machine.Price.Dollars()
-	}
-	heaviest := func(a, b *Held) int {
-		return cmp.Or(cmp.Compare(b.PerDay, a.PerDay), cmp.Compare(a.By, b.By), cmp.Compare(a.Why, b.Why))
-	}
-	out := append(sorted(groups, heaviest), budgets(in)...)
-	for i := range out {
-		out[i].PerDay = round(out[i].PerDay)
-	}
-	slices.SortStableFunc(out, func(a, b Held) int { return heaviest(&a, &b) })
-	return out
-}
-
-// budgets says which budgets allow no more.
-func budgets(in Input) []Held {
-	var out []Held
-	for pool, reasons := range in.Verdict.Budgets {
-		var names []string
-		for _, r := range reasons {
-			names = append(names, string(r))
-		}
-		slices.Sort(names)
-		out = append(out, Held{
-			By: "budgets of NodePool " + pool, Why: "they allow no more now for " + strings.Join(names, ", "), Nodes: []string{},
-			PerDay: 24 * in.Verdict.HeldBack[pool].Dollars(), Saves: true,
-		})
+// held says who holds back what.
+func held(in Input) []Held {
+	out := []Held{}
+	for _, h := range fleet.HeldBack(in.Snap, in.Rows, in.Verdict.Disruption) {
+		h.Nodes, h.PerDay = append([]string{}, h.Nodes...), round(h.PerDay)
+		out = append(out, Held(h))
 	}
 	return out
 }

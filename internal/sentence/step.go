@@ -47,3 +47,12 @@ func Asked(s *v1alpha1.DisruptionStep) string {
 	}
 	return b.String()
 }
+
+// Begun says what goes and what comes by a step of which only the nodes and the claims in their place are known.
+func Begun(nodes, claims []string) string {
+	text := fmt.Sprintf("delete %d node(s): %s", len(nodes), strings.Join(nodes, " "))
+	if len(claims) > 0 {
+		text = fmt.Sprintf("replace %d node(s): %s, replaced by %s", len(nodes), strings.Join(nodes, " "), strings.Join(claims, " "))
+	}
+	return text
+}

@@ -5,6 +5,7 @@
 package verdict
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // A Stage says how far a step is.
@@ -39,6 +41,18 @@ type Step struct {
 	Until  time.Time // when it is looked at again, or taken back at the latest
 }
 
+// Begun is a step as far as the record on its claims tells of it.
+func Begun(r steprecord.Record) Step {
+	s := Step{ID: r.ID, Stage: Going, Reason: r.Reason, Opens: r.Replacements, Since: r.Created, Until: r.Deadline}
+	if len(r.Replacements) > 0 {
+		s.Stage = Opening
+	}
+	for _, m := range r.Candidates {
+		s.Claims = append(s.Claims, m.Name)
+	}
+	return s
+}
+
 // Disruption is what the planner of disruption said last.
 type Disruption struct {
 	Kept     []disrupt.Refusal                // what keeps nodes, or makes it better to keep them
@@ -46,6 +60,11 @@ type Disruption struct {
 	HeldBack map[string]cloud.NanoUSD         // what budgets hold back of the savings, by pool
 	// Before is what everything that may move costs and Target what the cheapest fleet found for it would; both 0 before the first search.
 	Before, Target cloud.NanoUSD
+}
+
+// Found is what one pass of the planner said.
+func Found(out *disrupt.Proposal) Disruption {
+	return Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack, Before: out.Before, Target: out.Target}
 }
 
 // A Board may be used concurrently. What it returns must not be changed. A nil Board is told things and knows nothing.

@@ -13,12 +13,13 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // A stray is a record that no command of this process has written, and the claims that carry it.
 type stray struct {
-	record
+	steprecord.Record
 	unread error // the record says nothing
 	claims []*v1.NodeClaim
 }
@@ -29,7 +30,7 @@ func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 	for _, s := range l.strays(snap) {
 		waits, why := false, s.unread
 		if why == nil {
-			waits, why = l.doubt(ctx, s.record)
+			waits, why = l.doubt(ctx, s.Record)
 		}
 		switch {
 		case waits:
@@ -38,14 +39,14 @@ func (l *Loop) adopt(ctx context.Context, snap *cluster.Snapshot) {
 			l.discard(ctx, s.claims, why)
 			continue
 		}
-		if others := slices.DeleteFunc(s.claims, s.names); len(others) > 0 {
+		if others := slices.DeleteFunc(s.claims, s.Names); len(others) > 0 {
 			l.discard(ctx, others, errors.New("it does not name the claim that carries it"))
 		}
-		c := newCommand(s.record)
+		c := newCommand(s.Record)
 		l.commands[c.ID] = c
 		l.store.Update(func(d *cluster.Draft) {
 			for _, m := range c.Candidates {
-				if m.node(snap) != nil {
+				if m.Node(snap) != nil {
 					d.MarkForRemoval(m.Name)
 				}
 			}
@@ -61,16 +62,16 @@ func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 		if n.Claim == nil || n.Claim.DeletionTimestamp != nil {
 			continue
 		}
-		r, ok, err := recordOn(n.Claim)
+		r, ok, err := steprecord.Read(n.Claim)
 		if !ok && err == nil || ok && l.commands[r.ID] != nil {
 			continue
 		}
-		key := r.as(candidate)
+		key := r.As(steprecord.Candidate)
 		if err != nil {
 			key = n.Claim.Name // no record says that
 		}
 		if known[key] == nil {
-			known[key] = &stray{record: r, unread: err}
+			known[key] = &stray{Record: r, unread: err}
 		}
 		known[key].claims = append(known[key].claims, n.Claim)
 	}
@@ -84,16 +85,16 @@ func (l *Loop) strays(snap *cluster.Snapshot) []*stray {
 
 // doubt says why a record does not count, nil if it does: every candidate that still exists must carry it, and whatever keeps nodes
 // from being removed is asked again. It waits where the machines of a candidate's pool are not known, which a restart may be too early for.
-func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
+func (l *Loop) doubt(ctx context.Context, r steprecord.Record) (waits bool, why error) {
 	snap := l.store.Snapshot()
 	w := l.world(ctx, snap, time.Now())
 	var left []types.UID
 	for _, m := range r.Candidates {
-		n := m.node(snap)
+		n := m.Node(snap)
 		switch {
 		case n == nil:
 			continue
-		case !r.on(n.Claim, candidate):
+		case !r.On(n.Claim, steprecord.Candidate):
 			return false, fmt.Errorf("candidate %s does not carry it", m.Name)
 		case n.Claim.DeletionTimestamp == nil:
 			left = append(left, m.UID)
@@ -118,11 +119,11 @@ func (l *Loop) doubt(ctx context.Context, r record) (waits bool, why error) {
 func (l *Loop) discard(ctx context.Context, claims []*v1.NodeClaim, why error) {
 	telemetry.Log(ctx).Error("a disruption record does not count and is taken off", "NodeClaims", namesOf(claims), "error", why)
 	errs := lookAfter(claims, (*v1.NodeClaim).GetName, func(claim *v1.NodeClaim) error {
-		r, ok, _ := recordOn(claim)
-		if ok && r.Role == replacement {
-			return l.editClaim(ctx, memberOf(claim), dropRecord, nil)
+		r, ok, _ := steprecord.Read(claim)
+		if ok && r.Role == steprecord.Replacement {
+			return l.editClaim(ctx, steprecord.Of(claim), dropRecord, nil)
 		}
-		return l.release(ctx, l.store.Snapshot(), memberOf(claim), r.ID)
+		return l.release(ctx, l.store.Snapshot(), steprecord.Of(claim), r.ID)
 	})
 	for i, err := range errs {
 		if err != nil { // the next turn tries again

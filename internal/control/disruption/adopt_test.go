@@ -16,13 +16,14 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // begun is the record of a command whose candidates are these claims, as a process wrote it that ended before it removed them.
-func begun(claims ...string) record {
-	r := record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Method: "multi", Created: time.Now().UTC(), Deadline: time.Now().UTC().Add(time.Hour)}
+func begun(claims ...string) steprecord.Record {
+	r := steprecord.Record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Method: "multi", Created: time.Now().UTC(), Deadline: time.Now().UTC().Add(time.Hour)}
 	for _, name := range claims {
-		r.Candidates = append(r.Candidates, member{name, types.UID(name)}) // newStage gives claims their name as UID
+		r.Candidates = append(r.Candidates, steprecord.Member{Name: name, UID: types.UID(name)}) // newStage gives claims their name as UID
 	}
 	return r
 }
@@ -76,86 +77,86 @@ func TestNobodysWordIsTakenForAStep(t *testing.T) {
 		want    []string // claims that are deleted
 	}{
 		"every candidate carries the record: the command goes on": {func(s *stage) {
-			s.write("claim-a", begun("claim-a", "claim-b").as(candidate))
-			s.write("claim-b", begun("claim-a", "claim-b").as(candidate))
+			s.write("claim-a", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-a", "claim-b").As(steprecord.Candidate))
 		}, []string{"claim-a", "claim-b"}},
 		"one that is gone is done": {func(s *stage) {
-			s.write("claim-a", begun("claim-a", "claim-gone").as(candidate))
+			s.write("claim-a", begun("claim-a", "claim-gone").As(steprecord.Candidate))
 		}, []string{"claim-a"}},
 		"somebody wrote it on a claim of his own, as a replacement": {func(s *stage) {
-			s.write("claim-b", begun("claim-a").as(replacement))
+			s.write("claim-b", begun("claim-a").As(steprecord.Replacement))
 		}, none},
 		"somebody wrote it on a claim of his own, as a candidate": {func(s *stage) {
-			s.write("claim-b", begun("claim-a", "claim-b").as(candidate))
+			s.write("claim-b", begun("claim-a", "claim-b").As(steprecord.Candidate))
 		}, none},
 		"a candidate carries it in another role": {func(s *stage) {
-			s.write("claim-a", begun("claim-a", "claim-b").as(candidate))
-			s.write("claim-b", begun("claim-a", "claim-b").as(replacement))
+			s.write("claim-a", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-a", "claim-b").As(steprecord.Replacement))
 		}, none},
 		"a candidate carries another record": {func(s *stage) {
 			other := begun("claim-a", "claim-b")
 			other.ID = "underutilized-2"
-			s.write("claim-a", begun("claim-a", "claim-b").as(candidate))
-			s.write("claim-b", other.as(candidate))
+			s.write("claim-a", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			s.write("claim-b", other.As(steprecord.Candidate))
 		}, none},
 		"a candidate's record of the command asks for a replacement, which the other one leaves out": {func(s *stage) {
 			honest := begun("claim-a")
 			honest.Replacements = []string{"p-never"}
-			s.write("claim-a", honest.as(candidate))
-			s.write("claim-b", begun("claim-a").as(replacement))
+			s.write("claim-a", honest.As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-a").As(steprecord.Replacement))
 		}, none},
 		"another claim has the name now": {func(s *stage) {
 			old := begun("claim-a", "claim-b")
 			old.Candidates[0].UID = "before"
-			s.write("claim-a", old.as(candidate))
-			s.write("claim-b", old.as(candidate))
+			s.write("claim-a", old.As(steprecord.Candidate))
+			s.write("claim-b", old.As(steprecord.Candidate))
 		}, []string{"claim-b"}},
 		"the budget does not let them go": {func(s *stage) {
 			s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "1"}}
-			s.write("claim-a", begun("claim-a", "claim-b").as(candidate))
-			s.write("claim-b", begun("claim-a", "claim-b").as(candidate))
+			s.write("claim-a", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-a", "claim-b").As(steprecord.Candidate))
 		}, none},
 		"the budget lets the older one of two commands go": {func(s *stage) {
 			s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "1"}}
 			younger := begun("claim-a")
 			younger.ID, younger.Created = "a-younger", younger.Created.Add(time.Second)
-			s.write("claim-a", younger.as(candidate))
-			s.write("claim-b", begun("claim-b").as(candidate))
+			s.write("claim-a", younger.As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-b").As(steprecord.Candidate))
 		}, []string{"claim-b"}},
 		"the reason is none that budgets know": {func(s *stage) {
 			r := begun("claim-a")
 			r.Reason = "Whim"
-			s.write("claim-a", r.as(candidate))
+			s.write("claim-a", r.As(steprecord.Candidate))
 		}, none},
 		"a PodDisruptionBudget holds a pod": {func(s *stage) {
 			b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}}
 			b.Spec.Selector = &metav1.LabelSelector{}
 			s.api.Put(b)
-			s.write("claim-a", begun("claim-a").as(candidate))
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
 		}, none},
 		"a pod is not to be disrupted": {func(s *stage) {
 			memapi.Edit(s.api, "default", "web-0", func(p *corev1.Pod) { p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
-			s.write("claim-a", begun("claim-a").as(candidate))
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
 		}, none},
 		"the node is not to be disrupted": {func(s *stage) {
 			memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
-			s.write("claim-a", begun("claim-a").as(candidate))
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
 		}, none},
 		"an empty node has pods by now": {func(s *stage) {
 			r := begun("claim-a")
 			r.Reason = v1.DisruptionReasonEmpty
-			s.write("claim-a", r.as(candidate))
+			s.write("claim-a", r.As(steprecord.Candidate))
 		}, none},
 		"the replacement does not exist, and others are named in its place": {func(s *stage) {
 			r := begun("claim-a")
 			r.Replacements = []string{"p-never", "claim-b", "claim-c"}
-			s.write("claim-a", r.as(candidate))
-			s.write("claim-b", begun("claim-b", "claim-c").as(replacement))
+			s.write("claim-a", r.As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-b", "claim-c").As(steprecord.Replacement))
 		}, none},
 		"the replacement is somebody else's": {func(s *stage) {
 			r := begun("claim-a")
 			r.Replacements = []string{"claim-b"}
-			s.write("claim-a", r.as(candidate))
+			s.write("claim-a", r.As(steprecord.Candidate))
 		}, none},
 		"it says nothing": {func(s *stage) { s.write("claim-a", "[]") }, none},
 	} {
@@ -186,7 +187,7 @@ func TestARecordWaitsForItsPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		s.pools["p"].Pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration(v1.Never)
-		s.write("claim-a", begun("claim-a").as(candidate))
+		s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
 		time.Sleep(10 * time.Millisecond)
 		known := s.pools
 		s.pools = map[string]engine.Pool{}
@@ -271,7 +272,7 @@ func TestAClaimTakesPartInOneCommandOnly(t *testing.T) {
 		s := newStage(t.Context())
 		time.Sleep(10 * time.Millisecond)
 		l := New(s.store, s.api.Client("disruption"), s, s, Telling{}, Settings{})
-		theirs := begun("claim-a").as(candidate)
+		theirs := begun("claim-a").As(steprecord.Candidate)
 		s.write("claim-a", theirs)
 		mine := newCommand(begun("claim-a"))
 		mine.ID = "underutilized-2"

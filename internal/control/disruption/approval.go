@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/patch"
 	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -61,21 +62,6 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 		}
 	}
 	return true
-}
-
-// hold keeps the nodes of plans from being looked at, but for those of one that is confirmed at this moment.
-func (l *Loop) hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
-	for plan := range w.Snap.DisruptionPlans() {
-		if !plan.Holds() || but != nil && plan.Name == but.Name {
-			continue
-		}
-		for _, r := range plan.Status.Step.Remove {
-			w.Busy[r.UID] = true
-			if p := w.Snap.Pool(r.NodePool); plan.Open() && p != nil && approval.Manual(p) {
-				w.Promised[r.NodePool]++
-			}
-		}
-	}
 }
 
 // tend brings plans to their end, and those that were approved to their confirmation.
@@ -175,7 +161,7 @@ func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1
 }
 
 // unapproved tells whether a node may not go by a command because its pool wants to be asked, and was not.
-func unapproved(snap *cluster.Snapshot, n *cluster.Node, c record) bool {
+func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bool {
 	if c.Plan != "" {
 		return false
 	}
@@ -189,7 +175,7 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c record) bool {
 
 // approved tells whether the plan that a record names was carried out and speaks of the record's candidates. A record that names none is
 // another affair.
-func approved(snap *cluster.Snapshot, r record) bool {
+func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if r.Plan == "" {
 		return true
 	}

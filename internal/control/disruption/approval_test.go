@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // manual makes the pool want to be asked, with rules or none.
@@ -291,14 +292,14 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 		},
 		"the record names no plan": func(t *testing.T, s *stage) {
 			s.manual("")
-			s.write("claim-a", begun("claim-a").as(candidate))
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
 			t.Cleanup(s.run(t))
 		},
 		"the record names a plan that is not there": func(t *testing.T, s *stage) {
 			r := begun("claim-a")
 			r.Plan = "none"
 			s.manual("")
-			s.write("claim-a", r.as(candidate))
+			s.write("claim-a", r.As(steprecord.Candidate))
 			t.Cleanup(s.run(t))
 		},
 		"the record names a plan of another node": func(t *testing.T, s *stage) {
@@ -308,7 +309,7 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			r := begun("claim-a")
 			r.Plan = plan.Name
 			s.manual("")
-			s.write("claim-a", r.as(candidate))
+			s.write("claim-a", r.As(steprecord.Candidate))
 			t.Cleanup(s.run(t))
 		},
 	} {

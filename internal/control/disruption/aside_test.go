@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // A fragile engine panics over some questions, as long as it is broken.
@@ -107,15 +108,15 @@ func TestAPanicOverOneCommandLeavesTheOthers(t *testing.T) {
 		s := newStage(t.Context())
 		s.node("b", "big", true)
 		s.spoil = func(l *Loop) {
-			r := record{ID: "first", Created: time.Now(), Deadline: time.Now().Add(time.Hour), Candidates: []member{{"claim-b", "claim-b"}}, Replacements: []string{"claim-a"}}
-			first := &command{record: r} // it has nowhere to note that its replacement is there
-			for claim, role := range map[string]role{"claim-a": replacement, "claim-b": candidate} {
+			r := steprecord.Record{ID: "first", Created: time.Now(), Deadline: time.Now().Add(time.Hour), Candidates: []steprecord.Member{{Name: "claim-b", UID: "claim-b"}}, Replacements: []string{"claim-a"}}
+			first := &command{Record: r} // it has nowhere to note that its replacement is there
+			for claim, role := range map[string]steprecord.Role{"claim-a": steprecord.Replacement, "claim-b": steprecord.Candidate} {
 				memapi.Edit(s.api, "", claim, func(c *v1.NodeClaim) {
-					c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: first.as(role)}
+					c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: first.As(role)}
 				})
 			}
 			time.Sleep(10 * time.Millisecond) // the store has heard of them
-			second := newCommand(record{ID: "second", Created: time.Now().Add(1), Candidates: []member{{"gone", "gone"}}})
+			second := newCommand(steprecord.Record{ID: "second", Created: time.Now().Add(1), Candidates: []steprecord.Member{{Name: "gone", UID: "gone"}}})
 			l.commands["first"], l.commands["second"] = first, second
 		}
 		stop := s.run(t)

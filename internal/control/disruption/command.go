@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/patch"
+	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -38,15 +39,15 @@ const (
 
 // A command is a step that has been started.
 type command struct {
-	record
+	steprecord.Record
 	step        *disrupt.Step   // nil after a restart
 	initialized map[string]bool // replacements that have been seen initialised; what happens to them later does not matter
 	removed     map[string]bool // candidates that were deleted
 	begun       time.Time       // by this process
 }
 
-func newCommand(r record) *command {
-	return &command{record: r, initialized: map[string]bool{}, removed: map[string]bool{}, begun: time.Now()}
+func newCommand(r steprecord.Record) *command {
+	return &command{Record: r, initialized: map[string]bool{}, removed: map[string]bool{}, begun: time.Now()}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -77,7 +78,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 		return
 	}
 	now := time.Now()
-	c := newCommand(record{
+	c := newCommand(steprecord.Record{
 		ID: idOf(step, now), Reason: step.Reason, Method: step.Method,
 		Created: now.UTC(), Deadline: now.UTC().Add(l.timeout(len(step.Remove))),
 	})
@@ -86,7 +87,7 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 		c.Plan = plan.Name
 	}
 	for _, r := range step.Remove {
-		c.Candidates = append(c.Candidates, memberOf(r.Node.Claim))
+		c.Candidates = append(c.Candidates, steprecord.Of(r.Node.Claim))
 	}
 	c.Replacements = l.opener.Names(c.ID, step.Open)
 	l.commands[c.ID] = c
@@ -117,17 +118,17 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 
 // mark writes the record, the reason and the taint on every candidate.
 func (l *Loop) mark(ctx context.Context, c *command) error {
-	return errors.Join(lookAfter(c.Candidates, member.name, func(m member) error {
+	return errors.Join(lookAfter(c.Candidates, nameOf, func(m steprecord.Member) error {
 		taken := ""
 		err := l.editClaim(ctx, m, func(claim *v1.NodeClaim) bool {
-			if other, ok, _ := recordOn(claim); ok && other.ID != c.ID {
+			if other, ok, _ := steprecord.Read(claim); ok && other.ID != c.ID {
 				taken = other.ID
 				return false
 			}
 			if claim.Annotations == nil {
 				claim.Annotations = map[string]string{}
 			}
-			claim.Annotations[v1.DisruptionCommandAnnotationKey] = c.as(candidate)
+			claim.Annotations[v1.DisruptionCommandAnnotationKey] = c.As(steprecord.Candidate)
 			return true
 		}, func(claim *v1.NodeClaim) {
 			condition.Set(claim, reasonCondition(c.Reason), time.Now())
@@ -151,7 +152,7 @@ func (l *Loop) open(ctx context.Context, c *command) error {
 	for _, m := range c.Candidates {
 		r.Of[m.UID] = true
 	}
-	annotations := map[string]string{v1.DisruptionCommandAnnotationKey: c.as(replacement)}
+	annotations := map[string]string{v1.DisruptionCommandAnnotationKey: c.As(steprecord.Replacement)}
 	claims, err := l.opener.Replace(ctx, c.ID, metricReason(c.Reason), r, annotations)
 	for i, claim := range claims {
 		if claim != nil {
@@ -175,7 +176,7 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		return
 	}
 	for _, m := range c.Candidates {
-		if n := m.staying(snap); n != nil && !c.on(n.Claim, candidate) {
+		if n := m.Staying(snap); n != nil && !c.On(n.Claim, steprecord.Candidate) {
 			l.fail(ctx, c, fmt.Errorf("claim %s does not carry the record any more", m.Name))
 			return
 		}
@@ -195,7 +196,7 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 		n := snap.ClaimNode(name)
 		switch {
 		case c.initialized[name]:
-		case n == nil || n.Claim.DeletionTimestamp != nil || !c.on(n.Claim, replacement):
+		case n == nil || n.Claim.DeletionTimestamp != nil || !c.On(n.Claim, steprecord.Replacement):
 			l.fail(ctx, c, fmt.Errorf("replacement %s is gone", name))
 			return
 		case condition.IsTrue(n.Claim, v1.ConditionTypeInitialized):
@@ -218,7 +219,7 @@ func (l *Loop) advance(ctx context.Context, snap *cluster.Snapshot, c *command) 
 // occupied names a candidate that was empty and no longer is, "" if there is none.
 func occupied(snap *cluster.Snapshot, c *command) string {
 	for _, m := range c.Candidates {
-		if n := m.staying(snap); n != nil && !disrupt.Vacated(n) {
+		if n := m.Staying(snap); n != nil && !disrupt.Vacated(n) {
 			return m.Name
 		}
 	}
@@ -227,14 +228,14 @@ func occupied(snap *cluster.Snapshot, c *command) string {
 
 // gone tells whether every candidate is deleted or being deleted.
 func (l *Loop) gone(snap *cluster.Snapshot, c *command) bool {
-	return !slices.ContainsFunc(c.Candidates, func(m member) bool { return m.staying(snap) != nil })
+	return !slices.ContainsFunc(c.Candidates, func(m steprecord.Member) bool { return m.Staying(snap) != nil })
 }
 
 // remove deletes the candidates; draining is the affair of their finalizers.
 func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	var left []*cluster.Node
 	for _, m := range c.Candidates {
-		if n := m.staying(snap); n != nil && !c.removed[m.Name] {
+		if n := m.Staying(snap); n != nil && !c.removed[m.Name] {
 			left = append(left, n)
 		}
 	}
@@ -263,10 +264,10 @@ func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 func (l *Loop) finish(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	errs := lookAfter(c.Replacements, itself, func(name string) error {
 		n := snap.ClaimNode(name)
-		if n == nil || !c.on(n.Claim, replacement) {
+		if n == nil || !c.On(n.Claim, steprecord.Replacement) {
 			return nil
 		}
-		return l.editClaim(ctx, memberOf(n.Claim), dropRecord, nil)
+		return l.editClaim(ctx, steprecord.Of(n.Claim), dropRecord, nil)
 	})
 	if err := errors.Join(errs...); err != nil {
 		telemetry.Log(ctx).Error("cannot take the record off the replacements", "command", c.ID, "error", err)
@@ -298,11 +299,11 @@ func (l *Loop) takeBack(ctx context.Context, c *command) {
 }
 
 // free lets candidates of a command work again.
-func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, candidates []member) error {
-	errs := lookAfter(candidates, member.name, func(m member) error { return l.release(ctx, snap, m, c.ID) })
+func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, candidates []steprecord.Member) error {
+	errs := lookAfter(candidates, nameOf, func(m steprecord.Member) error { return l.release(ctx, snap, m, c.ID) })
 	l.store.Update(func(d *cluster.Draft) {
 		for _, m := range candidates {
-			if m.node(snap) != nil {
+			if m.Node(snap) != nil {
 				d.Unmark(m.Name)
 			}
 		}
@@ -314,22 +315,22 @@ func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, can
 // command's record is not its replacement, whatever the record says.
 func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, c *command, name string) error {
 	n := snap.ClaimNode(name)
-	if n == nil || n.Claim.DeletionTimestamp != nil || !c.on(n.Claim, replacement) {
+	if n == nil || n.Claim.DeletionTimestamp != nil || !c.On(n.Claim, steprecord.Replacement) {
 		return nil
 	}
 	if movable.Count(n.Pods) > 0 {
-		return l.editClaim(ctx, memberOf(n.Claim), dropRecord, nil)
+		return l.editClaim(ctx, steprecord.Of(n.Claim), dropRecord, nil)
 	}
 	return l.delete(ctx, n.Claim)
 }
 
 // release takes taint, reason and record off a candidate that stays, unless it takes part in another command.
-func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m member, command string) error {
-	n := m.node(snap)
+func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord.Member, command string) error {
+	n := m.Node(snap)
 	if n == nil {
 		return nil
 	}
-	if r, ok, _ := recordOn(n.Claim); ok && r.ID != command {
+	if r, ok, _ := steprecord.Read(n.Claim); ok && r.ID != command {
 		return nil
 	}
 	return errors.Join(
@@ -345,7 +346,7 @@ func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 			n.Claim.Annotations[v1.DisruptionCommandAnnotationKey] != "" || !condition.IsTrue(n.Claim, v1.ConditionTypeDisruptionReason) {
 			continue
 		}
-		if err := l.release(ctx, snap, memberOf(n.Claim), ""); err != nil {
+		if err := l.release(ctx, snap, steprecord.Of(n.Claim), ""); err != nil {
 			telemetry.Log(ctx).Error("cannot release a node that is not being disrupted", "Node", n.Name, "error", err)
 		}
 	}
@@ -353,7 +354,7 @@ func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 
 // editClaim changes metadata and status of a claim, each with one patch; either may be nil. Nothing is written where meta says that
 // nothing is to be changed, nor when the claim is gone.
-func (l *Loop) editClaim(ctx context.Context, m member, meta func(*v1.NodeClaim) bool, status func(*v1.NodeClaim)) error {
+func (l *Loop) editClaim(ctx context.Context, m steprecord.Member, meta func(*v1.NodeClaim) bool, status func(*v1.NodeClaim)) error {
 	var claim v1.NodeClaim
 	if err := l.client.Get(ctx, types.NamespacedName{Name: m.Name}, &claim); err != nil || claim.UID != m.UID {
 		return client.IgnoreNotFound(err)
@@ -431,4 +432,4 @@ func lookAfter[T any](list []T, name func(T) string, do func(T) error) []error {
 
 func itself(name string) string { return name }
 
-func (m member) name() string { return m.Name }
+func nameOf(m steprecord.Member) string { return m.Name }

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -32,13 +33,13 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node) error {
 // pods are on their way to the replacements: those stay too.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
 	snap, now := l.store.Snapshot(), time.Now()
-	var rest []member
+	var rest []steprecord.Member
 	paused := false
 	for _, m := range c.Candidates {
-		if n := m.staying(snap); n != nil && !c.removed[m.Name] {
+		if n := m.Staying(snap); n != nil && !c.removed[m.Name] {
 			rest = append(rest, m)
 			_, is := halt.Node(snap, n, now)
-			paused = paused || is || unapproved(snap, n, c.record)
+			paused = paused || is || unapproved(snap, n, c.Record)
 		}
 	}
 	if !paused {

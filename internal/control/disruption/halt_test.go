@@ -15,6 +15,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/steprecord"
 )
 
 // pausePool does what kubectl annotate does; "" resumes.
@@ -115,9 +116,9 @@ func TestAPauseKeepsWhatHasNotBeenDeleted(t *testing.T) {
 		s.node("b", "small", true)
 		r := begun("claim-a", "claim-b")
 		r.Replacements = []string{replacementName}
-		s.write("claim-a", r.as(candidate))
-		s.write("claim-b", r.as(candidate))
-		s.api.Put(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: replacementName, UID: "new", Annotations: map[string]string{v1.DisruptionCommandAnnotationKey: r.as(replacement)}}})
+		s.write("claim-a", r.As(steprecord.Candidate))
+		s.write("claim-b", r.As(steprecord.Candidate))
+		s.api.Put(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: replacementName, UID: "new", Annotations: map[string]string{v1.DisruptionCommandAnnotationKey: r.As(steprecord.Replacement)}}})
 		defer s.run(t)()
 		time.Sleep(5 * time.Second)
 		if got := s.deleted(); len(got) > 0 || !s.store.Snapshot().Node("b").MarkedForRemoval {

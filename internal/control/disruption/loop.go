@@ -18,6 +18,7 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/pause"
@@ -231,7 +232,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
-	l.hold(w, l.confirming)
+	approval.Hold(w, l.confirming)
 	for _, p := range l.pending {
 		if p.plan != nil {
 			continue // its plan holds them

@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -292,9 +293,9 @@ func TestARestartResumesACommand(t *testing.T) {
 func TestARestartBeforeTheReplacementWasCreatedRollsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
-		r := record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Candidates: []member{{"claim-a", "claim-a"}}, Replacements: []string{"p-never"}, Created: time.Now(), Deadline: time.Now().Add(time.Hour)}
+		r := steprecord.Record{ID: "underutilized-1", Reason: v1.DisruptionReasonUnderutilized, Candidates: []steprecord.Member{{Name: "claim-a", UID: "claim-a"}}, Replacements: []string{"p-never"}, Created: time.Now(), Deadline: time.Now().Add(time.Hour)}
 		memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) {
-			c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: r.as(candidate)}
+			c.Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: r.As(steprecord.Candidate)}
 			condition.Set(c, reasonCondition(v1.DisruptionReasonUnderutilized), time.Now())
 		})
 		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { addTaint(n) })

@@ -328,7 +328,7 @@ type refusal interface {
 func (t *teller) failed(snap *cluster.Snapshot, c *command, why error) {
 	t.writeFailed(snap, c, why)
 	for _, m := range c.Candidates {
-		if n := m.node(snap); n != nil {
+		if n := m.Node(snap); n != nil {
 			t.Events.Tell(refs(n), telemetry.DisruptionFailed, fmt.Sprintf("the node stays for now (%s): %v", c.Reason, why))
 		}
 	}

@@ -16,9 +16,9 @@ func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
 	if t.Verdicts == nil {
 		return
 	}
-	said := verdict.Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack, Before: t.said.Before, Target: t.said.Target}
-	if out.Before > 0 {
-		said.Before, said.Target = out.Before, out.Target
+	said := verdict.Found(out)
+	if said.Before == 0 {
+		said.Before, said.Target = t.said.Before, t.said.Target
 	}
 	fresh := map[string]bool{}
 	for i := range said.Kept {
@@ -48,10 +48,7 @@ func (l *Loop) showSteps() {
 		steps = append(steps, shown(p.step, verdict.Step{ID: id, Stage: verdict.Waits, Until: p.due}))
 	}
 	for _, c := range l.ordered() {
-		s := verdict.Step{ID: c.ID, Stage: c.stage(), Reason: c.Reason, Opens: c.Replacements, Since: c.Created, Until: c.Deadline}
-		for _, m := range c.Candidates {
-			s.Claims = append(s.Claims, m.Name)
-		}
+		s := verdict.Begun(c.Record)
 		if c.step != nil {
 			s = shown(c.step, s)
 		}
@@ -67,12 +64,4 @@ func shown(step *disrupt.Step, s verdict.Step) verdict.Step {
 		s.Claims = append(s.Claims, c.Node.Claim.Name)
 	}
 	return s
-}
-
-// stage says how far a command is.
-func (c *command) stage() verdict.Stage {
-	if len(c.Replacements) > 0 {
-		return verdict.Opening
-	}
-	return verdict.Going
 }

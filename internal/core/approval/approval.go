@@ -49,6 +49,21 @@ func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	return slices.SortedFunc(maps.Values(found), func(a, b *v1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
+// Hold keeps the nodes of plans from being looked at, but for those of one that is confirmed at this moment.
+func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
+	for plan := range w.Snap.DisruptionPlans() {
+		if !plan.Holds() || but != nil && plan.Name == but.Name {
+			continue
+		}
+		for _, r := range plan.Status.Step.Remove {
+			w.Busy[r.UID] = true
+			if p := w.Snap.Pool(r.NodePool); plan.Open() && p != nil && Manual(p) {
+				w.Promised[r.NodePool]++
+			}
+		}
+	}
+}
+
 // dollars is a price as plans say it.
 func dollars(p cloud.NanoUSD) string { return strconv.FormatFloat(p.Dollars(), 'f', 4, 64) }
 
