@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/fakecloud"
@@ -22,9 +25,20 @@ import (
 // What all loops decided in a small life of a cluster stands in the journal, each once, and nothing that is secret.
 func TestTheJournalTellsALife(t *testing.T) {
 	sim.Bubble(t, sim.Options{}, sim.KarpenterOptions{Provision: true, Disrupt: true, Repair: true}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		for _, p := range memapi.All[*v1.NodePool](w.API) {
+			p.Annotations = map[string]string{"vault.example.com/token": "topsecret"}
+			p.Spec.Template.Annotations = map[string]string{"vault.example.com/token": "topsecret"}
+			w.API.Put(p)
+		}
+		for _, c := range memapi.All[*awsv1.EC2NodeClass](w.API) {
+			c.Annotations, c.Spec.UserData = map[string]string{"vault.example.com/token": "topsecret"}, new("#!/bin/sh topsecret")
+			c.Spec.Tags = map[string]string{"token": "topsecret"}
+			w.API.Put(c)
+		}
 		secret := func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"vault.example.com/token": "topsecret"}
 			c := &p.Spec.Containers[0]
+			c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "topsecret"}}}}
 			c.Env, c.Args, c.Command, c.Image = []corev1.EnvVar{{Name: "PASSWORD", Value: "topsecret"}}, []string{"--key=topsecret"}, []string{"topsecret"}, "topsecret"
 		}
 		for i := range 3 {
@@ -73,6 +87,22 @@ func TestTheJournalTellsALife(t *testing.T) {
 		}
 		if got := k.Journal.Select(journal.Query{Act: journal.HeldBack}); len(got) > 20 {
 			t.Errorf("%d records of nodes that stay, which is told when it is news", len(got))
+		}
+		folder := t.TempDir()
+		keeper := journal.NewKeeper(folder)
+		if err := keeper.Keep(k.Journal); err != nil {
+			t.Fatal(err)
+		}
+		keeper.Close()
+		files, err := os.ReadDir(folder)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%v: %d files", err, len(files))
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(filepath.Join(folder, f.Name()))
+			if err != nil || !strings.Contains(string(text), `"stepped"`) || strings.Contains(string(text), "secret") || strings.Contains(string(text), "vault") {
+				t.Errorf("%v, or a file says too little or a secret:\n%s", err, text)
+			}
 		}
 		var all bytes.Buffer
 		if err := journal.Write(&all, k.Journal.Select(journal.Query{})); err != nil || strings.Contains(all.String(), "topsecret") || strings.Contains(all.String(), "PASSWORD") {
