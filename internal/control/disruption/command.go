@@ -102,17 +102,9 @@ func (l *Loop) start(ctx context.Context, step *disrupt.Step, plan *v1alpha1.Dis
 		l.fail(ctx, c, fmt.Errorf("open the replacements: %w", err))
 		return
 	}
-	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own.
-	l.store.Update(func(d *cluster.Draft) {
-		for _, m := range c.Candidates {
-			d.MarkForRemoval(m.Name)
-		}
-		for _, p := range step.Place {
-			if p.Pod.Spare == nil {
-				d.Plan(p.Pod.PodKey, p.Node, now)
-			}
-		}
-	})
+	// The nodes stop being room only now: before, the provisioner would have opened replacements of its own. And only now do their pods have to go, and
+	// can have seats where they go to.
+	l.store.Update(func(d *cluster.Draft) { step.Begin(d, c.Replacements, now) })
 	l.tell.started(step, seen)
 }
 

@@ -126,7 +126,12 @@ func (s *stage) Replace(ctx context.Context, seed, _ string, r engine.Replacemen
 		if err := s.api.Client("open").Create(ctx, claim); err != nil {
 			return nil, err
 		}
-		s.store.Update(func(d *cluster.Draft) { d.PutClaim(claim) })
+		s.store.Update(func(d *cluster.Draft) {
+			d.PutClaim(claim)
+			for _, p := range r.Open[i].Pods {
+				d.Plan(p.PodKey, claim.Name, time.Now())
+			}
+		})
 		out = append(out, claim)
 	}
 	return out, nil
@@ -546,4 +551,19 @@ func TestRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The room of a replacement is promised to the pods that it is bought for: nobody buys a second machine for them, and none of them is planned again.
+func TestPodsHaveSeatsOnTheReplacementOfTheirNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		defer s.run(t)()
+		time.Sleep(validationDelay + 4*time.Second)
+		for i := range 3 {
+			key := cluster.PodKey{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}
+			if seat, ok := s.store.Snapshot().Planned(key); !ok || seat.Target != replacementName {
+				t.Errorf("%s has the seat %+v, want one on %s", key.Name, seat, replacementName)
+			}
+		}
+	})
 }

@@ -3,9 +3,11 @@ package disrupt
 import (
 	"slices"
 	"strings"
+	"time"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -91,3 +93,24 @@ func (s *Step) Cost() float64 {
 
 // moves is how much the pods mind that a step moves, an ordinary one as much as 1.
 func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }
+
+// Begin notes that the step is under way: its nodes go, and their pods have seats where they are to be. claims are those that were created for what it
+// opens, in that order; they stand in the draft already. Pods that nobody made, for which a buffer keeps room, get no seats.
+func (s *Step) Begin(d *cluster.Draft, claims []string, now time.Time) {
+	for _, c := range s.Remove {
+		d.MarkForRemoval(c.Node.Claim.Name)
+	}
+	seat := func(p *cluster.Pod, target string) {
+		if p.Spare == nil {
+			d.Plan(p.PodKey, target, now)
+		}
+	}
+	for _, p := range s.Place {
+		seat(p.Pod, p.Node)
+	}
+	for i := range s.Open {
+		for _, p := range s.Open[i].Pods {
+			seat(p, claims[i])
+		}
+	}
+}
