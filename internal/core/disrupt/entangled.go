@@ -10,7 +10,7 @@ import (
 
 // Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is planned without those that the
 // first one moves, which are then neither where they were nor where they go. Consolidation looks at each step again when those before it have
-// begun, and sees their pods where they are going. Steps of drift begin at once: what moves pods whose places depend on those of another
+// begun, and sees their pods where they are going, as far as that is a node that is ready. Steps of drift begin at once: what moves pods whose places depend on those of another
 // answer has to wait for the next pass.
 
 // entanglement tells whose places depend on each other. It is made for one pass.

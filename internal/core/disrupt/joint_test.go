@@ -97,7 +97,7 @@ func TestDriftedNodesOfOnePassGoTogether(t *testing.T) {
 				node("a", "p", "one", onDemand, zone("a"), drifted).node("aa", "p", "one", onDemand, zone("a"), drifted).node("b", "p", "one", onDemand, zone("b"), drifted).
 				node("x", "p", "one", onDemand, zone("c"), protectedEdit).pods("x", "filler", 1, "2", "1Gi").
 				node("y", "p", "one", onDemand, zone("c"), protectedEdit).pods("y", "filler", 1, "2", "1Gi").
-				pods("a", "web", 1, "1500m", "1Gi", tc.pod).pods("b", "web", 1, "1500m", "1Gi", tc.pod).pods("aa", "large", 1, "3500m", "1Gi")
+				pods("a", "web", 1, "1500m", "1Gi", tc.pod).pods("b", "web", 1, "1500m", "1Gi", tc.pod).pods("b", "daemon", 1, "2", "1Gi", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }).pods("aa", "large", 1, "3500m", "1Gi")
 			if got := say(newPlanner(realEngine()).Propose(openForRoom(f.world()))); !slices.Equal(got, tc.want) {
 				t.Errorf("proposed %q, want %q", got, tc.want)
 			}

@@ -89,6 +89,7 @@ func (s *search) drifts(candidates []*Candidate) []*Step {
 	left := slices.Clone(candidates)
 	gone, closed := map[string]bool{}, maps.Clone(s.closed)
 	for range s.settings.Trials {
+		left = slices.DeleteFunc(left, func(c *Candidate) bool { return closed[c.Name()] }) // pods of those that were taken go there
 		window := s.ledger.Fits(v1.DisruptionReasonDrifted, left)
 		if len(window) == 0 || s.w.ended() {
 			break

@@ -91,10 +91,11 @@ func (p *pass) untried(candidates []*Candidate) []*Candidate {
 	})
 }
 
+// add takes steps. Those that are planned after them do not count on the room of what goes.
 func (p *pass) add(steps []*Step) {
 	for _, step := range steps {
 		for _, c := range step.Remove {
-			p.gone[c] = true
+			p.gone[c], p.closed[c.Name()] = true, true
 		}
 	}
 	p.out.Steps = append(p.out.Steps, steps...)

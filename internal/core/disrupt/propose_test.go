@@ -143,6 +143,15 @@ func TestProposals(t *testing.T) {
 				node("theirs", "p", "one", onDemand).node("replacement", "p", "one", onDemand).pods("replacement", "web", 4, "1", "1Gi").
 				node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"), "theirs"),
 			[]string{"drifted a -> one/on-demand"}},
+		"pods of drifted nodes do not go where an empty node goes": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 1, "1", "1Gi").node("b", "p", "one", onDemand),
+			[]string{"drifted a -> one/on-demand", "empty b"}},
+		"a drifted node stays while pods of others go to it, though the budget has room because one is stuck": {
+			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", allowing("2")).
+				node("a", "p", "one", onDemand, drift(-3*time.Hour)).pods("a", "web", 4, "1", "1Gi", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "a"} }).
+				node("b", "p", "one", onDemand, drift(-2*time.Hour)).pods("b", "web", 1, "1", "1Gi").
+				node("c", "p", "one", onDemand, drift(-time.Hour)).pods("c", "web", 1, "1", "1Gi"),
+			[]string{"drifted b"}},
 		"drift needs no consolidation": {
 			newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", func(p *v1.NodePool) { p.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration("Never") }).node("a", "p", "one", onDemand, drift(0)).pods("a", "web", 4, "1", "1Gi"),
 			[]string{"drifted a -> one/on-demand"}},
