@@ -2,73 +2,81 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
 // manifests are those of the tests of karpenter convert.
 const manifests = "../../internal/cli/testdata/convert/"
 
-// applied writes a manifest into the cluster, as it is but for the names of things that are here, until the test ends.
-func applied(t *testing.T, text string) {
+// guides are manifests that people wrote for v1beta1: a class and pools of it. What is called default has the name of the guide here, and is so
+// named among pools.
+var guides = map[string]struct{ files, pools []string }{
+	"as-written": {
+		[]string{"000-02-ec2nodeclass-default", "000-01-nodepool-default", "000-03-nodepool-gpu", "000-04-nodepool-batch", "000-07-nodepool-spot-arm64-corrected", "000-08-nodepool-critical-corrected"},
+		[]string{"as-written", "gpu", "batch", "spot-arm64", "critical"},
+	},
+	"corrected": {[]string{"000-02-ec2nodeclass-default-corrected", "000-01-nodepool-default-corrected"}, []string{"corrected"}},
+	"role":      {[]string{"001-01a-ec2nodeclass-role-corrected", "001-02-nodepool-default"}, []string{"role"}},
+	"profile":   {[]string{"001-01b-ec2nodeclass-instanceprofile-corrected", "001-02-nodepool-default"}, []string{"profile"}},
+}
+
+// manifest is one of them, with the names of the local cluster and of its things at AWS, where there is no Amazon Linux 2 any more.
+func manifest(t *testing.T, file, guide string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "manifest.yaml")
-	text = strings.NewReplacer("YOUR_CLUSTER_NAME", "local", "name: default", "name: older", "amiFamily: AL2 ", "amiFamily: AL2023 ").Replace(text)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	text, err := os.ReadFile(manifests + file + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known awsv1.EC2NodeClass
+	eventually(t, func(ctx context.Context) (string, error) {
+		err := shared.Get(ctx, client.ObjectKey{Name: "default"}, &known)
+		if known.Status.InstanceProfile != "" && len(known.Status.SecurityGroups) > 0 {
+			return "", err
+		}
+		return "the class of the cluster is not ready", err
+	})
+	var pairs []string
+	for _, cluster := range []string{"${CLUSTER_NAME}", "YOUR_CLUSTER_NAME", "production"} {
+		pairs = append(pairs, "KarpenterNodeInstanceProfile-"+cluster, known.Status.InstanceProfile, "discovery: "+cluster, "discovery: local")
+	}
+	return strings.NewReplacer(append(pairs,
+		"${CLUSTER_NAME}", "local", "YOUR_CLUSTER_NAME", "local", "discovery: lower-env", "discovery: local", "eu-west-2", "us-east-1",
+		"amiFamily: AL2 ", "amiFamily: AL2023 ", "amiFamily: AL2\n", "amiFamily: AL2023\n",
+		"my-golden-ami-*", "amazon-eks-node-al2023-*-standard-*", "self,123456789012", "amazon",
+		"sg-063d7acfb4b06c82c, sg-06e0cf9c198874591", known.Status.SecurityGroups[0].ID,
+		"name: default", "name: "+guide, "nodeClassRef:\n        name: gpu", "nodeClassRef:\n        name: "+guide,
+	)...).Replace(string(text))
+}
+
+// applied writes manifests into the cluster until the test ends.
+func applied(t *testing.T, texts ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(texts, "\n---\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	shared.do(t, "kubectl", "apply", "-f", file)
 	t.Cleanup(func() { shared.command("kubectl", "delete", "--wait=false", "-f", file).Run() })
 }
 
-func manifest(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(manifests + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// only makes pods that accept nodes of one pool, named after it.
-func only(t *testing.T, pool string) *appsv1.Deployment {
-	t.Helper()
-	pods := template(pool)
-	pods.Spec.NodeSelector = map[string]string{v1.NodePoolLabelKey: pool}
-	d := deployment(pool, 3, pods)
-	add(t, d)
-	return d
-}
-
-// converted is what karpenter convert writes for a Provisioner and its template.
+// converted is what karpenter convert writes for a Provisioner and its template, with nothing lost.
 func converted(t *testing.T) string {
 	t.Helper()
 	convert := exec.Command(filepath.Join(filepath.Dir(binary), "karpenter"), "convert", "--role", "KarpenterNodeRole-local", "-f", "-")
-	convert.Stdin = strings.NewReader(`
-apiVersion: karpenter.sh/v1alpha5
-kind: Provisioner
-metadata: {name: oldest}
-spec:
-  consolidation: {enabled: true}
-  labels: {environment: lower}
-  kubeletConfiguration: {systemReserved: {cpu: 100m, memory: 300Mi}}
-  providerRef: {name: oldest}
----
-apiVersion: karpenter.k8s.aws/v1alpha1
-kind: AWSNodeTemplate
-metadata: {name: oldest}
-spec:
-  amiFamily: Bottlerocket
-  subnetSelector: {karpenter.sh/discovery: local}
-  securityGroupSelector: {karpenter.sh/discovery: local}
-`)
+	convert.Stdin = strings.NewReader(manifest(t, "002-07-assembled-provisioner", "provisioner"))
 	var out, said bytes.Buffer
 	convert.Stdout, convert.Stderr = &out, &said
 	if err := convert.Run(); err != nil {
@@ -77,18 +85,66 @@ spec:
 	return out.String()
 }
 
-// What was written for v1beta1 is applied as it is, gets machines, and reads back as it was written. What was written for Provisioners gets
-// machines once it is converted.
+// only makes a pod that accepts nodes of one pool, named after it.
+func only(t *testing.T, pool string) *appsv1.Deployment {
+	t.Helper()
+	var p v1.NodePool
+	if err := shared.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
+		t.Fatal(err)
+	}
+	pods := template(pool)
+	pods.Spec.NodeSelector = map[string]string{v1.NodePoolLabelKey: pool}
+	for _, taint := range p.Spec.Template.Spec.Taints {
+		pods.Spec.Tolerations = append(pods.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
+	}
+	d := deployment(pool, 1, pods)
+	add(t, d)
+	return d
+}
+
+// networked takes off the taint that a node of a pool starts with, as its network does once it is there.
+func networked(t *testing.T, pool, taint string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) (string, error) {
+		var nodes corev1.NodeList
+		if err := shared.List(ctx, &nodes, client.MatchingLabels{v1.NodePoolLabelKey: pool}); err != nil {
+			return "", err
+		}
+		for _, n := range nodes.Items {
+			without := n.DeepCopy()
+			without.Spec.Taints = slices.DeleteFunc(without.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint })
+			if len(without.Spec.Taints) < len(n.Spec.Taints) && n.Labels[v1.NodeRegisteredLabelKey] == "true" {
+				return "", shared.Patch(ctx, without, client.MergeFromWithOptions(&n, client.MergeFromWithOptimisticLock{}))
+			}
+		}
+		return "no node of " + pool + " has started with " + taint, nil
+	})
+}
+
+// Every manifest that was written for v1beta1 is applied and gets machines, and reads back as it was written. What was written for Provisioners
+// gets machines once it is converted.
 func TestOlderManifestsGetNodes(t *testing.T) {
 	together.enter(t)
-	applied(t, manifest(t, "001-01a-ec2nodeclass-role-corrected"))
-	applied(t, manifest(t, "001-02-nodepool-default"))
-	applied(t, converted(t))
-	workloads := []*appsv1.Deployment{only(t, "older"), only(t, "oldest")}
-	for _, d := range workloads {
-		running(t, d.Name, 3)
+	const provisioner = "lower-env-provisioner"
+	texts, pools := []string{converted(t), manifest(t, "001-03-deployment-oversized-app", "")}, []string{provisioner}
+	for name, guide := range guides {
+		for _, file := range guide.files {
+			texts = append(texts, manifest(t, file, name))
+		}
+		pools = append(pools, guide.pools...)
 	}
-	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "older", "-o", "yaml")
+	applied(t, texts...)
+	var workloads []*appsv1.Deployment
+	for _, pool := range pools {
+		workloads = append(workloads, only(t, pool))
+	}
+	networked(t, provisioner, "node.cilium.io/agent-not-ready")
+	for _, pool := range pools {
+		running(t, pool, 1)
+	}
+	running(t, "oversized", 1)
+	wantOfProvisioner(t, running(t, provisioner, 1)[0].Spec.NodeName)
+	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "role", "-o", "yaml")
 	for _, want := range []string{"consolidationPolicy: WhenUnderutilized", "apiVersion: karpenter.k8s.aws/v1beta1"} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("v1beta1 shows\n%s\nwant %s", seen, want)
@@ -99,5 +155,32 @@ func TestOlderManifestsGetNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	shared.do(t, "kubectl", "delete", "deployment", "oversized-app")
+	for _, app := range append(pools, "oversized") {
+		running(t, app, 0) // else a pod that is made once more would get another node
+	}
+	shared.do(t, "kubectl", "delete", "nodeclaims", "--all", "--wait=false") // budgets would let them go one after the other
 	empty(t)
+}
+
+// wantOfProvisioner checks that a node is what the Provisioner of the guide asked for.
+func wantOfProvisioner(t *testing.T, name string) {
+	t.Helper()
+	var n corev1.Node
+	if err := shared.Get(t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string][]string{
+		"environment":                  {"lower"},
+		corev1.LabelTopologyZone:       {"us-east-1a", "us-east-1b"},
+		corev1.LabelInstanceTypeStable: {"m5.large", "m6g.large", "c5.xlarge"},
+	} {
+		if !slices.Contains(want, n.Labels[key]) {
+			t.Errorf("label %s of the node is %q, want one of %v", key, n.Labels[key], want)
+		}
+	}
+	want := corev1.Taint{Key: "dedicated", Value: "lower-env", Effect: corev1.TaintEffectNoSchedule}
+	if !slices.Contains(n.Spec.Taints, want) {
+		t.Errorf("the node has the taints %v, want %v", n.Spec.Taints, want)
+	}
 }
