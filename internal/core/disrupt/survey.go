@@ -273,23 +273,26 @@ func (s *Survey) block(n *cluster.Node) *Refusal {
 // A pod that would be given its place by nobody (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
 // on it still says that somebody watches what it does.
 func (s *Survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
-	block := Refusal{Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
+	block := func(code Code) *Refusal { // of few pods: nothing is made for the others
+		return &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
+	}
 	if held := movable.Protected(p, s.w.Now); held.Held {
-		block.Code, block.Name, block.Value, block.Until = PodProtected, v1.DoNotDisruptAnnotationKey, p.DoNotDisrupt, held.Until
+		r := block(PodProtected)
+		r.Name, r.Value, r.Until = v1.DoNotDisruptAnnotationKey, p.DoNotDisrupt, held.Until
 		if p.DoNotEvict {
-			block.Name = v1.DoNotEvictAnnotationKey
+			r.Name = v1.DoNotEvictAnnotationKey
 		}
-		return &block
+		return r
 	}
 	budget, several := s.pdbs.Blocking(p, s.w.Now)
 	if budget == nil {
 		return nil
 	}
-	block.Code = PodBudget
+	r := block(PodBudget)
 	if !several {
-		block.Name = budget.Namespace + "/" + budget.Name
+		r.Name = budget.Namespace + "/" + budget.Name
 	}
-	return &block
+	return r
 }
 
 // candidates lists the nodes that may go, by name.

@@ -55,6 +55,7 @@ func newFleet(facts *facts) fleet {
 	f := fleet{facts: facts, volumes: volumes.NewBook(p.Drivers), left: slices.Clone(p.Reservations), demand: make(quantity.Vec, p.Resources)}
 	f.room = make([]int64, 0, p.Resources*(len(p.Nodes)+16))
 	f.ports.Grow(len(p.Nodes))
+	f.volumes.Expect(len(p.Nodes))
 	f.alive = bits.Make(len(p.Nodes) + 64)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]

@@ -67,8 +67,8 @@ type Book struct{ taken []bits.Set }
 
 // Grow makes room for bins 0 … n−1.
 func (b *Book) Grow(n int) {
-	for len(b.taken) < n {
-		b.taken = append(b.taken, nil)
+	if more := n - len(b.taken); more > 0 {
+		b.taken = append(b.taken, make([]bits.Set, more)...)
 	}
 }
 

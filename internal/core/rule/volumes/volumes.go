@@ -24,6 +24,11 @@ type Book struct {
 // NewBook returns a book for so many drivers, without bins.
 func NewBook(drivers int) *Book { return &Book{drivers: drivers} }
 
+// Expect has memory ready for so many further bins.
+func (b *Book) Expect(bins int) {
+	b.use, b.ids = slices.Grow(b.use, bins*b.drivers), slices.Grow(b.ids, bins)
+}
+
 // Open adds a bin. uses is indexed by driver and may be shorter; ids are the shared volumes it already has.
 func (b *Book) Open(uses []Use, ids []int) {
 	for d := range b.drivers {
