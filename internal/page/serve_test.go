@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -385,6 +386,29 @@ func TestNothingIsDrawnWithoutNeed(t *testing.T) {
 	if s.frame != nil {
 		t.Error("the picture is kept although nobody looks")
 	}
+}
+
+// In a bubble time stands still while anybody is busy: a loop that looks without rest would never get to the end.
+func TestWhoLooksAtAQuietFleetKeepsNobodyBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{town: newTown()}
+		s := service(c.town)
+		s.Catalogs, s.pace = c, everyPicture
+		ctx, stop := context.WithCancel(t.Context())
+		var runs sync.WaitGroup
+		runs.Go(func() { _ = s.Run(ctx) })
+		leave, _ := s.enter()
+		time.Sleep(5*time.Second + time.Millisecond)
+		before := c.asked
+		c.node("a")
+		time.Sleep(everyPicture / looksAPicture)
+		if c.asked != before+1 {
+			t.Errorf("drawn %d times soon after a node came, want once", c.asked-before)
+		}
+		leave()
+		stop()
+		runs.Wait()
+	})
 }
 
 func TestTheSeriesStaysBounded(t *testing.T) {

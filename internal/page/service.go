@@ -21,6 +21,8 @@ const loopName = "page"
 const (
 	// everyPicture is the least time between two pictures.
 	everyPicture = time.Second
+	// looksAPicture is how often one looks for news, in the time between two pictures, while there is none.
+	looksAPicture = 10
 	// pictureAge is how old a picture may get while nothing changes: some of it depends on the time.
 	pictureAge = 10 * time.Second
 	// costEvery is how often the fleet's price is noted, for hour each time and then once in coarse, for day.
@@ -101,7 +103,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if looked, _ := s.watched(); !looked {
 			watched.Wait(ctx, max(s.pace, time.Until(s.painter.nextCost())), s.wake)
 		}
-		if !pause.For(ctx, time.Until(s.painter.drawn.Add(s.pace))) {
+		if !pause.For(ctx, max(time.Until(s.painter.drawn.Add(s.pace)), s.pace/looksAPicture)) {
 			break
 		}
 	}

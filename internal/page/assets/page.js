@@ -337,6 +337,7 @@ function detail() {
 
 rows.addEventListener("scroll", () => requestAnimationFrame(scroll), { passive: true });
 rows.addEventListener("keydown", (event) => {
+  if (stale.nodes) arrange(); // a key means the order that was asked for, drawn or not
   const at = fleet.order.findIndex((n) => n.name === fleet.active);
   const page = Math.max(1, Math.floor(rows.clientHeight / height) - 1);
   const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: fleet.order.length - 1 }[event.key];
