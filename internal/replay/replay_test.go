@@ -123,16 +123,22 @@ func TestABillWorkedOutByHand(t *testing.T) {
 	}
 }
 
+// fewStay makes n pods, so many seconds after one another, of which one in every few stays. The others end at the same time.
+func fewStay(n, every, end int, cpu string, apart int) []recording.Life {
+	var out []recording.Life
+	for i := range n {
+		to := 0
+		if i%every != 0 {
+			to = end
+		}
+		out = append(out, life(fmt.Sprintf("web-%02d", i), cpu, apart*i, to))
+	}
+	return out
+}
+
 // Six pods of a core each are on three small machines or one large. When four of them end, what is left needs one small one.
 func TestTheFleetShrinksWithItsPods(t *testing.T) {
-	var lives []recording.Life
-	for i := range 6 {
-		to := 0
-		if i%3 != 0 {
-			to = 3600
-		}
-		lives = append(lives, life(fmt.Sprint("web-", i), "1", 0, to))
-	}
+	lives := fewStay(6, 3, 3600, "1", 0)
 	got := play(t, record(t, 7200, lives...), variant(), settings())
 	last := got.Curve[len(got.Curve)-1]
 	if last.Nodes != 1 || last.Price != 0.1 || last.Pods != 2 || last.Waiting != 0 {
@@ -142,14 +148,7 @@ func TestTheFleetShrinksWithItsPods(t *testing.T) {
 
 // A pool that only removes empty nodes keeps what is half empty: it is the dearer one.
 func TestTheDearerOfTwoVariants(t *testing.T) {
-	var lives []recording.Life
-	for i := range 40 {
-		to := 0
-		if i%4 != 0 {
-			to = 1800
-		}
-		lives = append(lives, life(fmt.Sprintf("web-%02d", i), "500m", i, to))
-	}
+	lives := fewStay(40, 4, 1800, "500m", 1)
 	rec := record(t, 4*3600, lives...)
 	free := play(t, rec, variant(), settings())
 	kept := play(t, rec, variant(func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty }), settings())
@@ -162,14 +161,7 @@ func TestTheDearerOfTwoVariants(t *testing.T) {
 }
 
 func TestADisruptionBudgetOfPodsHolds(t *testing.T) {
-	var lives []recording.Life
-	for i := range 8 {
-		to := 0
-		if i%4 != 0 {
-			to = 1800
-		}
-		lives = append(lives, life(fmt.Sprint("web-", i), "1500m", 0, to))
-	}
+	lives := fewStay(8, 4, 1800, "1500m", 0)
 	v := variant(func(p *v1.NodePool) { // one pod a machine until they may share
 		p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"large"}}}
 	})
