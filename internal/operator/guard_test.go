@@ -19,6 +19,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/loopback"
 	"karpenter.sh/karpenter/internal/page"
 )
 
@@ -127,12 +128,7 @@ func TestVerdictsEnd(t *testing.T) {
 func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 	for name, guard := range map[string]bool{"guarded": true, "open": false} {
 		t.Run(name, func(t *testing.T) {
-			free, err := net.Listen("tcp", "localhost:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := Settings{MetricsAuthentication: guard, MetricsPort: free.Addr().(*net.TCPAddr).Port}
-			free.Close()
+			s := Settings{MetricsAuthentication: guard, MetricsPort: freePort(t)}
 			handler := guarded(s, &clients{reviews: &reviewer{}}, metricsHandler(prometheus.NewRegistry(), scraped{}, nil, nil, false))
 			stop, err := serve(t.Context(), s, handler, nil, checks{}, nil)
 			if err != nil {
@@ -170,12 +166,7 @@ func TestTheMetricsPortIsGuardedIfItIsToBe(t *testing.T) {
 
 func TestListenersListenWhereTheyAreTold(t *testing.T) {
 	for host, loopback := range map[string]bool{"127.0.0.1": true, "": false} {
-		free, err := net.Listen("tcp", "localhost:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := Settings{Host: host, HealthProbePort: free.Addr().(*net.TCPAddr).Port}
-		free.Close()
+		s := Settings{Host: host, HealthProbePort: freePort(t)}
 		var at Addresses
 		stop, err := serve(t.Context(), s, http.NotFoundHandler(), nil, checks{}, func(a Addresses) { at = a })
 		if err != nil {
@@ -196,12 +187,7 @@ func TestThePageIsGuardedUnlessOnlyThisMachineReachesIt(t *testing.T) {
 		"":          {"": http.StatusUnauthorized, "stranger": http.StatusForbidden, "viewer": http.StatusOK},
 	} {
 		t.Run("at "+host, func(t *testing.T) {
-			free, err := net.Listen("tcp", "localhost:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := Settings{UIHost: host, UIPort: free.Addr().(*net.TCPAddr).Port}
-			free.Close()
+			s := Settings{UIHost: host, UIPort: freePort(t)}
 			shown := page.New(page.Deps{})
 			stop, err := serve(t.Context(), s, nil, pageHandler(s, &clients{reviews: &reviewer{}}, shown), checks{}, nil)
 			if err != nil {
@@ -234,4 +220,14 @@ func TestThePageIsGuardedUnlessOnlyThisMachineReachesIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	p, err := loopback.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Release)
+	return p.Number
 }

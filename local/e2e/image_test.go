@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/loopback"
 	"karpenter.sh/karpenter/internal/version"
 	"karpenter.sh/karpenter/local/plane"
 )
@@ -319,16 +320,12 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		p, err := loopback.Take()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, port)
+		t.Cleanup(p.Release)
+		ports = append(ports, strconv.Itoa(p.Number))
 	}
 	return ports
 }

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"karpenter.sh/karpenter/internal/loopback"
 	"karpenter.sh/karpenter/local/pki"
 )
 
@@ -144,17 +145,17 @@ func proxied(t *testing.T, pods func(string, int) (int, bool)) (func(name string
 	if err := server.Write(dir, "kubelets"); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := loopback.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := free.Addr().String()
-	free.Close()
+	t.Cleanup(port.Release)
+	at := fmt.Sprintf("127.0.0.1:%d", port.Number)
 	proxy, kubelets := New(started(t, pods), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- proxy.Serve(ctx, free.Addr().(*net.TCPAddr).Port, Files{
+		ended <- proxy.Serve(ctx, port.Number, Files{
 			Cert: filepath.Join(dir, "kubelets.crt"), Key: filepath.Join(dir, "kubelets.key"), Authority: filepath.Join(dir, "ca.crt"),
 		})
 	}()

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/loopback"
 )
 
 // addressRange is where pods that run have their addresses; those that are played have theirs elsewhere.
@@ -19,10 +21,11 @@ type Addresses struct {
 	taken map[string]bool // addresses
 	next  netip.Addr
 	ports map[string]int // by host:port
+	last  map[int32]int  // by the port that a container asked for
 }
 
 func newAddresses() *Addresses {
-	return &Addresses{taken: map[string]bool{}, next: addressRange.Addr().Next(), ports: map[string]int{}}
+	return &Addresses{taken: map[string]bool{}, next: addressRange.Addr().Next(), ports: map[string]int{}, last: map[int32]int{}}
 }
 
 // take gives an address to a pod: the wanted one if it is free.
@@ -55,18 +58,33 @@ func (a *Addresses) Hold(address string, port, at int) {
 	a.ports[key(address, port)] = at
 }
 
-// open gives a free port of this machine to each port of a container. What is returned forgets them.
+// open gives a free port of this machine to each port of a container, the one that the last container had which asked
+// for the same where it is free: what somebody has in a browser stays there. What is returned forgets them.
 func (a *Addresses) open(address string, ports []corev1.ContainerPort) (map[int32]int, func(), error) {
-	free, err := freePorts(len(ports))
-	if err != nil {
-		return nil, nil, err
-	}
-	given := map[int32]int{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i, p := range ports {
-		given[p.ContainerPort] = free[i]
-		a.ports[key(address, int(p.ContainerPort))] = free[i]
+	held := map[int32]*loopback.Port{}
+	release := func() {
+		for _, p := range held {
+			p.Release()
+		}
+	}
+	for _, wanted := range ports {
+		if held[wanted.ContainerPort] != nil {
+			continue // of another protocol
+		}
+		p, err := loopback.Preferably(a.last[wanted.ContainerPort])
+		if err != nil {
+			release()
+			return nil, nil, fmt.Errorf("port %d of a container: %w", wanted.ContainerPort, err)
+		}
+		held[wanted.ContainerPort] = p
+	}
+	given := map[int32]int{}
+	for port, p := range held {
+		given[port] = p.Number
+		a.last[port] = p.Number
+		a.ports[key(address, int(port))] = p.Number
 	}
 	return given, func() {
 		a.mu.Lock()
@@ -76,6 +94,7 @@ func (a *Addresses) open(address string, ports []corev1.ContainerPort) (map[int3
 				delete(a.ports, name)
 			}
 		}
+		release()
 	}, nil
 }
 
@@ -88,20 +107,6 @@ func (a *Addresses) Lookup(host string, port int) (int, bool) {
 }
 
 func key(host string, port int) string { return net.JoinHostPort(host, fmt.Sprint(port)) }
-
-// freePorts finds that many free ports on the loopback address.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close() // all at once, so that no port is found twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
 
 // portOf is the number of a port that may be given by its name.
 func portOf(c *corev1.Container, wanted string, number int32) (int32, error) {

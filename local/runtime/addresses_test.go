@@ -51,6 +51,24 @@ func TestTwoPodsHaveTheSamePort(t *testing.T) {
 	}
 }
 
+func TestTheNextContainerHasThePortOfTheLast(t *testing.T) {
+	a := newAddresses()
+	ports := []corev1.ContainerPort{{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+	one, forget, err := a.open("10.245.0.1", ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forget()
+	two, forget, err := a.open("10.245.0.2", ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forget()
+	if one[53] != two[53] {
+		t.Errorf("port 53 is %d, it was %d for the pod before it", two[53], one[53])
+	}
+}
+
 func TestAnAddressThatIsHeldIsNoPods(t *testing.T) {
 	a := newAddresses()
 	a.Hold("10.245.0.1", 443, 7000)

@@ -51,7 +51,16 @@ func Run(ctx context.Context, dir home.Dir, o Options, say func(format string, a
 		return err
 	}
 	defer lock.Release()
-	s, err := prepare(dir, o)
+	last, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	ports, err := choosePorts(last.Ports, o.Settings.Port)
+	if err != nil {
+		return err
+	}
+	defer ports.release()
+	s, err := prepare(dir, o, ports.numbers())
 	if err != nil {
 		return err
 	}
@@ -64,16 +73,8 @@ func Run(ctx context.Context, dir home.Dir, o Options, say func(format string, a
 	return nil
 }
 
-func prepare(dir home.Dir, o Options) (*supervisor, error) {
+func prepare(dir home.Dir, o Options, ports map[string]int) (*supervisor, error) {
 	if err := dir.CheckRoom(); err != nil {
-		return nil, err
-	}
-	last, err := dir.Read()
-	if err != nil {
-		return nil, err
-	}
-	ports, err := choosePorts(last.Ports, o.Settings.Port)
-	if err != nil {
 		return nil, err
 	}
 	install, err := dir.ReadInstall()

@@ -11,10 +11,7 @@ import (
 )
 
 func TestPortsAreFreeAndStayTheSame(t *testing.T) {
-	first, err := choosePorts(nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, held := chosen(t, nil, 0)
 	seen := map[int]bool{}
 	for _, name := range plane.PortNames() {
 		if p := first[name]; p == 0 || seen[p] {
@@ -22,10 +19,14 @@ func TestPortsAreFreeAndStayTheSame(t *testing.T) {
 		}
 		seen[first[name]] = true
 	}
-	second, err := choosePorts(first, 0)
-	if err != nil {
-		t.Fatal(err)
+	beside, _ := chosen(t, first, 0)
+	for name, p := range beside {
+		if seen[p] {
+			t.Errorf("%s of a cluster that starts beside it got port %d, which is held", name, p)
+		}
 	}
+	held.release()
+	second, _ := chosen(t, first, 0)
 	for name, p := range first {
 		if second[name] != p {
 			t.Errorf("%s moved from port %d to %d, though it is free", name, p, second[name])
@@ -40,9 +41,8 @@ func TestATakenPortIsLeftAloneOrRefused(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().(*net.TCPAddr).Port
-	ports, err := choosePorts(map[string]int{plane.EtcdPort: taken}, 0)
-	if err != nil || ports[plane.EtcdPort] == taken {
-		t.Errorf("a taken port of the last run: got %d, %v", ports[plane.EtcdPort], err)
+	if ports, _ := chosen(t, map[string]int{plane.EtcdPort: taken}, 0); ports[plane.EtcdPort] == taken {
+		t.Errorf("a taken port of the last run is port %d again", taken)
 	}
 	_, err = choosePorts(nil, taken)
 	if err == nil || !strings.Contains(err.Error(), "--port") {
@@ -51,14 +51,23 @@ func TestATakenPortIsLeftAloneOrRefused(t *testing.T) {
 }
 
 func TestAWantedPortIsTaken(t *testing.T) {
-	free, err := choosePorts(nil, 0)
+	free, held := chosen(t, nil, 0)
+	held.release()
+	ports, _ := chosen(t, map[string]int{plane.APIPort: free[plane.EtcdPort]}, free[plane.APIPort])
+	if ports[plane.APIPort] != free[plane.APIPort] {
+		t.Errorf("asked for %d, got %d", free[plane.APIPort], ports[plane.APIPort])
+	}
+}
+
+// chosen are ports as a cluster has them that starts now.
+func chosen(t *testing.T, before map[string]int, wanted int) (map[string]int, holds) {
+	t.Helper()
+	ports, err := choosePorts(before, wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := choosePorts(map[string]int{plane.APIPort: free[plane.EtcdPort]}, free[plane.APIPort])
-	if err != nil || ports[plane.APIPort] != free[plane.APIPort] {
-		t.Errorf("asked for %d, got %d, %v", free[plane.APIPort], ports[plane.APIPort], err)
-	}
+	t.Cleanup(ports.release)
+	return ports.numbers(), ports
 }
 
 func TestLastWords(t *testing.T) {

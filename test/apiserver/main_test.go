@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/api/crds"
+	"karpenter.sh/karpenter/test/plane"
 )
 
 // One server serves all tests of the package.
@@ -43,9 +44,11 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	server = &envtest.Environment{
-		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: soon}, ControlPlaneStartTimeout: soon, ControlPlaneStopTimeout: soon,
+	var release func()
+	if server, release, err = plane.New(definitions, soon); err != nil {
+		return fail(err)
 	}
+	defer release()
 	if restConfig, err = server.Start(); err != nil {
 		return fail(fmt.Errorf("start the server: %w", err))
 	}

@@ -38,6 +38,8 @@ import (
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/conversion"
+	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/test/plane"
 )
 
 // soon is how long anything may take that happens within seconds on a machine with nothing else to do.
@@ -74,9 +76,11 @@ func start(t *testing.T) *cluster {
 // startWith starts a server that has some definitions.
 func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition) *cluster {
 	t.Helper()
-	server := &envtest.Environment{
-		CRDs: definitions, CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: soon}, ControlPlaneStartTimeout: soon, ControlPlaneStopTimeout: soon,
+	server, release, err := plane.New(definitions, soon)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(release)
 	config, err := server.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -115,12 +119,12 @@ func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefini
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := loopback.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(p.Release)
+	return p.Number
 }
 
 // serve runs a replica, as the one that leads or not, until the returned function is called.

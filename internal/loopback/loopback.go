@@ -1,0 +1,61 @@
+// Package loopback hands out ports of 127.0.0.1 to programs that begin to listen later.
+//
+// A port that was free a moment ago is not free for long: kernels give the ports of their own range to outgoing
+// connections, and another program may look for one at the same time. So ports come from below that range, and whoever
+// has taken one holds the UDP port of the same number, which no program here listens at, until he releases it or ends.
+package loopback
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Kernels begin their own range at 32768 (Linux) or 49152.
+const first, last = 20_000, 32_767
+
+// A Port is one that nobody else who asks here gets while somebody refers to it.
+type Port struct {
+	Number int
+	hold   net.PacketConn
+}
+
+// Take finds a port that is free.
+func Take() (*Port, error) {
+	const span = last - first + 1
+	start := rand.IntN(span)
+	for i := range span {
+		if p, err := Exactly(first + (start+i)%span); err == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no port from %d to %d is free", first, last)
+}
+
+// Exactly takes the port of that number, if it is free.
+func Exactly(number int) (*Port, error) {
+	at := fmt.Sprintf("127.0.0.1:%d", number)
+	hold, err := net.ListenPacket("udp4", at)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp4", at)
+	if err != nil {
+		return nil, errors.Join(err, hold.Close())
+	}
+	return &Port{Number: number, hold: hold}, l.Close()
+}
+
+// Preferably takes the port of that number, or any if it is not free; 0 is none.
+func Preferably(number int) (*Port, error) {
+	if number != 0 {
+		if p, err := Exactly(number); err == nil {
+			return p, nil
+		}
+	}
+	return Take()
+}
+
+// Release lets others have the port. Whoever listens at it goes on.
+func (p *Port) Release() { p.hold.Close() }
