@@ -24,6 +24,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/policy"
+	"karpenter.sh/karpenter/local/ebs"
 	"karpenter.sh/karpenter/local/join"
 	"karpenter.sh/karpenter/local/plane"
 )
@@ -175,6 +176,7 @@ func machine(j awsmodel.Join) join.Machine {
 		InternalIP:  j.PrivateIP,
 		Version:     j.KubeletVersion,
 		OSImage:     j.OSImage,
+		Drivers:     ebs.OnNode(j.InstanceID, j.Volumes),
 	}
 }
 

@@ -42,7 +42,11 @@ type Machine struct {
 	InternalIP  string
 	Version     string // of the kubelet; that of the cluster when empty
 	OSImage     string
+	Drivers     []storagev1.CSINodeDriver // of volumes, which are on it from its start
 }
+
+// attached says, on a Node, that its kubelet leaves it to kube-controller-manager to attach volumes.
+const attached = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // version is that of the control plane in this binary.
 const version = "v1.36.3"
@@ -64,7 +68,7 @@ func Node(m Machine, now time.Time) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        m.Node,
 			Labels:      labels,
-			Annotations: map[string]string{Annotation: AnnotationValue},
+			Annotations: map[string]string{Annotation: AnnotationValue, attached: "true"},
 		},
 		Spec: corev1.NodeSpec{ProviderID: m.ProviderID, Taints: m.Taints},
 		Status: corev1.NodeStatus{
@@ -92,14 +96,17 @@ func Node(m Machine, now time.Time) *corev1.Node {
 	}
 }
 
-// CSINode returns what the kubelet registers beside its Node: a list of the CSI drivers on the machine, empty at first.
-func CSINode(owner *corev1.Node) *storagev1.CSINode {
-	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
-		Name: owner.Name,
-		OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID},
+// CSINode returns what the kubelet registers beside its Node: a list of the CSI drivers on the machine.
+func CSINode(owner *corev1.Node, drivers []storagev1.CSINodeDriver) *storagev1.CSINode {
+	return &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: owner.Name,
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Node", Name: owner.Name, UID: owner.UID},
+			},
 		},
-	}}
+		Spec: storagev1.CSINodeSpec{Drivers: drivers},
+	}
 }
 
 // Boot is how long machines take from their start until they join.
@@ -228,7 +235,7 @@ func (n *Nodes) register(ctx context.Context, m Machine) error {
 		return err
 	}
 	n.log.Info("node joined", "node", m.Node, "machine", m.ProviderID)
-	_, err = n.client.StorageV1().CSINodes().Create(ctx, CSINode(node), metav1.CreateOptions{})
+	_, err = n.client.StorageV1().CSINodes().Create(ctx, CSINode(node, m.Drivers), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ func machine() Machine {
 		Capacity:    corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
 		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1900m")},
 		InternalIP:  "10.0.0.1",
+		Drivers:     []storagev1.CSINodeDriver{{Name: "disks", NodeID: "i-1"}},
 	}
 }
 
@@ -93,8 +95,8 @@ func TestMachinesBecomeNodesAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(csi.Spec.Drivers) != 0 || csi.OwnerReferences[0].Name != "i-1.local" {
-		t.Errorf("CSINode = %+v, want one without drivers that goes with its node", csi)
+	if len(csi.Spec.Drivers) != 1 || csi.Spec.Drivers[0].NodeID != "i-1" || csi.OwnerReferences[0].Name != "i-1.local" {
+		t.Errorf("CSINode = %+v, want one with the machine's driver that goes with its node", csi)
 	}
 	nodes.Gone(t.Context(), "i-1.local", "cloud:///a/i-1")
 	nodes.Gone(t.Context(), "i-1.local", "cloud:///a/i-1")

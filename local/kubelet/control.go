@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"karpenter.sh/karpenter/local/ebs"
 	"karpenter.sh/karpenter/local/join"
 	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/runtime"
@@ -25,6 +26,9 @@ func controlNodes() []runtime.Node {
 	}
 	return all
 }
+
+// controlVolumes is how many volumes a node of the control plane takes.
+const controlVolumes = 26
 
 // controlMachine is a machine that nobody bought: two CPUs and eight gigabytes in a zone of its own, kept free of
 // everything that does not ask for it, as nodes for add-ons are.
@@ -45,6 +49,7 @@ func controlMachine(i int, name string) join.Machine {
 		Capacity:    size("2", "8Gi"),
 		Allocatable: size("1930m", "7Gi"),
 		InternalIP:  "10.0.255." + string(rune('1'+i)), // outside of all subnets
+		Drivers:     ebs.OnNode(name, controlVolumes),
 	}
 }
 
@@ -83,7 +88,7 @@ func makeControlNode(ctx context.Context, client kubernetes.Interface, m join.Ma
 	if err != nil {
 		return err
 	}
-	_, err = client.StorageV1().CSINodes().Create(ctx, join.CSINode(node), metav1.CreateOptions{})
+	_, err = client.StorageV1().CSINodes().Create(ctx, join.CSINode(node, m.Drivers), metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

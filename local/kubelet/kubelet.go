@@ -2,6 +2,8 @@
 // bound to them run, the pods of Jobs succeed, and pods that are deleted end. It answers the API server where that asks a
 // kubelet, and those who ask what pods and nodes use.
 //
+// Pods with claims begin to run once package ebs, which drives their volumes, has said that these are attached.
+//
 // It plays only nodes with the annotation that package join sets. The only nodes that it makes are those of the control
 // plane, which are there for the controller: its pods are not played, package runtime runs them.
 package kubelet
@@ -32,6 +34,7 @@ import (
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/utils/client"
 
+	"karpenter.sh/karpenter/local/ebs"
 	"karpenter.sh/karpenter/local/egress"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/join"
@@ -98,6 +101,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	volumes, err := ebs.New(client, log)
+	if err != nil {
+		return err
+	}
 	resolver, err := egress.NewResolver(client, egress.Ranges{Services: plane.ServiceRange, Pods: plane.PodRange}, pods.Addresses.Lookup)
 	if err != nil {
 		return err
@@ -111,6 +118,7 @@ func run(ctx context.Context, o options) error {
 		func(ctx context.Context) error { return serve(ctx, asked, files, pods) },
 		func(ctx context.Context) error { resolver.Run(ctx); return nil },
 		func(ctx context.Context) error { pods.Run(ctx); return nil },
+		func(ctx context.Context) error { volumes.Run(ctx); return nil },
 		func(ctx context.Context) error { return usage.Serve(ctx, client, metrics) },
 		func(ctx context.Context) error { return keepControlNodes(ctx, client, log) },
 		func(ctx context.Context) error { return play(ctx, o.kubeconfig) },
@@ -207,7 +215,10 @@ func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage
 				return nil, fmt.Errorf("read a stage: %w", err)
 			}
 			if stage.Spec.ResourceRef.Kind == "Pod" {
-				notOurs(stage)
+				keepOff(stage, runtime.Query(plane.ControlNodes()))
+			}
+			if stage.Name == startOfPods {
+				keepOff(stage, ebs.Query)
 			}
 			stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
 		}
@@ -215,9 +226,12 @@ func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage
 	return stages, nil
 }
 
-// notOurs keeps KWOK off the pods that run.
-func notOurs(stage *internalversion.Stage) {
+// startOfPods is the stage in which a pod begins to run.
+const startOfPods = "pod-running"
+
+// keepOff keeps a stage off what has something that the query, in jq, finds: pods that run, or that wait for their volumes.
+func keepOff(stage *internalversion.Stage, query string) {
 	stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions, internalversion.MatchExpression{
-		JQ: &internalversion.SelectorJQ{Key: runtime.Query(plane.ControlNodes()), Operator: internalversion.SelectorOpDoesNotExist},
+		JQ: &internalversion.SelectorJQ{Key: query, Operator: internalversion.SelectorOpDoesNotExist},
 	})
 }

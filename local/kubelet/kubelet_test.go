@@ -3,6 +3,7 @@ package kubelet
 import (
 	"testing"
 
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/utils/expression"
 
 	"karpenter.sh/karpenter/local/plane"
@@ -53,4 +54,66 @@ func TestPodsThatRunAreNotPlayed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A pod that starts before its volumes are attached would start on a machine that cannot have them.
+func TestPodsWaitForTheirVolumes(t *testing.T) {
+	stages, err := loadStages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := func(volume map[string]any, conditions ...any) any {
+		return map[string]any{
+			"metadata": map[string]any{}, "spec": map[string]any{"nodeName": "n", "volumes": []any{map[string]any{"name": "config", "emptyDir": map[string]any{}}, volume}},
+			"status": map[string]any{"phase": "Pending", "conditions": conditions},
+		}
+	}
+	condition := func(kind, status string) any { return map[string]any{"type": kind, "status": status} }
+	claim := map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
+	own := map[string]any{"name": "data", "ephemeral": map[string]any{"volumeClaimTemplate": map[string]any{}}}
+	for name, tc := range map[string]struct {
+		pod   any
+		waits bool
+	}{
+		"a pod without volumes starts":         {map[string]any{"spec": map[string]any{"nodeName": "n"}, "status": map[string]any{"phase": "Pending"}}, false},
+		"a pod without claims starts":          {pod(map[string]any{"name": "x", "hostPath": map[string]any{}}, condition("PodScheduled", "True")), false},
+		"a pod with a claim waits":             {pod(claim, condition("PodScheduled", "True")), true},
+		"a pod with a volume of its own waits": {pod(own, condition("PodScheduled", "True")), true},
+		"it waits until the word is True":      {pod(claim, condition("PodReadyToStartContainers", "False")), true},
+		"it starts when its volumes are there": {pod(claim, condition("PodScheduled", "True"), condition("PodReadyToStartContainers", "True")), false},
+	} {
+		starts := false
+		for ref, all := range stages {
+			for _, stage := range all {
+				if ref.Kind == "Pod" && stage.Name == "pod-running" {
+					starts = matches(t, stage, tc.pod)
+				}
+			}
+		}
+		if starts == tc.waits {
+			t.Errorf("%s: it starts = %t", name, starts)
+		}
+	}
+}
+
+// matches reports whether all that a stage demands by jq is so.
+func matches(t *testing.T, stage *internalversion.Stage, object any) bool {
+	t.Helper()
+	for _, e := range stage.Spec.Selector.MatchExpressions {
+		if e.JQ == nil {
+			t.Fatalf("stage %s asks for something in another language", stage.Name)
+		}
+		r, err := expression.NewRequirement(e.JQ.Key, e.JQ.Operator, e.JQ.Values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, err := r.Matches(t.Context(), object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !is {
+			return false
+		}
+	}
+	return true
 }

@@ -19,11 +19,14 @@ var rights []byte
 //go:embed usage.yaml
 var usage []byte
 
+//go:embed storage.yaml
+var storage []byte
+
 // owner is whose fields of objects ours are.
 const owner = "karpenter-local"
 
-// furnish gives the cluster what belongs to it before anything is installed: the rights of the simulated kubelets, and the
-// way to metrics.k8s.io. What another version left is made like ours.
+// furnish gives the cluster what belongs to it before anything is installed: the rights of the simulated kubelets, the
+// way to metrics.k8s.io, and storage. What another version left is made like ours.
 func (s *supervisor) furnish(ctx context.Context) error {
 	all, err := furniture(s.authority.Cert)
 	if err != nil {
@@ -49,7 +52,7 @@ func (s *supervisor) furnish(ctx context.Context) error {
 // furniture are the objects. The authority is the one of all servers here.
 func furniture(authority []byte) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
-	for document := range bytes.SplitSeq(bytes.Join([][]byte{rights, usage}, []byte("\n---\n")), []byte("\n---\n")) {
+	for document := range bytes.SplitSeq(bytes.Join([][]byte{rights, usage, storage}, []byte("\n---\n")), []byte("\n---\n")) {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &o.Object); err != nil {
 			return nil, fmt.Errorf("read what belongs to a cluster: %w", err)

@@ -11,6 +11,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/awsmodel/boot"
 )
 
@@ -23,6 +24,7 @@ type Join struct {
 	Labels                                      map[string]string
 	Taints                                      []corev1.Taint
 	Capacity, Allocatable                       corev1.ResourceList
+	Volumes                                     int // EBS volumes that its CSI driver finds room for
 }
 
 // A Gone says that a machine no longer serves the cluster. State is "shutting-down" or "stopped" when its kubelet has ended,
@@ -98,12 +100,27 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 		Zone: host.Zone, ZoneID: host.ZoneID, Region: host.Region, InstanceType: it.Name, Arch: host.Arch,
 		OS: node.OS, OSImage: node.OSImage, ImageID: aws.ToString(m.Now.ImageId), KubeletVersion: "v" + img.Kubernetes + ".0-eks",
 		Labels: node.Labels, Taints: node.Taints, Capacity: node.Capacity, Allocatable: node.Allocatable,
+		Volumes: roomForVolumes(m, it, node.OS),
 	}
 	if slices.Contains(c.faults.ZonesDown, host.Zone) {
 		m.Silent = true
 		return
 	}
 	c.tellJoin(*m.Joined)
+}
+
+// roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is attached by then. Where
+// interfaces count too, that is all but the first, and the spare one that the VPC network plug-in has attached on Linux.
+func roomForVolumes(m *machine, t *awsdata.InstanceType, os string) int {
+	room := t.EBS.MaxAttachments - len(m.Volumes)
+	if t.EBS.AttachmentLimit == "shared" {
+		interfaces := len(m.Now.NetworkInterfaces)
+		room -= interfaces - 1
+		if os == "linux" && t.Network.MaxInterfaces > interfaces {
+			room--
+		}
+	}
+	return max(0, room)
 }
 
 func archOf(a ec2types.ArchitectureValues) string {

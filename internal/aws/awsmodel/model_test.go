@@ -15,6 +15,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/smithy-go"
+
+	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
 // A world is a cloud with clients, and what it told about machines.
@@ -232,6 +234,31 @@ func TestMachineLivesAndJoinsThroughItsUserData(t *testing.T) {
 			t.Errorf("an hour later the machine is still described: %v", err)
 		}
 	})
+}
+
+func TestTheDriverFindsRoomForVolumes(t *testing.T) {
+	facts := map[string]*awsdata.InstanceType{}
+	for _, it := range awsdata.Types() {
+		facts[it.Name] = it
+	}
+	for name, tc := range map[string]struct {
+		itype, os           string
+		volumes, interfaces int
+		want                int
+	}{
+		"the root volume and the spare interface go off": {"m5.large", "linux", 1, 1, 25},
+		"a second volume and a second interface too":     {"m5.large", "linux", 2, 2, 23},
+		"where all interfaces are there none is spare":   {"m5.large", "linux", 1, 3, 24},
+		"Windows attaches no spare interface":            {"m5.large", "windows", 1, 1, 26},
+		"interfaces do not count beside a limit apart":   {"m7i.large", "linux", 1, 3, 31},
+		"there is no less than no room":                  {"m5.large", "linux", 40, 1, 0},
+	} {
+		m := &machine{Volumes: make([]ec2types.Volume, tc.volumes)}
+		m.Now.NetworkInterfaces = make([]ec2types.InstanceNetworkInterface, tc.interfaces)
+		if got := roomForVolumes(m, facts[tc.itype], tc.os); got != tc.want {
+			t.Errorf("%s: %d volumes, want %d", name, got, tc.want)
+		}
+	}
 }
 
 const (
