@@ -131,12 +131,12 @@ func (d *Draft) KnowsClaim(o metav1.Object) bool {
 }
 
 // PutClaim adds or replaces a NodeClaim. A version older than the one that is known changes nothing, nor does a claim that has
-// been deleted, so that the result of one's own write may be put without racing with the watch.
-func (d *Draft) PutClaim(c *v1.NodeClaim) {
+// been deleted, so that the result of one's own write may be put without racing with the watch. It is news unless it was only stored anew.
+func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	m := &d.machines
 	old := m.claims[c.Name]
 	if older(c, old) || m.gone.has(c.UID) {
-		return
+		return false
 	}
 	if old != nil && old.UID != "" && c.UID != "" && old.UID != c.UID { // the name is used again
 		d.DeleteClaim(c.Name)
@@ -146,9 +146,17 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) {
 	m.claims[c.Name] = c
 	if old == nil {
 		d.link(c.Status.ProviderID, c.Name, claimsOf)
-	} else {
-		d.relink(old.Status.ProviderID, c.Status.ProviderID, c.Name, claimsOf)
+		return true
 	}
+	d.relink(old.Status.ProviderID, c.Status.ProviderID, c.Name, claimsOf)
+	return !onlyStored(old, c)
+}
+
+// onlyStored tells whether nothing has happened to a claim but that it was written as it is, as everything is that another version of the API stored.
+func onlyStored(old, c *v1.NodeClaim) bool {
+	before, after := *old, *c
+	before.ResourceVersion, after.ResourceVersion = "", ""
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // DeleteClaim removes a NodeClaim. Its Node, if there is one, stays.

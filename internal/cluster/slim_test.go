@@ -148,6 +148,6 @@ func weigh[O any](b *testing.B, sample O, put func(*cluster.Draft, O)) {
 }
 
 func BenchmarkWeight(b *testing.B) {
-	b.Run("claim", func(b *testing.B) { weigh(b, fullClaim(), (*cluster.Draft).PutClaim) })
+	b.Run("claim", func(b *testing.B) { weigh(b, fullClaim(), func(d *cluster.Draft, c *v1.NodeClaim) { d.PutClaim(c) }) })
 	b.Run("node", func(b *testing.B) { weigh(b, fullNode(), func(d *cluster.Draft, n *corev1.Node) { d.PutNode(n) }) })
 }

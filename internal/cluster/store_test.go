@@ -296,6 +296,39 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	}
 }
 
+// A claim that was stored in an older version is written anew, and 5,000 of them in half a minute: nobody looks at them for that.
+func TestClaimsThatAreOnlyStoredAnewWakeNobody(t *testing.T) {
+	later := metav1.NewTime(time.Unix(2000, 0))
+	for name, tc := range map[string]struct {
+		edit func(*v1.NodeClaim)
+		wake bool
+	}{
+		"nothing but its version": {func(*v1.NodeClaim) {}, false},
+		"who wrote what":          {func(c *v1.NodeClaim) { c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", Time: &later}} }, false},
+		"an annotation":           {func(c *v1.NodeClaim) { c.Annotations = map[string]string{"a": "b"} }, true},
+		"its spec":                {func(c *v1.NodeClaim) { c.Spec.Taints = []corev1.Taint{{Key: "t"}} }, true},
+		"its status":              {func(c *v1.NodeClaim) { c.Status.ImageID = "image" }, true},
+		"its machine":             {func(c *v1.NodeClaim) { c.Status.ProviderID = "another" }, true},
+		"that it is to go":        {func(c *v1.NodeClaim) { c.DeletionTimestamp = &later }, true},
+		"another of its name":     {func(c *v1.NodeClaim) { c.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, first, next := cluster.NewStore(), claim("c", "id"), claim("c", "id")
+			first.ResourceVersion, next.ResourceVersion = "1", "2"
+			tc.edit(next)
+			s.Update(func(d *cluster.Draft) { d.PutClaim(first) })
+			before := s.Snapshot().News()
+			s.Observe(func(d *cluster.Draft) bool { return d.PutClaim(next) })
+			if told := s.Snapshot().News() != before; told != tc.wake {
+				t.Errorf("told as news: %v, want %v", told, tc.wake)
+			}
+			if got := s.Snapshot().ClaimNode("c").Claim.ResourceVersion; got != "2" {
+				t.Errorf("the next picture has version %s, want 2", got)
+			}
+		})
+	}
+}
+
 func TestMarks(t *testing.T) {
 	now := time.Unix(1000, 0)
 	deleting := claim("c", "id")

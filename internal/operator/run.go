@@ -182,9 +182,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if older != nil {
-		always, loops = append(always, older.Run), append(loops, older.Migration(clients.rewrites).Run)
-	}
+	always, loops = append(always, older.always...), append(loops, older.leader...)
 	lead := func(ctx context.Context) error {
 		leading.Store(true)
 		defer leading.Store(false)
@@ -225,20 +223,27 @@ func (p *parts) always() []func(context.Context) error {
 	return run
 }
 
-// older makes what serves v1beta1, nil if nothing does.
-func (p *parts) older(ctx context.Context) (*conversion.Service, error) {
+// older is what serves v1beta1 on every replica, and what rewrites on the one that leads what is stored in it.
+type older struct{ always, leader []func(context.Context) error }
+
+// older makes them, none if v1beta1 is not served.
+func (p *parts) older(ctx context.Context) (older, error) {
 	s := p.settings.Older
 	if s.V1Beta1 == olderNone {
 		p.clients.tellUnconverted(ctx)
-		return nil, nil
+		return older{}, nil
 	}
 	namespace, err := leaseNamespace(p.settings.LeaderElection)
 	if err != nil {
-		return nil, err
+		return older{}, err
 	}
-	return conversion.New(p.clients.main, conversion.Settings{
+	service, err := conversion.New(p.clients.main, conversion.Settings{
 		Leaving: s.V1Beta1 == olderDrop, Port: s.Port, Namespace: namespace, Service: p.settings.Service + "-conversion", URL: s.URL,
 	}, p.metrics)
+	if err != nil {
+		return older{}, err
+	}
+	return older{[]func(context.Context) error{service.Run}, []func(context.Context) error{service.Migration(p.clients.rewrites).Run}}, nil
 }
 
 // engine is what the engine is told in every loop.

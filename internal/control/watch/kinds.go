@@ -158,18 +158,18 @@ func own() []served {
 		func(d *cluster.Draft, r removed) { d.DeleteClaim(r.Name) })
 	claims.known = (*cluster.Draft).KnowsClaim
 	return []served{
-		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), (*cluster.Draft).PutPool,
+		custom("NodePool", v1.GroupVersion.WithKind("NodePool"), news((*cluster.Draft).PutPool),
 			func(d *cluster.Draft, r removed) { d.DeletePool(r.Name) }),
 		claims,
 		// Without them nothing is approved, and everything else goes on.
-		optional(minor(custom("DisruptionPlan", v1alpha1.GroupVersion.WithKind("DisruptionPlan"), (*cluster.Draft).PutDisruptionPlan,
+		optional(minor(custom("DisruptionPlan", v1alpha1.GroupVersion.WithKind("DisruptionPlan"), news((*cluster.Draft).PutDisruptionPlan),
 			func(d *cluster.Draft, r removed) { d.DeleteDisruptionPlan(r.Name) }))),
 	}
 }
 
 // overlays are read where the gate NodeOverlay is on. Without them prices are the cloud's: nothing becomes unsafe to remove.
 func overlays() served {
-	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), (*cluster.Draft).PutOverlay,
+	return minor(optional(custom("NodeOverlay", v1alpha1.GroupVersion.WithKind("NodeOverlay"), news((*cluster.Draft).PutOverlay),
 		func(d *cluster.Draft, r removed) { d.DeleteOverlay(r.Name) })))
 }
 
@@ -179,7 +179,7 @@ func buffers() []served {
 		minor(object("PodTemplate", func() client.ObjectList { return &corev1.PodTemplateList{} },
 			(*cluster.Draft).PutPodTemplate,
 			func(d *cluster.Draft, r removed) { d.DeletePodTemplate(r.Namespace, r.Name) })),
-		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"), (*cluster.Draft).PutBuffer,
+		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"), news((*cluster.Draft).PutBuffer),
 			func(d *cluster.Draft, r removed) { d.DeleteBuffer(r.Namespace, r.Name) }))),
 	}
 }
@@ -187,7 +187,7 @@ func buffers() []served {
 func custom[T any, P interface {
 	*T
 	client.Object
-}](name string, gvk schema.GroupVersionKind, put func(*cluster.Draft, P), remove func(*cluster.Draft, removed)) served {
+}](name string, gvk schema.GroupVersionKind, put func(*cluster.Draft, P) (news bool), remove func(*cluster.Draft, removed)) served {
 	return served{kind{
 		name: name,
 		read: func(raw runtime.Object) (client.Object, error) {
@@ -198,9 +198,14 @@ func custom[T any, P interface {
 			o.SetManagedFields(nil)
 			return o, nil
 		},
-		put:    func(d *cluster.Draft, o client.Object) bool { put(d, o.(P)); return true },
+		put:    func(d *cluster.Draft, o client.Object) bool { return put(d, o.(P)) },
 		remove: remove,
 	}, untyped(gvk)}
+}
+
+// news puts what deserves a look whenever it comes.
+func news[P client.Object](put func(*cluster.Draft, P)) func(*cluster.Draft, P) bool {
+	return func(d *cluster.Draft, o P) bool { put(d, o); return true }
 }
 
 func decode(raw runtime.Object, o client.Object) error {
