@@ -333,7 +333,7 @@ func (o *objects) store() *cluster.Store {
 		putAll(o.services, d.PutService)
 		putAll(o.csiNodes, d.PutCSINode)
 		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
-		putAll(o.claims, d.PutClaim)
+		putAll(o.claims, func(c *v1.NodeClaim) { d.PutClaim(c) })
 		putAll(o.plans, d.PutDisruptionPlan)
 		putAll(o.pods, d.PutPod)
 		d.Synced(true)
