@@ -16,7 +16,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// A seater is a draft with three machines, of which old is to be removed, and with pods that wait, run and go on it.
+// A seater is a draft with four machines, of which old is to be removed, and with pods that wait, run and go on it.
 type seater struct {
 	*Draft
 	pods map[string]*corev1.Pod
@@ -27,7 +27,7 @@ var seatTime = time.Unix(1000, 0)
 func newSeater() *seater {
 	s := &seater{Draft: newDraft(), pods: map[string]*corev1.Pod{}}
 	s.clock = seatTime
-	for _, name := range []string{"a", "b", "old"} {
+	for _, name := range []string{"a", "b", "c", "old"} {
 		s.PutClaim(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name)}, Status: v1.NodeClaimStatus{ProviderID: name}})
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 		n.Spec.ProviderID = name
@@ -151,6 +151,12 @@ func TestSeats(t *testing.T) {
 			s.Hold(PodKey{"default", "q"})
 			s.put("p", "old").plan("p", "a").end("p").put("q", "")
 		}, []string{"-=claim-a"}},
+		"one that was held back until a plan had a place for it takes one": {func(s *seater) {
+			s.put("q", "")
+			s.Hold(PodKey{"default", "q"})
+			s.plan("q", "b").Unplan(PodKey{"default", "q"})
+			s.put("p", "old").plan("p", "a").end("p").put("q", "")
+		}, []string{"q=claim-a"}},
 		"a pod that is bound to it takes it too":          {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "a") }, nil},
 		"one that is bound elsewhere does not":            {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "b") }, []string{"-=claim-a"}},
 		"nor a stranger":                                  {func(s *seater) { s.put("p", "old").plan("p", "a").end("p").put("q", "a", called("db")) }, []string{"-=claim-a"}},
@@ -160,6 +166,12 @@ func TestSeats(t *testing.T) {
 			s.Plan(PodKey{"default", "p"}, "a", seatTime)
 			exchange(s)
 		}, []string{"-=claim-a"}},
+		"who keeps its turn before those that got vacant later": {func(s *seater) {
+			s.put("r", "").plan("r", "c")
+			twoGo(s)
+			s.put("r", "a")
+			s.put("q", "")
+		}, []string{"-=claim-b", "q=claim-c"}},
 		"but not on a machine that goes": {func(s *seater) {
 			s.put("p", "").plan("p", "a").put("q", "").plan("q", "b").MarkForRemoval("a")
 			s.put("p", "b")
