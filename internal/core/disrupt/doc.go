@@ -26,7 +26,7 @@
 //	survey      one row for each of our nodes: what it costs, what keeps it, which pods must have a place, which spares rest on it
 //	empty       nodes without anything to move go, each by itself; they use budgets up first, because they disturb nobody
 //	drift       nodes that are no longer what was asked for, as many as budgets allow, at any price
-//	consolidate what may move is priced (worth.go), the cheapest fleet is the target, and steps lead there as far as budgets allow
+//	consolidate what may move is priced (waste.go), the cheapest fleet is the target, and steps lead there as far as budgets allow
 //	remember    whether a pass over the same world could find anything else
 //
 // Each stage hands the next what it removes, as room that is not to be counted on. That is all that stages share: no stage undoes or

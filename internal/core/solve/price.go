@@ -7,6 +7,7 @@ import (
 	corebits "karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/core/worth"
 )
 
 // A priceTable remembers, for a template and the choices left, what machines cost.
@@ -165,13 +166,23 @@ func (t *Template) offer(sh int, mask corebits.Set, left []int) (price int64, of
 // binary digits after the point, so that comparisons are equal on every processor.
 const worthBits = 20
 
-// findWorth sets s.worth: prices of resources under which no machine is a bargain, and the demand is worth the most.
-// It is the dual of the volume LP over CPU and memory; what else pods ask for steers nothing here.
+// findWorth sets s.worth. Exotic and large machines have no say, and nor has what pods ask for beside CPU and memory.
 func (s *state) findWorth() {
 	s.worth = make(quantity.Vec, s.p.Resources)
-	type machine struct{ cpu, mem, price float64 }
-	var machines []machine
-	known := map[machine]bool{} // pools often sell the same
+	machines := s.machines()
+	if len(machines) == 0 {
+		s.worth[quantity.CPU], s.worth[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
+		return
+	}
+	prices := worth.Find(machines, worth.Amounts{CPU: float64(max(s.demand[quantity.CPU], 1)), Memory: float64(max(s.demand[quantity.Memory], 1))})
+	s.worth[quantity.CPU] = max(int64(prices.CPU*(1<<worthBits)), 1)
+	s.worth[quantity.Memory] = max(int64(prices.Memory*(1<<worthBits)), 1)
+}
+
+// machines returns the machines by which things are priced, each once: pools often sell the same.
+func (s *state) machines() []worth.Machine {
+	var out []worth.Machine
+	known := map[worth.Machine]bool{}
 	seen := map[*shape.Catalog]bool{}
 	for t := range s.p.Templates {
 		tmpl := &s.p.Templates[t]
@@ -181,44 +192,17 @@ func (s *state) findWorth() {
 		seen[tmpl.Catalog] = true
 		prices := s.pricesOf(TemplateID(t), s.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
-			if p := prices[sh]; p > 1 && !tmpl.Catalog.Exotic.Has(sh) && s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) == 0 {
-				room := tmpl.Room[sh]
-				if m := (machine{float64(room[quantity.CPU]), float64(room[quantity.Memory]), float64(p)}); !known[m] {
-					known[m] = true
-					machines = append(machines, m)
-				}
+			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
+				continue
+			}
+			room := worth.Amounts{CPU: float64(tmpl.Room[sh][quantity.CPU]), Memory: float64(tmpl.Room[sh][quantity.Memory])}
+			if m := (worth.Machine{Room: room, Price: float64(prices[sh])}); !known[m] {
+				known[m] = true
+				out = append(out, m)
 			}
 		}
 	}
-	if len(machines) == 0 {
-		s.worth[quantity.CPU], s.worth[quantity.Memory] = 1<<worthBits, 1<<worthBits/(4<<20)
-		return
-	}
-	cpu, mem := float64(max(s.demand[quantity.CPU], 1)), float64(max(s.demand[quantity.Memory], 1))
-	value := func(share float64) (float64, float64, float64) { // share of the demand's worth that is CPU
-		a, b := share/cpu, (1-share)/mem
-		scale := 0.0
-		for i, m := range machines {
-			if w := m.price / (a*m.cpu + b*m.mem); i == 0 || w < scale {
-				scale = w
-			}
-		}
-		return scale, a * scale, b * scale
-	}
-	lo, hi := 0.001, 0.999
-	for range 40 { // the value is concave in the share
-		l, r := lo+(hi-lo)/3, hi-(hi-lo)/3
-		vl, _, _ := value(l)
-		vr, _, _ := value(r)
-		if vl < vr {
-			lo = l
-		} else {
-			hi = r
-		}
-	}
-	_, a, b := value((lo + hi) / 2)
-	s.worth[quantity.CPU] = max(int64(a*(1<<worthBits)), 1)
-	s.worth[quantity.Memory] = max(int64(b*(1<<worthBits)), 1)
+	return out
 }
 
 // wide returns mask as long as every mask of the run.
