@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -72,11 +74,56 @@ func applied(t *testing.T, texts ...string) {
 	t.Cleanup(func() { shared.command("kubectl", "delete", "--wait=false", "-f", file).Run() })
 }
 
-// converted is what karpenter convert writes for a Provisioner and its template, with nothing lost.
+// A piece is what a guide shows of an object and leaves the reader to complete.
+type piece struct {
+	APIVersion   string         `json:"apiVersion,omitempty"`
+	Kind         string         `json:"kind,omitempty"`
+	Metadata     map[string]any `json:"metadata,omitempty"`
+	Spec         map[string]any `json:"spec,omitempty"`
+	Requirements []any          `json:"requirements,omitempty"`
+}
+
+func pieceOf(t *testing.T, file string) (p piece) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(manifest(t, file, ""), "${LABEL}", inPieces)), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// inPieces is the Provisioner that a guide shows in pieces.
+const inPieces = "in-pieces"
+
+// completed is that Provisioner with its template, each made of all its pieces and what the guide's reader had to add.
+func completed(t *testing.T) string {
+	t.Helper()
+	whole := piece{APIVersion: "karpenter.sh/v1alpha5", Kind: "Provisioner", Metadata: map[string]any{"name": inPieces}, Spec: map[string]any{}}
+	for _, file := range []string{"002-01-consolidation-fragment", "002-02-providerref-fragment"} {
+		maps.Copy(whole.Spec, pieceOf(t, file).Spec)
+	}
+	whole.Spec["requirements"] = append(pieceOf(t, "002-04-capacity-type-fragment").Requirements, pieceOf(t, "002-05-arch-fragment").Requirements...)
+	of := pieceOf(t, "002-03-awsnodetemplate-fragment")
+	local := map[string]any{"karpenter.sh/discovery": "local"}
+	of.Spec = map[string]any{
+		"subnetSelector": local, "securityGroupSelector": local,
+		"amiFamily": "AL2023", "amiSelector": map[string]any{"aws::name": "amazon-eks-node-al2023-*-standard-*", "aws::owners": "amazon"},
+	}
+	var texts []string
+	for _, p := range []piece{whole, of} {
+		text, err := yaml.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return strings.Join(texts, "---\n")
+}
+
+// converted is what karpenter convert writes for the Provisioners of a guide and their templates, with nothing lost.
 func converted(t *testing.T) string {
 	t.Helper()
 	convert := exec.Command(filepath.Join(filepath.Dir(binary), "karpenter"), "convert", "--role", "KarpenterNodeRole-local", "-f", "-")
-	convert.Stdin = strings.NewReader(manifest(t, "002-07-assembled-provisioner", "provisioner"))
+	convert.Stdin = strings.NewReader(manifest(t, "002-07-assembled-provisioner", "provisioner") + "\n---\n" + completed(t))
 	var out, said bytes.Buffer
 	convert.Stdout, convert.Stderr = &out, &said
 	if err := convert.Run(); err != nil {
@@ -86,13 +133,14 @@ func converted(t *testing.T) string {
 }
 
 // only makes a pod that accepts nodes of one pool, named after it.
-func only(t *testing.T, pool string) *appsv1.Deployment {
+func only(t *testing.T, pool string, annotations map[string]string) *appsv1.Deployment {
 	t.Helper()
 	var p v1.NodePool
 	if err := shared.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
 		t.Fatal(err)
 	}
 	pods := template(pool)
+	pods.Annotations = annotations
 	pods.Spec.NodeSelector = map[string]string{v1.NodePoolLabelKey: pool}
 	for _, taint := range p.Spec.Template.Spec.Taints {
 		pods.Spec.Tolerations = append(pods.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
@@ -126,7 +174,7 @@ func networked(t *testing.T, pool, taint string) {
 func TestOlderManifestsGetNodes(t *testing.T) {
 	together.enter(t)
 	const provisioner = "lower-env-provisioner"
-	texts, pools := []string{converted(t), manifest(t, "001-03-deployment-oversized-app", "")}, []string{provisioner}
+	texts, pools := []string{converted(t), manifest(t, "001-03-deployment-oversized-app", "")}, []string{provisioner, inPieces}
 	for name, guide := range guides {
 		for _, file := range guide.files {
 			texts = append(texts, manifest(t, file, name))
@@ -134,16 +182,40 @@ func TestOlderManifestsGetNodes(t *testing.T) {
 		pools = append(pools, guide.pools...)
 	}
 	applied(t, texts...)
+	protected := map[string]string{}
+	for key, value := range pieceOf(t, "002-06-do-not-evict-fragment").Metadata["annotations"].(map[string]any) {
+		protected[key] = value.(string)
+	}
 	var workloads []*appsv1.Deployment
 	for _, pool := range pools {
-		workloads = append(workloads, only(t, pool))
+		workloads = append(workloads, only(t, pool, protected))
 	}
 	networked(t, provisioner, "node.cilium.io/agent-not-ready")
 	for _, pool := range pools {
 		running(t, pool, 1)
 	}
 	running(t, "oversized", 1)
-	wantOfProvisioner(t, running(t, provisioner, 1)[0].Spec.NodeName)
+	taint := corev1.Taint{Key: "dedicated", Value: "lower-env", Effect: corev1.TaintEffectNoSchedule}
+	wantNode(t, running(t, provisioner, 1)[0].Spec.NodeName, []corev1.Taint{taint}, map[string][]string{
+		"environment":                  {"lower"},
+		corev1.LabelTopologyZone:       {"us-east-1a", "us-east-1b"},
+		corev1.LabelInstanceTypeStable: {"m5.large", "m6g.large", "c5.xlarge"},
+	})
+	inOne := running(t, inPieces, 1)[0]
+	wantNode(t, inOne.Spec.NodeName, nil, map[string][]string{
+		v1.CapacityTypeLabelKey:     {"on-demand", "spot"},
+		corev1.LabelArchStable:      {"arm64"},
+		corev1.LabelOSStable:        {"linux"},
+		awsv1.LabelInstanceCategory: {"c", "m", "r"}, // what a Provisioner meant that said nothing about machines
+	})
+	eventually(t, func(ctx context.Context) (string, error) {
+		var events corev1.EventList
+		err := shared.List(ctx, &events, client.InNamespace(inOne.Namespace), client.MatchingFields{"involvedObject.name": inOne.Name, "reason": "DeprecatedAnnotation"})
+		if len(events.Items) == 0 {
+			return "nobody says that do-not-evict is called otherwise now", err
+		}
+		return "", err
+	})
 	seen := shared.do(t, "kubectl", "get", "nodepools.v1beta1.karpenter.sh", "role", "-o", "yaml")
 	for _, want := range []string{"consolidationPolicy: WhenUnderutilized", "apiVersion: karpenter.k8s.aws/v1beta1"} {
 		if !strings.Contains(seen, want) {
@@ -163,24 +235,21 @@ func TestOlderManifestsGetNodes(t *testing.T) {
 	empty(t)
 }
 
-// wantOfProvisioner checks that a node is what the Provisioner of the guide asked for.
-func wantOfProvisioner(t *testing.T, name string) {
+// wantNode checks taints and labels of a node, of which each has one of some values.
+func wantNode(t *testing.T, name string, taints []corev1.Taint, labels map[string][]string) {
 	t.Helper()
 	var n corev1.Node
 	if err := shared.Get(t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string][]string{
-		"environment":                  {"lower"},
-		corev1.LabelTopologyZone:       {"us-east-1a", "us-east-1b"},
-		corev1.LabelInstanceTypeStable: {"m5.large", "m6g.large", "c5.xlarge"},
-	} {
+	for key, want := range labels {
 		if !slices.Contains(want, n.Labels[key]) {
-			t.Errorf("label %s of the node is %q, want one of %v", key, n.Labels[key], want)
+			t.Errorf("label %s of node %s is %q, want one of %v", key, name, n.Labels[key], want)
 		}
 	}
-	want := corev1.Taint{Key: "dedicated", Value: "lower-env", Effect: corev1.TaintEffectNoSchedule}
-	if !slices.Contains(n.Spec.Taints, want) {
-		t.Errorf("the node has the taints %v, want %v", n.Spec.Taints, want)
+	for _, want := range taints {
+		if !slices.Contains(n.Spec.Taints, want) {
+			t.Errorf("node %s has the taints %v, want %v", name, n.Spec.Taints, want)
+		}
 	}
 }
