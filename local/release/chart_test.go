@@ -1,6 +1,7 @@
 package release
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -588,18 +589,31 @@ func TestPoliciesAreRenderedWhereTheyAreServedAndAskedFor(t *testing.T) {
 		apis   []string
 		want   string
 	}{
-		"hints are watched":                      {nil, []string{policies}, "karpenter-hints"},
-		"a cluster that does not know policies":  {nil, nil, ""},
-		"no hints, nothing to watch":             {values{"settings": values{"nominationHints": false}}, []string{policies}, ""},
-		"no policy about hints":                  {values{"admissionPolicies": values{"hints": false}}, []string{policies}, ""},
-		"a policy about roles, everywhere":       {values{"admissionPolicies": values{"passRole": true}}, nil, "karpenter-pass-role"},
-		"a policy about pools, where it is used": {values{"admissionPolicies": values{"nodePools": values{"requireLimits": true}}}, nil, "karpenter-nodepools"},
+		"hints are watched":                           {nil, []string{policies}, "karpenter-hints"},
+		"a cluster that does not know policies":       {nil, nil, ""},
+		"no hints, nothing to watch":                  {values{"settings": values{"nominationHints": false}}, []string{policies}, ""},
+		"no policy about hints":                       {values{"admissionPolicies": values{"hints": false}}, []string{policies}, ""},
+		"a policy about roles, everywhere":            {values{"admissionPolicies": values{"passRole": true}}, nil, "karpenter-pass-role"},
+		"a policy about pools, where it is used":      {values{"admissionPolicies": values{"nodePools": values{"requireLimits": true}}}, nil, "karpenter-nodepools"},
+		"a warning about v1beta1, where it is served": {values{"legacy": values{"v1beta1": "serve"}}, []string{policies}, "karpenter-hints karpenter-v1beta1 warns"},
+		"not where nobody could read it":              {values{"legacy": values{"v1beta1": "serve"}}, nil, ""},
+		"nor where v1beta1 is not served":             {values{"legacy": values{"strict": true}}, nil, ""},
+		"what is strict is strict everywhere":         {values{"legacy": values{"v1beta1": "serve", "strict": true}}, nil, "karpenter-v1beta1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, o := range rendered(t, named(tc.values), tc.apis...) {
-				if o["kind"] == "ValidatingAdmissionPolicy" {
+				switch o["kind"] {
+				case "ValidatingAdmissionPolicy":
 					got = append(got, nameOf(o))
+				case "ValidatingAdmissionPolicyBinding":
+					switch does := fmt.Sprint(o["spec"].(map[string]any)["validationActions"]); does {
+					case "[Deny]":
+					case "[Warn]":
+						got = append(got, "warns")
+					default:
+						t.Errorf("%s does %s", nameOf(o), does)
+					}
 				}
 			}
 			if strings.Join(got, " ") != tc.want {

@@ -56,8 +56,8 @@ func installPolicies(t *testing.T) {
 			found++
 		}
 	}
-	if found != 6 {
-		t.Fatalf("%d policies and bindings, want three of each", found)
+	if found != 8 {
+		t.Fatalf("%d policies and bindings, want four of each", found)
 	}
 	grant(t, controller, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
 	p := waitingPod(t, "probe")

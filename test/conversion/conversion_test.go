@@ -271,6 +271,7 @@ func TestFromAnOldInstallationToOneWithoutV1Beta1(t *testing.T) {
 	eventually(t, "both versions are served", c.readable(t, claims()))
 	c.checkConverted(t)
 	c.checkManifests(t)
+	t.Run("what v1beta1 never allowed is warned of, or refused", c.checkStrict)
 
 	t.Run("a replica that is killed is not missed for longer than seconds", func(t *testing.T) { c.checkKill(t, whole) })
 	t.Run("a certificate that has expired is replaced within seconds", func(t *testing.T) {

@@ -81,6 +81,9 @@ metadata:
 spec:
   failurePolicy: Fail
   matchConstraints:
+    {{- with .policy.resource.match }}
+    matchPolicy: {{ . }}
+    {{- end }}
     resourceRules:
       - apiGroups: [{{ .policy.resource.group | quote }}]
         apiVersions: [{{ .policy.resource.version }}]
@@ -104,7 +107,7 @@ metadata:
   {{- include "karpenter.metadata" (dict "root" .root "name" $name) | nindent 2 }}
 spec:
   policyName: {{ $name }}
-  validationActions: [Deny]
+  validationActions: [{{ .policy.action | default "Deny" }}]
 {{- end -}}
 
 {{/* not empty where kube-scheduler's default spread constraints are told, by a setting or by a variable */}}
