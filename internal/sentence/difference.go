@@ -10,5 +10,6 @@ func Difference(d approval.Difference) string {
 		approval.Machines: "other machines would come now",
 		approval.Pods:     "pods would move now of which it does not speak",
 		approval.Saving:   "it would save less now",
+		approval.Ruled:    "no rule approves what would be done now",
 	}[d]
 }

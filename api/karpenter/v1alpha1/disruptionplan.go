@@ -88,7 +88,7 @@ type DisruptionPlanStatus struct {
 	// Message says why.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Rule is the rule of the NodePools that approved it, empty if none did.
+	// Rule is the rule of the NodePools that approves it, empty if none does.
 	// +optional
 	Rule string `json:"rule,omitempty"`
 	// ExpiresAt is until when it can be approved.
@@ -169,9 +169,9 @@ type DisruptedWorkload struct {
 	Pods int `json:"pods"`
 }
 
-// Open plans wait for a decision, or to be carried out.
+// Open plans wait for a decision, or to be carried out. One that somebody has deleted does not, though a finalizer may keep it for a while.
 func (p *DisruptionPlan) Open() bool {
-	return p.Status.Step != nil && p.Status.Phase == DisruptionPending
+	return p.Status.Step != nil && p.Status.Phase == DisruptionPending && p.DeletionTimestamp == nil
 }
 
 // Approved tells whether somebody, or a rule, has said yes.
@@ -181,5 +181,5 @@ func (p *DisruptionPlan) Approved() bool {
 
 // Holds tells whether the nodes of the plan are left alone: a decision is waited for, or it was no.
 func (p *DisruptionPlan) Holds() bool {
-	return p.Open() || p.Status.Step != nil && p.Status.Phase == DisruptionRefused
+	return p.Open() || p.Status.Step != nil && p.Status.Phase == DisruptionRefused && p.DeletionTimestamp == nil
 }

@@ -85,10 +85,12 @@ func (l *Loop) tend(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 			err = l.close(ctx, plan, v1alpha1.DisruptionExpired, "nobody approved it in time")
 		case len(approval.Pools(snap, step)) == 0:
 			err = l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "its pools no longer want to be asked")
-		case plan.Approved() && l.pending[plan.Name] == nil && !l.halted(step):
+		case plan.Status.Rule != approval.Approve(approval.Pools(snap, step), plan.Status.Step):
+			err = l.rule(ctx, plan, approval.Approve(approval.Pools(snap, step), plan.Status.Step))
+		case plan.Approved() && !l.halted(step):
 			l.pending[plan.Name] = &proposal{step: step, due: now, plan: plan}
 		}
-		if err != nil { // the next turn tries again
+		if client.IgnoreNotFound(err) != nil { // the next turn tries again
 			telemetry.Log(ctx).Error("cannot look after a DisruptionPlan", "DisruptionPlan", plan.Name, "error", err)
 		}
 	}
@@ -106,16 +108,27 @@ func (l *Loop) dropPlan(ctx context.Context, plan *v1alpha1.DisruptionPlan, at, 
 	if now.Before(at) {
 		return nil
 	}
-	err := l.client.Delete(ctx, &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}, client.Preconditions{UID: &plan.UID})
-	return client.IgnoreNotFound(err)
+	return l.client.Delete(ctx, &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: plan.Name}}, client.Preconditions{UID: &plan.UID})
 }
 
-// close writes what has become of a plan. It fails where the plan has changed since it was looked at.
+// rule writes which rule approves a plan: a pool may have got other rules, or none, since it was made.
+func (l *Loop) rule(ctx context.Context, plan *v1alpha1.DisruptionPlan, rule string) error {
+	ruled := plan.DeepCopy()
+	ruled.Status.Rule = rule
+	if err := l.client.Status().Patch(ctx, ruled, patch.Over(plan)); err != nil {
+		return err
+	}
+	l.store.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(ruled) })
+	telemetry.Log(ctx).Info("other rules approve a plan than before", "DisruptionPlan", plan.Name, "rule", rule)
+	return nil
+}
+
+// close writes what has become of a plan. It fails where the plan has changed, or gone, since it was looked at.
 func (l *Loop) close(ctx context.Context, plan *v1alpha1.DisruptionPlan, phase v1alpha1.DisruptionPhase, message string) error {
 	closed := plan.DeepCopy()
 	closed.Status.Phase, closed.Status.Message = phase, message
 	if err := l.client.Status().Patch(ctx, closed, patch.Over(plan)); err != nil {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	l.store.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(closed) })
 	telemetry.Log(ctx).Info("a plan is done with", "DisruptionPlan", plan.Name, "phase", phase, "message", message)
@@ -127,13 +140,14 @@ func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why d
 	if why.Code == disrupt.Budget {
 		return
 	}
-	if err := l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "it was confirmed once more and does not hold: "+sentence.Refusal(why)); err != nil {
+	if err := l.close(ctx, plan, v1alpha1.DisruptionSuperseded, "it was confirmed once more and does not hold: "+sentence.Refusal(why)); client.IgnoreNotFound(err) != nil {
 		telemetry.Log(ctx).Error("cannot close a DisruptionPlan", "DisruptionPlan", plan.Name, "error", err)
 	}
 }
 
-// permitted is the gate: it tells whether a step may be started. One of which a pool wants to be asked needs a plan that was approved, that says
-// the same, and that nobody has changed or carried out meanwhile: it is marked as carried out before anything is done.
+// permitted is the gate: it tells whether a step may be started. One of which a pool wants to be asked needs a plan that was approved in time, that
+// says the same, and that nobody has changed or carried out meanwhile: it is marked as carried out before anything is done. What only rules approve
+// they must approve as it would be done now.
 func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) bool {
 	if plan == nil {
 		return !l.asked(ctx, step, time.Now())
@@ -146,11 +160,17 @@ func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1
 	case err != nil:
 		telemetry.Log(ctx).Error("cannot read a DisruptionPlan", "DisruptionPlan", plan.Name, "error", err)
 		return false
-	case fresh.UID != plan.UID || !fresh.Approved() || !approval.Genuine(&fresh):
+	case fresh.UID != plan.UID || !fresh.Approved() || !approval.Genuine(&fresh) || !time.Now().Before(fresh.Status.ExpiresAt.Time):
 		return false
 	}
 	phase, message := v1alpha1.DisruptionCarriedOut, ""
-	if d := approval.Compare(fresh.Status.Step, approval.StepOf(step)); d != approval.None {
+	d, now := approval.None, approval.StepOf(step)
+	if fresh.Spec.Decision != v1alpha1.DisruptionApproved && approval.Approve(approval.Pools(l.store.Snapshot(), step), now) == "" {
+		d = approval.Ruled
+	} else {
+		d = approval.Compare(fresh.Status.Step, now)
+	}
+	if d != approval.None {
 		phase, message = v1alpha1.DisruptionSuperseded, sentence.Difference(d)
 	}
 	if err := l.close(ctx, &fresh, phase, message); err != nil {

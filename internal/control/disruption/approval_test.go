@@ -1,13 +1,18 @@
 package disruption
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -142,6 +147,9 @@ func TestNothingIsDoneWithoutApproval(t *testing.T) {
 			s.pools["p"].Catalog.Types[1].Offerings[0].Price *= 2
 			approve(s, p)
 		}, v1alpha1.DisruptionSuperseded, "does not hold"},
+		"nobody says anything while the replacement gets dearer": {func(s *stage, _ *v1alpha1.DisruptionPlan) {
+			s.pools["p"].Catalog.Types[1].Offerings[0].Price *= 2
+		}, v1alpha1.DisruptionPending, ""},
 		"yes, but nobody may go now": {func(s *stage, p *v1alpha1.DisruptionPlan) {
 			s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}}
 			approve(s, p)
@@ -151,7 +159,30 @@ func TestNothingIsDoneWithoutApproval(t *testing.T) {
 			time.Sleep(time.Second)
 			approve(s, p)
 		}, v1alpha1.DisruptionPending, ""},
-		"the plan is deleted": {func(s *stage, p *v1alpha1.DisruptionPlan) { s.api.Remove(p) }, "", ""},
+		"yes to a copy in another name": {func(s *stage, p *v1alpha1.DisruptionPlan) {
+			other := p.DeepCopy()
+			other.Name, other.UID, other.ResourceVersion, other.Spec.Decision = "underutilized-copy", "copy", "", v1alpha1.DisruptionApproved
+			s.api.Put(other)
+			time.Sleep(5 * time.Second)
+			if got := s.plans(v1alpha1.DisruptionSuperseded); len(got) != 1 || got[0].Name != other.Name {
+				panic("the copy is taken for a plan")
+			}
+		}, v1alpha1.DisruptionPending, ""},
+		"yes to one that is deleted and made again": {func(s *stage, p *v1alpha1.DisruptionPlan) {
+			approve(s, p)
+			s.api.Remove(p)
+			s.api.Put(&v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: "again"}, Spec: v1alpha1.DisruptionPlanSpec{Decision: v1alpha1.DisruptionApproved}})
+		}, "", ""},
+		"yes to one that is deleted and kept by a finalizer": {func(s *stage, p *v1alpha1.DisruptionPlan) {
+			memapi.Edit(s.api, "", p.Name, func(p *v1alpha1.DisruptionPlan) {
+				p.DeletionTimestamp, p.Finalizers, p.Spec.Decision = new(metav1.Now()), []string{"example.com/keep"}, v1alpha1.DisruptionApproved
+			})
+		}, v1alpha1.DisruptionPending, ""},
+		"somebody writes that a rule approves it": {func(s *stage, p *v1alpha1.DisruptionPlan) {
+			memapi.Edit(s.api, "", p.Name, func(p *v1alpha1.DisruptionPlan) { p.Status.Rule = "p: reason=Underutilized" })
+		}, v1alpha1.DisruptionPending, ""},
+		"a rule comes that cannot be read": {func(s *stage, _ *v1alpha1.DisruptionPlan) { s.manual("nodes<=1; podz<=1") }, v1alpha1.DisruptionPending, ""},
+		"the plan is deleted":              {func(s *stage, p *v1alpha1.DisruptionPlan) { s.api.Remove(p) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,10 +200,7 @@ func TestNothingIsDoneWithoutApproval(t *testing.T) {
 				if now.Status.Phase != tc.want || !strings.Contains(now.Status.Message, tc.says) {
 					t.Errorf("the plan is %q (%s), want %q", now.Status.Phase, now.Status.Message, tc.want)
 				}
-				time.Sleep(10 * time.Minute)
-				if got := s.done(); got != "" {
-					t.Errorf("done was: %s", got)
-				}
+				s.nothingIsDone(t, 10*time.Minute)
 			})
 		})
 	}
@@ -192,6 +220,137 @@ func TestADeniedPlanHoldsItsNodes(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if got := s.plans(v1alpha1.DisruptionPending); len(got) != 1 || len(s.plans(v1alpha1.DisruptionRefused)) > 0 {
 			t.Errorf("%d plans wait after it has expired, want a new one and the old one gone", len(got))
+		}
+	})
+}
+
+// Who deletes a plan that was denied is asked again at once, also where a finalizer keeps it.
+func TestADeniedPlanThatIsDeletedHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		plan, stop := s.waited(t)
+		defer stop()
+		s.decide(plan, v1alpha1.DisruptionDenied)
+		time.Sleep(time.Minute)
+		memapi.Edit(s.api, "", plan.Name, func(p *v1alpha1.DisruptionPlan) {
+			p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"example.com/keep"}
+		})
+		time.Sleep(time.Minute)
+		if got := s.plans(v1alpha1.DisruptionPending); len(got) != 1 {
+			t.Errorf("%d plans wait, want a new one", len(got))
+		}
+	})
+}
+
+// What a rule has approved and budgets hold back is asked of the rules that there are when the budgets let it go.
+func TestRulesThatChangeCountAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after string
+		want          bool // it is begun
+	}{
+		"the rule goes":                      {"reason=Underutilized", "", false},
+		"the rule becomes stricter":          {"pods<=3", "pods<=2", false},
+		"another rule approves it now":       {"pods<=3", "nodes<=1", true},
+		"a rule comes that approves it":      {"", "nodes<=1", true},
+		"a rule comes that does not":         {"", "nodes<=0", false},
+		"a rule comes that cannot be read":   {"nodes<=1", "nodes<=1; nodez<=1", false},
+		"the rule is what it was all along":  {"nodes<=1", "nodes<=1", true},
+		"there was no rule and there is now": {"nodes<=0", "nodes<=0; pods<=3", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.manual(tc.before)
+				stop := s.run(t)
+				time.Sleep(validationDelay - time.Second)
+				// The plan is made, and budgets hold it back from then on.
+				s.api.SetFault(func(r memapi.Request) error {
+					if r.Kind == "DisruptionPlan" && r.Subresource == "status" {
+						s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}}
+					}
+					return nil
+				})
+				time.Sleep(10 * time.Second)
+				plans := s.plans(v1alpha1.DisruptionPending)
+				if len(plans) != 1 || (plans[0].Status.Rule != "") != (tc.before != "" && tc.before != "nodes<=0") || s.done() != "" {
+					t.Fatalf("plans = %v, done was: %s", plans, s.done())
+				}
+				stop()
+				s.api.SetFault(nil)
+				s.manual(tc.after)
+				s.pools["p"].Pool.Spec.Disruption.Budgets = nil
+				time.Sleep(10 * time.Millisecond) // the store has heard of it
+				defer s.run(t)()
+				time.Sleep(10 * time.Second)
+				if got := s.tainted("a"); got != tc.want {
+					t.Errorf("it was begun: %v, want %v", got, tc.want)
+				}
+				for _, p := range append(s.plans(v1alpha1.DisruptionPending), s.plans(v1alpha1.DisruptionCarriedOut)...) {
+					if p.Name != plans[0].Name || (p.Status.Rule != "") != tc.want {
+						t.Errorf("plan %s is %s by rule %q", p.Name, p.Status.Phase, p.Status.Rule)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What was approved and taken back because somebody paused is not done when they resume: the yes was for that time.
+func TestAYesIsGoodForOneBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		plan, stop := s.waited(t)
+		defer stop()
+		s.decide(plan, v1alpha1.DisruptionApproved)
+		time.Sleep(5 * time.Second)
+		if !s.tainted("a") {
+			t.Fatal("what was approved is not done")
+		}
+		s.pauseCluster("true")
+		s.initialise(replacementName)
+		time.Sleep(5 * time.Second)
+		if got := s.leftovers(); len(got) > 0 || len(s.deleted()) > 0 && s.deleted()[0] == "claim-a" {
+			t.Fatalf("while it is paused: %v, deleted %v", got, s.deleted())
+		}
+		s.pauseCluster("")
+		time.Sleep(10 * time.Minute)
+		if got := s.plans(v1alpha1.DisruptionPending); len(got) != 1 || got[0].Name == plan.Name || s.tainted("a") {
+			t.Errorf("%d plans wait, and it is begun again: %v; want a new plan", len(got), s.tainted("a"))
+		}
+	})
+}
+
+// A plan that says nothing is given a minute: what it is about is written with a second call.
+func TestAPlanThatSaysNothingIsGivenAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.api.Put(&v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: "nothing", CreationTimestamp: metav1.Now()}, Spec: v1alpha1.DisruptionPlanSpec{Decision: v1alpha1.DisruptionApproved}})
+		_, stop := s.waited(t)
+		defer stop()
+		time.Sleep(lostWait - validationDelay - 10*time.Second)
+		if len(s.plans("")) != 1 {
+			t.Error("it is gone before its minute is over")
+		}
+		time.Sleep(20 * time.Second)
+		if len(s.plans("")) != 0 {
+			t.Error("it stays")
+		}
+	})
+}
+
+// The plan that is dropped is the one that was looked at, not one that has got its name.
+func TestThePlanThatGotANameIsNotDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t, "")
+		again := g.plan.DeepCopy()
+		g.api.Remove(g.plan)
+		again.UID, again.ResourceVersion = "again", ""
+		g.api.Put(again)
+		if err := g.dropPlan(t.Context(), g.plan, time.Now(), time.Now()); err == nil {
+			t.Error("it is dropped without an error")
+		}
+		if len(memapi.All[*v1alpha1.DisruptionPlan](g.api)) != 1 {
+			t.Error("the other one is gone")
 		}
 	})
 }
@@ -290,6 +449,43 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			s.manual("")
 			s.initialise(replacementName)
 		},
+		"the pool wants to be asked since, says the claim alone": func(t *testing.T, s *stage) {
+			t.Cleanup(s.run(t))
+			time.Sleep(validationDelay + 5*time.Second)
+			s.astray()
+			s.manual("")
+			s.initialise(replacementName)
+		},
+		"the record names a plan that was denied": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.record(v1alpha1.DisruptionRefused, func(*v1alpha1.DisruptionPlan) {})
+			t.Cleanup(s.run(t))
+		},
+		"the record names a plan that still waits": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.record(v1alpha1.DisruptionPending, func(*v1alpha1.DisruptionPlan) {})
+			t.Cleanup(s.run(t))
+		},
+		"the record names a plan that was changed": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.record(v1alpha1.DisruptionCarriedOut, func(p *v1alpha1.DisruptionPlan) { p.Status.Step.Pods++ })
+			t.Cleanup(s.run(t))
+		},
+		"the record names a plan of a node that had the name before": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.record(v1alpha1.DisruptionCarriedOut, func(p *v1alpha1.DisruptionPlan) {
+				p.Status.Step.Remove[0].UID = "before"
+				*p = *approval.PlanOf(p.Status.Step, time.Now())
+				p.Status.Phase = v1alpha1.DisruptionCarriedOut
+			})
+			t.Cleanup(s.run(t))
+		},
+		"the record names no plan, and the node says that it is of another pool": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.astray()
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
+			t.Cleanup(s.run(t))
+		},
 		"the record names no plan": func(t *testing.T, s *stage) {
 			s.manual("")
 			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
@@ -327,6 +523,40 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// astray has Node a say that it is of another pool than its claim.
+func (s *stage) astray() {
+	memapi.Edit(s.api, "", "a", func(n *corev1.Node) {
+		n.Labels = maps.Clone(n.Labels)
+		n.Labels[v1.NodePoolLabelKey] = "other"
+	})
+}
+
+// record has claim a carry the record of a step by a plan in a phase.
+func (s *stage) record(phase v1alpha1.DisruptionPhase, spoil func(*v1alpha1.DisruptionPlan)) {
+	plan := approval.PlanOf(&v1alpha1.DisruptionStep{Reason: v1.DisruptionReasonUnderutilized, Remove: []v1alpha1.DisruptedNode{{NodeClaim: "claim-a", UID: "claim-a", NodePool: "p"}}}, time.Now())
+	plan.Status.Phase = phase
+	spoil(plan)
+	s.api.Put(plan)
+	r := begun("claim-a")
+	r.Plan = plan.Name
+	s.write("claim-a", r.As(steprecord.Candidate))
+	time.Sleep(10 * time.Millisecond) // the store has heard of it
+}
+
+// A step whose plan was carried out is gone on with: the same records, and nothing spoilt.
+func TestARecordOfAnApprovedPlanCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.manual("")
+		s.record(v1alpha1.DisruptionCarriedOut, func(*v1alpha1.DisruptionPlan) {})
+		defer s.run(t)()
+		time.Sleep(10 * time.Second)
+		if got := s.deleted(); !slices.Equal(got, []string{"claim-a"}) {
+			t.Errorf("deleted %v, want claim-a", got)
+		}
+	})
 }
 
 func TestRulesApproveByThemselves(t *testing.T) {
@@ -382,9 +612,69 @@ func TestADecisionBeforeTheContentsIsNotHeard(t *testing.T) {
 			return nil
 		})
 		defer s.run(t)()
-		time.Sleep(20 * time.Minute)
+		s.nothingIsDone(t, 20*time.Minute)
+	})
+}
+
+// nothingIsDone looks for some time, and often enough that a step that is taken back again is seen.
+func (s *stage) nothingIsDone(t *testing.T, during time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(5 * time.Second) {
 		if got := s.done(); got != "" {
-			t.Errorf("done was: %s", got)
+			t.Fatalf("done was: %s", got)
+		}
+	}
+}
+
+// A step for which nobody could be asked is not begun, and is not asked for again and again.
+func TestAStepThatCannotBeAskedForIsNotBegun(t *testing.T) {
+	for name, fails := range map[string]func(memapi.Request) bool{
+		"there is no definition of plans":           func(r memapi.Request) bool { return r.Verb == "create" },
+		"what the plan is about cannot be written":  func(r memapi.Request) bool { return r.Subresource == "status" },
+		"the answer to what was written is no good": func(r memapi.Request) bool { return r.Verb != "get" && r.Verb != "list" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.manual("reason=Underutilized")
+				var asked atomic.Int64
+				s.api.SetFault(func(r memapi.Request) error {
+					if r.Kind != "DisruptionPlan" || !fails(r) {
+						return nil
+					}
+					asked.Add(1)
+					return apierrors.NewInternalError(errors.New("no"))
+				})
+				stop := s.run(t)
+				s.nothingIsDone(t, 20*time.Minute)
+				if n := asked.Load(); n < 2 || n > 30 {
+					t.Errorf("it was tried %d times in twenty minutes", n)
+				}
+				stop()
+				s.api.SetFault(nil)
+				defer s.run(t)()
+				time.Sleep(10 * time.Minute)
+				if len(s.plans(v1alpha1.DisruptionCarriedOut)) == 0 {
+					t.Error("it is not tried any more")
+				}
+			})
+		})
+	}
+}
+
+// Who takes the annotation off wants nobody to be asked: what waits is done without a yes.
+func TestAPoolThatNoLongerWantsToBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		plan, stop := s.waited(t)
+		defer stop()
+		memapi.Edit(s.api, "", "p", func(p *v1.NodePool) { p.Annotations = nil })
+		time.Sleep(validationDelay + 10*time.Second)
+		if got := s.plans(v1alpha1.DisruptionSuperseded); len(got) != 1 || got[0].Name != plan.Name || got[0].Status.Message != "its pools no longer want to be asked" {
+			t.Errorf("plans = %v", got)
+		}
+		if !s.tainted("a") {
+			t.Error("what waited is not done")
 		}
 	})
 }

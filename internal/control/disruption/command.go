@@ -231,7 +231,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 			left = append(left, n)
 		}
 	}
-	errs := lookAfter(left, func(n *cluster.Node) string { return n.Name }, func(n *cluster.Node) error { return l.letGo(ctx, n) })
+	errs := lookAfter(left, func(n *cluster.Node) string { return n.Name }, func(n *cluster.Node) error { return l.letGo(ctx, n, c) })
 	for i, err := range errs {
 		n := left[i]
 		if errors.Is(err, errHalted) {

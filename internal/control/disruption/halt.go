@@ -13,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
-var errHalted = errors.New("disruption was paused")
+var errHalted = errors.New("disruption was paused, or is not approved")
 
 // halted tells whether a node of a step was paused while it was worked out, which may take seconds.
 func (l *Loop) halted(step *disrupt.Step) bool {
@@ -21,25 +21,32 @@ func (l *Loop) halted(step *disrupt.Step) bool {
 	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := halt.Node(snap, c.Node, now); return is })
 }
 
-// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused: whoever pauses wants it to be so at once.
-func (l *Loop) letGo(ctx context.Context, n *cluster.Node) error {
-	if _, is := halt.Node(l.store.Snapshot(), n, time.Now()); is {
+// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved by now: whoever wants that
+// wants it to be so at once.
+func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
+	if l.stands(n, c) {
 		return errHalted
 	}
 	return l.delete(ctx, n.Claim)
 }
 
+// stands tells whether a candidate of a command may not go now.
+func (l *Loop) stands(n *cluster.Node, c *command) bool {
+	snap := l.store.Snapshot()
+	_, halted := halt.Node(snap, n, time.Now())
+	return halted || unapproved(snap, n, c.Record)
+}
+
 // halt ends a command whose nodes were paused, or want to be approved since, and tells whether it did. What has not been deleted stays. Where something has been, its
 // pods are on their way to the replacements: those stay too.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
-	snap, now := l.store.Snapshot(), time.Now()
+	snap := l.store.Snapshot()
 	var rest []steprecord.Member
 	paused := false
 	for _, m := range c.Candidates {
 		if n := m.Staying(snap); n != nil && !c.removed[m.Name] {
 			rest = append(rest, m)
-			_, is := halt.Node(snap, n, now)
-			paused = paused || is || unapproved(snap, n, c.Record)
+			paused = paused || l.stands(n, c)
 		}
 	}
 	if !paused {

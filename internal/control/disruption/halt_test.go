@@ -176,8 +176,14 @@ func TestTheLastLookBeforeANodeGoes(t *testing.T) {
 		before := s.store.Snapshot().Node("a")
 		s.pauseCluster("2h") // which nobody understands
 		time.Sleep(time.Second)
-		if err := l.letGo(t.Context(), before); !errors.Is(err, errHalted) || len(s.deleted()) > 0 {
-			t.Errorf("error = %v, deleted %v", err, s.deleted())
+		if err := l.letGo(t.Context(), before, &command{}); !errors.Is(err, errHalted) || len(s.deleted()) > 0 {
+			t.Errorf("paused: error = %v, deleted %v", err, s.deleted())
+		}
+		s.pauseCluster("")
+		s.manual("")
+		time.Sleep(time.Second)
+		if err := l.letGo(t.Context(), before, &command{}); !errors.Is(err, errHalted) || len(s.deleted()) > 0 {
+			t.Errorf("wants to be asked: error = %v, deleted %v", err, s.deleted())
 		}
 	})
 }

@@ -164,6 +164,7 @@ const (
 	Machines Difference = "machines" // other machines would come: of another pool, paid for otherwise, more
 	Pods     Difference = "pods"     // pods would move of which the plan does not speak
 	Saving   Difference = "saving"   // less would be saved
+	Ruled    Difference = "ruled"    // no rule approves it any more, and nobody else has
 )
 
 // least is the part of the saving that was approved which must be left: prices move all the time.

@@ -9,12 +9,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/approval"
 )
 
-// step removes two nodes for one, moves three pods of one owner, and saves a dollar.
+// step removes two nodes for two others, moves three pods of one owner, and saves a dollar.
 func step() *v1alpha1.DisruptionStep {
 	return &v1alpha1.DisruptionStep{
 		Reason: v1.DisruptionReasonUnderutilized, Pods: 3, Saves: "1.0000",
 		Remove:    []v1alpha1.DisruptedNode{{NodeClaim: "a", UID: "1", NodePool: "p"}, {NodeClaim: "b", UID: "2", NodePool: "p"}},
-		Open:      []v1alpha1.OpenedNode{{NodePool: "p", InstanceType: "x", CapacityType: "spot"}},
+		Open:      []v1alpha1.OpenedNode{{NodePool: "p", InstanceType: "x", CapacityType: "spot"}, {NodePool: "o", InstanceType: "x", CapacityType: "spot"}},
 		Evictions: []v1alpha1.DisruptedWorkload{{Namespace: "n", Kind: "ReplicaSet", Name: "web", Pods: 3}},
 	}
 }
@@ -26,6 +26,9 @@ func TestCompare(t *testing.T) {
 	}{
 		"nothing has changed":              {func(*v1alpha1.DisruptionStep) {}, approval.None},
 		"the nodes in another order":       {func(s *v1alpha1.DisruptionStep) { s.Remove[0], s.Remove[1] = s.Remove[1], s.Remove[0] }, approval.None},
+		"the machines in another order":    {func(s *v1alpha1.DisruptionStep) { s.Open[0], s.Open[1] = s.Open[1], s.Open[0] }, approval.None},
+		"a node of another name":           {func(s *v1alpha1.DisruptionStep) { s.Remove[1].NodeClaim = "c" }, approval.Nodes},
+		"a machine less":                   {func(s *v1alpha1.DisruptionStep) { s.Open = s.Open[:1] }, approval.Machines},
 		"another type of machine":          {func(s *v1alpha1.DisruptionStep) { s.Open[0].InstanceType = "y" }, approval.None},
 		"fewer pods":                       {func(s *v1alpha1.DisruptionStep) { s.Evictions[0].Pods = 1 }, approval.None},
 		"nine tenths of the saving":        {func(s *v1alpha1.DisruptionStep) { s.Saves = "0.9000" }, approval.None},
@@ -72,6 +75,9 @@ func TestGenuine(t *testing.T) {
 	plan := approval.PlanOf(step(), now)
 	if !approval.Genuine(plan) || approval.PlanOf(step(), now).Name != plan.Name || approval.PlanOf(step(), now.Add(time.Minute)).Name == plan.Name {
 		t.Error("a plan is not known by its name, or an old one is taken for a new one")
+	}
+	if got := plan.Status.ExpiresAt.Sub(now); got != 8*time.Hour || plan.Status.Phase != v1alpha1.DisruptionPending || plan.Spec.Decision != "" || plan.Status.Rule != "" {
+		t.Errorf("it can be approved for %v and begins as %+v, %+v", got, plan.Spec, plan.Status)
 	}
 	plan.Status.Step.Evictions[0].Pods = 1
 	if approval.Genuine(plan) || approval.Genuine(&v1alpha1.DisruptionPlan{}) {
