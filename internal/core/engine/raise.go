@@ -43,9 +43,7 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 	for _, put := range r.Placed {
 		taken := pods.take(put.Class, put.Bin, put.Count)
 		holders.note(b.Classes[put.Class].Exclusive, taken)
-		for _, pod := range taken {
-			b.placed(p, pod, put.Bin)
-		}
+		b.placed(p, taken, put.Bin)
 	}
 	for i := range r.Bins {
 		var like *Opening
@@ -61,7 +59,7 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 		p.Open = append(p.Open, o)
 	}
 	for class := range b.Classes {
-		left := pods.take(solve.ClassID(class), nowhere, len(pods.left[class]))
+		left := pods.rest(solve.ClassID(class))
 		if len(left) == 0 {
 			continue
 		}
@@ -119,57 +117,77 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	return out
 }
 
-// placed notes a pod on an existing node, or why a what-if question does not accept it there.
-func (b *raiser) placed(p *Plan, pod *cluster.Pod, bin solve.BinID) {
+// placed notes pods on an existing node, or why a what-if question does not accept them there.
+func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin solve.BinID) {
 	n := b.Node(bin)
-	if b.q.Simulation && !n.Initialized() {
-		why := []reason.Count{{Code: reason.UninitializedOnly, Key: n.Name}}
-		p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: why})
-		return
+	refused := b.q.Simulation && !n.Initialized()
+	for _, pod := range pods {
+		if refused {
+			p.Refused = append(p.Refused, Refused{Pod: pod, Reasons: []reason.Count{{Code: reason.UninitializedOnly, Key: n.Name}}})
+		} else {
+			p.Place = append(p.Place, Placement{Pod: pod, Node: n.Name})
+		}
 	}
-	p.Place = append(p.Place, Placement{Pod: pod, Node: n.Name})
 }
 
 // A picker says which pods of a class go to a place. Pods that were planned onto a node before go there first.
-type picker struct {
-	left   [][]*cluster.Pod
-	sticky []map[cluster.PodKey]solve.BinID
+type picker []*crowd
+
+// A crowd is the pods of a class that have no place yet: those of no earlier plan, and those that one put onto a node.
+type crowd struct {
+	free, planned []*cluster.Pod
+	onto          map[cluster.PodKey]solve.BinID
 }
 
-func (b *raiser) picker() *picker {
-	p := &picker{}
+func (b *raiser) picker() picker {
+	p := make(picker, 0, len(b.Classes))
 	for _, c := range b.Classes {
-		p.left = append(p.left, c.Pods)
-		p.sticky = append(p.sticky, c.Sticky)
+		if len(c.Sticky) == 0 {
+			p = append(p, &crowd{free: c.Pods})
+			continue
+		}
+		left := &crowd{onto: c.Sticky}
+		for _, pod := range c.Pods {
+			if _, planned := c.Sticky[pod.PodKey]; planned {
+				left.planned = append(left.planned, pod)
+			} else {
+				left.free = append(left.free, pod)
+			}
+		}
+		p = append(p, left)
 	}
 	return p
 }
 
-// nowhere is the bin of pods that are left over.
-const nowhere solve.BinID = -1
-
-// take returns n pods of a class for a bin.
-func (p *picker) take(class solve.ClassID, bin solve.BinID, n int) []*cluster.Pod {
-	if len(p.sticky[class]) == 0 {
-		out := p.left[class][:n]
-		p.left[class] = p.left[class][n:]
-		return out
-	}
-	rank := func(pod *cluster.Pod) int {
-		at, ok := p.sticky[class][pod.PodKey]
-		switch {
-		case ok && at == bin:
-			return 0
-		case !ok:
-			return 1
-		default:
-			return 2
+// take returns n pods of a class for a bin: those that were planned onto it, then those of no plan, then those of other nodes.
+func (p picker) take(class solve.ClassID, bin solve.BinID, n int) []*cluster.Pod {
+	c := p[class]
+	var here, elsewhere []*cluster.Pod
+	for _, pod := range c.planned {
+		if c.onto[pod.PodKey] == bin {
+			here = append(here, pod)
+		} else {
+			elsewhere = append(elsewhere, pod)
 		}
 	}
-	left := slices.Clone(p.left[class])
-	slices.SortStableFunc(left, func(a, b *cluster.Pod) int { return rank(a) - rank(b) })
-	p.left[class] = left[n:]
-	return left[:n]
+	out := here[:min(n, len(here))]
+	c.planned = append(here[len(out):], elsewhere...)
+	free := min(n-len(out), len(c.free))
+	if len(out) == 0 {
+		out = c.free[:free:free]
+	} else {
+		out = append(out[:len(out):len(out)], c.free[:free]...)
+	}
+	c.free = c.free[free:]
+	rest := n - len(out)
+	out = append(out, c.planned[:rest]...)
+	c.planned = c.planned[rest:]
+	return out
+}
+
+// rest returns the pods of a class that have no place.
+func (p picker) rest(class solve.ClassID) []*cluster.Pod {
+	return slices.Concat(p[class].free, p[class].planned)
 }
 
 // opening writes the claim of a new node. like is an opening of the same machines, nil if there is none.

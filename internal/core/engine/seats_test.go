@@ -53,3 +53,35 @@ func TestRoomOfSeatsIsNotGivenAway(t *testing.T) {
 		})
 	}
 }
+
+// TestAPodKeepsItsOwnSeat asks again for a pod that has a seat or runs, alone with a claim for one pod at a time: it stands in nobody's way, least of all its own.
+func TestAPodKeepsItsOwnSeat(t *testing.T) {
+	const world = "A pod.\n-- shapes --\ndefault cpu=4 mem=4Gi od=0.4\n-- objects --\n" +
+		"{kind: StorageClass, metadata: {name: late}, provisioner: csi.example, volumeBindingMode: WaitForFirstConsumer}\n---\n" +
+		"{kind: PersistentVolumeClaim, metadata: {name: mine, namespace: default}, spec: {accessModes: [ReadWriteOncePod], storageClassName: late}, status: {phase: Pending}}\n" +
+		"-- nodes --\nhere cpu=4\nthere cpu=4\n-- pods --\nmine cpu=3 "
+	key := cluster.PodKey{Namespace: "default", Name: "mine-1"}
+	for name, tc := range map[string]struct {
+		pod  string
+		seat string
+	}{
+		"a seat":                           {"", "there"},
+		"a seat, and a volume claim":       {"pvc=mine", "there"},
+		"it runs with a claim on the node": {"pvc=mine on=here", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(t, world+tc.pod+"\n")
+			gone := map[string]bool{}
+			if tc.seat != "" {
+				w.Store.Update(func(d *cluster.Draft) { d.Plan(key, tc.seat, w.Now) })
+			} else {
+				gone["here"] = true
+			}
+			snap := w.Store.Snapshot()
+			plan := engine.New().Plan(engine.Question{Snap: snap, Pools: w.Pools, Pods: []*cluster.Pod{snap.Pod(key)}, Gone: gone, Settings: w.Settings, Now: w.Now})
+			if len(plan.Place) != 1 || plan.Place[0].Node != "there" {
+				t.Errorf("placed %v, opened %d, refused %v", plan.Place, len(plan.Open), plan.Refused)
+			}
+		})
+	}
+}

@@ -58,7 +58,6 @@ func (b *builder) admit() {
 		}
 		for _, p := range c.pods {
 			b.postponed[p.PodKey] = true
-			delete(b.batch, p.PodKey)
 			if !b.hasPlace(p) {
 				b.refuse(p, []reason.Count{{Code: reason.Postponed}})
 			}

@@ -31,7 +31,7 @@ func (b *builder) makeNodes() {
 	}
 	own := map[int]bool{} // bins whose room is a copy
 	for s := range b.in.Snap.Seats() {
-		if !s.Vacant() && b.batch[s.Pod] || !seat.Kept(b.in.Snap, s, b.in.Now) {
+		if !s.Vacant() && b.seated[s.Pod] && !b.postponed[s.Pod] || !seat.Kept(b.in.Snap, s, b.in.Now) {
 			continue
 		}
 		if bin, ok := b.binOf[b.in.Snap.Target(s.Target).Name]; ok {

@@ -28,8 +28,8 @@ type builder struct {
 	w          *world
 	repulsions []repulsion
 
-	batch   map[cluster.PodKey]bool
-	chosen  map[string]bool // labels that could be chosen for each node
+	seated  map[cluster.PodKey]bool // pods that are asked for and have a seat
+	chosen  map[string]bool         // labels that could be chosen for each node
 	refused []Refusal
 	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.
 	spent     work.Units
@@ -120,12 +120,9 @@ func (b *builder) build() {
 
 // readPods sorts pods into cohorts, and refuses those that cannot be planned.
 func (b *builder) readPods() {
-	pods := sortPods(b.in.Pods)
+	pods := b.mem.ages.sort(b.in.Pods)
 	b.chosen = b.mem.chosenKeys(b.in)
-	b.batch = make(map[cluster.PodKey]bool, len(pods))
-	for _, p := range pods {
-		b.batch[p.PodKey] = true
-	}
+	b.readSeated(pods)
 	b.readExclusive(pods)
 	index := map[cohortKey]*cohort{}
 	for _, p := range pods {
@@ -171,6 +168,23 @@ func (b *builder) readPods() {
 		}
 		for _, t := range c.info.preferred {
 			b.mem.learn(t, b.chosen)
+		}
+	}
+}
+
+// readSeated finds the pods that have a seat. Seats are few, and of thousands of pods that may have to move next to none has one.
+func (b *builder) readSeated(pods []*cluster.Pod) {
+	seats := map[cluster.PodKey]bool{}
+	for key := range b.in.Snap.Plans() {
+		seats[key] = true
+	}
+	b.seated = map[cluster.PodKey]bool{}
+	if len(seats) == 0 {
+		return
+	}
+	for _, p := range pods {
+		if seats[p.PodKey] {
+			b.seated[p.PodKey] = true
 		}
 	}
 }

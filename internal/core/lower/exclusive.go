@@ -26,11 +26,11 @@ type exclusiveClaim struct {
 func (b *builder) readExclusive(pods []*cluster.Pod) {
 	b.exclusive = map[string]*exclusiveClaim{}
 	for _, p := range pods {
-		_, planned := b.in.Snap.Planned(p.PodKey)
 		for _, name := range b.mem.infoOf(p.Class).claims {
 			if pvc := b.in.Snap.PVC(p.Namespace, name); pvc == nil || !slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 				continue
 			}
+			planned := b.seated[p.PodKey]
 			key := p.Namespace + "/" + name
 			x := b.exclusive[key]
 			if x == nil {
@@ -45,23 +45,26 @@ func (b *builder) readExclusive(pods []*cluster.Pod) {
 	if len(b.exclusive) == 0 {
 		return
 	}
+	asked := make(map[cluster.PodKey]bool, len(pods))
+	for _, p := range pods {
+		asked[p.PodKey] = true
+	}
 	for key := range b.in.Snap.Plans() {
-		if p := b.in.Snap.Pod(key); p != nil {
+		if p := b.in.Snap.Pod(key); p != nil && !asked[key] {
 			b.leaveTo(p)
 		}
 	}
 	for row := range b.in.Snap.Nodes() {
 		for _, p := range row.Pods {
-			b.leaveTo(p)
+			if !asked[p.PodKey] {
+				b.leaveTo(p)
+			}
 		}
 	}
 }
 
 // leaveTo gives a pod that is not planned now the claims that it names.
 func (b *builder) leaveTo(p *cluster.Pod) {
-	if b.batch[p.PodKey] {
-		return
-	}
 	for _, name := range b.mem.infoOf(p.Class).claims {
 		if x := b.exclusive[p.Namespace+"/"+name]; x != nil {
 			x.holder = p

@@ -204,6 +204,9 @@ func (b *builder) ownedAt(c *cohort, l level) []int {
 
 // plannedTo returns the bin for which a pod has a plan.
 func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
+	if p.Spare == nil && !b.seated[p.PodKey] {
+		return 0, false
+	}
 	row := b.in.Snap.PlaceOf(p)
 	if row == nil {
 		return 0, false

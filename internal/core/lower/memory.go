@@ -1,10 +1,8 @@
 package lower
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,6 +19,7 @@ type Memory struct {
 	resources table
 	missing   []string // resources that pods ask for and no machine had
 	infos     map[*podclass.Class]*podInfo
+	ages      ages
 	nodes     map[*cluster.Node]*nodeInfo
 	catalogs  map[catalogKey]*catalog
 	templates map[templateKey]*template
@@ -113,6 +112,7 @@ func (m *Memory) tidy() {
 		return
 	}
 	m.mentioned = map[string]map[string]bool{} // the pods at hand mention theirs again
+	m.ages = ages{}
 	old := func(used uint64) bool { return used+keepTurns < m.turn }
 	maps.DeleteFunc(m.infos, func(_ *podclass.Class, i *podInfo) bool { return old(i.used) })
 	maps.DeleteFunc(m.nodes, func(_ *cluster.Node, n *nodeInfo) bool { return old(n.seen) })
@@ -181,17 +181,4 @@ func (m *Memory) learnMachines(in Input) {
 	if m.resources.names.Len() != before {
 		m.forget()
 	}
-}
-
-// sortPods puts pods into an order that does not depend on the caller's: oldest first, then by name.
-func sortPods(pods []*cluster.Pod) []*cluster.Pod {
-	out := slices.Clone(pods)
-	if !slices.IsSortedFunc(out, olderFirst) {
-		slices.SortFunc(out, olderFirst)
-	}
-	return out
-}
-
-func olderFirst(a, b *cluster.Pod) int {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

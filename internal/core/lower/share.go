@@ -62,7 +62,7 @@ func (b *builder) readShared() {
 func (b *builder) readPlannedUsers() {
 	for key, plan := range b.in.Snap.Plans() {
 		pod, row := b.in.Snap.Pod(key), b.in.Snap.Target(plan.Target)
-		if b.batch[key] || pod == nil || row == nil || pod.NodeName != "" {
+		if b.seated[key] || pod == nil || row == nil || pod.NodeName != "" {
 			continue
 		}
 		for _, name := range b.mem.infoOf(pod.Class).claims {
