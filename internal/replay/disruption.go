@@ -36,6 +36,7 @@ type disruption struct {
 	engine    *engine.Engine
 	memory    disrupt.Memory
 	vacancies disrupt.Vacancies
+	facts     disrupt.Facts
 	pending   map[string]*disrupt.Step // that wait for their second look
 	busy      map[types.UID]bool       // claims of steps that are carried out
 	landing   map[string]time.Time     // nodes that pods are on their way to, until when
@@ -211,7 +212,7 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 func (d *disruption) world(r *run) *disrupt.World {
 	snap := r.Store.Snapshot()
 	w := &disrupt.World{
-		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now),
+		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
 	for _, step := range d.pending {

@@ -79,6 +79,7 @@ type Loop struct {
 	pending   map[string]*proposal
 	commands  map[string]*command
 	vacancies disrupt.Vacancies
+	facts     disrupt.Facts
 
 	confirming *v1alpha1.DisruptionPlan // nil while none is
 }
@@ -228,7 +229,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	}
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now),
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)

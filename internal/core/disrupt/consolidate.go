@@ -30,17 +30,15 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 	no := func(code Code, name string) (Refusal, bool) {
 		return Refusal{Code: code, Reason: v1.DisruptionReasonUnderutilized, Name: name}.of(c), false
 	}
-	for _, key := range neededLabels {
-		if !c.hasLabel(key) {
-			return no(NoLabel, key)
-		}
+	if key := c.lacks(); key != "" {
+		return no(NoLabel, key)
 	}
 	d := c.Pool.Spec.Disruption
 	switch {
 	case c.unconsolidated():
 		return no(DoNotConsolidate, v1.DoNotConsolidateAnnotationKey)
 	case !c.Priced:
-		return no(NotOffered, c.typeName())
+		return no(NotOffered, c.like.instanceType)
 	case d.ConsolidateAfter.Duration == nil:
 		return no(ConsolidateNever, c.Pool.Name)
 	case c.Empty():
@@ -244,7 +242,7 @@ type likes map[likeness]cloud.NanoUSD
 func likesOf(remove []*Candidate) likes {
 	out := likes{}
 	for _, c := range remove {
-		like := c.likeness()
+		like := c.like
 		if have, ok := out[like]; !ok || c.Price < have {
 			out[like] = c.Price
 		}
@@ -406,7 +404,7 @@ func withoutLikes(remove []*Candidate, answer answer) []*Candidate {
 	}
 	kept := slices.Clone(remove)
 	for i := len(kept) - 1; i >= 0; i-- {
-		like := kept[i].likeness()
+		like := kept[i].like
 		if opened[like] > 0 {
 			opened[like]--
 			kept = slices.Delete(kept, i, i+1)
@@ -417,7 +415,3 @@ func withoutLikes(remove []*Candidate, answer answer) []*Candidate {
 
 // likeness is what makes two nodes the same purchase.
 type likeness struct{ instanceType, capacityType string }
-
-func (c *Candidate) likeness() likeness {
-	return likeness{c.typeName(), c.Node.Node.Labels[v1.CapacityTypeLabelKey]}
-}

@@ -41,9 +41,9 @@ type Vacancies struct {
 }
 
 type vacancy struct {
-	since  time.Time // the first look at which it was vacant, or the last at which it was not
-	visits int
-	vacant bool
+	since           time.Time // the first look at which it was vacant, or the last at which it was not
+	row             *cluster.Node
+	vacated, vacant bool
 }
 
 // Look returns, by claim, since when each node is vacant; for one that is not that is now.
@@ -54,8 +54,13 @@ func (v *Vacancies) Look(snap *cluster.Snapshot, now time.Time) map[types.UID]ti
 		if n.Claim == nil || n.Node == nil {
 			continue
 		}
-		mine := vacancy{now, n.Visits, Vacated(n) && !promised[n.Name].After(now)}
-		if last := v.seen[n.Claim.UID]; last.vacant && mine.vacant && last.visits == mine.visits {
+		last := v.seen[n.Claim.UID]
+		mine := vacancy{since: now, row: n, vacated: last.vacated}
+		if last.row != n {
+			mine.vacated = Vacated(n)
+		}
+		mine.vacant = mine.vacated && !promised[n.Name].After(now)
+		if last.vacant && mine.vacant && last.row.Visits == n.Visits {
 			mine.since = last.since
 		}
 		seen[n.Claim.UID], out[n.Claim.UID] = mine, mine.since

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -27,6 +26,7 @@ type Survey struct {
 	settings Settings
 	pdbs     *movable.PDBs
 	promises map[string]time.Time // see promises
+	halts    halt.Switches
 
 	rows  []*Candidate // nodes of ours, by name, whether they may go or not
 	pools map[string]*poolSum
@@ -62,6 +62,9 @@ type Candidate struct {
 	Cost           float64
 	Consolidatable bool
 	Drifted        *metav1.Condition // condition Drifted while it is True
+
+	like likeness
+	zone string
 }
 
 // poolSum adds up the nodes of a pool: what they cost, what it would cost to move everything in it, and what budgets count.
@@ -74,7 +77,7 @@ type poolSum struct {
 // surveyOf surveys a world.
 func surveyOf(w *World) *Survey {
 	s := &Survey{
-		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now),
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {
@@ -84,13 +87,16 @@ func surveyOf(w *World) *Survey {
 		s.closed[name] = true
 	}
 	looking := w.Snap.Provisionable()
+	w.Facts.look(w.Snap.NodeCount())
 	for n := range w.Snap.Nodes() {
-		looking = append(looking, s.room(n)...)
 		if n.Claim == nil {
+			looking = append(looking, s.looking(n)...)
 			continue
 		}
-		c := s.read(n)
-		s.count(c)
+		f := w.Facts.about(n)
+		looking = append(looking, s.room(n, f)...)
+		c := s.read(n, f)
+		s.count(c, f)
 		if s.serves(n.Claim) {
 			s.rows = append(s.rows, c)
 		}
@@ -125,22 +131,30 @@ func (s *Survey) serves(claim *v1.NodeClaim) bool {
 	return false
 }
 
-// room notes what a node, ours or not, means for pods that look for a place, and returns those on it that do.
-func (s *Survey) room(n *cluster.Node) (looking []*cluster.Pod) {
-	switch {
-	case n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil:
+// looking returns the pods that look for a place because their node, ours or not, is on its way out.
+func (s *Survey) looking(n *cluster.Node) (out []*cluster.Pod) {
+	if n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil {
 		for _, p := range n.Pods {
 			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
-				looking = append(looking, p)
+				out = append(out, p)
 			}
 		}
-	case n.Claim != nil && (s.w.Busy[n.Claim.UID] || !n.Initialized()):
-		s.closed[n.Name] = true
 	}
-	if n.Claim != nil && n.Node != nil && s.settles(n) {
+	return out
+}
+
+// room notes what a node with a claim means for pods that look for a place, and returns those on it that do.
+func (s *Survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
+	if n.Node != nil && s.settles(f) {
 		s.settling[n.Name] = true
 	}
-	return looking
+	if n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil {
+		return s.looking(n)
+	}
+	if s.w.Busy[n.Claim.UID] || !f.initialized {
+		s.closed[n.Name] = true
+	}
+	return nil
 }
 
 // settled pods need no place where some nodes are closed: they are not given any, or have one on a node that takes no others. One that is planned onto a node which does
@@ -161,35 +175,33 @@ func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 //
 // consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come and
 // go there say that its free room is spoken for, whoever asks for it.
-func (s *Survey) settles(n *cluster.Node) bool {
-	p, ok := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]
+func (s *Survey) settles(f *facts) bool {
+	p, ok := s.w.Pools[f.pool]
 	if !ok {
 		return false
 	}
 	after := p.Pool.Spec.Disruption.ConsolidateAfter.Duration
-	return after != nil && *after > 0 && !condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
+	return after != nil && *after > 0 && !f.consolidatable
 }
 
 // read makes the row of a node with a claim.
-func (s *Survey) read(n *cluster.Node) *Candidate {
-	c := &Candidate{Node: n, Cost: 1, Block: s.block(n), Spares: s.resting.on[n.Name]}
+func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
+	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], like: f.like, zone: f.zone}
 	if n.Node == nil {
 		return c
 	}
-	if input, known := s.w.Pools[n.Node.Labels[v1.NodePoolLabelKey]]; known {
+	if input, known := s.w.Pools[f.pool]; known {
 		c.Pool = input.Pool
-		c.Price, c.Priced = input.Catalog.Price(n.Labels())
+		c.Price, c.Priced = f.price(input.Catalog)
 	}
-	c.Consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable) && !c.unconsolidated()
-	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
-		c.Drifted = d
+	c.Consolidatable, c.Drifted = f.consolidatable && !c.unconsolidated(), f.drifted
+	if f.unguarded(s.pdbs) {
+		c.Pods = slices.Clip(f.moving)
+		return c
 	}
 	for _, p := range n.Pods {
-		if movable.Reschedulable(p) {
-			c.Cost += max(0, movable.EvictionCost(p))
-			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
-				c.Pods = append(c.Pods, p)
-			}
+		if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
+			c.Pods = append(c.Pods, p)
 		}
 		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
 			c.Held = b
@@ -199,40 +211,27 @@ func (s *Survey) read(n *cluster.Node) *Candidate {
 }
 
 // count adds a node to the sums of its pool.
-func (s *Survey) count(c *Candidate) {
+func (s *Survey) count(c *Candidate, f *facts) {
 	if c.Pool == nil {
 		return
 	}
 	sum := s.pools[c.Pool.Name]
 	sum.price += c.Price
 	sum.cost += c.Cost
-	if !c.Node.Initialized() || condition.IsTrue(c.Node.Claim, v1.ConditionTypeInstanceTerminating) {
+	if !f.initialized || f.terminating {
 		return
 	}
 	sum.count.Nodes++
-	if leaving(c.Node) || !ready(c.Node.Node) {
+	if f.leaving || !f.ready {
 		sum.count.Consuming++
 	}
-}
-
-func leaving(n *cluster.Node) bool {
-	return n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node.DeletionTimestamp != nil
-}
-
-func ready(n *corev1.Node) bool {
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // block applies the rules about the node itself, in the order in which users know them.
 //
 // The order matters to people only: the first is told. What ends by itself comes first, because whoever reads it needs do nothing, then
 // what somebody said, then what nobody knows.
-func (s *Survey) block(n *cluster.Node) *Refusal {
+func (s *Survey) block(n *cluster.Node, f *facts) *Refusal {
 	block := func(code Code, name string, until time.Time) *Refusal {
 		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
 		if n.Node == nil {
@@ -243,9 +242,9 @@ func (s *Survey) block(n *cluster.Node) *Refusal {
 	switch {
 	case n.Node == nil:
 		return block(NoNode, "", time.Time{})
-	case !n.Initialized():
+	case !f.initialized:
 		return block(NotInitialized, "", time.Time{})
-	case leaving(n) || condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating):
+	case f.leaving || f.terminating:
 		return block(Deleting, "", time.Time{})
 	case s.w.Landing[n.Name]:
 		return block(Landing, "", time.Time{})
@@ -256,14 +255,13 @@ func (s *Survey) block(n *cluster.Node) *Refusal {
 	case n.Claim.Annotations[v1.DoNotDisruptAnnotationKey] == "true":
 		return block(ClaimProtected, v1.DoNotDisruptAnnotationKey, time.Time{})
 	}
-	if h, halted := halt.Node(s.w.Snap, n, s.w.Now); halted {
+	if h, halted := s.halts.Node(n); halted {
 		r := block(Paused, h.Pool, h.Until)
 		r.Value = h.Reason
 		return r
 	}
-	name := n.Node.Labels[v1.NodePoolLabelKey]
-	if p, ok := s.w.Pools[name]; !ok || p.Catalog == nil || len(p.Catalog.Types) == 0 {
-		return block(NoPool, name, time.Time{})
+	if p, ok := s.w.Pools[f.pool]; !ok || p.Catalog == nil || len(p.Catalog.Types) == 0 {
+		return block(NoPool, f.pool, time.Time{})
 	}
 	return nil
 }
@@ -339,19 +337,21 @@ func (c *Candidate) unconsolidated() bool {
 	return c.Node.Node.Annotations[v1.DoNotConsolidateAnnotationKey] == "true"
 }
 
-// hasLabel tells whether the candidate's node says what consolidation must know of it.
-func (c *Candidate) hasLabel(key string) bool { return c.Node.Node.Labels[key] != "" }
-
-// spot tells whether a candidate runs on spot capacity.
-func (c *Candidate) spot() bool {
-	return c.Node.Node.Labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeSpot
+// lacks names the first label without which the candidate's node cannot be priced, "" if it has all of them.
+func (c *Candidate) lacks() string {
+	switch {
+	case c.like.instanceType == "":
+		return corev1.LabelInstanceTypeStable
+	case c.like.capacityType == "":
+		return v1.CapacityTypeLabelKey
+	case c.zone == "":
+		return corev1.LabelTopologyZone
+	}
+	return ""
 }
 
-// typeName is the instance type of a candidate.
-func (c *Candidate) typeName() string { return c.Node.Node.Labels[corev1.LabelInstanceTypeStable] }
-
-// neededLabels are the labels without which a node cannot be priced.
-var neededLabels = []string{corev1.LabelInstanceTypeStable, v1.CapacityTypeLabelKey, corev1.LabelTopologyZone}
+// spot tells whether a candidate runs on spot capacity.
+func (c *Candidate) spot() bool { return c.like.capacityType == v1.CapacityTypeSpot }
 
 // byRatio puts the candidates that save most for each moved pod first.
 func byRatio(candidates []*Candidate) {

@@ -90,7 +90,7 @@ func (q *whatIf) askWith(remove []*Candidate, base engine.Question, resting spar
 		plan, home := q.plan(remove, base, resting)
 		stuck := map[*Candidate][]Stuck{}
 		for _, r := range plan.Refused {
-			if c := home[r.Pod]; c != nil {
+			if c := home.of(r.Pod); c != nil {
 				stuck[c] = append(stuck[c], Stuck{r.Pod.PodKey, r.Reasons})
 			}
 		}
@@ -133,7 +133,7 @@ const searchEach = work.Second / 2
 // are left to provisioning; the answer is read for the nodes that were asked about.
 //
 // No bound is asked for: only the price decides, and a proof would take as long as the plan.
-func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, map[*cluster.Pod]*Candidate) {
+func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, homes) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
 	in.Settings.Unproven = true // only the price counts here
@@ -143,16 +143,19 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 	if in.Gone == nil {
 		in.Gone = map[string]bool{}
 	}
-	home := map[*cluster.Pod]*Candidate{}
-	in.Pods = slices.DeleteFunc(slices.Clone(q.waiting), func(p *cluster.Pod) bool { return q.settled(p, in.Closed) })
+	home := homes{nodes: make(map[string]*Candidate, len(remove)), spares: map[*cluster.Pod]*Candidate{}}
+	in.Pods = make([]*cluster.Pod, 0, len(q.waiting)+podsOf(remove)+len(resting.still))
+	for _, p := range q.waiting {
+		if !q.settled(p, in.Closed) {
+			in.Pods = append(in.Pods, p)
+		}
+	}
 	for _, c := range remove {
 		in.Gone[c.Name()] = true
-		for _, p := range c.Pods {
-			home[p] = c
-		}
+		home.nodes[c.Name()] = c
 		in.Pods = append(in.Pods, c.Pods...)
 		for _, p := range resting.on[c.Name()] {
-			home[p] = c
+			home.spares[p] = c
 			in.Pods = append(in.Pods, p)
 		}
 	}
@@ -161,12 +164,26 @@ func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares)
 	return q.w.Engine.Plan(in), home
 }
 
+// homes are the nodes that pods of a question leave.
+type homes struct {
+	nodes  map[string]*Candidate
+	spares map[*cluster.Pod]*Candidate // that rest on them
+}
+
+// of returns the node that a pod leaves, nil for one that waits or rests elsewhere.
+func (h *homes) of(p *cluster.Pod) *Candidate {
+	if p.Spare != nil {
+		return h.spares[p]
+	}
+	return h.nodes[p.NodeName]
+}
+
 // split cuts a plan into the smallest parts that can be carried out alone: nodes are tied together by an opening that
 // takes pods of several of them. Openings that only waiting pods need are the provisioner's affair.
 //
 // Nodes and openings make a graph, an edge where an opening takes a pod of a node; its components are the parts. Pods that go to nodes
 // that stay tie nothing together: that room is there whatever else happens.
-func split(remove []*Candidate, plan *engine.Plan, home map[*cluster.Pod]*Candidate) []part {
+func split(remove []*Candidate, plan *engine.Plan, home homes) []part {
 	index := map[*Candidate]int{}
 	parent := make([]int, len(remove))
 	for i, c := range remove {
@@ -183,7 +200,7 @@ func split(remove []*Candidate, plan *engine.Plan, home map[*cluster.Pod]*Candid
 	for i, o := range plan.Open {
 		owner[i] = -1
 		for _, p := range o.Pods {
-			c := home[p]
+			c := home.of(p)
 			if c == nil {
 				continue
 			}
@@ -209,7 +226,7 @@ func split(remove []*Candidate, plan *engine.Plan, home map[*cluster.Pod]*Candid
 		}
 	}
 	for _, place := range plan.Place {
-		if c := home[place.Pod]; c != nil {
+		if c := home.of(place.Pod); c != nil {
 			p := parts[find(index[c])]
 			p.place = append(p.place, place)
 		}

@@ -25,6 +25,8 @@ type World struct {
 	Promised map[string]int
 	// Vacant says since when nodes have been empty and promised to no pod, by claim; one that it does not name always was, if it is now.
 	Vacant map[types.UID]time.Time
+	// Facts are what was read of rows at earlier looks, nil where nobody looks again.
+	Facts *Facts
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
 	Landing  map[string]bool
 	Settings Settings

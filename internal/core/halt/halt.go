@@ -42,6 +42,32 @@ func (h Halt) outlasts(other Halt) bool {
 
 // Node tells whether a node stands still with its pool. A Node may say of itself that it is of another pool than its claim: then both count.
 func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
+	return (&Switches{Snap: snap, Now: now}).Node(n)
+}
+
+// Switches are those of one moment. Each is read once, however many nodes are asked about.
+type Switches struct {
+	Snap *cluster.Snapshot
+	Now  time.Time
+	read map[string]*Halt // by pool; nil for one that does not stand still
+}
+
+func (s *Switches) of(pool string) *Halt {
+	known, ok := s.read[pool]
+	if !ok {
+		if s.read == nil {
+			s.read = map[string]*Halt{}
+		}
+		if h, halted := Of(s.Snap, pool, s.Now); halted {
+			known = &h
+		}
+		s.read[pool] = known
+	}
+	return known
+}
+
+// Node tells whether a node stands still.
+func (s *Switches) Node(n *cluster.Node) (Halt, bool) {
 	pools := make([]string, 1, 2) // "" asks for the cluster
 	if n.Claim != nil {
 		pools[0] = n.Claim.Labels[v1.NodePoolLabelKey]
@@ -50,8 +76,8 @@ func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
 		pools = append(pools, n.Node.Labels[v1.NodePoolLabelKey])
 	}
 	for _, pool := range pools {
-		if h, halted := Of(snap, pool, now); halted {
-			return h, true
+		if h := s.of(pool); h != nil {
+			return *h, true
 		}
 	}
 	return Halt{}, false

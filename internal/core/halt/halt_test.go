@@ -95,3 +95,21 @@ func TestNode(t *testing.T) {
 		})
 	}
 }
+
+// One pool of two is paused; nodes of both are asked about in turns.
+func TestSwitchesTellPoolsApart(t *testing.T) {
+	store := cluster.NewStore()
+	store.Update(func(d *cluster.Draft) {
+		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "still", Annotations: paused("true")}})
+		d.PutPool(&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "moving"}})
+	})
+	of := func(pool string) *cluster.Node {
+		return &cluster.Node{Claim: &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.NodePoolLabelKey: pool}}}}
+	}
+	s := halt.Switches{Snap: store.Snapshot(), Now: now}
+	for i, pool := range []string{"still", "moving", "", "still", "moving", ""} {
+		if _, halted := s.Node(of(pool)); halted != (pool == "still") {
+			t.Errorf("question %d: pool %q stands still: %v", i, pool, halted)
+		}
+	}
+}

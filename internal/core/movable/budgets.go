@@ -65,6 +65,9 @@ func NewPDBs(budgets []PDB) *PDBs {
 	return p
 }
 
+// None tells whether there is no budget at all.
+func (b *PDBs) None() bool { return len(b.byNamespace) == 0 }
+
 // Of returns the budgets whose selector matches the pod.
 func (b *PDBs) Of(p *cluster.Pod) []*PDB {
 	budgets := b.byNamespace[p.Namespace]
