@@ -55,7 +55,12 @@ type cluster struct {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	ctrllog.SetLogger(logr.Discard())
+	return startWith(t, olderDefinitions(t))
+}
+
+// olderDefinitions are those of 0.33.
+func olderDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	definitions, err := crds.Definitions()
 	if err != nil {
 		t.Fatal(err)
@@ -70,12 +75,13 @@ func start(t *testing.T) *cluster {
 			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{*older}
 		}
 	}
-	return startWith(t, definitions)
+	return definitions
 }
 
 // startWith starts a server that has some definitions.
 func startWith(t *testing.T, definitions []*apiextensionsv1.CustomResourceDefinition) *cluster {
 	t.Helper()
+	ctrllog.SetLogger(logr.Discard())
 	server, release, err := plane.New(definitions, soon)
 	if err != nil {
 		t.Fatal(err)
