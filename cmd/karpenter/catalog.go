@@ -9,13 +9,15 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/class"
+	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/aws/price"
 )
 
 // planCatalog is what the commands plan with: EC2's catalogue as it ships with Karpenter.
 func planCatalog(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
-	o := offline.Options{Region: region, Class: class}
+	// Whether the controller's gate is on is not known here; a class that it has refused says so.
+	o := offline.Options{Region: region, Class: class, Settings: hardware.Settings{Formulas: true}}
 	if class != nil {
 		for _, s := range class.Status.Subnets {
 			o.Zones = append(o.Zones, s.Zone)

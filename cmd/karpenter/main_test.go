@@ -12,7 +12,7 @@ func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 	for name, tc := range map[string]struct{ args, want string }{
 		"an unknown flag":             {"--no-such-flag", "no-such-flag"},
 		"a bad log level":             {"--cluster-name=c --log-level=loud", "loud"},
-		"a gate without code":         {"--cluster-name=c --aws-feature-gates=NodeClassCEL=true", "NodeClassCEL"},
+		"a gate that is neither":      {"--cluster-name=c --aws-feature-gates=NodeClassCEL=perhaps", "NodeClassCEL=perhaps"},
 		"a setting of the provider":   {"", "cluster-name"},
 		"all of it at once":           {"--log-level=loud", "cluster-name"},
 		"no way to the API server":    {"--cluster-name=c", "not in a cluster"},

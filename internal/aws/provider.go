@@ -183,7 +183,7 @@ func (p *Provider) assemble(ctx context.Context) {
 func (p *Provider) classController() *class.Controller {
 	validator := class.NewValidator(class.Validator{
 		EC2: p.clients.EC2, Profiles: p.profiles, Ensure: p.templates.Ensure, Cluster: p.cluster,
-		Catalog: p.catalogues.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun,
+		Catalog: p.catalogues.Catalog, Pools: p.pools, NoDryRun: p.settings.DisableDryRun, Hardware: p.settings.Settings, Types: p.inventory.Types,
 	})
 	return &class.Controller{
 		Settings: class.Settings{
@@ -200,6 +200,7 @@ func (p *Provider) cluster(ctx context.Context, family string) (launchspec.Clust
 	c := launchspec.Cluster{
 		Cluster: bootstrap.Cluster{Name: p.settings.ClusterName, Endpoint: p.facts.Endpoint, CABundle: p.facts.CABundle()},
 		Region:  p.in.Config.Region, DNS: p.facts.DNS(), IPv6: p.facts.IPv6(), Reservations: p.settings.ReservedCapacity,
+		Hardware: p.settings.Settings, Type: p.inventory.Type,
 	}
 	if family != awsv1.AMIFamilyAL2023 {
 		return c, nil

@@ -54,18 +54,18 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.EnableZonalShift, "enable-zonal-shift", "Follow ARC zonal shifts: nothing is launched, stopped or replaced in a zone while traffic is shifted away from it. ARC must manage the cluster."),
 		setting.Duration(&s.AMIRefreshInterval, "ami-refresh-interval", "How often images are asked for."),
 		setting.Duration(&s.SubnetRefreshInterval, "subnet-refresh-interval", "How often subnets are asked for."),
-		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off; this version has code for none.", noGates),
+		setting.Func("aws-feature-gates", celGate+"=false", "Features of the provider to switch on or off.", s.readGates),
 	}
 }
 
-// celGate lets the kubelet's settings hold expressions.
+// celGate lets numbers of the kubelet's configuration depend on the machine.
 const celGate = "NodeClassCEL"
 
-// noGates refuses to switch on what has no code behind it. Unknown names are ignored, as among the gates of the core.
-func noGates(text string) error {
+// readGates ignores unknown names, as the core does among its own.
+func (s *Settings) readGates(text string) error {
 	return setting.Gates(text, func(gate string, on bool) error {
-		if on && gate == celGate {
-			return setting.GateWithoutCode(gate)
+		if gate == celGate {
+			s.Formulas = on
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -42,13 +43,17 @@ func TestSettings(t *testing.T) {
 
 func TestGatesOfTheProvider(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "NodeClassCEL=false": "", "Unknown=true, NodeClassCEL=false": "",
-		"NodeClassCEL=true": "no code for it", "NodeClassCEL": "not of the form", "NodeClassCEL=maybe": "not of the form",
+		"": "off", "NodeClassCEL=false": "off", "Unknown=true, NodeClassCEL=false": "off", "NodeClassCEL=true": "on",
+		"NodeClassCEL": "not of the form", "NodeClassCEL=maybe": "not of the form",
 	} {
 		s := DefaultSettings()
 		err := setting.Read("test", s.List(), nil, func(name string) (string, bool) { return text, name == "AWS_FEATURE_GATES" }, io.Discard)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error = %v, want one about %q", text, err, want)
+		said := fmt.Sprint(err)
+		if err == nil {
+			said = map[bool]string{true: "on", false: "off"}[s.Formulas]
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("%q: %s, want %q", text, said, want)
 		}
 	}
 }

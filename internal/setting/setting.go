@@ -99,11 +99,6 @@ func Gates(text string, set func(gate string, on bool) error) error {
 	return nil
 }
 
-// GateWithoutCode is why a gate that has nothing behind it is refused.
-func GateWithoutCode(gate string) error {
-	return fmt.Errorf("feature gate %s cannot be switched on: this version has no code for it", gate)
-}
-
 func parse[T any](p *T, read func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		v, err := read(s)

@@ -29,7 +29,7 @@ var freeValues = []string{"settings.schedulerConfig", "podDisruptionBudget.maxUn
 var oldValues = map[string][]string{
 	"":                      {"aws", "clusterEndpoint", "clusterName", "enabled", "extraObjects", "global", "logConfig", "logEncoding", "postInstallHook", "webhook"},
 	"controller":            {"batchIdleDuration", "batchMaxDuration", "errorOutputPaths", "logLevel", "outputPaths"},
-	"settings":              {"assumeRoleARN", "assumeRoleDuration", "aws", "awsFeatureGates"},
+	"settings":              {"assumeRoleARN", "assumeRoleDuration", "aws"},
 	"settings.featureGates": {"drift", "driftEnabled"},
 }
 

@@ -96,4 +96,8 @@
 - name: FEATURE_GATES
   value: {{ printf "ReservedCapacity=%t,SpotToSpotConsolidation=%t,NodeRepair=%t,NodeOverlay=%t,StaticCapacity=%t,CapacityBuffer=%t" .reservedCapacity .spotToSpotConsolidation .nodeRepair .nodeOverlay .staticCapacity .capacityBuffer | quote }}
 {{- end }}
+{{- with $s.awsFeatureGates }}
+- name: AWS_FEATURE_GATES
+  value: {{ printf "NodeClassCEL=%t" .nodeClassCEL | quote }}
+{{- end }}
 {{- end -}}

@@ -83,7 +83,8 @@ func nodeConfigOf(o Options) nodeConfig {
 	return c
 }
 
-// kubeletConfig is the user's configuration whole, with what the plan counted on written over it.
+// kubeletConfig is the user's configuration whole, with what the plan counted on written over it. A formula that has no value for the
+// machine leaves nothing to write.
 func kubeletConfig(o Options) map[string]any {
 	config := maps.Clone(o.Kubelet.Fields)
 	if config == nil {
@@ -91,7 +92,7 @@ func kubeletConfig(o Options) map[string]any {
 	}
 	config["maxPods"] = o.Kubelet.MaxPods
 	replace := func(key string, m map[string]string) {
-		if len(m) > 0 {
+		if delete(config, key); len(m) > 0 {
 			config[key] = m
 		}
 	}

@@ -21,8 +21,10 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/ttl"
@@ -45,6 +47,9 @@ type Validator struct {
 	Cluster func(ctx context.Context, family string) (launchspec.Cluster, error)
 	Catalog func(*awsv1.EC2NodeClass) (*cloud.Catalog, error)
 	Pools   interface{ All() []*v1.NodePool }
+	// Hardware and Types are what formulas of the kubelet's configuration are tried with.
+	Hardware hardware.Settings
+	Types    func() []*awsdata.InstanceType
 	// NoDryRun leaves the calls to AWS out.
 	NoDryRun bool
 
@@ -81,10 +86,13 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 		f.err = err
 		return f
 	}
-	if f := checkStatic(nc); f.status != "" {
+	if f := checkStatic(nc, v.Hardware.Formulas); f.status != "" {
 		return f
 	}
 	if f := dependencies(nc); f.status != "" {
+		return f
+	}
+	if f := v.tryFormulas(nc); f.status != "" {
 		return f
 	}
 	key := outcomeKey(nc)
@@ -103,16 +111,16 @@ func (v *Validator) remember(key string, f finding) finding {
 	return f
 }
 
-// Check says why a class would not be used, as far as that is to be seen without a call.
+// Check says why a class would not be used, as far as that is to be seen without a call, with all feature gates on.
 func Check(nc *awsv1.EC2NodeClass) error {
-	if f := checkStatic(nc); f.status == metav1.ConditionFalse {
+	if f := checkStatic(nc, true); f.status == metav1.ConditionFalse {
 		return errors.New(f.message)
 	}
 	return nil
 }
 
 // checkStatic looks at what needs no call.
-func checkStatic(nc *awsv1.EC2NodeClass) finding {
+func checkStatic(nc *awsv1.EC2NodeClass, formulas bool) finding {
 	if bad := checkKubelet(nc.Spec.Kubelet); len(bad) > 0 {
 		return missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
@@ -120,15 +128,33 @@ func checkStatic(nc *awsv1.EC2NodeClass) finding {
 	if err != nil {
 		return missing(awsv1.ReasonInvalidKubeletConfiguration, err.Error(), 0)
 	}
-	if fields := expressions(managed); len(fields) > 0 {
+	if fields := expressions(managed); len(fields) > 0 && !formulas {
 		return missing(awsv1.ReasonKubeletExpressionsDisabled,
-			"expressions in spec.kubelet need the feature gate NodeClassCEL, which this version does not have: "+strings.Join(fields, ", "), 0)
+			"expressions in spec.kubelet need the feature gate NodeClassCEL, which is off: "+strings.Join(fields, ", "), 0)
+	}
+	if _, err := hardware.ClassOf(nc, hardware.Settings{Formulas: formulas}); err != nil {
+		return missing(awsv1.ReasonKubeletExpressionInvalid, err.Error(), 0)
 	}
 	if bad := checkFamily(nc.AMIFamily(), nc.Spec.Kubelet); len(bad) > 0 {
 		return missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	if key := restrictedTag(nc.Spec.Tags); key != "" {
 		return missing(awsv1.ReasonTagValidationFailed, fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
+	}
+	return finding{}
+}
+
+// tryFormulas looks for types for which a formula has no value.
+func (v *Validator) tryFormulas(nc *awsv1.EC2NodeClass) finding {
+	class, err := hardware.ClassOf(nc, v.Hardware)
+	if err != nil {
+		return missing(awsv1.ReasonKubeletExpressionInvalid, err.Error(), 0)
+	}
+	if !class.HasFormulas() {
+		return finding{}
+	}
+	if err := class.FormulaErrors(v.Types()); err != nil {
+		return missing(awsv1.ReasonKubeletExpressionEvaluationFailed, err.Error(), 0)
 	}
 	return finding{}
 }

@@ -51,6 +51,11 @@ func podsOf(t *awsdata.InstanceType, c *Class) int {
 	if c.Kubelet.MaxPods != nil {
 		pods = int(*c.Kubelet.MaxPods)
 	}
+	if f := c.Kubelet.MaxPodsFormula; f != nil {
+		if n, err := f.Pods(machineOf(t, pods)); err == nil {
+			pods = int(n)
+		}
+	}
 	if per := c.Kubelet.PodsPerCore; per != nil && *per > 0 && c.Family != awsv1.AMIFamilyBottlerocket {
 		pods = min(pods, int(*per)*t.VCPU.Default)
 	}

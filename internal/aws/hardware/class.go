@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/internal/aws/formula"
 )
 
 // DefaultVMMemoryOverheadPercent is the share of a machine's memory that the hypervisor and the kernel are taken to keep.
@@ -19,6 +20,8 @@ type Settings struct {
 	ReservedENIs int
 	// VMMemoryOverheadPercent is the share of memory that a node does not see: 0.075 is 7.5 %.
 	VMMemoryOverheadPercent float64
+	// Formulas lets the kubelet's numbers depend on the machine. Without it, what is not a number counts as not set.
+	Formulas bool
 }
 
 // ClassOf reads what matters here out of a node class; nil stands for AL2023 with every default. It fails for a
@@ -35,7 +38,7 @@ func ClassOf(nc *awsv1.EC2NodeClass, s Settings) (*Class, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Kubelet, err = kubeletOf(managed); err != nil {
+	if c.Kubelet, err = kubeletOf(managed, s.Formulas); err != nil {
 		return nil, err
 	}
 	// Windows' bootstrap does not join disks: to count them would plan for room that nodes do not have.
@@ -73,39 +76,52 @@ func WishesOf(nc *awsv1.EC2NodeClass) Wishes {
 	}
 }
 
-func kubeletOf(m *awsv1.ManagedKubelet) (Kubelet, error) {
+func kubeletOf(m *awsv1.ManagedKubelet, formulas bool) (Kubelet, error) {
 	k := Kubelet{PodsPerCore: m.PodsPerCore, EvictionHard: m.EvictionHard}
-	// Text in maxPods is an expression, which needs a gate that is off: the default stands.
-	if m.MaxPods != nil && m.MaxPods.Type == intstr.Int {
-		k.MaxPods = &m.MaxPods.IntVal
-	}
 	var err error
-	if k.KubeReserved, err = reservedOf(m.KubeReserved); err != nil {
-		return k, fmt.Errorf("kubelet.kubeReserved: %w", err)
+	switch {
+	case m.MaxPods == nil:
+	case m.MaxPods.Type == intstr.Int:
+		k.MaxPods = &m.MaxPods.IntVal
+	case formulas:
+		if k.MaxPodsFormula, err = formula.New(m.MaxPods.StrVal); err != nil {
+			return k, fmt.Errorf("kubelet.maxPods: %w", err)
+		}
 	}
-	if k.SystemReserved, err = reservedOf(m.SystemReserved); err != nil {
-		return k, fmt.Errorf("kubelet.systemReserved: %w", err)
+	if k.KubeReserved, k.KubeFormulas, err = reservedOf(m.KubeReserved, formulas); err != nil {
+		return k, fmt.Errorf("kubelet.kubeReserved.%w", err)
+	}
+	if k.SystemReserved, k.SystemFormulas, err = reservedOf(m.SystemReserved, formulas); err != nil {
+		return k, fmt.Errorf("kubelet.systemReserved.%w", err)
 	}
 	return k, nil
 }
 
-// reservedOf reads amounts by resource. Process ids are reserved too, but no pod requests them.
-func reservedOf(amounts map[string]string) (corev1.ResourceList, error) {
-	var out corev1.ResourceList
+// reservedOf reads amounts by resource: quantities, and formulas where they count. Process ids are reserved too, but no pod
+// requests them.
+func reservedOf(amounts map[string]string, formulas bool) (corev1.ResourceList, map[string]*formula.Formula, error) {
+	var fixed corev1.ResourceList
+	var byMachine map[string]*formula.Formula
 	for name, text := range amounts {
-		if name == "pid" {
-			continue
-		}
 		q, err := resource.ParseQuantity(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not a quantity", name, text)
+		switch {
+		case err == nil && name != "pid":
+			if fixed == nil {
+				fixed = corev1.ResourceList{}
+			}
+			fixed[corev1.ResourceName(name)] = q
+		case err != nil && formulas:
+			f, err := formula.New(text)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if byMachine == nil {
+				byMachine = map[string]*formula.Formula{}
+			}
+			byMachine[name] = f
 		}
-		if out == nil {
-			out = corev1.ResourceList{}
-		}
-		out[corev1.ResourceName(name)] = q
 	}
-	return out, nil
+	return fixed, byMachine, nil
 }
 
 func blockDeviceOf(b *awsv1.BlockDeviceMapping) BlockDevice {

@@ -35,9 +35,11 @@ func TestClassOf(t *testing.T) {
 					EvictionHard:   map[string]string{"memory.available": "5%"}}
 			}},
 		"an expression leaves the default": {kubelet(`{"maxPods":"vcpus * 8"}`), func(*Class) {}},
-		"a reserve that is no quantity":    {kubelet(`{"kubeReserved":{"cpu":"much"}}`), nil},
-		"a field of a wrong type":          {kubelet(`{"maxPods":true}`), nil},
-		"local disks joined":               {func(s *awsv1.EC2NodeClassSpec) { s.InstanceStorePolicy = ptr(awsv1.InstanceStorePolicyRAID0) }, func(c *Class) { c.RAID0 = true }},
+		"and one of a reserve stands for none": {kubelet(`{"kubeReserved":{"cpu":"vcpus * 10","memory":"1Gi"}}`), func(c *Class) {
+			c.Kubelet.KubeReserved = corev1.ResourceList{"memory": resource.MustParse("1Gi")}
+		}},
+		"a field of a wrong type": {kubelet(`{"maxPods":true}`), nil},
+		"local disks joined":      {func(s *awsv1.EC2NodeClassSpec) { s.InstanceStorePolicy = ptr(awsv1.InstanceStorePolicyRAID0) }, func(c *Class) { c.RAID0 = true }},
 		"local disks that Windows leaves alone": {func(s *awsv1.EC2NodeClassSpec) {
 			alias(s, "windows2022@latest")
 			s.InstanceStorePolicy = ptr(awsv1.InstanceStorePolicyRAID0)

@@ -15,6 +15,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/formula"
 )
 
 // A Class is what of a node class and of the settings decides about the machines of every type.
@@ -30,10 +31,13 @@ type Class struct {
 
 // Kubelet is the part of the kubelet's configuration that decides about capacity.
 type Kubelet struct {
-	MaxPods     *int32
-	PodsPerCore *int32
-	// KubeReserved and SystemReserved hold the keys that the class sets.
+	MaxPods        *int32
+	MaxPodsFormula *formula.Formula // instead of MaxPods
+	PodsPerCore    *int32
+	// KubeReserved and SystemReserved hold the keys that the class sets to a quantity.
 	KubeReserved, SystemReserved corev1.ResourceList
+	// KubeFormulas and SystemFormulas hold the keys that the class sets to a formula.
+	KubeFormulas, SystemFormulas map[string]*formula.Formula
 	// EvictionHard holds thresholds by signal: a quantity, or a percentage such as "5%".
 	EvictionHard map[string]string
 }

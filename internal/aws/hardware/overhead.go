@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"maps"
 	"math"
 	"math/big"
 	"strings"
@@ -11,13 +12,14 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
+	"karpenter.sh/karpenter/internal/aws/formula"
 )
 
 // overheadOf is what the kubelet keeps of a node's capacity.
 func overheadOf(t *awsdata.InstanceType, c *Class, capacity corev1.ResourceList) cloud.Overhead {
 	return cloud.Overhead{
 		KubeReserved:      kubeReserved(t, c),
-		SystemReserved:    c.Kubelet.SystemReserved,
+		SystemReserved:    systemReserved(t, c),
 		EvictionThreshold: evictionThreshold(c.Kubelet.EvictionHard, capacity),
 	}
 }
@@ -28,10 +30,28 @@ func kubeReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
 		corev1.ResourceMemory:           *resource.NewQuantity(int64(11*reservedForPods(t, c)+255)*mib, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(gib, resource.BinarySI),
 	}
-	for name, q := range c.Kubelet.KubeReserved {
-		out[name] = q
-	}
+	maps.Copy(out, c.Kubelet.KubeReserved)
+	addAmounts(out, c.Kubelet.KubeFormulas, t, c)
 	return out
+}
+
+func systemReserved(t *awsdata.InstanceType, c *Class) corev1.ResourceList {
+	if len(c.Kubelet.SystemFormulas) == 0 {
+		return c.Kubelet.SystemReserved
+	}
+	out := corev1.ResourceList{}
+	maps.Copy(out, c.Kubelet.SystemReserved)
+	addAmounts(out, c.Kubelet.SystemFormulas, t, c)
+	return out
+}
+
+// addAmounts adds what formulas say of a machine, apart from process ids, which no pod requests.
+func addAmounts(to corev1.ResourceList, formulas map[string]*formula.Formula, t *awsdata.InstanceType, c *Class) {
+	for name, text := range amounts(formulas, t, c) {
+		if q, err := resource.ParseQuantity(text); err == nil && name != "pid" {
+			to[corev1.ResourceName(name)] = q
+		}
+	}
 }
 
 // reservedForPods is the number of pods that a family's bootstrap reserves memory for. Amazon Linux asks the

@@ -47,6 +47,24 @@ func New(api api) *Inventory { return &Inventory{api: api} }
 // Goods returns what is known, nil before the first refresh. While nothing changes it is the same pointer.
 func (v *Inventory) Goods() *Goods { return v.now.Load() }
 
+// Types are the types that are known, sorted by name.
+func (v *Inventory) Types() []*awsdata.InstanceType {
+	if goods := v.Goods(); goods != nil {
+		return goods.Types
+	}
+	return nil
+}
+
+// Type returns what is known of a type, nil for nothing.
+func (v *Inventory) Type(name string) *awsdata.InstanceType {
+	types := v.Types()
+	i, found := slices.BinarySearchFunc(types, name, func(t *awsdata.InstanceType, name string) int { return strings.Compare(t.Name, name) })
+	if !found {
+		return nil
+	}
+	return types[i]
+}
+
 // Check asks EC2 for nothing, to see whether it can be reached.
 func (v *Inventory) Check(ctx context.Context) error {
 	_, err := v.api.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{DryRun: aws.Bool(true)})

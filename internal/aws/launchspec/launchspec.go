@@ -17,9 +17,11 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ami"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/catalogue"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/core/need"
@@ -33,6 +35,9 @@ type Cluster struct {
 	IPv6   bool
 	// Reservations says whether capacity reservations are managed.
 	Reservations bool
+	// Hardware and Type are asked where the kubelet's configuration depends on the machine.
+	Hardware hardware.Settings
+	Type     func(name string) *awsdata.InstanceType
 }
 
 // A Spec is a launch, ready to be carried out once its templates exist.
@@ -59,7 +64,10 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 	case len(nc.Status.AMIs) == 0:
 		return nil, ErrNoImages
 	}
-	groups := group(nc, claim, choice)
+	groups, err := group(c, nc, claim, choice)
+	if err != nil {
+		return nil, err
+	}
 	if len(groups) == 0 {
 		return nil, ErrNoImage
 	}
@@ -95,37 +103,52 @@ type kind struct {
 	image       string
 	efa, pods   int
 	reservation string
+	reserved    string // by the kubelet, where that depends on the machine
 }
 
 type templateGroup struct {
 	kind
+	kubelet   *awsv1.ManagedKubelet
 	overrides []fleet.Override
 }
 
 // group sorts the offerings of a choice by the launch template that they need. Of more templates than EC2 takes in a call, those
 // with the cheapest offerings stay.
-func group(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) []templateGroup {
+func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) ([]templateGroup, error) {
 	wantsEFA := !quantity(claim.Spec.Resources.Requests, awsv1.ResourceEFA).IsZero()
-	byKind := map[kind][]fleet.Override{}
+	kubelets, err := kubeletsOf(c, nc)
+	if err != nil {
+		return nil, err
+	}
+	byKind := map[kind]*templateGroup{}
 	for _, candidate := range choice.Candidates {
 		image, ok := ami.For(nc.Status.AMIs, candidate.Type.Labels)
-		if !ok {
+		kubelet := kubelets.of(candidate.Type.Name)
+		if !ok || kubelet == nil {
 			continue
 		}
 		k := kind{image: image.ID, pods: int(candidate.Type.Capacity.Pods().Value())}
 		if wantsEFA {
 			k.efa = int(quantity(candidate.Type.Capacity, awsv1.ResourceEFA).Value())
 		}
+		if kubelets.class.HasFormulas() {
+			k.reserved = fmt.Sprint(kubelet.KubeReserved, kubelet.SystemReserved)
+		}
 		for _, o := range candidate.Offerings {
 			k.reservation = o.Labels[awsv1.LabelCapacityReservationID]
-			byKind[k] = append(byKind[k], fleet.Override{
+			g := byKind[k]
+			if g == nil {
+				g = &templateGroup{kind: k, kubelet: kubelet}
+				byKind[k] = g
+			}
+			g.overrides = append(g.overrides, fleet.Override{
 				InstanceType: candidate.Type.Name, Zone: o.Zone(), ImageID: image.ID, Priority: o.Price.Dollars(),
 			})
 		}
 	}
 	out := make([]templateGroup, 0, len(byKind))
-	for k, overrides := range byKind {
-		out = append(out, templateGroup{k, overrides})
+	for _, g := range byKind {
+		out = append(out, *g)
 	}
 	if len(out) > fleet.MaxTemplates {
 		slices.SortFunc(out, func(a, b templateGroup) int {
@@ -134,7 +157,38 @@ func group(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) []t
 		out = out[:fleet.MaxTemplates]
 	}
 	slices.SortFunc(out, func(a, b templateGroup) int { return strings.Compare(a.key(), b.key()) })
-	return out
+	return out, nil
+}
+
+// kubelets are the configurations of the kubelets of a class's machines.
+type kubelets struct {
+	written *awsv1.ManagedKubelet
+	class   *hardware.Class
+	types   func(name string) *awsdata.InstanceType
+}
+
+func kubeletsOf(c Cluster, nc *awsv1.EC2NodeClass) (*kubelets, error) {
+	written, err := nc.Spec.Kubelet.Managed()
+	if err != nil {
+		return nil, err
+	}
+	class, err := hardware.ClassOf(nc, c.Hardware)
+	if err != nil {
+		return nil, err
+	}
+	return &kubelets{written, class, c.Type}, nil
+}
+
+// of is the configuration on a machine of a type, nil where it depends on what is not known of the type.
+func (k *kubelets) of(name string) *awsv1.ManagedKubelet {
+	if !k.class.HasFormulas() {
+		return k.written
+	}
+	t := k.types(name)
+	if t == nil {
+		return nil
+	}
+	return k.class.Resolve(k.written, t)
 }
 
 func (g templateGroup) cheapest() float64 {
@@ -146,7 +200,7 @@ func (g templateGroup) cheapest() float64 {
 }
 
 func (k kind) key() string {
-	return fmt.Sprintf("%s %04d %06d %s", k.image, k.efa, k.pods, k.reservation)
+	return fmt.Sprintf("%s %04d %06d %s %s", k.image, k.efa, k.pods, k.reservation, k.reserved)
 }
 
 func quantity(list corev1.ResourceList, name corev1.ResourceName) interface {
@@ -173,7 +227,7 @@ func podsByZone(choice fleet.Choice) map[string]int {
 
 func template(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice, g templateGroup) (*launch.Template, error) {
 	family := nc.AMIFamily()
-	userData, err := userDataOf(c, nc, claim, choice.CapacityType, g.pods)
+	userData, err := userDataOf(c, nc, claim, choice.CapacityType, g)
 	if err != nil {
 		return nil, err
 	}
@@ -195,23 +249,19 @@ var markets = map[fleet.Kind]ec2types.MarketType{
 	fleet.Block: ec2types.MarketTypeCapacityBlock, fleet.Interruptible: ec2types.MarketTypeInterruptibleCapacityReservation,
 }
 
-// userDataOf writes the user data of a claim's machines that hold so many pods.
-func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, pods int) (string, error) {
-	family := nc.AMIFamily()
-	managed, err := nc.Spec.Kubelet.Managed()
-	if err != nil {
-		return "", err
-	}
+// userDataOf writes the user data of a claim's machines of one kind.
+func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacityType string, g templateGroup) (string, error) {
+	family, kubelet := nc.AMIFamily(), *g.kubelet
 	fields, err := nc.Spec.Kubelet.Fields()
 	if err != nil {
 		return "", err
 	}
-	if len(managed.ClusterDNS) == 0 && c.DNS != "" && c.DNS != corev1.ClusterIPNone {
-		managed.ClusterDNS = []string{c.DNS}
+	if len(kubelet.ClusterDNS) == 0 && c.DNS != "" && c.DNS != corev1.ClusterIPNone {
+		kubelet.ClusterDNS = []string{c.DNS}
 	}
 	o := bootstrap.Options{
 		Cluster: c.Cluster,
-		Kubelet: bootstrap.Kubelet{ManagedKubelet: *managed, MaxPods: pods, Fields: fields},
+		Kubelet: bootstrap.Kubelet{ManagedKubelet: kubelet, MaxPods: g.pods, Fields: fields},
 		Taints:  bootstrap.Taints(claim),
 		Labels:  bootstrap.Labels(family, claim.Labels, capacityType),
 		RAID0:   nc.Spec.InstanceStorePolicy != nil && *nc.Spec.InstanceStorePolicy == awsv1.InstanceStorePolicyRAID0,

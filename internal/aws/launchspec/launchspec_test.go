@@ -20,8 +20,10 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/bootstrap"
 	"karpenter.sh/karpenter/internal/aws/fleet"
+	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/core/shape"
@@ -420,6 +422,91 @@ func TestNoMoreTemplatesThanEC2Takes(t *testing.T) {
 	for i, template := range r.Templates {
 		if template.ReservationID < "cr-050" || r.Order.Templates[i].Reservation != template.ReservationID {
 			t.Errorf("template %d is of %s and the order says %s; want the same, one of the cheaper half", i, template.ReservationID, r.Order.Templates[i].Reservation)
+		}
+	}
+}
+
+// TestMachinesWithOtherReservesHaveOtherTemplates: what depends on the machine is told to each, and equal machines share.
+func TestMachinesWithOtherReservesHaveOtherTemplates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kubelet map[string]any
+		want    []string // of each template: the types, and what is reserved
+	}{
+		"by cores": {map[string]any{"maxPods": 20, "kubeReserved": map[string]any{"cpu": "vcpus * 40", "memory": "1Gi"}},
+			[]string{"c5.large m5.large: cpu: 80m memory: 1Gi", "m5.xlarge: cpu: 160m memory: 1Gi"}},
+		"the same for all": {map[string]any{"maxPods": 20, "kubeReserved": map[string]any{"cpu": "max(vcpus, 8)"}},
+			[]string{"c5.large m5.large m5.xlarge: cpu: 10m"}},
+		"the system's": {map[string]any{"maxPods": 20, "systemReserved": map[string]any{"memory": "vcpus * 16"}},
+			[]string{"c5.large m5.large: memory: 32Mi", "m5.xlarge: memory: 64Mi"}},
+		"a number for all": {map[string]any{"maxPods": 20, "kubeReserved": map[string]any{"cpu": "80m"}},
+			[]string{"c5.large m5.large m5.xlarge: cpu: 80m"}},
+		"without a value on some": {map[string]any{"maxPods": 20, "kubeReserved": map[string]any{"cpu": "80 / (vcpus - 2)"}},
+			[]string{"c5.large m5.large: ", "m5.xlarge: cpu: 40m"}},
+		"pods": {map[string]any{"maxPods": "vcpus * 10"}, []string{"c5.large m5.large: ", "m5.xlarge: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nc := class(func(nc *awsv1.EC2NodeClass) { nc.Spec.Kubelet = kubelet(tc.kubelet) })
+			if got := reserves(t, nc); !slices.Equal(got, tc.want) {
+				t.Errorf("templates %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// reserves are the types of each template that a launch makes, and what its user data reserves.
+func reserves(t *testing.T, nc *awsv1.EC2NodeClass) []string {
+	t.Helper()
+	c, settings := demo(), hardware.Settings{Formulas: true}
+	c.Hardware, c.Type = settings, func(name string) *awsdata.InstanceType {
+		return awsdata.Types()[slices.IndexFunc(awsdata.Types(), func(known *awsdata.InstanceType) bool { return known.Name == name })]
+	}
+	three := claim(func(c *v1.NodeClaim) {
+		c.Spec.Requirements = nil
+		require(c, corev1.LabelInstanceTypeStable, "m5.large", "m5.xlarge", "c5.large")
+		require(c, v1.CapacityTypeLabelKey, "on-demand")
+	})
+	catalog, err := offline.Catalog(offline.Options{Class: nc, Zones: []string{"us-east-1a"}, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice, err := fleet.Choose(catalog.Types, three, shape.DefaultBand)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Make(c, nc, three, choice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for i, template := range spec.Templates {
+		var types, kept []string
+		for _, o := range spec.Order.Templates[i].Overrides {
+			types = append(types, o.InstanceType)
+		}
+		for line := range strings.Lines(template.UserData) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "cpu:") || strings.HasPrefix(line, "memory:") {
+				kept = append(kept, line)
+			}
+		}
+		slices.Sort(types)
+		out = append(out, strings.Join(types, " ")+": "+strings.Join(kept, " "))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestATypeThatIsNotKnownIsNotLaunched where its kubelet would have to be told numbers that depend on it.
+func TestATypeThatIsNotKnownIsNotLaunched(t *testing.T) {
+	for formula, want := range map[string]error{"vcpus": ErrNoImage, "10m": nil} {
+		nc := class(func(nc *awsv1.EC2NodeClass) {
+			nc.Spec.Kubelet = kubelet(map[string]any{"kubeReserved": map[string]any{"cpu": formula}})
+		})
+		c := demo()
+		c.Hardware.Formulas, c.Type = true, func(string) *awsdata.InstanceType { return nil }
+		anything := claim(func(*v1.NodeClaim) {})
+		choice := chosen(t, class(func(*awsv1.EC2NodeClass) {}), anything)
+		if _, err := Make(c, nc, anything, choice); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", formula, err, want)
 		}
 	}
 }
