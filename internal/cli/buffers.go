@@ -23,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/scalable"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // scaled is what came of reading the workload that a buffer names.
@@ -112,9 +113,9 @@ func (o *objects) announced(b *autoscalingv1beta1.CapacityBuffer) (pods []*corev
 	}
 	switch {
 	case flaw != nil:
-		return nil, flaw.Message
+		return nil, sentence.BufferFlaw(flaw)
 	case len(ask.Pods) == 0:
-		return nil, ask.Note
+		return nil, sentence.BufferNote(ask.Note)
 	}
 	return ask.Pods, ""
 }
@@ -126,7 +127,7 @@ func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source,
 				return buffer.Source{Template: &t.Template}, nil
 			}
 		}
-		return buffer.Source{}, &buffer.Flaw{Message: fmt.Sprintf("there is no PodTemplate %q in namespace %q", ref.Name, b.Namespace)}
+		return buffer.Source{}, &buffer.Flaw{Code: buffer.TemplateNotFound, Name: ref.Name, Value: b.Namespace}
 	}
 	if known, ok := o.scaled[b.Namespace+"/"+b.Name]; ok {
 		return known.from, known.flaw
@@ -137,8 +138,8 @@ func (o *objects) sourceOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source,
 // workloadOf finds what a buffer names among the workloads of files.
 func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Source, *buffer.Flaw) {
 	kind := buffer.KindOf(b.Spec.ScalableRef)
-	if why := buffer.Unscalable(kind); why != "" {
-		return buffer.Source{}, &buffer.Flaw{Message: why}
+	if flaw := buffer.Unscalable(kind); flaw != nil {
+		return buffer.Source{}, flaw
 	}
 	for _, named := range o.workloads(kind) {
 		if named.GetNamespace() != b.Namespace || named.GetName() != b.Spec.ScalableRef.Name {
@@ -146,14 +147,14 @@ func (o *objects) workloadOf(b *autoscalingv1beta1.CapacityBuffer) (buffer.Sourc
 		}
 		tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(named)
 		if err != nil {
-			return buffer.Source{}, &buffer.Flaw{Message: err.Error()}
+			return buffer.Source{}, &buffer.Flaw{Code: buffer.Unreadable, Value: err.Error()}
 		}
 		u := &unstructured.Unstructured{Object: tree}
 		u.SetKind(kind.Kind)
 		t, flaw := buffer.TemplateOf(u)
 		return buffer.Source{Template: t, Replicas: buffer.ReplicasOf(u)}, flaw
 	}
-	return buffer.Source{}, &buffer.Flaw{Message: fmt.Sprintf("there is no %s %q of namespace %q in the files", kind, b.Spec.ScalableRef.Name, b.Namespace)}
+	return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound, Value: fmt.Sprintf("there is no %s %q of namespace %q in the files", kind, b.Spec.ScalableRef.Name, b.Namespace)}
 }
 
 // workloads lists the workloads of a kind.

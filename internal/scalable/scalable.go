@@ -23,8 +23,8 @@ type Workloads struct{ Client client.Client }
 // Read reads the pod template of a workload and how many pods it has. A flaw is for the owner of the buffer to mend, an error may pass by itself.
 func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (buffer.Source, *buffer.Flaw, error) {
 	kind := buffer.KindOf(ref)
-	if why := buffer.Unscalable(kind); why != "" {
-		return buffer.Source{}, wrong("%s", why), nil
+	if flaw := buffer.Unscalable(kind); flaw != nil {
+		return buffer.Source{}, flaw, nil
 	}
 	mapping, err := w.Client.RESTMapper().RESTMapping(kind)
 	switch {
@@ -39,10 +39,7 @@ func (w Workloads) Read(ctx context.Context, namespace string, ref *autoscalingv
 	o.SetGroupVersionKind(mapping.GroupVersionKind)
 	err = w.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, o)
 	if apierrors.IsNotFound(err) {
-		return buffer.Source{}, &buffer.Flaw{
-			Reason:  autoscalingv1beta1.ReasonScalableRefNotFound,
-			Message: fmt.Sprintf("there is no %s %q in namespace %q", kind, ref.Name, namespace),
-		}, nil
+		return buffer.Source{}, &buffer.Flaw{Code: buffer.WorkloadNotFound, Value: fmt.Sprintf("there is no %s %q in namespace %q", kind, ref.Name, namespace)}, nil
 	}
 	if err != nil {
 		flaw, err := w.denied(err, mapping.Resource, "")
@@ -83,5 +80,5 @@ func (w Workloads) denied(err error, r schema.GroupVersionResource, subresource 
 }
 
 func wrong(format string, args ...any) *buffer.Flaw {
-	return &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: fmt.Sprintf(format, args...)}
+	return &buffer.Flaw{Code: buffer.Unreadable, Value: fmt.Sprintf(format, args...)}
 }

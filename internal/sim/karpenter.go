@@ -203,7 +203,7 @@ func (r deployments) Read(ctx context.Context, namespace string, ref *autoscalin
 	d := &appsv1.Deployment{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, d)
 	if apierrors.IsNotFound(err) {
-		return corebuffer.Source{}, &corebuffer.Flaw{Reason: autoscalingv1beta1.ReasonScalableRefNotFound, Message: "there is no Deployment " + ref.Name}, nil
+		return corebuffer.Source{}, &corebuffer.Flaw{Code: corebuffer.WorkloadNotFound, Value: "there is no Deployment " + ref.Name}, nil
 	}
 	from := corebuffer.Source{Template: &d.Spec.Template}
 	if d.Spec.Replicas != nil {

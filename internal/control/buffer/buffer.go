@@ -102,7 +102,7 @@ type resolved struct {
 	flaw *buffer.Flaw
 	pod  *corev1.Pod // the first of its pods
 	from buffer.Source
-	note string
+	note buffer.Note
 
 	tally  buffer.Tally
 	toldAt time.Time
@@ -193,7 +193,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		r.next = now.Add(min(firstRetry<<min(r.failures, 4), workloadInterval))
 		r.failures++
 		if snap.SparesOf(b.Namespace, b.Name) == nil {
-			r.flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: err.Error()}
+			r.flaw = &buffer.Flaw{Code: buffer.Unreadable, Value: err.Error()}
 			l.put(b, nil)
 		}
 		return err
@@ -209,7 +209,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 	}
 	if err != nil {
 		l.watched.Panicked()
-		flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
+		flaw = &buffer.Flaw{Code: buffer.Unreadable, Value: "Karpenter runs into a bug of its own over this buffer; please report it: " + err.Error()}
 	}
 	r.flaw, r.from, r.note = flaw, from, ask.Note
 	if old := snap.SparesOf(b.Namespace, b.Name); old == nil || !r.same(old, ask.Pods) {
@@ -242,10 +242,7 @@ func (l *Loop) source(ctx context.Context, snap *cluster.Snapshot, b *autoscalin
 	if ref := b.Spec.PodTemplateRef; ref != nil {
 		r.template = snap.PodTemplate(b.Namespace, ref.Name)
 		if r.template == nil {
-			return buffer.Source{}, &buffer.Flaw{
-				Reason:  autoscalingv1beta1.ReasonPodTemplateNotFound,
-				Message: fmt.Sprintf("there is no PodTemplate %q in namespace %q", ref.Name, b.Namespace),
-			}, nil
+			return buffer.Source{}, &buffer.Flaw{Code: buffer.TemplateNotFound, Name: ref.Name, Value: b.Namespace}, nil
 		}
 		return buffer.Source{Template: &r.template.Template, Generation: r.template.Generation}, nil, nil
 	}

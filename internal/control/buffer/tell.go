@@ -15,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/patch"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -54,10 +55,10 @@ func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuff
 	told := b.DeepCopy()
 	flaw := r.flaw
 	if why, left := l.aside.Has(keyOf(b)); left && flaw == nil {
-		flaw = &buffer.Flaw{Reason: autoscalingv1beta1.ReasonResolutionFailed, Message: why}
+		flaw = &buffer.Flaw{Code: buffer.Unreadable, Value: why}
 	}
 	if flaw != nil {
-		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeReadyForProvisioning, flaw.Reason, flaw.Message, now)
+		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeReadyForProvisioning, flaw.Reason(), sentence.BufferFlaw(flaw), now)
 		condition.SetFalse(told, autoscalingv1beta1.ConditionTypeProvisioning, autoscalingv1beta1.ReasonNotReadyForProvisioning, "no room is kept: the buffer is not resolved", now)
 		told.Status.Replicas, told.Status.PodTemplateRef, told.Status.PodTemplateGeneration = nil, nil, nil
 		return told
@@ -73,17 +74,19 @@ func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuff
 		s.PodTemplateGeneration = new(r.from.Generation)
 	}
 	condition.Set(told, metav1.Condition{
-		Type: autoscalingv1beta1.ConditionTypeReadyForProvisioning, Status: metav1.ConditionTrue, Reason: autoscalingv1beta1.ReasonResolved, Message: r.note,
+		Type: autoscalingv1beta1.ConditionTypeReadyForProvisioning, Status: metav1.ConditionTrue, Reason: autoscalingv1beta1.ReasonResolved, Message: sentence.BufferNote(r.note),
 	}, now)
 	if spares == nil || !spares.Placed {
 		return told
 	}
-	fits, reason, message := buffer.Verdict(r.tally, r.note)
+	fits, reason := r.tally.Verdict()
 	status := metav1.ConditionFalse
 	if fits {
 		status = metav1.ConditionTrue
 	}
-	condition.Set(told, metav1.Condition{Type: autoscalingv1beta1.ConditionTypeProvisioning, Status: status, Reason: reason, Message: message}, now)
+	condition.Set(told, metav1.Condition{
+		Type: autoscalingv1beta1.ConditionTypeProvisioning, Status: status, Reason: reason, Message: sentence.BufferRoom(r.tally, r.note),
+	}, now)
 	return told
 }
 

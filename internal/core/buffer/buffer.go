@@ -5,12 +5,10 @@
 package buffer
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,16 +23,6 @@ import (
 // Most is how many pods one buffer keeps room for at most. A number that somebody mistyped must not fill the memory.
 const Most = 10_000
 
-// A Flaw says why it is not known what a buffer asks for, and what its owner has to change.
-type Flaw struct{ Reason, Message string }
-
-func (f *Flaw) Error() string { return f.Message }
-
-// failed is a flaw of what a buffer says.
-func failed(format string, args ...any) *Flaw {
-	return &Flaw{autoscalingv1beta1.ReasonResolutionFailed, fmt.Sprintf(format, args...)}
-}
-
 // A Source is where the shape of a buffer's pods comes from.
 type Source struct {
 	Template *corev1.PodTemplateSpec
@@ -46,7 +34,7 @@ type Source struct {
 // An Ask is what a buffer asks for.
 type Ask struct {
 	Pods []*corev1.Pod
-	Note string // why they are fewer than the owner may expect; "" if they are not
+	Note Note
 }
 
 // Check finds what is wrong with what a buffer says, before anybody looks for what it names.
@@ -54,23 +42,25 @@ func Check(b *autoscalingv1beta1.CapacityBuffer) *Flaw {
 	s := &b.Spec
 	switch {
 	case s.PodTemplateRef == nil && s.ScalableRef == nil:
-		return failed("nothing says what the pods are like: name a PodTemplate in spec.podTemplateRef or a workload in spec.scalableRef")
+		return &Flaw{Code: NothingNamed}
 	case s.PodTemplateRef != nil && s.ScalableRef != nil:
-		return failed("spec.podTemplateRef and spec.scalableRef are both set: remove one of them")
+		return &Flaw{Code: BothNamed}
 	case s.PodTemplateRef != nil && s.Replicas == nil && len(s.Limits) == 0:
-		return failed("nothing says how many pods: set spec.replicas or spec.limits")
+		return &Flaw{Code: NoNumber}
 	case s.Replicas != nil && *s.Replicas < 0:
-		return failed("spec.replicas is %d: it may not be negative", *s.Replicas)
+		return negative("spec.replicas", strconv.Itoa(int(*s.Replicas)))
 	case s.Percentage != nil && *s.Percentage < 0:
-		return failed("spec.percentage is %d: it may not be negative", *s.Percentage)
+		return negative("spec.percentage", strconv.Itoa(int(*s.Percentage)))
 	}
 	for _, name := range sortedNames(s.Limits) {
 		if q := s.Limits[name]; q.Sign() < 0 {
-			return failed("spec.limits.%s is %s: it may not be negative", name, q.String())
+			return negative("spec.limits."+string(name), q.String())
 		}
 	}
 	return nil
 }
+
+func negative(field, value string) *Flaw { return &Flaw{Code: Negative, Name: field, Value: value} }
 
 // Resolve works out the pods of a buffer.
 func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
@@ -78,14 +68,14 @@ func Resolve(b *autoscalingv1beta1.CapacityBuffer, from Source) (Ask, *Flaw) {
 		return Ask{}, flaw
 	}
 	if len(from.Template.Spec.Containers) == 0 {
-		return Ask{}, failed("the pod template has no containers")
+		return Ask{}, &Flaw{Code: NoContainers}
 	}
 	pod := shapeOf(b, from.Template)
 	n, note := count(&b.Spec, from, podclass.Requests(&pod.Spec))
 	ask := Ask{Note: note, Pods: make([]*corev1.Pod, n)}
 	for i := range ask.Pods {
 		one := *pod // what they share is never changed
-		one.Name = fmt.Sprintf("capacity-buffer:%s-%d", b.Name, i+1)
+		one.Name = "capacity-buffer:" + b.Name + "-" + strconv.Itoa(i+1)
 		one.UID = types.UID(string(b.UID) + "-" + strconv.Itoa(i+1))
 		ask.Pods[i] = &one
 	}
@@ -115,29 +105,29 @@ func shapeOf(b *autoscalingv1beta1.CapacityBuffer, t *corev1.PodTemplateSpec) *c
 }
 
 // count says how many pods room is kept for, and why not for more.
-func count(s *autoscalingv1beta1.CapacityBufferSpec, from Source, one corev1.ResourceList) (n int, note string) {
+func count(s *autoscalingv1beta1.CapacityBufferSpec, from Source, one corev1.ResourceList) (n int, note Note) {
 	wanted, asked := wants(s, from.Replicas)
 	least, by := within(s.Limits, one)
 	switch {
 	case by == "" && !asked && len(s.Limits) > 0:
-		return 0, "spec.limits names no resource that a pod requests, and nothing else says how many pods"
+		return 0, Note{Code: OtherLimits}
 	case by == "" && !asked && s.Percentage != nil:
-		return 0, "the workload has no replicas now, so a percentage of them is none"
+		return 0, Note{Code: PartOfNothing}
 	case by == "" && !asked:
-		return 0, "nothing says how many pods: set spec.replicas, spec.percentage or spec.limits"
+		return 0, Note{Code: NothingAsked}
 	case by != "" && (!asked || least < wanted):
-		limit, request := s.Limits[by], one[corev1.ResourceName(by)]
+		limited := Note{Limit: s.Limits[by], Resource: string(by), Request: one[corev1.ResourceName(by)], Fit: least, Wanted: wanted}
 		if least == 0 {
-			note = fmt.Sprintf("spec.limits allows %s of %s and one pod requests %s: raise it, or no room is kept", limit.String(), by, request.String())
+			note, note.Code = limited, BelowOne
 		} else if asked {
-			note = fmt.Sprintf("spec.limits allows %s of %s, which is enough for %d of %d pods", limit.String(), by, least, wanted)
+			note, note.Code = limited, Limited
 		}
 		wanted = least
 	case wanted == 0:
-		note = "the buffer asks for no pods"
+		note = Note{Code: NoPods}
 	}
 	if wanted > Most {
-		return Most, fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, the most for one buffer", wanted, Most)
+		return Most, Note{Code: TooMany, Fit: Most, Wanted: wanted}
 	}
 	return int(wanted), note
 }
@@ -200,29 +190,16 @@ type Tally struct {
 	Why    string // there is none
 }
 
-// Verdict is the condition Provisioning of a buffer that is resolved.
-func Verdict(t Tally, note string) (fits bool, reason, message string) {
-	all := t.Ready + t.Coming + t.None
-	if all == 0 {
-		return false, autoscalingv1beta1.ReasonBufferEmpty, note
+// All is how many pods the buffer has.
+func (t Tally) All() int { return t.Ready + t.Coming + t.None }
+
+// Verdict tells whether all pods have room on nodes that run, and the reason of the condition Provisioning.
+func (t Tally) Verdict() (fits bool, reason string) {
+	switch t.All() {
+	case 0:
+		return false, autoscalingv1beta1.ReasonBufferEmpty
+	case t.Ready:
+		return true, autoscalingv1beta1.ReasonFitsExistingCapacity
 	}
-	parts := []string{fmt.Sprintf("%d of %d pods have room on nodes that run", t.Ready, all)}
-	if t.Coming > 0 {
-		parts = append(parts, fmt.Sprintf("%d on nodes that are on their way", t.Coming))
-	}
-	if t.None > 0 {
-		none := fmt.Sprintf("%d have none", t.None)
-		if t.Why != "" {
-			none += ": " + t.Why
-		}
-		parts = append(parts, none)
-	}
-	if note != "" {
-		parts = append(parts, note)
-	}
-	message = strings.Join(parts, "; ")
-	if t.Ready == all {
-		return true, autoscalingv1beta1.ReasonFitsExistingCapacity, message
-	}
-	return false, autoscalingv1beta1.ReasonRequiresNewCapacity, message
+	return false, autoscalingv1beta1.ReasonRequiresNewCapacity
 }

@@ -1,8 +1,6 @@
 package buffer
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,15 +17,15 @@ func KindOf(r *autoscalingv1beta1.ScalableRef) schema.GroupKind {
 	return schema.GroupKind{Group: r.APIGroup, Kind: r.Kind}
 }
 
-// Unscalable says why there can be no buffer for workloads of a kind; "" if there can.
-func Unscalable(k schema.GroupKind) string {
+// Unscalable says why there can be no buffer for workloads of a kind, nil if there can.
+func Unscalable(k schema.GroupKind) *Flaw {
 	switch k {
 	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
-		return "a DaemonSet has a pod on every node and is not scaled: name a Deployment, StatefulSet, ReplicaSet, Job or another kind that can be scaled"
+		return &Flaw{Code: EveryNode}
 	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
-		return "a CronJob is not scaled: name a PodTemplate in spec.podTemplateRef"
+		return &Flaw{Code: ByTheClock}
 	}
-	return ""
+	return nil
 }
 
 // HasScale tells whether the number of pods of a kind is read from its scale subresource, rather than from fields that are known.
@@ -44,11 +42,11 @@ func TemplateOf(o *unstructured.Unstructured) (*corev1.PodTemplateSpec, *Flaw) {
 			return t, nil
 		}
 	}
-	text := fmt.Sprintf("%s %s has no pod template at spec.template", o.GetKind(), o.GetName())
+	flaw := &Flaw{Code: NoTemplate, Name: o.GetKind() + " " + o.GetName()}
 	if err != nil {
-		text += fmt.Sprintf(" (%v)", err)
+		flaw.Value = err.Error()
 	}
-	return nil, failed("%s: write one as a PodTemplate and name it in spec.podTemplateRef", text)
+	return nil, flaw
 }
 
 // ReplicasOf reads how many pods a workload of a kind that is known has.
