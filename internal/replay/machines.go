@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/kubescore"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // A machine is a claim and, once it has booted, its Node.
@@ -58,7 +59,7 @@ func (r *run) launch(o *engine.Opening) *machine {
 	c = lifecycle.Launched(c, cloud.Machine{
 		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name, Zone: offer.Zone(), CapacityType: offer.CapacityType(),
 		Labels: labels, Capacity: it.CapacityAs(offer), Allocatable: it.Allocatable(offer),
-	}, r.now)
+	}, r.now, sentence.Lack)
 	m := &machine{claim: c, price: offer.Price, pods: map[*pod]bool{}, stirred: r.now}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.Name))

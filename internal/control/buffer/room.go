@@ -95,7 +95,7 @@ func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		p := known[name]
 		broken := lifecycle.TroubleOf(p.Pool).Broken() // nobody tries such a pool for pods that may never come
-		if !notReady[name] && !p.Pool.IsStatic() && !broken && lifecycle.Held(snap, p.Pool, now) == "" {
+		if !notReady[name] && !p.Pool.IsStatic() && !broken && lifecycle.Held(snap, p.Pool, now) == nil {
 			in.Pools = append(in.Pools, p)
 		}
 	}

@@ -86,7 +86,7 @@ func (l *Loop) hasUnseenNode(ctx context.Context, claim *v1.NodeClaim) (bool, er
 	now := time.Now()
 	deadline, err := lifecycle.Deadline(claim)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("annotation %s: %w", v1.NodeClaimTerminationTimestampAnnotationKey, err)
 	}
 	if condition.IsTrue(claim, v1.ConditionTypeInstanceTerminating) || !deadline.IsZero() && !now.Before(deadline) || evict.Taken(claim, now) {
 		return false, nil

@@ -73,7 +73,7 @@ func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, erro
 			l.Metrics.MachinesOrphaned.WithLabelValues("adopted").Inc()
 		}
 	}
-	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now()))
+	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now(), l.settings.Words))
 }
 
 // machineFor starts the claim's machine, or finds the one that the claim is to take over.

@@ -22,6 +22,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/keyed"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -73,6 +74,9 @@ type Loop struct {
 func New(d Deps, s Settings) *Loop {
 	if s.Workers <= 0 {
 		s.Workers = 1000
+	}
+	if s.Words == nil {
+		s.Words = sentence.Lack
 	}
 	return &Loop{Deps: d, settings: s, launches: launches{byClaim: map[string]*launch{}}, upkeep: upkeep{byClaim: map[string]*kept{}}}
 }

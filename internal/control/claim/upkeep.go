@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/when"
 )
 
@@ -178,9 +179,10 @@ func (l *Loop) checkConsistency(ctx context.Context, mine *kept, row *cluster.No
 		return now.Add(consistencyEvery)
 	}
 	mine.consistent = now
-	issues := lifecycle.Inconsistencies(claim, row.Node)
-	for _, issue := range issues {
-		l.reportInconsistent(ctx, claim, issue)
+	var issues []string
+	for _, i := range lifecycle.Inconsistencies(claim, row.Node) {
+		issues = append(issues, sentence.Inconsistency(i))
+		l.reportInconsistent(ctx, claim, sentence.Inconsistency(i))
 	}
 	if len(issues) > 0 {
 		condition.SetFalse(claim, v1.ConditionTypeConsistentStateFound, v1.ReasonConsistencyCheckFailed, strings.Join(issues, "; "), now)

@@ -196,7 +196,11 @@ func deadlineOf(claim *v1.NodeClaim) (time.Time, error) {
 	if claim == nil {
 		return time.Time{}, nil
 	}
-	return lifecycle.Deadline(claim)
+	deadline, err := lifecycle.Deadline(claim)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("annotation %s: %w", v1.NodeClaimTerminationTimestampAnnotationKey, err)
+	}
+	return deadline, nil
 }
 
 // work is one node while a step is being worked out.

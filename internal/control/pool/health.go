@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -175,7 +176,7 @@ func (l *Loop) judgeTemplate(ctx context.Context, name string, o outcome) error 
 		if o.succeeded {
 			return lifecycle.Works(pool, o.claim, time.Now())
 		}
-		if !lifecycle.Fails(pool, o.claim, time.Now()) {
+		if !lifecycle.Fails(pool, o.claim, time.Now(), sentence.Failing) {
 			return false
 		}
 		failed = pool

@@ -297,11 +297,11 @@ func checkApproval(pool *v1.NodePool, now time.Time) {
 		return
 	}
 	c := metav1.Condition{Type: v1.ConditionTypeDisruptionByApproval, Status: metav1.ConditionTrue, Reason: v1.ReasonApprovalManual, Message: "each voluntary step waits for approval of its DisruptionPlan"}
-	rules, err := approval.Rules(pool)
+	rules, unread := approval.Rules(pool)
 	value := pool.Annotations[v1.ApprovalAnnotationKey]
 	switch {
-	case err != nil:
-		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s is not understood, so no rule counts: %v", c.Message, v1.AutoApproveAnnotationKey, err)
+	case unread != nil:
+		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s is not understood, so no rule counts: %s", c.Message, v1.AutoApproveAnnotationKey, sentence.Unread(unread))
 	case value != v1.ApprovalManual:
 		c.Reason, c.Message = v1.ReasonApprovalNotUnderstood, fmt.Sprintf("%s; %s says %q, which is neither %s nor %s", c.Message, v1.ApprovalAnnotationKey, value, v1.ApprovalManual, v1.ApprovalAutomatic)
 	case len(rules) > 0:

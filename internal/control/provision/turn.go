@@ -86,8 +86,8 @@ func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 		if !ok || notReady[p.Name] || p.IsStatic() {
 			continue
 		}
-		if why := lifecycle.Held(snap, p, now); why != "" {
-			held = append(held, why)
+		if hold := lifecycle.Held(snap, p, now); hold != nil {
+			held = append(held, sentence.Hold(hold))
 			continue
 		}
 		out = append(out, onTrial(in))

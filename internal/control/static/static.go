@@ -166,8 +166,8 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 	if n == 0 {
 		return now.Add(retryDelay), nil
 	}
-	if why := lifecycle.Held(snap, pool, now); why != "" {
-		l.tell(pool, fmt.Sprintf("%d node(s) are missing: %s", missing, why))
+	if hold := lifecycle.Held(snap, pool, now); hold != nil {
+		l.tell(pool, fmt.Sprintf("%d node(s) are missing: %s", missing, sentence.Hold(hold)))
 		return now.Add(retryDelay), nil
 	}
 	if lifecycle.TroubleOf(pool).Broken() {

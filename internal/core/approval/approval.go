@@ -5,8 +5,8 @@ package approval
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -120,7 +120,8 @@ func nameOf(p *v1alpha1.DisruptionPlan) string {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
-	return fmt.Sprintf("%s-%x", strings.ToLower(string(p.Status.Step.Reason)), sha256.Sum256(text))[:len(p.Status.Step.Reason)+13]
+	sum := sha256.Sum256(text)
+	return strings.ToLower(string(p.Status.Step.Reason)) + "-" + hex.EncodeToString(sum[:6])
 }
 
 // Genuine tells whether a plan says what it said when it was made.

@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +15,15 @@ type Rule struct {
 	conditions []func(*v1alpha1.DisruptionStep) bool
 }
 
+// An Unread condition of a rule is one that nobody understands.
+type Unread struct {
+	Text  string
+	Of    string // what it is about: reason, pods, nodes or saves; "" if nothing that is known
+	Value string // what that is compared with
+}
+
 // Rules reads the rules of a pool. Where one cannot be read none counts: it may be the one that was to forbid something.
-func Rules(p *v1.NodePool) ([]Rule, error) {
+func Rules(p *v1.NodePool) ([]Rule, *Unread) {
 	var out []Rule
 	for text := range strings.SplitSeq(p.Annotations[v1.AutoApproveAnnotationKey], ";") {
 		text = strings.TrimSpace(text)
@@ -26,9 +32,9 @@ func Rules(p *v1.NodePool) ([]Rule, error) {
 		}
 		rule := Rule{Text: text}
 		for part := range strings.SplitSeq(text, ",") {
-			c, err := condition(strings.TrimSpace(part))
-			if err != nil {
-				return nil, err
+			c, unread := condition(strings.TrimSpace(part))
+			if unread != nil {
+				return nil, unread
 			}
 			rule.conditions = append(rule.conditions, c)
 		}
@@ -37,13 +43,13 @@ func Rules(p *v1.NodePool) ([]Rule, error) {
 	return out, nil
 }
 
-// reasons are those that a rule may name.
-var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
+// Reasons are those that a rule may name.
+var Reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
 
-func condition(text string) (func(*v1alpha1.DisruptionStep) bool, error) {
+func condition(text string) (func(*v1alpha1.DisruptionStep) bool, *Unread) {
 	if name, ok := strings.CutPrefix(text, "reason="); ok {
-		if !slices.Contains(reasons, v1.DisruptionReason(name)) {
-			return nil, fmt.Errorf("%q: there are the reasons %v", text, reasons)
+		if !slices.Contains(Reasons, v1.DisruptionReason(name)) {
+			return nil, &Unread{text, "reason", name}
 		}
 		return func(s *v1alpha1.DisruptionStep) bool { return string(s.Reason) == name }, nil
 	}
@@ -54,7 +60,7 @@ func condition(text string) (func(*v1alpha1.DisruptionStep) bool, error) {
 		if value, ok := strings.CutPrefix(text, name+"<="); ok {
 			most, err := strconv.Atoi(value)
 			if err != nil || most < 0 {
-				return nil, fmt.Errorf("%q: %q is no number of %s", text, value, name)
+				return nil, &Unread{text, name, value}
 			}
 			return func(s *v1alpha1.DisruptionStep) bool { return of(s) <= most }, nil
 		}
@@ -62,22 +68,22 @@ func condition(text string) (func(*v1alpha1.DisruptionStep) bool, error) {
 	if value, ok := strings.CutPrefix(text, "saves>="); ok {
 		least, err := strconv.ParseFloat(value, 64)
 		if err != nil || least != least {
-			return nil, fmt.Errorf("%q: %q is no number of dollars an hour", text, value)
+			return nil, &Unread{text, "saves", value}
 		}
 		return func(s *v1alpha1.DisruptionStep) bool {
 			saves, err := strconv.ParseFloat(s.Saves, 64)
 			return err == nil && saves >= least
 		}, nil
 	}
-	return nil, fmt.Errorf("%q is none of reason=, pods<=, nodes<= and saves>=", text)
+	return nil, &Unread{Text: text}
 }
 
 // Approve returns the rule by which every one of the pools approves a step, "" where one of them does not.
 func Approve(pools []*v1.NodePool, step *v1alpha1.DisruptionStep) string {
 	var by []string
 	for _, p := range pools {
-		rules, err := Rules(p)
-		if err != nil {
+		rules, unread := Rules(p)
+		if unread != nil {
 			return ""
 		}
 		i := slices.IndexFunc(rules, func(r Rule) bool {

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -67,11 +66,7 @@ func Deadline(claim *v1.NodeClaim) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("annotation %s: %w", v1.NodeClaimTerminationTimestampAnnotationKey, err)
-	}
-	return at, nil
+	return time.Parse(time.RFC3339, text)
 }
 
 // Expiry returns when a claim has reached its greatest age. ok is false if it has none.

@@ -16,8 +16,8 @@ import (
 // maxMessage is the longest error text of a condition.
 const maxMessage = 300
 
-// Launched returns the claim as it is once m runs for it.
-func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time) *v1.NodeClaim {
+// Launched returns the claim as it is once m runs for it, with what the next step would write.
+func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time, words Words) *v1.NodeClaim {
 	out := another(claim)
 	out.Labels = merge(merge(decided(claim), m.Labels), claim.Labels)
 	out.Annotations = merge(out.Annotations, m.Annotations)
@@ -25,7 +25,7 @@ func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time) *v1.NodeClaim
 	out.Status.Capacity, out.Status.Allocatable = m.Capacity, m.Allocatable
 	condition.SetTrue(out, v1.ConditionTypeLaunched, now)
 	if condition.IsUnknown(out, v1.ConditionTypeRegistered) {
-		awaitNode(out, v1.ConditionTypeRegistered, now) // the next step would write that
+		awaitNode(out, v1.ConditionTypeRegistered, now, words)
 	}
 	return out
 }

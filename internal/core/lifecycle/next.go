@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -30,6 +29,25 @@ type Settings struct {
 	// HoldTaint keeps the unregistered taint on a registered node until the node is ready for pods, so that the moment at
 	// which pods may bind is ours; but no longer than this. Zero takes the taint off at registration.
 	HoldTaint time.Duration
+	// Words are what conditions say; nil leaves them without a message.
+	Words Words
+}
+
+// A Lack is what a claim's node lacks to be registered or initialized.
+type Lack struct {
+	Reason string // of the condition
+	Name   string // of what is not ready, not there or still there: the Node, the taint or the resource
+	Nodes  int    // that have the claim's provider id, where they are not one
+}
+
+// Words say to people what a node lacks.
+type Words func(Lack) string
+
+func (w Words) of(l Lack) string {
+	if w == nil {
+		return ""
+	}
+	return w(l)
 }
 
 func (s Settings) launchTimeout() time.Duration {
@@ -197,24 +215,24 @@ func (w *work) findNode(conditionType string) bool {
 	}
 	switch {
 	case w.claim.Status.ProviderID == "" || len(w.nodes) == 0:
-		awaitNode(w.claim, conditionType, w.now)
+		awaitNode(w.claim, conditionType, w.now, w.settings.Words)
 		return false
 	case len(w.nodes) > 1 && conditionType == v1.ConditionTypeRegistered:
-		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound,
-			fmt.Sprintf("%d nodes have the claim's provider id", len(w.nodes)), w.now)
+		condition.SetFalse(w.claim, conditionType, v1.ReasonMultipleNodesFound, w.say(Lack{Reason: v1.ReasonMultipleNodesFound, Nodes: len(w.nodes)}), w.now)
 		return false
 	case len(w.nodes) > 1:
-		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound,
-			fmt.Sprintf("%d nodes have the claim's provider id", len(w.nodes)), w.now)
+		condition.SetUnknown(w.claim, conditionType, v1.ReasonNodeNotFound, w.say(Lack{Reason: v1.ReasonNodeNotFound, Nodes: len(w.nodes)}), w.now)
 		return false
 	}
 	w.node = w.nodes[0].DeepCopy()
 	return true
 }
 
-func awaitNode(claim *v1.NodeClaim, conditionType string, now time.Time) {
-	condition.SetUnknown(claim, conditionType, v1.ReasonNodeNotFound, "no node with the claim's provider id has joined the cluster", now)
+func awaitNode(claim *v1.NodeClaim, conditionType string, now time.Time, words Words) {
+	condition.SetUnknown(claim, conditionType, v1.ReasonNodeNotFound, words.of(Lack{Reason: v1.ReasonNodeNotFound}), now)
 }
+
+func (w *work) say(l Lack) string { return w.settings.Words.of(l) }
 
 // open takes the unregistered taint off a registered node, at once or when it is ready for pods.
 func (w *work) open() {
@@ -250,12 +268,12 @@ func (w *work) initialize() {
 	if !w.findNode(v1.ConditionTypeInitialized) {
 		return
 	}
-	if reason, message := missing(w.claim, w.node); reason != "" {
-		if settled := readySince(w.node).Add(settling); reason == v1.ReasonKnownEphemeralTaintsExist && w.now.Before(settled) {
+	if lack := missing(w.claim, w.node); lack.Reason != "" {
+		if settled := readySince(w.node).Add(settling); lack.Reason == v1.ReasonKnownEphemeralTaintsExist && w.now.Before(settled) {
 			w.wake(settled)
 			return
 		}
-		condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, reason, message, w.now)
+		condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, lack.Reason, w.say(lack), w.now)
 		return
 	}
 	setLabel(w.node, v1.NodeInitializedLabelKey, "true")
@@ -267,29 +285,29 @@ func (w *work) initialize() {
 // nearly every node has lost them by then, and each telling is a write.
 const settling = 3 * time.Second
 
-// missing says what an initialized node would have and this one has not, "" if nothing.
-func missing(claim *v1.NodeClaim, node *corev1.Node) (reason, message string) {
+// missing says what an initialized node would have and this one has not, the zero Lack if nothing.
+func missing(claim *v1.NodeClaim, node *corev1.Node) Lack {
 	if !ready(node) {
-		return v1.ReasonNodeNotReady, fmt.Sprintf("node %s is not ready", node.Name)
+		return Lack{Reason: v1.ReasonNodeNotReady, Name: node.Name}
 	}
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
 		if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(t) }) {
-			return v1.ReasonStartupTaintsExist, fmt.Sprintf("startup taint %q is still on the node", t.ToString())
+			return Lack{Reason: v1.ReasonStartupTaintsExist, Name: t.ToString()}
 		}
 	}
 	for i := range node.Spec.Taints {
 		if t := &node.Spec.Taints[i]; v1.KnownEphemeralTaint(t) {
-			return v1.ReasonKnownEphemeralTaintsExist, fmt.Sprintf("taint %q is still on the node", t.ToString())
+			return Lack{Reason: v1.ReasonKnownEphemeralTaintsExist, Name: t.ToString()}
 		}
 	}
 	for _, name := range sortedNames(claim.Spec.Resources.Requests) {
 		want, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
 		if !want.IsZero() && have.IsZero() {
-			return v1.ReasonResourceNotRegistered, fmt.Sprintf("the node does not offer resource %q yet", name)
+			return Lack{Reason: v1.ReasonResourceNotRegistered, Name: string(name)}
 		}
 	}
-	return "", ""
+	return Lack{}
 }
 
 func (w *work) wake(at time.Time) { w.until = when.Sooner(w.until, at) }

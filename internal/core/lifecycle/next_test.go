@@ -18,6 +18,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -207,11 +208,11 @@ func TestLaunchedTakesTheMachinesWord(t *testing.T) {
 	before := c.DeepCopy()
 	got := lifecycle.Launched(c, cloud.Machine{
 		ProviderID: "id", ImageID: "ami", Labels: map[string]string{"zone": "z", "both": "cloud"}, Annotations: map[string]string{"both": "cloud"},
-	}, start)
+	}, start, sentence.Lack)
 	if diff := cmp.Diff(map[string]string{"team": "a", "both": "claim", "zone": "z", "custom": "one"}, got.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}
-	if again := lifecycle.Next(lifecycle.View{Claim: got}, start.Add(time.Minute), lifecycle.Settings{}); again.Kind != lifecycle.Prepare && again.Kind != lifecycle.Wait {
+	if again := lifecycle.Next(lifecycle.View{Claim: got}, start.Add(time.Minute), lifecycle.Settings{Words: sentence.Lack}); again.Kind != lifecycle.Prepare && again.Kind != lifecycle.Wait {
 		t.Errorf("after the launch: %s, want that everything is said already", describe(again, got))
 	}
 	if diff := cmp.Diff(before, c); diff != "" {

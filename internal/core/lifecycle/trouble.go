@@ -1,7 +1,8 @@
 package lifecycle
 
 import (
-	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,17 +39,11 @@ func TroubleOf(pool *v1.NodePool) Trouble {
 		return Trouble{}
 	}
 	t := Trouble{Failures: tolerated, Last: c.LastTransitionTime.Time}
-	if n := 0; scan(c.Message, &n) {
+	number, _, _ := strings.Cut(c.Message, " ")
+	if n, err := strconv.Atoi(number); err == nil && n > 0 {
 		t.Failures = n
 	}
 	return t
-}
-
-const troubleText = "%d machine(s) in a row ran for their whole time without becoming ready nodes"
-
-func scan(message string, n *int) bool {
-	_, err := fmt.Sscanf(message, "%d machine(s)", n)
-	return err == nil && *n > 0
 }
 
 // Broken says that so many machines have failed that another one is a trial.
@@ -73,26 +68,30 @@ func Trying(snap *cluster.Snapshot, pool string, now time.Time) string {
 	return ""
 }
 
-// Fails writes one more machine that did not get ready, and why, into the pool's condition. It returns false, and changes nothing,
-// where the machine is of another template than the pool's.
-func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
+// A Failing is machines of a pool that did not get ready, one after the other.
+type Failing struct {
+	Trouble
+	Claim  string // of the last of them
+	Joined bool   // its node was there
+	Lacks  string // what it lacked, as its claim says; "" if that says nothing
+}
+
+// Fails writes one more machine that did not get ready into the pool's condition. It returns false, and changes nothing, where the machine is of
+// another template than the pool's. The words begin with the number of failures, as digits: TroubleOf reads it there.
+func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time, words func(Failing) string) bool {
 	if !ofTemplate(pool, claim) {
 		return false
 	}
-	failures := TroubleOf(pool).Failures + 1
-	reason, what := v1.ReasonRegistrationTimeout, "it did not join the cluster"
-	if condition.IsTrue(claim, v1.ConditionTypeRegistered) {
-		reason, what = v1.ReasonInitializationTimeout, "its node was not initialized"
-		if c := condition.Get(claim, v1.ConditionTypeInitialized); c != nil && c.Message != "" {
-			what = c.Message
+	f := Failing{Trouble: Trouble{TroubleOf(pool).Failures + 1, now}, Claim: claim.Name, Joined: condition.IsTrue(claim, v1.ConditionTypeRegistered)}
+	reason := v1.ReasonRegistrationTimeout
+	if f.Joined {
+		reason = v1.ReasonInitializationTimeout
+		if c := condition.Get(claim, v1.ConditionTypeInitialized); c != nil {
+			f.Lacks = c.Message
 		}
 	}
-	message := fmt.Sprintf(troubleText+", the last of them NodeClaim %s: %s", failures, claim.Name, what)
-	if failures >= tolerated {
-		message += "; until one does, one machine is tried at a time, at most two an hour, and nodes that work are not replaced at first"
-	}
 	condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now) // the time of the last failure counts, not that of the first
-	condition.SetFalse(pool, v1.ConditionTypeMachinesGetReady, reason, message, now)
+	condition.SetFalse(pool, v1.ConditionTypeMachinesGetReady, reason, words(f), now)
 	return true
 }
 
@@ -119,17 +118,21 @@ func (w *work) overdue() bool {
 	return true
 }
 
-// Held says why a pool gets no machine now because its last ones never got ready, "" if it may get one.
-func Held(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) string {
-	t := TroubleOf(pool)
-	if !t.Broken() {
-		return ""
+// A Hold says why a pool gets no machine now.
+type Hold struct {
+	Pool string
+	Trouble
+	Tried string // the claim that is tried first; "" while none is
+}
+
+// Held returns the hold on a pool whose last machines never got ready, nil if it may get one.
+func Held(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) *Hold {
+	h := &Hold{Pool: pool.Name, Trouble: TroubleOf(pool)}
+	if !h.Broken() {
+		return nil
 	}
-	if claim := Trying(snap, pool.Name, now); claim != "" {
-		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first", t.Failures, pool.Name, claim)
+	if h.Tried = Trying(snap, pool.Name, now); h.Tried == "" && !now.Before(h.TryAt()) {
+		return nil
 	}
-	if at := t.TryAt(); now.Before(at) {
-		return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", t.Failures, pool.Name, at.UTC().Format(time.TimeOnly))
-	}
-	return ""
+	return h
 }

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 func TestTrouble(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTrouble(t *testing.T) {
 		}
 	}
 	fails := func(c *v1.NodeClaim) func(*v1.NodePool, time.Time) {
-		return func(p *v1.NodePool, at time.Time) { lifecycle.Fails(p, c, at) }
+		return func(p *v1.NodePool, at time.Time) { lifecycle.Fails(p, c, at, sentence.Failing) }
 	}
 	works := func(c *v1.NodeClaim) func(*v1.NodePool, time.Time) {
 		return func(p *v1.NodePool, at time.Time) { lifecycle.Works(p, c, at) }
@@ -81,7 +82,7 @@ func TestTheMessageSaysWhatWasMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &v1.NodePool{}
-			lifecycle.Fails(pool, tc.claim, start)
+			lifecycle.Fails(pool, tc.claim, start, sentence.Failing)
 			if c := condition.Get(pool, v1.ConditionTypeMachinesGetReady); c == nil || c.Reason != tc.reason {
 				t.Errorf("condition = %+v, want reason %s", c, tc.reason)
 			}

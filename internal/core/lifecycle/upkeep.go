@@ -1,10 +1,10 @@
 package lifecycle
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -75,20 +75,25 @@ func anyEnded(before, now []*cluster.Pod) bool {
 	return false
 }
 
-// Inconsistencies says in which way a node is less than what was launched for its claim.
-func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []string {
+// An Inconsistency is a resource of which a node has less than what was launched for its claim.
+type Inconsistency struct {
+	Resource       corev1.ResourceName
+	Have, Expected resource.Quantity
+}
+
+// Inconsistencies returns what a node has too little of, by name.
+func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []Inconsistency {
 	if claim.DeletionTimestamp != nil || !condition.IsTrue(claim, v1.ConditionTypeInitialized) {
 		return nil
 	}
-	var out []string
+	var out []Inconsistency
 	for _, name := range sortedNames(claim.Spec.Resources.Requests) {
 		requested, expected, have := claim.Spec.Resources.Requests[name], claim.Status.Capacity[name], node.Status.Capacity[name]
 		if requested.IsZero() || expected.IsZero() {
 			continue
 		}
 		if have.AsApproximateFloat64() < 0.9*expected.AsApproximateFloat64() {
-			out = append(out, fmt.Sprintf("the node has %s of resource %s where %s was expected (%.1f%%)",
-				have.String(), name, expected.String(), 100*have.AsApproximateFloat64()/expected.AsApproximateFloat64()))
+			out = append(out, Inconsistency{name, have, expected})
 		}
 	}
 	return out

@@ -134,11 +134,7 @@ func TestInconsistencies(t *testing.T) {
 			n.Status.Capacity = tc.have
 			var named []string
 			for _, issue := range lifecycle.Inconsistencies(c, n) {
-				for _, r := range []string{"cpu", "memory"} {
-					if strings.Contains(issue, "resource "+r+" ") {
-						named = append(named, r)
-					}
-				}
+				named = append(named, string(issue.Resource))
 			}
 			if got := strings.Join(named, " "); got != tc.want {
 				t.Errorf("issues about %q, want %q", got, tc.want)

@@ -1,0 +1,32 @@
+package sentence
+
+import (
+	"fmt"
+
+	"karpenter.sh/karpenter/internal/core/approval"
+)
+
+// Difference says why a step is not the one that was approved.
+func Difference(d approval.Difference) string {
+	return map[approval.Difference]string{
+		approval.Why:      "its nodes would go for another reason now",
+		approval.Nodes:    "other nodes would go now",
+		approval.Machines: "other machines would come now",
+		approval.Pods:     "pods would move now of which it does not speak",
+		approval.Saving:   "it would save less now",
+		approval.Ruled:    "no rule approves what would be done now",
+	}[d]
+}
+
+// Unread says what is wrong with a condition of a rule that approves plans.
+func Unread(u *approval.Unread) string {
+	switch u.Of {
+	case "":
+		return fmt.Sprintf("%q is none of reason=, pods<=, nodes<= and saves>=", u.Text)
+	case "reason":
+		return fmt.Sprintf("%q: there are the reasons %v", u.Text, approval.Reasons)
+	case "saves":
+		return fmt.Sprintf("%q: %q is no number of dollars an hour", u.Text, u.Value)
+	}
+	return fmt.Sprintf("%q: %q is no number of %s", u.Text, u.Value, u.Of)
+}
