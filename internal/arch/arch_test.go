@@ -48,9 +48,6 @@ var bans = []ban{
 	{in: "internal/core/...", no: "log/...", why: "the core returns what it found; the shell tells it to people"},
 	{in: "internal/core/...", no: "github.com/go-logr/...", why: "the core returns what it found; the shell tells it to people"},
 	{in: "internal/core/...", no: "context", why: "a deadline is a clock: the shell hands in functions that say when to stop"},
-	{in: "internal/core/reason", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
-	{in: "internal/core/engine", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
-	{in: "internal/core/disrupt", no: "fmt", why: "every no is a code with arguments; text is made once, at the edge"},
 	{in: "internal/core/...", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
 	{in: "internal/core/...", no: "api/karpenter/v1beta1", why: "v1 is the only version that decisions know; package generations turns others into it"},
 	{in: "internal/core/...", no: "math/rand/...", why: "the same problem gives the same plan"},
@@ -433,6 +430,35 @@ func parse(t *testing.T, text string) source {
 	return source{folder: "x", path: "x.go", file: file, fset: fset}
 }
 
+// textMade lists where a file makes text with package fmt that is no error.
+func textMade(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if of, ok := sel.X.(*ast.Ident); ok && of.Name == "fmt" && sel.Sel.Name != "Errorf" {
+			found = append(found, s.fset.Position(sel.Pos()).String())
+		}
+		return true
+	})
+	return found
+}
+
+// Every no is a code with arguments; text is made once, at the edge. What is left to the core are errors: of a field that cannot be read, and of
+// a proof that does not hold.
+func TestTheCoreMakesNoText(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/core/...", s.folder) {
+			continue
+		}
+		for _, at := range textMade(s) {
+			t.Errorf("%s: return a code with arguments, and let package sentence say it", at)
+		}
+	}
+}
+
 func TestTheTestsFindWhatTheyLookFor(t *testing.T) {
 	s := parse(t, `package x
 
@@ -451,8 +477,13 @@ func f() {
 	log.Error("no claim", "claim", c.Name)        // found
 	log.Error("no claim", "NodeClaim", c.Name)
 	other("claim")
+	fmt.Errorf("an error")
+	fmt.Sprint("a text") // found
 }
 `)
+	if got := textMade(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:19:") {
+		t.Errorf("text = %v, want that of line 19", got)
+	}
 	if got := wrongLogKeys(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:15:") {
 		t.Errorf("log keys = %v, want the one in line 15", got)
 	}

@@ -139,7 +139,9 @@ func (a *podAnswer) read(in engine.Question, found why.Answer) {
 		a.Pools = append(a.Pools, poolAnswer{Pool: p.Pool.Name, Types: len(p.Catalog.Types), Rules: []ruleAnswer{}})
 	}
 	for _, c := range why.InOrder(found.Refused.Reasons) {
-		rule := ruleAnswer{Code: c.Code.Name(), Key: c.Key, RuledOut: c.Candidates, Text: sentence.Explanation([]reason.Count{{Code: c.Code, Key: c.Key, Detail: c.Detail}})}
+		alone := c
+		alone.Pool, alone.Candidates = "", 0
+		rule := ruleAnswer{Code: c.Code.Name(), Key: c.Key, RuledOut: c.Candidates, Text: sentence.Explanation([]reason.Count{alone})}
 		switch at, ofPool := index[c.Pool]; {
 		case ofPool:
 			a.Pools[at].Rules = append(a.Pools[at].Rules, rule)

@@ -92,10 +92,24 @@ func constraint(c *reason.Count) string {
 	if c.Code == reason.LabelUnknown && c.Key == v1.ProvisionerLabelKey {
 		text += "; its name today is " + v1.NodePoolLabelKey + ", or a pool stands in by the annotation " + v1.ProvisionerAnnotationKey
 	}
+	if numbers := LimitNumbers(c); numbers != "" {
+		text += " " + numbers
+	}
 	if c.Detail != "" {
 		text = strings.TrimPrefix(text+" "+c.Detail, " ")
 	}
 	return text
+}
+
+// LimitNumbers says of a limit that is reached what it is, how much of it is used and what would be needed; "" where that is not known.
+func LimitNumbers(c *reason.Count) string {
+	switch {
+	case c.Limit == "":
+		return ""
+	case c.Least == "":
+		return fmt.Sprintf("(%s, used %s)", c.Limit, c.Used)
+	}
+	return fmt.Sprintf("(%s, used %s; the smallest machine that would do has %s)", c.Limit, c.Used, c.Least)
 }
 
 // constraints are what codes mean. Those that are missing say all in their detail.

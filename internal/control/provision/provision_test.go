@@ -561,7 +561,7 @@ func TestAPoolAtItsLimitHearsNumbers(t *testing.T) {
 			for _, p := range in.Pods {
 				plan.Refused = append(plan.Refused, engine.Refused{Pod: p, Reasons: []reason.Count{
 					{Code: reason.TooLarge, Key: "cpu", Candidates: 1},
-					{Code: reason.Limit, Key: "cpu", Pool: "default", Detail: "(8, used 6; the smallest machine that would do has 4)"}}})
+					{Code: reason.Limit, Key: "cpu", Pool: "default", Limit: "8", Used: "6", Least: "4"}}})
 			}
 			return plan
 		})

@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // summary is what one pool is told about the pods that it could not hold.
@@ -84,13 +85,13 @@ func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	return out
 }
 
-// note keeps the first detail of a cause.
+// note keeps the first detail of a cause, or its first numbers.
 func note(numbers map[string]map[cause]string, c reason.Count) {
 	if numbers[c.Pool] == nil {
 		numbers[c.Pool] = map[cause]string{}
 	}
 	if of := (cause{c.Code, c.Key}); numbers[c.Pool][of] == "" {
-		numbers[c.Pool][of] = c.Detail
+		numbers[c.Pool][of] = cmp.Or(sentence.LimitNumbers(&c), c.Detail)
 	}
 }
 

@@ -111,7 +111,7 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	out := slices.Clone(why)
 	for i := range out {
 		if c := &out[i]; about(*c) {
-			c.Detail = b.LimitOf(c)
+			b.Quantify(c)
 		}
 	}
 	return out

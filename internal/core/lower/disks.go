@@ -1,8 +1,9 @@
 package lower
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,10 @@ func (b *builder) wantsDisk(pvc *corev1.PersistentVolumeClaim) bool {
 func (b *builder) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volume {
 	class, spec := storageClassOf(pvc), &pvc.Spec
 	size := spec.Resources.Requests[corev1.ResourceStorage]
-	wish := fmt.Sprintf("%v %d %s %s", spec.AccessModes, size.Value(), modeOf(spec.VolumeMode), metav1.FormatLabelSelector(spec.Selector))
+	wish := strings.Join([]string{string(modeOf(spec.VolumeMode)), strconv.FormatInt(size.Value(), 10), metav1.FormatLabelSelector(spec.Selector)}, " ")
+	for _, mode := range spec.AccessModes {
+		wish += " " + string(mode)
+	}
 	return []volumes.Volume{
 		{Driver: b.diskKind(class, wish, pvc), ID: b.volume(pvc.Namespace, pvc.Name)},
 		{Driver: b.diskKind(class, "", nil), ID: b.volume(pvc.Namespace, pvc.Name+" of its class")},

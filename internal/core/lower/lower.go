@@ -6,7 +6,6 @@
 package lower
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -68,22 +67,21 @@ func (l *Lowered) Template(t solve.TemplateID) (*v1.NodePool, label.Reqs) {
 	return l.templates[t].pool, l.templates[t].reqs
 }
 
-// LimitOf says what a limit that is reached is, how much of it is used, and what would be needed; "" where it is not known.
-func (l *Lowered) LimitOf(c *reason.Count) string {
+// Quantify writes into a count what the limit is that is reached, how much of it is used, and what would be needed, where that is known.
+func (l *Lowered) Quantify(c *reason.Count) {
 	at := slices.IndexFunc(l.templates, func(t *template) bool { return t.pool.Name == c.Pool })
 	if at < 0 {
-		return ""
+		return
 	}
 	name := corev1.ResourceName(c.Key)
 	limit, ok := l.templates[at].pool.Spec.Limits[name]
 	if !ok {
-		return ""
+		return
 	}
-	text := fmt.Sprintf("(%s, used %s", limit.String(), written(name, down(name, &limit)-c.Left))
+	c.Limit, c.Used = limit.String(), written(name, down(name, &limit)-c.Left)
 	if name != v1.ResourceNodes && c.Needs > 0 {
-		text += fmt.Sprintf("; the smallest machine that would do has %s", written(name, c.Needs))
+		c.Least = written(name, c.Needs)
 	}
-	return text + ")"
 }
 
 // A Class is the pods behind a class of the problem, and on which nodes earlier plans put them.

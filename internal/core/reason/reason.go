@@ -56,6 +56,11 @@ type Count struct {
 	// the unit of the resource.
 	Left  int64 `json:"left,omitempty"`
 	Needs int64 `json:"needs,omitempty"`
+
+	// The same as quantities: what the limit is, how much of it is used, and what that machine has; "" where it is not known.
+	Limit string `json:"limit,omitempty"`
+	Used  string `json:"used,omitempty"`
+	Least string `json:"least,omitempty"`
 }
 
 // MarshalText writes the code's name.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack/verify"
@@ -149,7 +150,7 @@ func (c *checker) checkBin(i int) {
 	b := &c.r.Bins[i]
 	t := &c.p.Templates[b.Template]
 	pods := c.residents(b.Puts)
-	where := fmt.Sprintf("new node %d (%s)", i, t.Name)
+	where := "new node " + strconv.Itoa(i) + " (" + t.Name + ")"
 	used := sumNeeds(pods, c.p.Resources)
 	if !slices.Equal(used, b.Used) {
 		c.failf("%s: used %v, recorded %v", where, used, b.Used)

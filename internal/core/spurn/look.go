@@ -1,10 +1,10 @@
 package spurn
 
 import (
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,25 +83,30 @@ func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
 // printOf sums up what a scheduler may look at of a node, but for its pods.
 func printOf(n *cluster.Node) uint64 {
 	h := fnv.New64a()
+	put := func(texts ...string) {
+		for _, t := range texts {
+			_, _ = h.Write(append([]byte(t), 0))
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(n.Node.Labels)) {
-		fmt.Fprintf(h, "%s=%s ", k, n.Node.Labels[k])
+		put(k, n.Node.Labels[k])
 	}
 	for _, t := range n.Taints() {
-		fmt.Fprintf(h, "%s=%s:%s ", t.Key, t.Value, t.Effect)
+		put(t.Key, t.Value, string(t.Effect))
 	}
 	for _, k := range slices.Sorted(maps.Keys(n.Node.Status.Allocatable)) {
 		q := n.Node.Status.Allocatable[k]
-		fmt.Fprintf(h, "%s=%s ", k, q.String())
+		put(string(k), q.String())
 	}
 	for _, k := range slices.Sorted(maps.Keys(n.CSINode)) {
-		fmt.Fprintf(h, "%s=%d ", k, n.CSINode[k])
+		put(k, strconv.Itoa(int(n.CSINode[k])))
 	}
 	for i := range n.Node.Status.Conditions {
 		if c := &n.Node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			fmt.Fprintf(h, "%s ", c.Status)
+			put(string(c.Status))
 		}
 	}
-	fmt.Fprint(h, n.Node.UID, n.Node.Spec.Unschedulable)
+	put(string(n.Node.UID), strconv.FormatBool(n.Node.Spec.Unschedulable))
 	return h.Sum64()
 }
 
@@ -109,10 +114,10 @@ func printOf(n *cluster.Node) uint64 {
 func describe(snap *cluster.Snapshot) string {
 	var b strings.Builder
 	for p := range snap.Pools() {
-		fmt.Fprintf(&b, "%s/%d ", p.UID, p.Generation)
+		b.WriteString(string(p.UID) + "/" + strconv.FormatInt(p.Generation, 10) + " ")
 	}
 	for c := range snap.NodeClasses() {
-		fmt.Fprintf(&b, "%s/%d ", c.UID, c.Generation)
+		b.WriteString(string(c.UID) + "/" + strconv.FormatInt(c.Generation, 10) + " ")
 	}
 	return b.String()
 }
