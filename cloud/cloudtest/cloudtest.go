@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,8 @@ type World struct {
 	RunDry func()
 	// LoseAnswer makes the next launch act and then fail with an error that leaves the outcome unknown; nil where the cloud cannot.
 	LoseAnswer func()
+	// Bequeath makes a running machine one that a Karpenter without NodeClaims launched for a Provisioner; nil where none ever did.
+	Bequeath func(t *testing.T, providerID, provisioner string)
 	// Restart returns a provider for the same cloud that remembers nothing, as after a crash.
 	Restart func(*testing.T) cloud.Provider
 	// Patience is how long the cloud may take to stop a machine or to show it.
@@ -88,6 +91,9 @@ var laws = []struct {
 	{"terminate can be repeated and ends with not found", terminate},
 	{"a stopping machine is deleting or gone, never running", stopping},
 	{"a latched machine is shown as latched, also after a crash, until the latch is taken off", latched},
+	{"machines of Provisioners are inherited, are not listed, and no others are", inherited},
+	{"an adopted machine is one of ours, also after a crash, and still inherited", adopted},
+	{"nothing is adopted but what was inherited and is of no other pool", onlyInherited},
 	{"a fresh machine has not drifted", fresh},
 	{"repair policies are sensible", repair},
 }
@@ -391,6 +397,125 @@ func latched(t *testing.T, w *World) {
 	if err := p.SetLatch(t.Context(), m.ProviderID+"0", true); !errors.Is(err, cloud.ErrNotFound) {
 		t.Errorf("SetLatch of a machine that is not there = %v, want ErrNotFound", err)
 	}
+}
+
+// provisioner is whose machine is inherited.
+const provisioner = "web"
+
+// bequest is a machine of our own, one that was inherited if the cloud has such, and a provider that knows of both what the cloud says.
+func (w *World) bequest(t *testing.T) (p cloud.Provider, own, old string) {
+	t.Helper()
+	own = w.launch(t, w.Provider, w.Claim("own")).ProviderID
+	if w.Bequeath != nil {
+		old = w.launch(t, w.Provider, w.Claim("old")).ProviderID
+		w.Bequeath(t, old, provisioner)
+	}
+	return w.Restart(t), own, old
+}
+
+// A bond says whose a machine is.
+type bond struct{ id, provisioner, pool, claim string }
+
+func bonds(machines []cloud.Machine, err error) ([]bond, error) {
+	var out []bond
+	for _, m := range machines {
+		if !m.Deleting {
+			out = append(out, bond{m.ProviderID, m.Provisioner, m.PoolName, m.ClaimName})
+		}
+	}
+	slices.SortFunc(out, func(a, b bond) int { return strings.Compare(a.id, b.id) })
+	return out, err
+}
+
+// wantBonds waits until Inherited and List show these machines.
+func (w *World) wantBonds(t *testing.T, p cloud.Provider, inherited, listed []bond) {
+	t.Helper()
+	for _, q := range []struct {
+		what string
+		ask  func(context.Context) ([]cloud.Machine, error)
+		want []bond
+	}{{"Inherited", p.Inherited, inherited}, {"List", p.List, listed}} {
+		slices.SortFunc(q.want, func(a, b bond) int { return strings.Compare(a.id, b.id) })
+		w.eventually(t, fmt.Sprintf("%s shows %v", q.what, q.want), func() error {
+			got, err := bonds(q.ask(t.Context()))
+			if err != nil || !slices.Equal(got, q.want) {
+				return fmt.Errorf("it shows %v, error %w", got, err)
+			}
+			return nil
+		})
+	}
+}
+
+// wantRefused waits until a machine is refused to a claim.
+func (w *World) wantRefused(t *testing.T, p cloud.Provider, claim *v1.NodeClaim, providerID string) {
+	t.Helper()
+	w.eventually(t, "Adopt says not found", func() error {
+		m, err := p.Adopt(t.Context(), claim, providerID)
+		if errors.Is(err, cloud.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("machine %+v, error %w", m, err)
+	})
+}
+
+// adopt gives a machine to a claim.
+func (w *World) adopt(t *testing.T, p cloud.Provider, claim *v1.NodeClaim, providerID string) {
+	t.Helper()
+	w.eventually(t, "Adopt returns the machine", func() error {
+		m, err := p.Adopt(t.Context(), claim, providerID)
+		if err != nil || m.ProviderID != providerID || m.ClaimName != claim.Name || m.PoolName != w.Pool.Name {
+			return fmt.Errorf("machine %s of claim %q and pool %q, error %w", m.ProviderID, m.ClaimName, m.PoolName, err)
+		}
+		return nil
+	})
+}
+
+func inherited(t *testing.T, w *World) {
+	p, own, old := w.bequest(t)
+	var want []bond
+	if old != "" {
+		want = []bond{{id: old, provisioner: provisioner}}
+	}
+	w.wantBonds(t, p, want, []bond{{own, "", w.Pool.Name, "own"}})
+}
+
+func adopted(t *testing.T, w *World) {
+	p, own, old := w.bequest(t)
+	if old == "" {
+		return
+	}
+	heir := w.Claim("heir")
+	ours, theirs := bond{own, "", w.Pool.Name, "own"}, bond{old, provisioner, w.Pool.Name, heir.Name}
+	w.adopt(t, p, heir, old)
+	w.wantBonds(t, p, []bond{theirs}, []bond{ours, theirs})
+	p = w.Restart(t)
+	w.adopt(t, p, heir, old)
+	w.wantBonds(t, p, []bond{theirs}, []bond{ours, theirs})
+	w.eventually(t, "it can be stopped", func() error {
+		err := p.Terminate(t.Context(), old)
+		if errors.Is(err, cloud.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("still there, error %w", err)
+	})
+	w.wantRefused(t, p, heir, old)
+	w.wantBonds(t, p, nil, []bond{ours})
+}
+
+func onlyInherited(t *testing.T, w *World) {
+	p, own, old := w.bequest(t)
+	heir := w.Claim("heir")
+	w.wantRefused(t, p, heir, own)
+	w.wantRefused(t, p, heir, own[:len(own)-1]+"x")
+	if old == "" {
+		return
+	}
+	w.adopt(t, p, heir, old)
+	stranger := w.Claim("stranger")
+	stranger.Labels = merged(stranger.Labels, map[string]string{v1.NodePoolLabelKey: "another"})
+	w.wantRefused(t, p, stranger, old)
+	theirs := bond{old, provisioner, w.Pool.Name, heir.Name}
+	w.wantBonds(t, p, []bond{theirs}, []bond{{own, "", w.Pool.Name, "own"}, theirs})
 }
 
 func fresh(t *testing.T, w *World) {

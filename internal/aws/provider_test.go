@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,6 +31,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/cloud/cloudtest"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/mirror"
 	"karpenter.sh/karpenter/internal/aws/policy"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -310,12 +314,31 @@ func conformWorld(t *testing.T, faults func(*awsmodel.Faults)) *cloudtest.World 
 		LoseAnswer: func() {
 			w.faults(t, func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
 		},
+		Bequeath: w.bequeath,
 		Restart: func(t *testing.T) cloud.Provider {
 			w.crash()
 			return w.start(t)
 		},
 		Patience: time.Minute,
 	}
+}
+
+// bequeath gives a machine the tags of one that 0.31 launched, and takes ours.
+func (w *world) bequeath(t *testing.T, providerID, provisioner string) {
+	t.Helper()
+	people, ids := ec2.NewFromConfig(w.cloud.AWSConfig()), []string{instanceID(providerID)}
+	tags := map[string]string{awsv1.TagProvisioner: provisioner, awsv1.TagClusterPrefix + "demo": awsv1.TagClusterOwned, awsv1.TagManagedBy: "demo"}
+	var gone []ec2types.Tag
+	for _, key := range []string{awsv1.TagNodePool, awsv1.TagNodeClaim, awsv1.TagNodeClass, awsv1.TagClusterName} {
+		gone = append(gone, ec2types.Tag{Key: aws.String(key)})
+	}
+	eventually(t, time.Minute, func() error {
+		if _, err := people.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
+			return err
+		}
+		_, err := people.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: ids, Tags: ec2api.Tags(tags)})
+		return err
+	})
 }
 
 func TestConformance(t *testing.T) {

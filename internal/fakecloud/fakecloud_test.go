@@ -43,6 +43,7 @@ func TestConform(t *testing.T) {
 					return fakecloud.Fault{Lost: call.Method == fakecloud.Launch && !lost.Swap(true)}
 				})
 			},
+			Bequeath: func(_ *testing.T, providerID, provisioner string) { c.Bequeath(providerID, provisioner) },
 			Restart: func(t *testing.T) cloud.Provider {
 				if err := c.Close(); err != nil {
 					t.Fatal(err)
