@@ -110,3 +110,37 @@ func TestWhoseProvisionersAMachineIs(t *testing.T) {
 		}
 	}
 }
+
+// What is not adopted is not tagged either.
+func TestWhatIsNotAdopted(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, m := w.create(t, newClaim("a"))
+		w.provider.launches.stopped(m.ProviderID) // launched by somebody else
+		w.bequeath(t, m.ProviderID, "web")
+		poolless := newClaim("b")
+		delete(poolless.Labels, v1.NodePoolLabelKey)
+		refused := func(what string, claim *v1.NodeClaim, providerID string) {
+			t.Helper()
+			if _, err := w.provider.Adopt(t.Context(), claim, providerID); !errors.Is(err, cloud.ErrNotFound) {
+				t.Errorf("%s: Adopt = %v, want ErrNotFound", what, err)
+			}
+		}
+		refused("no machine of EC2", newClaim("b"), "kind://a")
+		refused("a claim without pool", poolless, m.ProviderID)
+		people := ec2.NewFromConfig(w.cloud.AWSConfig())
+		_, err := people.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{instanceID(m.ProviderID)}, Tags: ec2api.Tags(map[string]string{awsv1.TagManagedBy: "other"})})
+		check(t, err)
+		time.Sleep(time.Minute)
+		refused("a machine of another cluster", newClaim("b"), m.ProviderID)
+		if found, err := w.provider.Inherited(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("Inherited = %v, %v, want no machine of another cluster", found, err)
+		}
+		if tags := w.machineTags(t, m.ProviderID); tags[awsv1.TagNodePool] != "" || tags[awsv1.TagNodeClaim] != "" {
+			t.Errorf("the machine has the tags %v", tags)
+		}
+		_, err = people.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{instanceID(m.ProviderID)}})
+		check(t, err)
+		time.Sleep(10 * time.Minute)
+		refused("a machine that is gone", newClaim("b"), m.ProviderID)
+	})
+}
