@@ -114,6 +114,3 @@ func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Ca
 		}
 	})
 }
-
-// Counts returns the arithmetic of every pool, for metrics and events.
-func (l *Ledger) Counts() map[string]*PoolCount { return l.counts }

@@ -68,8 +68,8 @@ func TestABrokenBudgetAllowsNothingAndSaysWhy(t *testing.T) {
 	f := newFixture(shape("m", 4, 16, 0.2, 0.1)).pool("default", func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "lots"}} }).
 		pool("other").node("a", "default", "m", v1.CapacityTypeOnDemand).node("b", "other", "m", v1.CapacityTypeOnDemand)
 	l := surveyOf(f.world()).ledger()
-	if l.Left("default", v1.DisruptionReasonEmpty) != 0 || l.Counts()["default"].Err == nil {
-		t.Errorf("the broken budget allows %d, error %v", l.Left("default", v1.DisruptionReasonEmpty), l.Counts()["default"].Err)
+	if l.Left("default", v1.DisruptionReasonEmpty) != 0 || l.counts["default"].Err == nil {
+		t.Errorf("the broken budget allows %d, error %v", l.Left("default", v1.DisruptionReasonEmpty), l.counts["default"].Err)
 	}
 	if l.Left("other", v1.DisruptionReasonEmpty) != 1 {
 		t.Errorf("the other pool is allowed %d, want 1", l.Left("other", v1.DisruptionReasonEmpty))

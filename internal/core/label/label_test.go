@@ -190,35 +190,6 @@ func TestMinValuesKeepTheLarger(t *testing.T) {
 	}
 }
 
-func TestReqsMeetANewNode(t *testing.T) {
-	known := func(k string) bool { return k == "zone" }
-	tmpl := Reqs{}.With("team", Only("a"))
-	for name, tc := range map[string]struct {
-		key  string
-		set  Set
-		want bool
-	}{
-		"a well-known key that the pool leaves open may be asked for":   {"zone", Only("z1"), true},
-		"an unknown key cannot be asked for":                            {"color", Only("red"), false},
-		"an unknown key cannot be asked to exist":                       {"color", Existing(), false},
-		"an unknown key may be asked to be absent":                      {"color", Absent(), true},
-		"an unknown key may be asked to differ":                         {"color", Except("red"), true},
-		"a defined key matches its value":                               {"team", Only("a"), true},
-		"a defined key refuses another value":                           {"team", Only("b"), false},
-		"a defined key refuses its exclusion":                           {"team", Except("a"), false},
-		"a defined key cannot be asked to be absent":                    {"team", Absent(), false},
-		"a defined key may be asked to exist":                           {"team", Existing(), true},
-		"a defined key may be asked to differ from something else":      {"team", Except("b"), true},
-		"a well-known key may be asked to be absent where nothing says": {"zone", Absent(), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, got := (Reqs{}.With(tc.key, tc.set)).Meets(tmpl, known); got != tc.want {
-				t.Errorf("Meets = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestReqsMerge(t *testing.T) {
 	a := Reqs{}.With("kubernetes.io/arch", Only("arm64", "amd64")).With("b", Existing())
 	b := Reqs{}.With("kubernetes.io/arch", Only("arm64")).With("a", Absent())

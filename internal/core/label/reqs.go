@@ -93,21 +93,6 @@ func (r Reqs) Allow(labels map[string]string) (string, bool) {
 	return "", true
 }
 
-// Meets reports whether a new node described by tmpl can satisfy r, and if not, the first key that it cannot. A key of
-// which tmpl says nothing is open if known allows it, and absent otherwise.
-func (r Reqs) Meets(tmpl Reqs, known func(key string) bool) (string, bool) {
-	for _, q := range r {
-		s, defined := tmpl.Get(q.Key)
-		if !defined && !known(q.Key) {
-			s = Absent()
-		}
-		if !q.Set.Meets(s) {
-			return q.Key, false
-		}
-	}
-	return "", true
-}
-
 // Key returns a text that is equal for equal requirements.
 func (r Reqs) Key() string {
 	var b strings.Builder

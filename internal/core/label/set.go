@@ -157,9 +157,6 @@ func (s Set) Single() (string, bool) {
 	return s.vals[0], true
 }
 
-// Any reports whether s allows everything.
-func (s Set) Any() bool { return s.open && s.absent && len(s.vals) == 0 && !s.bounded() }
-
 // Intersect returns what both allow. The larger minValues stays.
 func (s Set) Intersect(t Set) Set {
 	r := Set{absent: s.absent && t.absent, Min: max(s.Min, t.Min)}

@@ -22,10 +22,8 @@ type View struct {
 	NeedsOpenNode bool
 }
 
-// Settings are the times of a claim's life. The zero value is the documented behaviour.
+// Settings of a claim's life. The zero value is the documented behaviour.
 type Settings struct {
-	LaunchTimeout       time.Duration // until the cloud must have started a machine; default 5 minutes
-	RegistrationTimeout time.Duration // until its node must have joined; default 15 minutes
 	// HoldTaint keeps the unregistered taint on a registered node until the node is ready for pods, so that the moment at
 	// which pods may bind is ours; but no longer than this. Zero takes the taint off at registration.
 	HoldTaint time.Duration
@@ -50,20 +48,10 @@ func (w Words) of(l Lack) string {
 	return w(l)
 }
 
-func (s Settings) launchTimeout() time.Duration {
-	return orDefault(s.LaunchTimeout, 5*time.Minute)
-}
-
-func (s Settings) registrationTimeout() time.Duration {
-	return orDefault(s.RegistrationTimeout, 15*time.Minute)
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
-}
+const (
+	launchTimeout       = 5 * time.Minute  // until the cloud must have started a machine
+	registrationTimeout = 15 * time.Minute // until its node must have joined
+)
 
 // A Kind is what the shell has to do.
 type Kind uint8
@@ -128,7 +116,7 @@ func Next(v View, now time.Time, s Settings) Step {
 	claim := another(v.Claim)
 	condition.Init(claim)
 	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
-		return launchStep(claim, now, s)
+		return launchStep(claim, now)
 	}
 	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes}
 	if v.NeedsOpenNode {
@@ -154,8 +142,8 @@ func another(claim *v1.NodeClaim) *v1.NodeClaim {
 	return &out
 }
 
-func launchStep(claim *v1.NodeClaim, now time.Time, s Settings) Step {
-	until := condition.Get(claim, v1.ConditionTypeLaunched).LastTransitionTime.Add(s.launchTimeout())
+func launchStep(claim *v1.NodeClaim, now time.Time) Step {
+	until := condition.Get(claim, v1.ConditionTypeLaunched).LastTransitionTime.Add(launchTimeout)
 	if !now.Before(until) {
 		return Step{Kind: GiveUp, Reason: LaunchTimeout, Claim: claim}
 	}
@@ -204,7 +192,7 @@ func (w *work) timedOut() bool {
 	if c.Status == "True" {
 		return false
 	}
-	w.wake(c.LastTransitionTime.Add(w.settings.registrationTimeout()))
+	w.wake(c.LastTransitionTime.Add(registrationTimeout))
 	return !w.now.Before(w.until)
 }
 

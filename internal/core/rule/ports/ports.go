@@ -45,8 +45,7 @@ func (t *Table) Intern(p Port) int {
 	return len(t.ports) - 1
 }
 
-// Len returns how many ports were interned, Port returns one.
-func (t *Table) Len() int        { return len(t.ports) }
+// Port returns one that was interned.
 func (t *Table) Port(i int) Port { return t.ports[i] }
 
 // Conflicts returns the ports that exclude any of mine.
