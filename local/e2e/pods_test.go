@@ -110,8 +110,12 @@ func scale(t *testing.T, deployment string, replicas int) {
 
 func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
 	together.enter(t)
+	guide := section(t, "getting-started.md", "")
+	if len(guide) != 4 {
+		t.Fatalf("the guide begins with %d blocks of commands, want those that start the cluster, scale, look, and scale back", len(guide))
+	}
 	begin := time.Now()
-	scale(t, "inflate", 10)
+	shared.typed(t, guide[1])
 	pods := running(t, "inflate", 10)
 	t.Logf("10 pods ran after %s", time.Since(begin).Round(100*time.Millisecond))
 
@@ -149,7 +153,17 @@ func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
 	}
 
 	begin = time.Now()
-	scale(t, "inflate", 0)
+	atPods, atTheRest := looks(t, pods[0].Name, claims[0].Name, claims[0].Status.NodeName)
+	for _, command := range append(atPods, guide[2], "karpenter resume --pool default") {
+		shared.typed(t, command)
+	}
+	t.Logf("people looked at it for %s", time.Since(begin).Round(100*time.Millisecond))
+
+	begin = time.Now()
+	shared.typed(t, guide[3])
+	for _, command := range atTheRest { // nodes stay for a while
+		shared.typed(t, command)
+	}
 	empty(t)
 	t.Logf("the nodes were gone after %s", time.Since(begin).Round(100*time.Millisecond))
 }

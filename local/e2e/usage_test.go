@@ -5,9 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,43 +12,10 @@ import (
 	"karpenter.sh/karpenter/local/plane"
 )
 
-// section returns the blocks of commands below a heading of the guide for the local cluster.
-func section(t *testing.T, heading string) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "getting-started.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(text), "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("the guide has no section %q", heading)
-	}
-	section, _, _ := strings.Cut(after, "\n## ")
-	var blocks []string
-	for i, part := range strings.Split(section, "\n```\n") {
-		if i%2 == 1 {
-			blocks = append(blocks, part)
-		}
-	}
-	return blocks
-}
-
-// typed runs a block of commands in a shell in which kubectl is this cluster's, and returns what they print.
-func (c *cluster) typed(t *testing.T, block string) string {
-	t.Helper()
-	sh := exec.Command("sh", "-e", "-c", `kubectl() { "$KARPENTER_LOCAL" kubectl "$@"; }`+"\n"+block)
-	sh.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir, "KARPENTER_LOCAL="+c.path)
-	out, err := sh.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s\n%s", err, block, out)
-	}
-	return string(out)
-}
-
 // The guide's section, as it is typed.
 func TestLoadMakesPodsAndPodsMakeNodes(t *testing.T) {
 	together.enter(t)
-	blocks := section(t, "Pods that scale with their load")
+	blocks := section(t, "getting-started.md", "Pods that scale with their load")
 	if len(blocks) != 3 {
 		t.Fatalf("the section has %d blocks of commands, want those that begin, look and end", len(blocks))
 	}

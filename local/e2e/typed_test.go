@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// page is a document for people.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// section returns the blocks of commands below a heading of a page, or those before its first heading.
+func section(t *testing.T, name, heading string) []string {
+	t.Helper()
+	text := page(t, name)
+	if heading != "" {
+		_, after, found := strings.Cut(text, "\n## "+heading+"\n")
+		if !found {
+			t.Fatalf("%s has no section %q", name, heading)
+		}
+		text = after
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	var blocks []string
+	for i, part := range strings.Split("\n"+text, "\n```\n") {
+		if i%2 == 1 {
+			blocks = append(blocks, part)
+		}
+	}
+	return blocks
+}
+
+// typed runs a block of commands in a shell in which kubectl, karpenter and make status are this cluster's, and returns what they print.
+func (c *cluster) typed(t *testing.T, block string) string {
+	t.Helper()
+	const ours = `kubectl() { karpenter-local kubectl "$@"; }; make() { karpenter-local "$@"; }`
+	sh := exec.Command("sh", "-e", "-c", ours+"\n"+block)
+	sh.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir, "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), "PATH="+filepath.Dir(c.path)+":"+os.Getenv("PATH"))
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, block, out)
+	}
+	return string(out)
+}
+
+// inText are the commands that stand in the text of a page.
+var inText = regexp.MustCompile("`(kubectl (?:get|describe|logs) [^`]+)`")
+
+// looks are the commands by which people look at a cluster in which a Deployment has just got its nodes: those of the pages, with the names that there
+// are, and those that guides of others have them type. Those that read files, wait for something or decide about a plan are tested where these are.
+// The first ones want a pod or its node to be there, or hold disruption up.
+func looks(t *testing.T, pod, claim, node string) (first, rest []string) {
+	t.Helper()
+	text, _, _ := strings.Cut(page(t, "troubleshooting.md"), "\n## A node is ready")
+	var all []string
+	for _, m := range inText.FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(m[1], `\|`, "|"))
+	}
+	for name, heading := range map[string]string{"history.md": "", "lint.md": "", "top.md": "", "why.md": "", "steering.md": "Pause"} {
+		for _, block := range section(t, name, heading) {
+			for line := range strings.Lines(block) {
+				command, _, _ := strings.Cut(line, " #")
+				command = strings.TrimSpace(command)
+				if theirs := strings.HasPrefix(command, "karpenter ") || strings.HasPrefix(command, "kubectl "); theirs && !elsewhere.MatchString(command) {
+					all = append(all, command)
+				}
+			}
+		}
+	}
+	if len(all) < 20 {
+		t.Errorf("the pages have %d commands", len(all))
+	}
+	all = append(all,
+		"kubectl get pods -n NAMESPACE", "kubectl get crd | grep karpenter", `kubectl logs -n NAMESPACE -l app.kubernetes.io/name=karpenter | grep -i "error\|failed"`,
+		"kubectl get nodes -L karpenter.sh/capacity-type,node.kubernetes.io/instance-type", "kubectl logs -n NAMESPACE deploy/karpenter",
+		"kubectl apply --dry-run=server -f ../../docs/examples/")
+	names := strings.NewReplacer(
+		"pod NAME", "pod "+pod, "nodepool NAME", "nodepool default", "ec2nodeclass NAME", "ec2nodeclass default", "nodeclaim NAME", "nodeclaim "+claim,
+		"NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "ip-10-0-0-1", node, "default-7x2fk", claim)
+	for _, command := range all {
+		command = names.Replace(command)
+		if strings.Contains(command, "| grep") || strings.HasPrefix(command, "karpenter ") {
+			command += " || [ $? = 1 ]" // nothing was found, or something; 2 is what is wrong
+		}
+		if named := strings.Contains(command, pod) || strings.Contains(command, claim) || strings.Contains(command, node); named || holdsUp.MatchString(command) {
+			first = append(first, command)
+		} else {
+			rest = append(rest, command)
+		}
+	}
+	return first, rest
+}
+
+var holdsUp = regexp.MustCompile(`pause|resume|annotate`)
+
+// elsewhere finds commands that other tests type: with files, on pools that are not here, until somebody presses a key.
+var elsewhere = regexp.MustCompile(` -f |--journal|--pool batch|^karpenter top$|^karpenter (?:approve|deny)`)
