@@ -79,7 +79,7 @@ func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name
 		return fmt.Errorf("read plan %s: %w", name, err)
 	}
 	if !plan.Open() {
-		return fmt.Errorf("plan %s does not wait any more: %s %s", name, plan.Status.Phase, plan.Status.Message)
+		return fmt.Errorf("plan %s does not wait any more: %s %s", name, plan.Status.Phase, plain(plan.Status.Message))
 	}
 	spec := map[string]any{"decision": v.decision}
 	if note != "" {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 const historyHelp = `usage: karpenter history [pod|node|nodeclaim|nodepool NAME] [-n NAMESPACE] [--since 2h] [--act ACT] [--reason REASON]
@@ -123,7 +124,7 @@ func history(ctx context.Context, env Env, args []string) (int, error) {
 	case err != nil:
 		return exitBadInput, err
 	case len(found) == 0:
-		fmt.Fprintf(env.Err, "nothing of this kind among %d decision(s)\n", len(all))
+		fmt.Fprintf(env.Err, "nothing of this kind among %s\n", sentence.Count(len(all), "decision"))
 		return exitNothing, nil
 	}
 	return exitFine, nil

@@ -244,7 +244,7 @@ func neverDrains(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
 		}
 	}
 	if n > 0 && int(least.IntVal) >= n {
-		return fmt.Sprintf("minAvailable: %d of %d pod(s) lets none be evicted as long as there are no more", least.IntVal, n)
+		return fmt.Sprintf("minAvailable: %d of %s lets none be evicted as long as there are no more", least.IntVal, sentence.Count(n, "pod"))
 	}
 	return ""
 }
@@ -361,7 +361,7 @@ func (e *edit) finding(object string, in engine.Question, world *disrupt.World) 
 	f := finding{Code: lintReplaces, Object: object, Nodes: len(e.gone), MoreNodes: e.perhaps}
 	because := " (" + strings.Join(causes, ", ") + ")"
 	if len(e.gone) == 0 {
-		f.Text = fmt.Sprintf("as it is written it may replace %d node(s)%s: what its selectors find is known to the cloud only", e.perhaps, because)
+		f.Text = fmt.Sprintf("as it is written it may replace %s%s: what its selectors find is known to the cloud only", sentence.Count(e.perhaps, "node"), because)
 		return f
 	}
 	in.Pods, in.Gone = nil, map[string]bool{}
@@ -377,12 +377,12 @@ func (e *edit) finding(object string, in engine.Question, world *disrupt.World) 
 	}
 	plan := engine.New(awsv1.Labels()).Plan(in)
 	f.MorePerHour = (plan.Price - before).Dollars()
-	f.Text = fmt.Sprintf("as it is written it replaces %d node(s)%s, $%+.4f an hour", f.Nodes, because, f.MorePerHour)
+	f.Text = fmt.Sprintf("as it is written it replaces %s%s, $%+.4f an hour", sentence.Count(f.Nodes, "node"), because, f.MorePerHour)
 	if e.perhaps > 0 {
 		f.Text += fmt.Sprintf("; %d more may be replaced: what its selectors find is known to the cloud only", e.perhaps)
 	}
 	if n := len(plan.Refused); n > 0 {
-		f.Text += fmt.Sprintf("; %d pod(s) on them would have no other place", n)
+		f.Text += fmt.Sprintf("; %s on them would have no other place", sentence.Count(n, "pod"))
 	}
 	return f
 }

@@ -25,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/overlay"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // planFlags are what plan is asked.
@@ -128,10 +129,10 @@ func plan(ctx context.Context, env Env, args []string) (int, error) {
 	}
 	in := withSpares(input)
 	if spares := len(in.Pods) - len(input.Pods); spares > 0 {
-		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %d pod(s)\n", spares)
+		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %s\n", sentence.Count(spares, "pod"))
 	}
 	input = in
-	fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s) …\n", len(input.Pods), len(input.Pools))
+	fmt.Fprintf(env.Err, "planning %s over %s …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 	input.Ended = func() bool { return ctx.Err() != nil }
 	began := time.Now()
 	answer := p.planner().Plan(input)

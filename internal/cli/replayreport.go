@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/replay"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // curveLines is how many moments of the curve a table has.
@@ -32,7 +33,7 @@ func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	first := results[0]
-	fmt.Fprintf(out, "%d pods from %s to %s\n\n", first.Pods, first.From.Format(time.RFC3339), first.To.Format(time.RFC3339))
+	fmt.Fprintf(out, "%s from %s to %s\n\n", sentence.Count(first.Pods, "pod"), first.From.Format(time.RFC3339), first.To.Format(time.RFC3339))
 	row("", func(r *replay.Result) string { return r.Variant })
 	row("bill", func(r *replay.Result) string { return fmt.Sprintf("$%.2f", r.Dollars) })
 	row("least possible, about", func(r *replay.Result) string { return fmt.Sprintf("$%.2f", r.Bound) })

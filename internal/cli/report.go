@@ -141,8 +141,8 @@ func (r *report) table(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d new node(s), $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
-		len(r.Claims), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
+	_, err := fmt.Fprintf(w, "%s, $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
+		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
 	return err
 }
 

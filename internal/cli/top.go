@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/halt"
@@ -71,7 +75,11 @@ func top(ctx context.Context, env Env, args []string) (int, error) {
 	f.static = true
 	for {
 		var screen strings.Builder
-		if err := f.show(ctx, env, &screen); err != nil {
+		size := unbounded
+		if !f.once {
+			size = sizeOf(env.Out)
+		}
+		if err := f.show(ctx, env, &screen, size); err != nil {
 			return exitBadInput, err
 		}
 		if f.once {
@@ -85,7 +93,46 @@ func top(ctx context.Context, env Env, args []string) (int, error) {
 	}
 }
 
-func (f *topFlags) show(ctx context.Context, env Env, out io.Writer) error {
+// A window is how many lines and columns there are to show something, 0 for as many as it takes.
+type window struct{ lines, columns int }
+
+var unbounded = window{}
+
+// sizeOf returns the window that out is shown in, unbounded where it is none.
+func sizeOf(out io.Writer) window {
+	if file, ok := out.(*os.File); ok {
+		if columns, lines, err := term.GetSize(int(file.Fd())); err == nil {
+			return window{lines, columns}
+		}
+	}
+	return unbounded
+}
+
+// leastRows is how many nodes are shown however much stands above them.
+const leastRows = 3
+
+// rows is how many of n nodes fit under what stands above them: lines that are too long take several, and the head of the table, the line below it
+// and that of the cursor have to go somewhere.
+func (w window) rows(n int, above string) int {
+	if w == unbounded {
+		return n
+	}
+	left := w.lines - 3
+	for line := range strings.Lines(above) {
+		left -= 1 + (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/max(1, w.columns)
+	}
+	return min(n, max(leastRows, left))
+}
+
+// cut makes a line of the table as long as the window is wide, so that it takes one line there. What stands above is not cut: it says what to do.
+func (w window) cut(line string) string {
+	if runes := []rune(line); w.columns > 0 && len(runes) > w.columns+1 {
+		return string(runes[:w.columns]) + "\n"
+	}
+	return line
+}
+
+func (f *topFlags) show(ctx context.Context, env Env, out *strings.Builder, size window) error {
 	o, err := f.read(ctx, env)
 	if err != nil {
 		return err
@@ -96,7 +143,7 @@ func (f *topFlags) show(ctx context.Context, env Env, out io.Writer) error {
 	}
 	w := disruptionWorld(in)
 	w.Ended = func() bool { return ctx.Err() != nil }
-	return writeTop(out, w, f.sort)
+	return writeTop(out, w, f.sort, size)
 }
 
 // barWidth is how many characters are all of a node.
@@ -116,8 +163,16 @@ var topOrders = map[string]func(a, b *fleet.Machine) int{
 	"name":   func(*fleet.Machine, *fleet.Machine) int { return 0 },
 }
 
-// writeTop shows the fleet.
-func writeTop(out io.Writer, w *disrupt.World, order string) error {
+// podsWait says how many pods wait.
+func podsWait(pods int) string {
+	if pods == 1 {
+		return "1 pod waits for a node"
+	}
+	return fmt.Sprintf("%d pods wait for a node", pods)
+}
+
+// writeTop shows the fleet, and of its nodes those that fit.
+func writeTop(out *strings.Builder, w *disrupt.World, order string, size window) error {
 	rows := new(fleet.Reader).Read(w.Snap, w.Pools)
 	bill := map[string]float64{}
 	for _, r := range rows {
@@ -130,33 +185,47 @@ func writeTop(out io.Writer, w *disrupt.World, order string) error {
 	for _, pool := range sortedKeys(bill) {
 		total += bill[pool]
 	}
-	fmt.Fprintf(out, "%d nodes, $%.4f an hour; %d pods wait for a node. Savings Plans, reserved instances and discounts are left out.\n", len(rows), total, len(w.Snap.Provisionable()))
+	fmt.Fprintf(out, "%s, $%.4f an hour; %s. Savings Plans, reserved instances and discounts are left out.\n", sentence.Count(len(rows), "node"), total, podsWait(len(w.Snap.Provisionable())))
 	for _, name := range slices.Sorted(maps.Keys(w.Pools)) {
 		if h, halted := halt.Of(w.Snap, name, w.Now); halted {
 			fmt.Fprintf(out, "NodePool %s: %s\n", name, plain(sentence.Halt(h)))
 		}
 	}
-	if err := writeSteps(out, w); err != nil {
+	if err := writeSteps(out, w, size); err != nil {
 		return err
 	}
 	if err := writeHeldBack(out, w, rows); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tPOOL\tTYPE\t$/H\tCPU\tMEMORY\tPODS\tSTATE")
-	for _, r := range rows {
+	fit := rows[:size.rows(len(rows), out.String())]
+	for _, r := range fit {
 		n, state := &r.Machine, ""
 		if marks := fleet.Marks(w.Snap, r.Node, w.Now); len(marks) > 0 {
 			state = string(marks[0])
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s %s\t%.4f\t%s\t%s\t%d\t%s\n", n.Name, n.Pool, n.Type, n.CapacityType, n.Price.Dollars(), bar(n.CPU), bar(n.Memory), n.Pods, state)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		out.WriteString(size.cut(line))
+	}
+	if more := len(rows) - len(fit); more > 0 {
+		fmt.Fprintf(out, "and %s; --sort puts others first, --once shows all", sentence.Count(more, "more node"))
+	}
+	return nil
 }
 
+// mostSteps is how many steps a window shows.
+const mostSteps = 10
+
 // writeSteps shows the steps that the cluster knows of, nothing where there are none.
-func writeSteps(out io.Writer, w *disrupt.World) error {
+func writeSteps(out io.Writer, w *disrupt.World, size window) error {
 	var begun []shown.Step
 	for _, r := range steprecord.UnderWay(w.Snap) {
 		begun = append(begun, shown.Begun(r))
@@ -167,14 +236,24 @@ func writeSteps(out io.Writer, w *disrupt.World) error {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nSTEP\tREASON\tSTAGE\tUNTIL\t$/DAY")
-	for _, s := range steps {
+	most := len(steps)
+	if size != unbounded {
+		most = min(mostSteps, most)
+	}
+	for _, s := range steps[:most] {
 		saves := "-"
 		if s.SavesDay != 0 {
 			saves = fmt.Sprintf("saves %.2f", s.SavesDay)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", plain(s.Text), plain(s.Reason), plain(s.Stage), s.Until.UTC().Format(time.RFC3339), saves)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if more := len(steps) - most; more > 0 {
+		fmt.Fprintf(out, "and %s\n", sentence.Count(more, "more step"))
+	}
+	return nil
 }
 
 // mostHeld is how many lines what is held back takes: the screen is for the nodes.

@@ -277,7 +277,7 @@ func (a *nodeAnswer) write(w io.Writer, format string) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(a)
 	}
-	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %d pod(s), %s\n", a.Node, dash(a.Type), dash(a.Zone), dash(a.CapacityType), dash(a.NodePool), a.Pods, perMonth(a.PricePerHour))
+	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone), dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
 	switch {
 	case a.Stays:
 		fmt.Fprintln(w, "\nIt stays, because")
@@ -396,7 +396,7 @@ func (a *whyPoolAnswer) write(w io.Writer, format string) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(a)
 	}
-	fmt.Fprintf(w, "NodePool %s: %d node(s), %s\n", a.Name, a.Nodes, perMonth(a.PricePerHour))
+	fmt.Fprintf(w, "NodePool %s: %s, %s\n", a.Name, sentence.Count(a.Nodes, "node"), perMonth(a.PricePerHour))
 	if len(a.Going) > 0 {
 		fmt.Fprintf(w, "\nNothing keeps %s\n", strings.Join(a.Going, ", "))
 	}
@@ -411,7 +411,7 @@ func (a *whyPoolAnswer) write(w io.Writer, format string) error {
 		}
 	}
 	if a.NotAsked > 0 {
-		fmt.Fprintf(w, "%d more node(s) were not looked at\n", a.NotAsked)
+		fmt.Fprintf(w, "not looked at: %s more\n", sentence.Count(a.NotAsked, "node"))
 	}
 	return writeDecided(w, a.History)
 }

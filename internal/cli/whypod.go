@@ -96,7 +96,7 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	a := newPodAnswer(pod)
 	a.State = stateOf(input.Snap, pod)
 	if a.State == podWaits {
-		fmt.Fprintf(env.Err, "planning %d pod(s) over %d pool(s), and with what could be changed …\n", len(input.Pods), len(input.Pools))
+		fmt.Fprintf(env.Err, "planning %s over %s, and with what could be changed …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
 		a.read(input, why.Ask(why.Question{In: input, Pod: pod, New: func() why.Planner { return engine.New(awsv1.Labels()) }}))
 	}
 	a.History = w.decided(ctx, env, journal.Object{Kind: "Pod", Namespace: w.namespace, Name: w.name})
@@ -250,7 +250,7 @@ func (a *podAnswer) table(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", first(i, "existing nodes"), r.RuledOut, r.Text)
 	}
 	for _, p := range a.Pools {
-		name := fmt.Sprintf("pool %s, %d types", p.Pool, p.Types)
+		name := fmt.Sprintf("pool %s, %s", p.Pool, sentence.Count(p.Types, "type"))
 		for i, r := range p.Rules {
 			fmt.Fprintf(t, "%s\t%s\t%s\n", first(i, name), number(r.RuledOut), r.Text)
 		}

@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/scenario"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/sim"
 )
 
@@ -47,7 +48,7 @@ func TestAControllersSnapshotGivesItsPlan(t *testing.T) {
 		for i := range plan.Open {
 			pods += len(plan.Open[i].Pods)
 		}
-		got := fmt.Sprintf("%d new node(s) for %d pod(s); %d placed on what is there, %d refused", len(plan.Open), pods, len(plan.Place), len(plan.Refused))
+		got := fmt.Sprintf("%s for %s; %d placed on what is there, %d refused", sentence.Count(len(plan.Open), "new node"), sentence.Count(pods, "pod"), len(plan.Place), len(plan.Refused))
 		if got != last.Text || plan.Price.Dollars() != last.PricePerHour || plan.Cost.Dollars() != last.CostPerHour || len(plan.Open) == 0 {
 			t.Errorf("%s, $%g; the controller's: %s, $%g", got, plan.Price.Dollars(), last.Text, last.PricePerHour)
 		}

@@ -119,9 +119,9 @@ func TestThePicture(t *testing.T) {
 				Budgets:  map[string][]v1.DisruptionReason{"p": {v1.DisruptionReasonUnderutilized, v1.DisruptionReasonEmpty}},
 				HeldBack: map[string]cloud.NanoUSD{"p": cloud.FromDollars(0.02)}, Before: cloud.FromDollars(0.3), Target: cloud.FromDollars(0.2),
 			},
-			Steps: []verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonEmpty, Text: "delete 1 node(s): dear/m.x/spot", Claims: []string{"claim-dear"}, Saves: cloud.FromDollars(0.1), Until: noon.Add(15 * time.Second)}},
+			Steps: []verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonEmpty, Text: "delete 1 node: dear/m.x/spot", Claims: []string{"claim-dear"}, Saves: cloud.FromDollars(0.1), Until: noon.Add(15 * time.Second)}},
 		}
-		in.Records = []journal.Record{{Seq: 7, At: noon, Act: journal.Planned, PricePerHour: 0.1, About: []journal.Object{{Kind: "Pod", Namespace: "shop", Name: "web-5d4f-d"}}, Text: "1 new node(s) for 1 pod(s)"}}
+		in.Records = []journal.Record{{Seq: 7, At: noon, Act: journal.Planned, PricePerHour: 0.1, About: []journal.Object{{Kind: "Pod", Namespace: "shop", Name: "web-5d4f-d"}}, Text: "1 new node for 1 pod"}}
 		in.Plan = &journal.Record{At: noon, PricePerHour: 0.1, CostPerHour: 0.102, BoundPerHour: 0.101}
 		in.Costs = []Cost{{At: noon, PerHour: 0.3, Target: 0.2, Bound: 0.101, Plan: 0.102}}
 	})

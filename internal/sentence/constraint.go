@@ -36,7 +36,7 @@ func Explanation(why []reason.Count) string {
 	}
 	parts := pod
 	if total > 0 {
-		parts = append(parts, fmt.Sprintf("%s: %s", count(total, "existing node"), strings.Join(nodes, ", ")))
+		parts = append(parts, fmt.Sprintf("%s: %s", Count(total, "existing node"), strings.Join(nodes, ", ")))
 	}
 	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(a, b) })
 	for _, p := range order {
@@ -45,7 +45,8 @@ func Explanation(why []reason.Count) string {
 	return strings.Join(parts, "; ")
 }
 
-func count(n int, what string) string {
+// Count says how many there are of something: a word of which the plural ends in s.
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -57,7 +58,7 @@ func poolText(c *reason.Count) string {
 	switch c.Code {
 	case reason.TooLarge, reason.NoOffering, reason.LabelMismatch, reason.HostPort, reason.VolumeLimit:
 		if c.Candidates > 0 {
-			return fmt.Sprintf("%s %s", count(c.Candidates, "type"), numbered(c))
+			return fmt.Sprintf("%s %s", Count(c.Candidates, "type"), numbered(c))
 		}
 	}
 	return constraint(c)

@@ -14,7 +14,7 @@ import (
 // Step says what goes and what comes in its place.
 func Step(s *disrupt.Step) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d node(s):", s.Decision(), len(s.Remove))
+	fmt.Fprintf(&b, "%s %s:", s.Decision(), Count(len(s.Remove), "node"))
 	for _, c := range s.Remove {
 		labels := c.Node.Labels()
 		fmt.Fprintf(&b, " %s/%s/%s", c.Name(), labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey])
@@ -23,7 +23,7 @@ func Step(s *disrupt.Step) string {
 		if i == 0 {
 			b.WriteString(", replaced by")
 		}
-		fmt.Fprintf(&b, " %s (%d types, $%.4f/h)", o.Type, len(o.Types), o.Price.Dollars())
+		fmt.Fprintf(&b, " %s (%s, $%.4f/h)", o.Type, Count(len(o.Types), "type"), o.Price.Dollars())
 	}
 	return b.String()
 }
@@ -35,7 +35,7 @@ func Asked(s *v1alpha1.DisruptionStep) string {
 	if len(s.Open) > 0 {
 		decision = "replace"
 	}
-	fmt.Fprintf(&b, "%s %d node(s):", decision, len(s.Remove))
+	fmt.Fprintf(&b, "%s %s:", decision, Count(len(s.Remove), "node"))
 	for _, n := range s.Remove {
 		fmt.Fprintf(&b, " %s/%s/%s", n.Node, n.InstanceType, n.CapacityType)
 	}
@@ -43,16 +43,16 @@ func Asked(s *v1alpha1.DisruptionStep) string {
 		if i == 0 {
 			b.WriteString(", replaced by")
 		}
-		fmt.Fprintf(&b, " %s (%d types, $%s/h)", o.InstanceType, o.Types, o.Price)
+		fmt.Fprintf(&b, " %s (%s, $%s/h)", o.InstanceType, Count(o.Types, "type"), o.Price)
 	}
 	return b.String()
 }
 
 // Begun says what goes and what comes by a step of which only the nodes and the claims in their place are known.
 func Begun(nodes, claims []string) string {
-	text := fmt.Sprintf("delete %d node(s): %s", len(nodes), strings.Join(nodes, " "))
+	text := fmt.Sprintf("delete %s: %s", Count(len(nodes), "node"), strings.Join(nodes, " "))
 	if len(claims) > 0 {
-		text = fmt.Sprintf("replace %d node(s): %s, replaced by %s", len(nodes), strings.Join(nodes, " "), strings.Join(claims, " "))
+		text = fmt.Sprintf("replace %s: %s, replaced by %s", Count(len(nodes), "node"), strings.Join(nodes, " "), strings.Join(claims, " "))
 	}
 	return text
 }

@@ -17,6 +17,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/runtime"
@@ -167,7 +168,7 @@ func printNodes(p plane.Plane, nodes []corev1.Node, pods []corev1.Pod) error {
 			fmt.Printf("\nAWS does not tell what spot machines cost: %s\n", oneLine(err))
 		}
 	}
-	fmt.Printf("\n%d nodes, %s\n", len(nodes), countPods(pods))
+	fmt.Printf("\n%s, %s\n", sentence.Count(len(nodes), "node"), countPods(pods))
 	return nil
 }
 
@@ -222,5 +223,5 @@ func countPods(pods []corev1.Pod) string {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("%d pods running, %d waiting for a node", running, waiting)
+	return fmt.Sprintf("%s running, %d waiting for a node", sentence.Count(running, "pod"), waiting)
 }

@@ -157,7 +157,7 @@ func TestThePageShowsTheClusterAsItChanges(t *testing.T) {
 	b.run("open the page", chromedp.Navigate(server.URL))
 	b.until(visible + " > 10")
 	body := is[string](b, "document.body.innerText")
-	for _, want := range []string{"Deployment shop/web", "no room for it", "do-not-disrupt", "delete 1 node(s)", "node-00", "Savings Plans", foreign} {
+	for _, want := range []string{"Deployment shop/web", "no room for it", "do-not-disrupt", "delete 1 node", "node-00", "Savings Plans", foreign} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not say %q:\n%s", want, body)
 		}

@@ -110,9 +110,9 @@ func (w *town) tell(foreign string) {
 		Kept: []disrupt.Refusal{refused}, Budgets: map[string][]v1.DisruptionReason{"default": {v1.DisruptionReasonUnderutilized}},
 		HeldBack: map[string]cloud.NanoUSD{"default": cloud.FromDollars(0.21)}, Before: cloud.FromDollars(4), Target: cloud.FromDollars(3.2),
 	})
-	w.verdicts.Step([]verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node(s): node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
+	w.verdicts.Step([]verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node: node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
 		Saves: cloud.FromDollars(0.04), Pods: 3, Until: now.Add(15 * time.Second)}})
-	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node(s) for 9 pod(s); 0 placed on what is there, 1 refused"})
+	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node for 9 pods; 0 placed on what is there, 1 refused"})
 	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "c.4xlarge in us-east-1a (spot) for 9 pod(s)"})
 	w.journal.Add(journal.Record{Act: journal.FellBack, Reason: "InsufficientCapacity", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0004"}}, Text: foreign})
 }

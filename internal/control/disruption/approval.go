@@ -58,7 +58,7 @@ func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) boo
 	if plan.Status.Rule == "" {
 		for _, p := range pools {
 			l.tell.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(p), Reason: telemetry.DisruptionAwaitsApproval, Key: []string{plan.Name},
-				Message: fmt.Sprintf("DisruptionPlan %s: %s, saves $%s an hour, moves %d pod(s); karpenter approve %[1]s", plan.Name, sentence.Step(step), plan.Status.Step.Saves, plan.Status.Step.Pods)})
+				Message: fmt.Sprintf("DisruptionPlan %s: %s, saves $%s an hour, moves %s; karpenter approve %[1]s", plan.Name, sentence.Step(step), plan.Status.Step.Saves, sentence.Count(plan.Status.Step.Pods, "pod"))})
 		}
 	}
 	return true

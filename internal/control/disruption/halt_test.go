@@ -212,3 +212,30 @@ func TestARestartWhilePausedTakesBack(t *testing.T) {
 		}
 	})
 }
+
+// What this process has deleted goes, also while its picture does not show it yet: its record and its taint stay.
+func TestAPauseTakesNothingBackThatWasDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration(v1.Never)
+		s.node("b", "small", true)
+		var l *Loop
+		s.spoil = func(made *Loop) { l = made }
+		stop := s.run(t)
+		time.Sleep(time.Second)
+		stop()
+		s.pausePool("true")
+		r := begun("claim-a", "claim-b")
+		s.write("claim-a", r.As(steprecord.Candidate))
+		s.write("claim-b", r.As(steprecord.Candidate))
+		time.Sleep(10 * time.Millisecond)
+		c := newCommand(r)
+		c.removed["claim-a"] = true
+		if !l.halt(t.Context(), c) {
+			t.Fatal("the command goes on")
+		}
+		if got := s.leftovers(); !slices.Equal(got, []string{"record on claim-a", "reason on claim-a", "taint on a"}) {
+			t.Errorf("what is left: %v", got)
+		}
+	})
+}

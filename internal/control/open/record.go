@@ -7,6 +7,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // mostOthers is how many of the types that were not the cheapest are written down.
@@ -15,7 +16,7 @@ const mostOthers = 3
 // record says what was opened, for whom, and what came next in price.
 func (s *Service) record(t *task) journal.Record {
 	o, made := t.opening, madePods(t.opening)
-	forWhom := fmt.Sprintf("%d pod(s)", len(made))
+	forWhom := sentence.Count(len(made), "pod")
 	if spare := len(o.Pods) - len(made); spare > 0 {
 		forWhom += fmt.Sprintf(" and spare room for %d", spare)
 	}

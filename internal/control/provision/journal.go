@@ -11,6 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/why"
 	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // write puts into the journal what a plan has decided anew: pods wait for many turns, and are told of once. What is opened the opener
@@ -26,7 +27,7 @@ func (l *Loop) write(snap *cluster.Snapshot, plan *engine.Plan, became outcome) 
 	if len(plan.Open) > 0 {
 		records = append([]journal.Record{{
 			Act: journal.Planned, PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), BoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
-			Text: fmt.Sprintf("%d new node(s) for %d pod(s); %d placed on what is there, %d refused", len(plan.Open), podsOf(plan.Open), len(plan.Place), len(plan.Refused)),
+			Text: fmt.Sprintf("%s for %s; %d placed on what is there, %d refused", sentence.Count(len(plan.Open), "new node"), sentence.Count(podsOf(plan.Open), "pod"), len(plan.Place), len(plan.Refused)),
 		}}, records...)
 	}
 	digest := snap.Digest()
