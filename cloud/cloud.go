@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -127,10 +128,21 @@ type InstanceType struct {
 	Overhead Overhead
 	// VolumeLimits is the number of volumes that may be attached, by CSI driver. A missing driver is unlimited.
 	VolumeLimits map[string]int
+	// Devices is what drivers of dynamic resource allocation will publish on such a machine, driver by driver.
+	Devices []DeviceSlice
 	// Exotic types (bare metal, accelerators) are sent at launch only when no ordinary type would do.
 	Exotic    bool
 	Overlaid  bool // a NodeOverlay gave it other capacity than the cloud says
 	Offerings []Offering
+}
+
+// A DeviceSlice is the devices that one driver will publish on a machine, in its order.
+type DeviceSlice struct {
+	Driver   string
+	Devices  []resourcev1.Device
+	Counters []resourcev1.CounterSet
+	// Later names attributes that the driver publishes too, with values that nobody knows before the machine is there.
+	Later []string
 }
 
 // CapacityAs returns the capacity of a machine of the type that is bought as the offering says. The caller owns the result.

@@ -17,7 +17,6 @@ func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		"all of it at once":           {"--log-level=loud", "cluster-name"},
 		"no way to the API server":    {"--cluster-name=c", "not in a cluster"},
 		"a kubeconfig that is not":    {"--cluster-name=c --kubeconfig=/no/such/file", "/no/such/file"},
-		"devices are not supported":   {"--ignore-dra-requests=false", "dynamic resource allocation"},
 		"an argument that is no flag": {"extra", "extra"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,10 @@ type tables struct {
 	priorityClasses table[objectKey, *schedulingv1.PriorityClass]
 	services        table[objectKey, *corev1.Service]
 	attachments     table[objectKey, *storagev1.VolumeAttachment]
+	resourceClaims  table[objectKey, *resourcev1.ResourceClaim]
+	claimTemplates  table[objectKey, *resourcev1.ResourceClaimTemplate]
+	deviceClasses   table[objectKey, *resourcev1.DeviceClass]
+	resourceSlices  table[objectKey, *resourcev1.ResourceSlice]
 	selectors       table[types.UID, ownerSelector]
 	broken          table[brokenKey, Broken]
 }
@@ -76,6 +81,10 @@ func newTables(now *epoch) tables {
 		namespaces:      objectTable[*corev1.Namespace](now),
 		priorityClasses: objectTable[*schedulingv1.PriorityClass](now),
 		services:        objectTable[*corev1.Service](now),
+		resourceClaims:  objectTable[*resourcev1.ResourceClaim](now),
+		claimTemplates:  objectTable[*resourcev1.ResourceClaimTemplate](now),
+		deviceClasses:   objectTable[*resourcev1.DeviceClass](now),
+		resourceSlices:  objectTable[*resourcev1.ResourceSlice](now),
 		attachments:     newTable(now, attachmentKey, compareObjects),
 		selectors:       newTable(now, func(o ownerSelector) types.UID { return o.owner }, cmp.Compare[types.UID]),
 		broken:          newTable(now, func(b Broken) brokenKey { return brokenKey{b.Kind, b.Namespace, b.Name} }, compareBroken),

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +82,14 @@ func apply(d *cluster.Draft, e Event) (news bool) {
 		d.PutPV(o)
 	case *storagev1.StorageClass:
 		d.PutStorageClass(o)
+	case *resourcev1.ResourceClaim:
+		d.PutResourceClaim(o)
+	case *resourcev1.ResourceClaimTemplate:
+		d.PutResourceClaimTemplate(o)
+	case *resourcev1.DeviceClass:
+		d.PutDeviceClass(o)
+	case *resourcev1.ResourceSlice:
+		d.PutResourceSlice(o)
 	case *storagev1.VolumeAttachment:
 		d.PutVolumeAttachment(o)
 	case *storagev1.CSINode:
@@ -122,6 +131,14 @@ func remove(d *cluster.Draft, e Event) {
 		d.DeletePV(o.Name)
 	case *storagev1.StorageClass:
 		d.DeleteStorageClass(o.Name)
+	case *resourcev1.ResourceClaim:
+		d.DeleteResourceClaim(o.Namespace, o.Name)
+	case *resourcev1.ResourceClaimTemplate:
+		d.DeleteResourceClaimTemplate(o.Namespace, o.Name)
+	case *resourcev1.DeviceClass:
+		d.DeleteDeviceClass(o.Name)
+	case *resourcev1.ResourceSlice:
+		d.DeleteResourceSlice(o.Name)
 	case *storagev1.VolumeAttachment:
 		d.DeleteVolumeAttachment(o.Spec.NodeName, o.Name)
 	case *storagev1.CSINode:

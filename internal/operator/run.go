@@ -52,6 +52,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe"
 	"karpenter.sh/karpenter/internal/page"
 	"karpenter.sh/karpenter/internal/scalable"
+	"karpenter.sh/karpenter/internal/selector"
 	"karpenter.sh/karpenter/internal/telemetry"
 	"karpenter.sh/karpenter/internal/verdict"
 )
@@ -144,7 +145,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	metered := meter(provider.Provider, metrics)
 	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
-		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer,
+		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer, Devices: s.Scheduling.Devices,
 		Others: provider.others(),
 	})
 
@@ -248,7 +249,7 @@ func (p *parts) older(ctx context.Context) (older, error) {
 
 // engine is what the engine is told in every loop.
 func (s *Settings) engine() engine.Settings {
-	return engine.Settings{
+	out := engine.Settings{
 		IgnorePreferences:   s.Scheduling.IgnorePreferences,
 		MinValuesBestEffort: s.Scheduling.MinValuesBestEffort,
 		ReservedCapacity:    s.Gates.ReservedCapacity,
@@ -256,6 +257,10 @@ func (s *Settings) engine() engine.Settings {
 		Band:                shape.SpotBand(s.Scheduling.SpotTypes),
 		NodePrice:           s.nodePrice(),
 	}
+	if s.Scheduling.Devices {
+		out.Selects = selector.Selects
+	}
+	return out
 }
 
 // nodePrice is what the engine adds for each node. It takes zero for the default.

@@ -68,6 +68,7 @@ type BatchSettings struct {
 type SchedulingSettings struct {
 	IgnorePreferences   bool
 	MinValuesBestEffort bool
+	Devices             bool // resource claims are planned for
 	DefaultSpread       []corev1.TopologySpreadConstraint
 	SpotTypes           int     // of so many instance types a spot machine is bought, where so many are cheap enough
 	NodePrice           float64 // in dollars an hour, what decisions add for each node
@@ -159,7 +160,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.String(&s.JournalDir, "journal-dir", "folder to which what is decided is written, as lines of JSON, 64 MB at most of which the oldest go; only in memory, the last 10,000, if empty"),
 		setting.String(&s.RecordDir, "record-dir", "folder to which pods are written as they come and go, without what their containers are started with, 1 GB at most of which the oldest goes; for karpenter replay; nothing if empty"),
 		setting.String(&s.Stories, "scenario-folder", "folder to which the world is written, without its names, when a scheduler does not bind a pod although there is room for it: at most once an hour, the last 24; nothing is written if empty"),
-		setting.Func("ignore-dra-requests", "true", "refuse pods that ask for devices; nothing else is supported yet", draOnlyIgnored),
+		setting.Func("ignore-dra-requests", "true", "refuse pods that use resource claims; false: devices are planned for, see docs/devices.md", s.Scheduling.parseIgnoreDRA),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
 		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
@@ -182,10 +183,10 @@ func choice(p *bool, name, off, on, usage string) setting.Setting {
 	})
 }
 
-func draOnlyIgnored(text string) error {
-	if ignore, err := strconv.ParseBool(text); err == nil && !ignore {
-		return errors.New("devices of dynamic resource allocation are not supported by this version; leave ignore-dra-requests at true")
-	}
+// parseIgnoreDRA reads whether resource claims are planned for. What is no truth value leaves them ignored, as it always did.
+func (s *SchedulingSettings) parseIgnoreDRA(text string) error {
+	ignore, err := strconv.ParseBool(text)
+	s.Devices = err == nil && !ignore
 	return nil
 }
 

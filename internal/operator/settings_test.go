@@ -89,7 +89,7 @@ func TestSettings(t *testing.T) {
 			env: map[string]string{"FEATURE_GATES": "SpotToSpotConsolidation=true,NodeRepair=true,NodeOverlay=true,StaticCapacity=true,CapacityBuffer=true"},
 			ok:  func(s *Settings) bool { return s.Gates.CapacityBuffer && s.Gates.NodeRepair },
 		},
-		"devices that are not supported":      {env: map[string]string{"IGNORE_DRA_REQUESTS": "false"}, err: "IGNORE_DRA_REQUESTS"},
+		"devices that are planned for":        {env: map[string]string{"IGNORE_DRA_REQUESTS": "false"}},
 		"devices that are refused":            {env: map[string]string{"IGNORE_DRA_REQUESTS": "true"}},
 		"an unknown log level":                {env: map[string]string{"LOG_LEVEL": "trace"}, err: "trace"},
 		"an empty log level":                  {env: map[string]string{"LOG_LEVEL": ""}},

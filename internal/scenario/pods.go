@@ -31,7 +31,7 @@ func decode[T any](raw map[string]any) (*T, error) {
 // readPods reads pods: a name with cpu, mem, gpu, init, sidecar and overhead (cpu:1,mem:1Gi), labels, ns, priority, on (a node),
 // going (being deleted), select=k:v, need=key:Op:v|w (required, terms separated by ";"), want=weight/key:Op:v|w,
 // spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish (preferred, with weight/),
-// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, owner=replica set, daemon=set, protected (do-not-disrupt).
+// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, claim=resource claim, template=resource claim template, owner=replica set, daemon=set, protected (do-not-disrupt).
 func (w *World) readPods(text string) error {
 	for _, l := range lines(text) {
 		for range l.count {
@@ -164,6 +164,12 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	}
 	for _, x := range l.all("pvc") {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: x, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: x}}})
+	}
+	for _, x := range l.all("claim") {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: x, ResourceClaimName: &x})
+	}
+	for _, x := range l.all("template") {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: x, ResourceClaimTemplateName: &x})
 	}
 	if x := l.get("priority", ""); x != "" {
 		n, err := strconv.ParseInt(x, 10, 32)

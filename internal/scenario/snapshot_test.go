@@ -3,6 +3,7 @@ package scenario
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -82,6 +83,19 @@ func TestAPlanFromASnapshotIsThePlan(t *testing.T) {
 		again := engine.New(zones).Plan(asked(t, Snapshot("A snapshot.", in, true)))
 		if again.Price != plan.Price || len(again.Open) != len(plan.Open) || len(again.Refused) != len(plan.Refused) {
 			t.Errorf("world %d: without names it costs %v, %d refused; want %v, %d refused", seed, again.Price, len(again.Refused), plan.Price, len(plan.Refused))
+		}
+	}
+}
+
+func TestAPlanFromASnapshotWithDevicesIsThePlan(t *testing.T) {
+	files, err := filepath.Glob("../../scenarios/solve/devices-*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		in := questionOf(t, file)
+		if diff := cmp.Diff(whole(t, in), whole(t, asked(t, Snapshot("A snapshot.", in, false)))); diff != "" {
+			t.Errorf("%s: the snapshot says something else\n%s", file, diff)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/selector"
 )
 
 // A World is a cluster in a story.
@@ -149,6 +151,10 @@ func (w *World) readSettings(text string) error {
 			w.Settings.IgnorePreferences = value == "Ignore"
 		case "minValues":
 			w.Settings.MinValuesBestEffort = value == "BestEffort"
+		case "devices":
+			if value == "true" {
+				w.Settings.Selects = selector.Selects
+			}
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
 		case "count", "tied": // read where the answer is written
@@ -207,7 +213,8 @@ func (w *World) setNumber(key string, n int64) {
 }
 
 // readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
-// gpu, exotic, label=k:v|w, volumes=driver:limit.
+// gpu, exotic, label=k:v|w, volumes=driver:limit, device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is
+// known only later).
 func readShapes(text string) (*cloud.Catalog, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
@@ -240,6 +247,13 @@ func readShapes(text string) (*cloud.Catalog, error) {
 			}
 			it.VolumeLimits[driver] = limit
 		}
+		for _, x := range l.all("device") {
+			slice, err := devicesOf(x)
+			if err != nil {
+				return nil, fmt.Errorf("shape %s: device: %w", l.name, err)
+			}
+			it.Devices = append(it.Devices, slice)
+		}
 		if err := addOfferings(it, &l); err != nil {
 			return nil, err
 		}
@@ -248,6 +262,33 @@ func readShapes(text string) (*cloud.Catalog, error) {
 	}
 	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
 	return c, nil
+}
+
+// devicesOf reads the devices of a driver.
+func devicesOf(text string) (cloud.DeviceSlice, error) {
+	parts := strings.SplitN(text, ":", 3)
+	out := cloud.DeviceSlice{Driver: parts[0]}
+	if len(parts) < 2 {
+		return out, fmt.Errorf("%q has no count", text)
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return out, err
+	}
+	attributes := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}
+	if len(parts) > 2 {
+		for _, x := range split(parts[2], "|") {
+			if name, value, has := strings.Cut(x, ":"); has {
+				attributes[resourcev1.QualifiedName(name)] = resourcev1.DeviceAttribute{StringValue: &value}
+			} else {
+				out.Later = append(out.Later, name)
+			}
+		}
+	}
+	for i := range n {
+		out.Devices = append(out.Devices, resourcev1.Device{Name: fmt.Sprintf("device-%d", i), Attributes: attributes})
+	}
+	return out, nil
 }
 
 func addOfferings(it *cloud.InstanceType, l *line) error {
@@ -526,6 +567,14 @@ func (w *World) putObject(raw map[string]any) error {
 			err = put(w, raw, d.PutPV)
 		case "StorageClass":
 			err = put(w, raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
+		case "ResourceClaim":
+			err = put(w, raw, d.PutResourceClaim)
+		case "ResourceClaimTemplate":
+			err = put(w, raw, d.PutResourceClaimTemplate)
+		case "DeviceClass":
+			err = put(w, raw, d.PutDeviceClass)
+		case "ResourceSlice":
+			err = put(w, raw, d.PutResourceSlice)
 		case "CSINode":
 			err = put(w, raw, d.PutCSINode)
 		case "Namespace":

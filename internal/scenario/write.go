@@ -32,7 +32,8 @@ func Write(story string, in engine.Question, first []string, most int) []byte {
 
 // Snapshot tells all that a question rests on as a story, with every name or, if it is to be anonymous, with new ones. New names are
 // numbered as they come, so that what comes by name first still does where that matters: pods of one age. What the containers of pods are
-// started with, and annotations, are in no story.
+// started with, and annotations, are in no story. What dynamic resource allocation is about has names in expressions, so it is in no story
+// without names: there, pods that use resource claims are refused.
 func Snapshot(story string, in engine.Question, anonymous bool) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: unbounded}
 	w.keep, w.width = !anonymous, 6
@@ -72,6 +73,7 @@ func (w *writer) write(story string, first []string, most int) []byte {
 	w.strays()
 	w.daemonSets()
 	w.namespaces()
+	w.devices()
 	if left+untold > 0 {
 		story += fmt.Sprintf("\n%d nodes and their pods are left out, and %d pods that wait.", left, untold)
 	}
@@ -194,6 +196,9 @@ func (w *writer) settings() string {
 	fmt.Fprintf(&b, "reserved=%v\n", s.ReservedCapacity)
 	if s.IgnorePreferences {
 		b.WriteString("preferences=Ignore\n")
+	}
+	if s.Selects != nil && w.keep {
+		b.WriteString("devices=true\n")
 	}
 	if s.MinValuesBestEffort {
 		b.WriteString("minValues=BestEffort\n")
@@ -632,7 +637,7 @@ func cutDaemon(in *corev1.PodSpec) *corev1.PodSpec {
 	}
 	return &corev1.PodSpec{
 		InitContainers: containers(in.InitContainers), Containers: containers(in.Containers), NodeSelector: in.NodeSelector, Affinity: in.Affinity,
-		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork,
+		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork, ResourceClaims: in.ResourceClaims,
 	}
 }
 

@@ -20,6 +20,7 @@ func TestAStoryToldAgainEndsAsItDid(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			in := questionOf(t, file)
+			in.Settings.Selects = nil // what pods ask of devices is in no story without names
 			want := sumUp(engine.New(zones).Plan(in))
 			again := Write("Told again.", in, nil, 1<<20)
 			if got := sumUp(entered(t, again).Plan()); got != want {

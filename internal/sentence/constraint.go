@@ -56,7 +56,7 @@ func Count(n int, what string) string {
 // poolText says how many of a pool's types a constraint removed.
 func poolText(c *reason.Count) string {
 	switch c.Code {
-	case reason.TooLarge, reason.NoOffering, reason.LabelMismatch, reason.HostPort, reason.VolumeLimit:
+	case reason.TooLarge, reason.NoOffering, reason.LabelMismatch, reason.HostPort, reason.VolumeLimit, reason.Devices, reason.DeviceCEL:
 		if c.Candidates > 0 {
 			return fmt.Sprintf("%s %s", Count(c.Candidates, "type"), numbered(c))
 		}
@@ -118,7 +118,13 @@ var constraints = map[reason.Code]string{
 	reason.Invalid:           "the pod's %",
 	reason.RestrictedLabel:   "the pod asks for label %, which may not be asked for",
 	reason.VolumeInvalid:     "volume claim %",
-	reason.DeviceClaims:      "the pod references resource claims, which are not supported",
+	reason.DeviceClaims:      "the pod references resource claims, which are ignored (ignore-dra-requests)",
+	reason.DeviceInvalid:     "resource claim %",
+	reason.Devices:           "has too few free devices for request %",
+	reason.DeviceUnknown:     "request % asks for an attribute that is known only once the device is there:",
+	reason.DeviceCEL:         "has a device for which a selector of request % fails:",
+	reason.DeviceHard:        "the search for devices for request % was given up",
+	reason.DeviceAt:          "resource claim % is allocated on another node",
 	reason.NoPools:           "no pool may open nodes",
 	reason.AvoidsManaged:     "the pod demands a node without pool",
 	reason.NotReached:        "the time for a plan ran out before its turn; it comes next time",

@@ -144,7 +144,7 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"a gate of the provider":              {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": true}}}, ""},
 		"a gate of the provider that is off":  {values{"settings": values{"awsFeatureGates": values{"nodeClassCEL": false}}}, ""},
 		"a gate of the provider that is none": {values{"settings": values{"awsFeatureGates": values{"nodeClassCell": true}}}, "nodeClassCell"},
-		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, "settings.ignoreDRARequests=false: this version"},
+		"devices":                             {values{"settings": values{"ignoreDRARequests": false}}, ""},
 		"zonal shift":                         {values{"settings": values{"enableZonalShift": true}}, ""},
 		"a key that nobody knows":             {values{"replicaCount": 3}, "replicaCount"},
 		"a setting that nobody knows":         {values{"settings": values{"clustername": "prod"}}, "clustername"},
@@ -676,6 +676,9 @@ func TestRights(t *testing.T) {
 		}}, append([]string{hint, "x: y: z"}, core...)},
 		"core that keeps room for buffers": {"ClusterRole", "karpenter-core", values{"settings": values{"featureGates": values{"capacityBuffer": true}}}, append([]string{
 			hint, ": podtemplates: " + read, "apps: deployments statefulsets replicasets: get", "batch: jobs: get",
+		}, core...)},
+		"core that plans for devices": {"ClusterRole", "karpenter-core", values{"settings": values{"ignoreDRARequests": false}}, append([]string{
+			hint, "resource.k8s.io: resourceclaims resourceclaimtemplates deviceclasses resourceslices: " + read,
 		}, core...)},
 		"core that is asked about Provisioners": {"ClusterRole", "karpenter-core", values{"legacy": values{"provisioners": "tell"}}, append([]string{
 			hint, "karpenter.sh: provisioners: get list", "karpenter.k8s.aws: awsnodetemplates: get list",

@@ -43,7 +43,6 @@ start without its cluster or its queue. What must be written otherwise is refuse
 {{- range $key := list "drift" "driftEnabled" }}
 {{- if eq (toString (get $gates $key)) "false" }}{{ $wrong = append $wrong (printf "settings.featureGates.%s=false: drift cannot be switched off; give each NodePool a budget of nodes \"0\" with the reason Drifted" $key) }}{{ end }}
 {{- end }}
-{{- if eq (toString $v.settings.ignoreDRARequests) "false" }}{{ $wrong = append $wrong "settings.ignoreDRARequests=false: this version has no code for it" }}{{ end }}
 {{- with $v.settings.vmMemoryOverheadPercent }}
 {{- if ge (float64 .) 1.0 }}{{ $wrong = append $wrong (printf "settings.vmMemoryOverheadPercent=%v: it is a share, so that 7.5 %% is 0.075" .) }}{{ end }}
 {{- end }}

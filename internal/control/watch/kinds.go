@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,6 +182,24 @@ func buffers() []served {
 			func(d *cluster.Draft, r removed) { d.DeletePodTemplate(r.Namespace, r.Name) })),
 		minor(optional(custom("CapacityBuffer", autoscalingv1beta1.GroupVersion.WithKind("CapacityBuffer"), news((*cluster.Draft).PutBuffer),
 			func(d *cluster.Draft, r removed) { d.DeleteBuffer(r.Namespace, r.Name) }))),
+	}
+}
+
+// devices are read where resource claims are planned for. On a server that does not have them no pod can use them.
+func devices() []served {
+	return []served{
+		optional(object("ResourceClaim", func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
+			(*cluster.Draft).PutResourceClaim,
+			func(d *cluster.Draft, r removed) { d.DeleteResourceClaim(r.Namespace, r.Name) })),
+		optional(object("ResourceClaimTemplate", func() client.ObjectList { return &resourcev1.ResourceClaimTemplateList{} },
+			(*cluster.Draft).PutResourceClaimTemplate,
+			func(d *cluster.Draft, r removed) { d.DeleteResourceClaimTemplate(r.Namespace, r.Name) })),
+		optional(object("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} },
+			(*cluster.Draft).PutDeviceClass,
+			func(d *cluster.Draft, r removed) { d.DeleteDeviceClass(r.Name) })),
+		optional(object("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} },
+			(*cluster.Draft).PutResourceSlice,
+			func(d *cluster.Draft, r removed) { d.DeleteResourceSlice(r.Name) })),
 	}
 }
 

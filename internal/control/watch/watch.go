@@ -28,6 +28,8 @@ type Settings struct {
 	Overlays bool
 	// Buffers are needed with the feature gate CapacityBuffer.
 	Buffers bool
+	// Devices are needed where resource claims are planned for.
+	Devices bool
 	// Others are what the provider follows itself. Decisions need it as much as what is read here.
 	Others []Ear
 }
@@ -64,6 +66,9 @@ func New(api API, store *cluster.Store, s Settings) *Watch {
 	}
 	if s.Buffers {
 		kinds = append(kinds, buffers()...)
+	}
+	if s.Devices {
+		kinds = append(kinds, devices()...)
 	}
 	w := &Watch{store: store, since: time.Now(), others: s.Others}
 	for _, k := range kinds {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -79,6 +80,9 @@ func (b *raiser) claim(bin *solve.Bin, o *Opening) *v1.NodeClaim {
 		}
 	}
 	c.Annotations[v1.NodeClaimMinValuesRelaxedAnnotationKey] = strconv.FormatBool(bin.Relaxed != nil)
+	if drivers := b.DriversOf(bin); len(drivers) > 0 {
+		c.Annotations[v1.RequestedDRADriversAnnotationKey] = strings.Join(drivers, ",")
+	}
 	yes := true
 	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID, BlockOwnerDeletion: &yes}}
 	c.Spec = v1.NodeClaimSpec{

@@ -75,7 +75,7 @@ func (e *Engine) lower(q Question) *lower.Lowered {
 	low := e.rows.Build(lower.Input{
 		Snap: q.Snap, Pools: q.Pools, Pods: q.Pods, Gone: q.Gone, Closed: q.Closed, LeftOut: q.LeftOut, Simulation: q.Simulation, Now: q.Now,
 		IgnorePreferences: q.Settings.IgnorePreferences, ReservedCapacity: q.Settings.ReservedCapacity, DefaultSpread: q.Settings.DefaultSpread,
-		Terms: q.Settings.terms(), Work: q.Settings.Terms, Ended: q.ended,
+		Terms: q.Settings.terms(), Work: q.Settings.Terms, Selects: q.Settings.Selects, Ended: q.ended,
 	})
 	if low.Renumbered {
 		e.answer = solve.Memory{}

@@ -53,6 +53,8 @@ type Settings struct {
 	MinValuesBestEffort bool // lower minValues that cannot be met, instead of refusing
 	ReservedCapacity    bool // feature gate: reserved offerings are counted and come first
 	DefaultSpread       []corev1.TopologySpreadConstraint
+	// Selects answers selectors of device classes and resource claims. nil: pods that use resource claims are refused.
+	Selects lower.Selects
 	// DefaultTerminationGracePeriod is given to claims whose pool sets none; nil leaves them without.
 	DefaultTerminationGracePeriod *time.Duration
 	Size                          SizePolicy

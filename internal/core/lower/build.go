@@ -49,6 +49,7 @@ type builder struct {
 	volumes   map[string]int // numbers of claims
 	disks     map[int]*diskKind
 	hosts     map[string]bool // names of hosts that stay; nil until somebody asks
+	devices   *deviceDesk     // nil where no pod asks for devices
 	shared    map[string]*sharedClaim
 	exclusive map[string]*exclusiveClaim
 	classes   []Class
@@ -83,6 +84,7 @@ type cohort struct {
 	priority int32
 	extra    []spreadTerm // default constraints
 	volumes  volumeNeeds
+	devices  deviceNeeds
 	hard     []int // groups
 	soft     []int
 	near     []int
@@ -108,11 +110,13 @@ func (b *builder) build() {
 	b.readPods()
 	b.readPools()
 	b.readNodes()
+	b.readDevices()
 	b.readGroups()
 	b.readKeys()
 	b.makeClasses()
 	b.makeNodes()
 	b.makeTemplates()
+	b.makeDevices()
 	b.makeGroups()
 	b.makeLabels()
 	b.makePools()
@@ -131,6 +135,10 @@ func (b *builder) readPods() {
 			b.refuse(p, info.invalid)
 			continue
 		}
+		if info.devices && b.in.Selects == nil {
+			b.refuse(p, []reason.Count{{Code: reason.DeviceClaims}})
+			continue
+		}
 		if bad := b.heldFrom(p, info.claims); bad.Code != 0 {
 			b.refuse(p, []reason.Count{bad})
 			continue
@@ -142,9 +150,14 @@ func (b *builder) readPods() {
 		if b.wantsDefaults(info) {
 			key.owner = p.Owner
 		}
+		alone := info.devices && b.deviceDesk().alone(p)
+		if alone {
+			key.pod = p.PodKey
+		}
 		c := index[key]
 		if c == nil {
 			c = &cohort{info: info, labels: p.Labels, priority: p.Priority}
+			c.devices.alone = alone
 			index[key] = c
 			bad := b.readCohortVolumes(c, p)
 			if bad.Code != 0 {
@@ -242,8 +255,12 @@ func (b *builder) readNodes() {
 
 // lowered is what build has made.
 func (b *builder) lowered() *Lowered {
-	return &Lowered{Problem: b.problem, Classes: b.classes, Reqs: b.reqs.list, Refused: b.refused, Dropped: b.dropped, Spent: b.spent,
+	out := &Lowered{Problem: b.problem, Classes: b.classes, Reqs: b.reqs.list, Refused: b.refused, Dropped: b.dropped, Spent: b.spent,
 		nodes: b.nodes, templates: b.templates}
+	if b.devices != nil {
+		out.publishers = b.devices.publishers
+	}
+	return out
 }
 
 func (b *builder) column(key string) *column { return b.w.column(key) }

@@ -38,6 +38,7 @@ type podInfo struct {
 	ports      []ports.Port
 	claims     []string // names of PersistentVolumeClaims
 	ephemeral  []string // names of volumes
+	devices    bool     // it uses resource claims
 	hard, soft []spreadTerm
 	near       []podTerm // required pod affinity
 	apart      []podTerm // required pod anti-affinity
@@ -66,9 +67,7 @@ func (m *Memory) infoOf(c *podclass.Class) *podInfo {
 	i.readNodeAffinity(m.known, spec)
 	m.readSpread(i, spec)
 	m.readPodAffinity(i, c.Namespace, spec.Affinity)
-	if usesDevices(spec) {
-		i.invalid = append(i.invalid, reason.Count{Code: reason.DeviceClaims})
-	}
+	i.devices = usesDevices(spec)
 	return i
 }
 

@@ -71,7 +71,7 @@ func (c *cohort) text(buf []byte) []byte {
 	buf = append(buf, c.info.class.Namespace...)
 	buf = append(buf, '/')
 	buf = strconv.AppendInt(buf, int64(c.priority), 36)
-	if len(c.info.ephemeral) > 0 {
+	if len(c.info.ephemeral) > 0 || c.devices.alone {
 		buf = append(buf, c.pods[0].Namespace...)
 		buf = append(buf, '/')
 		buf = append(buf, c.pods[0].Name...)
@@ -94,6 +94,7 @@ func (b *builder) classOf(c *cohort, order int) solve.Class {
 		out.Ports = append(out.Ports, b.ports.Intern(p))
 	}
 	out.Volumes = c.volumes.mounts
+	out.Devices = c.devices.claims
 	out.Variants = b.variantsOf(c)
 	for _, term := range i.terms {
 		out.Terms = append(out.Terms, b.reqs.of(term.Key(), term))

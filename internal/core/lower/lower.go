@@ -40,6 +40,7 @@ type Input struct {
 	ReservedCapacity  bool
 	DefaultSpread     []corev1.TopologySpreadConstraint
 	Terms             solve.Terms // what new nodes are reckoned to cost
+	Selects           Selects     // nil: pods that use resource claims are refused
 	Work              work.Units  // for the terms of waiting pods; 0: the default
 	Ended             func() bool // nobody waits for the answer any more; nil: somebody does
 }
@@ -55,8 +56,9 @@ type Lowered struct {
 	// Renumbered is set where a column of resources turned up: numbers do not mean what they meant in the problem before.
 	Renumbered bool
 
-	nodes     []*nodeInfo
-	templates []*template
+	nodes      []*nodeInfo
+	templates  []*template
+	publishers []string // drivers of devices, by number
 }
 
 // Node returns the row behind a node of the problem.

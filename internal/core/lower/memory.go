@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -31,6 +32,10 @@ type Memory struct {
 	poolCatalogs  map[string]*catalog // by pool name, of this turn
 
 	world *world // of the last snapshot
+
+	withDevices bool // resource claims are planned for
+	deviceKinds map[string]*deviceKind
+	sliceKinds  map[*resourcev1.ResourceSlice][]*deviceKind
 }
 
 // NewMemory returns a Memory that knows nothing but labels.
@@ -101,6 +106,7 @@ func (m *Memory) forget() {
 	m.mentioned = map[string]map[string]bool{}
 	m.daemons, m.world = nil, nil
 	m.daemonVersion++
+	m.forgetDevices()
 }
 
 // keepTurns is for how many turns something is remembered that nobody asked for.
@@ -111,6 +117,7 @@ func (m *Memory) tidy() {
 	if m.turn%keepTurns != 0 {
 		return
 	}
+	m.forgetDevices()
 	m.mentioned = map[string]map[string]bool{} // the pods at hand mention theirs again
 	m.ages = ages{}
 	old := func(used uint64) bool { return used+keepTurns < m.turn }
@@ -124,6 +131,10 @@ func (m *Memory) tidy() {
 func (m *Memory) Build(in Input) *Lowered {
 	m.turn++
 	m.tidy()
+	if with := in.Selects != nil; with != m.withDevices {
+		m.withDevices = with
+		m.forget()
+	}
 	before := m.resources.names.Len()
 	for {
 		columns := m.resources.names.Len()

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -20,25 +21,26 @@ import (
 
 // A nodeInfo is what a row of the cluster means as a place for pods. It is made once for each version of the row.
 type nodeInfo struct {
-	row      *cluster.Node
-	labels   map[string]string
-	future   *future // nil once the machine is there
-	hostname string
-	taints   []corev1.Taint
-	taintKey string
-	alloc    quantity.Vec
-	used     quantity.Vec // by bound pods
-	daemons  quantity.Vec // the part of used that belongs to DaemonSets
-	ports    []ports.Port
-	sets     []types.UID    // DaemonSets that run here
-	pods     []*cluster.Pod // with volumes
-	capacity quantity.Vec
-	pool     string
-	reserve  quantity.Vec // for daemons that will still come
-	promised []ports.Port // to them
-	coming   []int        // which they are
-	version  int          // of the daemons that these were worked out for
-	seen     uint64
+	row       *cluster.Node
+	labels    map[string]string
+	future    *future // nil once the machine is there
+	hostname  string
+	taints    []corev1.Taint
+	taintKey  string
+	alloc     quantity.Vec
+	used      quantity.Vec // by bound pods
+	daemons   quantity.Vec // the part of used that belongs to DaemonSets
+	ports     []ports.Port
+	sets      []types.UID    // DaemonSets that run here
+	pods      []*cluster.Pod // with volumes
+	claimants []*cluster.Pod // with resource claims
+	capacity  quantity.Vec
+	pool      string
+	reserve   quantity.Vec // for daemons that will still come
+	promised  []ports.Port // to them
+	coming    []int        // which they are
+	version   int          // of the daemons that these were worked out for
+	seen      uint64
 
 	initialized bool
 }
@@ -73,6 +75,9 @@ func (m *Memory) nodeOf(row *cluster.Node) *nodeInfo {
 		n.ports = append(n.ports, info.ports...)
 		if len(info.claims)+len(info.ephemeral) > 0 {
 			n.pods = append(n.pods, p)
+		}
+		if info.devices {
+			n.claimants = append(n.claimants, p)
 		}
 	}
 	m.nodes[row] = n
@@ -162,6 +167,7 @@ type daemon struct {
 	class  *podclass.Class
 	info   *podInfo
 	labels *podclass.Labels // of its pods
+	claims bool             // resource claims are planned for
 }
 
 // daemons returns what runs on every node that suits it. The version changes when any of them does.
@@ -178,7 +184,7 @@ func (m *Memory) readDaemons(snap *cluster.Snapshot) {
 			list = append(list, m.daemons[i])
 		} else {
 			changed = true
-			list = append(list, daemon{set: set, class: live, info: m.daemonInfo(set, live), labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
+			list = append(list, daemon{set: set, class: live, info: m.daemonInfo(set, live), claims: m.withDevices, labels: &podclass.Labels{Map: set.Spec.Template.Labels}})
 		}
 		i++
 	}
@@ -234,7 +240,8 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 }
 
-func (d *daemon) ignored() bool { return usesDevices(d.info.class.Spec) }
+// ignored reports whether a daemon is refused a place, for its resource claims.
+func (d *daemon) ignored() bool { return d.info.devices && !d.claims }
 
 // reserveOf returns what daemons that are not on the node yet will take of it.
 func (m *Memory) reserveOf(n *nodeInfo) quantity.Vec {
@@ -341,4 +348,4 @@ func (c *column) unknown(i int, s label.Set) bool {
 }
 
 // sortedKeys returns the keys of a map in order.
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

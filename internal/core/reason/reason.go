@@ -12,6 +12,7 @@ const (
 	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
 	VolumeInvalid     // a claim, volume or class that it needs is missing, lost, deleting or unbound
 	DeviceClaims      // it references resource claims, which are ignored
+	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim
 	NoPools           // there is no pool that may open nodes
 	AvoidsManaged     // it demands a node without pool
 	NotReached        // a clock ended the plan before its turn
@@ -32,6 +33,11 @@ const (
 	NoOffering    // types fit, but none can be bought in an allowed zone and capacity type
 	HostPort      // the port is taken
 	VolumeLimit   // Key: the driver whose attach limit is reached
+	Devices       // Key: the request of a resource claim for which too few devices are free
+	DeviceUnknown // Key: the request; Detail: the attribute that it asks about and that is known only once the device is there
+	DeviceCEL     // Key: the request; Detail: what is wrong with its selectors
+	DeviceHard    // Key: the request for which the search for devices was given up
+	DeviceAt      // Key: the resource claim that is allocated elsewhere
 	Spread        // Key: the topology key whose skew would grow too large
 	Affinity      // Key: the topology key in which no matching pod runs
 	AntiAffinity  // Key: the topology key in which a conflicting pod runs
@@ -76,7 +82,8 @@ func (c Code) Name() string {
 
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
-	DeviceClaims: "DeviceClaims", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
+	DeviceClaims: "DeviceClaims", DeviceInvalid: "DeviceClaimInvalid", Devices: "NoDevices", DeviceUnknown: "DeviceAttributeUnknown", DeviceCEL: "DeviceSelectorInvalid",
+	DeviceHard: "DeviceSearchTooHard", DeviceAt: "DeviceClaimElsewhere", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
 	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",
 	HostPort: "HostPortTaken", VolumeLimit: "VolumeLimit", Spread: "TopologySpread",

@@ -107,7 +107,7 @@ func (q *question) collect(bad map[solve.ClassID]bool) {
 // simple reports whether the packer can express what a class asks for.
 func (q *question) simple(p *solve.Put, t solve.TemplateID) bool {
 	c, ties := &q.p.Classes[p.Class], q.at.Ties(p.Class, p.Variant)
-	if ties.Glued || len(c.Ports) > 0 || slices.ContainsFunc(c.Volumes, q.shared) {
+	if ties.Glued || len(c.Ports) > 0 || len(c.Devices) > 0 || slices.ContainsFunc(c.Volumes, q.shared) {
 		return false
 	}
 	return len(q.p.Templates[t].Segments) == 1 || q.match(&c.Variants[p.Variant], t).Mask == nil && !ties.Spread

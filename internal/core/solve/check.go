@@ -9,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack/verify"
 	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -26,6 +27,7 @@ func Check(p *Problem, r *Result) error {
 	c.checkPools()
 	c.checkReservations()
 	c.checkGroups()
+	c.checkShared()
 	c.checkPrice()
 	return errors.Join(c.bad...)
 }
@@ -105,6 +107,7 @@ func (c *checker) checkNode(i int) {
 		}
 	}
 	c.checkPorts(n.Name, pods, n.Ports)
+	c.checkDevices(n.Name, n.Devices, pods)
 	for d := range c.p.Drivers {
 		if d < len(n.Volumes) && n.Volumes[d].Limit >= 0 {
 			if k := int(n.Volumes[d].Count) + attached(pods, d, n.Mounted); k > int(n.Volumes[d].Limit) {
@@ -200,9 +203,46 @@ func (c *checker) checkShape(where string, b *Bin, t *Template, sh int, pods []r
 		ports = t.Daemons[t.DaemonOf[sh]].Ports
 	}
 	c.checkPorts(where+" as "+name, pods, ports)
+	c.checkDevices(where+" as "+name, t.devicesOf(sh), pods)
 	for d := range t.Drivers {
 		if t.Drivers[d] != nil && t.Drivers[d][sh] >= 0 && attached(pods, d, nil) > int(t.Drivers[d][sh]) {
 			c.failf("%s lists %s, which takes no %d volumes", where, name, attached(pods, d, nil))
+		}
+	}
+}
+
+// checkDevices: each pod in turn gets its devices.
+func (c *checker) checkDevices(where string, at []*devices.State, pods []resident) {
+	for _, x := range pods {
+		if len(x.class.Devices) == 0 {
+			continue
+		}
+		next, no := devices.All(at, x.class.Devices)
+		if no != nil || len(at) == 0 {
+			c.failf("%s has no devices for %s: %+v", where, x.class.Name, no)
+			return
+		}
+		at = next
+	}
+}
+
+// checkShared: a claim for devices of a node is used on that node only.
+func (c *checker) checkShared() {
+	at := map[int]int{}
+	for _, cr := range c.crowds() {
+		for _, x := range cr.pods {
+			for _, d := range x.class.Devices {
+				if !d.Shared {
+					continue
+				}
+				if d.At != devices.Nowhere {
+					at[d.ID] = d.At
+				}
+				if bin, ok := at[d.ID]; ok && bin != cr.bin {
+					c.failf("%s is on node %d, and its claim %s on node %d", x.class.Name, cr.bin, d.Name, bin)
+				}
+				at[d.ID] = cr.bin
+			}
 		}
 	}
 }

@@ -1,9 +1,8 @@
 package solve
 
 import (
-	"cmp"
+	"maps"
 	"slices"
-	"strings"
 
 	"karpenter.sh/karpenter/internal/core/reason"
 )
@@ -41,8 +40,9 @@ func (s *state) explainClass(ci ClassID, partial bool) reason.Explanation {
 
 // A cause is a constraint, as far as explanations tell them apart.
 type cause struct {
-	code reason.Code
-	key  string
+	code   reason.Code
+	key    string
+	detail string
 }
 
 // explainNodes counts existing nodes by the constraint that removed them.
@@ -60,33 +60,34 @@ func (s *state) explainNodes(q *trial) reason.Explanation {
 			why.code = reason.LabelMismatch
 		default:
 			why.code = s.try(q, BinID(bin)).code
-			why.key = s.keyFor(why.code, q)
+			why.key, why.detail = s.keyFor(why.code, q)
 		}
 		if why.code != 0 {
 			counts[why]++
 		}
 	}
 	var out reason.Explanation
-	for why, n := range counts {
-		out = append(out, reason.Count{Code: why.code, Key: why.key, Candidates: n})
+	for _, why := range slices.SortedFunc(maps.Keys(counts), cause.compare) {
+		out = append(out, reason.Count{Code: why.code, Key: why.key, Detail: why.detail, Candidates: counts[why]})
 	}
-	slices.SortFunc(out, func(a, b reason.Count) int { return cmp.Or(cmp.Compare(a.Code, b.Code), strings.Compare(a.Key, b.Key)) })
 	return out
 }
 
-// keyFor names what a constraint was about: the resource that is short, or the topology key.
-func (s *state) keyFor(code reason.Code, q *trial) string {
+// keyFor names what a constraint was about: the resource that is short, the topology key, or the request for devices, with a word more.
+func (s *state) keyFor(code reason.Code, q *trial) (key, detail string) {
 	switch code {
 	case reason.TooLarge:
 		for r, have := range s.roomOf(q.bin) {
 			if q.c.Need[r] > have && r < len(s.p.Names) {
-				return s.p.Names[r]
+				return s.p.Names[r], ""
 			}
 		}
 	case reason.Spread, reason.Affinity, reason.AntiAffinity:
-		return s.keyNamed(code, q.touches)
+		return s.keyNamed(code, q.touches), ""
+	case reason.Devices, reason.DeviceUnknown, reason.DeviceCEL, reason.DeviceHard, reason.DeviceAt:
+		return s.whyNoDevices(q)
 	}
-	return ""
+	return "", ""
 }
 
 // explainTemplate says why no new node of a template could take the class: the first constraint that leaves no shape, with how
@@ -108,6 +109,10 @@ func (s *state) explainTemplate(q *trial, t TemplateID) reason.Explanation {
 	}
 	if s.exhausted(t, shapes) {
 		return reason.Explanation{s.explainLimit(t, shapes)}
+	}
+	if q.bin = s.bins(); s.heldOff(q, q.bin) {
+		key, _ := s.whyNoDevices(q)
+		return reason.Explanation{{Code: reason.DeviceAt, Key: key, Pool: pool, Candidates: all}}
 	}
 	code := s.openHost(q)
 	var refused target
@@ -133,6 +138,7 @@ func (s *state) explainShapes(c *Class, m *Match, t TemplateID) reason.Explanati
 	}
 	match, sold := matching(m, tmpl.Shapes), s.sold(m, t)
 	equipped := tmpl.countShapes(func(sh int) bool { return fitsPorts(c, tmpl, sh) && fitsVolumes(c, tmpl, sh) })
+	devices := s.explainDevices(c, tmpl, s.p.Pools[tmpl.Pool].Name)
 	add(reason.LabelMismatch, "", all-match)
 	for r, n := range s.shortOf(c.Need, t) {
 		if n > 0 && r < len(s.p.Names) {
@@ -144,6 +150,7 @@ func (s *state) explainShapes(c *Class, m *Match, t TemplateID) reason.Explanati
 	} else {
 		add(reason.VolumeLimit, "", all-equipped)
 	}
+	out = append(out, devices...)
 	add(reason.NoOffering, "", all-sold)
 	if len(out) == 0 || match > 0 && sold > 0 && equipped > 0 && s.fitting(c.Need, t) {
 		add(reason.NoShape, "", all)

@@ -81,7 +81,7 @@ func (s *state) question(key []byte, bin BinID) []byte {
 	last := -1
 	for _, p := range n.puts {
 		c := &s.p.Classes[p.Class]
-		if len(c.Ports) > 0 || len(c.Volumes) > 0 {
+		if len(c.Ports) > 0 || len(c.Volumes) > 0 || len(c.Devices) > 0 {
 			return key[:0]
 		}
 		if reqs := c.Variants[p.Variant].Reqs; reqs != last {
@@ -118,6 +118,7 @@ func (s *state) finishBin(bin BinID, strange *stranger, free *limits.Pool) Bin {
 	s.cutLimits(n, shapes, free)
 	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
 	b.Overhead = tmpl.leastOverhead(b.Shapes)
+	b.Drivers = s.driversOn(bin, b.Shapes)
 	return b
 }
 

@@ -31,6 +31,7 @@ type fleet struct {
 	groups  []spread.Group // what each counts is what is placed
 	ports   ports.Book
 	volumes *volumes.Book
+	devices *deviceBook   // nil where nobody asks for devices
 	limits  []limits.Pool // what pools have left when every new bin takes what takenBy says
 	left    []int         // by reservation: machines that no new bin holds
 	demand  quantity.Vec  // of all pods that are not placed
@@ -66,6 +67,7 @@ func newFleet(facts *facts) fleet {
 			f.alive.Add(i)
 		}
 	}
+	f.devices = newDeviceBook(p)
 	f.groups = make([]spread.Group, len(p.Groups))
 	for i := range p.Groups {
 		f.groups[i] = p.Groups[i].Clone()
@@ -207,6 +209,7 @@ func (f *fleet) retarget(bin BinID, shape int, min *minimum) {
 	f.limits[tmpl.Pool].Take(f.takenBy(n))
 	f.volumes.Limit(int(bin), f.attachables(n.tmpl, shape))
 	f.ports.Take(int(bin), tmpl.portsOf(shape))
+	f.retargetDevices(bin)
 	for k := range f.domainsOf(bin) {
 		if of := f.keyOf(k, n.tmpl).Shape; of != nil && !f.boundOf(bin)[k] {
 			f.domainsOf(bin)[k] = of[shape]

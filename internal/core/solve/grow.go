@@ -22,6 +22,7 @@ func (s *state) grow(q *trial, bin BinID) bool {
 	s.cutRefused(q, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, s.template(n), sh) })
 	s.cutVolumesWith(bin, q.c.Volumes, shapes)
+	s.cutDevices(bin, q.c.Devices, shapes)
 	if !shapes.Any() {
 		return false
 	}

@@ -25,6 +25,9 @@ func (f *fleet) admit(q *trial) verdict {
 		no = f.admitVolumes(q)
 	}
 	if no.code == 0 {
+		no = f.admitDevices(q)
+	}
+	if no.code == 0 {
 		no = f.admitHosts(q)
 	}
 	if no.code == 0 {
@@ -37,6 +40,7 @@ func (f *fleet) take(q *trial, n int) {
 	f.takeRoom(q, n)
 	f.takePorts(q)
 	f.takeVolumes(q)
+	f.takeDevices(q, n)
 	f.takeHosts(q, n)
 	f.takeDomains(q, n)
 }
@@ -46,12 +50,13 @@ func (f *fleet) opened(bin BinID) {
 	f.openLabels(bin)
 	f.openPorts(bin)
 	f.openVolumes(bin)
+	f.openDevices(bin)
 	f.openDomains(bin)
 	f.openLimits(bin)
 }
 
 func fits(c *Class, t *Template, shape int) bool {
-	return c.Need.Fits(t.Room[shape]) && fitsPorts(c, t, shape) && fitsVolumes(c, t, shape)
+	return c.Need.Fits(t.Room[shape]) && fitsPorts(c, t, shape) && fitsVolumes(c, t, shape) && fitsDevices(c, t, shape)
 }
 
 // cut leaves the shapes that could hold the pods of a bin as they are counted now. What limits and other bins want of it is not asked.
@@ -61,4 +66,5 @@ func (f *fleet) cut(bin BinID, shapes bits.Set) {
 	f.cutDaemons(f.template(f.node(bin)), f.node(bin).target, shapes)
 	f.cutPorts(bin, shapes)
 	f.cutVolumes(bin, shapes)
+	f.cutDevices(bin, nil, shapes)
 }

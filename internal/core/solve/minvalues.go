@@ -44,6 +44,7 @@ func (f *fleet) meetsValues(q *trial, n *newNode, mask bits.Set) bool {
 	f.cutPorts(q.bin, shapes)
 	shapes.Only(func(sh int) bool { return fits(q.c, tmpl, sh) })
 	f.cutVolumesWith(q.bin, q.c.Volumes, shapes)
+	f.cutDevices(q.bin, q.c.Devices, shapes)
 	if n.min.reserve != nil {
 		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
 	}

@@ -33,6 +33,9 @@ func (s *state) openFor(q *trial, tier int) reason.Code {
 	if code := s.openHost(q); code != 0 {
 		return code
 	}
+	if s.heldOff(q, s.bins()) {
+		return reason.DeviceAt
+	}
 	best, code := s.openFrom(q, s.tierRun(tier), 0)
 	if code != 0 {
 		return code

@@ -5,6 +5,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
@@ -27,8 +28,9 @@ type Problem struct {
 	Keys         []Key // topology keys other than the host name
 	Groups       []spread.Group
 	Ports        *ports.Table
-	Drivers      int   // CSI drivers whose attachments are counted
-	Reservations []int // machines left, by reservation
+	Drivers      int             // CSI drivers whose attachments are counted
+	Devices      *devices.Effort // of looking for devices; nil where no class asks for any
+	Reservations []int           // machines left, by reservation
 	Settings     Settings
 }
 
@@ -76,7 +78,8 @@ type Node struct {
 	Closed  bool
 	Ports   []int
 	Volumes []volumes.Use
-	Mounted []int // shared volumes that are attached, sorted
+	Mounted []int            // shared volumes that are attached, sorted
+	Devices []*devices.State // what it may turn out to have, nearly always one; nil where nobody asks
 }
 
 // A Pool is where new nodes come from.
@@ -105,6 +108,7 @@ type Template struct {
 	Known     *Known // what machines cost while nothing is chosen; nil where that is not known beforehand
 	Soft      bool   // has a PreferNoSchedule taint
 	Drivers   [][]int32
+	Devices   []*devices.State // per shape; nil where no class asks for any
 }
 
 // A Segment is a range of mask bits.
@@ -181,6 +185,7 @@ type Class struct {
 	Terms    []int    // requirements without preferences and volumes, of which one must be met
 	Tol      int      // tolerations, with every PreferNoSchedule taint tolerated
 	Volumes  []volumes.Volume
+	Devices  []*devices.Claim
 	Sticky   []Sticky // where earlier plans put some of its pods
 }
 
@@ -246,6 +251,7 @@ type Bin struct {
 	Narrowed Narrowed
 	Held     int   // reservation, −1 for none
 	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
+	Drivers  []int // of the devices that its pods get, whichever of the shapes it is; nil for nearly all
 	Like     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
 }
 

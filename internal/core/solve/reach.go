@@ -120,6 +120,9 @@ func reachKey(c *Class, spreads []int) string {
 	for _, v := range c.Volumes {
 		key = binary.AppendVarint(key, int64(v.Driver))
 	}
+	for _, d := range c.Devices {
+		key = binary.AppendVarint(key, int64(d.ID))
+	}
 	return string(key)
 }
 

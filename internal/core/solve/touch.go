@@ -54,6 +54,7 @@ func (s *state) touchesOf(class ClassID, variant int) *touches {
 func (s *state) fillTouches(t *touches, class ClassID, v *Variant) {
 	c := &s.p.Classes[class]
 	t.ready = true
+	t.glued = c.sharesDevices()
 	if len(c.Groups) == 0 && len(v.Owns) == 0 && s.arrival == nil {
 		return
 	}

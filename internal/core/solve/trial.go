@@ -55,7 +55,7 @@ func (f *fleet) try(q *trial, bin BinID) verdict {
 
 // most returns how many pods, up to want, may join at once after a trial that was admitted.
 func (f *fleet) most(q *trial, want int) int {
-	if q.one || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 {
+	if q.one || len(q.c.Ports) > 0 || len(q.c.Volumes) > 0 || len(q.c.Devices) > 0 {
 		return 1
 	}
 	if n := f.node(q.bin); n != nil && len(f.template(n).Min) > 0 {

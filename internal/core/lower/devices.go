@@ -1,0 +1,435 @@
+package lower
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/core/seat"
+)
+
+// Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question.
+type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
+
+// A deviceDesk answers what the pods of one question have to do with devices. It is made when the first of them asks.
+type deviceDesk struct {
+	*builder
+	effort     *devices.Effort
+	generated  map[ownClaim]*resourcev1.ResourceClaim // by the pod that they were made for
+	claims     map[string]*claim
+	list       []*claim
+	kinds      []*deviceKind
+	numbers    map[*deviceKind]int
+	publishers []string // drivers, by number
+	published  *published
+	values     map[string]int32 // of attributes, in constraints
+	nodesHave  [][]*inventory   // by bin: what it may turn out to have
+	shapes     [][]*inventory   // by template and shape, nil for one without
+}
+
+// A claim is what a resource claim, or all claims of a template, ask for.
+type claim struct {
+	devices.Claim
+	spec     *resourcev1.ResourceClaimSpec
+	bad      reason.Count
+	released []int // bins where it is allocated, but for nobody
+}
+
+// An ownClaim names the claim that was made from a template for a pod.
+type ownClaim struct {
+	pod  types.UID
+	name string
+}
+
+// deviceDesk returns the desk.
+func (b *builder) deviceDesk() *deviceDesk {
+	if b.devices == nil {
+		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[string]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}}
+		for c := range b.in.Snap.ResourceClaims() {
+			name := c.Annotations[resourcev1.PodResourceClaimAnnotation]
+			for _, o := range c.OwnerReferences {
+				if name != "" && o.Kind == "Pod" {
+					d.generated[ownClaim{o.UID, name}] = c
+				}
+			}
+		}
+		b.devices = d
+	}
+	return b.devices
+}
+
+// alone reports whether a pod is a question of its own for what was made for it.
+func (d *deviceDesk) alone(p *cluster.Pod) bool {
+	return slices.ContainsFunc(p.Class.Spec.ResourceClaims, func(r corev1.PodResourceClaim) bool {
+		own := d.own(p, &r)
+		return own != nil && (d.pinned(p, own) || d.in.Snap.ResourceClaimTemplate(p.Namespace, *r.ResourceClaimTemplateName) == nil)
+	})
+}
+
+// own is the claim that was made for a pod from a template; nil if there is none yet.
+func (d *deviceDesk) own(p *cluster.Pod, r *corev1.PodResourceClaim) *resourcev1.ResourceClaim {
+	if r.ResourceClaimTemplateName == nil || p.UID == "" {
+		return nil
+	}
+	return d.generated[ownClaim{p.UID, r.Name}]
+}
+
+// pinned reports whether the own claim of a pod is allocated for it: one that is bound gets another with its next life.
+func (d *deviceDesk) pinned(p *cluster.Pod, own *resourcev1.ResourceClaim) bool {
+	return own.Status.Allocation != nil && p.NodeName == ""
+}
+
+// deviceNeeds is what the resource claims of a cohort ask for.
+type deviceNeeds struct {
+	claims []*devices.Claim
+	alone  bool // the cohort is one pod, for the sake of a claim of its own
+}
+
+// readDevices resolves the claims of all cohorts, once it is known which nodes there are.
+func (b *builder) readDevices() {
+	for _, c := range b.cohorts {
+		if !c.info.devices {
+			continue
+		}
+		d := b.deviceDesk()
+		claims, alts, bad := d.claimsOf(c.pods[0], c.info)
+		for _, a := range alts {
+			c.volumes.alternatives = cross(c.volumes.alternatives, a)
+		}
+		for _, alt := range c.volumes.alternatives {
+			b.mem.learn(alt, b.chosen)
+		}
+		c.devices.claims = claims
+		if bad.Code != 0 {
+			for _, p := range c.pods {
+				b.refuse(p, []reason.Count{bad})
+			}
+			c.pods = nil
+		}
+	}
+	if b.devices != nil {
+		b.devices.readAll()
+	}
+	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return len(c.pods) == 0 })
+}
+
+// readAll finds all devices that there are and may be, and what claims make of them.
+func (d *deviceDesk) readAll() {
+	d.published = d.readSlices()
+	for i := range d.nodes {
+		d.nodesHave = append(d.nodesHave, d.inventoriesOf(i))
+	}
+	d.readShapes()
+	for _, c := range d.list {
+		d.fill(c)
+	}
+	d.refuseFar()
+}
+
+// claimsOf returns what the claims of a pod ask for, where claims that are allocated already let it be, and why it cannot be planned for.
+func (d *deviceDesk) claimsOf(p *cluster.Pod, info *podInfo) (out []*devices.Claim, places [][]label.Reqs, bad reason.Count) {
+	if len(info.class.Spec.ResourceClaims) == 0 {
+		return nil, nil, reason.Count{Code: reason.Invalid, Key: "resource claims", Detail: "are used by a container and not listed by the pod"}
+	}
+	for i := range info.class.Spec.ResourceClaims {
+		c, place, bad := d.claimOf(p, &info.class.Spec.ResourceClaims[i])
+		if bad.Code != 0 {
+			return nil, nil, bad
+		}
+		if c != nil {
+			out = append(out, &c.Claim)
+		}
+		if place != nil {
+			places = append(places, place)
+		}
+	}
+	return out, places, reason.Count{}
+}
+
+func (d *deviceDesk) claimOf(p *cluster.Pod, r *corev1.PodResourceClaim) (*claim, []label.Reqs, reason.Count) {
+	snap := d.in.Snap
+	switch {
+	case r.ResourceClaimName != nil:
+		made := snap.ResourceClaim(p.Namespace, *r.ResourceClaimName)
+		switch {
+		case made == nil:
+			return nil, nil, badClaim(*r.ResourceClaimName, "does not exist")
+		case made.DeletionTimestamp != nil:
+			return nil, nil, badClaim(made.Name, "is being deleted")
+		}
+		return d.named(made)
+	case r.ResourceClaimTemplateName == nil:
+		return nil, nil, badClaim(r.Name, "names neither a claim nor a template")
+	}
+	own := d.own(p, r)
+	if own != nil && d.pinned(p, own) {
+		return d.named(own)
+	}
+	tmpl := snap.ResourceClaimTemplate(p.Namespace, *r.ResourceClaimTemplateName)
+	switch {
+	case tmpl != nil:
+		return d.fresh("t/"+tmpl.Namespace+"/"+tmpl.Name, r.Name, &tmpl.Spec.Spec, false)
+	case own != nil && p.NodeName == "":
+		return d.fresh("o/"+own.Namespace+"/"+own.Name, r.Name, &own.Spec, false)
+	}
+	return nil, nil, badClaim(r.Name, "is made from template "+*r.ResourceClaimTemplateName+", which does not exist")
+}
+
+// fresh is a claim that is still to be allocated.
+func (d *deviceDesk) fresh(key, name string, spec *resourcev1.ResourceClaimSpec, shared bool) (*claim, []label.Reqs, reason.Count) {
+	c := d.claims[key]
+	if c == nil {
+		c = &claim{spec: spec, Claim: devices.Claim{ID: len(d.list), Name: name, Shared: shared, At: devices.Nowhere}}
+		d.claims[key] = c
+		d.list = append(d.list, c)
+		c.bad = d.understand(c)
+	}
+	return c, nil, c.bad
+}
+
+// named is a claim that several pods may use. Once it is allocated its pods go where its devices are, unless everybody for whom it was
+// allocated is gone or leaves: then it may stay there, and may as well be allocated anew.
+func (d *deviceDesk) named(made *resourcev1.ResourceClaim) (*claim, []label.Reqs, reason.Count) {
+	key := "c/" + made.Namespace + "/" + made.Name
+	if made.Status.Allocation == nil {
+		return d.fresh(key, made.Name, &made.Spec, true)
+	}
+	node, terms, bad := d.placeOf(made)
+	if bad.Code != 0 {
+		return nil, nil, bad
+	}
+	if node == "" {
+		return nil, terms, reason.Count{}
+	}
+	bin, there := d.binOf[node]
+	there = there && !d.gone[bin]
+	if d.released(made) {
+		c, _, bad := d.fresh(key, made.Name, &made.Spec, true)
+		if there && len(c.released) == 0 {
+			c.released = append(c.released, bin)
+		}
+		return c, nil, bad
+	}
+	if !there {
+		return nil, nil, badClaim(made.Name, "is allocated on node "+node+", which takes no pods, and is in use there")
+	}
+	c := d.claims[key]
+	if c == nil {
+		c = &claim{spec: &made.Spec, Claim: devices.Claim{ID: len(d.list), Name: made.Name, Shared: true, At: bin}}
+		d.claims[key] = c
+		d.list = append(d.list, c)
+	}
+	return c, nil, reason.Count{}
+}
+
+func badClaim(name, detail string) reason.Count {
+	return reason.Count{Code: reason.DeviceInvalid, Key: name, Detail: detail}
+}
+
+// placeOf says where an allocated claim may be used: on one node, where labels say so, or anywhere.
+func (d *deviceDesk) placeOf(made *resourcev1.ResourceClaim) (node string, terms []label.Reqs, bad reason.Count) {
+	s := made.Status.Allocation.NodeSelector
+	if s == nil {
+		return "", nil, reason.Count{}
+	}
+	for _, t := range s.NodeSelectorTerms {
+		for _, f := range t.MatchFields {
+			if f.Key != "metadata.name" || f.Operator != corev1.NodeSelectorOpIn || len(f.Values) != 1 || len(s.NodeSelectorTerms) != 1 {
+				return "", nil, badClaim(made.Name, "is allocated for nodes that are described in a way which is not understood")
+			}
+			return f.Values[0], nil, reason.Count{}
+		}
+		r := label.Reqs{}
+		for _, x := range t.MatchExpressions {
+			set, ok := label.New(label.Op(x.Operator), x.Values)
+			if !ok {
+				set = label.Nothing()
+			}
+			r = r.With(d.mem.known.Normalize(x.Key), set)
+		}
+		terms = append(terms, r)
+	}
+	return "", merged(terms), reason.Count{}
+}
+
+// released reports whether nobody keeps an allocated claim where it is: all pods for which it is reserved are gone, or leave their node.
+func (d *deviceDesk) released(made *resourcev1.ResourceClaim) bool {
+	return !slices.ContainsFunc(made.Status.ReservedFor, func(by resourcev1.ResourceClaimConsumerReference) bool {
+		if by.APIGroup != "" || by.Resource != "pods" {
+			return true
+		}
+		p := d.in.Snap.Pod(cluster.PodKey{Namespace: made.Namespace, Name: by.Name})
+		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.batch[p.PodKey])
+	})
+}
+
+// makeDevices writes what every node has for those who ask, and what every machine would bring.
+func (b *builder) makeDevices() {
+	d := b.devices
+	if d == nil {
+		return
+	}
+	for i, list := range d.nodesHave {
+		for _, inv := range list {
+			b.problem.Nodes[i].Devices = append(b.problem.Nodes[i].Devices, d.stateOf(inv))
+		}
+	}
+	d.makeShapes()
+	for _, c := range d.list {
+		if c.At != devices.Nowhere {
+			d.hold(c, c.At)
+		}
+		for _, bin := range c.released {
+			d.hold(c, bin)
+		}
+	}
+	d.promise()
+	b.problem.Devices = d.effort
+}
+
+func (d *deviceDesk) hold(c *claim, bin int) {
+	for _, s := range d.problem.Nodes[bin].Devices {
+		s.Hold(&c.Claim)
+	}
+}
+
+// promise takes from nodes what pods get there that are bound or have a seat, and whose claims nobody has allocated yet, and what
+// daemons take.
+func (d *deviceDesk) promise() {
+	for i, n := range d.nodes {
+		for _, p := range n.claimants {
+			d.give(i, p, p.Class)
+		}
+		for _, at := range n.coming {
+			d.giveDaemon(d.problem.Nodes[i].Devices, &d.mem.daemons[at])
+		}
+	}
+	for s := range d.in.Snap.Seats() {
+		if !s.Vacant() && d.batch[s.Pod] || !seat.Kept(d.in.Snap, s, d.in.Now) || !usesDevices(s.Class.Spec) {
+			continue
+		}
+		if bin, ok := d.binOf[d.in.Snap.Target(s.Target).Name]; ok {
+			p := d.in.Snap.Pod(s.Pod)
+			if p == nil {
+				p = &cluster.Pod{PodKey: s.Pod, Class: s.Class}
+			}
+			d.give(bin, p, s.Class)
+		}
+	}
+}
+
+// give lets a pod that is not planned for now have its devices on a node.
+func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
+	if d.batch[p.PodKey] {
+		return
+	}
+	var claims []*devices.Claim
+	for i := range class.Spec.ResourceClaims {
+		r := &class.Spec.ResourceClaims[i]
+		if own := d.own(p, r); own != nil && own.Status.Allocation != nil {
+			continue // the node is without its devices already
+		}
+		if c := d.known(p.Namespace, r); c != nil {
+			claims = append(claims, &c.Claim)
+			if c.Shared && c.At == devices.Nowhere {
+				c.At = bin
+			}
+		}
+	}
+	d.giveAll(bin, claims)
+}
+
+// known is the claim that a reference of a pod names, if it can be allocated and is not yet.
+func (d *deviceDesk) known(namespace string, r *corev1.PodResourceClaim) *claim {
+	if r.ResourceClaimName != nil {
+		if made := d.in.Snap.ResourceClaim(namespace, *r.ResourceClaimName); made == nil || made.Status.Allocation != nil {
+			return nil
+		}
+	}
+	before := len(d.list)
+	c, _, bad := d.claimOf(&cluster.Pod{PodKey: cluster.PodKey{Namespace: namespace}}, r)
+	if len(d.list) > before {
+		d.fill(d.list[before])
+	}
+	if bad.Code != 0 {
+		return nil
+	}
+	return c
+}
+
+func (d *deviceDesk) giveAll(bin int, claims []*devices.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	if next, no := devices.All(d.problem.Nodes[bin].Devices, claims); no == nil {
+		d.problem.Nodes[bin].Devices = next
+	} else {
+		d.problem.Nodes[bin].Devices = nil // nobody knows which it gets
+	}
+}
+
+// giveDaemon lets the pod of a DaemonSet have its devices. One for which there are none does not come.
+func (d *deviceDesk) giveDaemon(at []*devices.State, set *daemon) {
+	if !set.info.devices {
+		return
+	}
+	var claims []*devices.Claim
+	for i := range set.info.class.Spec.ResourceClaims {
+		if c := d.known(set.set.Namespace, &set.info.class.Spec.ResourceClaims[i]); c != nil && !c.Shared {
+			claims = append(claims, &c.Claim)
+		}
+	}
+	if len(claims) == 0 {
+		return
+	}
+	if next, no := devices.All(at, claims); no == nil {
+		copy(at, next)
+	}
+}
+
+// refuseFar refuses pods that might get devices which are not of one node: who else gets those is not planned.
+func (d *deviceDesk) refuseFar() {
+	for _, c := range d.list {
+		if c.At != devices.Nowhere {
+			continue
+		}
+		for _, far := range d.published.far {
+			if c.bad.Code == 0 && d.mayTake(c, d.numbers[far.kind]) {
+				c.bad = badClaim(c.Name, "could get device "+far.name+", which is not of one node: such devices are not planned for")
+			}
+		}
+	}
+	for _, co := range d.cohorts {
+		for _, k := range co.devices.claims {
+			if bad := d.list[k.ID].bad; bad.Code != 0 {
+				for _, p := range co.pods {
+					d.refuse(p, []reason.Count{bad})
+				}
+				co.pods = nil
+				break
+			}
+		}
+	}
+}
+
+func (d *deviceDesk) mayTake(c *claim, kind int) bool {
+	return slices.ContainsFunc(c.Requests, func(r devices.Request) bool {
+		return slices.ContainsFunc(r.Options, func(o devices.Option) bool { return o.Fits[kind].Selected || o.Fits[kind].Bad != nil })
+	})
+}
+
+// qualified is a name with its domain, which is the driver's where none is written.
+func qualified(driver string, name resourcev1.QualifiedName) string {
+	if strings.Contains(string(name), "/") {
+		return string(name)
+	}
+	return driver + "/" + string(name)
+}

@@ -1,0 +1,443 @@
+package lower
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/core/solve"
+)
+
+// A deviceKind is what can be said about a device without its name. It is known for as long as the engine remembers, with what selectors
+// said of it.
+type deviceKind struct {
+	driver string
+	device *resourcev1.Device
+	coming bool     // it is one that a machine will bring
+	later  []string // attributes whose values are known only once the device is there
+	said   map[string]selection
+}
+
+type selection struct {
+	yes bool
+	err error
+}
+
+// kindOf returns the kind of a device; of one that a machine will bring, from is what is said about it.
+func (m *Memory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceSlice) *deviceKind {
+	text, err := json.Marshal(resourcev1.Device{Attributes: d.Attributes, Capacity: d.Capacity, AllowMultipleAllocations: d.AllowMultipleAllocations, Taints: d.Taints})
+	if err != nil {
+		text = []byte(d.Name)
+	}
+	key := driver + "\x00" + string(text)
+	if from != nil {
+		key += "\x00" + strings.Join(from.Later, "\x00")
+	}
+	k := m.deviceKinds[key]
+	if k == nil {
+		k = &deviceKind{driver: driver, device: d, said: map[string]selection{}}
+		if from != nil {
+			k.coming, k.later = true, from.Later
+		}
+		m.deviceKinds[key] = k
+	}
+	return k
+}
+
+// kindsIn returns the kinds of the devices of a slice, which are worked out once.
+func (m *Memory) kindsIn(s *resourcev1.ResourceSlice) []*deviceKind {
+	kinds, ok := m.sliceKinds[s]
+	if !ok {
+		for i := range s.Spec.Devices {
+			kinds = append(kinds, m.kindOf(s.Spec.Driver, &s.Spec.Devices[i], nil))
+		}
+		m.sliceKinds[s] = kinds
+	}
+	return kinds
+}
+
+// forgetDevices drops what is known of devices.
+func (m *Memory) forgetDevices() {
+	m.deviceKinds, m.sliceKinds = map[string]*deviceKind{}, map[*resourcev1.ResourceSlice][]*deviceKind{}
+}
+
+// An inventory is the devices of a node with their names, as far as they are published.
+type inventory struct {
+	devices.Inventory
+	ids []deviceID
+}
+
+type deviceID struct{ driver, pool, device string }
+
+// published are the devices that drivers have published.
+type published struct {
+	nodes map[string][]*resourcePool // by node name: in the order in which devices are tried
+	far   []farDevice
+	taken map[deviceID][]resourcev1.DeviceRequestAllocationResult
+}
+
+// A farDevice is one that is not of one node.
+type farDevice struct {
+	name string
+	kind *deviceKind
+}
+
+// A resourcePool is the slices of the newest generation of a pool.
+type resourcePool struct {
+	driver, name string
+	slices       []*resourcev1.ResourceSlice // by name
+	unsure       bool                        // some are missing, or they contradict themselves
+	last         bool                        // it has devices that are bound to a node in steps
+}
+
+func (d *deviceDesk) readSlices() *published {
+	out := &published{nodes: map[string][]*resourcePool{}, taken: map[deviceID][]resourcev1.DeviceRequestAllocationResult{}}
+	for _, p := range poolsOf(slices.Collect(d.in.Snap.ResourceSlices())) {
+		nodes := p.nodes()
+		for _, name := range nodes {
+			out.nodes[name] = append(out.nodes[name], p)
+		}
+		d.addFar(out, p, nodes)
+	}
+	for c := range d.in.Snap.ResourceClaims() {
+		if a := c.Status.Allocation; a != nil {
+			for _, r := range a.Devices.Results {
+				if r.AdminAccess == nil || !*r.AdminAccess {
+					id := deviceID{r.Driver, r.Pool, r.Device}
+					out.taken[id] = append(out.taken[id], r)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// poolsOf sorts slices into pools, in the order in which devices are tried.
+func poolsOf(all []*resourcev1.ResourceSlice) []*resourcePool {
+	index := map[[2]string]*resourcePool{}
+	var out []*resourcePool
+	for _, s := range all {
+		key := [2]string{s.Spec.Driver, s.Spec.Pool.Name}
+		p := index[key]
+		if p == nil {
+			p = &resourcePool{driver: s.Spec.Driver, name: s.Spec.Pool.Name}
+			index[key] = p
+			out = append(out, p)
+		}
+		if len(p.slices) > 0 && p.slices[0].Spec.Pool.Generation < s.Spec.Pool.Generation {
+			p.slices = nil
+		}
+		if len(p.slices) == 0 || p.slices[0].Spec.Pool.Generation == s.Spec.Pool.Generation {
+			p.slices = append(p.slices, s)
+		}
+	}
+	for _, p := range out {
+		slices.SortFunc(p.slices, func(a, b *resourcev1.ResourceSlice) int { return strings.Compare(a.Name, b.Name) })
+		p.unsure = int64(len(p.slices)) != p.slices[0].Spec.Pool.ResourceSliceCount || !p.sound()
+		for _, s := range p.slices {
+			p.last = p.last || slices.ContainsFunc(s.Spec.Devices, func(x resourcev1.Device) bool { return x.BindingConditions != nil })
+		}
+	}
+	slices.SortFunc(out, func(a, b *resourcePool) int {
+		if a.last != b.last {
+			if a.last {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(strings.Compare(a.driver, b.driver), strings.Compare(a.name, b.name))
+	})
+	return out
+}
+
+// sound reports whether names of devices and counters are said once, and counters that devices draw on are there.
+func (p *resourcePool) sound() bool {
+	names, sets := map[string]bool{}, map[string]*resourcev1.CounterSet{}
+	for _, s := range p.slices {
+		for i := range s.Spec.SharedCounters {
+			set := &s.Spec.SharedCounters[i]
+			if sets[set.Name] != nil {
+				return false
+			}
+			sets[set.Name] = set
+		}
+	}
+	for _, s := range p.slices {
+		for _, x := range s.Spec.Devices {
+			if names[x.Name] {
+				return false
+			}
+			names[x.Name] = true
+			for _, draw := range x.ConsumesCounters {
+				set := sets[draw.CounterSet]
+				if set == nil {
+					return false
+				}
+				for name := range draw.Counters {
+					if _, has := set.Counters[name]; !has {
+						return false
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
+// nodeOf names the node of a device of a slice; "" if it is not of one node.
+func (p *resourcePool) nodeOf(s *resourcev1.ResourceSlice, x *resourcev1.Device) string {
+	name := s.Spec.NodeName
+	if s.Spec.PerDeviceNodeSelection != nil && *s.Spec.PerDeviceNodeSelection {
+		name = x.NodeName
+	}
+	if name == nil {
+		return ""
+	}
+	return *name
+}
+
+// nodes names the nodes that have devices of a pool, and those that will have once all of it is published.
+func (p *resourcePool) nodes() []string {
+	var out []string
+	for _, s := range p.slices {
+		if s.Spec.NodeName != nil && *s.Spec.NodeName != "" {
+			out = append(out, *s.Spec.NodeName)
+		}
+		for i := range s.Spec.Devices {
+			if name := p.nodeOf(s, &s.Spec.Devices[i]); name != "" {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// tied reports whether devices on several nodes draw on the same counters.
+func (p *resourcePool) tied(nodes []string) bool {
+	return len(nodes) != 1 && slices.ContainsFunc(p.slices, func(s *resourcev1.ResourceSlice) bool { return len(s.Spec.SharedCounters) > 0 })
+}
+
+func (d *deviceDesk) addFar(out *published, p *resourcePool, nodes []string) {
+	tied := p.tied(nodes)
+	for _, s := range p.slices {
+		for i, kind := range d.mem.kindsIn(s) {
+			if x := &s.Spec.Devices[i]; tied || p.nodeOf(s, x) == "" {
+				d.number(kind)
+				out.far = append(out.far, farDevice{p.driver + "/" + p.name + "/" + x.Name, kind})
+			}
+		}
+	}
+}
+
+// number returns the number of a kind in the problem.
+func (d *deviceDesk) number(k *deviceKind) int {
+	n, ok := d.numbers[k]
+	if !ok {
+		n = len(d.kinds)
+		d.numbers[k] = n
+		d.kinds = append(d.kinds, k)
+	}
+	return n
+}
+
+func (d *deviceDesk) driverNumber(name string) int {
+	at := slices.Index(d.publishers, name)
+	if at < 0 {
+		at = len(d.publishers)
+		d.publishers = append(d.publishers, name)
+	}
+	return at
+}
+
+// inventoriesOf returns what a node has. Until it is initialised that is what its type brings, of drivers that have not published it yet; one
+// whose type is not known may be any of several.
+func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
+	n := d.nodes[bin]
+	var own []*resourcePool
+	there := map[string]bool{}
+	for _, p := range d.published.nodes[n.row.Name] {
+		own = append(own, p)
+		there[p.driver] = there[p.driver] || !p.unsure
+	}
+	base := &inventory{}
+	for _, p := range own {
+		d.addPool(base, p, n.row.Name)
+	}
+	kinds := d.typesOn(n)
+	if n.initialized || len(kinds) == 0 {
+		return []*inventory{base}
+	}
+	var out []*inventory
+	for _, it := range kinds {
+		inv := &inventory{ids: slices.Clone(base.ids)}
+		inv.Devices, inv.Counters = slices.Clone(base.Devices), slices.Clone(base.Counters)
+		for i := range it.Devices {
+			if s := &it.Devices[i]; !there[s.Driver] {
+				d.addSlice(inv, s)
+			}
+		}
+		out = append(out, inv)
+	}
+	return out
+}
+
+// typesOn are the instance types that a node of ours may be.
+func (d *deviceDesk) typesOn(n *nodeInfo) []*cloud.InstanceType {
+	cat := d.mem.poolCatalogs[n.pool]
+	if n.row.Claim == nil || cat == nil {
+		return nil
+	}
+	names := d.mem.typesOf(n.row.Claim)
+	if name, ok := n.labels[corev1.LabelInstanceTypeStable]; ok {
+		names = []string{name}
+	} else if name := n.row.Claim.Labels[corev1.LabelInstanceTypeStable]; name != "" {
+		names = []string{name}
+	}
+	var out []*cloud.InstanceType
+	for _, name := range names {
+		if it := cat.from.Type(name); it != nil {
+			out = append(out, it)
+		} else {
+			out = append(out, &cloud.InstanceType{})
+		}
+	}
+	return out
+}
+
+// addPool adds the devices of a pool that are on a node.
+func (d *deviceDesk) addPool(inv *inventory, p *resourcePool, node string) {
+	if p.unsure {
+		inv.Unsure = true
+		return
+	}
+	if p.tied(p.nodes()) {
+		return
+	}
+	var sets []resourcev1.CounterSet
+	for _, s := range p.slices {
+		sets = append(sets, s.Spec.SharedCounters...)
+	}
+	at := inv.addCounters(sets)
+	for _, s := range p.slices {
+		for i, kind := range d.mem.kindsIn(s) {
+			if x := &s.Spec.Devices[i]; p.nodeOf(s, x) == node {
+				d.addDevice(inv, kind, x, at, deviceID{p.driver, p.name, x.Name})
+			}
+		}
+	}
+}
+
+// addSlice adds the devices that a driver will publish.
+func (d *deviceDesk) addSlice(inv *inventory, s *cloud.DeviceSlice) {
+	at := inv.addCounters(s.Counters)
+	for i := range s.Devices {
+		d.addDevice(inv, d.mem.kindOf(s.Driver, &s.Devices[i], s), &s.Devices[i], at, deviceID{})
+	}
+}
+
+// addCounters adds counters and returns their numbers.
+func (inv *inventory) addCounters(sets []resourcev1.CounterSet) map[[2]string]int {
+	at := map[[2]string]int{}
+	for i := range sets {
+		for _, name := range sortedKeys(sets[i].Counters) {
+			c := sets[i].Counters[name]
+			at[[2]string{sets[i].Name, name}] = len(inv.Counters)
+			inv.Counters = append(inv.Counters, milli(&c.Value))
+		}
+	}
+	return at
+}
+
+func (d *deviceDesk) addDevice(inv *inventory, kind *deviceKind, x *resourcev1.Device, counters map[[2]string]int, id deviceID) {
+	out := devices.Device{Kind: d.number(kind), Driver: d.driverNumber(kind.driver), Multiple: kind.multiple()}
+	if out.Multiple {
+		for _, name := range sortedKeys(x.Capacity) {
+			c := x.Capacity[name]
+			out.Capacity = append(out.Capacity, milli(&c.Value))
+		}
+	}
+	for _, draw := range x.ConsumesCounters {
+		for _, name := range sortedKeys(draw.Counters) {
+			c := draw.Counters[name]
+			if at, ok := counters[[2]string{draw.CounterSet, name}]; ok {
+				out.Draws = append(out.Draws, devices.Draw{Counter: at, Amount: milli(&c.Value)})
+			}
+		}
+	}
+	inv.Devices, inv.ids = append(inv.Devices, out), append(inv.ids, id)
+}
+
+func (k *deviceKind) multiple() bool {
+	return k.device.AllowMultipleAllocations != nil && *k.device.AllowMultipleAllocations
+}
+
+// stateOf is an inventory without what is allocated of it.
+func (d *deviceDesk) stateOf(inv *inventory) *devices.State {
+	s := devices.New(&inv.Inventory, d.effort)
+	for i, id := range inv.ids {
+		for _, r := range d.published.taken[id] {
+			var share []int64
+			for _, name := range sortedKeys(d.kinds[inv.Devices[i].Kind].device.Capacity) {
+				q := r.ConsumedCapacity[name]
+				share = append(share, milli(&q))
+			}
+			s.Use(i, share)
+		}
+	}
+	return s
+}
+
+// readShapes says what every machine brings that a pool may open.
+func (d *deviceDesk) readShapes() {
+	for _, t := range d.templates {
+		shapes := make([]*inventory, t.catalog.shape.Len())
+		for sh, name := range t.catalog.shape.Names {
+			it := t.catalog.from.Type(name)
+			if it == nil || len(it.Devices) == 0 {
+				continue
+			}
+			shapes[sh] = &inventory{}
+			for k := range it.Devices {
+				d.addSlice(shapes[sh], &it.Devices[k])
+			}
+		}
+		d.shapes = append(d.shapes, shapes)
+	}
+}
+
+// makeShapes writes them, less what daemons take.
+func (d *deviceDesk) makeShapes() {
+	for i, t := range d.templates {
+		tmpl := &d.problem.Templates[i]
+		tmpl.Devices = make([]*devices.State, len(d.shapes[i]))
+		for sh, inv := range d.shapes[i] {
+			if inv == nil {
+				continue
+			}
+			tmpl.Devices[sh] = d.stateOf(inv)
+			if len(tmpl.Daemons) == 0 {
+				continue
+			}
+			for _, at := range t.daemons[tmpl.DaemonOf[sh]] {
+				d.giveDaemon(tmpl.Devices[sh:sh+1], &d.mem.daemons[at])
+			}
+		}
+	}
+}
+
+// DriversOf names the drivers of a new node's devices.
+func (l *Lowered) DriversOf(bin *solve.Bin) []string {
+	out := make([]string, 0, len(bin.Drivers))
+	for _, n := range bin.Drivers {
+		out = append(out, l.publishers[n])
+	}
+	slices.Sort(out)
+	return out
+}

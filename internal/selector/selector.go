@@ -1,0 +1,29 @@
+// Package selector answers the selectors of device classes and resource claims with the API server's own compiler. An expression is compiled
+// once, for all who ask.
+package selector
+
+import (
+	"context"
+	"sync"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
+)
+
+// mostCompiled is how many expressions are kept.
+const mostCompiled = 1000
+
+var compiled = sync.OnceValue(func() *cel.Cache {
+	return cel.NewCache(mostCompiled, cel.Features{EnableConsumableCapacity: true})
+})
+
+// Selects says whether an expression takes a device of a driver, or why that cannot be said. Expressions are limited in what they may cost, so nobody
+// has to end it.
+func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
+	program := compiled().GetOrCompile(expression)
+	if program.Error != nil {
+		return false, program.Error
+	}
+	yes, _, err := program.DeviceMatches(context.Background(), cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
+	return yes, err
+}
