@@ -301,7 +301,7 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 			life.HoldTaint = time.Minute
 		}
 	}
-	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000)})
+	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000), Devices: s.Scheduling.Devices})
 	drains := drain.New(drain.Deps{
 		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})

@@ -17,6 +17,8 @@ func Lack(l lifecycle.Lack) string {
 		return fmt.Sprintf("startup taint %q is still on the node", l.Name)
 	case v1.ReasonKnownEphemeralTaintsExist:
 		return fmt.Sprintf("taint %q is still on the node", l.Name)
+	case v1.ReasonDRADriverPoolsNotPublished:
+		return "not all devices of the node are published by " + l.Name
 	case v1.ReasonResourceNotRegistered:
 		return fmt.Sprintf("the node does not offer resource %q yet", l.Name)
 	}

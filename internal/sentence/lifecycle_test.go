@@ -19,6 +19,7 @@ func TestLifecycle(t *testing.T) {
 		"not ready":       {Lack(lifecycle.Lack{Reason: v1.ReasonNodeNotReady, Name: "n"}), "node n is not ready"},
 		"a startup taint": {Lack(lifecycle.Lack{Reason: v1.ReasonStartupTaintsExist, Name: "a=b:NoSchedule"}), `startup taint "a=b:NoSchedule" is still on the node`},
 		"a taint":         {Lack(lifecycle.Lack{Reason: v1.ReasonKnownEphemeralTaintsExist, Name: "a:NoSchedule"}), `taint "a:NoSchedule" is still on the node`},
+		"devices":         {Lack(lifecycle.Lack{Reason: v1.ReasonDRADriverPoolsNotPublished, Name: "gpu.example"}), "not all devices of the node are published by gpu.example"},
 		"a resource":      {Lack(lifecycle.Lack{Reason: v1.ReasonResourceNotRegistered, Name: "gpu"}), `the node does not offer resource "gpu" yet`},
 		"one failure":     {Failing(lifecycle.Failing{Trouble: one, Claim: "c"}), "1 machine(s) in a row ran for their whole time without becoming ready nodes, the last of them NodeClaim c: it did not join the cluster"},
 		"two have consequences": {Failing(lifecycle.Failing{Trouble: two, Claim: "c", Joined: true}), "2 machine(s) in a row ran for their whole time without becoming ready nodes, the last of them NodeClaim c: its node was not initialized" +

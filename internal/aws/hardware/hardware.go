@@ -109,6 +109,7 @@ func Size(t *awsdata.InstanceType, c *Class, memory int64) *cloud.InstanceType {
 		Capacity:     capacity,
 		Overhead:     overhead,
 		VolumeLimits: map[string]int{EBSDriver: volumeLimit(t, c)},
+		Devices:      deviceSlices(t),
 		Exotic:       exotic(t),
 	}
 }

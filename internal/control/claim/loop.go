@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,6 +52,8 @@ type Deps struct {
 type Settings struct {
 	lifecycle.Settings
 	Workers int // steps at the same time; default 1000
+	// Devices says that ResourceSlices are read: a node is initialised only once those that its pods count on are there.
+	Devices bool
 }
 
 // Health counts registrations by pool.
@@ -104,6 +107,8 @@ type version struct {
 	claim *v1.NodeClaim
 	node  *corev1.Node
 	nodes int // with the claim's provider id; more than one is a mistake
+	// unpublished are drivers whose devices are waited for, with commas between them.
+	unpublished string
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -115,7 +120,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			if !l.managed(row) {
 				continue
 			}
-			v := version{row.Claim, row.Node, 0}
+			v := version{claim: row.Claim, node: row.Node, unpublished: strings.Join(l.unpublished(snap, row), ",")}
 			if row.Node != nil {
 				v.nodes = len(snap.NodesWithProviderID(row.ProviderID))
 			}
@@ -124,6 +129,14 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 			}
 		}
 	}
+}
+
+// unpublished names the drivers whose devices of a node are waited for.
+func (l *Loop) unpublished(snap *cluster.Snapshot, row *cluster.Node) []string {
+	if !l.settings.Devices || row.Node == nil || row.Initialized() {
+		return nil
+	}
+	return lifecycle.Unpublished(row.Claim, row.Node.Name, snap.ResourceSlices())
 }
 
 // managed rows have a claim of a node class that our provider serves.
@@ -137,7 +150,7 @@ func (l *Loop) live(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	if row == nil || row.Claim == nil {
 		return time.Time{}, nil
 	}
-	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap)}
+	v := lifecycle.View{Claim: row.Claim, NeedsOpenNode: l.settings.HoldTaint > 0 && needsOpenNode(snap), Unpublished: l.unpublished(snap, row)}
 	if id := row.Claim.Status.ProviderID; id != "" {
 		v.Nodes = snap.NodesWithProviderID(id)
 	}

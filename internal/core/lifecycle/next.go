@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,8 @@ type View struct {
 	// NeedsOpenNode says that something without which a node may never become ready does not tolerate the unregistered taint:
 	// the taint then goes at registration, whatever the settings say.
 	NeedsOpenNode bool
+	// Unpublished are the drivers whose devices of the node are waited for.
+	Unpublished []string
 }
 
 // Settings of a claim's life. The zero value is the documented behaviour.
@@ -34,7 +37,7 @@ type Settings struct {
 // A Lack is what a claim's node lacks to be registered or initialized.
 type Lack struct {
 	Reason string // of the condition
-	Name   string // of what is not ready, not there or still there: the Node, the taint or the resource
+	Name   string // of what is not ready, not there or still there: the Node, the taint, the resource or the drivers
 	Nodes  int    // that have the claim's provider id, where they are not one
 }
 
@@ -118,7 +121,7 @@ func Next(v View, now time.Time, s Settings) Step {
 	if condition.IsUnknown(claim, v1.ConditionTypeLaunched) {
 		return launchStep(claim, now)
 	}
-	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes}
+	w := work{claim: claim, now: now, settings: s, nodes: v.Nodes, unpublished: v.Unpublished}
 	if v.NeedsOpenNode {
 		w.settings.HoldTaint = 0
 	}
@@ -159,6 +162,8 @@ type work struct {
 	settings Settings
 	until    time.Time
 	reached  []Milestone
+
+	unpublished []string
 }
 
 // refresh lifts conditions that are final to the claim's present generation.
@@ -256,7 +261,11 @@ func (w *work) initialize() {
 	if !w.findNode(v1.ConditionTypeInitialized) {
 		return
 	}
-	if lack := missing(w.claim, w.node); lack.Reason != "" {
+	lack := missing(w.claim, w.node)
+	if lack.Reason == "" && len(w.unpublished) > 0 {
+		lack = Lack{Reason: v1.ReasonDRADriverPoolsNotPublished, Name: strings.Join(w.unpublished, ", ")}
+	}
+	if lack.Reason != "" {
 		if settled := readySince(w.node).Add(settling); lack.Reason == v1.ReasonKnownEphemeralTaintsExist && w.now.Before(settled) {
 			w.wake(settled)
 			return

@@ -30,9 +30,10 @@ type deviceDesk struct {
 	numbers    map[*deviceKind]int
 	publishers []string // drivers, by number
 	published  *published
-	values     map[string]int32 // of attributes, in constraints
-	nodesHave  [][]*inventory   // by bin: what it may turn out to have
-	shapes     [][]*inventory   // by template and shape, nil for one without
+	values     map[string]int32        // of attributes, in constraints
+	batch      map[cluster.PodKey]bool // made when first needed
+	nodesHave  [][]*inventory          // by bin: what it may turn out to have
+	shapes     [][]*inventory          // by template and shape, nil for one without
 }
 
 // A claim is what a resource claim, or all claims of a template, ask for.
@@ -267,7 +268,7 @@ func (d *deviceDesk) released(made *resourcev1.ResourceClaim) bool {
 			return true
 		}
 		p := d.in.Snap.Pod(cluster.PodKey{Namespace: made.Namespace, Name: by.Name})
-		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.batch[p.PodKey])
+		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.asked(p.PodKey))
 	})
 }
 
@@ -313,7 +314,7 @@ func (d *deviceDesk) promise() {
 		}
 	}
 	for s := range d.in.Snap.Seats() {
-		if !s.Vacant() && d.batch[s.Pod] || !seat.Kept(d.in.Snap, s, d.in.Now) || !usesDevices(s.Class.Spec) {
+		if !s.Vacant() && d.seated[s.Pod] || !seat.Kept(d.in.Snap, s, d.in.Now) || !usesDevices(s.Class.Spec) {
 			continue
 		}
 		if bin, ok := d.binOf[d.in.Snap.Target(s.Target).Name]; ok {
@@ -326,9 +327,20 @@ func (d *deviceDesk) promise() {
 	}
 }
 
+// asked reports whether a pod is planned for now.
+func (d *deviceDesk) asked(key cluster.PodKey) bool {
+	if d.batch == nil {
+		d.batch = make(map[cluster.PodKey]bool, len(d.in.Pods))
+		for _, p := range d.in.Pods {
+			d.batch[p.PodKey] = true
+		}
+	}
+	return d.batch[key]
+}
+
 // give lets a pod that is not planned for now have its devices on a node.
 func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
-	if d.batch[p.PodKey] {
+	if d.asked(p.PodKey) {
 		return
 	}
 	var claims []*devices.Claim

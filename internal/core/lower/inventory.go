@@ -272,7 +272,7 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 	}
 	kinds := d.typesOn(n)
 	if n.initialized || len(kinds) == 0 {
-		return []*inventory{base}
+		return []*inventory{base.mark()}
 	}
 	var out []*inventory
 	for _, it := range kinds {
@@ -283,7 +283,7 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 				d.addSlice(inv, s)
 			}
 		}
-		out = append(out, inv)
+		out = append(out, inv.mark())
 	}
 	return out
 }
@@ -407,9 +407,25 @@ func (d *deviceDesk) readShapes() {
 			for k := range it.Devices {
 				d.addSlice(shapes[sh], &it.Devices[k])
 			}
+			shapes[sh].mark()
 		}
 		d.shapes = append(d.shapes, shapes)
 	}
+}
+
+// mark marks devices that draw on counters where several drivers have some: pools of several drivers often have one name, the node's, and
+// kube-scheduler (1.36) takes their counters for each other's then.
+func (inv *inventory) mark() *inventory {
+	var drivers []int
+	for i := range inv.Devices {
+		if x := &inv.Devices[i]; len(x.Draws) > 0 && !slices.Contains(drivers, x.Driver) {
+			drivers = append(drivers, x.Driver)
+		}
+	}
+	for i := range inv.Devices {
+		inv.Devices[i].Mixed = len(drivers) > 1 && len(inv.Devices[i].Draws) > 0
+	}
+	return inv
 }
 
 // makeShapes writes them, less what daemons take.

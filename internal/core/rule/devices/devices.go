@@ -18,6 +18,7 @@ type Device struct {
 	Capacity []int64 // of one that may be allocated several times: what its shares may take together, by dimension
 	Multiple bool    // it may be allocated several times
 	Draws    []Draw
+	Mixed    bool // nobody knows whether kube-scheduler allocates it
 }
 
 // A Draw is how much of a counter a device takes while it is allocated: partitions of one piece of hardware have them in common.

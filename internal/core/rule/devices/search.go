@@ -162,7 +162,16 @@ func (q *search) serve(at place, oi, k, from int) bool {
 // try picks a device as the k-th of an option, and serves what is left.
 func (q *search) try(at place, oi, k, d int) bool {
 	o := &q.claims[at.claim].Requests[at.request].Options[oi]
-	if !q.free(at, o, d) || !o.Fits[q.inventory.Devices[d].Kind].Tolerated || !q.hasRoom(o, d) || !q.draws(d) || !q.obeys(at, oi, d) {
+	if !q.free(at, o, d) || !o.Fits[q.inventory.Devices[d].Kind].Tolerated || !q.draws(d) {
+		return false
+	}
+	if !q.obeys(at, oi, d) {
+		if o.All { // kube-scheduler tries nothing else then
+			q.refuse(at, &Refusal{Why: TooFew})
+		}
+		return false
+	}
+	if !q.hasRoom(o, d) {
 		return false
 	}
 	q.picks = append(q.picks, pick{at, o, d, !q.inUse(d)})
@@ -215,8 +224,12 @@ func (q *search) free(at place, o *Option, d int) bool {
 // selects asks the selectors. One that cannot be answered ends the search.
 func (q *search) selects(at place, o *Option, d int) bool {
 	f := &o.Fits[q.inventory.Devices[d].Kind]
-	if f.Bad != nil {
+	switch {
+	case f.Bad != nil:
 		q.refuse(at, f.Bad)
+		return false
+	case f.Selected && q.inventory.Devices[d].Mixed:
+		q.refuse(at, &Refusal{Why: TooHard})
 		return false
 	}
 	return f.Selected

@@ -1,0 +1,58 @@
+package lifecycle
+
+import (
+	"iter"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+)
+
+// Unpublished names the drivers that the pods of a claim count on and that have not published a whole pool of devices of its node yet. Until they
+// have, nobody can tell what the node has.
+func Unpublished(claim *v1.NodeClaim, node string, all iter.Seq[*resourcev1.ResourceSlice]) (out []string) {
+	asked := claim.Annotations[v1.RequestedDRADriversAnnotationKey]
+	if asked == "" {
+		return nil
+	}
+	for driver := range strings.SplitSeq(asked, ",") {
+		if !publishes(driver, node, all) {
+			out = append(out, driver)
+		}
+	}
+	return out
+}
+
+// publishes reports whether some pool of a driver with devices of a node is complete, in its newest generation.
+func publishes(driver, node string, all iter.Seq[*resourcev1.ResourceSlice]) bool {
+	type pool struct {
+		generation, want, have int64
+		here                   bool
+	}
+	pools := map[string]pool{}
+	for s := range all {
+		if s.Spec.Driver != driver {
+			continue
+		}
+		p := pools[s.Spec.Pool.Name]
+		if s.Spec.Pool.Generation < p.generation {
+			continue
+		}
+		if s.Spec.Pool.Generation > p.generation {
+			p = pool{generation: s.Spec.Pool.Generation}
+		}
+		p.have, p.want = p.have+1, s.Spec.Pool.ResourceSliceCount
+		p.here = p.here || s.Spec.NodeName != nil && *s.Spec.NodeName == node
+		for i := range s.Spec.Devices {
+			p.here = p.here || s.Spec.Devices[i].NodeName != nil && *s.Spec.Devices[i].NodeName == node
+		}
+		pools[s.Spec.Pool.Name] = p
+	}
+	for _, p := range pools {
+		if p.here && p.have == p.want {
+			return true
+		}
+	}
+	return false
+}
