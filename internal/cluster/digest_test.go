@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,5 +51,58 @@ func TestDigest(t *testing.T) {
 				t.Error("is not seen")
 			}
 		})
+	}
+}
+
+// However a picture came about, its digest is that of what is there.
+func TestADigestForgetsHowThePictureCame(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	s := NewStore()
+	node := func(name, version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version}, Spec: corev1.NodeSpec{ProviderID: "id-" + name}}
+	}
+	claim := func(name, version string) *v1.NodeClaim {
+		return &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version}, Status: v1.NodeClaimStatus{ProviderID: "id-" + name}}
+	}
+	for i := range 2000 {
+		name, version := fmt.Sprint("n", random.IntN(6)), fmt.Sprint(i)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", random.IntN(8))}, Spec: corev1.PodSpec{NodeName: name}}
+		s.Update(func(d *Draft) {
+			switch random.IntN(7) {
+			case 0, 1:
+				d.PutNode(node(name, version))
+			case 2:
+				d.PutClaim(claim(name, version))
+			case 3:
+				d.DeleteNode(name)
+			case 4:
+				d.DeleteClaim(name)
+			case 5:
+				d.PutPod(pod)
+			case 6:
+				d.DeletePod(PodKey{"default", pod.Name})
+			}
+		})
+		want := sum(0)
+		for n := range s.Snapshot().Nodes() {
+			want += n.sum()
+		}
+		if got := s.Snapshot().machineSum; got != want {
+			t.Fatalf("after %d edits the rows add up to %x, and %x is kept", i+1, want, got)
+		}
+	}
+}
+
+// A decision of a large cluster leaves as little garbage as one of a small one.
+func TestADigestLeavesNoGarbage(t *testing.T) {
+	s := NewStore()
+	s.Update(func(d *Draft) {
+		for i := range 2000 {
+			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1"}})
+		}
+	})
+	snap := s.Snapshot()
+	if got := testing.AllocsPerRun(10, func() { snap.Digest() }); got > 10 {
+		t.Errorf("%.0f allocations", got)
 	}
 }

@@ -413,7 +413,7 @@ func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
 		_, marked := m.removal[name]
 		row.MarkedForRemoval = row.MarkedForRemoval || marked
 	}
-	d.nodes.put(row)
+	d.putNodeRow(row)
 	if c != nil {
 		if n != nil {
 			d.dropRow(rowKey{c.Name, true})
@@ -424,7 +424,19 @@ func (d *Draft) putRow(n *corev1.Node, c *v1.NodeClaim) {
 	}
 }
 
-func (d *Draft) dropRow(key rowKey) { d.nodes.delete(key) }
+// putNodeRow is the only way for a row into the table, and dropRow the only one out of it.
+func (d *Draft) putNodeRow(row *Node) {
+	if old, replaced := d.nodes.put(row); replaced {
+		d.machineSum -= old.sum()
+	}
+	d.machineSum += row.sum()
+}
+
+func (d *Draft) dropRow(key rowKey) {
+	if old, ok := d.nodes.delete(key); ok {
+		d.machineSum -= old.sum()
+	}
+}
 
 // incomplete tells whether a Node without claim carries a pool's label but not what would show that it is not just about
 // to be joined by its claim.
@@ -448,6 +460,6 @@ func (d *Draft) setBound(node string, pods []*Pod) {
 	if old, ok := d.nodes.get(key); ok {
 		row := *old
 		row.Pods, row.Visits = pods, d.machines.visits[node]
-		d.nodes.put(&row)
+		d.putNodeRow(&row)
 	}
 }

@@ -28,6 +28,7 @@ type tables struct {
 	seats           table[seatKey, Seat]
 	held            table[PodKey, PodKey]
 	nodes           table[rowKey, *Node]
+	machineSum      sum // of all rows of nodes, for Digest
 	byProvider      table[string, providerRow]
 	byClaim         table[string, claimRow]
 	pools           table[string, *v1.NodePool]
