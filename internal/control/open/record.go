@@ -23,10 +23,11 @@ func (s *Service) record(t *task) journal.Record {
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
 		Text:   fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
-		About:  []journal.Object{{Kind: "NodeClaim", Name: t.created.Name}, {Kind: "NodePool", Name: o.Pool}},
+		About:  make([]journal.Object, 0, 2+len(made)),
 		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
 		Others: others(o, t.machines),
 	}
+	r.About = append(r.About, journal.Object{Kind: "NodeClaim", Name: t.created.Name}, journal.Object{Kind: "NodePool", Name: o.Pool})
 	for _, p := range made {
 		r.About = append(r.About, journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name})
 	}
