@@ -9,9 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -119,16 +122,20 @@ func parse(file string, text []byte) ([]*document, error) {
 	var docs []*document
 	var errs []error
 	foreign := 0
+	parts := splitDocuments(text)
+	whole, got, broken := make([]*document, len(parts)), make([][]*document, len(parts)), make([]error, len(parts))
 	line := 1
-	for _, part := range splitDocuments(text) {
-		d := &document{file: file, line: line, text: part}
+	for i, part := range parts {
+		whole[i] = &document{file: file, line: line, text: part}
 		line += bytes.Count(part, []byte("\n"))
-		got, err := d.decode()
-		docs = append(docs, got...)
-		if err != nil {
-			errs = append(errs, err)
+	}
+	onAllProcessors(len(parts), func(i int) { got[i], broken[i] = whole[i].decode() })
+	for i := range parts {
+		docs = append(docs, got[i]...)
+		if broken[i] != nil {
+			errs = append(errs, broken[i])
 		}
-		if _, ok := errors.AsType[*foreignError](err); ok {
+		if _, ok := errors.AsType[*foreignError](broken[i]); ok {
 			foreign++
 		}
 	}
@@ -140,6 +147,20 @@ func parse(file string, text []byte) ([]*document, error) {
 		return docs, errors.New(err.Error())
 	}
 	return docs, err
+}
+
+// onAllProcessors calls do for 0 to n−1, on as many processors as there are: files of a cluster hold thousands of objects.
+func onAllProcessors(n int, do func(i int)) {
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // splitDocuments cuts at lines that start with three dashes, each part beginning with its own such line.
