@@ -36,30 +36,68 @@ func smallBatch(seed uint64) []*corev1.Pod {
 	return out
 }
 
+// spreadOverZones makes an application of the pods of each shape and spreads it evenly.
+func spreadOverZones(pods []*corev1.Pod) {
+	for _, p := range pods {
+		asks := p.Spec.Containers[0].Resources.Requests
+		p.Labels = map[string]string{"app": asks.Cpu().String() + "-" + asks.Memory().String()}
+		p.Spec.TopologySpreadConstraints = benchload.Spread(corev1.LabelTopologyZone, 1, p.Labels)
+	}
+}
+
 // TestSmallBatchesAreProven says how many plans for small batches are proven to be optimal, which without whole nodes are one in ten, and that
-// the proof costs no more than it may. With KARPENTER_SOAK it plans a thousand.
+// the proof costs no more than it may. With KARPENTER_SOAK it plans a thousand of each kind.
 func TestSmallBatchesAreProven(t *testing.T) {
-	batches := 24
+	batches := 16
 	if os.Getenv("KARPENTER_SOAK") != "" {
 		batches = 1000
 	}
-	for _, spot := range []bool{false, true} {
-		pools := []engine.Pool{{Pool: benchload.Pool(spot, false), Catalog: catalogue(t)}}
-		e := prepared(pools, engine.Settings{})
-		proven, gap, longest := 0, 0.0, work.Units(0)
-		for seed := range batches {
-			p := solveFresh(e, smallBatch(uint64(seed)), pools, engine.Settings{})
-			if p.Gap() < 0 {
-				t.Errorf("batch %d spot=%v: the bound is above the price by %.6f", seed, spot, -p.Gap())
+	for name, tc := range map[string]struct {
+		spot, spread bool
+		proven       int     // in a hundred, at least
+		gap          float64 // on the mean, at most
+	}{
+		"on demand":             {false, false, 65, 0.005},
+		"spot":                  {true, false, 65, 0.005},
+		"on demand, over zones": {false, true, 15, 0.04},
+		"spot, over zones":      {true, true, 6, 0.06},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
+			e := prepared(pools, engine.Settings{})
+			proven, gap, longest := 0, 0.0, work.Units(0)
+			for seed := range batches {
+				pods := smallBatch(uint64(seed))
+				if tc.spread {
+					spreadOverZones(pods)
+				}
+				p := solveFresh(e, pods, pools, engine.Settings{})
+				if p.Gap() < 0 {
+					t.Errorf("batch %d: the bound is above the price by %.6f", seed, -p.Gap())
+				}
+				if p.Gap() <= 1e-3 {
+					proven++
+				}
+				gap, longest = gap+p.Gap(), max(longest, p.Work)
 			}
-			if p.Gap() <= 1e-3 {
-				proven++
+			t.Logf("%d of %d proven, mean gap %.3f %%, at most %.0f ms of work", proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
+			if proven*100 < batches*tc.proven || gap > tc.gap*float64(batches) || longest > work.Second/4 {
+				t.Errorf("%d of %d proven, mean gap %.3f %%, at most %.0f ms of work", proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
 			}
-			gap, longest = gap+p.Gap(), max(longest, p.Work)
-		}
-		t.Logf("spot=%v: %d of %d proven, mean gap %.3f %%, at most %.0f ms of work", spot, proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
-		if proven*100 < batches*65 || gap > 0.005*float64(batches) || longest > work.Second/5 {
-			t.Errorf("spot=%v: %d of %d proven, mean gap %.3f %%, at most %.0f ms of work", spot, proven, batches, 100*gap/float64(batches), 1000*longest.Seconds())
+		})
+	}
+}
+
+// Fleets that greedy runs and the search miss are found on the way to the proof: without dives these plans cost up to two percent more than
+// they are proven to need.
+func TestCheaperFleetsAreFoundInTheTree(t *testing.T) {
+	for _, tc := range []struct {
+		seed uint64
+		spot bool
+	}{{82, false}, {58, true}, {82, true}} {
+		pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
+		if p := solveFresh(prepared(pools, engine.Settings{}), smallBatch(tc.seed), pools, engine.Settings{}); p.Gap() > 1e-6 {
+			t.Errorf("batch %d spot=%v: %.5f $/h has a gap of %.6f", tc.seed, tc.spot, p.Cost.Dollars(), p.Gap())
 		}
 	}
 }

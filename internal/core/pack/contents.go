@@ -15,6 +15,7 @@ import (
 //	Σ price·room + Σ over classes max over n (value(n) − n·price·need).
 type ruledSack struct {
 	p      *part
+	limit  []int     // per class: at most so many
 	room   *knapsack // for prices of room
 	cell   int
 	ruled  bool      // some rule is about contents; else the rest is not used
@@ -37,7 +38,7 @@ type ruledSack struct {
 const branchNodes = 2000
 
 func newRuledSack(p *part) *ruledSack {
-	return &ruledSack{p: p, room: newKnapsack(p), start: make([]int, p.classes())}
+	return &ruledSack{p: p, limit: p.limit, room: newKnapsack(p), start: make([]int, p.classes())}
 }
 
 // set works out what numbers of items are worth on cell c.
@@ -54,12 +55,12 @@ func (s *ruledSack) set(b *branching, c int) {
 	}
 	for k, w := range b.worth {
 		s.start[k] = len(s.value)
-		for n := range s.p.limit[k] + 1 {
+		for n := range s.limit[k] + 1 {
 			s.value = append(s.value, w*float64(n))
 		}
 		for i := range b.rules {
 			if x := &b.rules[i]; x.Class == k && price >= x.Price {
-				for n := x.Least; n <= s.p.limit[k]; n++ {
+				for n := x.Least; n <= s.limit[k]; n++ {
 					s.value[s.start[k]+n] += float64(x.sign() * b.toll[i])
 				}
 			}
@@ -98,7 +99,7 @@ func (s *ruledSack) search(floor float64) (float64, *load) {
 func (s *ruledSack) searchPlain(floor float64) (float64, *load) {
 	k, cell := s.room, &s.p.cells[s.cell]
 	if !cell.large {
-		upper := k.search(s.cell, k.value, s.p.limit, floor, -1, branchNodes)
+		upper := k.search(s.cell, k.value, s.limit, floor, -1, branchNodes)
 		s.steps += work.Steps(k.steps.Take())
 		if len(k.found.classes) == 0 {
 			return upper, nil
@@ -108,10 +109,10 @@ func (s *ruledSack) searchPlain(floor float64) (float64, *load) {
 	s.found.reset(s.cell)
 	upper := floor
 	for i, least := range s.p.least {
-		if least < cell.over || !s.p.mayUse(i, s.cell) {
+		if least < cell.over || s.limit[i] == 0 || !s.p.mayUse(i, s.cell) {
 			continue
 		}
-		upper = max(upper, k.search(s.cell, k.value, s.p.limit, max(floor, s.found.worth(k.value)), i, branchNodes))
+		upper = max(upper, k.search(s.cell, k.value, s.limit, max(floor, s.found.worth(k.value)), i, branchNodes))
 		if len(k.found.classes) > 0 {
 			s.found = k.found.clone()
 		}
@@ -126,7 +127,7 @@ func (s *ruledSack) searchPlain(floor float64) (float64, *load) {
 // prepare orders the classes that fit by what they are worth per priced room.
 func (s *ruledSack) prepare() {
 	p, k := s.p, s.room
-	k.limit = p.limit
+	k.limit = s.limit
 	k.room = append(k.room[:0], p.cells[s.cell].room...)
 	k.order = k.order[:0]
 	for i := range p.count {
@@ -147,7 +148,7 @@ func (s *ruledSack) prepare() {
 	clear(s.rate[n*p.dims:])
 	for i, j := range slices.Backward(s.order) {
 		each, high := s.priced(j), 0.0
-		for m := 1; m <= holds(p.needs(j), k.room, p.limit[j]); m++ {
+		for m := 1; m <= holds(p.needs(j), k.room, s.limit[j]); m++ {
 			high = max(high, s.worth(j, m)-float64(each*float64(m)))
 		}
 		s.above[i] = s.above[i+1] + high
@@ -155,7 +156,7 @@ func (s *ruledSack) prepare() {
 			rate := math.Inf(1)
 			if u > 0 {
 				rate = 0
-				for m := 1; m <= holds(p.needs(j), k.room, p.limit[j]); m++ {
+				for m := 1; m <= holds(p.needs(j), k.room, s.limit[j]); m++ {
 					rate = max(rate, s.worth(j, m)/float64(m)/float64(u))
 				}
 			}
@@ -214,7 +215,7 @@ func (s *ruledSack) descend(i int, v float64) {
 	if k == s.must {
 		least = 1
 	}
-	for n := holds(p.needs(k), room, p.limit[k]); n >= least; n-- {
+	for n := holds(p.needs(k), room, s.limit[k]); n >= least; n-- {
 		for d, u := range p.needs(k) {
 			next[d] = room[d] - u*int64(n)
 		}

@@ -67,7 +67,8 @@
 //	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for
 //	search.go     takes a few nodes apart at a time and packs their items again, by enumeration or with worths that are a little off
 //	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about contents in contents.go.
-//	              Every fleet is on one side of each rule, so that the lowest branch bounds all
+//	              Every fleet is on one side of each rule, so that the lowest branch bounds all.
+//	              Dives turn branches into fleets
 //	certify.go    worths are rounded down, which keeps the inequality; pack/verify proves it again with whole numbers and none of our code
 //	memory.go     recall: old prices of room prove a bound for new items in the same cells; refill: nodes that waste most are packed again
 //	answers.go    the very same question is not searched twice

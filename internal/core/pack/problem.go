@@ -32,7 +32,7 @@ type Options struct {
 	Memory          *Memory     // of an earlier answer; nil for none
 	Known           Answers     // to the very same questions
 	Price           int64       // of a known fleet, for Bound
-	Exact           bool        // small parts are proven in whole nodes
+	Exact           work.Units  // so much work may go into small parts in whole nodes, after all else
 
 	without stage
 }

@@ -57,8 +57,8 @@ func Solve(p *Problem, o Options) *Result {
 		b.watch(best)
 		best.search()
 	}
-	if o.Exact && b.does(wholeNodes) {
-		best.branchOut(func(r *run) float64 { return float64(r.best.price) })
+	if o.Exact > 0 && b.does(wholeNodes) {
+		best.branchOut(o.Exact, func(r *run) float64 { return float64(r.best.price) })
 	}
 	out := best.result(p, b)
 	if !slices.ContainsFunc(out.Left, func(n int) bool { return n > 0 }) {
@@ -100,9 +100,9 @@ func Bound(p *Problem, o Options) *Result {
 			r.attempt(float64(o.Price)-s.bound(), func() { r.generate() })
 		}
 	}
-	if o.Exact {
+	if o.Exact > 0 {
 		whole := s.bound()
-		s.branchOut(func(r *run) float64 { // no fleet is worth looking for in which the others cost less than their bounds
+		s.branchOut(o.Exact, func(r *run) float64 { // no fleet is worth looking for in which the others cost less than their bounds
 			twins := float64(1 + len(r.twins))
 			return (float64(o.Price) - whole + r.bound()*twins) / twins
 		})
@@ -507,11 +507,11 @@ func (s *solution) result(p *Problem, b *budget) *Result {
 	return out
 }
 
-// branchOut proves bounds in whole nodes, below what a cheaper fleet of a part would cost.
-func (s *solution) branchOut(cutoff func(*run) float64) {
+// branchOut proves bounds in whole nodes, below what a cheaper fleet of a part would cost, and takes such fleets as it meets.
+func (s *solution) branchOut(most work.Units, cutoff func(*run) float64) {
 	for _, r := range s.runs {
 		if r.best.lost == 0 && !r.b.over {
-			r.branchOut(cutoff(r), r.b.spent()+exactWork/work.Units(len(s.runs)))
+			r.branchOut(cutoff(r), r.b.spent()+most/work.Units(len(s.runs)))
 		}
 	}
 }

@@ -29,7 +29,7 @@ func bound(p *solve.Problem, at *solve.Placement, r *solve.Result) {
 	q.makeCells()
 	q.capHosts(opened)
 	o := q.options()
-	o.Exact = true
+	o.Exact = exactWork / 2
 	o.Memory, o.Known, o.Price = p.Settings.Memory.Bound, r.Memory.Known, r.Cost
 	answer := pack.Bound(&q.problem, o)
 	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known

@@ -5,6 +5,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/pack"
 	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Run places the pods of p, as cheaply as it can, and says how far that may be from the cheapest. It does not modify p, but for its meter,
@@ -30,7 +31,12 @@ func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) *solve.Plac
 	}
 	o := q.options()
 	whole := q.exact && q.plain() // the packer's question is all of ours
-	o.Exact = whole && !p.Settings.Unproven
+	switch {
+	case whole && !p.Settings.Unproven:
+		o.Exact = exactWork
+	case !p.Settings.Unproven:
+		o.Exact = exactWork / 2 // for cheaper fleets; the rest is for the bound, which is a question of its own
+	}
 	answer := pack.Solve(&q.problem, o)
 	r.Memory.Fleet, r.Memory.Known = answer.Memory, answer.Known
 	if whole {
@@ -77,6 +83,9 @@ func (q *question) takesExotic(i int) bool {
 
 // closeMillionths is how close to the bound a fleet has to be for the search to end.
 const closeMillionths = 1500
+
+// exactWork is how much may be spent on whole nodes, where few pods make that worth it.
+const exactWork = work.Second / 12
 
 // options are what the packer may spend.
 func (q *question) options() pack.Options {
