@@ -17,6 +17,7 @@ import (
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/internal/scalable"
+	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // customKind is a kind of the user's. One with a path to its replicas can be scaled.
@@ -87,7 +88,7 @@ func TestWorkloadsOfAnyKindAreRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if flaw == nil != (tc.flaw == "") || flaw != nil && !strings.Contains(flaw.Message, tc.flaw) {
+			if flaw == nil != (tc.flaw == "") || flaw != nil && !strings.Contains(sentence.BufferFlaw(flaw), tc.flaw) {
 				t.Fatalf("flaw = %+v, want %q", flaw, tc.flaw)
 			}
 			if flaw == nil && (from.Replicas != tc.replicas || from.Template.Labels["app"] != "x" || len(from.Template.Spec.Containers) != 1) {
@@ -106,7 +107,7 @@ func TestAWorkloadThatMayNotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, flaw, err := scalable.Workloads{Client: nobody}.Read(t.Context(), "default", &autoscalingv1beta1.ScalableRef{Kind: "Deployment", Name: "scaled"})
-	if err != nil || flaw == nil || !strings.Contains(flaw.Message, "give its service account the right") {
+	if err != nil || flaw == nil || !strings.Contains(sentence.BufferFlaw(flaw), "give its service account the right") {
 		t.Errorf("flaw = %+v, error %v", flaw, err)
 	}
 }
