@@ -32,7 +32,9 @@ type Draft struct {
 	daemons  map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
 	seating  seating
 	machines machines
-	clock    time.Time // of the edit that is being made
+	// gonePlans are DisruptionPlans that were deleted a moment ago.
+	gonePlans recent
+	clock     time.Time // of the edit that is being made
 }
 
 // objectKey names an object within a scope: its namespace, or the node for volume attachments.
@@ -122,15 +124,21 @@ func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(o) }
 // DeleteOverlay removes a NodeOverlay.
 func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
 
-// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known: we write them ourselves, and the watch comes later.
+// PutDisruptionPlan adds or replaces a DisruptionPlan, unless a newer version of it is known or it has been deleted: we write them ourselves,
+// and the watch comes before that or after it.
 func (d *Draft) PutDisruptionPlan(p *v1alpha1.DisruptionPlan) {
-	if old, _ := d.disruptionPlans.get(p.Name); !older(p, old) {
+	if old, _ := d.disruptionPlans.get(p.Name); !older(p, old) && !d.gonePlans.has(p.UID) {
 		d.disruptionPlans.put(p)
 	}
 }
 
 // DeleteDisruptionPlan removes a DisruptionPlan.
-func (d *Draft) DeleteDisruptionPlan(name string) { d.disruptionPlans.delete(name) }
+func (d *Draft) DeleteDisruptionPlan(name string) {
+	if old, ok := d.disruptionPlans.get(name); ok {
+		d.gonePlans.add(old.UID)
+		d.disruptionPlans.delete(name)
+	}
+}
 
 // PutNodeClass adds or replaces a node class.
 func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }

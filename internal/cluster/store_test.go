@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
@@ -942,4 +943,25 @@ func BenchmarkPodEvent(b *testing.B) {
 
 func newDaemonSet() *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ds", UID: "ds"}}
+}
+
+// TestAPlanThatIsGoneStaysGone: the result of a write of ours comes after the watch has told that the plan was deleted.
+func TestAPlanThatIsGoneStaysGone(t *testing.T) {
+	s := cluster.NewStore()
+	plan := &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "1", ResourceVersion: "2"}}
+	known := func() bool { return s.Snapshot().DisruptionPlan("p") != nil }
+	s.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(plan) })
+	s.Update(func(d *cluster.Draft) { d.DeleteDisruptionPlan("p") })
+	written := plan.DeepCopy()
+	written.ResourceVersion = "3"
+	s.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(written) })
+	if known() {
+		t.Error("a plan that was deleted is known again")
+	}
+	again := plan.DeepCopy()
+	again.UID = "2"
+	s.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(again) })
+	if !known() {
+		t.Error("another plan of the same name is not known")
+	}
 }
