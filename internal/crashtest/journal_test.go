@@ -63,8 +63,9 @@ func TestTheJournalTellsALife(t *testing.T) {
 			t.Errorf("a pod without place, which waits for a minute, is told of once: %+v", got)
 		}
 		claims := memapi.All[*v1.NodeClaim](w.API)
-		if got := about("NodeClaim", claims[0].Name); len(got) < 2 || got[0].Act != journal.Opened || got[1].Act != journal.Launched {
-			t.Errorf("a claim: %v", acts(got))
+		// Two loops write at once here, where a machine takes no time to launch.
+		if got := acts(about("NodeClaim", claims[0].Name)); len(got) < 2 || !slices.Contains(got[:2], journal.Opened) || !slices.Contains(got[:2], journal.Launched) {
+			t.Errorf("a claim: %v", got)
 		}
 		if got := k.Journal.Select(journal.Query{Act: journal.Planned}); len(got) == 0 || got[0].CostPerHour < got[0].BoundPerHour || got[0].BoundPerHour <= 0 {
 			t.Errorf("plans: %+v", got)
