@@ -29,6 +29,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.Deleting:       plain("the node is being removed"),
 	disrupt.Nominated:      plain("the node is promised to pods that wait for it"),
 	disrupt.Landing:        plain("pods of another node that is being removed are on their way to the node"),
+	disrupt.Awaited:        plain("pods that are on their way have their places only as long as pods of the node stay"),
 	disrupt.NodeProtected:  named("the node has the annotation %s=true"),
 	disrupt.ClaimProtected: named("the NodeClaim has the annotation %s=true"),
 	disrupt.Paused:         func(r *disrupt.Refusal) string { return Halt(halt.Halt{Pool: r.Name, Until: r.Until, Reason: r.Value}) },

@@ -42,8 +42,10 @@ func judgeSteps(f *filters, text []byte) []finding {
 	}
 	c := newCourt(f, w, rand.New(rand.NewPCG(1, 7)))
 	c.settle()
-	steps, trouble := c.propose()
-	if trouble != "" {
+	var proposal *disrupt.Proposal
+	var memory disrupt.Memory
+	var steps []*disrupt.Step
+	if trouble := caught(func() { proposal, memory, steps = c.propose() }); trouble != "" {
 		return []finding{{panicked, trouble}}
 	}
 	if found := c.overBudget(steps); len(found) > 0 {
@@ -54,14 +56,30 @@ func judgeSteps(f *filters, text []byte) []finding {
 			return found
 		}
 	}
+	if trouble := caught(func() { steps = c.begin(proposal.Steps, memory) }); trouble != "" {
+		return []finding{{panicked, trouble}}
+	}
+	if found := c.overBudget(steps); len(found) > 0 {
+		return found
+	}
 	return c.tryTogether(steps)
 }
 
-// tryTogether carries all steps out at once, as it is done where budgets allow that.
+// caught calls do, and says how it panicked if it did.
+func caught(do func()) (trouble string) {
+	defer func() {
+		if r := recover(); r != nil {
+			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	do()
+	return ""
+}
+
+// tryTogether carries out all steps that have been begun.
 func (c *court) tryTogether(steps []*disrupt.Step) []finding {
 	var places []place
 	var open []engine.Opening
-	var gone []string
 	for _, step := range steps {
 		for _, p := range c.placesOf(step.Place, step.Open) {
 			if number, isNew := strings.CutPrefix(p.node, "new-"); isNew {
@@ -71,23 +89,12 @@ func (c *court) tryTogether(steps []*disrupt.Step) []finding {
 			places = append(places, p)
 		}
 		open = append(open, step.Open...)
-		for _, r := range step.Remove {
-			gone = append(gone, r.Name())
-		}
 	}
 	bought, none := c.buy(open)
 	if len(none) > 0 {
 		return none
 	}
-	found := c.bindAll(places, func() {
-		c.stage(nil, nil)
-		for _, node := range gone {
-			c.remove(node)
-		}
-		for i, m := range bought {
-			c.open(m, open[i].Claim)
-		}
-	})
+	found := c.bindAll(places, func() { c.stage(open, bought) })
 	for i := range found {
 		found[i].text += fmt.Sprintf(" when %d steps are done at once", len(steps))
 		for _, step := range steps {
@@ -176,30 +183,76 @@ func (c *court) keepVolumes() {
 	})
 }
 
-// propose returns the steps that the planner proposes and that hold when they are looked at again, one after the other.
-func (c *court) propose() (out []*disrupt.Step, trouble string) {
-	defer func() {
-		if r := recover(); r != nil {
-			trouble = fmt.Sprintf("%v\n%s", r, debug.Stack())
-		}
-	}()
+// propose returns what the planner proposes, and the steps of it that hold when each is looked at again beside the others.
+func (c *court) propose() (proposal *disrupt.Proposal, memory disrupt.Memory, steps []*disrupt.Step) {
 	asked := engine.New()
-	proposal, memory := disrupt.Propose(worldOf(c.world, asked), disrupt.Memory{})
+	proposal, memory = disrupt.Propose(worldOf(c.world, asked), disrupt.Memory{})
 	for i, step := range proposal.Steps {
 		w := worldOf(c.world, asked)
-		for _, other := range slices.Concat(out, proposal.Steps[i+1:]) { // as they were confirmed, or else proposed
-			for _, r := range other.Remove {
-				w.Busy[r.Node.Claim.UID] = true
-			}
-			for _, p := range other.Place {
-				w.Landing[p.Node] = true
-			}
+		for _, other := range slices.Concat(steps, proposal.Steps[i+1:]) { // as they were confirmed, or else proposed
+			await(w, other)
 		}
 		if step, refusal, _ := disrupt.Confirm(w, memory, step); refusal.Code == "" {
-			out = append(out, step)
+			steps = append(steps, step)
 		}
 	}
-	return out, ""
+	return proposal, memory, steps
+}
+
+// await keeps the nodes of a step for it, and those that its pods go to.
+func await(w *disrupt.World, step *disrupt.Step) {
+	for _, r := range step.Remove {
+		w.Busy[r.Node.Claim.UID] = true
+	}
+	for _, p := range step.Place {
+		w.Landing[p.Node] = true
+	}
+}
+
+// begin begins the steps of a proposal as the loop does: those that do not wait at once, and then each of the others, if it holds in the world
+// that has come of those before it. It returns the steps as they were begun.
+func (c *court) begin(proposed []*disrupt.Step, memory disrupt.Memory) (begun []*disrupt.Step) {
+	asked := engine.New()
+	busy := map[types.UID]bool{}
+	claims := 0
+	start := func(step *disrupt.Step) {
+		begun = append(begun, step)
+		c.world.Store.Update(func(d *cluster.Draft) {
+			var names []string
+			for i := range step.Open {
+				claims++
+				claim := step.Open[i].Claim.DeepCopy()
+				claim.Name, claim.GenerateName, claim.UID = fmt.Sprintf("claim-of-new-%d", claims), "", types.UID(fmt.Sprintf("claim-of-new-%d", claims))
+				names = append(names, claim.Name)
+				d.PutClaim(claim)
+			}
+			step.Begin(d, names, c.world.Now)
+		})
+		for _, r := range step.Remove {
+			busy[r.Node.Claim.UID] = true
+		}
+	}
+	var waiting []*disrupt.Step
+	for _, step := range proposed {
+		if step.Method.Waits() {
+			waiting = append(waiting, step)
+		} else {
+			start(step)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *disrupt.Step) int { return strings.Compare(a.ID(), b.ID()) })
+	for i, step := range waiting {
+		w := worldOf(c.world, asked)
+		maps.Copy(w.Busy, busy)
+		for _, other := range waiting[i+1:] {
+			await(w, other)
+		}
+		var refusal disrupt.Refusal
+		if step, refusal, memory = disrupt.Confirm(w, memory, step); refusal.Code == "" {
+			start(step)
+		}
+	}
+	return begun
 }
 
 func worldOf(w *scenario.World, asked *engine.Engine) *disrupt.World {

@@ -70,8 +70,13 @@ func inParallel(t *testing.T, first, last uint64, test func(f *filters, seed uin
 }
 
 // TestCorpus judges again what failed once.
-func TestCorpus(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
+func TestCorpus(t *testing.T) { judgeAgain(t, "testdata/*.txtar", judge) }
+
+// TestCorpusOfFleets does the same with fleets.
+func TestCorpusOfFleets(t *testing.T) { judgeAgain(t, "testdata/fleets/*.txtar", judgeSteps) }
+
+func judgeAgain(t *testing.T, pattern string, judge func(f *filters, world []byte) []finding) {
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no corpus: %v", err)
 	}

@@ -1,11 +1,16 @@
 package disrupt
 
 import (
+	"slices"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/core/seat"
 )
 
 // Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is planned without those that the
@@ -19,7 +24,7 @@ import (
 // first one's pods are nowhere, neither where they were nor where they will be; where a spread counts them, it counts too few. It is
 // enough to know whose places could depend on whose: labels and selectors say that without looking at a node.
 type entanglement struct {
-	terms map[*podclass.Class][]labels.Selector
+	terms constraints
 	moved map[cohort]bool // by the steps that were taken, each answer's together
 	last  map[cohort]bool // by the answer of which steps are being taken
 }
@@ -33,7 +38,7 @@ type cohort struct {
 // next begins another answer.
 func (e *entanglement) next() {
 	if e.moved == nil {
-		e.terms, e.moved = map[*podclass.Class][]labels.Selector{}, map[cohort]bool{}
+		e.terms, e.moved = constraints{}, map[cohort]bool{}
 	}
 	for c := range e.last {
 		e.moved[c] = true
@@ -73,47 +78,136 @@ func (e *entanglement) with(step []*Candidate) bool {
 	return false
 }
 
-// looksAt tells whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might.
+// looksAt tells whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might. Those over
+// hosts do not matter: no two answers put pods onto one node.
 //
 // To find too much here delays a step to the next pass. To find too little moves pods to places that kube-scheduler refuses. So selectors
 // are all that is looked at: neither namespaces nor the domains in which pods are.
 func (e *entanglement) looksAt(a, b cohort) bool {
-	for _, selector := range e.termsOf(a.class) {
-		if selector.Matches(labels.Set(b.labels.Map)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.terms.of(a.class), func(t constraint) bool { return t.key != corev1.LabelHostname && t.counts(b) })
 }
 
-// termsOf lists whom the constraints of a class count. Those over hosts do not matter: no two answers put pods onto one node.
-func (e *entanglement) termsOf(class *podclass.Class) []labels.Selector {
-	if known, ok := e.terms[class]; ok {
+// A constraint is a rule of a pod about where others are, that kube-scheduler insists on.
+type constraint struct {
+	kind     kindOfConstraint
+	key      string // of the domains
+	selector labels.Selector
+}
+
+type kindOfConstraint uint8
+
+const (
+	even kindOfConstraint = iota
+	near
+	away
+)
+
+func (t *constraint) counts(other cohort) bool {
+	return t.selector.Matches(labels.Set(other.labels.Map))
+}
+
+func (t *constraint) equal(other constraint) bool {
+	return t.kind == other.kind && t.key == other.key && t.selector.String() == other.selector.String()
+}
+
+// constraints are those of each class, read when first asked for.
+type constraints map[*podclass.Class][]constraint
+
+func (c constraints) of(class *podclass.Class) []constraint {
+	if known, ok := c[class]; ok {
 		return known
 	}
-	var out []labels.Selector
-	add := func(key string, selector *metav1.LabelSelector) {
-		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && key != corev1.LabelHostname {
-			out = append(out, s)
+	var out []constraint
+	add := func(kind kindOfConstraint, key string, selector *metav1.LabelSelector) {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil {
+			out = append(out, constraint{kind, key, s})
 		}
 	}
 	for _, t := range class.Spec.TopologySpreadConstraints {
 		if t.WhenUnsatisfiable == corev1.DoNotSchedule {
-			add(t.TopologyKey, t.LabelSelector)
+			add(even, t.TopologyKey, t.LabelSelector)
 		}
 	}
-	if a := class.Spec.Affinity; a != nil {
-		var terms []corev1.PodAffinityTerm
-		if a.PodAffinity != nil {
-			terms = append(terms, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
-		}
-		if a.PodAntiAffinity != nil {
-			terms = append(terms, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
-		}
-		for _, t := range terms {
-			add(t.TopologyKey, t.LabelSelector)
+	if a := class.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		for _, t := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			add(near, t.TopologyKey, t.LabelSelector)
 		}
 	}
-	e.terms[class] = out
+	if a := class.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			add(away, t.TopologyKey, t.LabelSelector)
+		}
+	}
+	c[class] = out
 	return out
+}
+
+// awaited knows which pods must not go before others have arrived.
+//
+// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees to it that nobody comes who
+// would be in the way, since it counts seats like pods. What it cannot see is that somebody must not go: a seat is not asked for again.
+type awaited struct {
+	terms constraints
+	by    map[cohort][]*cluster.Node // who has seats, and constraints, and where
+	known map[cohort][]wait
+}
+
+// A wait is for the pods that a constraint counts, where it is about a domain.
+type wait struct {
+	constraint
+	at []*cluster.Node
+}
+
+func awaitedOf(snap *cluster.Snapshot, now time.Time) *awaited {
+	a := &awaited{terms: constraints{}, by: map[cohort][]*cluster.Node{}, known: map[cohort][]wait{}}
+	for s := range snap.Seats() {
+		if len(a.terms.of(s.Class)) > 0 && seat.Kept(snap, s, now) {
+			c := cohort{s.Class, s.Labels}
+			a.by[c] = append(a.by[c], snap.Target(s.Target))
+		}
+	}
+	return a
+}
+
+// looksFor tells whether a pod on its way counts on a running pod where that is. A spread is upset by whoever comes or goes. Affinity wants somebody
+// to be in the domain.
+func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
+	if len(a.by) == 0 {
+		return false
+	}
+	c := cohort{p.Class, p.Labels}
+	waits, ok := a.known[c]
+	if !ok {
+		waits = a.waitsFor(c)
+		a.known[c] = waits
+	}
+	return slices.ContainsFunc(waits, func(w wait) bool {
+		return w.kind == even || slices.ContainsFunc(w.at, func(n *cluster.Node) bool { return mayShare(w.key, n, on) })
+	})
+}
+
+// waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever they go, it sees to that.
+// Nearness is another thing: until they have arrived there too, nobody is near.
+func (a *awaited) waitsFor(c cohort) (out []wait) {
+	for by, at := range a.by {
+		for _, t := range a.terms.of(by.class) {
+			if t.kind == away || t.key == corev1.LabelHostname || !t.counts(c) {
+				continue
+			}
+			if t.kind == even && (by.class.Namespace != c.class.Namespace || slices.ContainsFunc(a.terms.of(c.class), t.equal)) {
+				continue
+			}
+			out = append(out, wait{t, at})
+		}
+	}
+	return out
+}
+
+// mayShare tells whether a machine, which may not have been launched yet, could be in the domain of a node.
+func mayShare(key string, n, with *cluster.Node) bool {
+	domain, ok := with.Labels()[key]
+	if may, known := n.Labels()[key]; ok && known {
+		return may == domain
+	}
+	return ok && !n.Registered()
 }

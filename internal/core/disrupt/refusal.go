@@ -55,6 +55,7 @@ const (
 	Deleting       Code = "Deleting"         // it is on its way out already
 	Nominated      Code = "Nominated"        // pods that wait are promised its room, until Until at the latest
 	Landing        Code = "Landing"          // pods of a node that goes are on their way to it
+	Awaited        Code = "Awaited"          // pods are on their way to places that are theirs only as long as Pod is where it is
 	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
 	ClaimProtected Code = "NodeClaimDoNotDisrupt"
 	Paused         Code = "Paused" // somebody stopped disruption of the pool Name, of all pools if that is empty, and said why in Value
@@ -115,7 +116,7 @@ const (
 // Codes lists all codes, in the order in which they are explained.
 func Codes() []Code {
 	return []Code{
-		NoNode, NotInitialized, Deleting, Nominated, Landing, NodeProtected, ClaimProtected, Paused, NoPool,
+		NoNode, NotInitialized, Deleting, Nominated, Landing, Awaited, NodeProtected, ClaimProtected, Paused, NoPool,
 		InStep, Setback, PodProtected, PodBudget, NoPlace,
 		FixedNodes, Settling, JustVacated, BudgetUnread, SearchWaits,
 		NoLabel, DoNotConsolidate, NotOffered, ConsolidateNever, OnlyWhenEmpty, FeedsBuffer,
@@ -126,7 +127,7 @@ func Codes() []Code {
 
 // Passes tells whether the code stands for a stage of a machine's life that ends by itself.
 func (c Code) Passes() bool {
-	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated || c == Landing
+	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated || c == Landing || c == Awaited
 }
 
 // of says which candidate it is that is refused.

@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/seat"
 )
 
 // A Survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
@@ -27,6 +28,7 @@ type Survey struct {
 	pdbs     *movable.PDBs
 	promises map[string]time.Time // see promises
 	halts    halt.Switches
+	awaited  *awaited
 
 	rows  []*Candidate // nodes of ours, by name, whether they may go or not
 	pools map[string]*poolSum
@@ -77,7 +79,7 @@ type poolSum struct {
 // surveyOf surveys a world.
 func surveyOf(w *World) *Survey {
 	s := &Survey{
-		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {
@@ -96,6 +98,7 @@ func surveyOf(w *World) *Survey {
 		f := w.Facts.about(n)
 		looking = append(looking, s.room(n, f)...)
 		c := s.read(n, f)
+		s.await(c)
 		s.count(c, f)
 		if s.serves(n.Claim) {
 			s.rows = append(s.rows, c)
@@ -168,7 +171,7 @@ func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 		return s.w.Snap.Held(p.PodKey)
 	}
 	target := s.w.Snap.Target(plan.Target)
-	return target == nil || closed[target.Name]
+	return target == nil || closed[target.Name] || seat.Kept(s.w.Snap, plan, s.w.Now)
 }
 
 // settles tells whether a node saw a pod come or go less than its pool's consolidateAfter ago.
@@ -208,6 +211,13 @@ func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
 		}
 	}
 	return c
+}
+
+// await blocks a node whose pods others count on that are on their way.
+func (s *Survey) await(c *Candidate) {
+	if at := slices.IndexFunc(c.Pods, func(p *cluster.Pod) bool { return s.awaited.looksFor(p, c.Node) }); at >= 0 && c.Block == nil {
+		c.Block = &Refusal{Code: Awaited, Node: c.Node.Name, Claim: c.Node.Claim.Name, Pod: &c.Pods[at].PodKey}
+	}
 }
 
 // count adds a node to the sums of its pool.

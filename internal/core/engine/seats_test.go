@@ -85,3 +85,57 @@ func TestAPodKeepsItsOwnSeat(t *testing.T) {
 		})
 	}
 }
+
+// TestSeatsCountLikePods asks where a pod goes while another one, which is not asked for, is on its way from an old node in zone b to there.
+func TestSeatsCountLikePods(t *testing.T) {
+	const disks = `
+{kind: StorageClass, metadata: {name: disk}, provisioner: csi.example, volumeBindingMode: WaitForFirstConsumer}
+---
+{kind: PersistentVolumeClaim, metadata: {name: v1, namespace: default}, spec: {accessModes: [ReadWriteMany], storageClassName: disk}, status: {phase: Pending}}
+---
+{kind: PersistentVolumeClaim, metadata: {name: v2, namespace: default}, spec: {accessModes: [ReadWriteMany], storageClassName: disk}, status: {phase: Pending}}
+`
+	for name, tc := range map[string]struct{ mine, other, there, want string }{
+		"nobody minds":                                  {"", "", "", "beside"},
+		"it must be in another zone":                    {"apart=zone:app:other", "", "", "far"},
+		"the other one must be":                         {"", "apart=zone:app:mine", "", "far"},
+		"it must be in the same zone":                   {"near=zone:app:other", "", "", "beside"},
+		"and on the same node":                          {"near=host:app:other", "", "", "there"},
+		"on another node":                               {"select=zone:a apart=host:app:other", "", "", "beside"},
+		"a spread counts the other one":                 {"spread=zone:1:of=set|x", "", "", "far"},
+		"a spread of others":                            {"spread=zone:1:of=set|y", "", "", "beside"},
+		"one that does not count the taints there":      {"spread=zone:1:of=set|x:taints=Honor", "tolerate=:*:", "taint=special:z:NoSchedule", "beside"},
+		"both want a port":                              {"port=80 select=team:x", "port=80", "", "new"},
+		"two ports":                                     {"port=80 select=team:x", "port=81", "", "there"},
+		"a disk each, where one may be attached":        {"pvc=v1 select=team:x", "pvc=v2", "", "new"},
+		"they share the disk":                           {"pvc=v1 select=team:x", "pvc=v1", "", "there"},
+		"a wish of the other one is none of its affair": {"", "apartish=1/zone:app:mine", "", "beside"},
+	} {
+		for _, at := range []string{"waits", "runs", "has gone"} {
+			t.Run(name+", which "+at, func(t *testing.T) {
+				on := " on=old"
+				if at == "waits" {
+					on = ""
+				}
+				w := worldOf(t, "A pod.\n-- shapes --\nlarge cpu=4 mem=4Gi zones=a,b od=0.4\n-- pools --\ndefault labels=team:x\n-- objects --"+disks+
+					"-- nodes --\nbeside cpu=4 zone=a\nfar cpu=4 zone=b\nold cpu=4 zone=b going\nthere cpu=4 zone=a labels=team:x volumes=csi.example:1 "+tc.there+
+					"\n-- pods --\nthird on=far cpu=1 labels=app:third\nmine cpu=1 labels=app:mine,set:x "+tc.mine+"\nother owner=set cpu=1 labels=app:other,set:x "+tc.other+on+"\n")
+				key := cluster.PodKey{Namespace: "default", Name: "other-1"}
+				w.Store.Update(func(d *cluster.Draft) { d.Plan(key, "there", w.Now) })
+				if at == "has gone" {
+					w.Store.Update(func(d *cluster.Draft) { d.DeletePod(key) })
+				}
+				snap := w.Store.Snapshot()
+				pods := slices.DeleteFunc(snap.Provisionable(), func(p *cluster.Pod) bool { return p.PodKey == key })
+				plan := engine.New().Plan(engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Settings: w.Settings, Now: w.Now})
+				got := "new"
+				if len(plan.Place) == 1 {
+					got = plan.Place[0].Node
+				}
+				if got != tc.want || len(plan.Place)+len(plan.Open) != 1 {
+					t.Errorf("it goes to %s, want %s: %+v", got, tc.want, plan)
+				}
+			})
+		}
+	}
+}

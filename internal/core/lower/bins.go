@@ -8,7 +8,6 @@ import (
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
-	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
@@ -30,17 +29,18 @@ func (b *builder) makeNodes() {
 		}
 	}
 	own := map[int]bool{} // bins whose room is a copy
-	for s := range b.in.Snap.Seats() {
-		if !s.Vacant() && b.seated[s.Pod] && !b.postponed[s.Pod] || !seat.Kept(b.in.Snap, s, b.in.Now) {
-			continue
-		}
-		if bin, ok := b.binOf[b.in.Snap.Target(s.Target).Name]; ok {
+	for i := range b.expected {
+		e := &b.expected[i]
+		if bin, ok := b.binOf[e.target]; ok {
 			node := &b.problem.Nodes[bin]
 			if !own[bin] {
 				own[bin], node.Room = true, slices.Clone(node.Room)
 			}
-			node.Closed = node.Closed || b.postponed[s.Pod] // what may be beside it is not known now
-			node.Room.Sub(b.mem.infoOf(s.Class).need)
+			node.Closed = node.Closed || e.pod != nil && b.postponed[e.pod.PodKey] // what may be beside it is not known now
+			node.Room.Sub(e.info.need)
+			for _, p := range e.info.ports {
+				node.Ports = append(node.Ports, b.ports.Intern(p))
+			}
 		}
 	}
 	b.problem.Ports = b.ports

@@ -28,9 +28,10 @@ type builder struct {
 	w          *world
 	repulsions []repulsion
 
-	seated  map[cluster.PodKey]bool // pods that are asked for and have a seat
-	chosen  map[string]bool         // labels that could be chosen for each node
-	refused []Refusal
+	seated   map[cluster.PodKey]bool // pods that are asked for and have a seat
+	expected []expected
+	chosen   map[string]bool // labels that could be chosen for each node
+	refused  []Refusal
 	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.
 	spent     work.Units
 	counted   map[*podInfo]bool

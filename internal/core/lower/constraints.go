@@ -37,6 +37,7 @@ func (k *topologyKey) number(v string) int32 {
 func (b *builder) readGroups() {
 	b.readLabels()
 	b.admit()
+	b.readExpected()
 	b.groups = newGroupTable(b.in.Snap)
 	for _, c := range b.cohorts {
 		i, ns, lbl := c.info, c.info.class.Namespace, c.labels.Map
@@ -84,17 +85,22 @@ func (b *builder) readGroups() {
 	b.tieExclusive()
 }
 
-// A repulsion is a term of running pods that is about pods of this batch.
+// A repulsion is a term of running or expected pods that is about pods of this batch.
 type repulsion struct {
 	from  *repeller
 	group *group
 }
 
-// readRepelling adds the required anti-affinity of pods that run already, as far as it is about pods of this batch.
+// readRepelling adds the required anti-affinity of pods that run already or are expected, as far as it is about pods of this batch.
 func (b *builder) readRepelling() {
 	for _, i := range b.concerning() {
 		r, t := b.w.terms[i].from, b.w.terms[i].term
 		b.repulsions = append(b.repulsions, repulsion{r, b.groups.affinity(spread.Anti, t, true, false, r.labels.Map)})
+	}
+	for _, t := range b.expectedTerms() {
+		if b.concerns(&t) {
+			b.repulsions = append(b.repulsions, repulsion{t.from, b.groups.affinity(spread.Anti, t.term, true, false, t.from.labels.Map)})
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ func (b *builder) makeGroups() {
 		b.problem.Groups = append(b.problem.Groups, out)
 	}
 	b.takeAwayMoving()
+	b.countExpected()
 	b.countOwners()
 	b.countPlannedUsers()
 }
@@ -184,7 +185,7 @@ func (b *builder) domainOfBin(g *group, key, bin int) (int, bool) {
 	return int(d), d >= 0
 }
 
-// countOwners counts the running owners of required anti-affinity.
+// countOwners counts the running and the expected owners of required anti-affinity.
 func (b *builder) countOwners() {
 	if len(b.repulsions) == 0 {
 		return
@@ -199,6 +200,13 @@ func (b *builder) countOwners() {
 	for _, p := range b.in.Pods {
 		if r := b.w.repelling[p.PodKey]; r != nil && !b.in.Gone[p.NodeName] {
 			moving[r] = append(moving[r], p)
+		}
+	}
+	for i := range b.expected {
+		if e := &b.expected[i]; e.leaves(b) != "" {
+			if r := b.w.repelling[e.pod.PodKey]; r != nil {
+				moving[r] = append(moving[r], e.pod)
+			}
 		}
 	}
 	for _, r := range b.repulsions {

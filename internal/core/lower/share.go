@@ -60,15 +60,15 @@ func (b *builder) readShared() {
 
 // readPlannedUsers notes the pods outside of this batch that will use a shared claim too.
 func (b *builder) readPlannedUsers() {
-	for key, plan := range b.in.Snap.Plans() {
-		pod, row := b.in.Snap.Pod(key), b.in.Snap.Target(plan.Target)
-		if b.seated[key] || pod == nil || row == nil || pod.NodeName != "" {
+	for i := range b.expected {
+		e := &b.expected[i]
+		if e.pod == nil || e.pod.NodeName != "" {
 			continue
 		}
-		for _, name := range b.mem.infoOf(pod.Class).claims {
-			if s := b.shared[key.Namespace+"/"+name]; s != nil {
+		for _, name := range e.info.claims {
+			if s := b.shared[e.pod.Namespace+"/"+name]; s != nil {
 				s.users++
-				s.planned = append(s.planned, row.Name)
+				s.planned = append(s.planned, e.target)
 			}
 		}
 	}

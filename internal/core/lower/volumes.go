@@ -37,14 +37,7 @@ type volumeNeeds struct {
 
 // readCohortVolumes resolves the volumes of a cohort, by its first pod.
 func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
-	names := c.info.claims
-	if len(c.info.ephemeral) > 0 {
-		names = slices.Clone(names)
-		for _, v := range c.info.ephemeral {
-			names = append(names, p.Name+"-"+v)
-		}
-	}
-	for _, name := range names {
+	for _, name := range c.info.claimsOf(p.Name) {
 		pvc := b.in.Snap.PVC(p.Namespace, name)
 		if bad := b.checkClaim(pvc, name); bad.Code != 0 {
 			return bad
@@ -291,6 +284,12 @@ func (b *builder) makeVolumes() {
 		return
 	}
 	b.countDisks()
+	coming := map[string][]*expected{}
+	for i := range b.expected {
+		if e := &b.expected[i]; len(e.info.claims)+len(e.info.ephemeral) > 0 {
+			coming[e.target] = append(coming[e.target], e)
+		}
+	}
 	for i, n := range b.nodes {
 		if len(n.row.CSINode) == 0 && len(b.disks) == 0 {
 			continue
@@ -308,36 +307,53 @@ func (b *builder) makeVolumes() {
 				node.Volumes[d].Limit = max(k.free[i], k.promised[i])
 			}
 		}
-		b.countAttached(n, node)
+		b.countAttached(n, coming[n.row.Name], node)
 	}
 }
 
-// countAttached counts the distinct claims of the pods on a node.
-func (b *builder) countAttached(n *nodeInfo, node *solve.Node) {
+// countAttached counts the distinct claims of the pods on a node, and of those that are expected there.
+func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *solve.Node) {
 	seen := map[string]bool{}
 	for _, p := range n.pods {
-		info := b.mem.infoOf(p.Class)
-		for k := range len(info.claims) + len(info.ephemeral) {
-			name := ""
-			if k < len(info.claims) {
-				name = info.claims[k]
-			} else {
-				name = p.Name + "-" + info.ephemeral[k-len(info.claims)]
-			}
-			key := p.Namespace + "/" + name
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			d, counted := b.drivers[DriverOf(b.in.Snap, b.in.Snap.PVC(p.Namespace, name))]
-			if !counted {
-				continue
-			}
-			node.Volumes[d].Count++
-			if id, shared := b.volumes[key]; shared {
-				node.Mounted = append(node.Mounted, id)
-			}
+		b.attach(node, p.Namespace, b.mem.infoOf(p.Class).claimsOf(p.Name), seen)
+	}
+	for _, e := range coming {
+		name := ""
+		if e.pod != nil {
+			name = e.pod.Name
 		}
+		b.attach(node, e.info.class.Namespace, e.info.claimsOf(name), seen)
 	}
 	slices.Sort(node.Mounted)
+}
+
+// attach counts those claims that were not seen before.
+func (b *builder) attach(node *solve.Node, namespace string, claims []string, seen map[string]bool) {
+	for _, name := range claims {
+		key := namespace + "/" + name
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		d, counted := b.drivers[DriverOf(b.in.Snap, b.in.Snap.PVC(namespace, name))]
+		if !counted {
+			continue
+		}
+		node.Volumes[d].Count++
+		if id, shared := b.volumes[key]; shared {
+			node.Mounted = append(node.Mounted, id)
+		}
+	}
+}
+
+// claimsOf are the volume claims of a pod with this name.
+func (i *podInfo) claimsOf(pod string) []string {
+	if len(i.ephemeral) == 0 {
+		return i.claims
+	}
+	out := slices.Clone(i.claims)
+	for _, v := range i.ephemeral {
+		out = append(out, pod+"-"+v)
+	}
+	return out
 }

@@ -221,11 +221,18 @@ func (w *world) readRepellers(m *Memory) {
 		w.repelling[p.PodKey] = r
 	}
 	for _, r := range w.repellers {
-		for k := range r.info.apart {
-			t := &r.info.apart[k]
-			w.terms = append(w.terms, repellerTerm{r, t, t.selectorFor(r.labels.Map)})
-		}
+		w.terms = append(w.terms, r.terms()...)
 	}
+}
+
+// terms are the required anti-affinity of the pods.
+func (r *repeller) terms() []repellerTerm {
+	var out []repellerTerm
+	for k := range r.info.apart {
+		t := &r.info.apart[k]
+		out = append(out, repellerTerm{r, t, t.selectorFor(r.labels.Map)})
+	}
+	return out
 }
 
 // selecting returns the terms of running pods that select pods with these labels.
