@@ -23,6 +23,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/selector"
 )
 
 var update = flag.Bool("update", false, "write the answers of the scenarios")
@@ -68,7 +70,15 @@ func TestScenarios(t *testing.T) {
 func answerOf(p *Proposal) string {
 	lines := say(p)
 	for _, b := range p.Blocks {
-		lines = append(lines, fmt.Sprintf("blocked %s: %s", strings.TrimPrefix(b.Claim, "claim-"), b.Code))
+		line := fmt.Sprintf("blocked %s: %s", strings.TrimPrefix(b.Claim, "claim-"), b.Code)
+		for _, s := range b.Stuck {
+			for _, why := range s.Why {
+				if why.Code == reason.DeviceInvalid {
+					line += fmt.Sprintf(", claim %s %s", why.Key, why.Detail)
+				}
+			}
+		}
+		lines = append(lines, line)
 	}
 	for pool, reasons := range p.Budgets {
 		lines = append(lines, fmt.Sprintf("exhausted %s: %v", pool, reasons))
@@ -97,7 +107,9 @@ func tell(t *testing.T, story *txtar.Archive) *fixture {
 	r := &reader{T: t}
 	f := newFixture()
 	for _, row := range rows["types"] {
-		f.types = append(f.types, shape(row[0], int(r.number(row[1])), int(r.number(row[2])), r.number(row[3]), r.number(row[4])))
+		it := shape(row[0], int(r.number(row[1])), int(r.number(row[2])), r.number(row[3]), r.number(row[4]))
+		r.machine(it, row[5:])
+		f.types = append(f.types, it)
 	}
 	slices.SortFunc(f.types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
 	for _, row := range rows["pools"] {
@@ -116,10 +128,15 @@ func tell(t *testing.T, story *txtar.Archive) *fixture {
 		f.pdb(row[0], int32(r.number(row[1])), func(b *policyv1.PodDisruptionBudget) { r.pdb(b, row[2:]) })
 	}
 	for _, row := range rows["settings"] {
-		if row[0] != "spot-to-spot" {
+		switch row[0] {
+		case "spot-to-spot":
+			f.set.SpotToSpot = true
+		case "devices":
+			f.terms.Selects = selector.Selects
+			f.putDevices()
+		default:
 			t.Fatalf("unknown setting %q", row[0])
 		}
-		f.set.SpotToSpot = true
 	}
 	return f
 }
@@ -184,6 +201,16 @@ func (r *reader) budget(text string) v1.Budget {
 	return b
 }
 
+func (r *reader) machine(it *cloud.InstanceType, words []string) {
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		if key != "gpus" {
+			r.Fatalf("unknown word %q of a type", word)
+		}
+		it.Devices = []cloud.DeviceSlice{{Driver: gpuDriver, Devices: gpus(int(r.number(value)))}}
+	}
+}
+
 func (r *reader) node(f *fixture, row []string) {
 	name := row[0]
 	f.node(name, row[1], row[2], row[3], func(n *corev1.Node, c *v1.NodeClaim) {
@@ -212,6 +239,8 @@ func (r *reader) node(f *fixture, row []string) {
 				delete(n.Labels, value)
 			case "vacant":
 				f.vacant[c.UID] = noon.Add(-r.duration(value))
+			case "gpus":
+				f.publish(name, int(r.number(value)))
 			case "nominated", "marked":
 			default:
 				r.Fatalf("unknown word %q of a node", word)
@@ -251,6 +280,10 @@ func (r *reader) pod(p *corev1.Pod, words []string) {
 			p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: value}
 		case "apart":
 			apart(p.Labels["app"])(p)
+		case "waits":
+			waits(p)
+		case "gpu":
+			wantsGPU(p, value)
 		default:
 			r.Fatalf("unknown word %q of a pod", word)
 		}

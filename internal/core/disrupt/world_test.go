@@ -30,6 +30,7 @@ type fixture struct {
 	pools map[string]engine.Pool
 	types []*cloud.InstanceType
 	set   Settings
+	terms engine.Settings
 
 	vacant   map[types.UID]time.Time
 	notReady map[string]bool
@@ -159,7 +160,7 @@ func (f *fixture) pdb(app string, allowed int32, edit ...func(*policyv1.PodDisru
 }
 
 func (f *fixture) world() *World {
-	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, NotReady: f.notReady, Settings: f.set, Now: noon}
+	return &World{Snap: f.store.Snapshot(), Pools: f.pools, Vacant: f.vacant, NotReady: f.notReady, Settings: f.set, Terms: f.terms, Now: noon}
 }
 
 // A planner asks an engine, and remembers from pass to pass.

@@ -268,8 +268,14 @@ func (d *deviceDesk) released(made *resourcev1.ResourceClaim) bool {
 			return true
 		}
 		p := d.in.Snap.Pod(cluster.PodKey{Namespace: made.Namespace, Name: by.Name})
-		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.asked(p.PodKey))
+		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.asked(p.PodKey) && !d.moves(p))
 	})
+}
+
+// moves reports whether a pod that is bound has its room on another node already: it leaves what it has.
+func (d *deviceDesk) moves(p *cluster.Pod) bool {
+	s, ok := d.in.Snap.Planned(p.PodKey)
+	return ok && p.NodeName != "" && seat.Kept(d.in.Snap, s, d.in.Now) && d.in.Snap.Target(s.Target).Name != p.NodeName
 }
 
 // makeDevices writes what every node has for those who ask, and what every machine would bring.
@@ -344,12 +350,14 @@ func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
 		return
 	}
 	var claims []*devices.Claim
+	at, bound := d.binOf[p.NodeName]
+	comes := p.NodeName != "" && !(bound && at == bin)
 	for i := range class.Spec.ResourceClaims {
 		r := &class.Spec.ResourceClaims[i]
-		if own := d.own(p, r); own != nil && own.Status.Allocation != nil {
+		if own := d.own(p, r); own != nil && own.Status.Allocation != nil && !comes {
 			continue // the node is without its devices already
 		}
-		if c := d.known(p.Namespace, r); c != nil {
+		if c := d.known(p.Namespace, r, comes); c != nil {
 			claims = append(claims, &c.Claim)
 			if c.Shared && c.At == devices.Nowhere {
 				c.At = bin
@@ -359,10 +367,10 @@ func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
 	d.giveAll(bin, claims)
 }
 
-// known is the claim that a reference of a pod names, if it can be allocated and is not yet.
-func (d *deviceDesk) known(namespace string, r *corev1.PodResourceClaim) *claim {
+// known is the claim that a reference of a pod names, if it can be allocated and is not yet, or is to be allocated anew as its pods come from elsewhere.
+func (d *deviceDesk) known(namespace string, r *corev1.PodResourceClaim, comes bool) *claim {
 	if r.ResourceClaimName != nil {
-		if made := d.in.Snap.ResourceClaim(namespace, *r.ResourceClaimName); made == nil || made.Status.Allocation != nil {
+		if made := d.in.Snap.ResourceClaim(namespace, *r.ResourceClaimName); made == nil || made.Status.Allocation != nil && !comes {
 			return nil
 		}
 	}
@@ -395,7 +403,7 @@ func (d *deviceDesk) giveDaemon(at []*devices.State, set *daemon) {
 	}
 	var claims []*devices.Claim
 	for i := range set.info.class.Spec.ResourceClaims {
-		if c := d.known(set.set.Namespace, &set.info.class.Spec.ResourceClaims[i]); c != nil && !c.Shared {
+		if c := d.known(set.set.Namespace, &set.info.class.Spec.ResourceClaims[i], false); c != nil && !c.Shared {
 			claims = append(claims, &c.Claim)
 		}
 	}
