@@ -67,7 +67,8 @@ func TestColumns(t *testing.T) {
 	}
 	age := regexp.MustCompile(`\b[0-9]+s\b`)
 	var all strings.Builder
-	for _, resource := range []string{"nodepools", "nodeclaims", "nodeoverlays", "capacitybuffers", "ec2nodeclasses"} {
+	for _, resource := range []string{"nodepools", "nodeclaims", "nodeoverlays", "capacitybuffers", "ec2nodeclasses",
+		"nodepools.v1beta1.karpenter.sh", "nodeclaims.v1beta1.karpenter.sh", "ec2nodeclasses.v1beta1.karpenter.k8s.aws"} {
 		for _, wide := range []bool{false, true} {
 			args := []string{"get", resource, "columns"}
 			if wide {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/api/crds"
@@ -34,12 +36,13 @@ var (
 	restConfig *rest.Config
 	kube       client.Client
 	kubeconfig string
-	schemas    = map[string]*apiextensionsv1.JSONSchemaProps{} // by kind
+	schemas    = map[string]*apiextensionsv1.JSONSchemaProps{} // by kind, and those of v1beta1 by what older calls it
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	ctrllog.SetLogger(logr.Discard()) // v1beta1 is warned of at each request
 	definitions, err := readCRDs()
 	if err != nil {
 		return fail(err)
@@ -95,7 +98,17 @@ func readCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 		if err := yaml.UnmarshalStrict(text, definition); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		schemas[definition.Spec.Names.Kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		kind := definition.Spec.Names.Kind
+		schemas[kind] = definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		// Nothing of v1beta1 is kept by these tests, so nothing has to convert it.
+		v1beta1, err := crds.Older(definition.Name)
+		if err != nil {
+			return nil, err
+		}
+		if v1beta1 != nil {
+			definition.Spec.Versions = append(definition.Spec.Versions, *v1beta1)
+			schemas[older(kind)] = v1beta1.Schema.OpenAPIV3Schema
+		}
 		out = append(out, definition)
 	}
 	return out, nil
@@ -121,12 +134,14 @@ func waitUntilPublished(definitions []*apiextensionsv1.CustomResourceDefinition)
 			return false, nil
 		}
 		for _, d := range definitions {
-			version := d.Spec.Group + "/" + d.Spec.Versions[0].Name
-			listed := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
-				return l.GroupVersion == version && slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Kind == d.Spec.Names.Kind })
-			})
-			if !listed || paths["apis/"+version] == nil {
-				return false, nil
+			for _, v := range d.Spec.Versions {
+				version := d.Spec.Group + "/" + v.Name
+				listed := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
+					return l.GroupVersion == version && slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Kind == d.Spec.Names.Kind })
+				})
+				if !listed || paths["apis/"+version] == nil {
+					return false, nil
+				}
 			}
 		}
 		return true, nil

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -276,6 +278,7 @@ func TestFromAnOldInstallationToOneWithoutV1Beta1(t *testing.T) {
 	stop := c.serve(whole, false)
 	eventually(t, "both versions are served", c.readable(t, claims()))
 	c.checkConverted(t)
+	c.checkDefaults(t)
 	c.checkManifests(t)
 	t.Run("what v1beta1 never allowed is warned of, or refused", c.checkStrict)
 
@@ -410,6 +413,28 @@ func (c *cluster) checkConverted(t *testing.T) {
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s is %v, want %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+// checkDefaults looks at what v1beta1 fills in of a pool's disruption, after it went to v1 and back.
+func (c *cluster) checkDefaults(t *testing.T) {
+	t.Helper()
+	for said, want := range map[string]map[string]any{
+		"":                        {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"},
+		"consolidateAfter: Never": {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h", "consolidateAfter": "Never"},
+		"expireAfter: Never":      {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "Never"},
+	} {
+		want["budgets"] = []any{map[string]any{"nodes": "10%"}}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(disrupted("v1beta1", "defaulted", said)), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), object, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, dig(object.Object, "spec", "disruption")); diff != "" {
+			t.Errorf("a pool that says %q of disruption (-want +got):\n%s", said, diff)
 		}
 	}
 }
