@@ -60,8 +60,29 @@ func wrongSelector(spec tree, old func(string) []string) *OfflineError {
 				return &OfflineError{At: append(old(selector), key), Text: fmt.Sprintf("%s %q: %v is no text; put it into quotes", selector, key, keys[key])}
 			}
 		}
+		if tooMany(keys) {
+			return &OfflineError{At: old(selector),
+				Text: fmt.Sprintf("%s: spelled out, its lists are more than the %d terms that a selector may have: select by a common tag instead", selector, mostTerms)}
+		}
 	}
 	return nil
+}
+
+// tooMany says whether a selector is more terms than there may be. It counts without making them: ten lists of ten are ten billion.
+func tooMany(selector tree) bool {
+	if ids := idsOf(selector); len(ids) > 0 {
+		return len(ids) > mostTerms
+	}
+	n := 1
+	for key := range selector {
+		n = min(n*max(len(words(textAt(selector, key))), 1), mostTerms+1)
+	}
+	return n > mostTerms
+}
+
+// idsOf are what a selector names by their ids; nothing else counts beside them.
+func idsOf(selector tree) []string {
+	return slices.Concat(words(textAt(selector, "aws-ids")), words(textAt(selector, "aws::ids")))
 }
 
 // images takes over family and selector.
@@ -86,7 +107,16 @@ func (c *Converted) images(spec, out tree, old func(string) []string) {
 func (c *Converted) terms(selector tree, from []string, field string) []any {
 	to := []string{"spec", field}
 	c.move(from, to)
-	var ids []string
+	if ids := idsOf(selector); len(ids) > 0 {
+		out := make([]any, len(ids))
+		for i, id := range ids {
+			out[i] = tree{"id": id}
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(key string) bool { return key != "aws-ids" && key != "aws::ids" }) {
+			c.note(true, from, to, "ids may not be combined with anything else: the other keys of the selector are left out")
+		}
+		return out
+	}
 	combinations := []tree{{}}
 	multiply := func(values []string, set func(term tree, value string)) {
 		var next []tree
@@ -99,13 +129,9 @@ func (c *Converted) terms(selector tree, from []string, field string) []any {
 		}
 		combinations = next
 	}
-	others := 0
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		values := words(textAt(selector, key))
 		switch key {
-		case "aws-ids", "aws::ids":
-			ids = append(ids, values...)
-			continue
 		case "aws::name":
 			multiply(values, func(term tree, value string) { term["name"] = value })
 		case "aws::owners":
@@ -113,21 +139,6 @@ func (c *Converted) terms(selector tree, from []string, field string) []any {
 		default:
 			multiply(values, func(term tree, value string) { put(term, value, "tags", key) })
 		}
-		others++
-	}
-	if len(ids) > 0 {
-		combinations = nil
-		for _, id := range ids {
-			combinations = append(combinations, tree{"id": id})
-		}
-		if others > 0 {
-			c.note(true, from, to, "ids may not be combined with anything else: the other keys of the selector are left out")
-		}
-	} else if others == 0 {
-		combinations = nil
-	}
-	if len(combinations) > mostTerms {
-		c.note(true, from, to, "these are %d terms, and at most %d are allowed: select by a common tag instead", len(combinations), mostTerms)
 	}
 	out := make([]any, len(combinations))
 	for i, term := range combinations {
