@@ -2,12 +2,14 @@ package gc
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -30,60 +32,50 @@ func (e *estate) NodeClassKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{{Group: "example.org", Version: "v1", Kind: "Class"}}
 }
 
-// oneMachine is a world with a machine of Provisioner web, which is an orphan too, with its Node, and a pool that stands in for web.
+// oneMachine is a world with a machine of Provisioner web, which is an orphan too, and a pool that stands in for web.
 type oneMachine struct {
 	pool   *v1.NodePool
 	claims []*v1.NodeClaim // of the API
 	noNode bool
-	unfed  bool // at the first of two looks, which are 14 minutes apart
 }
 
-func (w *oneMachine) look(t *testing.T) (claims int, orphans []cloud.Machine) {
+// machine is the one there is.
+var machine = cloud.Machine{ProviderID: "id-1", Provisioner: "web", ClaimName: "old"}
+
+func (w *oneMachine) start(t *testing.T) (*Loop, *memapi.Server) {
 	t.Helper()
-	builder := scheme.Scheme
-	if err := v1.AddToScheme(builder); err != nil {
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), v1.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
-	api := memapi.New(builder)
+	api, store := memapi.New(known), cluster.NewStore()
 	for _, c := range w.claims {
 		api.Put(c)
 	}
-	store := cluster.NewStore()
 	store.Update(func(d *cluster.Draft) {
 		d.PutPool(w.pool)
 		if !w.noNode {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1.ProvisionerLabelKey: "web"}}}
-			node.Spec.ProviderID = "id-1"
+			node.Spec.ProviderID = machine.ProviderID
 			d.PutNode(node)
 		}
-		if w.unfed {
-			d.FailedFeeds([]cluster.FailedFeed{{}})
-		}
 	})
-	m := cloud.Machine{ProviderID: "id-1", Provisioner: "web", ClaimName: "old"}
-	l := New(Deps{Store: store, Client: api.Client("gc"), Events: telemetry.NewEvents(nil, nil), Cloud: &estate{machines: []cloud.Machine{m}}})
-	orphans = []cloud.Machine{m}
-	for range 2 {
-		var err error
-		if orphans, err = l.inherit(t.Context(), []cloud.Machine{m}, claimIndex{}); err != nil {
-			t.Fatal(err)
-		}
-		store.Update(func(d *cluster.Draft) { d.FailedFeeds(nil) })
-		time.Sleep(14 * time.Minute)
+	return New(Deps{
+		Store: store, Client: api.Client("gc"), Events: telemetry.NewEvents(nil, nil), Cloud: &estate{machines: []cloud.Machine{machine}},
+	}), api
+}
+
+func heirOfWeb(edits ...func(*v1.NodePool)) *v1.NodePool {
+	p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "heir", Annotations: map[string]string{v1.ProvisionerAnnotationKey: "web"}}}
+	p.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "example.org", Kind: "Class", Name: "default"}
+	for _, edit := range edits {
+		edit(p)
 	}
-	return len(memapi.All[*v1.NodeClaim](api)) - len(w.claims), orphans
+	return p
 }
 
 // TestWhoseMachineItIs looks twice at a machine that a Provisioner had.
 func TestWhoseMachineItIs(t *testing.T) {
-	pool := func(edits ...func(*v1.NodePool)) *v1.NodePool {
-		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "heir", Annotations: map[string]string{v1.ProvisionerAnnotationKey: "web"}}}
-		p.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "example.org", Kind: "Class", Name: "default"}
-		for _, edit := range edits {
-			edit(p)
-		}
-		return p
-	}
 	claim := func(name string, edit func(*v1.NodeClaim)) []*v1.NodeClaim {
 		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		edit(c)
@@ -94,19 +86,27 @@ func TestWhoseMachineItIs(t *testing.T) {
 		claims int
 		left   bool // to garbage collection
 	}{
-		"the heir's":                            {oneMachine{pool: pool()}, 1, false},
-		"nobody's":                              {oneMachine{pool: pool(func(p *v1.NodePool) { p.Annotations = nil })}, 0, true},
-		"a stranger's":                          {oneMachine{pool: pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Group = "example.net" })}, 0, true},
-		"another heir's":                        {oneMachine{pool: pool(func(p *v1.NodePool) { p.Annotations[v1.ProvisionerAnnotationKey] = "batch" })}, 0, true},
-		"a claim has it":                        {oneMachine{pool: pool(), claims: claim("x", func(c *v1.NodeClaim) { c.Status.ProviderID = "id-1" })}, 0, false},
-		"a claim is adopting it":                {oneMachine{pool: pool(), claims: claim("x", func(c *v1.NodeClaim) { c.Annotations = map[string]string{v1.AdoptsAnnotationKey: "id-1"} })}, 0, false},
-		"a claim of its name is":                {oneMachine{pool: pool(), claims: claim("old", func(*v1.NodeClaim) {})}, 0, false},
-		"it has no Node, for a short time":      {oneMachine{pool: pool(), noNode: true}, 0, true},
-		"nor was it known what Nodes there are": {oneMachine{pool: pool(), noNode: true, unfed: true}, 0, true},
+		"the heir's":                       {oneMachine{pool: heirOfWeb()}, 1, false},
+		"nobody's":                         {oneMachine{pool: heirOfWeb(func(p *v1.NodePool) { p.Annotations = nil })}, 0, true},
+		"a stranger's":                     {oneMachine{pool: heirOfWeb(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Group = "example.net" })}, 0, true},
+		"another heir's":                   {oneMachine{pool: heirOfWeb(func(p *v1.NodePool) { p.Annotations[v1.ProvisionerAnnotationKey] = "batch" })}, 0, true},
+		"a claim has it":                   {oneMachine{pool: heirOfWeb(), claims: claim("x", func(c *v1.NodeClaim) { c.Status.ProviderID = "id-1" })}, 0, false},
+		"a claim is adopting it":           {oneMachine{pool: heirOfWeb(), claims: claim("x", func(c *v1.NodeClaim) { c.Annotations = map[string]string{v1.AdoptsAnnotationKey: "id-1"} })}, 0, false},
+		"a claim of its name is":           {oneMachine{pool: heirOfWeb(), claims: claim("old", func(*v1.NodeClaim) {})}, 0, false},
+		"it has no Node, for a short time": {oneMachine{pool: heirOfWeb(), noNode: true}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				claims, orphans := tc.world.look(t)
+				l, api := tc.world.start(t)
+				var orphans []cloud.Machine
+				for range 2 {
+					var err error
+					if orphans, err = l.inherit(t.Context(), []cloud.Machine{machine}, claimIndex{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(14 * time.Minute)
+				}
+				claims := len(memapi.All[*v1.NodeClaim](api)) - len(tc.world.claims)
 				if claims != tc.claims || (len(orphans) > 0) != tc.left {
 					t.Errorf("%d claims were made and %d machines left to garbage collection, want %d and left = %v", claims, len(orphans), tc.claims, tc.left)
 				}
@@ -118,12 +118,8 @@ func TestWhoseMachineItIs(t *testing.T) {
 // TestHowLongAMachineIsAloneIsCountedWhileItCanBeKnown: time in which the picture was not fed, or nobody stood in, does not count.
 func TestHowLongAMachineIsAloneIsCountedWhileItCanBeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "heir", Annotations: map[string]string{v1.ProvisionerAnnotationKey: "web"}}}
-		pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "example.org", Kind: "Class", Name: "default"}
-		api, store := memapi.New(scheme.Scheme), cluster.NewStore()
-		store.Update(func(d *cluster.Draft) { d.PutPool(pool) })
-		m := cloud.Machine{ProviderID: "id-1", Provisioner: "web"}
-		l := New(Deps{Store: store, Client: api.Client("gc"), Events: telemetry.NewEvents(nil, nil), Cloud: &estate{machines: []cloud.Machine{m}}})
+		pool := heirOfWeb()
+		l, api := (&oneMachine{pool: pool, noNode: true}).start(t)
 		made := func() int {
 			if _, err := l.inherit(t.Context(), nil, claimIndex{}); err != nil {
 				t.Fatal(err)
@@ -139,7 +135,7 @@ func TestHowLongAMachineIsAloneIsCountedWhileItCanBeKnown(t *testing.T) {
 			{func(d *cluster.Draft) { d.DeletePool("heir") }, time.Hour},
 			{func(d *cluster.Draft) { d.PutPool(pool) }, 10 * time.Minute},
 		} {
-			store.Update(step.edit)
+			l.Store.Update(step.edit)
 			if n := made(); n > 0 {
 				t.Fatalf("%d claims, although it was alone for ten minutes at most", n)
 			}
