@@ -7,9 +7,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -446,6 +448,34 @@ func textMade(s source) []string {
 	return found
 }
 
+// prose is a word and a space beside it.
+var prose = regexp.MustCompile(`[a-z]\W? | \W?[a-z]`)
+
+// sentences lists where a file has words for people: literals with prose in them, but for the formats of errors and the tags of fields.
+func sentences(s source) []string {
+	var found []string
+	free := map[ast.Node]bool{}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			free[n.Tag] = true
+		case *ast.CallExpr:
+			if called := types.ExprString(n.Fun); called == "fmt.Errorf" || called == "errors.New" || strings.HasSuffix(called, ".failf") {
+				free[n.Args[0]] = true
+			}
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && !free[n] && err == nil && prose.MatchString(text) {
+				found = append(found, s.fset.Position(n.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// wordy are files whose details are still words.
+var wordy = []string{"internal/core/lower/devices.go", "internal/core/lower/request.go"}
+
 // Every no is a code with arguments; text is made once, at the edge. What is left to the core are errors: of a field that cannot be read, and of
 // a proof that does not hold.
 func TestTheCoreMakesNoText(t *testing.T) {
@@ -453,7 +483,11 @@ func TestTheCoreMakesNoText(t *testing.T) {
 		if !covers("internal/core/...", s.folder) {
 			continue
 		}
-		for _, at := range textMade(s) {
+		found := textMade(s)
+		if !slices.Contains(wordy, s.folder+"/"+filepath.Base(s.path)) {
+			found = append(found, sentences(s)...)
+		}
+		for _, at := range found {
 			t.Errorf("%s: return a code with arguments, and let package sentence say it", at)
 		}
 	}
@@ -479,8 +513,15 @@ func f() {
 	other("claim")
 	fmt.Errorf("an error")
 	fmt.Sprint("a text") // found
+	say(Count{Detail: "is gone", Key: "one-word"}, "[ ]") // found
+	fmt.Errorf("an error: %s", "in a hurry") // found
 }
+
+type tagged struct { field int "json:x yaml:x" }
 `)
+	if got := sentences(s); len(got) < 2 || !strings.HasPrefix(got[len(got)-2], "x.go:20:") || !strings.HasPrefix(got[len(got)-1], "x.go:21:") {
+		t.Errorf("sentences = %v, want the one of line 20 and that of an argument in line 21", got)
+	}
 	if got := textMade(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:19:") {
 		t.Errorf("text = %v, want that of line 19", got)
 	}

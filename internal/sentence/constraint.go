@@ -80,15 +80,22 @@ func numbered(c *reason.Count) string {
 
 // constraint says what a constraint means, to be read after a number of candidates or alone.
 func constraint(c *reason.Count) string {
-	text := constraints[c.Code]
-	if c.Key != "" {
-		if strings.Contains(text, "%") {
-			text = strings.ReplaceAll(text, "%", c.Key)
-		} else {
-			text += " (" + c.Key + ")"
-		}
-	} else {
+	text, key, detail := constraints[c.Code], c.Key, c.Detail
+	switch {
+	case c.Flaw != reason.NoFlaw:
+		text += " " + flaws[c.Flaw]
+	case c.Code == reason.NoTypes && detail != "":
+		key, detail = key+" and "+detail, ""
+	}
+	if key == "" {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, " %", ""), "%", "")
+	} else if !strings.Contains(text, "%") {
+		text += " (%)"
+	}
+	if strings.Contains(text, "&") {
+		text, detail = strings.NewReplacer("%", key, "&", detail).Replace(text), ""
+	} else {
+		text = strings.ReplaceAll(text, "%", key)
 	}
 	if c.Code == reason.LabelUnknown && c.Key == v1.ProvisionerLabelKey {
 		text += "; its name today is " + v1.NodePoolLabelKey + ", or a pool stands in by the annotation " + v1.ProvisionerAnnotationKey
@@ -96,8 +103,8 @@ func constraint(c *reason.Count) string {
 	if numbers := LimitNumbers(c); numbers != "" {
 		text += " " + numbers
 	}
-	if c.Detail != "" {
-		text = strings.TrimPrefix(text+" "+c.Detail, " ")
+	if detail != "" {
+		text = strings.TrimPrefix(text+" "+detail, " ")
 	}
 	return text
 }
@@ -113,7 +120,7 @@ func LimitNumbers(c *reason.Count) string {
 	return fmt.Sprintf("(%s, used %s; the smallest machine that would do has %s)", c.Limit, c.Used, c.Least)
 }
 
-// constraints are what codes mean. Those that are missing say all in their detail.
+// constraints are what codes mean; % is the key. Those that are missing say all in their detail.
 var constraints = map[reason.Code]string{
 	reason.Invalid:           "the pod's %",
 	reason.RestrictedLabel:   "the pod asks for label %, which may not be asked for",
@@ -146,4 +153,23 @@ var constraints = map[reason.Code]string{
 	reason.Reservation:       "a reservation that could serve it is in use",
 	reason.NoTypes:           "the pool's requirements leave no instance type",
 	reason.Closed:            "takes no pods",
+}
+
+// flaws go on where the codes that have flaws leave off; & is the detail.
+var flaws = map[reason.Flaw]string{
+	reason.SelectorValue:  "node selector wants a value of label & that no label can have",
+	reason.AffinityValue:  "required node affinity wants a value of label & that no label can have",
+	reason.Operator:       "operator & does not go with its values",
+	reason.FieldTerms:     "matchFields is not supported in required node affinity",
+	reason.EmptyTerms:     "required node affinity has only empty terms, which match no node",
+	reason.Missing:        "does not exist",
+	reason.Leaving:        "is being deleted",
+	reason.Lost:           "has lost its volume",
+	reason.VolumeMissing:  "names a volume that does not exist",
+	reason.VolumeLeaving:  "names a volume that is being deleted",
+	reason.NotBound:       "is not bound to its volume yet",
+	reason.ClassNotNamed:  "is unbound and names no storage class",
+	reason.ClassMissing:   "names storage class &, which does not exist",
+	reason.BoundAtOnce:    "is of a class with immediate binding and unbound",
+	reason.InUseByAnother: "may be used by one pod at a time, and that is &",
 }

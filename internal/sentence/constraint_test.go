@@ -13,7 +13,13 @@ func TestExplanation(t *testing.T) {
 		want string
 	}{
 		"nothing is known":               {nil, "no reason is known"},
-		"what is wrong with the pod":     {[]reason.Count{{Code: reason.VolumeInvalid, Key: "data", Detail: "does not exist"}}, "volume claim data does not exist"},
+		"what is wrong with the pod":     {[]reason.Count{{Code: reason.VolumeInvalid, Key: "data", Flaw: reason.Missing}}, "volume claim data does not exist"},
+		"a flaw has a name":              {[]reason.Count{{Code: reason.VolumeInvalid, Key: "data", Flaw: reason.InUseByAnother, Detail: "web-1"}}, "volume claim data may be used by one pod at a time, and that is web-1"},
+		"a flaw of the pod":              {[]reason.Count{{Code: reason.Invalid, Flaw: reason.SelectorValue, Detail: "team"}}, "the pod's node selector wants a value of label team that no label can have"},
+		"a flaw with two names":          {[]reason.Count{{Code: reason.Invalid, Flaw: reason.Operator, Key: "zone", Detail: "In"}}, "the pod's zone operator In does not go with its values"},
+		"names are not read":             {[]reason.Count{{Code: reason.VolumeInvalid, Key: "a%", Flaw: reason.ClassMissing, Detail: "%"}}, "volume claim a% names storage class %, which does not exist"},
+		"one requirement":                {[]reason.Count{{Code: reason.NoTypes, Key: "zone", Pool: "a"}}, `pool "a": the pool's requirements leave no instance type (zone)`},
+		"two requirements together":      {[]reason.Count{{Code: reason.NoTypes, Key: "arch", Detail: "zone", Pool: "a"}}, `pool "a": the pool's requirements leave no instance type (arch and zone)`},
 		"existing nodes are added up":    {[]reason.Count{{Code: reason.Taint, Candidates: 2}, {Code: reason.TooLarge, Key: "cpu", Candidates: 1}}, "3 existing nodes: 2 have a taint that is not tolerated, 1 not enough cpu"},
 		"pools come last, by name":       {[]reason.Count{{Code: reason.Limit, Key: "cpu", Pool: "b"}, {Code: reason.TooLarge, Key: "memory", Pool: "a", Candidates: 4}}, `pool "a": 4 types not enough memory; pool "b": the limit cpu of the pool is reached`},
 		"one has, several have":          {[]reason.Count{{Code: reason.LabelMismatch, Key: "zone", Pool: "a", Candidates: 1}, {Code: reason.LabelMismatch, Key: "zone", Pool: "b", Candidates: 2}}, `pool "a": 1 type does not match the required label zone; pool "b": 2 types do not match the required label zone`},
@@ -30,6 +36,11 @@ func TestExplanation(t *testing.T) {
 }
 
 func TestEveryCodeOfAConstraintHasWords(t *testing.T) {
+	for f := reason.NoFlaw + 1; f.Name() != ""; f++ {
+		if flaws[f] == "" {
+			t.Errorf("%s has no words", f.Name())
+		}
+	}
 	inDetail := []reason.Code{reason.LeftAside, reason.OnTrial, reason.Spurned}
 	for c := reason.Code(1); c.Name() != "Unknown"; c++ {
 		if (constraints[c] == "") != slices.Contains(inDetail, c) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -94,7 +95,7 @@ func Digest(mirror any) string {
 func Canonical(mirror any) []byte {
 	text, err := json.Marshal(mirror)
 	if err != nil {
-		panic("drift: mirror cannot be written as JSON: " + err.Error())
+		panic(fmt.Errorf("drift: a mirror cannot be written as JSON: %w", err))
 	}
 	return text
 }

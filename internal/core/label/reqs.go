@@ -125,14 +125,3 @@ func (s Set) key(b *strings.Builder) {
 		}
 	}
 }
-
-// String prints the requirements sorted and joined by commas, without the host name, which only places simulated nodes.
-func (r Reqs) String() string {
-	var parts []string
-	for _, q := range r {
-		if q.Key != "kubernetes.io/hostname" {
-			parts = append(parts, q.Key+" "+q.Set.String())
-		}
-	}
-	return strings.Join(parts, ", ")
-}

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // An Op is an operator of Kubernetes node requirements.
@@ -250,23 +249,4 @@ func (s Set) Terms() []Term {
 		}
 	}
 	return out
-}
-
-// String prints the operator and the values, at most five of them.
-func (s Set) String() string {
-	var parts []string
-	for _, t := range s.Terms() {
-		v := t.Values
-		text := string(t.Op)
-		if len(v) > 5 {
-			text += " [" + strings.Join(v[:5], " ") + " and " + strconv.Itoa(len(v)-5) + " others]"
-		} else if len(v) > 0 {
-			text += " [" + strings.Join(v, " ") + "]"
-		}
-		parts = append(parts, text)
-	}
-	if s.Min > 0 {
-		parts = append(parts, "minValues "+strconv.Itoa(s.Min))
-	}
-	return strings.Join(parts, " ")
 }

@@ -6,10 +6,10 @@ import (
 )
 
 // blame names the requirements of a pool that leave it without instance types: one that no type meets, else two that no type
-// meets together. It is empty when it takes more than two, or when nothing can be bought whatever is required.
-func (t *template) blame() string {
+// meets together. Both are empty when it takes more than two, or when nothing can be bought whatever is required.
+func (t *template) blame() (key, with string) {
 	if !t.sells() {
-		return ""
+		return "", ""
 	}
 	var reqs label.Reqs
 	for _, q := range t.reqs {
@@ -19,17 +19,17 @@ func (t *template) blame() string {
 	}
 	for _, q := range reqs {
 		if !t.sells(q) {
-			return q.Key
+			return q.Key, ""
 		}
 	}
 	for i, q := range reqs {
 		for _, r := range reqs[:i] {
 			if !t.sells(q, r) {
-				return r.Key + " and " + q.Key
+				return r.Key, q.Key
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // sells tells whether the catalogue has a type that meets requirements and can be bought under them.

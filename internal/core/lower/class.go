@@ -132,7 +132,7 @@ func (i *podInfo) readNodeAffinity(known *apilabel.Vocabulary, spec *corev1.PodS
 			i.refuse(reason.Count{Code: reason.RestrictedLabel, Key: k})
 		}
 		if !possible(v) {
-			i.refuse(reason.Count{Code: reason.Invalid, Key: "node selector", Detail: "wants a value of label " + k + " that no label can have"})
+			i.refuse(reason.Count{Code: reason.Invalid, Flaw: reason.SelectorValue, Detail: k})
 		}
 		base = base.With(known.Normalize(k), label.Only(v))
 	}
@@ -164,7 +164,7 @@ func (i *podInfo) readTerms(known *apilabel.Vocabulary, base label.Reqs, terms [
 		reqs, wrong := expressions(known, term.MatchExpressions)
 		all = append(all, base.And(reqs))
 		if len(term.MatchFields) > 0 {
-			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: "matchFields", Detail: "is not supported in required node affinity"})
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Flaw: reason.FieldTerms})
 		}
 		if len(wrong) == 0 {
 			wrong = i.addTerm(base.And(reqs))
@@ -176,7 +176,7 @@ func (i *podInfo) readTerms(known *apilabel.Vocabulary, base label.Reqs, terms [
 		return
 	}
 	if len(bad) == 0 {
-		bad = []reason.Count{{Code: reason.Invalid, Key: "required node affinity", Detail: "has only empty terms, which match no node"}}
+		bad = []reason.Count{{Code: reason.Invalid, Flaw: reason.EmptyTerms}}
 	}
 	i.refuse(bad...)
 	i.terms = all // a DaemonSet may ask for what pods may not
@@ -210,10 +210,10 @@ func expressions(known *apilabel.Vocabulary, list []corev1.NodeSelectorRequireme
 		}
 		s, ok := label.New(label.Op(x.Operator), x.Values)
 		if !ok || (x.Operator == corev1.NodeSelectorOpIn || x.Operator == corev1.NodeSelectorOpNotIn) && len(x.Values) == 0 {
-			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: x.Key, Detail: "operator " + string(x.Operator) + " does not go with its values"})
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Flaw: reason.Operator, Key: x.Key, Detail: string(x.Operator)})
 			s = label.Nothing()
 		} else if !s.Open() && len(s.Values()) > 0 && !slices.ContainsFunc(s.Values(), possible) {
-			wrong = append(wrong, reason.Count{Code: reason.Invalid, Key: "required node affinity", Detail: "wants a value of label " + x.Key + " that no label can have"})
+			wrong = append(wrong, reason.Count{Code: reason.Invalid, Flaw: reason.AffinityValue, Detail: x.Key})
 		}
 		out = out.With(known.Normalize(x.Key), s)
 	}

@@ -11,8 +11,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// everywhere is the key of groups for which the cluster is one domain. No label has such a name.
-const everywhere = "the volume claim"
+// everywhere is the key of groups for which the cluster is one domain: pods of which one at a time may use a volume claim. No label has
+// such a name.
+const everywhere = "(volume-claim)"
 
 // A topologyKey is a label that groups count by.
 type topologyKey struct {

@@ -84,7 +84,7 @@ func (b *builder) heldFrom(p *cluster.Pod, claims []string) reason.Count {
 
 // HeldBy says that a pod has to do without a volume claim for one pod at a time, because another has it.
 func HeldBy(claim string, by *cluster.Pod) reason.Count {
-	return reason.Count{Code: reason.VolumeInvalid, Key: claim, Detail: "may be used by one pod at a time, and that is " + by.Name}
+	return reason.Count{Code: reason.VolumeInvalid, Key: claim, Flaw: reason.InUseByAnother, Detail: by.Name}
 }
 
 // tieExclusive keeps pods that want such a claim apart, wherever they are.
@@ -105,7 +105,7 @@ func (b *builder) tieExclusive() {
 		if x.users < 2 {
 			continue
 		}
-		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
+		g := b.groups.intern(group{kind: spread.Anti, key: everywhere, required: true, owned: true, claim: true, selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
 		for _, c := range x.cohorts {
 			c.apart = append(slices.Clip(c.apart), g.id)
 			c.groups = append(slices.Clip(c.groups), g.id)

@@ -50,7 +50,7 @@ func (b *builder) readShared() {
 		if s.users < 2 || place == corev1.LabelHostname && b.floats(s.claim) {
 			continue
 		}
-		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true, selector: selector{text: "\x00claim " + key, sel: labels.Nothing()}})
+		s.group = b.groups.intern(group{kind: spread.Affinity, key: place, required: true, owned: true, claim: true, selector: selector{text: "\x00claim/" + key, sel: labels.Nothing()}})
 		for _, c := range s.cohorts {
 			c.near = append(c.near, s.group.id)
 			c.groups = append(slices.Clip(c.groups), s.group.id)

@@ -125,7 +125,8 @@ func (m *Memory) build(t *template) {
 	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
 	m.addDaemons(t)
 	if t.none.Code == 0 && !t.tmpl.Shapes.Any() {
-		t.none = reason.Count{Code: reason.NoTypes, Key: t.blame(), Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
+		key, with := t.blame()
+		t.none = reason.Count{Code: reason.NoTypes, Key: key, Detail: with, Pool: t.pool.Name, Candidates: len(t.catalog.from.Types)}
 	}
 }
 

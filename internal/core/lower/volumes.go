@@ -78,38 +78,38 @@ func (b *builder) volume(namespace, claim string) int {
 
 // checkClaim says why pods with this volume claim cannot be planned.
 func (b *builder) checkClaim(pvc *corev1.PersistentVolumeClaim, name string) reason.Count {
-	bad := func(detail string) reason.Count {
-		return reason.Count{Code: reason.VolumeInvalid, Key: name, Detail: detail}
+	bad := func(flaw reason.Flaw) reason.Count {
+		return reason.Count{Code: reason.VolumeInvalid, Key: name, Flaw: flaw}
 	}
 	switch {
 	case pvc == nil:
-		return bad("does not exist")
+		return bad(reason.Missing)
 	case pvc.DeletionTimestamp != nil:
-		return bad("is being deleted")
+		return bad(reason.Leaving)
 	case pvc.Status.Phase == corev1.ClaimLost:
-		return bad("has lost its volume")
+		return bad(reason.Lost)
 	case pvc.Spec.VolumeName != "":
 		pv := b.in.Snap.PV(pvc.Spec.VolumeName)
 		switch {
 		case pv == nil:
-			return bad("names a volume that does not exist")
+			return bad(reason.VolumeMissing)
 		case pv.DeletionTimestamp != nil:
-			return bad("names a volume that is being deleted")
+			return bad(reason.VolumeLeaving)
 		case pvc.Annotations[bindCompleted] == "":
-			return bad("is not bound to its volume yet")
+			return bad(reason.NotBound)
 		}
 		return reason.Count{}
 	}
 	class := storageClassOf(pvc)
 	if class == "" {
-		return bad("is unbound and names no storage class")
+		return bad(reason.ClassNotNamed)
 	}
 	sc := b.in.Snap.StorageClass(class)
 	switch {
 	case sc == nil:
-		return bad("names storage class " + class + ", which does not exist")
+		return reason.Count{Code: reason.VolumeInvalid, Key: name, Flaw: reason.ClassMissing, Detail: class}
 	case sc.VolumeBindingMode == nil || *sc.VolumeBindingMode == storagev1.VolumeBindingImmediate:
-		return bad("is of a class with immediate binding and unbound")
+		return bad(reason.BoundAtOnce)
 	}
 	return reason.Count{}
 }

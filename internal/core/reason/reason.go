@@ -8,9 +8,9 @@ const (
 	None Code = iota
 
 	// About the pod itself: nothing was tried.
-	Invalid           // the object cannot be understood; Key says what, Detail why
+	Invalid           // the pod cannot be understood; Flaw says why
 	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
-	VolumeInvalid     // a claim, volume or class that it needs is missing, lost, deleting or unbound
+	VolumeInvalid     // Key: a volume claim that cannot be used; Flaw says why
 	DeviceClaims      // it references resource claims, which are ignored
 	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim
 	NoPools           // there is no pool that may open nodes
@@ -19,7 +19,7 @@ const (
 	Postponed         // the constraints of waiting pods together are more work than one plan may take
 	UninitializedOnly // in a what-if: only a node that is not initialised yet has room
 
-	// About the pod, from those who carry plans out; Detail says all.
+	// About the pod, from those who carry plans out; Detail says all, since they have the words.
 	LeftAside // the engine panics over it
 	OnTrial   // machines of the pool that it would get did not become ready; another one is tried first
 	Spurned   // its scheduler does not bind it where it has a place
@@ -44,7 +44,7 @@ const (
 	Limit         // Key: the resource of which the pool may have no more
 	MinValues     // Key: the label with too few distinct values left
 	Reservation   // a reservation that could serve it is in use
-	NoTypes       // the pool's requirements leave no instance type; Key: the ones that no type meets, if they are few
+	NoTypes       // the pool's requirements leave no instance type; Key: the one that no type meets, with Detail where no type meets both
 	Closed        // the node takes no pods
 
 	numCodes
@@ -54,7 +54,8 @@ const (
 type Count struct {
 	Code       Code   `json:"code"`
 	Key        string `json:"key,omitempty"`        // label key, resource, taint, driver; "" when the code has none
-	Detail     string `json:"detail,omitempty"`     // one more word or two for people; "" mostly
+	Flaw       Flaw   `json:"flaw,omitempty"`       // what is wrong, of the codes that have flaws
+	Detail     string `json:"detail,omitempty"`     // a second name: what the flaw is about, or what Key is joined with; "" mostly
 	Pool       string `json:"pool,omitempty"`       // the pool whose new node refused; "" for existing nodes and for the pod itself
 	Candidates int    `json:"candidates,omitempty"` // existing nodes, or instance types, that this constraint removed
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack/verify"
@@ -106,8 +105,9 @@ func (c *checker) checkNode(i int) {
 			c.failf("node %s does not suit %s", n.Name, x.class.Name)
 		}
 	}
-	c.checkPorts(n.Name, pods, n.Ports)
-	c.checkDevices(n.Name, n.Devices, pods)
+	where := fmt.Errorf("node %s", n.Name)
+	c.checkPorts(where, pods, n.Ports)
+	c.checkDevices(where, n.Devices, pods)
 	for d := range c.p.Drivers {
 		if d < len(n.Volumes) && n.Volumes[d].Limit >= 0 {
 			if k := int(n.Volumes[d].Count) + attached(pods, d, n.Mounted); k > int(n.Volumes[d].Limit) {
@@ -135,13 +135,13 @@ func attached(pods []resident, driver int, has []int) int {
 	return n
 }
 
-func (c *checker) checkPorts(where string, pods []resident, taken []int) {
+func (c *checker) checkPorts(where error, pods []resident, taken []int) {
 	all := slices.Clone(taken)
 	for _, x := range pods {
 		for _, p := range x.class.Ports {
 			for _, q := range all {
 				if c.p.Ports.Port(p).Conflict(c.p.Ports.Port(q)) {
-					c.failf("%s: port %v is taken twice", where, c.p.Ports.Port(p))
+					c.failf("%w: port %v is taken twice", where, c.p.Ports.Port(p))
 				}
 			}
 		}
@@ -153,73 +153,74 @@ func (c *checker) checkBin(i int) {
 	b := &c.r.Bins[i]
 	t := &c.p.Templates[b.Template]
 	pods := c.residents(b.Puts)
-	where := "new node " + strconv.Itoa(i) + " (" + t.Name + ")"
+	where := fmt.Errorf("new node %d (%s)", i, t.Name)
 	used := sumNeeds(pods, c.p.Resources)
 	if !slices.Equal(used, b.Used) {
-		c.failf("%s: used %v, recorded %v", where, used, b.Used)
+		c.failf("%w: used %v, recorded %v", where, used, b.Used)
 	}
 	if !b.Shapes.Any() || !b.Shapes.Has(b.Target) {
-		c.failf("%s lists no shape, or not its target", where)
+		c.failf("%w lists no shape, or not its target", where)
 	}
 	for _, x := range pods {
 		m := &c.p.Labels.OnTemplate[x.variant.Reqs][b.Template]
 		if !m.OK || !c.p.Labels.TolTmpl[x.variant.Tol].Has(int(b.Template)) {
-			c.failf("%s does not suit %s", where, x.class.Name)
+			c.failf("%w does not suit %s", where, x.class.Name)
 		}
 		if m.Mask != nil && !b.Mask.Within(m.Mask) {
-			c.failf("%s could become something that %s excludes", where, x.class.Name)
+			c.failf("%w could become something that %s excludes", where, x.class.Name)
 		}
 		if m.Shapes != nil && !b.Shapes.Within(m.Shapes) {
-			c.failf("%s lists a shape that %s excludes", where, x.class.Name)
+			c.failf("%w lists a shape that %s excludes", where, x.class.Name)
 		}
 	}
 	for _, g := range t.Segments {
 		if at := b.Mask.Next(g.From); at < 0 || at >= g.To {
-			c.failf("%s: no choice left in bits %d to %d", where, g.From, g.To)
+			c.failf("%w: no choice left in bits %d to %d", where, g.From, g.To)
 		}
 	}
 	for sh := range b.Shapes.All() {
 		c.checkShape(where, b, t, sh, pods, used)
 	}
 	if !t.diverse(b.Shapes, b.Mask, b.Relaxed) {
-		c.failf("%s: bought as one kind it has too few values of %v, lowered to %v", where, t.Min, b.Relaxed)
+		c.failf("%w: bought as one kind it has too few values of %v, lowered to %v", where, t.Min, b.Relaxed)
 	}
 }
 
-func (c *checker) checkShape(where string, b *Bin, t *Template, sh int, pods []resident, used quantity.Vec) {
+func (c *checker) checkShape(where error, b *Bin, t *Template, sh int, pods []resident, used quantity.Vec) {
 	name := t.Catalog.Names[sh]
 	if !t.Shapes.Has(sh) {
-		c.failf("%s lists %s, which the pool excludes", where, name)
+		c.failf("%w lists %s, which the pool excludes", where, name)
 		return
 	}
 	if !used.Fits(t.Room[sh]) {
-		c.failf("%s lists %s, which cannot hold %v", where, name, used)
+		c.failf("%w lists %s, which cannot hold %v", where, name, used)
 	}
 	if !b.Mask.Meets3(t.ShapeMask[sh], bits.Full(len(t.Catalog.Offers))) {
-		c.failf("%s lists %s, which nobody sells there", where, name)
+		c.failf("%w lists %s, which nobody sells there", where, name)
 	}
 	var ports []int
 	if len(t.Daemons) > 0 {
 		ports = t.Daemons[t.DaemonOf[sh]].Ports
 	}
-	c.checkPorts(where+" as "+name, pods, ports)
-	c.checkDevices(where+" as "+name, t.devicesOf(sh), pods)
+	as := fmt.Errorf("%w as %s", where, name)
+	c.checkPorts(as, pods, ports)
+	c.checkDevices(as, t.devicesOf(sh), pods)
 	for d := range t.Drivers {
 		if t.Drivers[d] != nil && t.Drivers[d][sh] >= 0 && attached(pods, d, nil) > int(t.Drivers[d][sh]) {
-			c.failf("%s lists %s, which takes no %d volumes", where, name, attached(pods, d, nil))
+			c.failf("%w lists %s, which takes no %d volumes", where, name, attached(pods, d, nil))
 		}
 	}
 }
 
 // checkDevices: each pod in turn gets its devices.
-func (c *checker) checkDevices(where string, at []*devices.State, pods []resident) {
+func (c *checker) checkDevices(where error, at []*devices.State, pods []resident) {
 	for _, x := range pods {
 		if len(x.class.Devices) == 0 {
 			continue
 		}
 		next, no := devices.All(at, x.class.Devices)
 		if no != nil || len(at) == 0 {
-			c.failf("%s has no devices for %s: %+v", where, x.class.Name, no)
+			c.failf("%w has no devices for %s: %+v", where, x.class.Name, no)
 			return
 		}
 		at = next

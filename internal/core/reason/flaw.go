@@ -1,0 +1,47 @@
+package reason
+
+// A Flaw says what is wrong with an object that a pod needs, or with what the pod itself says. Key of its Count names the object, Detail is the
+// argument of the flaw.
+type Flaw uint8
+
+const (
+	NoFlaw Flaw = iota
+
+	// Of what a pod says, with code Invalid.
+	SelectorValue // its node selector wants a value that no label can have; Detail: the label
+	AffinityValue // its required node affinity does; Detail: the label
+	Operator      // Key: a label; Detail: an operator that does not go with its values
+	FieldTerms    // required node affinity asks for fields of nodes
+	EmptyTerms    // all terms of required node affinity are empty, which match no node
+
+	// Of a volume claim, with code VolumeInvalid.
+	Missing        // it does not exist
+	Leaving        // it is being deleted
+	Lost           // it has lost its volume
+	VolumeMissing  // it names a volume that does not exist
+	VolumeLeaving  // it names one that is being deleted
+	NotBound       // it is not bound yet to the volume that it names
+	ClassNotNamed  // it names neither a volume nor a storage class
+	ClassMissing   // Detail: a storage class that does not exist
+	BoundAtOnce    // its storage class does not wait for a pod before it makes a volume, and there is no volume yet
+	InUseByAnother // one pod at a time may use it; Detail: who does
+
+	numFlaws
+)
+
+var flaws = [numFlaws]string{
+	SelectorValue: "SelectorValue", AffinityValue: "AffinityValue", Operator: "Operator", FieldTerms: "FieldTerms", EmptyTerms: "EmptyTerms",
+	Missing: "Missing", Leaving: "Leaving", Lost: "Lost", VolumeMissing: "VolumeMissing", VolumeLeaving: "VolumeLeaving", NotBound: "NotBound",
+	ClassNotNamed: "ClassNotNamed", ClassMissing: "ClassMissing", BoundAtOnce: "BoundAtOnce", InUseByAnother: "InUseByAnother",
+}
+
+// Name returns the flaw's short stable name, as printed in JSON; "" beyond the last one.
+func (f Flaw) Name() string {
+	if f >= numFlaws {
+		return ""
+	}
+	return flaws[f]
+}
+
+// MarshalText writes the flaw's name.
+func (f Flaw) MarshalText() ([]byte, error) { return []byte(f.Name()), nil }
