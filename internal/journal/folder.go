@@ -48,11 +48,11 @@ func (k *Keeper) write(records []Record) error {
 		var lines bytes.Buffer
 		n := 0
 		for n < len(records) && written+lines.Len() < fileBytes {
-			line, err := json.Marshal(&records[n])
+			line, err := appendLine(lines.AvailableBuffer(), records[n])
 			if err != nil {
 				return fmt.Errorf("write down record %d: %w", records[n].Seq, err)
 			}
-			lines.Write(append(line, '\n'))
+			lines.Write(line)
 			n++
 		}
 		if err := k.folder.Append(lines.Bytes()); err != nil {
@@ -62,6 +62,45 @@ func (k *Keeper) write(records []Record) error {
 		records = records[n:]
 	}
 	return nil
+}
+
+// appendLine writes a record as JSON. Its objects, a hundred in the most, are written by hand: with reflection they are nearly all that a folder costs.
+func appendLine(to []byte, r Record) ([]byte, error) {
+	about := r.About
+	r.About = nil
+	rest, err := json.Marshal(&r)
+	if err != nil {
+		return nil, err
+	}
+	to = append(to, rest[:len(rest)-1]...)
+	for i, o := range about {
+		if i == 0 {
+			to = append(to, `,"about":[`...)
+		} else {
+			to = append(to, ',')
+		}
+		to = appendText(append(to, `{"kind":`...), o.Kind)
+		if o.Namespace != "" {
+			to = appendText(append(to, `,"namespace":`...), o.Namespace)
+		}
+		to = append(appendText(append(to, `,"name":`...), o.Name), '}')
+	}
+	if len(about) > 0 {
+		to = append(to, ']')
+	}
+	return append(to, "}\n"...), nil
+}
+
+// appendText writes a text in quotation marks.
+func appendText(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' { // no name of Kubernetes has such
+			quoted, _ := json.Marshal(text) // never fails for a string
+			return append(to, quoted...)
+		}
+	}
+	to = append(append(to, '"'), text...)
+	return append(to, '"')
 }
 
 // ReadFolder reads what a Keeper wrote, the oldest first. torn is how many lines could not be read.

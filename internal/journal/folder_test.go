@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // keep writes what a run of the controller adds to its journal.
@@ -107,4 +109,66 @@ func TestKeepingGoesOnAfterTrouble(t *testing.T) {
 	if got, _, err := ReadFolder(folder); err != nil || len(got) != 2 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
+}
+
+// Names are written by hand, and read like any other JSON, whatever is in them.
+func TestALineSaysWhatTheRecordSays(t *testing.T) {
+	for name, r := range map[string]Record{
+		"usual":            opened(1),
+		"about nothing":    {Seq: 1, At: noon, Act: Planned, Loop: "provisioner"},
+		"about one thing":  {Seq: 1, At: noon, Act: Planned, About: []Object{{Kind: "Node", Name: "a"}}},
+		"with odd letters": {Seq: 1, At: noon, Act: Planned, About: []Object{{Kind: "N\"o", Namespace: "back\\slash", Name: "line\nfeed"}, {Kind: "ü", Name: "<&>\u2028\x00\x7f"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line, err := appendLine(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, torn, err := Read(bytes.NewReader(line))
+			if err != nil || torn != 0 || len(got) != 1 {
+				t.Fatalf("%d records, %d torn, %v of %s", len(got), torn, err, line)
+			}
+			if diff := cmp.Diff(r, got[0]); diff != "" {
+				t.Error(diff)
+			}
+			if bytes.Count(line, []byte("\n")) != 1 || line[len(line)-1] != '\n' {
+				t.Errorf("%q is not one line", line)
+			}
+		})
+	}
+}
+
+// FuzzRead reads what anybody may have put into a folder, and what is written of that again.
+func FuzzRead(f *testing.F) {
+	for _, r := range []Record{opened(1), {Act: Planned}, {Act: HeldBack, About: []Object{{Kind: "Node", Name: "ü\n\""}}}} {
+		line, err := appendLine(nil, r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append(line, line[:len(line)/2]...))
+	}
+	f.Add([]byte("\n{}\nnull\n{\"act\":\"opened\",\"at\":\"9999-12-31T23:59:60Z\"}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		records, torn, err := Read(bytes.NewReader(text))
+		if most := bytes.Count(text, []byte("\n")) + 1; len(records)+torn > most {
+			t.Fatalf("%d records and %d torn lines of %d", len(records), torn, most)
+		}
+		if err != nil {
+			return
+		}
+		var again []byte
+		for i := range records {
+			_, _, _ = records[i].Subject(), records[i].Money(), records[i].size()
+			if again, err = appendLine(again, records[i]); err != nil {
+				t.Fatalf("what was read cannot be written: %v", err)
+			}
+		}
+		got, torn, err := Read(bytes.NewReader(again))
+		if err != nil || torn != 0 {
+			t.Fatalf("%d torn, %v of %q", torn, err, again)
+		}
+		if diff := cmp.Diff(records, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

@@ -15,6 +15,7 @@ const (
 type Journal struct {
 	mu    sync.Mutex
 	ring  []Record // the oldest first, from head on
+	sizes []int    // of the records of ring
 	head  int
 	bytes int
 	seq   uint64
@@ -24,7 +25,8 @@ type Journal struct {
 // New returns an empty journal.
 func New() *Journal { return &Journal{news: make(chan struct{})} }
 
-// Add numbers a record and keeps it. Without a time it gets the present one.
+// Add numbers a record and keeps it. Without a time it gets the present one. Its lists belong to the journal from then on: they are as long as
+// a batch is large, and are not copied.
 func (j *Journal) Add(r Record) {
 	if j == nil {
 		return
@@ -34,21 +36,23 @@ func (j *Journal) Add(r Record) {
 		r.At = time.Now()
 	}
 	r.At = r.At.UTC()
+	size := r.size()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seq++
 	r.Seq = j.seq
-	j.ring = append(j.ring, r)
-	j.bytes += r.size()
+	j.ring, j.sizes = append(j.ring, r), append(j.sizes, size)
+	j.bytes += size
 	for j.len() > mostRecords || j.bytes > mostBytes && j.len() > 1 {
-		j.bytes -= j.ring[j.head].size()
+		j.bytes -= j.sizes[j.head]
 		j.ring[j.head] = Record{}
 		j.head++
 	}
 	if j.head > mostRecords/4 { // a quarter is left behind before the rest is moved
 		rest := copy(j.ring, j.ring[j.head:])
 		clear(j.ring[rest:])
-		j.ring, j.head = j.ring[:rest], 0
+		copy(j.sizes, j.sizes[j.head:])
+		j.ring, j.sizes, j.head = j.ring[:rest], j.sizes[:rest], 0
 	}
 	close(j.news)
 	j.news = make(chan struct{})

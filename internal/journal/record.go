@@ -80,17 +80,21 @@ const (
 	mostText    = 1000
 )
 
-// cut brings a record within its limits. It shares nothing that the caller might change.
+// cut brings a record within its limits.
 func (r *Record) cut() {
-	if more := len(r.About) - mostObjects; more > 0 {
-		r.More += more
-		r.About = r.About[:mostObjects]
-	}
-	r.About = slices.Clone(r.About)
-	r.Chosen, r.Others = slices.Clone(r.Chosen[:min(len(r.Chosen), mostOptions)]), slices.Clone(r.Others[:min(len(r.Others), mostOptions)])
+	r.More += max(0, len(r.About)-mostObjects)
+	r.About, r.Chosen, r.Others = fitted(r.About, mostObjects), fitted(r.Chosen, mostOptions), fitted(r.Others, mostOptions)
 	if len(r.Text) > mostText {
 		r.Text = strings.ToValidUTF8(r.Text[:mostText], "") + " …"
 	}
+}
+
+// fitted is a list with no more than most entries, and without room for others: what is kept takes the memory that it is reckoned to.
+func fitted[T any](list []T, most int) []T {
+	if list = list[:min(len(list), most)]; len(list) == cap(list) {
+		return list
+	}
+	return append(make([]T, 0, len(list)), list...)
 }
 
 // Rough sizes of what a record takes in memory beside its texts.

@@ -48,6 +48,78 @@ func TestTheOldestGo(t *testing.T) {
 	}
 }
 
+// A file is begun after those that are there, whatever the clock says: by its name it would be the oldest, and go while it is written.
+func TestAClockThatWentBackCostsNothing(t *testing.T) {
+	path := t.TempDir()
+	for _, name := range []string{"x-29990101T000000.000000000Z.log", "x-29990101T000001.000000000Z.log"} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte("later\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := New(path, "x-*.log", 8)
+	defer f.Close()
+	begin(t, f, "now\n")
+	if got := texts(t, path); len(got) != 2 || got[0] != "later\n" || got[1] != "now\n" {
+		t.Errorf("%q, want the newest of the others and what was written now", got)
+	}
+}
+
+// A name that says no time, and comes last, has nobody believe in another one.
+func TestAFileOfSomebodyElse(t *testing.T) {
+	path := t.TempDir()
+	if err := os.WriteFile(filepath.Join(path, "x-mine.log"), []byte("not a time, and long\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := New(path, "x-*.log", 8)
+	defer f.Close()
+	begin(t, f, "one\n")
+	if got := texts(t, path); len(got) != 1 || got[0] != "one\n" {
+		t.Errorf("%q", got)
+	}
+	if n, open := f.Written(); n != 4 || !open {
+		t.Errorf("%d bytes, open %t", n, open)
+	}
+}
+
+// Another process may take the file of one that writes seldom for an old one.
+func TestAFileThatWasRemovedTakesNothingMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a[b")
+	idle, busy := New(path, "x-*.log", 8), New(path, "x-*.log", 8)
+	defer idle.Close()
+	defer busy.Close()
+	begin(t, idle, "idle\n")
+	for range 3 {
+		begin(t, busy, "busy\n")
+	}
+	if _, open := idle.Written(); open {
+		t.Error("what is appended would be lost, and nobody hears of it")
+	}
+	begin(t, idle, "kept\n")
+	if got := texts(t, path); got[len(got)-1] != "kept\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// On a full disk an attempt leaves nothing behind, or no line that is torn.
+func TestWhatCouldNotBeWrittenWholeIsTakenBack(t *testing.T) {
+	path := t.TempDir()
+	f := New(path, "x-*.log", 100)
+	defer f.Close()
+	for _, before := range []string{"", "whole\n"} {
+		begin(t, f, before)
+		if _, err := f.file.WriteString("to"); err != nil { // the part for which there was room
+			t.Fatal(err)
+		}
+		f.file.Close()
+		if err := f.Append([]byte("rn\n")); err == nil {
+			t.Error("nobody hears of the trouble")
+		}
+	}
+	if got := texts(t, path); len(got) != 1 || got[0] != "whole\n" {
+		t.Errorf("%q, want only what was written whole", got)
+	}
+}
+
 func TestNothingIsAppendedWithoutAFile(t *testing.T) {
 	f := New(t.TempDir(), "x-*.log", 8)
 	if err := f.Append([]byte("lost\n")); err == nil {

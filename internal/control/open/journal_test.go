@@ -89,7 +89,7 @@ func TestRecordsOfAPlanAreFewAndSmall(t *testing.T) {
 }
 
 // BenchmarkJournal is what the journal costs beside what it tells of, a plan and the claims that are made for it. The aim is a hundredth of
-// what a loop costs; an API in memory costs a fraction of a real one, so that three are allowed here. What a folder costs is paid once a
+// what a loop costs; one and a half are allowed, because an API in memory costs a fraction of a real one. What a folder costs is paid once a
 // second beside the loops, and only told.
 func BenchmarkJournal(b *testing.B) {
 	for _, pods := range []int{100, 10_000} {
@@ -118,14 +118,14 @@ func BenchmarkJournal(b *testing.B) {
 			}
 			b.ReportMetric(100*float64(records)/float64(loop), "journal-%")
 			b.ReportMetric(100*float64(kept)/tries/float64(loop), "folder-%")
-			if records > 3*loop/100 {
+			if records > 3*loop/200 {
 				b.Errorf("the journal takes %v beside %v of the loop", records, loop)
 			}
 		})
 	}
 }
 
-const tries = 5
+const tries = 20
 
 // quickest is the shortest of some times, without what others did meanwhile.
 func quickest(do func()) time.Duration {

@@ -23,13 +23,13 @@ func (s *Service) record(t *task) journal.Record {
 	r := journal.Record{
 		Act: journal.Opened, Loop: "opener", Snapshot: t.confirmed, Reason: t.reason, PricePerHour: o.Price.Dollars(),
 		Text:   fmt.Sprintf("%s in %s (%s) for %s", o.Type, o.Zone, o.CapacityType, forWhom),
-		About:  make([]journal.Object, 0, 2+len(made)),
+		About:  make([]journal.Object, 2+len(made)),
 		Chosen: []journal.Option{{Pool: o.Pool, Type: o.Type, Zone: o.Zone, CapacityType: o.CapacityType, Types: len(o.Types), PricePerHour: o.Price.Dollars()}},
 		Others: others(o, t.machines),
 	}
-	r.About = append(r.About, journal.Object{Kind: "NodeClaim", Name: t.created.Name}, journal.Object{Kind: "NodePool", Name: o.Pool})
-	for _, p := range made {
-		r.About = append(r.About, journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name})
+	r.About[0], r.About[1] = journal.Object{Kind: "NodeClaim", Name: t.created.Name}, journal.Object{Kind: "NodePool", Name: o.Pool}
+	for i, p := range made {
+		r.About[2+i] = journal.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}
 	}
 	return r
 }
