@@ -32,7 +32,8 @@ type court struct {
 	world *scenario.World
 	pods  map[cluster.PodKey]*corev1.Pod
 	draw  *rand.Rand
-	news  int // nodes that were opened
+	news  int  // nodes that were opened
+	wary  bool // a daemon of one zone counts on a machine wherever that may be, as it does for a claim that is not launched yet
 }
 
 // newCourt shows the world to the filters, without the nodes that are to go and the pods that are planned anew.
@@ -285,6 +286,9 @@ func (c *court) startDaemons(node string) {
 		p.Status.Phase = corev1.PodRunning
 		for key, effect := range map[string]corev1.TaintEffect{corev1.TaintNodeNotReady: corev1.TaintEffectNoExecute, corev1.TaintNodeUnschedulable: corev1.TaintEffectNoSchedule} {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
+		}
+		if c.wary {
+			delete(p.Spec.NodeSelector, corev1.LabelTopologyZone)
 		}
 		if why := c.ask(p).on(node); why == "" || strings.HasPrefix(why, names.InterPodAffinity) {
 			p.Spec.NodeName = node

@@ -273,7 +273,7 @@ func (c *court) refusals(plan *engine.Plan, bought []machine) []finding {
 		if where := c.hasRoom(plan, bought, pod); where != "" {
 			found = append(found, finding{hadRoom, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, sentence.Explanation(r.Reasons))})
 		}
-		if where := c.couldOpen(plan, pod); where != "" {
+		if where := c.couldOpen(plan, bought, pod); where != "" {
 			found = append(found, finding{openable, fmt.Sprintf("%s on %s, but: %s", pod.Name, where, sentence.Explanation(r.Reasons))})
 		}
 		c.hideDomains()
@@ -338,6 +338,7 @@ func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) st
 	for i := range plan.Open {
 		node := fmt.Sprintf("new-%d", i+1)
 		good := map[string][]machine{}
+		c.wary = true
 		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
 			c.become(node, m, plan.Open[i].Claim)
 			if c.ask(pod).on(node) == "" {
@@ -345,6 +346,7 @@ func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) st
 				good[at] = append(good[at], m)
 			}
 		}
+		c.wary = false
 		c.become(node, bought[i], plan.Open[i].Claim)
 		for _, at := range slices.Sorted(maps.Keys(good)) {
 			if enoughValues(c.poolOf(plan.Open[i].Pool), good[at]) {
@@ -365,7 +367,7 @@ func (c *court) poolOf(name string) *v1.NodePool {
 }
 
 // couldOpen names a node that a pool could have opened for a pod beside all that it opens; "" if there is none.
-func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
+func (c *court) couldOpen(plan *engine.Plan, bought []machine, pod *corev1.Pod) string {
 	for _, in := range c.world.Pools {
 		left := c.leftOf(in.Pool, plan)
 		for _, claim := range claimsOf(in.Pool, pod) {
@@ -374,7 +376,9 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 				if !within(m.kind.Capacity, left) {
 					continue
 				}
+				c.wary = true
 				name := c.open(m, claim)
+				c.wary = false
 				if c.ask(pod).on(name) == "" {
 					at := c.domainsOf(pod, name)
 					good[at] = append(good[at], m)
@@ -382,13 +386,26 @@ func (c *court) couldOpen(plan *engine.Plan, pod *corev1.Pod) string {
 				c.close(name)
 			}
 			for _, at := range slices.Sorted(maps.Keys(good)) {
-				if enoughValues(in.Pool, good[at]) {
+				if enoughValues(in.Pool, good[at]) && slices.ContainsFunc(good[at], func(m machine) bool { return c.leavesPlan(plan, bought, m, claim, pod) }) {
 					return fmt.Sprintf("%s of %s in %s with %v", good[at][0].kind.Name, in.Pool.Name, at, claim.Labels)
 				}
 			}
 		}
 	}
 	return ""
+}
+
+// leavesPlan says whether all planned pods can still be bound when one more node is there from the start: its daemons count in their constraints. The
+// pod that is refused gets its node when they are bound.
+func (c *court) leavesPlan(plan *engine.Plan, bought []machine, more machine, claim *v1.NodeClaim, pod *corev1.Pod) bool {
+	places := c.placesOf(plan.Place, plan.Open)
+	if len(c.daemons()) == 0 {
+		return true
+	}
+	found := c.bindAll(places, func() { c.stage(plan.Open, bought); c.open(more, claim) })
+	c.bindAll(places, func() { c.stage(plan.Open, bought) })
+	c.showDomains(pod)
+	return len(found) == 0
 }
 
 // domainsOf is where a node is in the eyes of a pod, and as what it counts there: a plan knows that of a claim whose pods, or daemons, have to do

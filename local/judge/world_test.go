@@ -212,11 +212,13 @@ func (m *maker) makeObjects() {
 				more += ", tolerations: [{operator: Exists}]"
 			}
 			ports := ""
-			switch { // none by zone: a daemon counts on a type wherever that is sold
+			switch {
 			case i == 0 && m.has("ports", 3):
 				ports = ", ports: [{hostPort: 80, containerPort: 80, protocol: TCP}]"
 			case m.on["types"] && m.one(4):
 				more += fmt.Sprintf(", nodeSelector: {kubernetes.io/arch: %s}", m.pick("amd64", "arm64"))
+			case m.one(5):
+				more += fmt.Sprintf(", nodeSelector: {topology.kubernetes.io/zone: %s}", m.pick("a", "b", "c"))
 			}
 			m.object("{kind: DaemonSet, metadata: {name: agent-%d, namespace: default}, spec: {template: {metadata: {labels: {app: %s}}, spec: {containers: [{name: c, resources: {requests: {cpu: %dm, memory: %dMi}}%s}]%s}}}}",
 				i, m.pick("agent", "agent", "p"), 50*m.IntN(8), 32*m.IntN(12), ports, more)
