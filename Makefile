@@ -31,7 +31,7 @@ gen-check: ## fail if a generated file is not current
 	@hack/gen-check
 bench: ## benchmarks, compared with the last ones that were saved: make bench SAVE=1 saves
 	@hack/bench
-bench-peer: ## the engine beside Karpenter's own scheduler, written to docs/benchmarks.md; FULL=1 for the large rows
+bench-peer: ## planner and controller beside Karpenter's own, written to docs/benchmarks.md; FULL=1 for the large rows
 	@hack/bench-peer
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 )
@@ -33,25 +31,13 @@ func TestBothSidesPlaceTheSamePods(t *testing.T) {
 	}
 }
 
-func TestTheirTypesSellWhatOursDo(t *testing.T) {
-	it := &cloud.InstanceType{Name: "m5.large", Labels: map[string][]string{corev1.LabelInstanceTypeStable: {"m5.large"}, "never": nil},
-		Offerings: []cloud.Offering{{Available: true, Price: cloud.FromDollars(0.1), Labels: map[string]string{corev1.LabelTopologyZone: "a", v1.CapacityTypeLabelKey: "spot"}}}}
-	out := theirType(it)
-	if o := out.Offerings[0]; o.Zone() != "a" || o.CapacityType() != "spot" || !o.Available || o.Price != 0.1 {
-		t.Errorf("offering = %+v", o)
-	}
-	if out.Requirements.Get("never").Operator() != corev1.NodeSelectorOpDoesNotExist {
-		t.Error("a label that the type never has may have a value")
-	}
-}
-
 func TestARowThatThePeerWinsIsPrinted(t *testing.T) {
 	m := func(price float64, took time.Duration) measured {
 		return measured{Took: took, Bill: bill{Nodes: 1, Floor: cloud.FromDollars(price)}}
 	}
 	ours := m(2, time.Second)
 	ours.Failed = 3
-	text := report([]compared{{row{name: "lost"}, ours, m(1, time.Millisecond)}}, 3, time.Minute)
+	text := report([]compared{{row{name: "lost"}, ours, m(1, time.Millisecond)}}, 3)
 	if !strings.Contains(text, "| lost | 1, 3 pods without |") || !strings.Contains(text, "**2.000**") {
 		t.Errorf("report:\n%s", text)
 	}

@@ -1,66 +1,160 @@
-// Peer measures Karpenter's own scheduler and this project's engine side by side, on this machine: the same pods, instance types, prices
-// and pools. Each measurement is a process of its own, so that neither heats the other's heap.
+// Peer measures Karpenter and this project side by side, on this machine: the same pods, instance types, prices and pools. What it measures are
+// the parts of one page.
 package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"karpenter.sh/karpenter/bench/peer/endtoend"
+	"karpenter.sh/karpenter/bench/peer/sold"
 )
 
+// A wish is what somebody wants to be measured.
+type wish struct {
+	full bool
+	runs int
+	only string // rows whose name contains this
+	bin  string // where the other programs are
+}
+
+func (w *wish) wants(name string, large bool) bool {
+	return (w.full || !large) && strings.Contains(name, w.only)
+}
+
 func main() {
-	full := flag.Bool("full", os.Getenv("FULL") != "", "measure the large rows too")
-	runs := flag.Int("runs", 3, "how often each row is measured; the median counts")
-	only := flag.String("rows", "", "only rows whose name contains this")
-	page := flag.String("page", "", "a file that the tables are written to as well")
+	var w wish
+	flag.BoolVar(&w.full, "full", os.Getenv("FULL") != "", "measure the large rows too")
+	flag.IntVar(&w.runs, "runs", 3, "how often each row of the engine is measured; the median counts")
+	flag.StringVar(&w.only, "rows", "", "only rows whose name contains this")
+	flag.StringVar(&w.bin, "bin", "bin", "the folder with karpenter, karpenter-local and karpenter-peer")
+	chosen := flag.String("parts", strings.Join(partNames(), ","), "what to measure")
+	where := flag.String("page", "", "the file that has what was measured, and gets it")
+	note := flag.String("note", "", "what else ran on the machine, as a sentence for the page")
 	child := flag.String("measure", "", "measure one row of one side, by their names with a slash between, and print it as JSON (for this program itself)")
 	flag.Parse()
-	if err := run(*full, *runs, *only, *page, *child); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := func() error {
+		if *child != "" {
+			return printMeasured(*child)
+		}
+		return run(ctx, &w, strings.Split(*chosen, ","), page{path: *where, note: *note})
+	}()
+	if err != nil {
+		stop()
 		fmt.Fprintln(os.Stderr, "bench-peer:", err)
 		os.Exit(1)
 	}
 }
 
-func run(full bool, runs int, only, page, child string) error {
-	if child != "" {
-		side, name, _ := strings.Cut(child, "/")
-		m, err := measure(side, name)
+func printMeasured(name string) error {
+	side, row, _ := strings.Cut(name, "/")
+	m, err := measure(side, row)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(m)
+}
+
+// A part is one section of the page. It returns no text when nothing of it is wanted.
+type part struct {
+	name    string
+	measure func(ctx context.Context, w *wish, tell func(string)) (string, error)
+}
+
+func parts() []part {
+	return []part{{"engine", engines}, {"cluster", clusters}}
+}
+
+func partNames() []string {
+	var out []string
+	for _, p := range parts() {
+		out = append(out, p.name)
+	}
+	return out
+}
+
+func run(ctx context.Context, w *wish, chosen []string, to page) error {
+	begun := time.Now()
+	tell := func(text string) { fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(begun).Seconds(), text) }
+	for _, name := range chosen {
+		at := slices.IndexFunc(parts(), func(p part) bool { return p.name == name })
+		if at < 0 {
+			return fmt.Errorf("there is no part %q; there are %s", name, strings.Join(partNames(), ", "))
+		}
+		begin := time.Now()
+		text, err := parts()[at].measure(ctx, w, tell)
 		if err != nil {
 			return err
 		}
-		return json.NewEncoder(os.Stdout).Encode(m)
+		if text == "" {
+			continue
+		}
+		text = fmt.Sprintf("%s\n%s", provenance(name, time.Since(begin), to.note), text)
+		fmt.Println(text)
+		if err := to.put(name, text); err != nil {
+			return err
+		}
 	}
-	begun := time.Now()
+	tell("done")
+	return nil
+}
+
+// engines measures both planners, each row and side in a process of its own, so that neither heats the other's heap.
+func engines(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	var done []compared
-	chosen := slices.DeleteFunc(rows(), func(r row) bool { return r.large && !full || !strings.Contains(r.name, only) })
+	chosen := slices.DeleteFunc(rows(), func(r row) bool { return !w.wants(r.name, r.large) })
 	for i, r := range chosen {
-		fmt.Fprintf(os.Stderr, "%4.0fs  row %d of %d: %s\n", time.Since(begun).Seconds(), i+1, len(chosen), r.name)
+		tell(fmt.Sprintf("row %d of %d: %s", i+1, len(chosen), r.name))
 		c := compared{row: r}
 		for _, side := range []struct {
 			name string
 			to   *measured
 		}{{ours, &c.ours}, {theirs, &c.theirs}} {
-			m, err := median(side.name, r.name, runs)
+			m, err := median(ctx, side.name, r.name, w.runs)
 			if err != nil {
-				return err
+				return "", err
 			}
 			*side.to = m
 		}
 		done = append(done, c)
 	}
-	text := report(done, runs, time.Since(begun))
-	fmt.Print(text)
-	if page == "" {
-		return nil
+	if len(done) == 0 {
+		return "", nil
 	}
-	return os.WriteFile(filepath.Clean(page), []byte(text), 0o644)
+	return report(done, w.runs), nil
+}
+
+// clusters has both controllers play the scenarios on local clusters.
+func clusters(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	chosen := slices.DeleteFunc(endtoend.Scenarios(), func(s endtoend.Scenario) bool { return !w.wants(s.Name, s.Large) })
+	if len(chosen) == 0 {
+		return "", nil
+	}
+	catalog, err := sold.Machines()
+	if err != nil {
+		return "", err
+	}
+	var all []endtoend.Result
+	for _, side := range endtoend.Sides() {
+		played, err := endtoend.Play(ctx, w.bin, side, catalog, chosen, tell)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, played...)
+	}
+	return endtoend.Report(all), nil
 }
 
 // long is how long a run may take to be measured more than once.
@@ -68,10 +162,10 @@ const long = 10 * time.Second
 
 // median measures one side of a row some times, each in a process of its own, and returns the run with the median time. A long run is
 // measured once.
-func median(side, name string, runs int) (measured, error) {
+func median(ctx context.Context, side, name string, runs int) (measured, error) {
 	var all []measured
 	for len(all) < runs {
-		m, err := alone(side, name)
+		m, err := alone(ctx, side, name)
 		if err != nil {
 			return m, fmt.Errorf("%s of %s: %w", name, side, err)
 		}
@@ -85,9 +179,9 @@ func median(side, name string, runs int) (measured, error) {
 }
 
 // alone measures in a process of its own.
-func alone(side, name string) (measured, error) {
+func alone(ctx context.Context, side, name string) (measured, error) {
 	var m measured
-	cmd := exec.Command(os.Args[0], "-measure", side+"/"+name)
+	cmd := exec.CommandContext(ctx, os.Args[0], "-measure", side+"/"+name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

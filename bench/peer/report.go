@@ -16,19 +16,16 @@ type compared struct {
 }
 
 // report writes the tables as Markdown. A row where the peer wins stands there like any other.
-func report(done []compared, runs int, took time.Duration) string {
+func report(done []compared, runs int) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Side by side with Karpenter %s", peerVersion())
-	line("")
-	line("`make bench-peer` wrote this page on %s, in %.0f s, on %s: the median of %d runs a side, of runs beyond ten seconds one.", time.Now().Format("2006-01-02"), took.Seconds(), machine(), runs)
-	line("`FULL=1 make bench-peer` adds the large rows, `ROWS=few3 make bench-peer` picks some by name.")
+	line("Medians of %d runs a side, of runs beyond ten seconds one.", runs)
 	line("")
 	line("Both planners get the same pods, the same EC2 types, prices and zones (us-east-1, three zones; categories c, m and r, generations above 4) and one")
 	line("pool. Time runs from pods to claims, with the catalogue built. Each measurement is a process of its own. The peer is its published Go module: its")
 	line("topology, its scheduler, its cut to 60 types, as its provisioner calls them, with as many threads as there are processors.")
 	line("")
-	line("## Price")
+	line("### Price")
 	line("")
 	line("On-demand: the cheapest offering that each claim allows, which is what a launch takes. With spot beside it: the same, which flatters who names few")
 	line("types; what a spot launch really pays is a mean over many. The bound is proven for the problem (no fleet under the rules can cost less); it reckons")
@@ -41,7 +38,7 @@ func report(done []compared, runs int, took time.Duration) string {
 			c.above(&c.theirs), float64(c.ours.Bill.Floor)/float64(c.theirs.Bill.Floor))
 	}
 	line("")
-	line("## Time and memory")
+	line("### Time and memory")
 	line("")
 	line("Time of ours is with its whole search for a cheaper fleet.")
 	line("")

@@ -20,15 +20,14 @@ import (
 	"sigs.k8s.io/karpenter/pkg/operator/injection"
 	"sigs.k8s.io/karpenter/pkg/operator/logging"
 	"sigs.k8s.io/karpenter/pkg/operator/options"
-	requirements "sigs.k8s.io/karpenter/pkg/scheduling"
 	"sigs.k8s.io/karpenter/pkg/test"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/bench/peer/sold"
 	"karpenter.sh/karpenter/cloud"
 )
 
-// A peer is Karpenter's own scheduler, fed with our catalogue. Its package of instance types knows no EC2, so that labels of EC2 are made
-// known to it as its AWS provider does.
+// A peer is Karpenter's own scheduler, fed with our catalogue.
 type peer struct {
 	ctx   context.Context
 	pool  *peerv1.NodePool
@@ -40,14 +39,9 @@ func newPeer(pool *v1.NodePool, catalog *cloud.Catalog) *peer {
 	log.SetLogger(logging.NopLogger)
 	p := &peer{byOf: map[string]*cloud.InstanceType{}}
 	p.ctx = options.ToContext(injection.WithControllerName(context.Background(), "provisioner"), test.Options())
+	p.types = sold.Types(catalog)
 	for _, it := range catalog.Types {
-		for key := range it.Labels {
-			peerv1.WellKnownLabels = peerv1.WellKnownLabels.Insert(key)
-		}
-		if !it.Exotic { // its AWS provider leaves these out of a launch that can do without
-			p.types = append(p.types, theirType(it))
-			p.byOf[it.Name] = it
-		}
+		p.byOf[it.Name] = it
 	}
 	p.pool = test.NodePool(peerv1.NodePool{})
 	p.pool.Name = pool.Name
@@ -57,28 +51,6 @@ func newPeer(pool *v1.NodePool, catalog *cloud.Catalog) *peer {
 			peerv1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values})
 	}
 	return p
-}
-
-func theirType(it *cloud.InstanceType) *cloudprovider.InstanceType {
-	out := &cloudprovider.InstanceType{Name: it.Name, Capacity: it.Capacity, Requirements: requirements.NewRequirements(), Overhead: &cloudprovider.InstanceTypeOverhead{
-		KubeReserved: it.Overhead.KubeReserved, SystemReserved: it.Overhead.SystemReserved, EvictionThreshold: it.Overhead.EvictionThreshold,
-	}}
-	for key, values := range it.Labels {
-		operator := corev1.NodeSelectorOpIn
-		if len(values) == 0 {
-			operator = corev1.NodeSelectorOpDoesNotExist
-		}
-		out.Requirements.Add(requirements.NewRequirement(key, operator, values...))
-	}
-	for i := range it.Offerings {
-		o := &it.Offerings[i]
-		reqs := requirements.NewRequirements()
-		for key, value := range o.Labels {
-			reqs.Add(requirements.NewRequirement(key, corev1.NodeSelectorOpIn, value))
-		}
-		out.Offerings = append(out.Offerings, &cloudprovider.Offering{Requirements: reqs, Price: o.Price.Dollars(), Available: o.Available})
-	}
-	return out
 }
 
 // plan does what a pass of its provisioner does between the pods and the claims.

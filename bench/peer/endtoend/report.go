@@ -1,0 +1,84 @@
+package endtoend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report writes what was measured as Markdown. A row where the peer wins stands there like any other.
+func Report(all []Result) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("Until all pods run, from the moment at which their Deployments are made. Seconds depend on the whole cluster, which is on the same processors.")
+	line("")
+	line("| pods | who | until all run | controller's CPU | its peak | nodes | $/h | ours ÷ this |")
+	line("|---|---|---|---|---|---|---|---|")
+	for i := range all {
+		r := &all[i]
+		line("| %s | %s | %.0f s | %.1f s | %.0f MiB | %d | %.2f | %s |", loads(r.Scenario), r.Side.Name, r.Running.Seconds(), r.CPU.Seconds(), r.PeakMiB, r.Nodes, r.Dollars,
+			ratio(oursOf(all, r.Scenario), r, func(x *Result) float64 { return x.Dollars }))
+	}
+	changed := slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return len(r.Samples) == 0 })
+	if len(changed) == 0 {
+		return b.String()
+	}
+	line("")
+	line("After a change, with `consolidateAfter: 10s` and a budget of 10 %% on both sides. Dollars an hour by the minute, and their mean over the three minutes.")
+	line("")
+	line("| what happens | who | at once | 1 min | 2 min | 3 min | mean | evictions | old nodes left | controller's CPU | ours ÷ this after 3 min |")
+	line("|---|---|---|---|---|---|---|---|---|---|---|")
+	for i := range changed {
+		r := &changed[i]
+		last := r.at(settle)
+		line("| %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %d | %d | %.1f s | %s |", r.Scenario, r.Side.Name, r.Samples[0].Dollars, r.at(time.Minute).Dollars, r.at(2*time.Minute).Dollars,
+			last.Dollars, r.mean(), last.Evictions, last.Stale, r.ChangeCPU.Seconds(), ratio(oursOf(changed, r.Scenario), r, func(x *Result) float64 { return x.at(settle).Dollars }))
+	}
+	return b.String()
+}
+
+// loads is a scenario's name without what happens after its pods run.
+func loads(name string) string {
+	pods, _, _ := strings.Cut(name, ": ")
+	return pods
+}
+
+func oursOf(all []Result, scenario string) *Result {
+	for i := range all {
+		if all[i].Scenario == scenario && !all[i].Side.Peer {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func ratio(ours, r *Result, of func(*Result) float64) string {
+	if ours == nil || ours == r || of(r) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("**%.3f**", of(ours)/of(r))
+}
+
+// at is the last sample up to a moment.
+func (r *Result) at(d time.Duration) *Sample {
+	out := &r.Samples[0]
+	for i := range r.Samples {
+		if r.Samples[i].At <= d {
+			out = &r.Samples[i]
+		}
+	}
+	return out
+}
+
+// mean is what the fleet cost an hour over all samples, each of which counts for the time since the one before.
+func (r *Result) mean() float64 {
+	var spent float64
+	var before time.Duration
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		spent += s.Dollars * (s.At - before).Seconds()
+		before = s.At
+	}
+	return spent / before.Seconds()
+}

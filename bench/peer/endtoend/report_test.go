@@ -1,0 +1,85 @@
+package endtoend
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+func TestARowThatThePeerWinsIsPrinted(t *testing.T) {
+	result := func(side Side, dollars ...float64) Result {
+		r := Result{Side: side, Scenario: "some pods: fewer", Running: time.Second, Nodes: 1, Dollars: dollars[0]}
+		for i, d := range dollars {
+			r.Samples = append(r.Samples, Sample{At: time.Duration(i+1) * time.Minute, Dollars: d, Evictions: i})
+		}
+		return r
+	}
+	text := Report([]Result{result(Side{Name: "ours"}, 3, 2, 2), result(Side{Name: "theirs", Peer: true}, 2, 2, 1)})
+	for _, want := range []string{
+		"| some pods | theirs | 1 s | 0.0 s | 0 MiB | 1 | 2.00 | **1.500** |", "| some pods: fewer | ours | 3.00 | 3.00 | 2.00 | 2.00 | 2.33 | 2 | 0 | 0.0 s | – |",
+		"| some pods: fewer | theirs | 2.00 | 2.00 | 2.00 | 1.00 | 1.67 | 2 | 0 | 0.0 s | **2.000** |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in\n%s", want, text)
+		}
+	}
+}
+
+func TestAnEvictedPodIsCountedOnce(t *testing.T) {
+	p := &pods{running: map[types.UID]bool{}, evicted: map[types.UID]bool{}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p.seen(pod)
+	if running, evicted := p.count(); running != 1 || evicted != 0 {
+		t.Errorf("%d run, %d evicted", running, evicted)
+	}
+	going := pod.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	going.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	p.seen(going)
+	p.went(going)
+	if running, evicted := p.count(); running != 0 || evicted != 1 {
+		t.Errorf("%d run, %d evicted", running, evicted)
+	}
+	scaled := pod.DeepCopy()
+	scaled.UID = "b"
+	p.seen(scaled)
+	p.went(scaled)
+	if running, evicted := p.count(); running != 0 || evicted != 1 {
+		t.Errorf("a pod that its owner took away counts: %d run, %d evicted", running, evicted)
+	}
+}
+
+func TestANodeOfAnotherSizeIsNoticed(t *testing.T) {
+	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("29")}
+	catalog := &cloud.Catalog{Types: []*cloud.InstanceType{{Name: "m5.large", Capacity: room, Offerings: make([]cloud.Offering, 1)}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1.NodePoolLabelKey: poolName, corev1.LabelInstanceTypeStable: "m5.large"}}, Status: corev1.NodeStatus{Allocatable: room}}
+	c := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(node).Build()}
+	if err := alike(context.Background(), c, catalog); err != nil {
+		t.Error(err)
+	}
+	node.Status.Allocatable = room.DeepCopy()
+	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("9Gi")
+	c.Client = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(node).Build()
+	if err := alike(context.Background(), c, catalog); err == nil || !strings.Contains(err.Error(), "9Gi of memory") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestHowManyAreLeft(t *testing.T) {
+	for want, l := range map[int]Load{1000: {Replicas: 1000}, 175: {Replicas: 500, Keep: 0.35}, 2: {Replicas: 20, Keep: 0.1}} {
+		if got := l.left(); got != want {
+			t.Errorf("%+v: %d left, want %d", l, got, want)
+		}
+	}
+}

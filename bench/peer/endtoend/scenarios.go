@@ -1,0 +1,81 @@
+package endtoend
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"karpenter.sh/karpenter/internal/benchload"
+)
+
+// Scenarios are what both sides play.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{Name: "1,000 pods of one shape", Loads: one(0)},
+		{Name: "500 + 500 pods: 65 % fewer", Loads: two(0.35), Change: "65 % fewer"},
+		{Name: "500 + 500 pods: 30 % fewer", Loads: two(0.7), Change: "30 % fewer", Large: true},
+		{Name: "1,000 pods of one shape: 30 % fewer", Loads: one(0.7), Change: "30 % fewer", Large: true},
+		{Name: "30 deployments with spread and anti-affinity", Loads: mix(), Large: true},
+		{Name: "30 deployments with spread and anti-affinity: every other loses half its pods or more", Loads: fragments(), Change: "fragments", Large: true},
+		{Name: "500 + 500 pods: all nodes drift", Loads: two(0), Change: "drift", Drift: true, Large: true},
+	}
+}
+
+func one(keep float64) []Load {
+	return []Load{{Name: "plain", Replicas: 1000, CPU: "1", Memory: "1Gi", Keep: keep}}
+}
+
+func two(keep float64) []Load {
+	return []Load{
+		{Name: "thin", Replicas: 500, CPU: "900m", Memory: "3100Mi", Keep: keep},
+		{Name: "fat", Replicas: 500, CPU: "3500m", Memory: "28Gi", Keep: keep},
+	}
+}
+
+// deployments and each are how many there are of a mix, and of what size.
+const (
+	deployments = 30
+	each        = 20
+)
+
+// mix has ten Deployments that are spread over zones, ten whose pods keep off each other's hosts, and ten plain ones.
+func mix() []Load {
+	random := rand.New(rand.NewPCG(18, 1))
+	var all []Load
+	for i := range deployments {
+		l := Load{
+			Name: fmt.Sprintf("mixed-%02d", i), Replicas: each,
+			CPU: fmt.Sprintf("%dm", 100*(1+random.IntN(30))), Memory: fmt.Sprintf("%dMi", 256*(1+random.IntN(32))),
+		}
+		switch i % 3 {
+		case 1:
+			l.Shape = func(spec *corev1.PodSpec, labels map[string]string) {
+				spec.TopologySpreadConstraints = benchload.Spread(corev1.LabelTopologyZone, 1, labels)
+			}
+		case 2:
+			l.Shape = func(spec *corev1.PodSpec, labels map[string]string) {
+				spec.Affinity = benchload.Apart(corev1.LabelHostname, labels)
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// fragments are the mix, of which every other Deployment keeps a random part, so that room is left everywhere.
+func fragments() []Load {
+	random := rand.New(rand.NewPCG(18, 2))
+	all := mix()
+	for i := range all {
+		if i%2 == 0 {
+			all[i].Keep = 0.1 + 0.4*random.Float64()
+		}
+	}
+	return all
+}
+
+// Sides are those who play. People who run Karpenter with care cap its pool by hand, because it likes large machines.
+func Sides() []Side {
+	return []Side{{Name: "ours"}, {Name: "Karpenter", Peer: true}, {Name: "Karpenter, up to 64 vCPU", Peer: true, Capped: true}}
+}

@@ -1,0 +1,175 @@
+package endtoend
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/awslabs/operatorpkg/object"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kwokapis "sigs.k8s.io/karpenter/kwok/apis"
+	peerapis "sigs.k8s.io/karpenter/pkg/apis"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/benchload"
+)
+
+// poolName is that of the only pool.
+const poolName = "default"
+
+// startPeer installs Karpenter's definitions and starts it, as the administrator.
+func (c *cluster) startPeer(ctx context.Context) error {
+	for _, definition := range slices.Concat(peerapis.CRDs, kwokapis.CRDs) {
+		if err := c.define(ctx, definition); err != nil {
+			return fmt.Errorf("define %s: %w", definition.Name, err)
+		}
+	}
+	class := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": map[string]any{"name": "default"},
+		"spec": map[string]any{"nodeRegistrationDelay": boot.String()},
+	}}
+	if err := c.make(ctx, class); err != nil {
+		return err
+	}
+	if err := c.make(ctx, c.pool(c.side)); err != nil {
+		return err
+	}
+	// As its chart would have it on a machine like this; port 0 is any that is free.
+	return c.run("karpenter-peer", append(os.Environ(), "KUBECONFIG="+c.file("kubeconfig"), "LEADER_ELECTION_NAMESPACE="+namespace,
+		"METRICS_PORT=0", "HEALTH_PROBE_PORT=0", "CPU_REQUESTS=2000", "LOG_LEVEL=info"))
+}
+
+func (c *cluster) define(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(definition)
+	if err != nil {
+		return err
+	}
+	o := &unstructured.Unstructured{Object: raw}
+	o.SetGroupVersionKind(object.GVK(definition))
+	return c.make(ctx, o)
+}
+
+// make creates an object as soon as its kind is served.
+func (c *cluster) make(ctx context.Context, o client.Object) error {
+	return c.until(ctx, "there is "+o.GetName(), func() (bool, error) {
+		err := c.Create(ctx, o)
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// startOurs has bin/karpenter take over from the one that is linked into the local cluster, which carries Kubernetes in its memory, with the
+// environment and the rights of its pod.
+func (c *cluster) startOurs(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "karpenter"}); err != nil {
+		return err
+	}
+	if len(pods.Items) == 0 || len(pods.Items[0].Status.ContainerStatuses) == 0 {
+		return fmt.Errorf("there is no pod of the controller")
+	}
+	linked := strings.TrimPrefix(pods.Items[0].Status.ContainerStatuses[0].ContainerID, "process://")
+	environment, err := os.ReadFile("/proc/" + linked + "/environ")
+	if err != nil {
+		return fmt.Errorf("read the environment of the controller's pod: %w", err)
+	}
+	if err := c.retire(ctx); err != nil {
+		return err
+	}
+	if err := c.credentials(ctx); err != nil {
+		return err
+	}
+	old := &unstructured.Unstructured{}
+	old.SetGroupVersionKind(v1.GroupVersion.WithKind("NodePool"))
+	if err := c.Get(ctx, client.ObjectKey{Name: poolName}, old); err != nil {
+		return err
+	}
+	old.Object["spec"] = c.pool(c.side).Object["spec"]
+	if err := c.Update(ctx, old); err != nil {
+		return err
+	}
+	return c.run("karpenter", append(own(strings.Split(string(environment), "\x00")),
+		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"), "--kubeconfig="+c.file("measured"))
+}
+
+// own is an environment without what binds a process to its pod.
+func own(environment []string) []string {
+	return slices.DeleteFunc(environment, func(pair string) bool {
+		return pair == "" || strings.HasPrefix(pair, "KARPENTER_LOCAL_LIFELINE=") || strings.HasPrefix(pair, "KARPENTER_LOCAL_PORTS=")
+	})
+}
+
+// retire scales the installed controller to nothing.
+func (c *cluster) retire(ctx context.Context) error {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "karpenter"}}
+	if err := c.Patch(ctx, d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))); err != nil {
+		return err
+	}
+	return c.until(ctx, "the installed controller has gone", func() (bool, error) {
+		var pods corev1.PodList
+		err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "karpenter"})
+		return err == nil && len(pods.Items) == 0, err
+	})
+}
+
+// credentials writes a kubeconfig of the controller's service account.
+func (c *cluster) credentials(ctx context.Context) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "karpenter"}}
+	day := int64((24 * time.Hour).Seconds())
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
+	if err := c.SubResource("token").Create(ctx, account, token); err != nil {
+		return fmt.Errorf("ask for a token: %w", err)
+	}
+	config := api.NewConfig()
+	config.Clusters["c"] = &api.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
+	config.AuthInfos["u"] = &api.AuthInfo{Token: token.Status.Token}
+	config.Contexts["x"] = &api.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	return clientcmd.WriteToFile(*config, c.file("measured"))
+}
+
+// pool is the pool of all price figures, which moves no pods yet.
+func (c *cluster) pool(side Side) *unstructured.Unstructured {
+	var requirements []any
+	add := func(key string, operator corev1.NodeSelectorOperator, values ...string) {
+		var list []any
+		for _, v := range values {
+			list = append(list, v)
+		}
+		requirements = append(requirements, map[string]any{"key": key, "operator": string(operator), "values": list})
+	}
+	for _, r := range benchload.Pool(false, false).Spec.Template.Spec.Requirements {
+		add(r.Key, r.Operator, r.Values...)
+	}
+	add(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, benchload.Zones()...)
+	if side.Capped {
+		add(awsv1.LabelInstanceCPU, corev1.NodeSelectorOpLt, "65")
+	}
+	class := map[string]any{"group": awsv1.Group, "kind": "EC2NodeClass", "name": "default"}
+	if side.Peer {
+		class = map[string]any{"group": kwokapis.Group, "kind": "KWOKNodeClass", "name": "default"}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1.GroupVersion.String(), "kind": "NodePool", "metadata": map[string]any{"name": poolName},
+		"spec": map[string]any{
+			"template":   map[string]any{"spec": map[string]any{"nodeClassRef": class, "requirements": requirements, "expireAfter": "Never"}},
+			"disruption": map[string]any{"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "Never", "budgets": []any{map[string]any{"nodes": "10%"}}},
+		},
+	}}
+}
