@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/screen"
 )
 
 const decideUsage = `Usage: karpenter %s [--note TEXT] [flags] [NAME...]
@@ -79,7 +80,7 @@ func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name
 		return fmt.Errorf("read plan %s: %w", name, err)
 	}
 	if !plan.Open() {
-		return fmt.Errorf("plan %s does not wait any more: %s %s", name, plan.Status.Phase, plain(plan.Status.Message))
+		return fmt.Errorf("plan %s does not wait any more: %s %s", name, plan.Status.Phase, screen.Plain(plan.Status.Message))
 	}
 	spec := map[string]any{"decision": v.decision}
 	if note != "" {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -24,8 +26,11 @@ func TestMain(m *testing.M) {
 			Usage(os.Stderr)
 			os.Exit(exitBadInput)
 		}
-		os.Exit(Run(context.Background(), env, os.Args[1:]))
-	}})
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // as in main
+		code := Run(ctx, env, os.Args[1:])
+		stop()
+		os.Exit(code)
+	}, "panics": showAndPanic})
 }
 
 func TestCommands(t *testing.T) {

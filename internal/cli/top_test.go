@@ -3,9 +3,16 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/rogpeppe/go-internal/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +23,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/screen"
 	"karpenter.sh/karpenter/internal/steprecord"
 )
 
@@ -56,45 +64,73 @@ func twoNodes(t *testing.T, paused string) *disrupt.World {
 }
 
 func TestTop(t *testing.T) {
-	var out strings.Builder
-	if err := writeTop(&out, twoNodes(t, ""), "price", unbounded); err != nil {
-		t.Fatal(err)
-	}
 	want := `2 nodes, $0.3000 an hour; 0 pods wait for a node. Savings Plans, reserved instances and discounts are left out.
 
 NODE   POOL  TYPE      $/H     CPU              MEMORY           PODS  STATE
-dear   p     m.x spot  0.2000  ###.......  25%  ###.......  25%  1     
-cheap  p     c.x spot  0.1000  ########..  75%  ###.......  25%  1     
+dear   p     m.x spot  0.2000  ###.......  25%  ###.......  25%  1
+cheap  p     c.x spot  0.1000  ########..  75%  ###.......  25%  1
 `
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
+	if got := pictureOf(twoNodes(t, "")).Text("price"); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
 func TestTopIsSorted(t *testing.T) {
-	for order, first := range map[string]string{"price": "dear", "cpu": "cheap", "memory": "cheap", "pods": "cheap", "name": "cheap"} {
-		var out strings.Builder
-		if err := writeTop(&out, twoNodes(t, ""), order, unbounded); err != nil {
-			t.Fatal(err)
-		}
-		if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[3], first) {
+	for order, first := range map[string]string{"price": "dear", "cpu": "cheap", "memory": "cheap", "pods": "cheap", "name": "cheap", "type": "cheap", "pool": "cheap", "state": "cheap"} {
+		if lines := strings.Split(pictureOf(twoNodes(t, "")).Text(order), "\n"); !strings.HasPrefix(lines[3], first) {
 			t.Errorf("by %s the first is %q, want %s", order, lines[3], first)
 		}
 	}
 }
 
 func TestTopShowsWhatIsPaused(t *testing.T) {
-	var out strings.Builder
-	if err := writeTop(&out, twoNodes(t, "true"), "name", unbounded); err != nil {
+	got := pictureOf(twoNodes(t, "true")).Text("name")
+	if !strings.Contains(got, "NodePool p: its NodePool is paused until somebody resumes it\n") || strings.Count(got, "  paused\n") != 2 {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// world writes the world of testdata/top.txtar to a file.
+func world(t *testing.T) string {
+	t.Helper()
+	story, err := txtar.ParseFile("testdata/top.txtar")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "NodePool p: its NodePool is paused until somebody resumes it\n") || strings.Count(out.String(), "  paused\n") != 2 {
-		t.Errorf("got\n%s", out.String())
+	file := filepath.Join(t.TempDir(), "world.yaml")
+	if err := os.WriteFile(file, story.Files[0].Data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// pictured is what top shows of a file.
+func pictured(t *testing.T, file string) (p *screen.Picture, said string) {
+	t.Helper()
+	var errs bytes.Buffer
+	f := topFlags{planFlags: planFlags{files: []string{file}, static: true}}
+	p, err := f.picture(t.Context(), Env{Err: &errs, Catalog: threeTypes, CheckClass: noPlacementGroups})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, errs.String()
+}
+
+// What is opened says what is on the node and what keeps it, as karpenter why does.
+func TestTopOpensANode(t *testing.T) {
+	p, _ := pictured(t, world(t))
+	d := p.Open("n4")
+	want := []screen.Pod{{Namespace: "default", Name: "web4", Owner: "ReplicaSet default/web", CPU: 3}}
+	if !slices.Equal(d.Pods, want) || !slices.Contains(d.Holds, "pod default/web4 has the annotation karpenter.sh/do-not-disrupt=true") || d.Step != "" {
+		t.Errorf("got %+v", d)
+	}
+	if gone := p.Open("no-such"); gone.Pods != nil || gone.Holds != nil {
+		t.Errorf("of no node: %+v", gone)
 	}
 }
 
 func TestTopSaysWhatIsWrong(t *testing.T) {
-	for args, want := range map[string]string{"top --sort age": "cpu, memory, name, pods, price", "top nodes": "nodes", "top --once --kubeconfig /no/such/file": "/no/such/file"} {
+	for args, want := range map[string]string{"top --sort age": "name, pool, type, price, cpu, memory, pods, state", "top nodes": "nodes", "top --once --kubeconfig /no/such/file": "/no/such/file"} {
 		var errs bytes.Buffer
 		if code := Run(t.Context(), Env{Out: &bytes.Buffer{}, Err: &errs}, strings.Fields(args)); code != exitBadInput || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: code %d, %q", args, code, errs.String())
@@ -105,12 +141,9 @@ func TestTopSaysWhatIsWrong(t *testing.T) {
 func TestNobodyDrawsOnTheScreenOfTop(t *testing.T) {
 	w := twoNodes(t, "true")
 	w.Snap.Pool("p").Annotations[v1.PausedReasonAnnotationKey] = "\x1b[2Jall is well\nreally"
-	var out strings.Builder
-	if err := writeTop(&out, w, "name", unbounded); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(out.String(), "\x1b") || strings.Contains(out.String(), "\nreally") || strings.Count(out.String(), "?[2Jall is well?really") < 1 {
-		t.Errorf("got\n%q", out.String())
+	got := pictureOf(w).Text("name")
+	if strings.Contains(got, "\x1b") || strings.Contains(got, "\nreally") || strings.Count(got, "?[2Jall is well?really") < 1 {
+		t.Errorf("got\n%q", got)
 	}
 }
 
@@ -131,61 +164,45 @@ func fleetOf(n int) *disrupt.World {
 	return &disrupt.World{Snap: s.Snapshot(), Pools: map[string]engine.Pool{}}
 }
 
-// The first line, which is the bill, stays on the screen however many nodes there are.
-func TestTopShowsWhatFits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		nodes int
-		size  window
-		rows  int
-	}{
-		"a large fleet in a window":          {1000, window{50, 200}, 32},
-		"steps that take two lines each":     {1000, window{50, 60}, 20},
-		"a window that is too small for all": {1000, window{5, 200}, leastRows},
-		"a small fleet":                      {3, window{50, 200}, 3},
-		"no window":                          {1000, unbounded, 1000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if err := writeTop(&out, fleetOf(tc.nodes), "name", tc.size); err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Count(out.String(), "\nnode-"); got != tc.rows {
-				t.Errorf("%d rows, want %d:\n%s", got, tc.rows, out.String()[:min(3000, out.Len())])
-			}
-			taken := 0
-			for line := range strings.Lines(out.String()) {
-				taken += 1 + max(0, len(line)-2)/max(1, tc.size.columns)
-			}
-			if tc.size.lines > 10 && taken > tc.size.lines {
-				t.Errorf("it takes %d lines of %d:\n%s", taken, tc.size.lines, out.String())
-			}
-			if more := tc.nodes - tc.rows; more > 0 && !strings.HasSuffix(out.String(), fmt.Sprintf("\nand %d more nodes; --sort puts others first, --once shows all", more)) {
-				t.Errorf("it does not say that there are more:\n%s", out.String())
-			}
-		})
+func TestTopCountsInWords(t *testing.T) {
+	if got := pictureOf(fleetOf(1)).Text("name"); !strings.HasPrefix(got, "1 node, $0.0000 an hour; 0 pods wait for a node.") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
-func TestTopCountsInWords(t *testing.T) {
-	var out strings.Builder
-	if err := writeTop(&out, fleetOf(1), "name", unbounded); err != nil {
+// What the guide shows is what is drawn.
+func TestTheScreenOfTheGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/top.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(out.String(), "1 node, $0.0000 an hour; 0 pods wait for a node.") || podsWait(1) != "1 pod waits for a node" {
-		t.Errorf("got\n%s", out.String())
+	p, _ := pictured(t, world(t))
+	p.At, p.Remarks = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), nil
+	m := screen.New(p, "price", screen.Source{})
+	m.Update(tea.WindowSizeMsg{Width: 110, Height: 11})
+	var drawn strings.Builder
+	for line := range strings.Lines(ansi.Strip(m.View().Content)) {
+		drawn.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	for what, want := range map[string]string{"the screen": drawn.String(), "what is printed": p.Text("name")} {
+		if !strings.Contains(string(guide), "```\n"+want+"```\n") {
+			t.Errorf("docs/top.md does not show %s:\n%s", what, want)
+		}
+	}
+}
+
+// What is wrong with the pools is said, and stands on the screen, too.
+func TestTopRemarks(t *testing.T) {
+	p, said := pictured(t, world(t))
+	const want = `NodePool "p": its EC2NodeClass "default" is in no file; planning with the defaults`
+	if !slices.Equal(p.Remarks, []string{want}) || said != want+"\n" {
+		t.Errorf("remarks %q, said %q", p.Remarks, said)
 	}
 }
 
 func BenchmarkTop(b *testing.B) {
 	w := fleetOf(5000)
-	for name, size := range map[string]window{"window": {50, 200}, "all": unbounded} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				var out strings.Builder
-				if err := writeTop(&out, w, "price", size); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	for b.Loop() {
+		pictureOf(w).Text("price")
 	}
 }
