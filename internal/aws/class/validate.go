@@ -86,13 +86,14 @@ func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) findin
 		f.err = err
 		return f
 	}
-	if f := checkStatic(nc, v.Hardware.Formulas); f.status != "" {
+	class, f := checkStatic(nc, v.Hardware)
+	if f.status != "" {
 		return f
 	}
 	if f := dependencies(nc); f.status != "" {
 		return f
 	}
-	if f := v.tryFormulas(nc); f.status != "" {
+	if f := v.tryFormulas(class); f.status != "" {
 		return f
 	}
 	key := outcomeKey(nc)
@@ -113,43 +114,40 @@ func (v *Validator) remember(key string, f finding) finding {
 
 // Check says why a class would not be used, as far as that is to be seen without a call, with all feature gates on.
 func Check(nc *awsv1.EC2NodeClass) error {
-	if f := checkStatic(nc, true); f.status == metav1.ConditionFalse {
+	if _, f := checkStatic(nc, hardware.Settings{Formulas: true}); f.status == metav1.ConditionFalse {
 		return errors.New(f.message)
 	}
 	return nil
 }
 
-// checkStatic looks at what needs no call.
-func checkStatic(nc *awsv1.EC2NodeClass, formulas bool) finding {
+// checkStatic looks at what needs no call, and returns what it has read of the class.
+func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, finding) {
 	if bad := checkKubelet(nc.Spec.Kubelet); len(bad) > 0 {
-		return missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
+		return nil, missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	managed, err := nc.Spec.Kubelet.Managed()
 	if err != nil {
-		return missing(awsv1.ReasonInvalidKubeletConfiguration, err.Error(), 0)
+		return nil, missing(awsv1.ReasonInvalidKubeletConfiguration, err.Error(), 0)
 	}
-	if fields := expressions(managed); len(fields) > 0 && !formulas {
-		return missing(awsv1.ReasonKubeletExpressionsDisabled,
+	if fields := expressions(managed); len(fields) > 0 && !s.Formulas {
+		return nil, missing(awsv1.ReasonKubeletExpressionsDisabled,
 			"expressions in spec.kubelet need the feature gate NodeClassCEL, which is off: "+strings.Join(fields, ", "), 0)
 	}
-	if _, err := hardware.ClassOf(nc, hardware.Settings{Formulas: formulas}); err != nil {
-		return missing(awsv1.ReasonKubeletExpressionInvalid, err.Error(), 0)
+	class, err := hardware.ClassOf(nc, s)
+	if err != nil {
+		return nil, missing(awsv1.ReasonKubeletExpressionInvalid, err.Error(), 0)
 	}
 	if bad := checkFamily(nc.AMIFamily(), nc.Spec.Kubelet); len(bad) > 0 {
-		return missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
+		return nil, missing(awsv1.ReasonUnsupportedKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	if key := restrictedTag(nc.Spec.Tags); key != "" {
-		return missing(awsv1.ReasonTagValidationFailed, fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
+		return nil, missing(awsv1.ReasonTagValidationFailed, fmt.Sprintf("tag %q is set by Karpenter and cannot be set in spec.tags", key), 0)
 	}
-	return finding{}
+	return class, finding{}
 }
 
 // tryFormulas looks for types for which a formula has no value.
-func (v *Validator) tryFormulas(nc *awsv1.EC2NodeClass) finding {
-	class, err := hardware.ClassOf(nc, v.Hardware)
-	if err != nil {
-		return missing(awsv1.ReasonKubeletExpressionInvalid, err.Error(), 0)
-	}
+func (v *Validator) tryFormulas(class *hardware.Class) finding {
 	if !class.HasFormulas() {
 		return finding{}
 	}

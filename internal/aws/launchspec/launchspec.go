@@ -54,6 +54,14 @@ var (
 	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
 )
 
+// An UnlistedError says that EC2 no longer lists any of the types that could be launched, so that nobody knows what the class's formulas give
+// for them.
+type UnlistedError struct{ Types []string }
+
+func (e *UnlistedError) Error() string {
+	return "EC2 no longer lists what the formulas in spec.kubelet are to be reckoned for: " + strings.Join(e.Types, ", ")
+}
+
 // Make works out the launch of a claim from the class and what was chosen for it. It changes neither.
 func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.Choice) (*Spec, error) {
 	switch {
@@ -67,9 +75,6 @@ func Make(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.C
 	groups, err := group(c, nc, claim, choice)
 	if err != nil {
 		return nil, err
-	}
-	if len(groups) == 0 {
-		return nil, ErrNoImage
 	}
 	pool := claim.Labels[v1.NodePoolLabelKey]
 	r := &Spec{Order: &fleet.Order{
@@ -121,10 +126,15 @@ func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.
 		return nil, err
 	}
 	byKind := map[kind]*templateGroup{}
+	var unlisted []string
 	for _, candidate := range choice.Candidates {
 		image, ok := ami.For(nc.Status.AMIs, candidate.Type.Labels)
+		if !ok {
+			continue
+		}
 		kubelet := kubelets.of(candidate.Type.Name)
-		if !ok || kubelet == nil {
+		if kubelet == nil {
+			unlisted = append(unlisted, candidate.Type.Name)
 			continue
 		}
 		k := kind{image: image.ID, pods: int(candidate.Type.Capacity.Pods().Value())}
@@ -145,6 +155,12 @@ func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.
 				InstanceType: candidate.Type.Name, Zone: o.Zone(), ImageID: image.ID, Priority: o.Price.Dollars(),
 			})
 		}
+	}
+	switch {
+	case len(byKind) == 0 && len(unlisted) > 0:
+		return nil, &UnlistedError{unlisted}
+	case len(byKind) == 0:
+		return nil, ErrNoImage
 	}
 	out := make([]templateGroup, 0, len(byKind))
 	for _, g := range byKind {

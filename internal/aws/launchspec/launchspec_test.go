@@ -497,7 +497,7 @@ func reserves(t *testing.T, nc *awsv1.EC2NodeClass) []string {
 
 // TestATypeThatIsNotKnownIsNotLaunched where its kubelet would have to be told numbers that depend on it.
 func TestATypeThatIsNotKnownIsNotLaunched(t *testing.T) {
-	for formula, want := range map[string]error{"vcpus": ErrNoImage, "10m": nil} {
+	for formula, known := range map[string]bool{"vcpus": false, "10m": true} {
 		nc := class(func(nc *awsv1.EC2NodeClass) {
 			nc.Spec.Kubelet = kubelet(map[string]any{"kubeReserved": map[string]any{"cpu": formula}})
 		})
@@ -505,8 +505,13 @@ func TestATypeThatIsNotKnownIsNotLaunched(t *testing.T) {
 		c.Hardware.Formulas, c.Type = true, func(string) *awsdata.InstanceType { return nil }
 		anything := claim(func(*v1.NodeClaim) {})
 		choice := chosen(t, class(func(*awsv1.EC2NodeClass) {}), anything)
-		if _, err := Make(c, nc, anything, choice); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", formula, err, want)
+		_, err := Make(c, nc, anything, choice)
+		if unlisted, is := errors.AsType[*UnlistedError](err); known && err != nil || !known && (!is || len(unlisted.Types) != len(choice.Candidates) || !strings.Contains(err.Error(), choice.Candidates[0].Type.Name)) {
+			t.Errorf("%s: %v, want the types named that are not known", formula, err)
+		}
+		nc.Status.AMIs = []awsv1.AMI{image("ami-1", "riscv")}
+		if _, err := Make(c, nc, anything, choice); !errors.Is(err, ErrNoImage) {
+			t.Errorf("%s: %v, want that there is no image", formula, err)
 		}
 	}
 }
