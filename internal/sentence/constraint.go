@@ -172,4 +172,17 @@ var flaws = map[reason.Flaw]string{
 	reason.ClassMissing:   "names storage class &, which does not exist",
 	reason.BoundAtOnce:    "is of a class with immediate binding and unbound",
 	reason.InUseByAnother: "may be used by one pod at a time, and that is &",
+
+	reason.NotListed:          "is used by a container and not listed by the pod",
+	reason.NamesNothing:       "names neither a claim nor a template",
+	reason.TemplateMissing:    "is made from template &, which does not exist",
+	reason.DeviceClassMissing: `names device class "&", which does not exist`,
+	reason.InUseElsewhere:     "is allocated on node &, which takes no pods, and is in use there",
+	reason.PlaceUnknown:       "is allocated for nodes that are described in a way which is not understood",
+	reason.OfSeveralNodes:     "could get device &, which is not of one node: such devices are not planned for",
+	reason.TooMany:            "has request &, which wants more devices than there can be",
+	reason.RequestUnknown:     "has request &, which is of a kind that is not understood",
+	reason.CountUnknown:       "has request &, which counts devices in a way that is not understood",
+	reason.SelectorUnknown:    "has a selector for request & that is not understood",
+	reason.ConstraintUnknown:  "has a constraint of a kind that is not understood",
 }

@@ -20,6 +20,8 @@ func TestExplanation(t *testing.T) {
 		"names are not read":             {[]reason.Count{{Code: reason.VolumeInvalid, Key: "a%", Flaw: reason.ClassMissing, Detail: "%"}}, "volume claim a% names storage class %, which does not exist"},
 		"one requirement":                {[]reason.Count{{Code: reason.NoTypes, Key: "zone", Pool: "a"}}, `pool "a": the pool's requirements leave no instance type (zone)`},
 		"two requirements together":      {[]reason.Count{{Code: reason.NoTypes, Key: "arch", Detail: "zone", Pool: "a"}}, `pool "a": the pool's requirements leave no instance type (arch and zone)`},
+		"a flaw of a resource claim":     {[]reason.Count{{Code: reason.DeviceInvalid, Key: "gpu", Flaw: reason.DeviceClassMissing, Detail: "other"}}, `resource claim gpu names device class "other", which does not exist`},
+		"of one without a name":          {[]reason.Count{{Code: reason.DeviceInvalid, Flaw: reason.NotListed}}, "resource claim is used by a container and not listed by the pod"},
 		"existing nodes are added up":    {[]reason.Count{{Code: reason.Taint, Candidates: 2}, {Code: reason.TooLarge, Key: "cpu", Candidates: 1}}, "3 existing nodes: 2 have a taint that is not tolerated, 1 not enough cpu"},
 		"pools come last, by name":       {[]reason.Count{{Code: reason.Limit, Key: "cpu", Pool: "b"}, {Code: reason.TooLarge, Key: "memory", Pool: "a", Candidates: 4}}, `pool "a": 4 types not enough memory; pool "b": the limit cpu of the pool is reached`},
 		"one has, several have":          {[]reason.Count{{Code: reason.LabelMismatch, Key: "zone", Pool: "a", Candidates: 1}, {Code: reason.LabelMismatch, Key: "zone", Pool: "b", Candidates: 2}}, `pool "a": 1 type does not match the required label zone; pool "b": 2 types do not match the required label zone`},

@@ -507,6 +507,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"a pod that nothing can hold":         {reason.TooLarge, 1, 0, 1},
 		"a pod that asks for a wrong label":   {reason.RestrictedLabel, 1, 1, 0},
 		"a pod whose volume is broken":        {reason.VolumeInvalid, 1, 1, 0},
+		"a pod whose claim is wrong":          {reason.DeviceInvalid, 1, 1, 0},
 		"a pod that avoids our nodes":         {reason.AvoidsManaged, 0, 1, 0},
 		"a pod that waits for a reservation":  {reason.Reservation, 0, 0, 0},
 		"a pod that nobody has looked at yet": {reason.NotReached, 0, 0, 0},

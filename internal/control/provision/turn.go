@@ -394,7 +394,7 @@ func judge(r *engine.Refused) judgement {
 		return postponed
 	case has(reason.AvoidsManaged):
 		return avoids
-	case has(reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid):
+	case has(reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid, reason.DeviceInvalid):
 		return invalid
 	case has(reason.Reservation):
 		return deferred

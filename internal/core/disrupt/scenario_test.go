@@ -74,7 +74,7 @@ func answerOf(p *Proposal) string {
 		for _, s := range b.Stuck {
 			for _, why := range s.Why {
 				if why.Code == reason.DeviceInvalid {
-					line += fmt.Sprintf(", claim %s %s", why.Key, why.Detail)
+					line += fmt.Sprintf(", claim %s: %s %s", why.Key, why.Flaw.Name(), why.Detail)
 				}
 			}
 		}

@@ -138,7 +138,7 @@ func (d *deviceDesk) readAll() {
 // claimsOf returns what the claims of a pod ask for, where claims that are allocated already let it be, and why it cannot be planned for.
 func (d *deviceDesk) claimsOf(p *cluster.Pod, info *podInfo) (out []*devices.Claim, places [][]label.Reqs, bad reason.Count) {
 	if len(info.class.Spec.ResourceClaims) == 0 {
-		return nil, nil, reason.Count{Code: reason.Invalid, Key: "resource claims", Detail: "are used by a container and not listed by the pod"}
+		return nil, nil, badClaim("", reason.NotListed, "")
 	}
 	for i := range info.class.Spec.ResourceClaims {
 		c, place, bad := d.claimOf(p, &info.class.Spec.ResourceClaims[i])
@@ -162,13 +162,13 @@ func (d *deviceDesk) claimOf(p *cluster.Pod, r *corev1.PodResourceClaim) (*claim
 		made := snap.ResourceClaim(p.Namespace, *r.ResourceClaimName)
 		switch {
 		case made == nil:
-			return nil, nil, badClaim(*r.ResourceClaimName, "does not exist")
+			return nil, nil, badClaim(*r.ResourceClaimName, reason.Missing, "")
 		case made.DeletionTimestamp != nil:
-			return nil, nil, badClaim(made.Name, "is being deleted")
+			return nil, nil, badClaim(made.Name, reason.Leaving, "")
 		}
 		return d.named(made)
 	case r.ResourceClaimTemplateName == nil:
-		return nil, nil, badClaim(r.Name, "names neither a claim nor a template")
+		return nil, nil, badClaim(r.Name, reason.NamesNothing, "")
 	}
 	own := d.own(p, r)
 	if own != nil && d.pinned(p, own) {
@@ -181,7 +181,7 @@ func (d *deviceDesk) claimOf(p *cluster.Pod, r *corev1.PodResourceClaim) (*claim
 	case own != nil && p.NodeName == "":
 		return d.fresh("o/"+own.Namespace+"/"+own.Name, r.Name, &own.Spec, false)
 	}
-	return nil, nil, badClaim(r.Name, "is made from template "+*r.ResourceClaimTemplateName+", which does not exist")
+	return nil, nil, badClaim(r.Name, reason.TemplateMissing, *r.ResourceClaimTemplateName)
 }
 
 // fresh is a claim that is still to be allocated.
@@ -220,7 +220,7 @@ func (d *deviceDesk) named(made *resourcev1.ResourceClaim) (*claim, []label.Reqs
 		return c, nil, bad
 	}
 	if !there {
-		return nil, nil, badClaim(made.Name, "is allocated on node "+node+", which takes no pods, and is in use there")
+		return nil, nil, badClaim(made.Name, reason.InUseElsewhere, node)
 	}
 	c := d.claims[key]
 	if c == nil {
@@ -231,8 +231,8 @@ func (d *deviceDesk) named(made *resourcev1.ResourceClaim) (*claim, []label.Reqs
 	return c, nil, reason.Count{}
 }
 
-func badClaim(name, detail string) reason.Count {
-	return reason.Count{Code: reason.DeviceInvalid, Key: name, Detail: detail}
+func badClaim(name string, flaw reason.Flaw, about string) reason.Count {
+	return reason.Count{Code: reason.DeviceInvalid, Key: name, Flaw: flaw, Detail: about}
 }
 
 // placeOf says where an allocated claim may be used: on one node, where labels say so, or anywhere.
@@ -244,7 +244,7 @@ func (d *deviceDesk) placeOf(made *resourcev1.ResourceClaim) (node string, terms
 	for _, t := range s.NodeSelectorTerms {
 		for _, f := range t.MatchFields {
 			if f.Key != "metadata.name" || f.Operator != corev1.NodeSelectorOpIn || len(f.Values) != 1 || len(s.NodeSelectorTerms) != 1 {
-				return "", nil, badClaim(made.Name, "is allocated for nodes that are described in a way which is not understood")
+				return "", nil, badClaim(made.Name, reason.PlaceUnknown, "")
 			}
 			return f.Values[0], nil, reason.Count{}
 		}
@@ -423,7 +423,7 @@ func (d *deviceDesk) refuseFar() {
 		}
 		for _, far := range d.published.far {
 			if c.bad.Code == 0 && d.mayTake(c, d.numbers[far.kind]) {
-				c.bad = badClaim(c.Name, "could get device "+far.name+", which is not of one node: such devices are not planned for")
+				c.bad = badClaim(c.Name, reason.OfSeveralNodes, far.name)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (d *deviceDesk) understand(c *claim) reason.Count {
 		r := devices.Request{Name: c.spec.Devices.Requests[i].Name}
 		for _, a := range asks {
 			if a.count > math.MaxInt32 {
-				return badClaim(c.Name, "request "+a.name+" wants more devices than there can be")
+				return badClaim(c.Name, reason.TooMany, a.name)
 			}
 			r.Options = append(r.Options, devices.Option{Count: int(a.count), All: a.mode == resourcev1.DeviceAllocationModeAll, Admin: a.admin})
 		}
@@ -45,7 +45,7 @@ func (d *deviceDesk) understand(c *claim) reason.Count {
 	for i := range c.spec.Devices.Constraints {
 		k := &c.spec.Devices.Constraints[i]
 		if (k.MatchAttribute == nil) == (k.DistinctAttribute == nil) {
-			return badClaim(c.Name, "has a constraint of a kind that is not understood")
+			return badClaim(c.Name, reason.ConstraintUnknown, "")
 		}
 		out := devices.Constraint{Distinct: k.DistinctAttribute != nil}
 		for r := range c.spec.Devices.Requests {
@@ -77,20 +77,20 @@ func (d *deviceDesk) asksOf(c *claim, r *resourcev1.DeviceRequest) ([]ask, reaso
 			selectors: x.Selectors, tolerations: x.Tolerations, capacity: x.Capacity})
 		out[0].class = d.in.Snap.DeviceClass(x.DeviceClassName)
 		if out[0].class == nil {
-			return nil, badClaim(c.Name, "names device class "+strconv.Quote(x.DeviceClassName)+", which does not exist")
+			return nil, badClaim(c.Name, reason.DeviceClassMissing, x.DeviceClassName)
 		}
 	}
 	for i := range r.FirstAvailable {
 		x := &r.FirstAvailable[i]
 		class := d.in.Snap.DeviceClass(x.DeviceClassName)
 		if class == nil {
-			return nil, badClaim(c.Name, "names device class "+strconv.Quote(x.DeviceClassName)+", which does not exist")
+			return nil, badClaim(c.Name, reason.DeviceClassMissing, x.DeviceClassName)
 		}
 		out = append(out, ask{name: r.Name + "/" + x.Name, class: class, mode: x.AllocationMode, count: x.Count,
 			selectors: x.Selectors, tolerations: x.Tolerations, capacity: x.Capacity})
 	}
 	if len(out) == 0 {
-		return nil, badClaim(c.Name, "has request "+r.Name+" of a kind that is not understood")
+		return nil, badClaim(c.Name, reason.RequestUnknown, r.Name)
 	}
 	for i := range out {
 		a := &out[i]
@@ -101,11 +101,11 @@ func (d *deviceDesk) asksOf(c *claim, r *resourcev1.DeviceRequest) ([]ask, reaso
 			a.count = 1 // as the API server would have written it
 		}
 		if a.mode != resourcev1.DeviceAllocationModeExactCount && a.mode != resourcev1.DeviceAllocationModeAll {
-			return nil, badClaim(c.Name, "wants devices of request "+a.name+" counted in a way that is not understood: "+string(a.mode))
+			return nil, badClaim(c.Name, reason.CountUnknown, a.name+" ("+string(a.mode)+")")
 		}
 		for _, s := range slices.Concat(a.class.Spec.Selectors, a.selectors) {
 			if s.CEL == nil {
-				return nil, badClaim(c.Name, "has a selector for request "+a.name+" that is not understood")
+				return nil, badClaim(c.Name, reason.SelectorUnknown, a.name)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ const (
 	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
 	VolumeInvalid     // Key: a volume claim that cannot be used; Flaw says why
 	DeviceClaims      // it references resource claims, which are ignored
-	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim
+	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim, Flaw says why
 	NoPools           // there is no pool that may open nodes
 	AvoidsManaged     // it demands a node without pool
 	NotReached        // a clock ended the plan before its turn
