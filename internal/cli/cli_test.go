@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -44,7 +45,7 @@ func noPlacementGroups(c *awsv1.EC2NodeClass) error {
 	return nil
 }
 
-// threeTypes is a small catalogue: 2, 4 and 8 cores at 0.1, 0.2 and 0.4 dollars, in two zones.
+// threeTypes is a small catalogue: 2, 4 and 8 cores at 0.1, 0.2 and 0.4 dollars, in two zones. The largest brings two devices.
 func threeTypes(string, string, *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 	c := &cloud.Catalog{}
 	for name, cores := range map[string]int64{"t.small": 2, "t.medium": 4, "t.large": 8} {
@@ -58,6 +59,9 @@ func threeTypes(string, string, *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 				corev1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cores*4<<30, resource.BinarySI),
 				corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceEphemeralStorage: resource.MustParse("20Gi"),
 			},
+		}
+		if cores == 8 {
+			it.Devices = []cloud.DeviceSlice{{Driver: "gpu.example", Devices: []resourcev1.Device{{Name: "gpu-0"}, {Name: "gpu-1"}}}}
 		}
 		for _, zone := range []string{"z1", "z2"} {
 			it.Offerings = append(it.Offerings, cloud.Offering{Labels: map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand},

@@ -143,6 +143,7 @@ func (o *objects) complete() {
 	for _, t := range o.podTemplates {
 		namespaced(&t.ObjectMeta, "PodTemplate")
 	}
+	o.identifyDevices(namespaced)
 	for _, p := range o.pools {
 		identify(&p.ObjectMeta, "NodePool")
 	}

@@ -3,13 +3,16 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -90,3 +93,29 @@ func TestPodsOfTheClusterCount(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What there is of devices is read page by page like everything else, and a server that does not know them has none.
+func TestDevicesOfAClusterAreRead(t *testing.T) {
+	o := &objects{}
+	if err := o.readDevices(t.Context(), pages{answers: map[string]string{"": `{"items": [{"metadata": {"name": "a", "namespace": "default"}}]}`}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.resourceClaims) != 1 || len(o.claimTemplates) != 1 || len(o.deviceClasses) != 1 || len(o.resourceSlices) != 1 {
+		t.Errorf("read %+v, want one of each kind", o.deviceObjects)
+	}
+	unknown := refusing{err: &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "resource.k8s.io", Kind: "DeviceClass"}}}
+	if err := (&objects{}).readDevices(t.Context(), unknown); err != nil {
+		t.Errorf("a server without devices: %v", err)
+	}
+	if err := (&objects{}).readDevices(t.Context(), refusing{err: errors.New("forbidden")}); err == nil {
+		t.Error("devices that may not be read count as none")
+	}
+}
+
+// refusing answers no list.
+type refusing struct {
+	client.Reader
+	err error
+}
+
+func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }

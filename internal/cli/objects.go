@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -54,10 +55,11 @@ type objects struct {
 	priorityClasses []*schedulingv1.PriorityClass
 	services        []*corev1.Service
 	runtimeClasses  []*nodev1.RuntimeClass
-	scaled          map[string]scaled              // what buffers of a cluster name, by namespace and buffer
-	ignored         map[string]int                 // kinds that do not matter to a plan
-	inFiles         map[string]bool                // what files hold, by identity
-	edited          map[string]*awsv1.EC2NodeClass // what the cluster has of the classes in files, by name
+	deviceObjects
+	scaled  map[string]scaled              // what buffers of a cluster name, by namespace and buffer
+	ignored map[string]int                 // kinds that do not matter to a plan
+	inFiles map[string]bool                // what files hold, by identity
+	edited  map[string]*awsv1.EC2NodeClass // what the cluster has of the classes in files, by name
 }
 
 // take sorts an object in. It returns false for kinds that a plan does not depend on.
@@ -111,6 +113,14 @@ func (o *objects) take(obj runtime.Object) bool {
 		o.services = append(o.services, x)
 	case *nodev1.RuntimeClass:
 		o.runtimeClasses = append(o.runtimeClasses, x)
+	case *resourcev1.ResourceClaim:
+		o.resourceClaims = append(o.resourceClaims, x)
+	case *resourcev1.ResourceClaimTemplate:
+		o.claimTemplates = append(o.claimTemplates, x)
+	case *resourcev1.DeviceClass:
+		o.deviceClasses = append(o.deviceClasses, x)
+	case *resourcev1.ResourceSlice:
+		o.resourceSlices = append(o.resourceSlices, x)
 	default:
 		return false
 	}
@@ -153,6 +163,9 @@ func typed(ctx context.Context, docs []*document) (*objects, error) {
 			known[i], broken[i] = d.typed(decoder)
 		} else if ours(gvk.Group) {
 			errs = append(errs, d.at(d.line, "%s %s is not served; %s", d.obj.GetAPIVersion(), gvk.Kind, served(gvk)))
+			continue
+		} else if text, older := olderDevices(gvk); older {
+			errs = append(errs, d.at(d.line, "%s", text))
 			continue
 		}
 		key := fmt.Sprintf("%s %s/%s", gvk.GroupKind(), d.obj.GetNamespace(), d.obj.GetName())

@@ -39,6 +39,7 @@ type planFlags struct {
 	static            bool           // pools with a fixed number of nodes are looked at too
 	ignorePreferences bool
 	bestEffort        bool
+	ignoreDRA         bool
 	budget            time.Duration
 }
 
@@ -49,7 +50,7 @@ const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|ya
 Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
 in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
 and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
-CapacityBuffers and PodTemplates. With --kubeconfig
+CapacityBuffers, PodTemplates, ResourceClaims and their templates, DeviceClasses and ResourceSlices. With --kubeconfig
 the objects of a cluster are read as well.
 
 Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
@@ -86,6 +87,7 @@ func (p *planFlags) worldFlags(fs *flag.FlagSet) {
 	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it holds the types, prices and policies too")
 	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
 	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
+	fs.BoolVar(&p.ignoreDRA, "ignore-dra-requests", false, "plan as the controller does with --ignore-dra-requests, which is its default")
 	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
 	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
 }
@@ -187,6 +189,15 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
 	}
 	o.expand()
+	if p.kubeconfig != "" && o.usesDevices() {
+		c, err := clusterClient(p.kubeconfig)
+		if err == nil {
+			err = o.readDevices(ctx, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	o.defaults()
 	o.ephemeral()
 	o.storage()
@@ -217,6 +228,7 @@ func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
 	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
 	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
 	in.Settings.ReservedCapacity = true
+	p.plansDevices(env, o, &in)
 	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
 	classes := map[string]*awsv1.EC2NodeClass{}
 	for _, c := range o.classes {
@@ -333,6 +345,10 @@ func (o *objects) store() *cluster.Store {
 		putAll(o.daemonSets, d.PutDaemonSet)
 		putAll(o.services, d.PutService)
 		putAll(o.csiNodes, d.PutCSINode)
+		putAll(o.resourceClaims, d.PutResourceClaim)
+		putAll(o.claimTemplates, d.PutResourceClaimTemplate)
+		putAll(o.deviceClasses, d.PutDeviceClass)
+		putAll(o.resourceSlices, d.PutResourceSlice)
 		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
 		putAll(o.claims, func(c *v1.NodeClaim) { d.PutClaim(c) })
 		putAll(o.plans, d.PutDisruptionPlan)
