@@ -152,6 +152,7 @@ func TestEachExample(t *testing.T) {
 		"gpu.yaml": {"", 1, func(c claim) bool {
 			return c.Pool != "gpu" || !slices.Contains([]string{"g4dn", "g5", "g6"}, family(c))
 		}},
+		"devices.yaml":           {"", 2, func(c claim) bool { return c.Pool != "devices" || len(c.Pods) != 1 }},
 		"critical.yaml":          {"", 3, func(c claim) bool { return c.Pool != "critical" || c.CapacityType != "on-demand" || len(c.Pods) != 1 }},
 		"windows.yaml":           {"", 1, func(c claim) bool { return c.Pool != "windows" || !strings.Contains(pods(c), "iis") }},
 		"large-volumes.yaml":     {"", 1, func(c claim) bool { return c.Pool != "large-volumes" }},
@@ -193,8 +194,8 @@ func TestEachExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 16 {
-		t.Errorf("%d examples, of which 16 are looked at here", len(files))
+	if len(files) != 17 {
+		t.Errorf("%d examples, of which 17 are looked at here", len(files))
 	}
 }
 

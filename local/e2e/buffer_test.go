@@ -41,7 +41,8 @@ spec:
 )
 
 // Ten pods come to a cluster that runs nothing and keeps room for ten: kube-scheduler binds them at once, onto nodes that were there. Then the
-// room is bought again, and when nobody wants any more all nodes go.
+// room is bought again, and when nobody wants any more all nodes go. Beside them, for there is a cluster that waits, pods with claims for devices come
+// and go.
 func TestABufferOfTenBindsTenPodsAtOnce(t *testing.T) {
 	apart.enter(t)
 	c := fresh(t)
@@ -92,7 +93,10 @@ func TestABufferOfTenBindsTenPodsAtOnce(t *testing.T) {
 	})
 	c.do(t, "kubectl", "wait", "capacitybuffer/burst", "--for=condition=Provisioning", wait)
 
+	machines := c.getDevices(t)
+	c.giveDevicesBack(t)
 	c.do(t, "kubectl", "delete", "capacitybuffer/burst", "deployment/burst", "--wait=false")
+	c.devicesGo(t, machines)
 	eventually(t, func(ctx context.Context) (string, error) {
 		left, err := c.claims(ctx)
 		if len(left) == 0 {

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/utils/client"
 
+	"karpenter.sh/karpenter/local/devices"
 	"karpenter.sh/karpenter/local/ebs"
 	"karpenter.sh/karpenter/local/egress"
 	"karpenter.sh/karpenter/local/home"
@@ -119,6 +120,7 @@ func run(ctx context.Context, o options) error {
 		func(ctx context.Context) error { resolver.Run(ctx); return nil },
 		func(ctx context.Context) error { pods.Run(ctx); return nil },
 		func(ctx context.Context) error { volumes.Run(ctx); return nil },
+		func(ctx context.Context) error { devices.New(client, log).Run(ctx); return nil },
 		func(ctx context.Context) error { return usage.Serve(ctx, client, metrics) },
 		func(ctx context.Context) error { return keepControlNodes(ctx, client, log) },
 		func(ctx context.Context) error { return play(ctx, o.kubeconfig) },

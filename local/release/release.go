@@ -49,7 +49,7 @@ func Releases(values map[string]any) []Release {
 		{Chart: "karpenter", Values: loader.MergeMaps(map[string]any{
 			"replicas":   1,                                                                             // a second one would cost a laptop memory, and seconds of each start
 			"controller": map[string]any{"image": map[string]any{"repository": "karpenter/controller"}}, // see package runtime
-			"settings":   map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName, "uiPort": 8082},
+			"settings":   map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName, "uiPort": 8082, "ignoreDRARequests": false},
 			"legacy":     map[string]any{"v1beta1": "serve"},
 		}, values)},
 	}
