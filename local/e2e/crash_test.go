@@ -24,8 +24,8 @@ import (
 // soak says whether there is time for the long lists of seeds.
 func soak() bool { return os.Getenv("KARPENTER_SOAK") != "" }
 
-// machines asks AWS which machines hold capacity, by provider id.
-func machines(ctx context.Context, r home.Run) ([]string, error) {
+// launched asks AWS which machines there have ever been.
+func launched(ctx context.Context, r home.Run) ([]awsmodel.Machine, error) {
 	url := plane.Plane{Ports: r.Ports}.AWSEndpoint() + "/_model/machines"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -37,17 +37,21 @@ func machines(ctx context.Context, r home.Run) ([]string, error) {
 	}
 	defer answer.Body.Close()
 	var all []awsmodel.Machine
-	if err := json.NewDecoder(answer.Body).Decode(&all); err != nil {
-		return nil, err
-	}
+	return all, json.NewDecoder(answer.Body).Decode(&all)
+}
+
+// ended says whether a machine holds no capacity any more.
+func ended(m awsmodel.Machine) bool { return m.State == "terminated" || m.State == "shutting-down" }
+
+// machines asks AWS which machines hold capacity, by provider id.
+func machines(ctx context.Context, r home.Run) ([]string, error) {
+	all, err := launched(ctx, r)
 	var alive []string
-	for _, m := range all {
-		if m.State != "terminated" && m.State != "shutting-down" {
-			alive = append(alive, "aws:///"+m.Zone+"/"+m.ID)
-		}
+	for _, m := range slices.DeleteFunc(all, ended) {
+		alive = append(alive, "aws:///"+m.Zone+"/"+m.ID)
 	}
 	slices.Sort(alive)
-	return alive, nil
+	return alive, err
 }
 
 // unequal says where machines, claims and nodes are not the same, and which pool has more than it may.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/local/plane"
 )
 
@@ -73,10 +74,14 @@ func TestTheGuidesInstallIt(t *testing.T) {
 	begin := time.Now()
 	i.helm("legacy.v1beta1=serve")
 	t.Logf("helm upgrade --install --wait returned after %s", time.Since(begin).Round(100*time.Millisecond))
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("helm upgrade --install --wait returned after %s", took)
+	}
 	if got := i.replicas(); len(got) != 2 {
 		t.Fatalf("the chart's two replicas are %v", got)
 	}
 	i.do(t, "kubectl", "apply", "-f", filepath.Join("..", "release", "objects", "first.yaml"))
+	i.do(t, "kubectl", "patch", "nodepool", "default", "--type=merge", "-p", `{"spec":{"disruption":{"consolidateAfter":"Never"}}}`) // machines go for what is done to them
 	i.scaled(10)
 	for _, step := range []struct {
 		name string
@@ -89,7 +94,9 @@ func TestTheGuidesInstallIt(t *testing.T) {
 		{"an upgrade changes pods where it changes something", isUpgraded},
 		{"a broken machine is replaced", repairs},
 		{"its node is drained", isDrained},
+		{"v1beta1 is dropped, as the notes say", dropsV1Beta1},
 		{"helm takes it away, and machines stay", isTakenAway},
+		{"Karpenter v1's own charts are upgraded to it, and it goes back to them", comesFromV1},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, installed{i.cluster, t}) }) {
 			return
@@ -168,11 +175,12 @@ func losesItsLeader(t *testing.T, i installed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := time.Now()
-	i.do(t, "kubectl", "scale", "deployment", "inflate", "--replicas=25")
-	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+	known, err := launched(t.Context(), i.run(t))
+	if err != nil {
 		t.Fatal(err)
 	}
+	replicas := i.buying(t, len(known), before.PID)
+	begin := time.Now()
 	eventually(t, func(ctx context.Context) (string, error) {
 		leader, err := i.leader(ctx)
 		if err == nil && leader.PID == before.PID {
@@ -181,8 +189,51 @@ func losesItsLeader(t *testing.T, i installed) {
 		return "", err
 	})
 	t.Logf("the standby, or the one that was killed in its next life, led after %s", time.Since(begin).Round(100*time.Millisecond))
-	i.scaled(25)
+	i.scaled(replicas)
 	eventually(t, func(ctx context.Context) (string, error) { return i.unequal(ctx, i.run(t)) })
+	all, err := launched(t.Context(), i.run(t))
+	if err != nil || len(all) <= len(known) {
+		t.Fatalf("%d machines were launched before and %d after, %v", len(known), len(all), err)
+	}
+	for _, m := range all {
+		if isNew := !slices.ContainsFunc(known, func(k awsmodel.Machine) bool { return k.ID == m.ID }); isNew && ended(m) {
+			t.Errorf("%s, of %s, was bought twice or for nothing: %+v", m.ID, m.InstanceType, m)
+		}
+	}
+}
+
+// buying kills the leader at a moment at which it has bought machines, beyond those that are known, for pods that still wait. It returns how many pods
+// there are to be: more, where all of them ran before anybody saw them wait.
+func (i installed) buying(t *testing.T, known, leader int) int {
+	t.Helper()
+	r, replicas := i.run(t), 25
+	i.do(t, "kubectl", "scale", "deployment", "inflate", fmt.Sprintf("--replicas=%d", replicas))
+	eventually(t, func(ctx context.Context) (string, error) {
+		pods, err := i.pods(ctx, client.MatchingLabels{"app": "inflate"})
+		if err != nil {
+			return "", err
+		}
+		all, err := launched(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		bought, waiting := len(all)-known, replicas
+		for _, p := range pods {
+			if p.Spec.NodeName != "" {
+				waiting--
+			}
+		}
+		if waiting == 0 {
+			known, replicas = len(all), replicas+15
+			i.do(t, "kubectl", "scale", "deployment", "inflate", fmt.Sprintf("--replicas=%d", replicas))
+		}
+		if waiting == 0 || bought == 0 {
+			return fmt.Sprintf("%d pods wait, %d machines were bought for them", waiting, bought), nil
+		}
+		t.Logf("the leader is killed while %d pods wait, and after it has bought %d machines for them", waiting, bought)
+		return "", syscall.Kill(leader, syscall.SIGKILL)
+	})
+	return replicas
 }
 
 func isUpgraded(t *testing.T, i installed) {
@@ -235,6 +286,19 @@ func isDrained(t *testing.T, i installed) {
 	if after := i.replicas(); len(after) != 2 || slices.Equal(after, before) {
 		t.Errorf("replicas were %v and are %v", before, after)
 	}
+}
+
+// dropsV1Beta1 does what the chart's notes ask for before another Karpenter takes over.
+func dropsV1Beta1(t *testing.T, i installed) {
+	i.helm("legacy.v1beta1=drop")
+	eventually(t, func(context.Context) (string, error) {
+		for _, name := range []string{"nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} {
+			if versions := i.do(t, "kubectl", "get", "crd", name, "-o", "jsonpath={.spec.versions[*].name}"); versions != "v1" {
+				return name + " has the versions " + versions, nil
+			}
+		}
+		return "", nil
+	})
 }
 
 func isTakenAway(t *testing.T, i installed) {

@@ -40,10 +40,10 @@ func section(t *testing.T, name, heading string) []string {
 	return blocks
 }
 
-// typed runs a block of commands in a shell in which kubectl, karpenter and make status are this cluster's, and returns what they print.
+// typed runs a block of commands in a shell in which kubectl, helm, karpenter and make status are this cluster's, and returns what they print.
 func (c *cluster) typed(t *testing.T, block string) string {
 	t.Helper()
-	const ours = `kubectl() { karpenter-local kubectl "$@"; }; make() { karpenter-local "$@"; }`
+	const ours = `kubectl() { karpenter-local kubectl "$@"; }; helm() { karpenter-local helm "$@"; }; make() { karpenter-local "$@"; }`
 	sh := exec.Command("sh", "-e", "-c", ours+"\n"+block)
 	sh.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir, "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), "PATH="+filepath.Dir(c.path)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()

@@ -1,4 +1,14 @@
 {{/*
+helm upgrade --reuse-values leaves out what this chart's values have and those of the release before do not, as after Karpenter v1. Whatever reads values
+that are new says so before it trips over them.
+*/}}
+{{- define "karpenter.complete" -}}
+{{- range list "legacy" "prometheusRule" "dashboards" "networkPolicy" "admissionPolicies" }}
+{{- if not (hasKey $.Values .) }}{{ fail (printf "the section %s of the values is missing, as --reuse-values leaves it out where the release was made by another chart: write --reset-then-reuse-values instead, or give all your values with -f" .) }}{{ end }}
+{{- end }}
+{{- end -}}
+
+{{/*
 Helm ignores values that a chart does not know. Values of older charts would so be lost without a word, and the controller would
 start without its cluster or its queue. What must be written otherwise is refused here, all of it at once.
 */}}

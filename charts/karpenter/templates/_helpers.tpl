@@ -20,6 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* metadata of an object: call with a dict of root, name and, where they apply, namespace, labels and annotations */}}
 {{- define "karpenter.metadata" -}}
+{{- include "karpenter.complete" .root -}}
 name: {{ .name }}
 {{- with .namespace }}
 namespace: {{ . }}
