@@ -20,14 +20,11 @@ type tolerance struct {
 
 // makeClasses merges cohorts that differ only in labels that no group looks at.
 func (b *builder) makeClasses() {
-	index := map[string]int{}
-	var buf []byte
-	for _, c := range b.cohorts {
-		buf = c.text(buf[:0])
-		at, ok := index[string(buf)]
-		if !ok {
-			at = len(b.classes)
-			index[string(buf)] = at
+	class, n := b.sameQuestion()
+	b.classes, b.problem.Classes = make([]Class, 0, n), make([]solve.Class, 0, n) // a class is large: with thousands, growing costs more than they
+	for i, c := range b.cohorts {
+		at := class[i]
+		if at == len(b.classes) {
 			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]solve.BinID{}, Exclusive: c.exclusive})
 			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
 		}
@@ -39,6 +36,23 @@ func (b *builder) makeClasses() {
 		b.addSticky(&b.problem.Classes[at], &b.classes[at])
 	}
 	b.makeQueue()
+}
+
+// sameQuestion numbers the questions that cohorts ask, in the order in which they come: the class of each cohort, and how many there are.
+func (b *builder) sameQuestion() (class []int, n int) {
+	index := make(map[string]int, len(b.cohorts))
+	class = make([]int, len(b.cohorts))
+	var buf []byte
+	for i, c := range b.cohorts {
+		buf = c.text(buf[:0])
+		at, known := index[string(buf)]
+		if !known {
+			at = len(index)
+			index[string(buf)] = at
+		}
+		class[i] = at
+	}
+	return class, len(index)
 }
 
 // makeQueue lines up the pods that groups are about as kube-scheduler takes them: the weightiest first, then the oldest.
