@@ -1,0 +1,269 @@
+package scenario
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+)
+
+// readTypes reads instance types with all that is known about them, one after the other.
+func readTypes(text string) (all *cloud.Catalog, own map[string]*cloud.Catalog, err error) {
+	shared := map[string]*cloud.Catalog{"": {}} // by the pools that have it
+	own = map[string]*cloud.Catalog{}
+	r := json.NewDecoder(strings.NewReader(text))
+	for {
+		it := &sold{}
+		if err := r.Decode(it); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("types: %w", err)
+		}
+		key := strings.Join(it.Pools, ",")
+		if shared[key] == nil {
+			shared[key] = &cloud.Catalog{}
+		}
+		for _, pool := range it.Pools {
+			own[pool] = shared[key]
+		}
+		shared[key].Types = append(shared[key].Types, &it.InstanceType)
+	}
+	for _, c := range shared {
+		slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return shared[""], own, nil
+}
+
+// catalogOf is what a pool can launch.
+func (w *World) catalogOf(pool string) *cloud.Catalog {
+	if own := w.own[pool]; own != nil {
+		return own
+	}
+	return w.Catalog
+}
+
+// readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
+// gpu, exotic, label=k:v|w, volumes=driver:limit, device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is
+// known only later).
+func readShapes(text string) (*cloud.Catalog, error) {
+	if strings.TrimSpace(text) == "" {
+		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
+	}
+	c := &cloud.Catalog{}
+	for _, l := range lines(text) {
+		it := &cloud.InstanceType{Name: l.name, Labels: map[string][]string{}, Exotic: l.has("exotic"), Capacity: corev1.ResourceList{}}
+		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
+			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
+			if err != nil {
+				if l.has(key) {
+					return nil, fmt.Errorf("shape %s: %s: %w", l.name, key, err)
+				}
+				continue
+			}
+			it.Capacity[name] = q
+		}
+		for _, x := range l.all("label") {
+			k, v, _ := strings.Cut(x, ":")
+			it.Labels[longKey(k)] = split(v, "|")
+		}
+		for _, x := range l.all("volumes") {
+			driver, n, _ := strings.Cut(x, ":")
+			limit, err := strconv.Atoi(n)
+			if err != nil {
+				return nil, err
+			}
+			if it.VolumeLimits == nil {
+				it.VolumeLimits = map[string]int{}
+			}
+			it.VolumeLimits[driver] = limit
+		}
+		for _, x := range l.all("device") {
+			slice, err := devicesOf(x)
+			if err != nil {
+				return nil, fmt.Errorf("shape %s: device: %w", l.name, err)
+			}
+			it.Devices = append(it.Devices, slice)
+		}
+		if err := addOfferings(it, &l); err != nil {
+			return nil, err
+		}
+		finishLabels(it)
+		c.Types = append(c.Types, it)
+	}
+	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
+	return c, nil
+}
+
+// devicesOf reads the devices of a driver.
+func devicesOf(text string) (cloud.DeviceSlice, error) {
+	parts := strings.SplitN(text, ":", 3)
+	out := cloud.DeviceSlice{Driver: parts[0]}
+	if len(parts) < 2 {
+		return out, fmt.Errorf("%q has no count", text)
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return out, err
+	}
+	attributes := map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}
+	if len(parts) > 2 {
+		for _, x := range split(parts[2], "|") {
+			if name, value, has := strings.Cut(x, ":"); has {
+				attributes[resourcev1.QualifiedName(name)] = resourcev1.DeviceAttribute{StringValue: &value}
+			} else {
+				out.Later = append(out.Later, name)
+			}
+		}
+	}
+	for i := range n {
+		out.Devices = append(out.Devices, resourcev1.Device{Name: fmt.Sprintf("device-%d", i), Attributes: attributes})
+	}
+	return out, nil
+}
+
+func addOfferings(it *cloud.InstanceType, l *line) error {
+	add := func(zone, ct string, price float64, more map[string]string, reserved int) {
+		labels := map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: ct}
+		maps.Copy(labels, more)
+		it.Offerings = append(it.Offerings, cloud.Offering{Labels: labels, Price: cloud.FromDollars(price), Available: !slices.Contains(split(l.get("dry", ""), ","), zone), Reserved: reserved})
+	}
+	for _, zone := range split(l.get("zones", "a,b,c"), ",") {
+		for key, ct := range map[string]string{"od": v1.CapacityTypeOnDemand, "spot": v1.CapacityTypeSpot} {
+			if !l.has(key) {
+				continue
+			}
+			price, err := strconv.ParseFloat(l.get(key, ""), 64)
+			if err != nil {
+				return fmt.Errorf("shape %s: %w", it.Name, err)
+			}
+			add(zone, ct, price, nil, 0)
+		}
+	}
+	for _, x := range l.all("reserved") { // id:zone:count
+		f := strings.Split(x, ":")
+		if len(f) != 3 {
+			return fmt.Errorf("shape %s: reserved=%s is not id:zone:count", it.Name, x)
+		}
+		n, err := strconv.Atoi(f[2])
+		if err != nil {
+			return err
+		}
+		add(f[1], v1.CapacityTypeReserved, 0.000001, map[string]string{"example.com/reservation": f[0]}, n)
+	}
+	slices.SortFunc(it.Offerings, func(a, b cloud.Offering) int {
+		return strings.Compare(a.CapacityType()+a.Zone(), b.CapacityType()+b.Zone())
+	})
+	return nil
+}
+
+// finishLabels fills in what every type has.
+func finishLabels(it *cloud.InstanceType) {
+	it.Labels[corev1.LabelInstanceTypeStable] = []string{it.Name}
+	for key, value := range map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"} {
+		if _, ok := it.Labels[key]; !ok {
+			it.Labels[key] = []string{value}
+		}
+	}
+	for _, o := range it.Offerings {
+		for k, v := range o.Labels {
+			if !slices.Contains(it.Labels[k], v) {
+				it.Labels[k] = append(it.Labels[k], v)
+			}
+		}
+	}
+}
+
+// types writes the instance types of each catalogue, the cheapest first.
+func (w *writer) types(most int) string {
+	var b strings.Builder
+	if w.width == 0 && len(w.in.Pools) > 0 { // there is hardly room for one catalogue
+		w.catalog(&b, w.in.Pools[0].Catalog, nil, most)
+		return b.String()
+	}
+	var told []*cloud.Catalog
+	for _, p := range w.in.Pools {
+		if slices.Contains(told, p.Catalog) {
+			continue
+		}
+		told = append(told, p.Catalog)
+		var pools []string
+		for _, q := range w.in.Pools {
+			if q.Catalog == p.Catalog {
+				pools = append(pools, w.name("pool", q.Pool.Name))
+			}
+		}
+		if len(pools) == len(w.in.Pools) {
+			pools = nil // all of them
+		}
+		w.catalog(&b, p.Catalog, pools, most)
+	}
+	return b.String()
+}
+
+// A sold instance type is one that some pools can launch, all if they are not named.
+type sold struct {
+	Pools []string `json:"pools,omitempty"`
+	cloud.InstanceType
+}
+
+func (w *writer) catalog(b *strings.Builder, c *cloud.Catalog, pools []string, most int) {
+	all := slices.Clone(c.Types)
+	slices.SortStableFunc(all, func(a, b *cloud.InstanceType) int { return cmp.Compare(cheapest(a), cheapest(b)) })
+	for _, it := range all {
+		redacted := sold{pools, *it}
+		redacted.Labels = map[string][]string{}
+		for k, values := range it.Labels {
+			for _, v := range values {
+				redacted.Labels[w.key(k)] = append(redacted.Labels[w.key(k)], w.value(k, v))
+			}
+			if len(values) == 0 {
+				redacted.Labels[w.key(k)] = nil
+			}
+		}
+		redacted.Capacity = w.amounts(it.Capacity)
+		redacted.Overhead = cloud.Overhead{
+			KubeReserved: w.amounts(it.Overhead.KubeReserved), SystemReserved: w.amounts(it.Overhead.SystemReserved), EvictionThreshold: w.amounts(it.Overhead.EvictionThreshold),
+		}
+		redacted.Offerings = nil
+		for _, o := range it.Offerings {
+			labels := map[string]string{}
+			for k, v := range o.Labels {
+				labels[w.key(k)] = w.value(k, v)
+			}
+			o.Labels, o.Capacity = labels, w.amounts(o.Capacity)
+			redacted.Offerings = append(redacted.Offerings, o)
+		}
+		text, err := json.Marshal(redacted)
+		if err != nil || b.Len()+len(text) > most {
+			break
+		}
+		b.Write(append(text, '\n'))
+	}
+}
+
+func (w *writer) amounts(in corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range in {
+		out[corev1.ResourceName(w.key(string(name)))] = q
+	}
+	return out
+}
+
+func cheapest(it *cloud.InstanceType) cloud.NanoUSD {
+	out := cloud.NanoUSD(1 << 62)
+	for i := range it.Offerings {
+		out = min(out, it.Offerings[i].Price)
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package scenario
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// readObjects reads Kubernetes objects as YAML.
+func (w *World) readObjects(text string) error {
+	r := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)
+	for {
+		var raw map[string]any
+		if err := r.Decode(&raw); err == io.EOF {
+			w.keepRoom()
+			w.keepPlaces()
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if len(raw) == 0 {
+			continue
+		}
+		if err := w.putObject(raw); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *World) putObject(raw map[string]any) error {
+	kind, _ := raw["kind"].(string)
+	var err error
+	w.Store.Update(func(d *cluster.Draft) {
+		switch kind {
+		case "Pod":
+			p, bad := decode[corev1.Pod](raw)
+			if err = bad; err == nil {
+				w.putPod(d, p)
+			}
+		case "Spare":
+			p, bad := decode[corev1.Pod](raw)
+			if err = bad; err == nil {
+				w.spare(p)
+			}
+		case "DaemonSet":
+			err = put(w, raw, func(o *appsv1.DaemonSet) { o.UID = types.UID(o.Name); d.PutDaemonSet(o) })
+		case "PersistentVolumeClaim":
+			err = put(w, raw, d.PutPVC)
+		case "PersistentVolume":
+			err = put(w, raw, d.PutPV)
+		case "StorageClass":
+			err = put(w, raw, func(o *storagev1.StorageClass) { d.PutStorageClass(o) })
+		case "ResourceClaim":
+			err = put(w, raw, d.PutResourceClaim)
+		case "ResourceClaimTemplate":
+			err = put(w, raw, d.PutResourceClaimTemplate)
+		case "DeviceClass":
+			err = put(w, raw, d.PutDeviceClass)
+		case "ResourceSlice":
+			err = put(w, raw, d.PutResourceSlice)
+		case "CSINode":
+			err = put(w, raw, d.PutCSINode)
+		case "Namespace":
+			err = put(w, raw, d.PutNamespace)
+		case "PodDisruptionBudget":
+			err = put(w, raw, d.PutPDB)
+		case "Service":
+			err = put(w, raw, d.PutService)
+		case "ReplicaSet":
+			err = put(w, raw, func(o *appsv1.ReplicaSet) { d.PutOwnerSelector(types.UID(o.Name), o.Spec.Selector) })
+		case "NodePool":
+			err = put(w, raw, func(p *v1.NodePool) {
+				d.PutPool(p)
+				w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
+			})
+		case "Node":
+			err = put(w, raw, func(n *corev1.Node) { d.PutNode(n); markGoing(d, n) })
+		case "NodeClaim":
+			err = put(w, raw, func(c *v1.NodeClaim) { d.PutClaim(c); markGoing(d, c) })
+		default:
+			err = fmt.Errorf("unknown kind %q", kind)
+		}
+	})
+	return err
+}
+
+func markGoing(d *cluster.Draft, o metav1.Object) {
+	if o.GetAnnotations()[goingAnnotation] != "" {
+		d.MarkForRemoval(o.GetName())
+	}
+}
+
+func put[T any, P interface {
+	*T
+	runtime.Object
+}](w *World, raw map[string]any, to func(P)) error {
+	o, err := decode[T](raw)
+	if err == nil {
+		w.Objects = append(w.Objects, P(o))
+		to(P(o))
+	}
+	return err
+}
+
+func decode[T any](raw map[string]any) (*T, error) {
+	b, err := json.Marshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	o := new(T)
+	return o, json.Unmarshal(b, o)
+}
+
+// readDeletions removes pods and nodes by name.
+func (w *World) readDeletions(text string) error {
+	for _, l := range lines(text) {
+		kind, name, _ := strings.Cut(l.name, "/")
+		switch kind {
+		case "pod":
+			w.Store.Update(func(d *cluster.Draft) { d.DeletePod(cluster.PodKey{Namespace: "default", Name: name}) })
+			w.pending = slices.DeleteFunc(w.pending, func(p *corev1.Pod) bool { return p.Name == name })
+		case "node":
+			w.Store.Update(func(d *cluster.Draft) { d.DeleteNode(name); d.DeleteClaim("claim-" + name) })
+		default:
+			return fmt.Errorf("cannot delete %q", l.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package scenario
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, budget=nodes, labels=k:v, taint=k:v:effect, startup=…,
+// need=key:Op:v|w[:minValues].
+func (w *World) readPools(text string) error {
+	if strings.TrimSpace(text) == "" {
+		text = "default"
+	}
+	w.Pools = nil
+	for _, l := range lines(text) {
+		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID(l.name)}}
+		spec := &p.Spec.Template.Spec
+		spec.NodeClassRef = &v1.NodeClassReference{Group: "example.com", Kind: "Class", Name: "default"}
+		if x := l.get("weight", ""); x != "" {
+			n, err := strconv.ParseInt(x, 10, 32)
+			if err != nil {
+				return err
+			}
+			weight := int32(n)
+			p.Spec.Weight = &weight
+		}
+		for _, x := range split(l.get("limits", ""), ",") {
+			k, v, _ := strings.Cut(x, ":")
+			q, err := resource.ParseQuantity(v)
+			if err != nil {
+				return err
+			}
+			if p.Spec.Limits == nil {
+				p.Spec.Limits = v1.Limits{}
+			}
+			p.Spec.Limits[corev1.ResourceName(k)] = q
+		}
+		for _, x := range l.all("budget") {
+			p.Spec.Disruption.Budgets = append(p.Spec.Disruption.Budgets, v1.Budget{Nodes: x})
+		}
+		p.Spec.Template.Labels = pairs(l.get("labels", ""))
+		for _, x := range l.all("taint") {
+			spec.Taints = append(spec.Taints, taintOf(x))
+		}
+		for _, x := range l.all("startup") {
+			spec.StartupTaints = append(spec.StartupTaints, taintOf(x))
+		}
+		for _, x := range l.all("need") {
+			r := requirementOf(x)
+			q := v1.NodeSelectorRequirementWithMinValues{Key: r.Key, Operator: r.Operator, Values: r.Values}
+			if f := strings.Split(x, ":"); len(f) > 3 {
+				n, err := strconv.Atoi(f[3])
+				if err != nil {
+					return err
+				}
+				q.MinValues = &n
+			}
+			spec.Requirements = append(spec.Requirements, q)
+		}
+		w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
+	}
+	w.Store.Update(func(d *cluster.Draft) {
+		for _, p := range w.Pools {
+			d.PutPool(p.Pool)
+		}
+	})
+	return nil
+}
+
+// pairs reads k:v,k:v.
+func pairs(text string) map[string]string {
+	var out map[string]string
+	for _, x := range split(text, ",") {
+		k, v, _ := strings.Cut(x, ":")
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[longKey(k)] = v
+	}
+	return out
+}
+
+func taintOf(text string) corev1.Taint {
+	f := append(strings.Split(text, ":"), "", "")
+	return corev1.Taint{Key: f[0], Value: f[1], Effect: corev1.TaintEffect(f[2])}
+}
+
+// requirementOf reads key:Op:v|w.
+func requirementOf(text string) corev1.NodeSelectorRequirement {
+	f := append(strings.Split(text, ":"), "", "")
+	return corev1.NodeSelectorRequirement{Key: longKey(f[0]), Operator: corev1.NodeSelectorOperator(f[1]), Values: split(f[2], "|")}
+}
+
+func (w *writer) pools() {
+	for _, in := range w.in.Pools {
+		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: in.Pool.DeletionTimestamp}}
+		t, from := &p.Spec.Template, &in.Pool.Spec.Template
+		t.Labels = from.Labels
+		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints, StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
+		p.Spec.Limits, p.Spec.Weight, p.Spec.Replicas = in.Pool.Spec.Limits, in.Pool.Spec.Weight, in.Pool.Spec.Replicas
+		if w.width > 0 { // what its claims say, and no decision rests on
+			t.Spec.ExpireAfter, t.Spec.TerminationGracePeriod = from.Spec.ExpireAfter, from.Spec.TerminationGracePeriod
+			p.UID = types.UID(w.name("pool", string(in.Pool.UID)))
+		}
+		w.put("NodePool", w.name("pool", in.Pool.Name), p)
+	}
+}
