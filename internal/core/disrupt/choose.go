@@ -154,7 +154,7 @@ func (s *search) tollOf(perPod float64, m *Memory) toll {
 // cannot move.
 func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 	left := c.openOnes(candidates)
-	for len(left) > 1 && c.trials < c.settings.Trials/2 && !c.w.ended() {
+	for len(left) > 1 && c.trials < c.settings.Trials/2 && !c.w.ended() { // a set of one is the affair of singles
 		window := c.ledger.Fits(v1.DisruptionReasonUnderutilized, left)
 		window = window[:min(len(window), mostAtOnce)]
 		if len(window) < 2 {
@@ -165,6 +165,7 @@ func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 				break
 			}
 		}
+		// What lies before the end of the window and is not in it belongs to pools whose budgets are used up.
 		last := window[len(window)-1]
 		left = c.openOnes(slices.DeleteFunc(left[slices.Index(left, last)+1:], func(r *Candidate) bool { return slices.Contains(window, r) }))
 	}
@@ -172,6 +173,9 @@ func (c *choice) windows(candidates []*Candidate, avoid map[string]bool) {
 
 // singles weighs candidates one at a time, from the one on that the last pass stopped at, and returns where to go on next time, "" once it
 // has come round to where the first of the passes that found nothing began.
+//
+// How far it has come is counted and not read off the node at which it began: order is by waste, so nodes change places from pass to pass,
+// and the one at which it began may be gone. A node may be missed that way, and is met in the next round.
 func (c *choice) singles(order []*Candidate, m *Memory) (resume string) {
 	start := max(0, slices.IndexFunc(order, func(r *Candidate) bool { return r.Name() == m.resume }))
 	for i := range len(order) - min(m.weighed, len(order)) {

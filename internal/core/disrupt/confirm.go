@@ -68,7 +68,8 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	return out, why, m
 }
 
-// still tells whether a candidate is one for the step's reason.
+// still tells whether a candidate is one for the step's reason. A node that was to go because it was empty and got a pod meanwhile may be worth
+// consolidating, but that is another step, with another budget.
 func still(step *Step, c *Candidate) bool {
 	switch step.Method {
 	case Emptiness:

@@ -38,7 +38,7 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 	case c.unconsolidated():
 		return no(DoNotConsolidate, v1.DoNotConsolidateAnnotationKey)
 	case !c.Priced:
-		return no(NotOffered, c.like.instanceType)
+		return no(NotOffered, c.bought.instanceType)
 	case d.ConsolidateAfter.Duration == nil:
 		return no(ConsolidateNever, c.Pool.Name)
 	case c.Empty():
@@ -163,16 +163,16 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 	}
 	ways := make([]way, len(open))
 	least := cloud.NanoUSD(0)
-	likes := likesOf(step.Remove)
+	removed := removedPricesOf(step.Remove)
 	for i := range open {
 		w := s.shopOf(open[i].Pool).cheapestWay(&open[i], skip, limit-least)
-		w = likes.refuse(w, len(open))
+		w = removed.refuse(w, len(open))
 		if len(w.options) == 0 {
 			return s.nothingCheaper(skip, 0)
 		}
 		ways[i], least = w, least+w.base()
 	}
-	fewer := len(open) < len(step.Remove)
+	fewer := len(open) < len(step.Remove) // then the same bill is a gain: there are fewer machines to be patched, watched and lost
 	if least > step.Before || least == step.Before && !fewer {
 		return s.nothingCheaper(skip, 1-float64(least)/float64(max(1, step.Before)))
 	}
@@ -196,6 +196,7 @@ func (s *search) buy(step *Step, open []engine.Opening) (why Refusal) {
 			if len(w.options) < minSpotTypes {
 				return Refusal{Code: FewSpotTypes, Have: float64(len(w.options)), Need: minSpotTypes}
 			}
+			// Whichever of so few is bought, fewer than minSpotTypes are cheaper than that: this move is not followed by another.
 			w.options = w.options[:min(len(w.options), max(minSpotTypes, need))]
 		}
 		price, worst := s.shopOf(open[i].Pool).sent(w, open[i].Claim, s.w.Terms.SpotBand())
@@ -236,15 +237,14 @@ func (s *search) shopOf(pool string) *shop {
 	return s.shops[pool]
 }
 
-// likes are the cheapest prices of what is removed, by what it is.
-type likes map[likeness]cloud.NanoUSD
+// removedPrices are the cheapest prices of what is removed, by what it is.
+type removedPrices map[purchase]cloud.NanoUSD
 
-func likesOf(remove []*Candidate) likes {
-	out := likes{}
+func removedPricesOf(remove []*Candidate) removedPrices {
+	out := removedPrices{}
 	for _, c := range remove {
-		like := c.like
-		if have, ok := out[like]; !ok || c.Price < have {
-			out[like] = c.Price
+		if have, ok := out[c.bought]; !ok || c.Price < have {
+			out[c.bought] = c.Price
 		}
 	}
 	return out
@@ -255,10 +255,10 @@ func likesOf(remove []*Candidate) likes {
 //
 // Without it a plan for two equal nodes that fit into one and a half would be to replace both by their like and a smaller one, moving all
 // pods to save what removing one and adding the smaller would save with half of them.
-func (l likes) refuse(w way, openings int) way {
+func (r removedPrices) refuse(w way, openings int) way {
 	cheapest, shared := cloud.NanoUSD(0), false
 	for _, o := range w.options {
-		if price, ok := l[likeness{o.it.Name, w.capacityType}]; ok && (!shared || price < cheapest) {
+		if price, ok := r[purchase{o.it.Name, w.capacityType}]; ok && (!shared || price < cheapest) {
 			cheapest, shared = price, true
 		}
 	}
@@ -266,8 +266,8 @@ func (l likes) refuse(w way, openings int) way {
 		return w
 	}
 	return w.without(func(o option) bool {
-		price, like := l[likeness{o.it.Name, w.capacityType}]
-		return like && o.worst >= price || openings == 1 && o.worst >= cheapest
+		price, same := r[purchase{o.it.Name, w.capacityType}]
+		return same && o.worst >= price || openings == 1 && o.worst >= cheapest
 	})
 }
 
@@ -288,11 +288,11 @@ func (s *search) target(order []*Candidate) target {
 		goal.before += c.Price
 	}
 	goal.after = goal.before
-	limit := 4*podsOf(order) + 1000
+	limit := askedPerPod*podsOf(order) + askedAnyway
 	asked := map[string]bool{}
 	for size := len(order); size > 0; size /= 2 {
 		remove := order[:size]
-		for range 3 {
+		for range roundsOfTarget {
 			key := namesOf(remove)
 			if len(remove) == 0 || asked[key] || s.work > limit || s.w.ended() {
 				break
@@ -305,11 +305,20 @@ func (s *search) target(order []*Candidate) target {
 				goal = found
 			}
 			goal.after = min(goal.after, goal.before-max(goal.saved, s.couldSave(answer)))
-			remove = withoutLikes(remove, answer)
+			remove = withoutSame(remove, answer)
 		}
 	}
 	return goal
 }
+
+const (
+	// askedPerPod and askedAnyway bound the pods that are asked about for a target: a plan from nothing, one of each half, and as much again
+	// for rounds. Small fleets may ask whatever they like.
+	askedPerPod, askedAnyway = 4, 1000
+	// roundsOfTarget is how often what an answer leaves is asked about: as it is, without the nodes that the first answer would buy again, and
+	// without those that the second would.
+	roundsOfTarget = 3
+)
 
 // couldSave is what the fleet of an answer costs less, whatever small steps lead to it; without moves from spot to spot where
 // the gate forbids them.
@@ -348,7 +357,7 @@ func (t target) better(than target) bool {
 	return a < b && len(t.steps) > 0 || a == b && t.gained > than.gained || len(than.steps) == 0 && t.gained > than.gained
 }
 
-// nearlyEqual is the part of the price below which a saving does not decide between two targets.
+// nearlyEqual says below which part of the price a saving does not decide between two targets: one in so many.
 const nearlyEqual = 200
 
 func savedBy(steps []*Step) cloud.NanoUSD {
@@ -391,27 +400,26 @@ func namesOf(candidates []*Candidate) string {
 	return string(names)
 }
 
-// withoutLikes leaves out as many nodes of each type as the plan for removing them would open again: the least wasteful
+// withoutSame leaves out as many nodes of each type as the plan for removing them would open again: the least wasteful
 // ones, which stand last.
 //
 // Which of several equal nodes stay does not matter for the bill, so it is those that waste least: their pods are where they should be.
-func withoutLikes(remove []*Candidate, answer answer) []*Candidate {
-	opened := map[likeness]int{}
+func withoutSame(remove []*Candidate, answer answer) []*Candidate {
+	opened := map[purchase]int{}
 	for _, p := range answer.parts {
 		for _, o := range p.open {
-			opened[likeness{o.Type, o.CapacityType}]++
+			opened[purchase{o.Type, o.CapacityType}]++
 		}
 	}
 	kept := slices.Clone(remove)
 	for i := len(kept) - 1; i >= 0; i-- {
-		like := kept[i].like
-		if opened[like] > 0 {
-			opened[like]--
+		if bought := kept[i].bought; opened[bought] > 0 {
+			opened[bought]--
 			kept = slices.Delete(kept, i, i+1)
 		}
 	}
 	return kept
 }
 
-// likeness is what makes two nodes the same purchase.
-type likeness struct{ instanceType, capacityType string }
+// A purchase is what two nodes have in common that are bought alike. The zone is no part of it: a launch chooses that by itself.
+type purchase struct{ instanceType, capacityType string }

@@ -32,14 +32,14 @@ type facts struct {
 	consolidatable       bool
 	drifted              *metav1.Condition // while it is True
 	pool                 string
-	like                 likeness
+	bought               purchase
 	labels               map[string]string // by which it is priced
 	catalog              *cloud.Catalog    // of which it was priced last
 	dollars              cloud.NanoUSD
 	priced               bool
 	zone                 string
 
-	cost   float64
+	cost   float64        // see Candidate
 	moving []*cluster.Pod // need another home when the node goes
 	// sorts are one pod of each namespace and labels: budgets tell no others apart. guarded says that some pod asks not to be disrupted.
 	sorts   []*cluster.Pod
@@ -51,7 +51,7 @@ func (f *Facts) look(nodes int) {
 	if f == nil {
 		return
 	}
-	if len(f.of) > 2*nodes+64 {
+	if len(f.of) > 2*nodes+64 { // half of them are gone, so to forget costs no more than it did to read
 		maps.DeleteFunc(f.of, func(_ *cluster.Node, x *facts) bool { return x.seen != f.turn })
 	}
 	f.turn++
@@ -82,7 +82,7 @@ func factsOf(n *cluster.Node) *facts {
 	f.labels = n.Labels()
 	labels := n.Node.Labels
 	f.pool, f.zone = labels[v1.NodePoolLabelKey], labels[corev1.LabelTopologyZone]
-	f.like = likeness{labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey]}
+	f.bought = purchase{labels[corev1.LabelInstanceTypeStable], labels[v1.CapacityTypeLabelKey]}
 	f.ready, f.leaving, f.terminating = ready(n.Node), leaving(n), condition.IsTrue(n.Claim, v1.ConditionTypeInstanceTerminating)
 	f.consolidatable = condition.IsTrue(n.Claim, v1.ConditionTypeConsolidatable)
 	if d := condition.Get(n.Claim, v1.ConditionTypeDrifted); d != nil && d.Status == metav1.ConditionTrue {
@@ -101,7 +101,8 @@ func factsOf(n *cluster.Node) *facts {
 	return f
 }
 
-// price is what the node costs by a catalogue, and whether that is known.
+// price is what the node costs by a catalogue, and whether that is known. A catalogue never changes, so the last answer is good as long as it
+// is asked by the same one.
 func (f *facts) price(by *cloud.Catalog) (dollars cloud.NanoUSD, known bool) {
 	if f.catalog != by {
 		f.catalog = by

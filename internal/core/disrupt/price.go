@@ -197,6 +197,7 @@ func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst 
 	slices.SortStableFunc(byFloor, func(a, b option) int {
 		return cmp.Or(cmp.Compare(a.floor(), b.floor()), cmp.Compare(a.it.Name, b.it.Name))
 	})
+	// Claims with minValues are sent as they are: to leave the band's dearer types out could leave too few kinds.
 	types, edge := band.Types, shapes.Any
 	switch {
 	case w.capacityType != v1.CapacityTypeSpot:
@@ -221,7 +222,7 @@ func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst 
 			}
 		}
 	}
-	return (sum + n/2) / n, worst
+	return (sum + n/2) / n, worst // rounded to the nearest nano-dollar
 }
 
 // reach is the lowest on-demand price of some types: a spot band does not move beyond it.

@@ -162,7 +162,7 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
 		pool := s.w.Pools[name].Pool
 		text(name, string(pool.UID))
-		number(int(pool.Generation))
+		number(int(pool.Generation)) // of the spec: what a pool says of itself changes with every claim
 		number(s.ledger.Left(name, v1.DisruptionReasonUnderutilized))
 	}
 	return fingerprint{h.Sum64(), catalogsOf(s.w)}

@@ -76,7 +76,7 @@ func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bo
 		}
 	}
 	for _, c := range candidates {
-		settling := *c
+		settling := *c // that a pod came or went is no reason to take a taint off
 		settling.Consolidatable = true
 		if _, ok := consolidates(&settling); c.Held == nil && !c.Static() && !frozen(c) && (ok || c.Empty()) {
 			delete(out, c.Node)

@@ -65,8 +65,8 @@ type Candidate struct {
 	Consolidatable bool
 	Drifted        *metav1.Condition // condition Drifted while it is True
 
-	like likeness
-	zone string
+	bought purchase
+	zone   string
 }
 
 // poolSum adds up the nodes of a pool: what they cost, what it would cost to move everything in it, and what budgets count.
@@ -188,8 +188,11 @@ func (s *Survey) settles(f *facts) bool {
 }
 
 // read makes the row of a node with a claim.
+//
+// Most nodes have neither a pod that is protected nor one that a budget counts. Then the clock decides nothing about them, and what was read
+// of the row at an earlier look is taken as it is.
 func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
-	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], like: f.like, zone: f.zone}
+	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone}
 	if n.Node == nil {
 		return c
 	}
@@ -206,6 +209,8 @@ func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
 		if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
 			c.Pods = append(c.Pods, p)
 		}
+		// Of several that hold it, the one that does so longest is told: whoever waits for the other would be told a new reason then. A zero
+		// time is for good.
 		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
 			c.Held = b
 		}
@@ -350,9 +355,9 @@ func (c *Candidate) unconsolidated() bool {
 // lacks names the first label without which the candidate's node cannot be priced, "" if it has all of them.
 func (c *Candidate) lacks() string {
 	switch {
-	case c.like.instanceType == "":
+	case c.bought.instanceType == "":
 		return corev1.LabelInstanceTypeStable
-	case c.like.capacityType == "":
+	case c.bought.capacityType == "":
 		return v1.CapacityTypeLabelKey
 	case c.zone == "":
 		return corev1.LabelTopologyZone
@@ -361,7 +366,7 @@ func (c *Candidate) lacks() string {
 }
 
 // spot tells whether a candidate runs on spot capacity.
-func (c *Candidate) spot() bool { return c.like.capacityType == v1.CapacityTypeSpot }
+func (c *Candidate) spot() bool { return c.bought.capacityType == v1.CapacityTypeSpot }
 
 // byRatio puts the candidates that save most for each moved pod first.
 func byRatio(candidates []*Candidate) {

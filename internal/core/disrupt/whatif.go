@@ -21,7 +21,7 @@ type whatIf struct {
 	*Survey
 	openable []engine.Pool   // where machines may be opened
 	gated    map[string]bool // nodes that take no pods which consolidation moves
-	work     int             // pods asked about so far
+	work     int             // pods asked about so far, and one for each question: what a plan takes grows with its pods
 }
 
 func (s *Survey) whatIf() *whatIf {
@@ -207,6 +207,7 @@ func split(remove []*Candidate, plan *engine.Plan, home homes) []part {
 			if owner[i] < 0 {
 				owner[i] = index[c]
 			}
+			// The lower index is the root, so that parts stand in the order of their first nodes whatever the order of openings.
 			a, b := find(owner[i]), find(index[c])
 			parent[max(a, b)] = min(a, b)
 		}
