@@ -48,6 +48,7 @@ const (
 	// machine that is sold. They are halved until buckets are few enough.
 	firstDirections = 512
 	fluidRounds     = 60
+	fluidColumns    = 8
 	fluidGoal       = 2e-4 // a cell may hold so much more than it costs
 	fluidLoss       = 1e-4 // of the LP's value, by which the bound may stay behind it
 )
@@ -222,7 +223,7 @@ func bucketTie(i int) float64 { return float64(1e-7 * float64(i%13)) }
 
 // price fills every cell with the most valuable fractions, adds the best as columns, and returns the highest worth per price.
 //
-// Up to eight columns are added at a time. With one the simplex would be run again after each; with all of them it would be slowed down by
+// Up to fluidColumns are added at a time. With one the simplex would be run again after each; with all of them it would be slowed down by
 // columns that the first ones make useless.
 func (f *fluid) price() float64 {
 	f.worth = f.worth[:0]
@@ -245,7 +246,7 @@ func (f *fluid) price() float64 {
 		}
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(b.ratio, a.ratio) })
-	for _, o := range offers[:min(len(offers), 8)] {
+	for _, o := range offers[:min(len(offers), fluidColumns)] {
 		f.add(o.col, o.cell)
 	}
 	return most
@@ -303,7 +304,7 @@ func (f *fluid) divide(unit *unitWorth, worth []float64, on []int) bool {
 		pieces[i] = []int{i}
 	}
 	for _, i := range order {
-		if left <= goal/2 || len(f.buckets)+3 > mostBuckets {
+		if left <= goal/2 || len(f.buckets)+3 > mostBuckets { // one becomes four at the most
 			break
 		}
 		left -= loss[i]

@@ -242,7 +242,7 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 		if c.ratio <= best && best > 0 {
 			break
 		}
-		forced, ok := g.forced(c.cell, v)
+		forced, ok := g.p.forced(c.cell, g.rem, v)
 		if !ok {
 			continue
 		}
@@ -273,17 +273,18 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 	return best >= 0
 }
 
-// forced says whether a cell may be opened now, and the class without which it may not (-1: none).
+// forced says whether a cell may be opened for items of which so many are left by class, and the class without which it may not (-1: none).
 //
 // Of the classes that justify the cell the most precious one is forced: it would be the first to be put there anyway, and one item of it
 // is enough for the others to come along.
-func (g *greedy) forced(c int, v []float64) (int, bool) {
-	if !g.p.cells[c].large {
+func (p *part) forced(c int, left []int, worth []float64) (class int, ok bool) {
+	cell := &p.cells[c]
+	if !cell.large {
 		return -1, true
 	}
 	best := -1
-	for k, least := range g.p.least {
-		if least >= g.p.cells[c].over && g.rem[k] > 0 && g.p.mayUse(k, c) && fits(g.p.needs(k), g.p.cells[c].room) && (best < 0 || v[k] > v[best]) {
+	for k, least := range p.least {
+		if least >= cell.over && left[k] > 0 && p.mayUse(k, c) && fits(p.needs(k), cell.room) && (best < 0 || worth[k] > worth[best]) {
 			best = k
 		}
 	}

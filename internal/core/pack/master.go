@@ -245,7 +245,7 @@ func (m *master) quickColumns(limit []int, turn int) int {
 	m.fill.begin(limit, nil)
 	for c := range p.cells {
 		price := m.price(c)
-		forced, ok := m.forced(c, limit)
+		forced, ok := p.forced(c, limit, m.worth)
 		if !ok || !m.r.b.spend() {
 			continue
 		}
@@ -269,21 +269,6 @@ func (m *master) addBest(offers []offer) int {
 		}
 	}
 	return added
-}
-
-// forced says whether a cell may be used, and the class without which it may not.
-func (m *master) forced(c int, limit []int) (int, bool) {
-	p := m.r.p
-	if !p.cells[c].large {
-		return -1, true
-	}
-	best := -1
-	for k, least := range p.least {
-		if least >= p.cells[c].over && limit[k] > 0 && p.mayUse(k, c) && fits(p.needs(k), p.cells[c].room) && (best < 0 || m.worth[k] > m.worth[best]) {
-			best = k
-		}
-	}
-	return best, best >= 0
 }
 
 // exactColumns searches every cell with the knapsack. What it proves gives a bound: worths scaled down until no cell can hold more

@@ -473,7 +473,7 @@ func (p *part) dropUseless() {
 	})
 }
 
-// findLeast works out what classes need.
+// findLeast finds for each class how many steps too large the best cell is into which it fits: 0 for nearly all.
 func (p *part) findLeast() {
 	p.least = make([]int, p.classes())
 	for k := range p.least {
