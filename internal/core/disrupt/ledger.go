@@ -1,7 +1,6 @@
 package disrupt
 
 import (
-	"slices"
 	"time"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -102,15 +101,12 @@ func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 // are sorted.
 func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
 	used := map[string]int{}
-	return slices.Collect(func(yield func(*Candidate) bool) {
-		for _, c := range candidates {
-			if used[c.Pool.Name] >= l.Left(c.Pool.Name, reason) {
-				continue
-			}
+	var out []*Candidate
+	for _, c := range candidates {
+		if used[c.Pool.Name] < l.Left(c.Pool.Name, reason) {
 			used[c.Pool.Name]++
-			if !yield(c) {
-				return
-			}
+			out = append(out, c)
 		}
-	})
+	}
+	return out
 }

@@ -430,6 +430,39 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestConfirmAnEmptyNode has a step that waited for its approval: only such steps of empty nodes are looked at again.
+func TestConfirmAnEmptyNode(t *testing.T) {
+	daemon := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
+	for name, tc := range map[string]struct {
+		change func(*fixture)
+		want   Code
+	}{
+		"a world that stayed as it was": {func(*fixture) {}, ""},
+		"a pod came":                    {func(f *fixture) { f.pods("a", "new", 1, "1m", "1Mi") }, Churn},
+		"a protected daemon came":       {func(f *fixture) { f.pods("a", "agent", 1, "1m", "1Mi", protect, daemon) }, Churn},
+		"the budget was used up": {func(f *fixture) {
+			f.node("c", "p", "mid", onDemand, func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
+		}, Budget},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(small()...).pool("p", allowing("1")).node("a", "p", "mid", onDemand)
+			planner := newPlanner(realEngine())
+			p := planner.Propose(f.world())
+			if len(p.Steps) != 1 || p.Steps[0].Method != Emptiness {
+				t.Fatalf("steps %v", say(p))
+			}
+			tc.change(f)
+			step, refusal := planner.Confirm(f.world(), p.Steps[0])
+			if refusal.Code != tc.want || (step == nil) != (tc.want != "") {
+				t.Errorf("refused with %q, want %q", refusal.Code, tc.want)
+			}
+			if step != nil && (len(step.Remove) != 1 || step.Before != p.Steps[0].Before || len(step.Open) > 0) {
+				t.Errorf("the step became %v", step)
+			}
+		})
+	}
+}
+
 // TestConfirmAStaticNode has two nodes of a pool that keeps two, of which one has drifted.
 func TestConfirmAStaticNode(t *testing.T) {
 	keeps := func(replicas int64, limit string) func(*v1.NodePool) {

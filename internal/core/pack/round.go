@@ -62,10 +62,11 @@ func (t *partial) buy(l *load, n int) int {
 	return bought
 }
 
-// complete places what is left with the greedy under the given worths and offers the fleet as the best one.
+// complete places what is left with the greedy under the given worths and offers the fleet as the best one. When nothing is left it is the
+// fleet, and nobody buys any more for it.
 func (r *run) complete(t *partial, worth []float64) {
 	if t.total == 0 {
-		if f := r.quick(t.clone()); f.better(r.best) {
+		if f := (&fleet{nodes: t.nodes, left: t.rem, price: r.p.priceOf(t.nodes)}); f.better(r.best) {
 			r.best = f
 		}
 		return

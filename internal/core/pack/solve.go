@@ -445,50 +445,6 @@ func (r *run) resample() {
 	}
 }
 
-// quick places what is left of t class by class without looking for the best cell: what is returned when the budget ends early.
-//
-// It is what a budget that ends in the middle of rounding leaves time for: dearer than any greedy fleet, but whole. That it is rarely the
-// best does not matter, because the best one known so far is kept beside it.
-func (r *run) quick(t *partial) *fleet {
-	p := r.p
-	f := &fleet{}
-	for k := range p.count {
-		for t.rem[k] > 0 {
-			c := r.cheapest(k, t.supply)
-			if c < 0 {
-				break
-			}
-			n := holds(p.needs(k), p.cells[c].room, min(t.rem[k], p.limit[k]))
-			l := load{cell: c}
-			l.add(k, n)
-			t.buy(&l, t.rem[k]/n)
-		}
-		f.lost += t.rem[k]
-	}
-	f.nodes, f.left = t.nodes, t.rem
-	f.price = p.priceOf(f.nodes)
-	return f
-}
-
-// cheapest is the cell with the lowest price per item of class k, −1 when none can be had.
-func (r *run) cheapest(k int, s *supply) int {
-	p, best, low := r.p, -1, 0.0
-	for c := range p.cells {
-		cell := &p.cells[c]
-		if !p.mayUse(k, c) || cell.large && p.least[k] < cell.over || s.most(c, 1) == 0 {
-			continue
-		}
-		n := holds(p.needs(k), cell.room, p.limit[k])
-		if n == 0 {
-			continue
-		}
-		if each := float64(cell.price) / float64(n); best < 0 || each < low {
-			best, low = c, each
-		}
-	}
-	return best
-}
-
 // result puts the fleets of all parts together.
 func (s *solution) result(p *Problem, b *budget) *Result {
 	out := &Result{Left: make([]int, len(p.Classes)), Partial: b.over}

@@ -6,7 +6,7 @@ import (
 )
 
 // warm offers a known fleet as the first one. Nodes that are no longer possible are dropped and their items packed greedily; without
-// such nodes the fleet does not get dearer.
+// such nodes the fleet does not get dearer. Where the budget ends meanwhile there is none: who asked for it does without a memory then.
 //
 // What was true of a fleet a minute ago is mostly true of it now. Fleets that begin with the last one do not change without need, which
 // matters more than price to whoever watches a plan that is not carried out yet: the nodes it names stay the same while one more pod
@@ -39,12 +39,6 @@ func (r *run) warm(start []Pattern) {
 				n -= t.buy(&l, n)
 			}
 		}
-	}
-	if r.b.over {
-		if f := r.quick(t); f.better(r.best) {
-			r.best = f
-		}
-		return
 	}
 	r.complete(t, r.worth)
 }
