@@ -473,9 +473,6 @@ func sentences(s source) []string {
 	return found
 }
 
-// wordy are files whose details are still words.
-var wordy = []string{"internal/core/lower/devices.go", "internal/core/lower/request.go"}
-
 // Every no is a code with arguments; text is made once, at the edge. What is left to the core are errors: of a field that cannot be read, and of
 // a proof that does not hold.
 func TestTheCoreMakesNoText(t *testing.T) {
@@ -483,11 +480,7 @@ func TestTheCoreMakesNoText(t *testing.T) {
 		if !covers("internal/core/...", s.folder) {
 			continue
 		}
-		found := textMade(s)
-		if !slices.Contains(wordy, s.folder+"/"+filepath.Base(s.path)) {
-			found = append(found, sentences(s)...)
-		}
-		for _, at := range found {
+		for _, at := range append(textMade(s), sentences(s)...) {
 			t.Errorf("%s: return a code with arguments, and let package sentence say it", at)
 		}
 	}

@@ -4,10 +4,13 @@ package selector
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
+
+	"karpenter.sh/karpenter/internal/core/rule/devices"
 )
 
 // mostCompiled is how many expressions are kept.
@@ -25,5 +28,10 @@ func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
 		return false, program.Error
 	}
 	yes, _, err := program.DeviceMatches(context.Background(), cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
+	if err != nil { // the compiler has no type for it
+		if _, key, found := strings.Cut(err.Error(), "no such key: "); found {
+			return false, &devices.NoKeyError{Key: key, Err: err}
+		}
+	}
 	return yes, err
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
 // namespace is where both controllers are installed, and lease the name by which both lead.
@@ -205,6 +207,6 @@ func pause(ctx context.Context, d time.Duration) error {
 // nodes are the Nodes that were bought.
 func (c *cluster) nodes(ctx context.Context) ([]corev1.Node, error) {
 	var all corev1.NodeList
-	err := c.List(ctx, &all, client.HasLabels{"karpenter.sh/nodepool"})
+	err := c.List(ctx, &all, client.HasLabels{v1.NodePoolLabelKey})
 	return all.Items, err
 }

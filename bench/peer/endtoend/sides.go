@@ -39,7 +39,7 @@ func (c *cluster) startPeer(ctx context.Context) error {
 		}
 	}
 	class := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": map[string]any{"name": "default"},
+		"apiVersion": kwokapis.Group + "/v1alpha1", "kind": "KWOKNodeClass", "metadata": map[string]any{"name": "default"},
 		"spec": map[string]any{"nodeRegistrationDelay": boot.String()},
 	}}
 	if err := c.make(ctx, class); err != nil {

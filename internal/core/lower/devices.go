@@ -16,7 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/seat"
 )
 
-// Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question.
+// Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
+// attribute that the device does not have it says so with a devices.NoKeyError.
 type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
 
 // A deviceDesk answers what the pods of one question have to do with devices. It is made when the first of them asks.

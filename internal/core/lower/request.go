@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -214,8 +215,8 @@ func (d *deviceDesk) selects(kind *deviceKind, expression string) (bool, *device
 	if said.err == nil {
 		return said.yes, nil
 	}
-	if _, name, found := strings.Cut(said.err.Error(), "no such key: "); found && kind.coming {
-		return false, &devices.Refusal{Why: devices.Unknown, Detail: name}
+	if missing, ok := errors.AsType[*devices.NoKeyError](said.err); ok && kind.coming {
+		return false, &devices.Refusal{Why: devices.Unknown, Detail: missing.Key}
 	}
 	what, _, _ := strings.Cut(said.err.Error(), "\n")
 	return false, &devices.Refusal{Why: devices.Invalid, Detail: what}
