@@ -56,18 +56,19 @@ func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, erro
 		fmt.Fprintf(env.Err, decideUsage, v.command, v.word, v.means)
 		flags.PrintDefaults()
 	}
-	if err := flags.Parse(args); err != nil {
+	names, err := parseMixed(flags, args)
+	if err != nil {
 		return exitBadInput, err
 	}
 	c, err := clusterClient(*kubeconfig)
 	if err != nil {
 		return exitBadInput, err
 	}
-	if flags.NArg() == 0 {
+	if len(names) == 0 {
 		return exitFine, listPlans(ctx, env.Out, c)
 	}
 	var errs []error
-	for _, name := range flags.Args() {
+	for _, name := range names {
 		errs = append(errs, v.write(ctx, env.Out, c, name, *note))
 	}
 	return exitFine, errors.Join(errs...)
@@ -77,10 +78,10 @@ func decideOn(ctx context.Context, env Env, args []string, v verdict) (int, erro
 func (v verdict) write(ctx context.Context, out io.Writer, c client.Client, name, note string) error {
 	var plan v1alpha1.DisruptionPlan
 	if err := c.Get(ctx, types.NamespacedName{Name: name}, &plan); err != nil {
-		return fmt.Errorf("read plan %s: %w", name, err)
+		return fmt.Errorf("read plan %s: %w; without a name those that wait are listed", name, err)
 	}
 	if !plan.Open() {
-		return fmt.Errorf("plan %s does not wait any more: %s %s", name, plan.Status.Phase, screen.Plain(plan.Status.Message))
+		return fmt.Errorf("plan %s does not wait any more: %s", name, strings.TrimSpace(screen.Plain(string(plan.Status.Phase)+" "+plan.Status.Message)))
 	}
 	spec := map[string]any{"decision": v.decision}
 	if note != "" {

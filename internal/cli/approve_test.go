@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 			if got.Spec.Decision != v.decision || got.Spec.Note != "go on" || !approval.Genuine(&got) || out.String() != open+": "+string(v.decision)+"\n" {
 				t.Errorf("spec = %+v, said %q", got.Spec, out.String())
 			}
-			for plan, want := range map[string]string{done: "in time", "none": "not found"} {
+			for plan, want := range map[string]string{done: "wait any more: Expired nobody approved it in time", "none": "not found; without a name those that wait are listed"} {
 				if err := v.write(t.Context(), &out, c, plan, ""); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: error = %v, want %q", plan, err, want)
 				}
@@ -69,5 +69,15 @@ func TestPlansAreListed(t *testing.T) {
 	}
 	if strings.Contains(out.String(), done) {
 		t.Errorf("it lists a plan that is done with:\n%s", out.String())
+	}
+}
+
+// A flag that stands after the names is one, and no name.
+func TestFlagsMayFollowNames(t *testing.T) {
+	for _, args := range []string{"approve a b --kubeconfig /no/such/file --note why", "deny a --kubeconfig /no/such/file", "orphans adopt a --kubeconfig /no/such/file", "orphans --kubeconfig /no/such/file terminate --all"} {
+		var errs bytes.Buffer
+		if code := Run(t.Context(), Env{Out: &bytes.Buffer{}, Err: &errs}, strings.Fields(args)); code != exitBadInput || !strings.Contains(errs.String(), "/no/such/file") {
+			t.Errorf("%s: code %d, %q", args, code, errs.String())
+		}
 	}
 }

@@ -377,7 +377,7 @@ func (e *edit) finding(object string, in engine.Question, world *disrupt.World) 
 	}
 	plan := engine.New(awsv1.Labels()).Plan(in)
 	f.MorePerHour = (plan.Price - before).Dollars()
-	f.Text = fmt.Sprintf("as it is written it replaces %s%s, $%+.4f an hour", sentence.Count(f.Nodes, "node"), because, f.MorePerHour)
+	f.Text = fmt.Sprintf("as it is written it replaces %s%s, %s an hour", sentence.Count(f.Nodes, "node"), because, signed(f.MorePerHour))
 	if e.perhaps > 0 {
 		f.Text += fmt.Sprintf("; %d more may be replaced: what its selectors find is known to the cloud only", e.perhaps)
 	}

@@ -54,16 +54,16 @@ func TestAnEditOfANodeClass(t *testing.T) {
 	}{
 		"what is as it was replaces nothing": {`role: r, amiSelectorTerms: [{id: ami-1}, {id: ami-2}], subnetSelectorTerms: [{id: subnet-1}]`, nil},
 		"another role replaces all nodes": {`role: s, amiSelectorTerms: [{id: ami-1}, {id: ami-2}], subnetSelectorTerms: [{id: subnet-1}]`,
-			[]string{"EC2NodeClass/default: as it is written it replaces 2 nodes (NodeClassDrift: 2), $-0.4000 an hour (Replaces)"}},
+			[]string{"EC2NodeClass/default: as it is written it replaces 2 nodes (NodeClassDrift: 2), -$0.4000 an hour (Replaces)"}},
 		"another image replaces those of the old one": {`role: r, amiSelectorTerms: [{id: ami-2}], subnetSelectorTerms: [{id: subnet-1}]`,
-			[]string{"EC2NodeClass/default: as it is written it replaces 1 node (AMIDrift: 1), $-0.3000 an hour (Replaces)"}},
+			[]string{"EC2NodeClass/default: as it is written it replaces 1 node (AMIDrift: 1), -$0.3000 an hour (Replaces)"}},
 		"what tags find nobody knows": {`role: r, amiSelectorTerms: [{id: ami-1}, {id: ami-2}], subnetSelectorTerms: [{tags: {a: b}}]`,
 			[]string{"EC2NodeClass/default: as it is written it may replace 2 nodes (SubnetDrift: 2): what its selectors find is known to the cloud only (Replaces)"}},
 		"both": {`role: r, amiSelectorTerms: [{id: ami-2}], subnetSelectorTerms: [{tags: {a: b}}]`,
-			[]string{"EC2NodeClass/default: as it is written it replaces 1 node (AMIDrift: 1, SubnetDrift: 1), $-0.3000 an hour; 1 more may be replaced: what its selectors find is known to the cloud only (Replaces)"}},
+			[]string{"EC2NodeClass/default: as it is written it replaces 1 node (AMIDrift: 1, SubnetDrift: 1), -$0.3000 an hour; 1 more may be replaced: what its selectors find is known to the cloud only (Replaces)"}},
 		"what the controller refuses": {`role: r, amiSelectorTerms: [{id: ami-1}, {id: ami-2}], subnetSelectorTerms: [{id: subnet-1}], placementGroupSelector: {name: g}`,
 			[]string{"EC2NodeClass/default: placement groups are not supported (Invalid)",
-				"EC2NodeClass/default: as it is written it replaces 2 nodes (NodeClassDrift: 2), $-0.4000 an hour (Replaces)"}},
+				"EC2NodeClass/default: as it is written it replaces 2 nodes (NodeClassDrift: 2), -$0.4000 an hour (Replaces)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := fleet + `

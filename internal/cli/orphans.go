@@ -29,14 +29,15 @@ func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	kubeconfig := clusterFlag(flags)
 	all := flags.Bool("all", false, "all orphans instead of named ones")
 	flags.Usage = func() { fmt.Fprint(env.Err, orphansUsage); flags.PrintDefaults() }
-	wish := ""
-	if len(args) > 0 && (args[0] == v1.OrphanAdopt || args[0] == v1.OrphanTerminate) {
-		wish, args = args[0], args[1:]
-	}
-	if err := flags.Parse(args); err != nil {
+	names, err := parseMixed(flags, args)
+	if err != nil {
 		return exitBadInput, err
 	}
-	if (wish == "") == (*all || flags.NArg() > 0) {
+	wish := ""
+	if len(names) > 0 && (names[0] == v1.OrphanAdopt || names[0] == v1.OrphanTerminate) {
+		wish, names = names[0], names[1:]
+	}
+	if (wish == "") == (*all || len(names) > 0) {
 		return exitBadInput, errors.New("say adopt or terminate together with names of Nodes or --all, or nothing for a list")
 	}
 	c, err := clusterClient(*kubeconfig)
@@ -50,7 +51,7 @@ func orphans(ctx context.Context, env Env, args []string) (int, error) {
 	if wish == "" {
 		return exitFine, listOrphans(env, found)
 	}
-	return exitFine, decide(ctx, env, c, found, decision{wish, *all, flags.Args()})
+	return exitFine, decide(ctx, env, c, found, decision{wish, *all, names})
 }
 
 // findOrphans returns the Nodes of Karpenter that no NodeClaim answers for, by name.

@@ -215,7 +215,10 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	if gated := o.wait(); len(gated) > 0 {
 		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
 	}
-	if len(o.pools) == 0 {
+	switch {
+	case len(o.pools) == 0 && p.kubeconfig == "":
+		return nil, errors.New("there is no NodePool, and Karpenter launches nothing without; add one, or read those of a cluster with --kubeconfig")
+	case len(o.pools) == 0:
 		return nil, errors.New("there is no NodePool; add one, Karpenter launches nothing without")
 	}
 	return o, nil

@@ -130,7 +130,7 @@ func (r *report) table(w io.Writer) error {
 	if len(r.Unschedulable) > 0 {
 		fmt.Fprintln(t, "CANNOT RUN\tBECAUSE")
 		for _, g := range r.refusals() {
-			fmt.Fprintf(t, "%s\t%s\n", summarise(g.pods), g.reason)
+			fmt.Fprintf(t, "%s\t%s\n", named(g.pods), g.reason)
 		}
 		fmt.Fprintln(t)
 	}
@@ -186,6 +186,14 @@ func (r *report) refusals() []refusalGroup {
 		out[i].pods = append(out[i].pods, u.Pod)
 	}
 	return out
+}
+
+// named is summarise for pods that somebody has to look for: one alone is called by its name.
+func named(pods []string) string {
+	if len(pods) == 1 {
+		return strings.TrimPrefix(pods[0], "default/")
+	}
+	return summarise(pods)
 }
 
 // summarise counts pods by what their names have in common: "web ×3, db-0".

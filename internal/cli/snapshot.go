@@ -76,6 +76,9 @@ func snapshot(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, fmt.Errorf("write the snapshot: %w", err)
 	}
+	if s.file != "-" {
+		fmt.Fprintf(env.Err, "wrote %s (%d kB); karpenter plan --snapshot %[1]s plans from it\n", s.file, (len(text)+1023)/1024)
+	}
 	return exitFine, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -194,11 +195,27 @@ func changeText(c why.Change) string {
 	case why.FreePort:
 		return fmt.Sprintf("do without the pod's host port %s", c.Key)
 	case why.LowerRequest:
-		return fmt.Sprintf("let the pod ask for %s of %s at most, instead of %s", c.Value, c.Key, c.Was)
+		return fmt.Sprintf("let the pod ask for %s of %s at most, instead of %s", decimal(c.Value), c.Key, decimal(c.Was))
 	case why.FreeVolume:
 		return fmt.Sprintf("move the volume of claim %s to where the pod may run", c.Key)
 	}
 	return string(c.Kind)
+}
+
+// decimal writes thousandths of many as people do: 379.687, not 379687m.
+func decimal(quantity string) string {
+	milli, thousandths := strings.CutSuffix(quantity, "m")
+	n, err := strconv.ParseInt(milli, 10, 64)
+	if !thousandths || err != nil || n < 1000 {
+		return quantity
+	}
+	return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+}
+
+// signed is a difference in dollars, with its sign first.
+func signed(dollars float64) string {
+	text := fmt.Sprintf("%+.4f", dollars)
+	return text[:1] + "$" + text[1:]
 }
 
 func (a *podAnswer) write(w io.Writer, format string) error {
@@ -257,11 +274,29 @@ func (a *podAnswer) table(w io.Writer) error {
 		if len(p.Rules) == 0 {
 			fmt.Fprintf(t, "%s\t\t%s\n", name, "not asked")
 		}
+		if rest := p.rest(); rest > 0 {
+			fmt.Fprintf(t, "\t%d\tnot what the pool asks for, or not sold now\n", rest)
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	return a.help(w)
+}
+
+// rest is how many types no rule was asked about: the pool's own requirements leave them out, or nobody sells them. 0 where rules speak of all.
+func (p *poolAnswer) rest() int {
+	rest := p.Types
+	for _, r := range p.Rules {
+		if r.RuledOut == 0 {
+			return 0
+		}
+		rest -= r.RuledOut
+	}
+	if len(p.Rules) == 0 {
+		return 0
+	}
+	return rest
 }
 
 // first shows a name in the first of its lines only.
@@ -296,7 +331,7 @@ func (a *podAnswer) help(w io.Writer) error {
 		for _, x := range c.Changes {
 			texts = append(texts, x.Text)
 		}
-		fmt.Fprintf(w, "%3d. %s\n     → %s; the bill changes by $%+.4f an hour", i+1, strings.Join(texts, "\n     and "), &c.Place, c.MorePerHour)
+		fmt.Fprintf(w, "%3d. %s\n     → %s; the bill changes by %s an hour", i+1, strings.Join(texts, "\n     and "), &c.Place, signed(c.MorePerHour))
 		if c.Gains > 1 {
 			fmt.Fprintf(w, ", %d waiting pods get a place", c.Gains)
 		}

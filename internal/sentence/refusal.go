@@ -90,7 +90,7 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	},
 	disrupt.Scheduling: plain("its pods would not all find a place, or it does not save what it did"),
 	disrupt.NotEmpty:   func(r *disrupt.Refusal) string { return fmt.Sprintf("node %s is not empty any more", r.Node) },
-	disrupt.NotOurs:    plain("a candidate is no node of ours"),
+	disrupt.NotOurs:    plain("the node is none of Karpenter's"),
 }
 
 // until says when a refusal ends by itself, "" if it does not.
