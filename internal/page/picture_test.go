@@ -231,6 +231,50 @@ func TestManyPodsAreFewLines(t *testing.T) {
 	}
 }
 
+// What waits for one reason is one line: how many, the first few by name, since when the oldest; the most come first.
+func TestPodsThatWaitForOneReason(t *testing.T) {
+	w := newTown()
+	refused := map[types.UID]string{}
+	for i := range 9 {
+		name := fmt.Sprint("web-5d4f-", i)
+		pod := townPod(name, "")
+		pod.CreationTimestamp = metav1.NewTime(noon.Add(-time.Duration(i) * time.Minute))
+		w.Update(func(d *cluster.Draft) { d.PutPod(pod) })
+		refused[types.UID(name)] = "a zone is full"
+		if i >= 2 {
+			refused[types.UID(name)] = "no room"
+		}
+	}
+	w.pod("web-5d4f-promised", "")
+	w.Update(func(d *cluster.Draft) {
+		d.Plan(cluster.PodKey{Namespace: "shop", Name: "web-5d4f-promised"}, "claim", noon)
+	})
+	p := w.draw(func(in *Input) { in.Verdict.Refused = refused })
+	if len(p.Waiting) != 2 || p.Head.Waiting != 10 || len(p.Promised) != 1 {
+		t.Fatalf("%d lines, %d promised, for %d pods", len(p.Waiting), len(p.Promised), p.Head.Waiting)
+	}
+	if first := p.Waiting[0]; first.Why != "no room" || first.Count != 7 || len(first.Pods) != mostNamed || !first.Since.Equal(noon.Add(-8*time.Minute)) {
+		t.Errorf("first comes %+v", first)
+	}
+}
+
+// All that is happening to a node is said, and nodes of others and prices that nobody knows are counted.
+func TestNodesOfManyKinds(t *testing.T) {
+	w := newTown()
+	w.node("a", func(c *v1.NodeClaim, n *corev1.Node) {
+		delete(n.Labels, v1.NodeInitializedLabelKey)
+		c.Status.Conditions = []metav1.Condition{{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue}}
+	})
+	w.node("b", func(_ *v1.NodeClaim, n *corev1.Node) {
+		n.Labels[corev1.LabelInstanceTypeStable] = "of nobody's catalogue"
+	})
+	w.Update(func(d *cluster.Draft) { d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-others"}}) })
+	p := w.draw(nil)
+	if p.Nodes[0].Marks != "boots, drifted" || p.Head.Unknown != 1 || p.Head.Others != 1 || p.Head.Nodes != 2 {
+		t.Errorf("marks %q, %+v", p.Nodes[0].Marks, p.Head)
+	}
+}
+
 func TestTheNotice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*town, *Input)
@@ -238,7 +282,11 @@ func TestTheNotice(t *testing.T) {
 	}{
 		"there is none where all is well": {nil, ""},
 		"a standby says that it is one":   {func(_ *town, in *Input) { in.Leading = false }, "This replica does not lead"},
-		"a store that is not filled":      {func(w *town, in *Input) { in.Snap = cluster.NewStore().Snapshot() }, "not been read to its end"},
+		"a feed that is silent is told of": {func(w *town, in *Input) {
+			w.Update(func(d *cluster.Draft) { d.FailedFeeds([]cluster.FailedFeed{{Kind: "Pod"}}) })
+			in.Snap = w.Snapshot()
+		}, "no longer heard of"},
+		"a store that is not filled": {func(w *town, in *Input) { in.Snap = cluster.NewStore().Snapshot() }, "not been read to its end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown()

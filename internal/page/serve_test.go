@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/journal"
@@ -92,6 +93,9 @@ func TestWhatIsAnswered(t *testing.T) {
 		"to the page's own":                  {"GET", "/picture", header("Sec-Fetch-Site", "same-origin"), 200},
 		"not to a name that was led here":    {"GET", "/picture", func(q *http.Request) { q.Host = "evil.example:8082" }, 421},
 		"nor the page":                       {"GET", "/", func(q *http.Request) { q.Host = "127.0.0.1.evil.example" }, 421},
+		"nor to the script of a neighbour":   {"GET", "/picture", header("Sec-Fetch-Site", "same-site"), 403},
+		"a link on another site leads here":  {"GET", "/", header("Sec-Fetch-Site", "cross-site"), 200},
+		"not to a name that ends like ours":  {"GET", "/picture", func(q *http.Request) { q.Host = "evil.localhost:8082" }, 421},
 		"to localhost":                       {"GET", "/picture", func(q *http.Request) { q.Host = "localhost:8082" }, 200},
 		"to the address of the newer kind":   {"GET", "/picture", func(q *http.Request) { q.Host = "[::1]:8082" }, 200},
 		"not to who has no name at all":      {"GET", "/picture", func(q *http.Request) { q.Host = "0.0.0.0:8082" }, 421},
@@ -107,7 +111,8 @@ func TestWhatIsAnswered(t *testing.T) {
 				return // it is not even answered by the page
 			}
 			for header, want := range map[string]string{
-				"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+				"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+				"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 			} {
 				if got := r.Header.Get(header); !strings.Contains(got, want) {
 					t.Errorf("%s: %q, want %q", header, got, want)
@@ -124,8 +129,15 @@ func TestWhatIsAnswered(t *testing.T) {
 			}
 		})
 	}
-	if !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
-		t.Errorf("the policy lets in what it should not: %s", policy)
+	for directive := range strings.SplitSeq(policy, "; ") {
+		if name, from, _ := strings.Cut(directive, " "); from != "'none'" && (from != "'self'" || !strings.HasSuffix(name, "-src")) {
+			t.Errorf("the policy lets in what it should not: %s", directive)
+		}
+	}
+	for _, want := range []string{"default-src", "base-uri", "form-action", "frame-ancestors"} {
+		if !strings.Contains(policy, want+" 'none'") {
+			t.Errorf("the policy says nothing of %s: %s", want, policy)
+		}
 	}
 }
 
@@ -170,8 +182,12 @@ func TestTheGuardStandsBeforeThePictureAndNothingElse(t *testing.T) {
 			t.Errorf("%s without a token: status %d, want %d", path, r.StatusCode, want)
 		}
 	}
-	if r := ask(t, "GET", server.URL+"/picture", func(q *http.Request) { q.Header.Set("Authorization", "Bearer good") }); r.StatusCode != 200 {
-		t.Errorf("the picture with a token: status %d", r.StatusCode)
+	good := func(q *http.Request) { q.Header.Set("Authorization", "Bearer good") }
+	if r := ask(t, "GET", server.URL+"/picture", good); r.StatusCode != 200 || r.Header.Get("Content-Security-Policy") != policy {
+		t.Errorf("the picture with a token: status %d, %v", r.StatusCode, r.Header)
+	}
+	if r := ask(t, "POST", server.URL+"/picture", good); r.StatusCode != 405 {
+		t.Errorf("who has a token may write: status %d", r.StatusCode)
 	}
 }
 
@@ -295,6 +311,39 @@ func TestAStreamOutlastsTheLimitsOfItsListener(t *testing.T) {
 	}
 }
 
+// patient is a viewer whose connection tells until when it is waited for.
+type patient struct {
+	*httptest.ResponseRecorder
+	most time.Duration
+}
+
+func (p *patient) SetWriteDeadline(at time.Time) error {
+	p.most = max(p.most, time.Until(at))
+	return nil
+}
+
+// Whoever looks at a fleet in which nothing happens hears now and then that it is so, and has to ask again after a while: whether they may still look is asked then.
+func TestAnAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := service(newTown())
+		viewer := &patient{ResponseRecorder: httptest.NewRecorder()}
+		q := httptest.NewRequestWithContext(t.Context(), "GET", "/picture", nil)
+		began := time.Now()
+		if err := s.stream(q, newWriter(viewer, q)); err != nil {
+			t.Fatal(err)
+		}
+		if lasted := time.Since(began); lasted < 4*time.Minute || lasted > 6*time.Minute {
+			t.Errorf("it lasted %v", lasted)
+		}
+		if heard := strings.Count(viewer.Body.String(), ": nothing new\n\n"); heard < 10 || heard > 30 {
+			t.Errorf("the viewer heard %d times that nothing is new", heard)
+		}
+		if viewer.most > 30*time.Second {
+			t.Errorf("a viewer who does not read is waited for %v", viewer.most)
+		}
+	})
+}
+
 func TestWhoMissedChangesGetsThePictureAgain(t *testing.T) {
 	w := newTown()
 	s := service(w)
@@ -332,6 +381,9 @@ func TestSomeMayLookAndNoMore(t *testing.T) {
 	}
 	if r := ask(t, "GET", server.URL+"/picture", nil); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many: status %d", r.StatusCode)
+	}
+	if r := ask(t, "HEAD", server.URL+"/picture", nil); r.StatusCode != 200 {
+		t.Errorf("who only asks whether there is a picture takes a seat: status %d", r.StatusCode)
 	}
 	leave()
 	if r := ask(t, "GET", server.URL+"/picture", nil); r.StatusCode != 200 {
@@ -424,6 +476,55 @@ func TestTheSeriesStaysBounded(t *testing.T) {
 	}
 	if span := costs[len(costs)-1].At.Sub(costs[0].At); span < day-2*coarse || span > day {
 		t.Errorf("they span %v, want a day", span)
+	}
+}
+
+// The price is what the fleet costs; the target is what is left of it when all moved that may; the bound is that of the last plan.
+func TestWhatIsNotedOfThePrice(t *testing.T) {
+	w := newTown()
+	w.node("a")
+	w.node("b")
+	w.node("c")
+	s := service(w)
+	s.Verdicts.Keep(verdict.Disruption{Before: cloud.FromDollars(0.2), Target: cloud.FromDollars(0.15)})
+	s.Journal.Add(journal.Record{Act: journal.Planned, CostPerHour: 0.7, BoundPerHour: 0.6})
+	s.Journal.Add(journal.Record{Act: journal.Opened, CostPerHour: 5, BoundPerHour: 5})
+	s.turn(t.Context(), noon)
+	if got := s.painter.costs; len(got) != 1 || round(got[0].PerHour) != 0.3 || round(got[0].Target) != 0.25 || got[0].Plan != 0.7 || got[0].Bound != 0.6 {
+		t.Errorf("noted %+v", got)
+	}
+	unread := service(&town{cluster.NewStore(), nil})
+	unread.turn(t.Context(), noon)
+	if got := unread.painter.costs; len(got) != 0 {
+		t.Errorf("a cluster that was not read to its end costs %+v", got)
+	}
+}
+
+// Whoever begins to look again gets a whole picture: no changes of one that they never saw are worked out.
+func TestWhoComesBackGetsAWholePicture(t *testing.T) {
+	w := newTown()
+	s := service(w)
+	for i := range 2 {
+		leave, _ := s.enter()
+		s.turn(t.Context(), noon.Add(time.Duration(i)*time.Minute))
+		if s.frame == nil || s.frame.changes != nil {
+			t.Errorf("look %d: %+v", i, s.frame)
+		}
+		leave()
+	}
+}
+
+func TestWhatIsSentIsSmall(t *testing.T) {
+	viewer := &patient{ResponseRecorder: httptest.NewRecorder()}
+	q := httptest.NewRequestWithContext(t.Context(), "GET", "/picture", nil)
+	q.Header.Set("Accept-Encoding", "gzip")
+	out := newWriter(viewer, q)
+	if err := out.write([]byte(strings.Repeat(`{"name":"node"}`, 10_000))); err != nil {
+		t.Fatal(err)
+	}
+	out.close()
+	if sent := viewer.Body.Len(); sent > 10_000 {
+		t.Errorf("%d bytes for 150,000", sent)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/page"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -81,7 +83,7 @@ func (b *tab) hear(event any) {
 	case *cdp.EventExceptionThrown:
 		b.troubles = append(b.troubles, e.ExceptionDetails.Error())
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "status of 401") {
+		if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "status of 401") && !strings.Contains(e.Entry.Text, "status of 403") {
 			b.troubles = append(b.troubles, e.Entry.Text)
 		}
 	}
@@ -221,6 +223,114 @@ func TestKeys(t *testing.T) {
 	b.clean(server)
 }
 
+// TestTheListFollows is what becomes of the list, of where one is in it, and of what is beside it, as pictures come and people sort, filter, click and scroll.
+func TestTheListFollows(t *testing.T) {
+	b := newTab(t)
+	w := newTown(200)
+	server := serve(t, w, nil)
+	w.tell("none left")
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " > 10 && world.held.length > 0 && world.decisions.length > 2")
+
+	w.Update(func(d *cluster.Draft) { d.DeleteNode("node-0150"); d.DeleteClaim("claim-node-0150") })
+	b.until(`document.getElementById("shown").textContent === "199 nodes"`)
+	for what, rule := range map[string]string{
+		"dear nodes come first":                     `arrange(), fleet.order.every((n, i, all) => !i || all[i - 1].perHour >= n.perHour)`,
+		"full nodes come first, and not large ones": `byId("sort").value = "cpu", arrange(), fleet.order.every((n, i, all) => !i || part(all[i - 1].cpu) >= part(n.cpu))`,
+		"marked nodes come first":                   `byId("sort").value = "marks", arrange(), fleet.order[0].name === "node-0001"`,
+		"owners are found":                          `byId("filter").value = "deployment shop/web", arrange(), fleet.order.length === 1 && document.querySelectorAll("#rows .row:not([hidden])").length === 1`,
+		"every word has to be there":                `byId("filter").value = "node-0001 no-such", arrange(), fleet.order.length === 0`,
+		"all are there again":                       `byId("filter").value = "", byId("sort").value = "name", arrange(), fleet.order.length === 199`,
+		"pauses are told of":                        `byId("totals").textContent.includes("paused until somebody resumes it: none left")`,
+		"the newest decision stands first":          `byId("decisions").querySelector("li").textContent.includes("none left")`,
+	} {
+		if !is[bool](b, "(() => { const sort = byId(\"sort\").value; const kept = ["+rule+"].at(-1); byId(\"filter\").value = \"\"; byId(\"sort\").value = sort; return kept; })()") {
+			t.Errorf("%s: not so", what)
+		}
+	}
+
+	active := `document.querySelector('[aria-selected="true"] span')?.textContent`
+	b.run("sort by name", chromedp.Evaluate(`byId("sort").value = "name", stale.nodes = true, arrange(), rows.scrollTop = 0, rows.focus()`, nil))
+	b.run("click", chromedp.Evaluate(`[...document.querySelectorAll("#rows .row")].find((r) => r.firstChild.textContent === "node-0002").click()`, nil))
+	b.until(active + ` === "node-0002"`)
+	b.run("page down", chromedp.KeyEvent(kb.PageDown))
+	b.until(active + ` > "node-0005"`)
+	b.run("page up", chromedp.KeyEvent(kb.PageUp))
+	b.until(active + ` === "node-0002"`)
+	b.run("a key of the browser's", chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(input.ModifierCtrl)))
+	if got := is[string](b, active); got != "node-0002" {
+		t.Errorf("Ctrl-End leads to %s", got)
+	}
+	b.run("go to the end", chromedp.KeyEvent(kb.End))
+	b.until(active + ` === "node-0199"`)
+	b.until(`(() => { const row = document.querySelector('[aria-selected="true"]').getBoundingClientRect(), all = rows.getBoundingClientRect(); return row.top >= all.top - 1 && row.bottom <= all.bottom + 1; })()`)
+	b.run("scroll away", chromedp.Evaluate(`rows.scrollTop = 0`, nil))
+	b.until(`!rows.hasAttribute("aria-activedescendant")`)
+	b.clean(server)
+}
+
+// TestWhatTheScriptMakesOfMessages hands it messages as they may come: in pieces, from a clock that goes wrong, many.
+func TestWhatTheScriptMakesOfMessages(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(3), nil)
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " === 3")
+	for what, rule := range map[string]string{
+		"messages in pieces are put together": `(async () => {
+			const text = ": hello\n\nevent: a\ndata: {\"x\":1}\n\n: nothing new\n\nevent: b\ndata: 2\n\nevent: c\ndata: 3\n\n";
+			for (let size = 1; size < text.length; size++) {
+				const body = new ReadableStream({ start(c) { for (let i = 0; i < text.length; i += size) c.enqueue(new TextEncoder().encode(text.slice(i, i + size))); c.close(); } });
+				const got = [];
+				for await (const [event, data] of events(body)) got.push(event + data);
+				if (got.join() !== 'a{"x":1},b2,c3') return false;
+			}
+			return true;
+		})()`,
+		"ages go by the server's clock": `(() => { const at = Date.now() - 3600e3; take("changes", { at: new Date(at) }); return age(new Date(at - 60e3)) === "60 s"; })()`,
+		"decisions are bounded":         `(() => { take("changes", { at: new Date(), decisions: Array.from({ length: 400 }, (_, i) => ({ seq: i, at: new Date(), act: "x", about: "y", perHour: "-" })) }); return world.decisions.length === 300 && world.decisions[299].seq === 399; })()`,
+		"prices are added":              `(() => { const had = world.costs.length; take("changes", { at: new Date(), costs: [{ at: new Date(), perHour: 1, target: 0, bound: 0, plan: 0 }] }); return world.costs.length === had + 1; })()`,
+		"what goes wrong is told":       `(async () => { take("changes", { at: new Date(), head: { ...world.head, notice: "it is old" } }); await new Promise((done) => setTimeout(done, 300)); return !byId("notice").hidden && byId("notice").textContent === "it is old"; })()`,
+		"nodes that went unseen go":     `(() => { const [n] = world.nodes.values(); take("picture", { at: new Date(), nodes: [n], decisions: [], costs: [] }); return world.nodes.size === 1; })()`,
+	} {
+		var kept bool
+		b.run(what, chromedp.Evaluate(rule, &kept, func(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }))
+		if !kept {
+			t.Errorf("%s: not so", what)
+		}
+	}
+	b.clean(server)
+}
+
+// TestThePageComesBack has a server that is not there at first, and later ends an answer as it does every few minutes.
+func TestThePageComesBack(t *testing.T) {
+	b := newTab(t)
+	var asked atomic.Int32
+	again := make(chan struct{})
+	server := serve(t, newTown(3), func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch asked.Add(1) {
+			case 1:
+				http.Error(w, "not yet", http.StatusServiceUnavailable)
+			case 2:
+				ctx, end := context.WithCancel(r.Context())
+				defer end()
+				go func() { <-again; end() }()
+				next.ServeHTTP(w, r.WithContext(ctx))
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	b.run("open the page", chromedp.Navigate(server.URL))
+	b.until(visible + " === 3")
+	b.run("listen", chromedp.Evaluate(`window.said = [], new MutationObserver(() => said.push(byId("state").textContent)).observe(byId("state"), { childList: true, characterData: true, subtree: true }), world.head = null`, nil))
+	close(again)
+	b.until("world.head !== null")
+	if said := is[string](b, `said.join("; ")`); strings.Contains(said, "not connected") || asked.Load() < 3 {
+		t.Errorf("asked %d times; the page said %q", asked.Load(), said)
+	}
+}
+
 func TestLightAndDark(t *testing.T) {
 	b := newTab(t)
 	server := serve(t, newTown(3), nil)
@@ -261,6 +371,10 @@ func TestWhoHasNoTokenIsAskedForOne(t *testing.T) {
 	b := newTab(t)
 	server := serve(t, newTown(3), func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "Bearer known" {
+				http.Error(w, "not you", http.StatusForbidden)
+				return
+			}
 			if r.Header.Get("Authorization") != "Bearer s3cret" {
 				http.Error(w, "who are you", http.StatusUnauthorized)
 				return
@@ -274,6 +388,8 @@ func TestWhoHasNoTokenIsAskedForOne(t *testing.T) {
 	}
 	b.run("give a wrong one", chromedp.SendKeys("#token", "wrong"+kb.Enter))
 	b.until(`document.getElementById("refused").textContent.includes("does not know")`)
+	b.run("give one of somebody who may not", chromedp.SendKeys("#token", "known"+kb.Enter))
+	b.until(`document.getElementById("refused").textContent.includes("does not let them")`)
 	b.run("give the right one", chromedp.SendKeys("#token", "s3cret"+kb.Enter))
 	b.until(visible + " === 3")
 	if kept := is[string](b, `JSON.stringify([location.href, document.cookie, {...localStorage}, {...sessionStorage}, document.getElementById("token").value])`); strings.Contains(kept, "s3cret") {
