@@ -126,6 +126,8 @@ func (w *terminal) until(t *testing.T, text string) string {
 		}
 		w.mu.Unlock()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	t.Fatalf("%q was not drawn, but %q", text, w.drawn.String())
 	return ""
 }
