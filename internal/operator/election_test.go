@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,6 +113,37 @@ func TestOneReplicaActs(t *testing.T) {
 			t.Error("two replicas acted at the same time")
 		}
 	})
+}
+
+// Of any number of replicas one acts, as long as there is one.
+func TestAnyNumberOfReplicasActsAsOne(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReplicas()
+				stops := map[string]func(){}
+				for i := range n {
+					name := string(rune('a' + i))
+					stops[name] = r.start(t, name, time.Second)
+				}
+				for left := n; left > 0; left-- {
+					time.Sleep(time.Minute)
+					if r.acting.Load() != 1 || int(r.terms.Load()) != n-left+1 {
+						t.Fatalf("of %d replicas %d act, in term %d", left, r.acting.Load(), r.terms.Load())
+					}
+					lease, err := r.api.CoordinationV1().Leases("kube-system").Get(t.Context(), "lease", metav1.GetOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					stops[*lease.Spec.HolderIdentity]()
+				}
+				r.wg.Wait()
+				if r.overlap.Load() || r.acting.Load() != 0 {
+					t.Errorf("overlap %v, and %d act at the end", r.overlap.Load(), r.acting.Load())
+				}
+			})
+		})
+	}
 }
 
 func TestALeaderThatIsCutOffStopsBeforeAnotherActs(t *testing.T) {

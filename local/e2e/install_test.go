@@ -66,7 +66,7 @@ func (i installed) rolledOut() {
 func TestTheGuidesInstallIt(t *testing.T) {
 	apart.enter(t)
 	i := installed{fresh(t), t}
-	i.do(t, "up", "--empty")
+	i.typed(t, "make up ARGS=--empty")
 	if err := i.connect(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,9 @@ func forwards(t *testing.T, i installed) {
 			text, err := io.ReadAll(answer.Body)
 			if answer.Body.Close(); err != nil || !strings.Contains(string(text), want) {
 				t.Errorf("%s serves %.300q, %v", target, text, err)
+			}
+			if said := i.typed(t, fmt.Sprintf("karpenter history --journal http://localhost:%d || [ $? = 1 ]", port)); said == "" {
+				t.Error("its journal is not read through the port")
 			}
 		}
 		forward.Process.Kill()

@@ -126,7 +126,11 @@ func checkValues(t *testing.T, c *cluster) {
 	if said := c.refuse(t, "up", "--set", "settings.colour=blue"); !strings.Contains(said, "colour") {
 		t.Errorf("said %q", said)
 	}
-	c.do(t, "up", "--set", "settings.batchIdleDuration=2s")
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "my-values.yaml"), []byte("settings: {batchIdleDuration: 2s}"), 0o600)
+	blocks := strings.Split(page(t, "getting-started.md"), "```")
+	at := slices.IndexFunc(blocks, func(b string) bool { return strings.Contains(b, "--values my-values.yaml") })
+	c.typed(t, "cd "+folder+blocks[at])
 	if got := values(); got != "2 2s" {
 		t.Errorf("values after a change: %q, want both", got)
 	}

@@ -40,10 +40,10 @@ func section(t *testing.T, name, heading string) []string {
 	return blocks
 }
 
-// typed runs a block of commands in a shell in which kubectl, helm, karpenter and make status are this cluster's, and returns what they print.
+// typed runs a block of commands in a shell in which kubectl, helm, karpenter and make are this cluster's, and returns what they print.
 func (c *cluster) typed(t *testing.T, block string) string {
 	t.Helper()
-	const ours = `kubectl() { karpenter-local kubectl "$@"; }; helm() { karpenter-local helm "$@"; }; make() { karpenter-local "$@"; }`
+	const ours = `kubectl() { karpenter-local kubectl "$@"; }; helm() { karpenter-local helm "$@"; }; make() { target=$1; shift; eval "karpenter-local $target ${1#ARGS=}"; }`
 	sh := exec.Command("sh", "-e", "-c", ours+"\n"+block)
 	sh.Env = append(os.Environ(), "KARPENTER_LOCAL_DIR="+c.dir, "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"), "PATH="+filepath.Dir(c.path)+":"+os.Getenv("PATH"))
 	out, err := sh.CombinedOutput()
@@ -54,7 +54,7 @@ func (c *cluster) typed(t *testing.T, block string) string {
 }
 
 // inText are the commands that stand in the text of a page.
-var inText = regexp.MustCompile("`(kubectl (?:get|describe|logs) [^`]+)`")
+var inText = regexp.MustCompile("`(kubectl (?:get|describe|logs|rollout status|create token) [^`]+)`")
 
 // looks are the commands by which people look at a cluster in which a Deployment has just got its nodes: those of the pages, with the names that there
 // are, and those that guides of others have them type. Those that read files, wait for something or decide about a plan are tested where these are.
@@ -84,9 +84,7 @@ func looks(t *testing.T, pod, claim, node string) (first, rest []string) {
 		"kubectl get pods -n NAMESPACE", "kubectl get crd | grep karpenter", `kubectl logs -n NAMESPACE -l app.kubernetes.io/name=karpenter | grep -i "error\|failed"`,
 		"kubectl get nodes -L karpenter.sh/capacity-type,node.kubernetes.io/instance-type", "kubectl logs -n NAMESPACE deploy/karpenter",
 		"kubectl apply --dry-run=server -f ../../docs/examples/")
-	names := strings.NewReplacer(
-		"pod NAME", "pod "+pod, "nodepool NAME", "nodepool default", "ec2nodeclass NAME", "ec2nodeclass default", "nodeclaim NAME", "nodeclaim "+claim,
-		"NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "ip-10-0-0-1", node, "default-7x2fk", claim)
+	names := namesHere(pod, claim, node)
 	for _, command := range all {
 		command = names.Replace(command)
 		if strings.Contains(command, "| grep") || strings.HasPrefix(command, "karpenter ") {
@@ -99,6 +97,15 @@ func looks(t *testing.T, pod, claim, node string) (first, rest []string) {
 		}
 	}
 	return first, rest
+}
+
+// namesHere puts the names that there are in the place of those that pages use.
+func namesHere(pod, claim, node string) *strings.Replacer {
+	return strings.NewReplacer(
+		"pod NAME", "pod "+pod, "nodepool NAME", "nodepool default", "ec2nodeclass NAME", "ec2nodeclass default", "nodeclaim NAME", "nodeclaim "+claim,
+		"node NAME", "node "+node, "token NAME", "token karpenter",
+		"NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "shop/web-0", "default/"+pod,
+		"ip-10-0-0-1", node, "default-7x2fk", claim, "~/.kube/config", "$KUBECONFIG", "FILE", "$KUBECONFIG")
 }
 
 var holdsUp = regexp.MustCompile(`pause|resume|annotate`)

@@ -96,6 +96,9 @@ func disks(t *Template) []string {
 					text += " " + what[:1]
 				}
 			}
+			if e.KmsKeyId != nil {
+				text += " key=" + *e.KmsKeyId
+			}
 			if e.Iops != nil || e.Throughput != nil {
 				text += fmt.Sprintf(" %d/%d", aws.ToInt32(e.Iops), aws.ToInt32(e.Throughput))
 			}
@@ -134,6 +137,7 @@ func TestDisks(t *testing.T) {
 		"a snapshot has its size":            {awsv1.AMIFamilyAL2023, one(&awsv1.BlockDevice{SnapshotID: aws.String("snap-1")}), []string{"/dev/x 0"}},
 		"no operations are no operations":    {awsv1.AMIFamilyAL2023, one(&awsv1.BlockDevice{VolumeType: aws.String("gp3"), IOPS: aws.Int64(0), Throughput: aws.Int64(0)}), []string{"/dev/x 0 gp3"}},
 		"operations and throughput":          {awsv1.AMIFamilyAL2023, one(&awsv1.BlockDevice{VolumeType: aws.String("gp3"), IOPS: aws.Int64(4000), Throughput: aws.Int64(250)}), []string{"/dev/x 0 gp3 4000/250"}},
+		"encrypted with a key of one's own":  {awsv1.AMIFamilyAL2023, one(&awsv1.BlockDevice{VolumeType: aws.String("gp3"), Encrypted: new(true), KMSKeyID: new("arn:aws:kms:k")}), []string{"/dev/x 0 gp3 e key=arn:aws:kms:k"}},
 		"a disk about which nothing is said": {awsv1.AMIFamilyAL2023, one(nil), []string{"/dev/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
