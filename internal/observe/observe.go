@@ -41,6 +41,8 @@ type Deps struct {
 	Missing func() ([]string, time.Duration)
 	// Detailed is off where single nodes, pods, pools and conditions are not to be reported on.
 	Detailed bool
+	// Historic is on where series have the names of releases before, too.
+	Historic bool
 }
 
 // Observer tells what the cluster is like. Its gauges are no prometheus.Collector, which makes an object of every series: at 5,000 nodes
@@ -128,6 +130,14 @@ func (o *Observer) Scrape(w io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// names returns a family, and the same as releases before called it where that is wanted.
+func (o *Observer) names(f telemetry.Family) []telemetry.Family {
+	if !o.Historic {
+		return []telemetry.Family{f}
+	}
+	return append([]telemetry.Family{f}, telemetry.HistoricFamilies(f)...)
 }
 
 // one writes a family of one series without labels.

@@ -168,6 +168,36 @@ func pod(name, node, request, limit, owner string) *corev1.Pod {
 	return p
 }
 
+// Historic names are only there where they are wanted, and then say what their successors say, label for label.
+func TestGaugesOfReleasesBefore(t *testing.T) {
+	names := []string{
+		"karpenter_nodepool_limit", "karpenter_nodepool_usage", "karpenter_provisioner_limit", "karpenter_provisioner_usage", "karpenter_pods_scheduling_undecided_time_seconds",
+	}
+	for name, tc := range map[string]struct {
+		historic bool
+		want     string
+	}{
+		"not wanted": {want: ""},
+		"wanted": {historic: true, want: `
+			nodepool_limit{nodepool=default resource_type=cpu} 10
+			nodepool_usage{nodepool=default resource_type=cpu} 2
+			pods_scheduling_undecided_time_seconds{name=waits namespace=default} 10
+			provisioner_limit{provisioner=default resource_type=cpu} 10
+			provisioner_usage{provisioner=default resource_type=cpu} 2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, true)
+				w.observer.Historic = tc.historic
+				w.store.Update(func(d *cluster.Draft) { fill(d, time.Now()) })
+				w.times.Seen("uid-waits", time.Now())
+				time.Sleep(10 * time.Second)
+				w.check(t, names, tc.want)
+			})
+		})
+	}
+}
+
 func TestGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)

@@ -40,15 +40,21 @@ func (o *Observer) writePods(out *telemetry.Text, snap *cluster.Snapshot, now ti
 			labels[corev1.LabelInstanceTypeStable], string(p.Phase), strconv.FormatBool(p.Ready), strconv.FormatBool(managed))
 	}
 	for _, f := range o.podAges() {
-		out.Begin(f.family)
-		for p := range snap.Pods() {
-			if p.Terminal() || p.Ready && p.NodeName != "" { // nothing is waited for
-				continue
-			}
-			times, _ := o.Times.Get(p.UID)
-			if since := f.since(p, times); !since.IsZero() {
-				out.Gauge(now.Sub(since).Seconds(), nil, p.Name, p.Namespace)
-			}
+		for _, name := range o.names(f.family) {
+			out.Begin(name)
+			o.writeAges(out, snap, f, now)
+		}
+	}
+}
+
+func (o *Observer) writeAges(out *telemetry.Text, snap *cluster.Snapshot, f podAge, now time.Time) {
+	for p := range snap.Pods() {
+		if p.Terminal() || p.Ready && p.NodeName != "" { // nothing is waited for
+			continue
+		}
+		times, _ := o.Times.Get(p.UID)
+		if since := f.since(p, times); !since.IsZero() {
+			out.Gauge(now.Sub(since).Seconds(), nil, p.Name, p.Namespace)
 		}
 	}
 }

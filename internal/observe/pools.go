@@ -37,11 +37,13 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 		}
 	}
 	amounts := func(f telemetry.Family, of func(*v1.NodePool) corev1.ResourceList) {
-		out.Begin(f)
-		for _, name := range slices.Sorted(maps.Keys(pools)) {
-			list := of(pools[name].Pool)
-			for _, r := range slices.Sorted(maps.Keys(list)) {
-				out.Gauge(number(r, list[r]), nil, resourceType(r), name)
+		for _, f := range o.names(f) {
+			out.Begin(f)
+			for _, name := range slices.Sorted(maps.Keys(pools)) {
+				list := of(pools[name].Pool)
+				for _, r := range slices.Sorted(maps.Keys(list)) {
+					out.Gauge(number(r, list[r]), nil, resourceType(r), name)
+				}
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func large(nodes, pods int) *Observer {
 	m := telemetry.NewMetrics(prometheus.NewRegistry(), kinds)
 	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, m)
 	return New(Deps{
-		Store: s, Metrics: m, Events: events, Kinds: kinds, Times: telemetry.NewPodTimes(), Catalogs: noCatalogs{}, Detailed: true,
+		Store: s, Metrics: m, Events: events, Kinds: kinds, Times: telemetry.NewPodTimes(), Catalogs: noCatalogs{}, Detailed: true, Historic: true,
 		Leading: func() bool { return true }, Missing: func() ([]string, time.Duration) { return nil, 0 },
 		NodeLabels: []string{corev1.LabelInstanceTypeStable, corev1.LabelTopologyZone, v1.CapacityTypeLabelKey, corev1.LabelArchStable, corev1.LabelOSStable, v1.NodePoolLabelKey},
 	})

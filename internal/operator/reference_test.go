@@ -69,6 +69,35 @@ func metricsPage() string {
 	for _, r := range slices.Concat(m.Rows(), telemetry.GaugeRows(), telemetry.ConditionGaugeRows(kinds)) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.Name, r.Kind, code(r.Labels...), r.Stability, cell(r.Help))
 	}
+	b.WriteString(historicSection())
+	return b.String()
+}
+
+func historicSection() string {
+	var b, gone strings.Builder
+	b.WriteString("\n## Historic names\n\n")
+	b.WriteString("Dashboards and alerts that were written for releases before find their metrics where `--historic-metrics` (value `settings.historicMetrics`) is set. ")
+	b.WriteString("Each name then says what its successor says, with that one's words for reasons, decisions and kinds of consolidation; ")
+	b.WriteString("labels that the successor has and the historic name has not are added up. The setting costs nothing while it is off, and is meant for the time of a move.\n\n")
+	b.WriteString("| Name | Releases | Labels | Successor |\n|---|---|---|---|\n")
+	for _, h := range telemetry.HistoricNames() {
+		if h.Of == "" {
+			fmt.Fprintf(&gone, "| `%s` | %s | %s |\n", h.Name, h.Releases, h.Instead)
+			continue
+		}
+		successor := code(h.Of)
+		if h.Only != "" {
+			successor += " of " + code(strings.Fields(h.Only)...)
+		}
+		if h.Least {
+			successor += ", the least"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", h.Name, h.Releases, code(h.LabelNames()...), successor)
+	}
+	b.WriteString("\nNot available, because what they measured is no more or is read off others:\n\n| Name | Releases | In its place |\n|---|---|---|\n")
+	b.WriteString(gone.String())
+	b.WriteString("\n`karpenter_nodeclaims_created_total` and `karpenter_pods_state` keep their names; their labels are those of release 1.14: ")
+	b.WriteString("the first has no `capacity_type`, which it had to release 1.3, the second has `nodepool` where releases to 0.32 had `provisioner`.\n")
 	return b.String()
 }
 

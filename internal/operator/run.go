@@ -124,8 +124,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	telemetry.Log(ctx).Info("starting", "version", o.Version, "service", s.Service)
 
-	registry := prometheus.NewRegistry()
-	metrics := newMetrics(registry, o)
+	registered := prometheus.NewRegistry()
+	metrics := newMetrics(registered, o)
 	clients, err := newClients(o, metrics)
 	if err != nil {
 		return err
@@ -160,16 +160,16 @@ func Run(ctx context.Context, o Options) error {
 	var leading atomic.Bool
 	observer := observe.New(observe.Deps{
 		Store: store, Metrics: metrics, Events: events, Times: times, Catalogs: catalogs, Leading: leading.Load,
-		Missing: feeds.Missing, Detailed: !s.DisableObservability,
+		Missing: feeds.Missing, Detailed: !s.DisableObservability, Historic: s.HistoricMetrics,
 		Kinds: telemetry.ConditionKinds(o.NodeClasses.Label), NodeLabels: wellKnown(provider.Labels),
 	})
 	if provider.Gauges != nil {
-		registry.MustRegister(whileLeading{provider.Gauges, &leading})
+		registered.MustRegister(whileLeading{provider.Gauges, &leading})
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
 	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts, Metrics: metrics, Leading: leading.Load})
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(registry, observer, p.journal, p.desk, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
@@ -195,6 +195,14 @@ func Run(ctx context.Context, o Options) error {
 		return together(ctx, append(always, p.elected(o.REST, func(ctx context.Context) error { return together(ctx, feeds.Run, lead) }))...)
 	}
 	return together(ctx, append(always, feeds.Run, p.elected(o.REST, lead))...)
+}
+
+// registry returns what is told about r: also under historic names where that is wanted.
+func (s *Settings) registry(r *prometheus.Registry) registry {
+	if s.HistoricMetrics {
+		return telemetry.WithHistoric{Registry: r}
+	}
+	return r
 }
 
 // parts is what loops are made of.

@@ -13,6 +13,12 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
+// registry is where metrics are registered and read.
+type registry interface {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
 // scrapesHandler answers scrapes in Prometheus's text format: first what is registered, then what is read from the newest snapshot, which
 // is far more and is written as it is read.
 type scrapesHandler struct {
@@ -22,7 +28,7 @@ type scrapesHandler struct {
 	zippers    sync.Pool
 }
 
-func newScrapes(r *prometheus.Registry, s scraper) http.Handler {
+func newScrapes(r registry, s scraper) http.Handler {
 	return &scrapesHandler{
 		registered: promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, DisableCompression: true}), snapshot: s,
 		slots:   make(chan struct{}, scrapes),

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // nobody has nothing to tell.
@@ -64,6 +67,33 @@ func TestAScrapeHasWhatIsRegisteredAndWhatIsInTheSnapshot(t *testing.T) {
 						t.Errorf("scrape is\n%s\nwithout %q", text, want)
 					}
 				}
+			}
+		})
+	}
+}
+
+// Dashboards of releases before find their names where a setting says so, and nobody else sees them.
+func TestHistoricNamesAreToldWhereTheyAreWanted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flag string
+		want bool
+	}{
+		"by default":         {"", false},
+		"wanted":             {"--historic-metrics=true", true},
+		"expressly unwanted": {"--historic-metrics=false", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := DefaultSettings()
+			if err := setting.Read("karpenter", s.List(), strings.Fields(tc.flag), func(string) (string, bool) { return "", false }, io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			r := prometheus.NewRegistry()
+			telemetry.NewMetrics(r, telemetry.ConditionKinds()).NodesCreated.WithLabelValues("web", "a").Add(2)
+			w := httptest.NewRecorder()
+			newScrapes(s.registry(r), nobody{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			has := strings.Contains(w.Body.String(), "# TYPE karpenter_nodes_created counter\nkarpenter_nodes_created{nodepool=\"web\",provisioner=\"web\"} 2\n")
+			if has != tc.want || !strings.Contains(w.Body.String(), "karpenter_nodes_created_total{") {
+				t.Errorf("historic names: %t, want %t, in\n%s", has, tc.want, w.Body)
 			}
 		})
 	}

@@ -131,7 +131,7 @@ func newServer(h http.Handler) *http.Server {
 // A scraper writes gauges in Prometheus's text format.
 type scraper interface{ Scrape(io.Writer) error }
 
-func metricsHandler(r *prometheus.Registry, s scraper, j *journal.Journal, asked storyteller, profiling bool) http.Handler {
+func metricsHandler(r registry, s scraper, j *journal.Journal, asked storyteller, profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", newScrapes(r, s))
 	mux.HandleFunc("/journal", serveJournal(j))

@@ -30,6 +30,7 @@ type Settings struct {
 	MetricsAuthentication        bool   // the API server says who may read the metrics port
 	EnableProfiling              bool
 	DisableObservability         bool // no metrics about single nodes, pods and pools, and none about conditions
+	HistoricMetrics              bool // metrics also have the names that releases before gave them
 	Log                          telemetry.LogSettings
 
 	Client         ClientSettings
@@ -146,6 +147,7 @@ func (s *Settings) List() []setting.Setting {
 		setting.String(&s.LeaderElection.Name, "leader-election-name", "name of the lease"),
 		setting.String(&s.LeaderElection.Namespace, "leader-election-namespace", "namespace of the lease; the program's own if empty"),
 		setting.Bool(&s.DisableObservability, "disable-cluster-state-observability", "no metrics about single nodes, pods and pools, nor about conditions"),
+		setting.Bool(&s.HistoricMetrics, "historic-metrics", "metrics also have the names that releases before gave them, for dashboards that were written for those: see metrics.md"),
 		setting.Int64(&s.MemoryLimit, "memory-limit", "bytes of memory of the container; the garbage collector aims at 90 % of it"),
 		setting.Int(&s.CPURequests, "cpu-requests", "millicores of CPU of the container; scales the number of workers"),
 		setting.String(&s.Log.Level, "log-level", "debug, info or error"),

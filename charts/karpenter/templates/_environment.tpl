@@ -76,6 +76,7 @@
   (dict "name" "IGNORE_DRA_REQUESTS" "value" $s.ignoreDRARequests)
   (dict "name" "METRICS_AUTHENTICATION" "value" $s.metricsAuthentication)
   (dict "name" "DISABLE_CLUSTER_STATE_OBSERVABILITY" "value" $s.disableClusterStateObservability)
+  (dict "name" "HISTORIC_METRICS" "value" $s.historicMetrics)
   (dict "name" "DISABLE_DRY_RUN" "value" $s.disableDryRun)
   (dict "name" "NOMINATION_HINTS" "value" $s.nominationHints)
   (dict "name" "HOLD_TAINT_UNTIL_READY" "value" $s.holdTaintUntilReady)
