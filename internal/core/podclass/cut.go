@@ -9,8 +9,8 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 	in := &pod.Spec
 	return corev1.PodSpec{
 		Volumes:                   cutVolumes(in.Volumes),
-		InitContainers:            cutContainers(in.InitContainers, pod.Status.InitContainerStatuses, resizeRefused(pod)),
-		Containers:                cutContainers(in.Containers, pod.Status.ContainerStatuses, resizeRefused(pod)),
+		InitContainers:            cutContainers(in.InitContainers, sizesOfInit(pod)),
+		Containers:                cutContainers(in.Containers, sizesOf(pod)),
 		NodeSelector:              in.NodeSelector,
 		Affinity:                  cutAffinity(pod),
 		SchedulerName:             in.SchedulerName,
@@ -21,7 +21,7 @@ func cut(pod *corev1.Pod) corev1.PodSpec {
 		Overhead:                  in.Overhead,
 		TopologySpreadConstraints: in.TopologySpreadConstraints,
 		ResourceClaims:            in.ResourceClaims,
-		Resources:                 podLevel(pod, resizeRefused(pod)),
+		Resources:                 podLevel(pod),
 		HostNetwork:               in.HostNetwork,
 		OS:                        in.OS,
 	}
@@ -42,12 +42,12 @@ func cutVolumes(in []corev1.Volume) []corev1.Volume {
 	return out
 }
 
-func cutContainers(in []corev1.Container, statuses []corev1.ContainerStatus, refused bool) []corev1.Container {
+func cutContainers(in []corev1.Container, by sizes) []corev1.Container {
 	out := make([]corev1.Container, len(in))
 	for i := range in {
 		c := &in[i]
 		out[i] = corev1.Container{
-			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: requests(c, statuses, refused), Claims: c.Resources.Claims},
+			Resources:     corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: by.of(c), Claims: c.Resources.Claims},
 			Ports:         hostPorts(c.Ports),
 			RestartPolicy: c.RestartPolicy,
 		}
@@ -70,38 +70,51 @@ func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
 func resizeRefused(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
+		if c.Type == corev1.PodResizePending {
 			return c.Reason == corev1.PodReasonInfeasible
 		}
 	}
 	return false
 }
 
-// requests returns what the container counts for: per resource, the larger of what the spec asks for and what the
-// kubelet has given it or still gives it. A refused resize does not count.
-func requests(c *corev1.Container, statuses []corev1.ContainerStatus, refused bool) corev1.ResourceList {
+// sizes say what containers count for that may be resized while they run. kube-scheduler counts the same, in every state of a resize: a node
+// that we found room on would be refused by it otherwise.
+type sizes struct {
+	statuses []corev1.ContainerStatus
+	sidecars bool // of init containers, only those that go on running are resized
+	refused  bool
+}
+
+func sizesOf(pod *corev1.Pod) sizes {
+	return sizes{statuses: pod.Status.ContainerStatuses, refused: resizeRefused(pod)}
+}
+
+func sizesOfInit(pod *corev1.Pod) sizes {
+	return sizes{statuses: pod.Status.InitContainerStatuses, sidecars: true, refused: resizeRefused(pod)}
+}
+
+// of returns what the container counts for: per resource, the larger of what the spec asks for and what the kubelet has given it or still
+// gives it. A refused resize does not count, and neither does a status of a kubelet that knows of no sizes.
+func (s sizes) of(c *corev1.Container) corev1.ResourceList {
 	asked := c.Resources.Requests
-	for i := range statuses {
-		s := &statuses[i]
-		if s.Name != c.Name {
-			continue
+	if s.sidecars && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways) {
+		return asked
+	}
+	for i := range s.statuses {
+		if status := &s.statuses[i]; status.Name == c.Name && status.Resources != nil {
+			return resized(asked, status.Resources.Requests, status.AllocatedResources, s.refused)
 		}
-		var has corev1.ResourceList
-		if s.Resources != nil {
-			has = s.Resources.Requests
-		}
-		return resized(asked, has, s.AllocatedResources, refused)
 	}
 	return asked
 }
 
 // podLevel returns what the pod asks for as a whole, of which the same holds.
-func podLevel(pod *corev1.Pod, refused bool) *corev1.ResourceRequirements {
+func podLevel(pod *corev1.Pod) *corev1.ResourceRequirements {
 	asked, status := pod.Spec.Resources, pod.Status.Resources
 	if asked == nil || len(asked.Requests) == 0 || status == nil {
 		return asked
 	}
-	counts := resized(asked.Requests, status.Requests, pod.Status.AllocatedResources, refused)
+	counts := resized(asked.Requests, status.Requests, pod.Status.AllocatedResources, resizeRefused(pod))
 	out := &corev1.ResourceRequirements{Limits: asked.Limits, Requests: corev1.ResourceList{}}
 	for name := range asked.Requests {
 		out.Requests[name] = counts[name]
@@ -111,10 +124,7 @@ func podLevel(pod *corev1.Pod, refused bool) *corev1.ResourceRequirements {
 
 // resized returns what counts of something that may be resized while it runs.
 func resized(asked, has, allocated corev1.ResourceList, refused bool) corev1.ResourceList {
-	switch {
-	case len(has) == 0 && len(allocated) == 0:
-		return asked
-	case refused:
+	if refused {
 		return larger(has, allocated)
 	}
 	return larger(asked, has, allocated)

@@ -119,7 +119,7 @@ func TestResizeCountsTheLarger(t *testing.T) {
 			p := example()
 			p.Spec.Containers[0].Resources.Requests = cpu(tc.spec)
 			if tc.status != "" {
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: cpu(tc.status)}}
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Resources: &corev1.ResourceRequirements{}, AllocatedResources: cpu(tc.status)}}
 			}
 			if tc.refused {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}

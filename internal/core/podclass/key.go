@@ -14,9 +14,8 @@ import (
 func (in *Interner) keyOf(pod *corev1.Pod) []byte {
 	k := &writer{b: in.buf[:0], names: in.keys}
 	k.text(pod.Namespace)
-	refused := resizeRefused(pod)
-	k.containers('i', pod.Spec.InitContainers, pod.Status.InitContainerStatuses, refused)
-	k.containers('c', pod.Spec.Containers, pod.Status.ContainerStatuses, refused)
+	k.containers('i', pod.Spec.InitContainers, sizesOfInit(pod))
+	k.containers('c', pod.Spec.Containers, sizesOf(pod))
 	k.selector(pod.Spec.NodeSelector)
 	k.text(pod.Spec.SchedulerName)
 	k.text(pod.Spec.PriorityClassName)
@@ -43,7 +42,7 @@ func restOf(pod *corev1.Pod) *corev1.PodSpec {
 	}
 	return &corev1.PodSpec{
 		Volumes: volumes, Affinity: cutAffinity(pod), Tolerations: s.Tolerations, PreemptionPolicy: s.PreemptionPolicy, Overhead: s.Overhead,
-		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod, resizeRefused(pod)), OS: s.OS,
+		TopologySpreadConstraints: s.TopologySpreadConstraints, ResourceClaims: s.ResourceClaims, Resources: podLevel(pod), OS: s.OS,
 	}
 }
 
@@ -66,12 +65,12 @@ func (w *writer) optional(there bool) {
 	}
 }
 
-func (w *writer) containers(tag byte, list []corev1.Container, statuses []corev1.ContainerStatus, refused bool) {
+func (w *writer) containers(tag byte, list []corev1.Container, by sizes) {
 	w.b = append(w.b, tag)
 	w.b = binary.AppendUvarint(w.b, uint64(len(list)))
 	for i := range list {
 		c := &list[i]
-		w.resources(requests(c, statuses, refused))
+		w.resources(by.of(c))
 		w.resources(c.Resources.Limits)
 		w.optional(c.RestartPolicy != nil)
 		if c.RestartPolicy != nil {

@@ -1,6 +1,7 @@
 package podclass
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -90,5 +91,73 @@ func TestRequestsEqualTheSchedulers(t *testing.T) {
 		if !equality.Semantic.DeepEqual(before, &spec) {
 			t.Fatal("asking changes the pod")
 		}
+	}
+}
+
+// Pods in every state of a resize, as the VerticalPodAutoscaler leaves them, count for what they count for with kube-scheduler: asked for and
+// not looked at, deferred, impossible, given and not yet real, real; by container, sidecar and pod; and statuses that no kubelet would write.
+func TestRequestsOfResizedPodsEqualTheSchedulers(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 2))
+	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+	list := func() corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for _, name := range names {
+			if r.IntN(4) > 0 {
+				out[name] = *resource.NewQuantity(1+r.Int64N(4), resource.DecimalSI)
+			}
+		}
+		return out
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	states := map[string]int{}
+	in := NewInterner()
+	for range 2000 {
+		p := &corev1.Pod{}
+		status := func(c corev1.Container) (out []corev1.ContainerStatus) {
+			if r.IntN(4) == 0 {
+				return nil
+			}
+			s := corev1.ContainerStatus{Name: c.Name}
+			if r.IntN(5) > 0 {
+				s.Resources = &corev1.ResourceRequirements{Requests: list()}
+			}
+			if r.IntN(3) > 0 {
+				s.AllocatedResources = list()
+			}
+			return []corev1.ContainerStatus{s}
+		}
+		for i := range 1 + r.IntN(3) {
+			c := corev1.Container{Name: fmt.Sprint("c", i), Resources: corev1.ResourceRequirements{Requests: list()}}
+			p.Spec.Containers, p.Status.ContainerStatuses = append(p.Spec.Containers, c), append(p.Status.ContainerStatuses, status(c)...)
+		}
+		for i := range r.IntN(4) {
+			c := corev1.Container{Name: fmt.Sprint("i", i), Resources: corev1.ResourceRequirements{Requests: list()}}
+			if r.IntN(2) == 0 {
+				c.RestartPolicy = &always
+			}
+			p.Spec.InitContainers, p.Status.InitContainerStatuses = append(p.Spec.InitContainers, c), append(p.Status.InitContainerStatuses, status(c)...)
+		}
+		if r.IntN(3) == 0 {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list()}
+			if r.IntN(3) > 0 {
+				p.Status.Resources, p.Status.AllocatedResources = &corev1.ResourceRequirements{Requests: list()}, list()
+			}
+		}
+		state := []string{"", corev1.PodReasonDeferred, corev1.PodReasonInfeasible, string(corev1.PodResizeInProgress)}[r.IntN(4)]
+		if states[state]++; state == string(corev1.PodResizeInProgress) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}}
+		} else if state != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: state}}
+		}
+		got := Requests(in.Class(p).Spec)
+		want := helpers.PodRequests(p, helpers.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+		for _, name := range names {
+			if a, b := got[name], want[name]; a.Cmp(b) != 0 {
+				t.Fatalf("%s: %s, want %s, of %+v, %+v", name, a.String(), b.String(), p.Spec, p.Status)
+			}
+		}
+	}
+	if len(states) != 4 {
+		t.Fatalf("states %v: the dice are wrong", states)
 	}
 }
