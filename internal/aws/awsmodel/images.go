@@ -17,6 +17,7 @@ import (
 type image struct {
 	Image      ec2types.Image
 	Family     boot.Family
+	Build      string // of Windows, such as 10.0.20348
 	Kubernetes string // minor of the kubelet inside; "" for none
 }
 
@@ -90,13 +91,13 @@ func (c *Cloud) publishBottlerocket(st *state, r release, minor string, at time.
 }
 
 func (c *Cloud) publishWindows(st *state, r release, minor string, at time.Time) {
-	for _, edition := range []string{"2019", "2022", "2025"} {
-		if edition == "2025" && minor < "1.35" {
+	for _, e := range []struct{ year, build string }{{"2019", "10.0.17763"}, {"2022", "10.0.20348"}, {"2025", "10.0.26100"}} {
+		if e.year == "2025" && minor < "1.35" {
 			continue
 		}
-		base := fmt.Sprintf("Windows_Server-%s-English-Core-EKS_Optimized-%s", edition, minor)
+		base := fmt.Sprintf("Windows_Server-%s-English-Core-EKS_Optimized-%s", e.year, minor)
 		name := fmt.Sprintf("%s-%s.%s.%s", base, r.date[:4], r.date[4:6], r.date[6:])
-		id := c.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50, image{Family: boot.Windows, Kubernetes: minor}, at)
+		id := c.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50, image{Family: boot.Windows, Build: e.build, Kubernetes: minor}, at)
 		st.put("/aws/service/ami-windows-latest/"+base+"/image_id", id, at)
 	}
 }

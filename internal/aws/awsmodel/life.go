@@ -86,7 +86,7 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 	}
 	it := c.data.facts[string(m.Now.InstanceType)]
 	host := boot.Machine{
-		Family: img.Family, Arch: archOf(m.Now.Architecture), Type: it,
+		Family: img.Family, Build: img.Build, Arch: archOf(m.Now.Architecture), Type: it,
 		NodeName: aws.ToString(m.Now.PrivateDnsName), Zone: m.zone(), ZoneID: aws.ToString(m.Now.Placement.AvailabilityZoneId),
 		Region: c.cfg.Region, RootGiB: m.RootGiB, Role: c.admitted(m), EFA: efa,
 	}

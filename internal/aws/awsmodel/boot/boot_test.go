@@ -77,6 +77,24 @@ Write-Output 'it''s mine'
 & $EKSBootstrapScriptFile -EKSClusterName 'demo' -APIServerEndpoint 'https://x' -Base64ClusterCA 'Q0E=' -KubeletExtraArgs '--node-labels="a=b" --register-with-taints="example.com/new:NoExecute" --max-pods=110' -DNSClusterIP '172.20.0.10'
 </powershell>`
 
+// What Windows nodes say of themselves, and what the VPC's controller adds, does not come from the user data.
+func TestNodesOfWindows(t *testing.T) {
+	m := machine(t, Windows, "m5.large")
+	m.Build = "10.0.20348"
+	n, console := Run(m, demo, windows)
+	if n == nil {
+		t.Fatal(console)
+	}
+	addresses := n.Allocatable["vpc.amazonaws.com/PrivateIPv4Address"]
+	if n.OS != "windows" || n.Labels[corev1.LabelOSStable] != "windows" || n.Labels[corev1.LabelWindowsBuild] != "10.0.20348" || addresses.Value() != 9 {
+		t.Errorf("%s, %d addresses, labels %v", n.OS, addresses.Value(), n.Labels)
+	}
+	linux, _ := Run(machine(t, AL2, "m5.large"), demo, mimeOf(al2))
+	if _, has := linux.Capacity["vpc.amazonaws.com/PrivateIPv4Address"]; has || linux.Labels[corev1.LabelWindowsBuild] != "" {
+		t.Errorf("a Linux node has %v and labels %v", linux.Capacity, linux.Labels)
+	}
+}
+
 func TestUserDataThatMakesANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		family   Family

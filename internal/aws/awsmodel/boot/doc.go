@@ -41,6 +41,7 @@ type Cluster struct {
 // A Machine is what boots.
 type Machine struct {
 	Family   Family
+	Build    string // of Windows, such as 10.0.20348
 	Arch     string // amd64 or arm64
 	Type     *awsdata.InstanceType
 	NodeName string

@@ -93,6 +93,9 @@ func labels(m Machine, s *settings) map[string]string {
 	} {
 		out[before] = out[now]
 	}
+	if m.Family == Windows {
+		out[corev1.LabelWindowsBuild] = m.Build
+	}
 	maps.Copy(out, s.flags.labels)
 	return out
 }
@@ -168,6 +171,9 @@ func devices(m Machine) map[corev1.ResourceName]int {
 			out["aws.amazon.com/neuron"] += d.Count
 			out["aws.amazon.com/neuroncore"] += d.Count * d.Core.Count
 		}
+	}
+	if m.Family == Windows { // the VPC resource controller's, for addresses of the one interface that it uses
+		out["vpc.amazonaws.com/PrivateIPv4Address"] = m.Type.Network.IPv4PerInterface - 1
 	}
 	out["vpc.amazonaws.com/efa"] = m.EFA
 	out["vpc.amazonaws.com/pod-eni"] = awsdata.Branches(m.Type.Name)
