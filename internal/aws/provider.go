@@ -158,6 +158,7 @@ func (p *Provider) assemble(ctx context.Context) {
 	region := p.in.Config.Region
 	p.launches, p.placing = newLaunches(ctx), newPlacing()
 	p.prices = price.NewBook(region, s.IsolatedVPC, c.EC2, c.Pricing)
+	p.prices.Zones = p.inventory.Zones
 	p.stock = shortage.New()
 	p.memory = measured.New()
 	p.reservations = reservation.NewBook(c.EC2)

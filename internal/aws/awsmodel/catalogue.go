@@ -27,6 +27,7 @@ type catalogue struct {
 	spelled  map[string][]byte           // the same as XML: DescribeInstanceTypes is large and asked for by every test
 	facts    map[string]*awsdata.InstanceType
 	zones    []string
+	local    []string                   // those of the zones that are local ones
 	offered  map[string]map[string]bool // zone, type
 	prices   map[string]float64         // on demand, dollars per hour
 	products func() []product           // the price list
@@ -34,16 +35,16 @@ type catalogue struct {
 
 var catalogues sync.Map // region and patterns to *catalogue; loading takes a moment and tests make many worlds
 
-func loadCatalogue(region string, only []string) *catalogue {
-	key := region + " " + strings.Join(only, " ")
+func loadCatalogue(region string, only, local []string) *catalogue {
+	key := region + " " + strings.Join(only, " ") + " " + strings.Join(local, " ")
 	if c, ok := catalogues.Load(key); ok {
 		return c.(*catalogue)
 	}
-	c, _ := catalogues.LoadOrStore(key, newCatalogue(region, only))
+	c, _ := catalogues.LoadOrStore(key, newCatalogue(region, only, local))
 	return c.(*catalogue)
 }
 
-func newCatalogue(region string, only []string) *catalogue {
+func newCatalogue(region string, only, local []string) *catalogue {
 	c := &catalogue{
 		region: region, zones: awsdata.Zones(region), prices: map[string]float64{},
 		facts: map[string]*awsdata.InstanceType{}, offered: map[string]map[string]bool{}, spelled: map[string][]byte{},
@@ -61,6 +62,9 @@ func newCatalogue(region string, only []string) *catalogue {
 	}
 	for _, t := range awsdata.Types() {
 		c.facts[t.Name] = t
+	}
+	for _, z := range local {
+		c.addLocal(z)
 	}
 	for t, price := range awsdata.Prices(region) {
 		if len(only) == 0 || anywhere[t] {
@@ -94,7 +98,7 @@ func (c *Cloud) SpotPrice(instanceType, zone string) (float64, bool) {
 func (c *Cloud) spotPriceAt(instanceType, zone string, at time.Time) (float64, bool) {
 	price, ok := c.data.prices[instanceType]
 	f := c.data.facts[instanceType]
-	if !ok || f == nil || !c.data.offered[zone][instanceType] || !slices.Contains(f.UsageClasses, "spot") {
+	if !ok || f == nil || !c.data.offered[zone][instanceType] || slices.Contains(c.data.local, zone) || !slices.Contains(f.UsageClasses, "spot") {
 		return 0, false
 	}
 	return spotPrice(price, instanceType, zone, c.data.arm(instanceType), at.Sub(c.started)), true
@@ -187,7 +191,7 @@ func (c *call) describeInstanceTypeOfferings(in *ec2.DescribeInstanceTypeOfferin
 			switch kind {
 			case ec2types.LocationTypeAvailabilityZone:
 			case ec2types.LocationTypeAvailabilityZoneId:
-				location = awsdata.ZoneID(c.cfg.Region, zone)
+				location = c.data.zoneID(zone)
 			case ec2types.LocationTypeRegion:
 				location = c.cfg.Region
 			default:
@@ -266,7 +270,7 @@ func (c *call) spotHistory(in *ec2.DescribeSpotPriceHistoryInput, name, zone str
 		}
 		for _, product := range spotProducts {
 			p := ec2types.SpotPrice{
-				AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)),
+				AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)),
 				InstanceType: ec2types.InstanceType(name), ProductDescription: ec2types.RIProductDescription(product),
 				SpotPrice: aws.String(strconv.FormatFloat(price, 'f', 6, 64)), Timestamp: aws.Time(at.Truncate(driftStep)),
 			}

@@ -46,7 +46,7 @@ func New(cfg Config) (*Cloud, error) {
 		return nil, err
 	}
 	c := &Cloud{
-		cfg: cfg, data: loadCatalogue(cfg.Region, cfg.Types), boot: cfg.Cluster, callers: callers,
+		cfg: cfg, data: loadCatalogue(cfg.Region, cfg.Types, cfg.LocalZones), boot: cfg.Cluster, callers: callers,
 		wake: make(chan struct{}, 1), news: make(chan struct{}),
 		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6b61727065)), faults: cfg.Faults, account: cfg.ready(),
 		buckets: map[string]*bucket{}, calls: map[string]int{},

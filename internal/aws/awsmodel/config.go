@@ -27,6 +27,8 @@ type Config struct {
 	Timing   Timing
 	// Types limits what EC2 offers to these patterns, such as "m5.*"; empty means every type. A small world is a fast one.
 	Types []string
+	// LocalZones are local zones that the account has opted in to, such as us-east-1-bos-1a. They have no spot machines, and cost more.
+	LocalZones []string
 	// Seed makes identifiers, lags and faults repeatable.
 	Seed   uint64
 	Faults Faults
@@ -87,6 +89,11 @@ func (c Config) validate() error {
 	}
 	if awsdata.Zones(c.Region) == nil {
 		return fmt.Errorf("the data has no region %q, only %v", c.Region, awsdata.Regions())
+	}
+	for _, z := range c.LocalZones {
+		if !strings.HasPrefix(z, c.Region+"-") {
+			return fmt.Errorf("local zone %q does not belong to region %q", z, c.Region)
+		}
 	}
 	for _, p := range c.Types {
 		if _, err := path.Match(p, ""); err != nil {

@@ -156,7 +156,7 @@ func (c *call) price(p pool) float64 {
 		price, _ := c.spotPriceAt(p.instanceType, p.zone, c.now)
 		return price
 	}
-	return c.data.prices[p.instanceType]
+	return c.data.onDemand(p)
 }
 
 // strategy is the allocation strategy that counts for the fleet's capacity type.
@@ -240,6 +240,9 @@ func (c *call) capacity(s *spec) error {
 			return refuse("ReservationCapacityExceeded", "The requested reservation does not have sufficient compatible and available capacity for this request.")
 		}
 		return nil
+	}
+	if s.subnet.Subnet.OutpostArn != nil && !slices.Contains(s.subnet.Outpost, s.facts.Name) {
+		return refuseWith(500, "InsufficientInstanceCapacity", "There is not enough capacity on the Outpost to launch or start the instance of type %s.", s.facts.Name)
 	}
 	if c.room(s) == 0 {
 		return insufficient(s)

@@ -152,6 +152,12 @@ func (c *call) checkOffered(s *spec, _ *ec2types.RequestLaunchTemplateData) erro
 	if usage == reserved {
 		usage = onDemand
 	}
+	if usage == spot && s.subnet.Subnet.OutpostArn != nil {
+		return refuse("Unsupported", "Spot Instances are not supported on Outpost %s.", *s.subnet.Subnet.OutpostArn)
+	}
+	if usage == spot && slices.Contains(c.data.local, s.pool.zone) {
+		return refuse("Unsupported", "Spot Instances are not supported in your requested Availability Zone (%s).", s.pool.zone)
+	}
 	if !slices.Contains(s.facts.UsageClasses, usage) {
 		return refuse("Unsupported", "The instance type %s does not support %s.", s.facts.Name, usage)
 	}

@@ -65,6 +65,20 @@ func (c *Cloud) AddSubnet(zone, cidr string, tags map[string]string) string {
 	return *s.Subnet.SubnetId
 }
 
+// AddOutpost adds an Outpost with machines of the given types beside a zone, and a subnet of the given size on it, whose id it returns.
+func (c *Cloud) AddOutpost(zone, cidr string, types []string, tags map[string]string) string {
+	id := c.AddSubnet(zone, cidr, tags)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.st.Subnets {
+		if *s.Subnet.SubnetId == id {
+			s.Subnet.OutpostArn, s.Outpost = aws.String(c.cfg.arn("outposts", "outpost/"+nameID("op", id))), types
+		}
+	}
+	c.changed()
+	return id
+}
+
 func (c *call) describeSecurityGroups(in *ec2.DescribeSecurityGroupsInput) (*ec2.DescribeSecurityGroupsOutput, error) {
 	var out []ec2types.SecurityGroup
 	for _, id := range in.GroupIds {
@@ -137,10 +151,14 @@ func (c *call) describeAvailabilityZones(in *ec2.DescribeAvailabilityZonesInput)
 		if slices.Contains(c.faults.ZonesDown, z) {
 			state = ec2types.AvailabilityZoneStateImpaired
 		}
+		group := c.data.groupOf(z)
 		zone := ec2types.AvailabilityZone{
-			ZoneName: &z, ZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, z)), RegionName: &c.cfg.Region, GroupName: &c.cfg.Region,
-			NetworkBorderGroup: &c.cfg.Region, State: state, ZoneType: aws.String("availability-zone"),
+			ZoneName: &z, ZoneId: aws.String(c.data.zoneID(z)), RegionName: &c.cfg.Region, GroupName: &group,
+			NetworkBorderGroup: &group, State: state, ZoneType: aws.String("availability-zone"),
 			OptInStatus: ec2types.AvailabilityZoneOptInStatusOptInNotRequired, Messages: []ec2types.AvailabilityZoneMessage{},
+		}
+		if group != c.cfg.Region {
+			zone.ZoneType, zone.OptInStatus = aws.String("local-zone"), ec2types.AvailabilityZoneOptInStatusOptedIn
 		}
 		ok, err := matches(in.Filters, zone, zoneFilters, nil)
 		if err != nil {

@@ -151,7 +151,7 @@ func (c *catalogue) priceList() []product {
 		}
 		out = append(out, c.product(t, "Shared", "Compute Instance", c.prices[t]), c.product(t, "Dedicated", "Compute Instance", c.prices[t]*dedicatedSurcharge))
 	}
-	return out
+	return append(out, c.localPrices()...)
 }
 
 const dedicatedSurcharge = 1.06

@@ -10,8 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-
-	"karpenter.sh/karpenter/internal/aws/awsdata"
 )
 
 // resolveReservation finds the capacity reservation that a launch uses: the one it targets, or an open one that fits.
@@ -98,7 +96,7 @@ func (c *Cloud) Reserve(r Reservation) string {
 	id := c.newID("cr")
 	out := &ec2types.CapacityReservation{
 		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
-		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, r.Zone)),
+		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(c.data.zoneID(r.Zone)),
 		InstancePlatform: ec2types.CapacityReservationInstancePlatformLinuxUnix, TotalInstanceCount: &r.Count, AvailableInstanceCount: aws.Int32(r.Count),
 		State: ec2types.CapacityReservationStateActive, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted, EndDateType: ec2types.EndDateTypeUnlimited,
 		CreateDate: &now, StartDate: &now, Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,
@@ -170,7 +168,7 @@ func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput)
 		id := c.newID("cr")
 		r := &ec2types.CapacityReservation{
 			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
-			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), InstancePlatform: in.InstancePlatform,
+			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)), InstancePlatform: in.InstancePlatform,
 			TotalInstanceCount: in.InstanceCount, AvailableInstanceCount: aws.Int32(*in.InstanceCount), State: ec2types.CapacityReservationStateActive,
 			InstanceMatchCriteria: in.InstanceMatchCriteria, EndDate: in.EndDate, EndDateType: in.EndDateType, CreateDate: aws.Time(c.now), StartDate: aws.Time(c.now),
 			Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,

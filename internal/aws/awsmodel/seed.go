@@ -92,7 +92,7 @@ func (c *Cloud) seedSubnet(vpc, zone string, i int) *subnet {
 	return &subnet{Taken: map[uint32]string{}, Next: firstAddress, Subnet: ec2types.Subnet{
 		Ipv6CidrBlockAssociationSet: six,
 		SubnetId:                    &id, SubnetArn: aws.String(c.cfg.arn("ec2", "subnet/"+id)), VpcId: &vpc, CidrBlock: &cidr,
-		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(awsdata.ZoneID(c.cfg.Region, zone)), OwnerId: &c.cfg.Account,
+		AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)), OwnerId: &c.cfg.Account,
 		State: ec2types.SubnetStateAvailable, DefaultForAz: aws.Bool(false), MapPublicIpOnLaunch: aws.Bool(false),
 		AssignIpv6AddressOnCreation: aws.Bool(false),
 		Tags: tagList("Name", c.cfg.Cluster.Name+"/private/"+zone, discoveryTag, c.cfg.Cluster.Name, "network-type", "private",

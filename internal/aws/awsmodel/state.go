@@ -138,9 +138,10 @@ func (c *Cloud) used() map[pool]int {
 
 // A subnet is one subnet and the addresses that are taken.
 type subnet struct {
-	Subnet ec2types.Subnet
-	Next   uint32            // where to look for a free address first
-	Taken  map[uint32]string // offset from the start to the machine
+	Subnet  ec2types.Subnet
+	Outpost []string          // types that the Outpost has on which the subnet is
+	Next    uint32            // where to look for a free address first
+	Taken   map[uint32]string // offset from the start to the machine
 }
 
 // A token remembers the answer to a call with a client token.

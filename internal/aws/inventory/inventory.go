@@ -55,6 +55,14 @@ func (v *Inventory) Types() []*awsdata.InstanceType {
 	return nil
 }
 
+// Zones are the zones that are known to offer anything, sorted.
+func (v *Inventory) Zones() []string {
+	if goods := v.Goods(); goods != nil {
+		return goods.Zones
+	}
+	return nil
+}
+
 // Type returns what is known of a type, nil for nothing.
 func (v *Inventory) Type(name string) *awsdata.InstanceType {
 	types := v.Types()

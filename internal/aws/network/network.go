@@ -46,6 +46,7 @@ type Finder struct {
 type addresses struct {
 	available int // when EC2 was asked
 	spoken    int // taken by launches since
+	outpost   bool
 	asked     time.Time
 }
 
@@ -214,11 +215,11 @@ func (f *Finder) count(found []ec2types.Subnet) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	for _, s := range found {
-		f.free[aws.ToString(s.SubnetId)] = addresses{available: int(aws.ToInt32(s.AvailableIpAddressCount)), asked: now}
+		f.free[aws.ToString(s.SubnetId)] = addresses{available: int(aws.ToInt32(s.AvailableIpAddressCount)), asked: now, outpost: aws.ToString(s.OutpostArn) != ""}
 	}
 }
 
-// Pick returns for each zone the subnet with most free addresses, and counts n times the zone's pods as spoken for in each
+// Pick returns for each zone the subnet with most free addresses, one on an Outpost only where there is no other, and counts n times the zone's pods as spoken for in each
 // until done says how many machines each subnet really got.
 func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (map[string]string, func(used map[string]int)) {
 	f.mu.Lock()
@@ -230,6 +231,9 @@ func (f *Finder) Pick(byZone map[string][]string, pods map[string]int, n int) (m
 		for _, id := range ids {
 			a := f.free[id]
 			left := a.available - a.spoken
+			if a.outpost {
+				left -= 1 << 20 // few types, no spot machines: what was planned for the zone is rarely there
+			}
 			if f.full.SubnetOut(id) {
 				left = -1 << 30
 			}

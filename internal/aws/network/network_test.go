@@ -75,6 +75,26 @@ func TestSubnetsWithoutIPv6(t *testing.T) {
 	}
 }
 
+// In a zone with subnets of both kinds machines go to the region: Outposts have few types, and no spot machines.
+func TestSubnetsOnAnOutpostAreTheLastChoice(t *testing.T) {
+	outpost := func(s ec2types.Subnet) ec2types.Subnet {
+		s.OutpostArn = aws.String("arn:aws:outposts:us-east-1:1:outpost/op-1")
+		return s
+	}
+	n := &net{subnets: []ec2types.Subnet{outpost(subnet("s-1", "a", 300)), subnet("s-2", "a", 10), outpost(subnet("s-3", "b", 20)), outpost(subnet("s-4", "b", 30))}}
+	f := NewFinder(n, n, time.Minute, four)
+	nc := &awsv1.EC2NodeClass{}
+	nc.Spec.SubnetSelectorTerms = []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}}
+	found, err := f.Subnets(t.Context(), nc)
+	if err != nil || len(found.Usable) != 4 {
+		t.Fatalf("%d subnets, %v; want all, for machines that are there do not drift", len(found.Usable), err)
+	}
+	picked, _ := f.Pick(map[string][]string{"a": {"s-1", "s-2"}, "b": {"s-3", "s-4"}}, map[string]int{}, 1)
+	if d := cmp.Diff(map[string]string{"a": "s-2", "b": "s-4"}, picked); d != "" {
+		t.Errorf("picked differ (-want +got):\n%s", d)
+	}
+}
+
 func TestQueries(t *testing.T) {
 	all := func(queries [][]ec2types.Filter) []string {
 		var out []string

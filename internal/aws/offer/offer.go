@@ -139,7 +139,7 @@ func (m *Market) offering(instanceType string, z Zone, capacityType, partition s
 	if capacityType == v1.CapacityTypeSpot {
 		p, known = m.Prices.Spot(price.Pool{Type: instanceType, Zone: z.Name})
 	} else {
-		p, known = m.Prices.OnDemand(instanceType)
+		p, known = m.Prices.OnDemandIn(price.Pool{Type: instanceType, Zone: z.Name})
 	}
 	out := m.closed(z) || m.Stock != nil && m.Stock.Out(shortage.Pool{
 		CapacityType: capacityType, InstanceType: instanceType, Zone: z.Name, Place: shortage.Place{Group: m.Group.ID, Partition: partition},

@@ -37,6 +37,8 @@ type Book struct {
 	isolated bool
 	spot     spotAPI
 	products productsAPI
+	// Zones, if set, names the zones of the region: local ones have prices of their own.
+	Zones func() []string
 
 	mu   sync.Mutex // one refresh writes at a time
 	list atomic.Pointer[List]
@@ -84,22 +86,52 @@ func (b *Book) refreshOnDemand(ctx context.Context) error {
 	}
 	prices := map[string]cloud.NanoUSD{}
 	var errs []error
-	for _, q := range []struct{ tenancy, family string }{{"Shared", "Compute Instance"}, {"Dedicated", "Compute Instance (bare metal)"}} {
-		n, err := b.query(ctx, q.tenancy, q.family, prices)
+	for _, sold := range machines {
+		n, err := b.query(ctx, ProductsQuery(b.region, sold.tenancy, sold.family), prices)
 		if err == nil && n == 0 {
 			err = errors.New("the answer is empty")
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("on-demand prices of %q: %w", q.family, err))
+			errs = append(errs, fmt.Errorf("on-demand prices of %q: %w", sold.family, err))
 		}
 	}
 	b.replace(func(l *List) *List { return l.WithOnDemand(prices) })
+	return errors.Join(append(errs, b.refreshLocal(ctx))...)
+}
+
+// machines are the families of products that have machines in them, and the tenancy under which a machine costs what it costs.
+var machines = []struct{ tenancy, family string }{{"Shared", "Compute Instance"}, {"Dedicated", "Compute Instance (bare metal)"}}
+
+// refreshLocal asks for the prices of local zones. One that the price list does not have costs what the region does.
+func (b *Book) refreshLocal(ctx context.Context) error {
+	if b.Zones == nil {
+		return nil
+	}
+	all, asked := map[Pool]cloud.NanoUSD{}, map[string]bool{}
+	var errs []error
+	for _, zone := range b.Zones() {
+		group, local := localGroup(b.region, zone)
+		if !local || asked[group] {
+			continue
+		}
+		asked[group] = true
+		prices := map[string]cloud.NanoUSD{}
+		for _, sold := range machines {
+			if _, err := b.query(ctx, ProductsQuery(group, sold.tenancy, sold.family), prices); err != nil {
+				errs = append(errs, fmt.Errorf("on-demand prices of %q in %s: %w", sold.family, group, err))
+			}
+		}
+		for name, price := range prices {
+			all[Pool{name, group}] = price
+		}
+	}
+	b.replace(func(l *List) *List { return l.withLocal(all) })
 	return errors.Join(errs...)
 }
 
-func (b *Book) query(ctx context.Context, tenancy, family string, into map[string]cloud.NanoUSD) (int, error) {
+func (b *Book) query(ctx context.Context, in *pricing.GetProductsInput, into map[string]cloud.NanoUSD) (int, error) {
 	n := 0
-	pages := pricing.NewGetProductsPaginator(b.products, ProductsQuery(b.region, tenancy, family))
+	pages := pricing.NewGetProductsPaginator(b.products, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -115,7 +147,7 @@ func (b *Book) query(ctx context.Context, tenancy, family string, into map[strin
 	return n, nil
 }
 
-// ProductsQuery asks for the on-demand prices of Linux machines in a region.
+// ProductsQuery asks for the on-demand prices of Linux machines in a region, or in a group of local zones.
 func ProductsQuery(region, tenancy, family string) *pricing.GetProductsInput {
 	match := func(field, value string) pricingtypes.Filter {
 		return pricingtypes.Filter{Type: pricingtypes.FilterTypeTermMatch, Field: aws.String(field), Value: aws.String(value)}

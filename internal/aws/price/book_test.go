@@ -93,6 +93,64 @@ func quote(at time.Time, price string) ec2types.SpotPrice {
 	return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("z-a"), SpotPrice: &price, Timestamp: &at}
 }
 
+// places is a price list that knows places by their region code.
+type places struct {
+	*market
+	lists map[string][]string
+}
+
+func (p places) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+	asked := map[string]string{}
+	for _, f := range in.Filters {
+		asked[aws.ToString(f.Field)] = aws.ToString(f.Value)
+	}
+	if asked["tenancy"] != "Shared" {
+		return &pricing.GetProductsOutput{PriceList: []string{product("m5.metal", "5")}}, nil
+	}
+	return &pricing.GetProductsOutput{PriceList: p.lists[asked["regionCode"]]}, nil
+}
+
+func TestPricesOfLocalZones(t *testing.T) {
+	m := &market{}
+	b := NewBook("us-west-2", false, m, places{m, map[string][]string{
+		"us-west-2": {product("m5.large", "0.1"), product("t3.large", "0.08")}, "us-west-2-lax-1": {product("m5.large", "0.12")},
+	}})
+	b.Zones = func() []string {
+		return []string{"us-west-2a", "us-west-2-lax-1a", "us-west-2-lax-1b", "us-west-2-phx-2a", "us-west-2-wl1-sea-wlz-1"}
+	}
+	want := func(when string, prices map[Pool]cloud.NanoUSD) {
+		t.Helper()
+		for p, want := range prices {
+			if got, ok := b.List().OnDemandIn(p); got != want || !ok {
+				t.Errorf("%s: %v costs %v, %v; want %v", when, p, got, ok, want)
+			}
+		}
+	}
+	want("before the first answer", map[Pool]cloud.NanoUSD{{"m5.large", "us-west-2a"}: 96_000_000, {"m5.large", "us-west-2-lax-1a"}: 96_000_000})
+	if spot, ok := b.List().Spot(Pool{"m5.large", "us-west-2-lax-1a"}); ok {
+		t.Errorf("spot costs %v in a local zone before anything is known", spot)
+	}
+	if _, ok := b.List().Spot(Pool{"m5.large", "us-west-2a"}); !ok {
+		t.Error("spot has no price in the region before anything is known")
+	}
+	if err := b.refreshOnDemand(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("after it", map[Pool]cloud.NanoUSD{
+		{"m5.large", "us-west-2a"}: 100_000_000, {"m5.large", "us-west-2-lax-1a"}: 120_000_000, {"m5.large", "us-west-2-lax-1b"}: 120_000_000,
+		{"t3.large", "us-west-2-lax-1a"}: 80_000_000, {"m5.large", "us-west-2-phx-2a"}: 100_000_000, {"m5.large", "us-west-2-wl1-sea-wlz-1"}: 100_000_000,
+	})
+	kept := b.List()
+	if err := b.refreshOnDemand(t.Context()); err != nil || b.List() != kept {
+		t.Errorf("the same prices make another list, %v", err)
+	}
+	b.products = places{m, map[string][]string{"us-west-2": {product("m5.large", "0.1")}, "us-west-2-lax-1": {product("m5.large", "0.13")}}}
+	if err := b.refreshOnDemand(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("when only the local price changed", map[Pool]cloud.NanoUSD{{"m5.large", "us-west-2-lax-1a"}: 130_000_000})
+}
+
 func TestBook(t *testing.T) {
 	pool := Pool{"m5.large", "z-a"}
 	now := time.Now()

@@ -18,7 +18,9 @@ type Pool struct{ Type, Zone string }
 
 // A List is one state of the prices.
 type List struct {
+	region   string
 	onDemand map[string]cloud.NanoUSD
+	local    map[Pool]cloud.NanoUSD // on demand in local zones, by the group that a zone belongs to
 	spot     map[Pool]cloud.NanoUSD
 	// quoted is false until spot prices are known; before that a spot machine is taken to cost what it costs on demand.
 	quoted bool
@@ -31,7 +33,7 @@ func Static(region string) *List {
 	if _, exact := awsdata.PriceRegion(region); !exact && currency(region) == yuan {
 		rate = yuanPerDollar
 	}
-	l := &List{onDemand: make(map[string]cloud.NanoUSD, len(table))}
+	l := &List{region: region, onDemand: make(map[string]cloud.NanoUSD, len(table))}
 	for name, dollars := range table {
 		l.onDemand[name] = cloud.FromDollars(dollars * rate)
 	}
@@ -42,15 +44,37 @@ func Static(region string) *List {
 // each would look dearer than on demand.
 const yuanPerDollar = 7
 
-// OnDemand returns the price of a type, false if it is not known.
+// OnDemand returns the price of a type in the zones of the region, false if it is not known.
 func (l *List) OnDemand(instanceType string) (cloud.NanoUSD, bool) {
 	p, ok := l.onDemand[instanceType]
 	return p, ok
 }
 
+// OnDemandIn returns the price of a type in a zone. What a local zone's own price is not known of costs there what it costs in the region.
+func (l *List) OnDemandIn(p Pool) (cloud.NanoUSD, bool) {
+	if group, local := localGroup(l.region, p.Zone); local {
+		if price, ok := l.local[Pool{p.Type, group}]; ok {
+			return price, true
+		}
+	}
+	return l.OnDemand(p.Type)
+}
+
+// localGroup returns the group of a local zone, under which the price list has it: us-west-2-lax-1 for us-west-2-lax-1a. It is false for the
+// zones of the region itself, such as us-west-2a.
+func localGroup(region, zone string) (string, bool) {
+	if !strings.HasPrefix(zone, region+"-") {
+		return "", false
+	}
+	return strings.TrimRight(zone, "abcdefghijklmnopqrstuvwxyz"), true
+}
+
 // Spot returns the price of a type in a zone, false if it is not known.
 func (l *List) Spot(p Pool) (cloud.NanoUSD, bool) {
 	if !l.quoted {
+		if _, local := localGroup(l.region, p.Zone); local {
+			return 0, false // most have no spot machines
+		}
 		return l.OnDemand(p.Type)
 	}
 	price, ok := l.spot[p]
@@ -64,6 +88,13 @@ func (l *List) WithOnDemand(prices map[string]cloud.NanoUSD) *List {
 	return &next
 }
 
+// withLocal returns l with the given on-demand prices of local zones, by group, added or replaced.
+func (l *List) withLocal(prices map[Pool]cloud.NanoUSD) *List {
+	next := *l
+	next.local = merged(l.local, prices)
+	return &next
+}
+
 // WithSpot returns l with the given spot prices added or replaced. From now on a pool without a quote has no price.
 func (l *List) WithSpot(prices map[Pool]cloud.NanoUSD) *List {
 	next := *l
@@ -73,7 +104,7 @@ func (l *List) WithSpot(prices map[Pool]cloud.NanoUSD) *List {
 
 // Equal says whether two lists quote the same prices.
 func (l *List) Equal(other *List) bool {
-	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.spot, other.spot)
+	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.local, other.local) && maps.Equal(l.spot, other.spot)
 }
 
 func merged[K comparable](old, add map[K]cloud.NanoUSD) map[K]cloud.NanoUSD {
