@@ -9,8 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/budget"
 )
 
 const root = "../../"
@@ -200,6 +205,50 @@ func TestEachExample(t *testing.T) {
 }
 
 // Without the volume of the class the pod of this example has no place.
+// The example for what is regulated buys what was approved and nothing else, for those alone who tolerate it, and lets a node go on Sunday nights.
+func TestTheRegulatedExample(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	text := `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ledger}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: ledger}}
+  template:
+    metadata: {labels: {app: ledger}}
+    spec:
+      tolerations: [{key: workload-type, value: regulated}]
+      containers: [{name: main, image: ledger, resources: {requests: {cpu: "3"}}}]
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	claims := planned(t, "regulated.yaml", "ec2nodeclass.yaml", file)
+	if len(claims) == 0 {
+		t.Error("nothing is opened for pods that tolerate it")
+	}
+	for _, c := range claims {
+		if c.Pool != "regulated" || c.CapacityType != "on-demand" || len(c.Types) == 0 || slices.ContainsFunc(c.Types, func(name string) bool { return name != "m6i.xlarge" && name != "m6i.2xlarge" }) {
+			t.Errorf("%s of types %v is opened in pool %s", c.CapacityType, c.Types, c.Pool)
+		}
+	}
+	var pool v1.NodePool
+	if err := yaml.Unmarshal([]byte(read(t, root+"docs/examples/regulated.yaml")), &pool); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]int{
+		"2026-11-22T21:59:00Z": 0, "2026-11-22T22:00:00Z": 1, "2026-11-23T03:59:00Z": 1, "2026-11-23T04:00:00Z": 0, "2026-11-25T12:00:00Z": 0, // the 22nd is a Sunday
+	} {
+		now, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 20, now); got != want || err != nil {
+			t.Errorf("%s: %d nodes may go, %v; want %d", at, got, err, want)
+		}
+	}
+}
+
 func TestTheLargeVolumeIsNeeded(t *testing.T) {
 	text := strings.Replace(read(t, root+"docs/examples/large-volumes.yaml"), "volumeSize: 500Gi", "volumeSize: 200Gi", 1)
 	file := filepath.Join(t.TempDir(), "small.yaml")

@@ -475,6 +475,12 @@ func TestDrift(t *testing.T) {
 	}{
 		"nothing changed": {func(*testing.T, *world) {}, ""},
 		"a newer image":   {func(t *testing.T, w *world) { check(t, w.cloud.PublishImages("20260901", "1.47.0")) }, awsv1.DriftReasonAMI},
+		"a newer image, of which the class names an older version": {func(t *testing.T, w *world) {
+			check(t, w.cloud.PublishImages("20260901", "1.47.0"))
+			w.editClass(t, func(s *awsv1.EC2NodeClassSpec) {
+				s.AMISelectorTerms, s.AMIFamily = []awsv1.AMISelectorTerm{{Alias: "al2023@v20260818"}}, nil
+			})
+		}, ""},
 		"the class's tags": {func(t *testing.T, w *world) {
 			w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "y"} })
 		}, awsv1.DriftReasonNodeClass},
@@ -501,6 +507,28 @@ func TestDrift(t *testing.T) {
 				got, err := w.provider.Drifted(t.Context(), w.claim(t, claim.Name))
 				if err != nil || got != tc.want {
 					t.Errorf("drift = %q, %v; want %q", got, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// What an isolated VPC does not reach is never called, in hours with a machine; images and machines are found all the same.
+func TestAnIsolatedVPCCallsNothingThatItCannotReach(t *testing.T) {
+	for isolated, want := range map[bool]bool{false: true, true: false} {
+		t.Run(fmt.Sprint(isolated), func(t *testing.T) {
+			inWorld(t, awsmodel.Config{Types: []string{"m5.*"}}, func(s *Settings) { s.IsolatedVPC = isolated }, func(t *testing.T, w *world) {
+				time.Sleep(time.Minute)
+				w.create(t, newClaim("a"))
+				time.Sleep(2 * time.Hour)
+				calls := w.cloud.Calls()
+				for _, action := range []string{"pricing:GetProducts", "iam:ListInstanceProfiles"} {
+					if (calls[action] > 0) != want {
+						t.Errorf("%s was called %d times", action, calls[action])
+					}
+				}
+				if calls["ec2:DescribeSpotPriceHistory"] == 0 || len(w.cloud.Alive()) != 1 {
+					t.Errorf("spot prices were asked for %d times, and there are %d machines", calls["ec2:DescribeSpotPriceHistory"], len(w.cloud.Alive()))
 				}
 			})
 		})

@@ -14,6 +14,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -93,6 +94,49 @@ func TestCallsNameTheirCaller(t *testing.T) {
 			t.Error("nothing was sent")
 		}
 	})
+}
+
+// A called host is remembered, and never answers.
+type host struct{ names map[string]bool }
+
+func (h *host) Do(r *http.Request) (*http.Response, error) {
+	h.names[r.URL.Host] = true
+	return nil, errors.New("no answer")
+}
+
+// Each partition has endpoints of its own, and the price list is served from few regions.
+func TestEveryPartitionHasItsEndpoints(t *testing.T) {
+	for region, want := range map[string][2]string{
+		"us-west-2":      {"ec2.us-west-2.amazonaws.com", "api.pricing.us-east-1.amazonaws.com"},
+		"eu-west-2":      {"ec2.eu-west-2.amazonaws.com", "api.pricing.eu-central-1.amazonaws.com"},
+		"ap-northeast-1": {"ec2.ap-northeast-1.amazonaws.com", "api.pricing.ap-south-1.amazonaws.com"},
+		"cn-north-1":     {"ec2.cn-north-1.amazonaws.com.cn", "api.pricing.cn-northwest-1.amazonaws.com.cn"},
+		"us-gov-west-1":  {"ec2.us-gov-west-1.amazonaws.com", "api.pricing.us-east-1.amazonaws.com"}, // which is never called: package price
+		"us-iso-east-1":  {"ec2.us-iso-east-1.c2s.ic.gov", "api.pricing.us-east-1.amazonaws.com"},    // nor is this, in an isolated VPC
+	} {
+		t.Run(region, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for i, call := range []func(*Clients) error{
+					func(c *Clients) error {
+						_, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+						return err
+					},
+					func(c *Clients) error {
+						_, err := c.Pricing.GetProducts(t.Context(), &pricing.GetProductsInput{ServiceCode: aws.String("x")})
+						return err
+					},
+				} {
+					h := &host{map[string]bool{}}
+					if call(New(aws.Config{Region: region, HTTPClient: h, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}, "1", Observer{})) == nil {
+						t.Error("a call without answer is no error")
+					}
+					if len(h.names) != 1 || !h.names[want[i]] {
+						t.Errorf("called %v, want %s", h.names, want[i])
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestDenial(t *testing.T) {
