@@ -47,14 +47,15 @@ func TestWordsThatAreTriedFirst(t *testing.T) {
 	}
 }
 
-// The examples are what people copy: everything in them is valid, and their pods get machines.
+// The examples are what people copy: everything in them is valid, and their pods get machines. Two of them have pools for GPUs, of
+// which one is as good for the pods of both.
 func TestExamples(t *testing.T) {
 	var out, trouble strings.Builder
 	code := run(t.Context(), []string{"plan", "--time", "1s", "-f", "../../docs/examples"}, &out, &trouble)
 	if code != 0 || strings.Contains(trouble.String(), "left out") || strings.Contains(trouble.String(), "is in no file") {
 		t.Errorf("code %d: %s%s", code, out.String(), trouble.String())
 	}
-	for _, want := range []string{"gpu", "spot-first", "train", "inflate"} {
+	for _, want := range []string{"g4dn", "spot-first", "train", "inflate"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the plan does not name %s:\n%s", want, out.String())
 		}
