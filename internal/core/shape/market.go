@@ -237,15 +237,36 @@ func (m *Market) Lists(f Fill) (lists []List, complete bool) {
 	return t.lists, t.questions <= mostQuestions && len(f.Axes) <= axes
 }
 
-// singles returns the lists of launches that pay for one shape: each of those that no cheaper one contains.
+// singles returns the lists of launches that pay for one shape: each of those that no cheaper one contains, as small or smaller.
+//
+// A larger shape may cost less than a small one, as among machines with GPUs. Pods that were placed for the small one are on the larger one
+// then, because a launch lists both; what both have room for is a list as small as the small one at the price of the other.
 func (m *Market) singles() []List {
 	var out []List
+	exotic := func(l *List) bool { return m.c.Exotic.Has(l.First.Shape) }
+	contained := func(l *List) bool {
+		return slices.ContainsFunc(out, func(o List) bool {
+			return l.Room.Fits(o.Room) && o.VCPU <= l.VCPU && o.Cost <= l.Cost && exotic(&o) == exotic(l)
+		})
+	}
 	for _, w := range m.wares[OnDemand] {
 		l := List{Room: m.room[w.first.Shape], First: w.first, Cost: w.first.Price, Floor: w.first.Price, VCPU: m.c.VCPU[w.first.Shape]}
-		exotic := m.c.Exotic.Has(w.first.Shape)
-		if !slices.ContainsFunc(out, func(o List) bool {
-			return l.Room.Fits(o.Room) && o.VCPU <= l.VCPU && m.c.Exotic.Has(o.First.Shape) == exotic
-		}) {
+		if contained(&l) {
+			continue
+		}
+		for _, o := range out {
+			if o.VCPU <= l.VCPU || exotic(&o) != exotic(&l) {
+				continue
+			}
+			o.Room, o.VCPU = slices.Clone(o.Room), l.VCPU
+			for r := range o.Room {
+				o.Room[r] = min(o.Room[r], l.Room[r])
+			}
+			if !contained(&o) {
+				out = append(out, o)
+			}
+		}
+		if !contained(&l) {
 			out = append(out, l)
 		}
 	}

@@ -3,6 +3,7 @@ package shape
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -84,6 +85,44 @@ func TestListsAreAllThatLaunchesSend(t *testing.T) {
 			use[0], use[1] = max(use[0], pods*fill.Least[0]), max(use[1], pods*fill.Least[1])
 			checkListed(t, seed, c, lists, use, shapes, offers, band)
 			checkRelaxed(t, seed, r, c, use, shapes, offers, band)
+		}
+	}
+}
+
+// Where larger machines cost less than smaller ones, pods that were placed for the smaller one are on the larger one in the end: for them there
+// is a list that is as small.
+func TestListsAreAsSmallAsTheSmallestMachineThatHolds(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var types []Type
+		for i := range 2 + r.IntN(12) {
+			cpu := int64(1) << r.IntN(4)
+			room := quantity.Vec{1000 * cpu, cpu * (2 << r.IntN(3)), 20, 50}
+			types = append(types, Type{Name: fmt.Sprintf("t%02d", i), Exotic: r.IntN(3) == 0, Alloc: room, Capacity: room,
+				Offers: []TypeOffer{offer("x", OnDemand, 1000*int64(1+r.IntN(30)))}})
+		}
+		c := catalog(types...)
+		shapes, offers := all(c)
+		band := Band{Types: 60}
+		lists, _ := c.Market(shapes, offers, band, c.Alloc).Lists(Fill{Axes: []int{quantity.CPU, quantity.Memory}})
+		for range 100 {
+			use := quantity.Vec{int64(r.IntN(8000)), int64(r.IntN(64)), 1, 1}
+			hold := holding(c, shapes, use)
+			sent, ok := c.Launch(hold, offers, nil, band)
+			if !ok {
+				continue
+			}
+			smallest := c.VCPU[sent.First.Shape]
+			for s := range hold.All() {
+				if c.Exotic.Has(s) == c.Exotic.Has(sent.First.Shape) {
+					smallest = min(smallest, c.VCPU[s])
+				}
+			}
+			if !slices.ContainsFunc(lists, func(l List) bool {
+				return use.Fits(l.Room) && l.First == sent.First && l.Cost == sent.Cost && l.VCPU <= smallest
+			}) {
+				t.Fatalf("seed %d: no list for %v on a machine of %d vCPU or fewer has %+v", seed, use, smallest, sent)
+			}
 		}
 	}
 }
