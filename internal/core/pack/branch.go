@@ -51,6 +51,7 @@ type branching struct {
 	worth   []float64 // per class, of its LP
 	toll    []float64 // per rule: what one node more or less is worth
 	began   work.Units
+	until   work.Units // the end of its work
 	dived   work.Units // so much of it looked for fleets
 }
 
@@ -92,11 +93,14 @@ const (
 	diveMost, diveTurns, diveTries = 16, 8, 3
 )
 
+// small says whether a part is small enough for branches.
+func (r *run) small() bool { return r.p.total <= exactItems && r.p.classes() <= exactClasses }
+
 // branchOut proves a bound for a small part, up to the cutoff, with work until then.
 //
 // Small means small enough that the proof has a chance to end. With a dozen nodes to buy one node more or less is a good part of the bill, and branches soon are dearer than the fleet; with hundreds it is lost in the gap, and there would be too many branches to see it.
 func (r *run) branchOut(cutoff float64, until work.Units) {
-	if r.p.total > exactItems || r.p.classes() > exactClasses || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
+	if !r.small() || !r.p.enumerable() || r.bound() >= cutoff*(1-exactSlack) ||
 		slices.ContainsFunc(r.p.cells, func(c cell) bool { return c.price <= 0 }) {
 		return
 	}
@@ -124,10 +128,10 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 // The lowest branch is the one that bounds the whole, so dividing any other one proves nothing yet. That needs all branches in memory, of
 // which there are few.
 func (b *branching) grow(until work.Units) {
-	b.began = b.r.b.spent()
+	b.began, b.until = b.r.b.spent(), until
 	b.tree = []branch{{parent: -1, worth: make([]float64, len(b.worth))}} // worths that prove nothing, until they are better
 	b.solve(0)
-	for b.r.b.spent() < until && b.r.b.spend() {
+	for !b.late() && b.r.b.spend() {
 		i := b.lowest()
 		if b.tree[i].whole || b.tree[i].bound >= b.cutoff*(1-exactSlack) {
 			return
@@ -142,6 +146,9 @@ func (b *branching) grow(until work.Units) {
 		b.tree[i].less, b.tree[i].more = len(b.tree)-2, len(b.tree)-1
 	}
 }
+
+// late says whether the work is done.
+func (b *branching) late() bool { return b.r.b.spent() >= b.until }
 
 // lowest is the undivided branch with the lowest bound.
 func (b *branching) lowest() int {
@@ -168,12 +175,14 @@ func (b *branching) rulesOf(i int) []rule {
 // where to divide it.
 //
 // The cells that had something worth buying at the last turn are asked first, because they most often have something again; only when none
-// of them has is every cell asked, which then also gives a bound.
+// of them has is every cell asked, which then also gives a bound. A branch that is not done when the work is has its parent's.
 func (b *branching) solve(i int) {
 	l := &b.tree[i]
 	b.start(b.r.p.count, b.rulesOf(i))
 	for range branchTurns {
-		b.optimize()
+		if b.optimize(); i > 0 && b.late() {
+			return
+		}
 		if b.add(b.lookAgain()) > 0 {
 			continue
 		}
@@ -184,7 +193,7 @@ func (b *branching) solve(i int) {
 		}
 	}
 	b.divide(l)
-	if l.bound < b.cutoff*(1-exactSlack) && (l.whole || i%branchRounds == 0 && b.dived*diveShare <= b.r.b.spent()-b.began) {
+	if !b.late() && l.bound < b.cutoff*(1-exactSlack) && (l.whole || i%branchRounds == 0 && b.dived*diveShare <= b.r.b.spent()-b.began) {
 		began := b.r.b.spent()
 		b.dive()
 		b.dived += b.r.b.spent() - began
@@ -431,7 +440,7 @@ func (b *branching) dive() {
 		order := b.amounts()
 		from := t
 		t = nil
-		for i := 0; i < min(len(order), diveTries) && t == nil && solved < diveMost; i++ {
+		for i := 0; i < min(len(order), diveTries) && t == nil && solved < diveMost && !b.late(); i++ {
 			next := from.clone()
 			if i > 0 || b.buyWhole(next, order) == 0 {
 				next.buy(&b.pool[order[i].column], 1)

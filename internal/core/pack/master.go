@@ -29,6 +29,8 @@ type master struct {
 	bestLim []float64
 	bound   float64
 	sack    *knapsack
+	effort  int // of the knapsack, per cell
+	deepest int // the most that may become
 	fill    *filler
 }
 
@@ -37,12 +39,14 @@ const (
 	maxStockRows  = 64
 	gapGoal       = 1e-4 // relative distance between LP value and bound that ends column generation
 	searchNodes   = 400  // knapsack effort per cell while columns are generated
+	searchDeeper  = 8    // times that, again and again, once nothing is found with it although LP and bound have not met
+	searchDeepest = searchNodes * searchDeeper * searchDeeper * searchDeeper
 	columnsAtOnce = 6
 )
 
 func newMaster(r *run, count []int) *master {
 	p := r.p
-	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p),
+	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p), effort: searchNodes, deepest: searchDeepest,
 		unit: &unitWorth{dims: p.dims, limit: make([]float64, len(p.limits))}}
 	for i := range p.cells {
 		if p.cells[i].stock > 0 && len(m.stock) < maxStockRows {
@@ -189,6 +193,11 @@ func (m *master) price(c int) float64 {
 // The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The end is where LP and bound
 // meet, or half as far from each other as the search is allowed to be from the bound: what a better bound would then show, nobody asks
 // for.
+//
+// Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet cannot say that there is
+// nothing. Then it is given more until the end, for such cells are few: the others end as early as before. To give it less again once it has
+// found something, or to let it end with the first that it finds, took longer. Small parts are proven in whole nodes afterwards, and do
+// without.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -205,7 +214,13 @@ func (m *master) generate(limit []int, rounds int) {
 			continue
 		}
 		added := m.exactColumns(limit, rounds < 0)
-		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.close)/2) || added == 0 || m.r.b.over {
+		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.close)/2) || m.r.b.over {
+			return
+		}
+		if added > 0 {
+			continue
+		}
+		if m.effort *= searchDeeper; rounds >= 0 || m.effort > m.deepest {
 			return
 		}
 	}
@@ -290,7 +305,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 		cell := &p.cells[c]
 		cost := m.unit.cost(cell)
 		price := m.price(c)
-		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), searchNodes)
+		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), m.effort)
 		m.r.b.charge(m.sack.steps.Take())
 		if found != nil {
 			worth := found.worth(m.worth)

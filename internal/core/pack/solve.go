@@ -231,6 +231,9 @@ const (
 // from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
 func (r *run) generate() *master {
 	m := newMaster(r, r.p.count)
+	if r.small() {
+		m.deepest = searchNodes
+	}
 	for i := range r.best.nodes {
 		m.addLoad(&r.best.nodes[i].load)
 	}
