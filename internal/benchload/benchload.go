@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -186,6 +187,44 @@ func Resize(pods []*corev1.Pod, n int) []*corev1.Pod {
 		p := pods[i%groups*size+i/groups%size].DeepCopy()
 		p.Name = fmt.Sprintf("pod-%05d", i)
 		p.UID = types.UID(p.Name)
+		out = append(out, p)
+	}
+	return out
+}
+
+// GPU is what pods ask for that use one.
+const GPU = "nvidia.com/gpu"
+
+// GPUCluster returns 8,152 pods as a cluster of GPUs has them, drawn with a seed: a hundred shapes, of which a few hold most pods (Zipf); of
+// seven shapes six ask for a GPU, of those few for 2, 4 or 8; 1–64 cores and 2–500 GiB.
+func GPUCluster(seed uint64) []*corev1.Pod {
+	const pods, shapes = 8152, 100
+	rng := rand.New(rand.NewPCG(seed, shapes))
+	type need struct{ cpu, mem, gpus int64 }
+	cpus := []int64{1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 48, 64}
+	perCore := []int64{2, 3, 4, 6, 8}
+	var needs []need
+	for i := range shapes {
+		n := need{cpu: cpus[min(rng.IntN(len(cpus)), rng.IntN(len(cpus)))]}
+		n.mem = min(n.cpu*perCore[rng.IntN(len(perCore))], 500)
+		switch {
+		case i%7 == 3: // none
+		case i%20 == 19:
+			n.gpus = 2 << rng.IntN(3)
+			n.cpu, n.mem = min(n.cpu, n.gpus*8), min(n.mem, n.gpus*32)
+		default:
+			n.gpus = 1
+		}
+		needs = append(needs, n)
+	}
+	zipf := rand.NewZipf(rng, 1.2, 2, shapes-1)
+	var out []*corev1.Pod
+	for i := range pods {
+		n := needs[zipf.Uint64()]
+		p := Pending(fmt.Sprintf("pod-%05d", i), n.cpu*1000, n.mem<<10)
+		if n.gpus > 0 {
+			p.Spec.Containers[0].Resources.Requests[GPU] = *resource.NewQuantity(n.gpus, resource.DecimalSI)
+		}
 		out = append(out, p)
 	}
 	return out

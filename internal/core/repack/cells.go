@@ -2,6 +2,7 @@ package repack
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -30,9 +31,7 @@ func (q *question) makeCells() {
 		seen = append(seen, t)
 		q.addCells(t)
 	}
-	for i := range q.items {
-		q.problem.Classes[i].Cells = q.cellsOf(i)
-	}
+	q.openToItems()
 }
 
 // findKinds sorts items into kinds: items of one kind ask the same of templates and offers, whatever room they need.
@@ -417,11 +416,53 @@ func cheapestOf(tmpl *solve.Template, sh int, offers bits.Set) int64 {
 	return best
 }
 
-// cellsOf returns the cells that an item may use: its requirements, its pins, and no exotic machine where an ordinary one
-// would do.
-func (q *question) cellsOf(i int) bits.Set {
-	ordinary, exotic := bits.Make(len(q.cells)), bits.Make(len(q.cells))
-	found := false
+// openToItems says which cells items may use. Nobody opens an exotic machine where an ordinary one would do; where somebody has to, others may
+// ride along, because its cores and its memory are paid for anyway, unless it is smaller than what they need elsewhere: then they would seem
+// to need no large machine. The packer is not told who has to be on such a machine, since nobody buys GPUs for the cores that come with
+// them; replay looks.
+func (q *question) openToItems() {
+	q.exotic = bits.Make(len(q.items))
+	needed := bits.Make(len(q.cells))
+	rides := make([]bits.Set, len(q.items))
+	for i := range q.items {
+		ordinary, exotic := q.cellsOf(i)
+		if !ordinary.Any() {
+			ordinary = exotic
+			q.exotic.Add(i)
+			needed.Or(exotic)
+		}
+		q.problem.Classes[i].Cells, rides[i] = ordinary, exotic
+	}
+	if !needed.Any() {
+		return
+	}
+	for i := range q.items {
+		cells := q.problem.Classes[i].Cells
+		least := q.leastOver(cells)
+		for c := range rides[i].All() {
+			switch {
+			case !needed.Has(c):
+			case q.problem.Cells[c].Over >= least:
+				cells.Add(c)
+			default:
+				q.exact = false
+			}
+		}
+	}
+}
+
+// leastOver is how many steps too large the smallest of some cells is.
+func (q *question) leastOver(cells bits.Set) int {
+	least := math.MaxInt
+	for c := range cells.All() {
+		least = min(least, q.problem.Cells[c].Over)
+	}
+	return least
+}
+
+// cellsOf returns the cells that an item may use by its requirements and its pins, ordinary and exotic ones. For a bound all are ordinary.
+func (q *question) cellsOf(i int) (ordinary, exotic bits.Set) {
+	ordinary, exotic = bits.Make(len(q.cells)), bits.Make(len(q.cells))
 	need := q.p.Classes[q.items[i].class].Need
 	for c := range q.cells {
 		cell := &q.cells[c]
@@ -433,10 +474,6 @@ func (q *question) cellsOf(i int) bits.Set {
 			continue
 		}
 		ordinary.Add(c)
-		found = true
 	}
-	if !found {
-		return exotic
-	}
-	return ordinary
+	return ordinary, exotic
 }

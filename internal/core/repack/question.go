@@ -38,6 +38,7 @@ type question struct {
 	kinds   []int          // one item of each kind; see findKinds
 	kindOf  []int          // by item
 	cells   []cell
+	exotic  bits.Set      // items that fit exotic machines only
 	frozen  []solve.BinID // new bins that stay as they are, in order
 	mounts  map[int]int   // pods that mount each volume
 	problem pack.Problem

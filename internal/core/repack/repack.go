@@ -57,28 +57,23 @@ func (q *question) prove(r *solve.Result, answer *pack.Result) {
 // plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
 // no pool is limited, reserved or bound to minValues.
 func (q *question) plain() bool {
-	for t := range q.p.Templates {
-		if tmpl := &q.p.Templates[t]; q.limited(tmpl) || len(tmpl.Min) > 0 || len(tmpl.Catalog.Left) > 0 {
-			return false
-		}
+	if !q.free() {
+		return false
 	}
 	loose := &question{p: q.p, loose: true}
 	for i := range q.items {
-		if len(loose.readings(&q.items[i])) > 1 || q.takesExotic(i) {
+		if len(loose.readings(&q.items[i])) > 1 {
 			return false
 		}
 	}
 	return true
 }
 
-// takesExotic reports whether an item runs on exotic machines, in whose room others may ride along.
-func (q *question) takesExotic(i int) bool {
-	for c := range q.cells {
-		if cell := &q.cells[c]; q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) && q.problem.Classes[i].Cells.Has(c) {
-			return true
-		}
-	}
-	return false
+// free reports whether every pool may buy as much as it likes of whatever it sells.
+func (q *question) free() bool {
+	return !slices.ContainsFunc(q.p.Templates, func(t solve.Template) bool {
+		return q.limited(&t) || len(t.Min) > 0 || len(t.Catalog.Left) > 0
+	})
 }
 
 // closeMillionths is how close to the bound a fleet has to be for the search to end.
@@ -98,6 +93,9 @@ func (q *question) options() pack.Options {
 func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
 	for _, pattern := range fleet {
+		if q.wastes(&pattern) {
+			return nil
+		}
 		for range pattern.Nodes {
 			bin := q.open(idea, &pattern)
 			for _, x := range pattern.Items {
@@ -108,6 +106,13 @@ func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 		}
 	}
 	return idea
+}
+
+// wastes reports whether a pattern is an exotic machine for items that fit ordinary ones.
+func (q *question) wastes(pattern *pack.Pattern) bool {
+	cell := &q.cells[pattern.Cell]
+	return q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) &&
+		!slices.ContainsFunc(pattern.Items, func(x pack.Item) bool { return q.exotic.Has(x.Class) })
 }
 
 // open opens a node of a pattern in the domains of its items. Whoever was to have a reserved machine is in a frozen bin.
