@@ -241,12 +241,13 @@ func (m *Memory) answer(p *Problem, b *budget) *Result {
 	return out
 }
 
-// bound proves a bound for a question that is nearly the one that the memory is of, or returns nil.
-func (m *Memory) bound(p *Problem) *Result {
+// bound proves a bound for a question that is nearly the one that the memory is of, or returns nil. Cells up to so many steps too large are
+// open to all.
+func (m *Memory) bound(p *Problem, over int) *Result {
 	if _, near := m.near(p); !near {
 		return nil
 	}
-	s := newSolution(split(p), newBudget(Options{}), 0)
+	s := newSolution(upTo(split(p), over), newBudget(Options{}), over)
 	for _, r := range s.runs {
 		if !r.recall(m) {
 			return nil

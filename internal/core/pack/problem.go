@@ -32,6 +32,7 @@ type Options struct {
 	Memory          *Memory     // of an earlier answer; nil for none
 	Known           Answers     // to the very same questions
 	Price           int64       // of a known fleet, for Bound
+	Over            int         // so many steps too large may cells be for anybody in the fleets that are bounded, for Bound
 	Exact           work.Units  // so much work may go into small parts in whole nodes, after all else
 
 	without stage

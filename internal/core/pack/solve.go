@@ -84,12 +84,12 @@ func Bound(p *Problem, o Options) *Result {
 	if out := o.Known.again(question, o, func(o Options) *Result { return Bound(p, o) }); out != nil {
 		return out
 	}
-	if out := o.Memory.bound(p); out != nil {
+	if out := o.Memory.bound(p, o.Over); out != nil {
 		out.Known = o.Known
 		return out
 	}
 	b := newBudget(o)
-	s := newSolution(split(p), b, 0)
+	s := newSolution(upTo(split(p), o.Over), b, o.Over)
 	for _, r := range s.runs {
 		r.sharpen()
 		r.best = &fleet{}

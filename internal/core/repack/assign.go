@@ -37,13 +37,13 @@ type assignment struct {
 }
 
 // assign packs pods that are held apart on a host by what cannot be told the packer, or returns nil where there are none or they find
-// no place.
-func assign(p *solve.Problem, at *solve.Placement) *solve.Placement {
+// no place. It says how many steps too large a machine may be for anybody.
+func assign(p *solve.Problem, at *solve.Placement) (idea *solve.Placement, over int) {
 	q := newQuestion(p, at)
 	q.collect(nil)
 	bad := map[solve.ClassID]bool{}
 	if len(q.items) == 0 || !q.tie(bad) {
-		return nil
+		return nil, 0
 	}
 	a := &assignment{q: q, waiting: make([]int, len(p.Groups))}
 	a.sort(bad)
@@ -51,7 +51,7 @@ func assign(p *solve.Problem, at *solve.Placement) *solve.Placement {
 	q.makeLimits()
 	// The first fleet will do: what a search would gain is less than filling its nodes costs.
 	answer := pack.Solve(&q.problem, pack.Options{Gain: p.Settings.GainPermille, Fast: true, Most: 1, Meter: at.Meter()})
-	idea := at.Afresh(q.frozen)
+	idea = at.Afresh(q.frozen)
 	for _, pattern := range answer.Fleet {
 		for range pattern.Nodes {
 			bin := q.open(idea, &pattern)
@@ -61,9 +61,9 @@ func assign(p *solve.Problem, at *solve.Placement) *solve.Placement {
 		}
 	}
 	if !a.placeRest(idea) {
-		return nil
+		return nil, 0
 	}
-	return idea
+	return idea, answer.Certificate.Over
 }
 
 // sort makes one item of all that are equal to the packer, once it knows nothing of ties among several of them.

@@ -2,6 +2,7 @@ package repack
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -10,8 +11,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow.
-func bound(p *solve.Problem, at *solve.Placement, r *solve.Result) {
+// bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow. Machines
+// up to so many steps too large are for anybody.
+func bound(p *solve.Problem, at *solve.Placement, r *solve.Result, over int) {
 	q := newQuestion(p, at)
 	q.loose, q.proves = true, true
 	opened := 0
@@ -26,21 +28,70 @@ func bound(p *solve.Problem, at *solve.Placement, r *solve.Result) {
 	}
 	q.pinLeast()
 	q.problem.Classes = make([]pack.Class, len(q.items))
+	for i := range q.items {
+		q.problem.Classes[i].PerNode = q.items[i].together
+	}
 	q.makeCells()
+	q.anySize()
 	q.capHosts(opened)
 	o := q.options()
 	o.Exact = exactWork / 2
-	o.Memory, o.Known, o.Price = p.Settings.Memory.Bound, r.Memory.Known, r.Cost
+	o.Memory, o.Known, o.Price, o.Over = p.Settings.Memory.Bound, r.Memory.Known, r.Cost, over
 	answer := pack.Bound(&q.problem, o)
 	r.Memory.Bound, r.Memory.Known = answer.Memory, answer.Known
 	q.prove(r, answer)
 }
 
-// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain.
+// anySize takes the policy about sizes out of a question where plans may have had to leave it: where pods were let off for the sake of a
+// domain, a pool may run out of what it may have, or pods need larger machines of one pool than of another.
+func (q *question) anySize() {
+	if q.free() && !q.at.Lavish() && q.evenSizes() {
+		return
+	}
+	for c := range q.problem.Cells {
+		q.problem.Cells[c].Over = 0
+	}
+}
+
+// evenSizes reports whether every item needs machines of the same size in all templates that it fits at all. Exotic machines count where there
+// are no others, as when it is placed.
+func (q *question) evenSizes() bool {
+	const none = math.MaxInt
+	type smallest struct{ ordinary, exotic int } // by steps too large
+	of := make([]smallest, len(q.p.Templates))
+	for i := range q.items {
+		for t := range of {
+			of[t] = smallest{none, none}
+		}
+		least := none
+		for c := range q.problem.Classes[i].Cells.All() {
+			cell, over := &q.cells[c], q.problem.Cells[c].Over
+			least = min(least, over)
+			if s := &of[cell.tmpl]; q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {
+				s.exotic = min(s.exotic, over)
+			} else {
+				s.ordinary = min(s.ordinary, over)
+			}
+		}
+		for _, s := range of {
+			if s.ordinary == none {
+				s.ordinary = s.exotic
+			}
+			if s.ordinary != none && s.ordinary > least {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pinLeast splits pods that are spread over domains: whatever a plan does, so many of them are in each domain. Of those that are left no domain
+// gets more than a few, and so no node.
 func (q *question) pinLeast() {
 	for i := range q.items {
 		it := &q.items[i]
-		key, least := q.leastByDomain(it)
+		key, least, more := q.leastByDomain(it)
+		it.together = more
 		for d, n := range least {
 			if n == 0 {
 				continue
@@ -55,19 +106,21 @@ func (q *question) pinLeast() {
 	q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.count == 0 })
 }
 
-// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread. It knows only
-// the plain case, in which a spread is about this class alone and all of its pods come to new nodes.
-func (q *question) leastByDomain(it *item) (key int, least []int) {
+// leastByDomain returns how many pods of an item every plan puts into each domain of a key over which they are spread, and how many more than
+// that any domain gets at most, 0 for any number. It knows only the plain case, in which a spread is about this class alone and all of its
+// pods come to new nodes.
+func (q *question) leastByDomain(it *item) (key int, least []int, more int) {
 	c := &q.p.Classes[it.class]
 	if it.count != c.Count {
-		return 0, nil
+		return 0, nil, 0
 	}
 	for _, g := range c.Variants[it.variant].Owns {
 		if key := q.p.Groups[g].Key; key != spread.Host && q.alone(g, it) {
-			return key, q.leastOf(g, q.at.Reach(it.class, key), it.count)
+			least, more = q.leastOf(g, q.at.Reach(it.class, key), it.count)
+			return key, least, more
 		}
 	}
-	return 0, nil
+	return 0, nil, 0
 }
 
 // alone reports whether a group is a spread that counts every pod of the item on any new node, and no other pod that is to be placed.
@@ -163,34 +216,38 @@ func (q *question) capOf(g int) (out hostCap) {
 	return out
 }
 
-// leastOf works out how many of n new pods come to each domain at least. The last pod that comes to a domain finds it no more than the
-// skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has to be large enough for n
-// new ones, and every domain reaches m.
-func (q *question) leastOf(g int, reach bits.Set, n int) []int {
+// leastOf works out how many of n new pods come to each domain at least, and how many more than that to any. The last pod that comes to a
+// domain finds it no more than the skew above the emptiest one, so if the emptiest ends with m pods, no other gets beyond m and the skew: m has
+// to be large enough for n new ones, and every domain reaches m. Nor can every domain reach more than n new ones fill.
+func (q *question) leastOf(g int, reach bits.Set, n int) (least []int, more int) {
 	group := &q.p.Groups[g]
 	domains := bits.Make(len(q.p.Keys[group.Key].Values))
 	domains.Or(group.Universe)
 	domains.Or(reach)
-	takes := func(m int32) int {
-		sum := -int(group.MaxSkew) // the emptiest takes no more than m
+	if !domains.Any() {
+		return nil, 0
+	}
+	upTo := func(m int32) (sum int) { // new pods with which no domain has more than m, or every one has as many
 		for d := range domains.All() {
-			sum += int(max(0, m+group.MaxSkew-group.At(d)))
+			sum += int(max(0, m-group.At(d)))
 		}
 		return sum
-	}
-	if !domains.Any() {
-		return nil
 	}
 	m := group.At(domains.Next(0))
 	for d := range domains.All() {
 		m = min(m, group.At(d))
 	}
-	for takes(m) < n {
+	for upTo(m+group.MaxSkew)-int(group.MaxSkew) < n { // the emptiest takes no more than m
 		m++
 	}
-	least := make([]int, len(q.p.Keys[group.Key].Values))
+	highest := m
+	for upTo(highest+1) <= n {
+		highest++
+	}
+	least = make([]int, len(q.p.Keys[group.Key].Values))
 	for d := range domains.All() {
 		least[d] = int(max(0, m-group.At(d)))
+		more = max(more, int(max(0, highest+group.MaxSkew-group.At(d)))-least[d])
 	}
-	return least
+	return least, more
 }

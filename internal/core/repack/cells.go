@@ -63,10 +63,13 @@ func (q *question) kindKey(key []byte, it *item) []byte {
 	return key
 }
 
-// likeAnother reports whether the twin of a template sells the same machines to the same items.
+// likeAnother reports whether the twin of a template sells the same machines to the same items, and as large ones.
 func (q *question) likeAnother(t solve.TemplateID, seen []solve.TemplateID) bool {
 	u := q.at.Twin(t)
 	if u < 0 || !slices.Contains(seen, u) {
+		return false
+	}
+	if slices.ContainsFunc(q.p.Templates[t].Catalog.VCPU, func(n int64) bool { return q.at.TooLarge(t, n) != q.at.TooLarge(u, n) }) {
 		return false
 	}
 	for _, i := range q.kinds {
@@ -307,14 +310,12 @@ func (q *question) addFloors(t solve.TemplateID, byKind [][]want) {
 	})
 }
 
-// addCell adds what a node can be bought as. A bound is about every fleet, whatever machines it is made of.
+// addCell adds what a node can be bought as.
 func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 	for r := range as.Room {
 		as.Room[r] = max(as.Room[r], 0)
 	}
-	if !q.loose {
-		as.Over = q.at.TooLarge(c.tmpl, vcpu)
-	}
+	as.Over = q.at.TooLarge(c.tmpl, vcpu)
 	q.cells = append(q.cells, c)
 	q.problem.Cells = append(q.problem.Cells, as)
 }

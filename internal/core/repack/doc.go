@@ -13,5 +13,10 @@
 // The packer's bound is about its own question. It is ours where every item can be read in one way only, every cell is there and costs
 // what a node costs, and nothing is limited or frozen (plain, exact). Else the bound is a question of its own (bound.go), which is loose:
 // whatever any plan may do is allowed, so that no plan costs less than its bound. Domains are forgotten but for those that every plan
-// fills, and of host-level rules it keeps what holds in any order.
+// fills, and of host-level rules it keeps what holds in any order. Machines are as large as the policy about sizes lets them be, where nothing
+// makes a plan leave it.
+//
+// What such a bound does not cover: of pods that are spread over zones those that are left when every zone has as many may all be in one zone,
+// as long as they are on different nodes, and the packer bounds all zones in one tree, which has as many branches as three have multiplied.
+// One tree for each zone, with a price at which a zone may leave such a pod to the others, would add them up instead.
 package repack

@@ -22,6 +22,8 @@ type item struct {
 	tier    int
 	pins    []int32 // by topology key; negative where the pods touch nothing; nil where they touch none
 	count   int
+	// together is how many of them one node holds at most, for a bound; 0 is any number.
+	together int
 }
 
 // on is some pods of the item on a bin.

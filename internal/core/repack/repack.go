@@ -15,19 +15,22 @@ func Run(p *solve.Problem) *solve.Result {
 	if p.Settings.FirstFit || r.Partial || !at.Movable() || len(r.Bins) == 0 {
 		return r
 	}
-	at.Take(r, assign(p, at))
-	at.Take(r, improve(p, at, r))
+	idea, assigned := assign(p, at)
+	at.Take(r, idea)
+	idea, improved := improve(p, at, r)
+	at.Take(r, idea)
 	if r.Proof.Problem == nil && !p.Settings.Unproven && !at.Arrives() {
-		bound(p, at, r)
+		bound(p, at, r, max(assigned, improved))
 	}
 	return r
 }
 
-// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns nil where there is none.
-func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) *solve.Placement {
+// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns nil where there is none, and
+// how many steps too large a machine of it may be for anybody.
+func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) (idea *solve.Placement, over int) {
 	q := ask(p, at)
 	if q == nil {
-		return nil
+		return nil, 0
 	}
 	o := q.options()
 	whole := q.exact && q.plain() // the packer's question is all of ours
@@ -43,9 +46,9 @@ func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) *solve.Plac
 		q.prove(r, answer)
 	}
 	if slices.ContainsFunc(answer.Left, func(n int) bool { return n > 0 }) {
-		return nil
+		return nil, 0
 	}
-	return q.replay(answer.Fleet)
+	return q.replay(answer.Fleet), answer.Certificate.Over
 }
 
 // prove writes down what the packer proved.

@@ -68,6 +68,9 @@ func (at *Placement) Least() quantity.Vec { return at.s.least }
 // Twin returns an earlier template that may sell the same machines, −1 where there is none.
 func (at *Placement) Twin(t TemplateID) TemplateID { return at.s.twin[t] }
 
+// Lavish reports whether pods may use exotic and large machines that others may not, because they have no other place.
+func (at *Placement) Lavish() bool { return at.s.lavish.Any() }
+
 // TooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
 func (at *Placement) TooLarge(t TemplateID, vcpu int64) int {
 	return at.s.tooLarge(&at.s.p.Templates[t], vcpu)
