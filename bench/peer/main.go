@@ -74,7 +74,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"engine", engines}, {"cluster", clusters}}
+	return []part{{"engine", engines}, {"cluster", clusters}, {"interruptions", interruptions}}
 }
 
 func partNames() []string {

@@ -14,9 +14,10 @@ import (
 
 // A planner is this project's engine. It has read the catalogue, as it has when pods come.
 type planner struct {
-	engine *engine.Engine
-	pools  []engine.Pool
-	byName map[string]*cloud.InstanceType
+	engine   *engine.Engine
+	pools    []engine.Pool
+	byName   map[string]*cloud.InstanceType
+	settings engine.Settings
 }
 
 func newPlanner(pool *v1.NodePool, catalog *cloud.Catalog) *planner {
@@ -38,7 +39,7 @@ func (p *planner) plan(pods []*corev1.Pod) *engine.Plan {
 		d.Synced(true)
 	})
 	snap := store.Snapshot()
-	return p.engine.Plan(engine.Question{Snap: snap, Pools: p.pools, Pods: snap.Provisionable(), Now: benchload.Now})
+	return p.engine.Plan(engine.Question{Snap: snap, Pools: p.pools, Pods: snap.Provisionable(), Settings: p.settings, Now: benchload.Now})
 }
 
 // bins says of each claim which offerings it could be launched as.
