@@ -16,8 +16,12 @@ import (
 	"syscall"
 	"time"
 
+	"karpenter.sh/karpenter/bench/peer/day"
 	"karpenter.sh/karpenter/bench/peer/endtoend"
 	"karpenter.sh/karpenter/bench/peer/sold"
+	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/replay"
 )
 
 // A wish is what somebody wants to be measured.
@@ -74,7 +78,7 @@ type part struct {
 }
 
 func parts() []part {
-	return []part{{"engine", engines}, {"cluster", clusters}, {"interruptions", interruptions}}
+	return []part{{"engine", engines}, {"cluster", clusters}, {"busy", minutes}, {"day", days}, {"interruptions", interruptions}}
 }
 
 func partNames() []string {
@@ -138,7 +142,16 @@ func engines(ctx context.Context, w *wish, tell func(string)) (string, error) {
 
 // clusters has both controllers play the scenarios on local clusters.
 func clusters(ctx context.Context, w *wish, tell func(string)) (string, error) {
-	chosen := slices.DeleteFunc(endtoend.Scenarios(), func(s endtoend.Scenario) bool { return !w.wants(s.Name, s.Large) })
+	return played(ctx, w, endtoend.Scenarios(), tell)
+}
+
+// minutes has both controllers live through busy minutes.
+func minutes(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	return played(ctx, w, endtoend.Busy(), tell)
+}
+
+func played(ctx context.Context, w *wish, scenarios []endtoend.Scenario, tell func(string)) (string, error) {
+	chosen := slices.DeleteFunc(scenarios, func(s endtoend.Scenario) bool { return !w.wants(s.Name, s.Large) })
 	if len(chosen) == 0 {
 		return "", nil
 	}
@@ -188,4 +201,29 @@ func alone(ctx context.Context, side, name string) (measured, error) {
 		return m, err
 	}
 	return m, json.Unmarshal(out, &m)
+}
+
+// days plays a day through our decisions, more and less calm.
+func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
+	catalog, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
+	if err != nil {
+		return "", err
+	}
+	lives := day.Lives(1)
+	var all []*replay.Result
+	for _, calm := range day.Calms() {
+		if !w.wants("day "+calm.Name, false) {
+			continue
+		}
+		tell("a day with consolidateAfter " + calm.Name)
+		r, err := day.Play(ctx, lives, catalog, calm)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, r)
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d pods.\n\n%s", len(lives), day.Report(all)), nil
 }

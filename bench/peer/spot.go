@@ -43,7 +43,7 @@ func interruptions(_ context.Context, w *wish, tell func(string)) (string, error
 				return "", err
 			}
 			rows++
-			b.WriteString(played(name, types, fleet))
+			b.WriteString(outcome(name, types, fleet))
 		}
 	}
 	if rows == 0 {
@@ -108,8 +108,8 @@ func (p *planner) claim(open *engine.Opening) interrupt.Claim {
 	return c
 }
 
-// played is a row of the table.
-func played(name string, types int, fleet []interrupt.Claim) string {
+// outcome is a row of the table.
+func outcome(name string, types int, fleet []interrupt.Claim) string {
 	var sum interrupt.Outcome
 	for seed := range uint64(months) {
 		o := interrupt.Play(fleet, seed)

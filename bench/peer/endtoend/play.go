@@ -41,8 +41,23 @@ type Scenario struct {
 	Name   string
 	Loads  []Load
 	Change string // in words; empty for none
+	Course []Turn // of the change, beside what Loads say
 	Drift  bool   // the change is one of the pool's template
 	Large  bool   // played with FULL=1
+}
+
+// A Turn is a Deployment that is scaled at a moment.
+type Turn struct {
+	At             time.Duration
+	Load, Replicas int
+}
+
+// watched is how long the fleet is watched after the change.
+func (s *Scenario) watched() time.Duration {
+	if len(s.Course) == 0 {
+		return settle
+	}
+	return s.Course[len(s.Course)-1].At + time.Minute
 }
 
 // A Sample is how things stand at a moment after a change.
@@ -68,6 +83,8 @@ type Result struct {
 	// After the change.
 	Samples   []Sample
 	ChangeCPU time.Duration
+	Waits     []time.Duration // of pods that came then, sorted, until they ran
+	Course    bool            // the change took its time
 }
 
 // A game is a scenario while a side plays it.
@@ -180,8 +197,17 @@ func (g *game) change(ctx context.Context, s *Scenario) error {
 			return err
 		}
 	}
+	g.pods.forget()
+	g.out.Course = len(s.Course) > 0
+	course := s.Course
 	begin := time.Now()
-	for time.Since(begin) < settle {
+	for time.Since(begin) < s.watched() {
+		for len(course) > 0 && time.Since(begin) >= course[0].At {
+			if err := g.scale(ctx, &s.Loads[course[0].Load], course[0].Replicas); err != nil {
+				return err
+			}
+			course = course[1:]
+		}
 		if err := errors.Join(g.alive(), pause(ctx, look)); err != nil {
 			return err
 		}
@@ -197,6 +223,7 @@ func (g *game) change(ctx context.Context, s *Scenario) error {
 		}
 		g.out.ChangeCPU, g.out.PeakMiB = cpu-before, max(g.out.PeakMiB, mib)
 	}
+	g.out.Waits = g.pods.forget()
 	last := g.out.Samples[len(g.out.Samples)-1]
 	g.tell(fmt.Sprintf("%s, %s, %s: $%.2f/h on %d nodes, %d evictions, %.0f s CPU", g.side.Name, s.Name, s.Change, last.Dollars, last.Nodes, last.Evictions, g.out.ChangeCPU.Seconds()))
 	return nil

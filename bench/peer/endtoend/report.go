@@ -20,10 +20,20 @@ func Report(all []Result) string {
 		line("| %s | %s | %.0f s | %.1f s | %.0f MiB | %d | %.2f | %s |", loads(r.Scenario), r.Side.Name, r.Running.Seconds(), r.CPU.Seconds(), r.PeakMiB, r.Nodes, r.Dollars,
 			ratio(oursOf(all, r.Scenario), r, func(x *Result) float64 { return x.Dollars }))
 	}
-	changed := slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return len(r.Samples) == 0 })
+	return b.String() + reportChanges(some(all, func(r *Result) bool { return len(r.Samples) > 0 && !r.Course })) + reportCourses(some(all, func(r *Result) bool { return r.Course }))
+}
+
+// some are the results that are wanted.
+func some(all []Result, wanted func(*Result) bool) []Result {
+	return slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return !wanted(&r) })
+}
+
+func reportChanges(changed []Result) string {
 	if len(changed) == 0 {
-		return b.String()
+		return ""
 	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
 	line("After a change, with `consolidateAfter: 10s` and a budget of 10 %% on both sides. Dollars an hour by the minute, and their mean over the three minutes.")
 	line("")
@@ -36,6 +46,33 @@ func Report(all []Result) string {
 			last.Dollars, r.mean(), last.Evictions, last.Stale, r.ChangeCPU.Seconds(), ratio(oursOf(changed, r.Scenario), r, func(x *Result) float64 { return x.at(settle).Dollars }))
 	}
 	return b.String()
+}
+
+func reportCourses(all []Result) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("")
+	line("While Deployments are scaled up and down all the time, with the same settings. A pod waits from its creation until it runs; the clock of creation has whole seconds.")
+	line("")
+	line("| what happens | who | mean $/h | evictions | pods waited: middle, 95 %%, most | controller's CPU | ours ÷ this |")
+	line("|---|---|---|---|---|---|---|")
+	for i := range all {
+		r := &all[i]
+		line("| %s | %s | %.2f | %d | %.0f s, %.0f s, %.0f s | %.1f s | %s |", r.Scenario, r.Side.Name, r.mean(), r.Samples[len(r.Samples)-1].Evictions,
+			r.waited(0.5), r.waited(0.95), r.waited(1), r.ChangeCPU.Seconds(), ratio(oursOf(all, r.Scenario), r, (*Result).mean))
+	}
+	return b.String()
+}
+
+// waited is how many seconds a part of the pods waited at most.
+func (r *Result) waited(part float64) float64 {
+	if len(r.Waits) == 0 {
+		return 0
+	}
+	return r.Waits[min(int(part*float64(len(r.Waits))), len(r.Waits)-1)].Seconds()
 }
 
 // loads is a scenario's name without what happens after its pods run.

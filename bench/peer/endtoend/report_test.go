@@ -2,6 +2,7 @@ package endtoend
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,12 +37,36 @@ func TestARowThatThePeerWinsIsPrinted(t *testing.T) {
 	}
 }
 
+func TestACourseIsATableOfItsOwn(t *testing.T) {
+	r := Result{Side: Side{Name: "ours"}, Scenario: "pods: busy", Course: true, Samples: []Sample{{At: time.Minute, Dollars: 2, Evictions: 3}}, Waits: []time.Duration{time.Second, 2 * time.Second, 9 * time.Second}}
+	text := Report([]Result{r})
+	if want := "| pods: busy | ours | 2.00 | 3 | 2 s, 9 s, 9 s | 0.0 s | – |"; !strings.Contains(text, want) || strings.Contains(text, "after 3 min") {
+		t.Errorf("there is no %s in\n%s", want, text)
+	}
+}
+
+func TestTheCourseIsTheSameForBoth(t *testing.T) {
+	s := Scenario{Course: course()}
+	if again := course(); !slices.Equal(s.Course, again) || s.watched() < 5*time.Minute {
+		t.Errorf("%d turns in %s, then %d", len(s.Course), s.watched(), len(again))
+	}
+	for _, x := range s.Course {
+		if x.Load >= busy || x.Replicas < 1 {
+			t.Errorf("turn %+v", x)
+		}
+	}
+}
+
 func TestAnEvictedPodIsCountedOnce(t *testing.T) {
 	p := &pods{running: map[types.UID]bool{}, evicted: map[types.UID]bool{}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	p.seen(pod)
 	if running, evicted := p.count(); running != 1 || evicted != 0 {
 		t.Errorf("%d run, %d evicted", running, evicted)
+	}
+	p.seen(pod)
+	if waited := p.forget(); len(waited) != 1 {
+		t.Errorf("one pod began to run, %d waited", len(waited))
 	}
 	going := pod.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}

@@ -3,6 +3,7 @@ package endtoend
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +21,11 @@ func Scenarios() []Scenario {
 		{Name: "30 deployments with spread and anti-affinity: every other loses half its pods or more", Loads: fragments(), Change: "fragments", Large: true},
 		{Name: "500 + 500 pods: all nodes drift", Loads: two(0), Change: "drift", Drift: true, Large: true},
 	}
+}
+
+// Busy are minutes in which Deployments are scaled all the time.
+func Busy() []Scenario {
+	return []Scenario{{Name: "12 deployments: five busy minutes", Loads: mix()[:busy], Change: "busy", Course: course(), Large: true}}
 }
 
 func one(keep float64) []Load {
@@ -61,6 +67,21 @@ func mix() []Load {
 		all = append(all, l)
 	}
 	return all
+}
+
+// busy is how many Deployments of the mix are scaled all the time.
+const busy = 12
+
+// course scales three Deployments every quarter of a minute, for five minutes.
+func course() []Turn {
+	random := rand.New(rand.NewPCG(18, 3))
+	var out []Turn
+	for at := time.Duration(0); at < 5*time.Minute; at += 15 * time.Second {
+		for range 3 {
+			out = append(out, Turn{At: at, Load: random.IntN(busy), Replicas: 2 + random.IntN(3*each)})
+		}
+	}
+	return out
 }
 
 // fragments are the mix, of which every other Deployment keeps a random part, so that room is left everywhere.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,11 +24,12 @@ import (
 // usersNamespace is where the pods are that both look after.
 const usersNamespace = "default"
 
-// Pods counts pods as the API server tells of them.
+// pods counts pods as the API server tells of them.
 type pods struct {
 	mu      sync.Mutex
 	running map[types.UID]bool
 	evicted map[types.UID]bool
+	waits   []time.Duration // until a pod ran
 }
 
 // follow watches the users' pods until ctx ends.
@@ -63,7 +65,11 @@ func follow(ctx context.Context, c *cluster) (*pods, error) {
 func (p *pods) seen(pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running[pod.UID] = pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	runs := pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	if runs && !p.running[pod.UID] {
+		p.waits = append(p.waits, time.Since(pod.CreationTimestamp.Time))
+	}
+	p.running[pod.UID] = runs
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
 			p.evicted[pod.UID] = true
@@ -88,6 +94,16 @@ func (p *pods) count() (running, evicted int) {
 		}
 	}
 	return running, len(p.evicted)
+}
+
+// forget returns how long pods waited since it was last called, sorted.
+func (p *pods) forget() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.waits
+	slices.Sort(out)
+	p.waits = nil
+	return out
 }
 
 // A fleet is what was bought.
