@@ -49,7 +49,7 @@ func TestCalmCostsMoneyAndSparesPods(t *testing.T) {
 	if busy, never := all[0], all[1]; busy.Dollars >= never.Dollars || never.Evictions != 0 || busy.Bound <= 0 || busy.Dollars < busy.Bound {
 		t.Errorf("$%.2f with %d evictions, $%.2f with %d when nothing is moved; bound $%.2f", busy.Dollars, busy.Evictions, never.Dollars, never.Evictions, busy.Bound)
 	}
-	if text := Report(all); !strings.Contains(text, "| 1m | $") || !strings.Contains(text, "| Never | $") {
+	if text := Report(all); !strings.Contains(text, "| 5m | $") || !strings.Contains(text, "| Never | $") {
 		t.Errorf("report:\n%s", text)
 	}
 	if all[0].To.Sub(all[0].From) != 24*time.Hour {
