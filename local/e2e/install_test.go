@@ -89,6 +89,7 @@ func TestTheGuidesInstallIt(t *testing.T) {
 	}{
 		{"logs and exec answer", speaks},
 		{"its ports are forwarded", forwards},
+		{"it is asked about what it did, and runbooks are read", isReadHere},
 		{"v1beta1 is converted by Service", converts},
 		{"a leader that is killed is followed within seconds", losesItsLeader},
 		{"an upgrade changes pods where it changes something", isUpgraded},
@@ -263,7 +264,18 @@ func repairs(t *testing.T, i installed) {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
 	}
 	broken := nodes[0].Name
-	i.do(t, "break", broken, "--for", "31m")
+	commands := strings.Split(strings.NewReplacer("bin/", "", "<node>", broken).Replace(section(t, "getting-started.md", "Machines that fail")[0]), "\n")
+	if len(commands) != 4 {
+		t.Fatalf("the guide has %q", commands)
+	}
+	is := func(condition string) { i.do(t, "kubectl", "wait", "--for=condition="+condition, "node/"+broken, wait) }
+	i.typed(t, commands[1])
+	is("AcceleratedHardwareReady=False")
+	i.typed(t, commands[2])
+	i.typed(t, commands[3])
+	is("AcceleratedHardwareReady")
+	is("Ready")
+	i.typed(t, commands[0])
 	i.do(t, "kubectl", "wait", "--for=delete", "node/"+broken, wait)
 	i.scaled(25)
 }

@@ -5,8 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // page is a document for people.
@@ -106,6 +109,50 @@ func namesHere(pod, claim, node string) *strings.Replacer {
 		"node NAME", "node "+node, "token NAME", "token karpenter",
 		"NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "shop/web-0", "default/"+pod,
 		"ip-10-0-0-1", node, "default-7x2fk", claim, "~/.kube/config", "$KUBECONFIG", "FILE", "$KUBECONFIG")
+}
+
+// isReadHere types what pages have read about a cluster and its controller: snapshots and what is asked about them, runbooks.
+func isReadHere(t *testing.T, i installed) {
+	pods, err := i.pods(t.Context(), client.MatchingLabels{"app": "inflate"})
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("%d pods, %v", len(pods), err)
+	}
+	claims, err := i.claims(t.Context())
+	if err != nil || len(claims) == 0 {
+		t.Fatalf("%d claims, %v", len(claims), err)
+	}
+	var all []string
+	for name, want := range map[string]*regexp.Regexp{
+		"snapshot.md": regexp.MustCompile("^karpenter (?:snapshot (?:--controller )?-o [cn]|plan --snapshot|why)"), "plan.md": regexp.MustCompile("--kubeconfig"), "lint.md": regexp.MustCompile("--kubeconfig"),
+	} {
+		for _, block := range strings.Split(page(t, name), "```") {
+			for line := range strings.Lines(block) {
+				if command, _, _ := strings.Cut(strings.TrimSpace(line), " #"); strings.HasPrefix(command, "karpenter ") && want.MatchString(command) && !strings.Contains(command, "-f world") {
+					all = append(all, command+" || [ $? = 1 ]")
+				}
+			}
+		}
+	}
+	if len(all) < 8 {
+		t.Errorf("the pages have only %q", all)
+	}
+	for _, m := range inText.FindAllStringSubmatch(page(t, "runbooks.md")+page(t, "page.md"), -1) {
+		if command := strings.ReplaceAll(m[1], `\|`, "|"); !slices.Contains(all, command) {
+			all = append(all, command)
+		}
+	}
+	first, err := filepath.Abs(filepath.Join("..", "release", "objects", "first.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := "cd " + t.TempDir() + "\n"
+	names := namesHere(pods[0].Name, claims[0].Name, claims[0].Status.NodeName)
+	for _, command := range all {
+		said := i.typed(t, folder+strings.ReplaceAll(names.Replace(command), "new.yaml", first))
+		if strings.HasPrefix(command, "karpenter ") && !strings.Contains(command, " -o ") && said == "" {
+			t.Errorf("%s says nothing", command)
+		}
+	}
 }
 
 var holdsUp = regexp.MustCompile(`pause|resume|annotate`)

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// onFiles finds the commands of pages that read files, and no cluster.
+var onFiles = regexp.MustCompile(`^(?:helm template … \| )?karpenter \S+ .*(?:-f |--pods |--snapshot )`)
+
+// readers are the commands of pages that read files, those that write what others read first. TestReplayOfThePage types the one with a variant.
+func readers(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, text := range pages(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(m[2]) {
+				line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+				if onFiles.MatchString(line) && !strings.Contains(line, "--kubeconfig") && !strings.Contains(line, "karpenter convert") && !strings.Contains(line, "--variant") {
+					all = append(all, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		writes := func(command string) int { return -strings.Count(command, "snapshot -o") }
+		return cmp.Or(writes(a)-writes(b), strings.Compare(a, b))
+	})
+	return slices.Compact(all)
+}
+
+// theirFiles are the files that these commands name. What is asked about the snapshot of a cluster is asked about one of manifests.
+func theirFiles(t *testing.T) map[string]string {
+	t.Helper()
+	const pod = "{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: NAMESPACE, labels: {app: web}}, spec: {containers: [{name: c, image: pause, resources: {requests: {cpu: '1'}}}]}}\n"
+	example := func(name string) string { return read(t, root+"docs/examples/"+name) }
+	pools := example("nodepool.yaml") + "\n---\n" + example("ec2nodeclass.yaml")
+	shop := strings.ReplaceAll(pod, "NAMESPACE", "shop")
+	return map[string]string{
+		"pools.yaml": pools, "large.yaml": pools, "web.yaml": strings.ReplaceAll(pod, "NAMESPACE", "default"), "web/web.yaml": shop, "workloads/web.yaml": shop, "-": shop,
+		"budgets.yaml": "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}}",
+		"workers.json": read(t, root+"internal/cli/testdata/migrate/managed.txt"),
+		"pods.csv":     "name,created,deleted,cpu\nweb-0,2026-06-01T08:00:00Z,2026-06-01T09:00:00Z,1\n",
+		"watch.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop", "uid": "1", "creationTimestamp": "2026-06-01T08:10:00Z"},` +
+			`"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}`,
+	}
+}
+
+// The commands of pages that read files are typed in a folder that has these files.
+func TestCommandsThatReadFiles(t *testing.T) {
+	commands, files, folder := readers(t), theirFiles(t), t.TempDir()
+	docs, err := filepath.Abs(root + "docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(folder)
+	if err := os.Symlink(docs, "docs"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(files[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants := map[string]string{ // by the word after karpenter
+		"plan": "web|inflate|any-arch", "why": "web-0", "lint": "PodDisruptionBudget/shop/web", "replay": "(?i)base", "migrate": "kind: NodePool", "snapshot": "",
+	}
+	for _, command := range commands {
+		_, command, _ = strings.Cut(strings.Replace(command, "world.txtar", "cluster.txtar", 1), "karpenter ")
+		command, _, _ = strings.Cut(command, " > ")
+		t.Run(command, func(t *testing.T) {
+			in, err := os.Open("-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			defer func(before *os.File) { os.Stdin = before }(os.Stdin)
+			os.Stdin = in
+			var out, trouble strings.Builder
+			code := run(t.Context(), strings.Fields(command), &out, &trouble)
+			word, _, _ := strings.Cut(command, " ")
+			want, known := wants[word]
+			if code > 1 || !known || !regexp.MustCompile(want).MatchString(out.String()) {
+				t.Errorf("code %d, want %q in\n%s\n%s", code, want, out.String(), trouble.String())
+			}
+		})
+	}
+	if len(commands) < 13 {
+		t.Errorf("the pages have %d such commands: %q", len(commands), commands)
+	}
+}
