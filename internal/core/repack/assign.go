@@ -217,7 +217,7 @@ func (a *assignment) cheapestFor(idea *solve.Placement, size int, p *part, n int
 			continue
 		}
 		room := quantity.Vec(q.problem.Cells[c].Room)
-		if m := int64(q.p.Classes[p.class].Need.Times(room, n)); best < 0 || quantity.RatioLess(q.problem.Cells[c].Price, m, price, holds) {
+		if m := int64(quantity.Vec(q.problem.Classes[size].Need).Times(room, n)); best < 0 || quantity.RatioLess(q.problem.Cells[c].Price, m, price, holds) {
 			best, price, holds = c, q.problem.Cells[c].Price, m
 		}
 	}

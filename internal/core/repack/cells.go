@@ -320,9 +320,9 @@ func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 	q.problem.Cells = append(q.problem.Cells, as)
 }
 
-// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are counted.
+// roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are counted, and so are devices.
 func (q *question) roomsOf(t *solve.Template) []quantity.Vec {
-	if q.p.Drivers == 0 {
+	if q.p.Drivers+len(q.gear.sets) == 0 {
 		return t.Room
 	}
 	rooms := make([]quantity.Vec, len(t.Room))
@@ -333,7 +333,7 @@ func (q *question) roomsOf(t *solve.Template) []quantity.Vec {
 }
 
 func (q *question) roomOf(t *solve.Template, shape int) quantity.Vec {
-	out := append(make(quantity.Vec, 0, len(t.Room[shape])+q.p.Drivers), t.Room[shape]...)
+	out := append(make(quantity.Vec, 0, len(t.Room[shape])+q.p.Drivers+len(q.gear.sets)), t.Room[shape]...)
 	for d := range q.p.Drivers {
 		most := quantity.Max
 		if limit := t.Attachable(d, shape); limit >= 0 {
@@ -341,7 +341,7 @@ func (q *question) roomOf(t *solve.Template, shape int) quantity.Vec {
 		}
 		out = append(out, most)
 	}
-	return out
+	return q.gear.room(out, t, shape)
 }
 
 // fillOf says what is known of the items to whoever lists what they can be bought as.
@@ -352,6 +352,11 @@ func (q *question) fillOf() shape.Fill {
 			fill.Axes = append(fill.Axes, r)
 		}
 	}
+	first := q.p.Resources + q.p.Drivers
+	for s := range q.gear.sets {
+		fill.Axes = append(fill.Axes, first+s)
+	}
+	fill.Least = append(slices.Clone(fill.Least), make(quantity.Vec, first+len(q.gear.sets)-len(fill.Least))...) // some need nothing of what follows
 	for i := range q.items {
 		fill.Pods += int64(q.items[i].count)
 	}
@@ -464,10 +469,10 @@ func (q *question) leastOver(cells bits.Set) int {
 // cellsOf returns the cells that an item may use by its requirements and its pins, ordinary and exotic ones. For a bound all are ordinary.
 func (q *question) cellsOf(i int) (ordinary, exotic bits.Set) {
 	ordinary, exotic = bits.Make(len(q.cells)), bits.Make(len(q.cells))
-	need := q.p.Classes[q.items[i].class].Need
+	need := quantity.Vec(q.problem.Classes[i].Need)
 	for c := range q.cells {
 		cell := &q.cells[c]
-		if !cell.kinds.Has(q.kindOf[i]) || !need.Fits(q.problem.Cells[c].Room[:q.p.Resources]) {
+		if !cell.kinds.Has(q.kindOf[i]) || !need.Fits(q.problem.Cells[c].Room) {
 			continue
 		}
 		if !q.loose && q.p.Templates[cell.tmpl].Catalog.Exotic.Has(cell.shape) {

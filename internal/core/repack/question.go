@@ -43,6 +43,7 @@ type question struct {
 	exotic  bits.Set      // items that fit exotic machines only
 	frozen  []solve.BinID // new bins that stay as they are, in order
 	mounts  map[int]int   // pods that mount each volume
+	gear    gear
 	problem pack.Problem
 	pinned  bool // some item is
 	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
@@ -60,7 +61,7 @@ type cell struct {
 }
 
 func newQuestion(p *solve.Problem, at *solve.Placement) *question {
-	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}}
+	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}, gear: gearOf(p)}
 	for i := range p.Classes {
 		for _, v := range p.Classes[i].Volumes {
 			q.mounts[v.ID] += p.Classes[i].Count
@@ -110,7 +111,7 @@ func (q *question) collect(bad map[solve.ClassID]bool) {
 // simple reports whether the packer can express what a class asks for.
 func (q *question) simple(p *solve.Put, t solve.TemplateID) bool {
 	c, ties := &q.p.Classes[p.Class], q.at.Ties(p.Class, p.Variant)
-	if ties.Glued || len(c.Ports) > 0 || len(c.Devices) > 0 || slices.ContainsFunc(c.Volumes, q.shared) {
+	if ties.Glued || len(c.Ports) > 0 || !q.gear.counts(p.Class) || slices.ContainsFunc(c.Volumes, q.shared) {
 		return false
 	}
 	return len(q.p.Templates[t].Segments) == 1 || q.match(&c.Variants[p.Variant], t).Mask == nil && !ties.Spread
@@ -194,7 +195,7 @@ func (q *question) tieOwner(g, o int, counted, owners []int) bool {
 	return true
 }
 
-// needOf returns the vector of a class, with its volumes as further dimensions.
+// needOf returns the vector of a class, with its volumes and devices as further dimensions.
 func (q *question) needOf(ci solve.ClassID) []int64 {
 	c := &q.p.Classes[ci]
 	out := append([]int64(nil), c.Need...)
@@ -206,7 +207,7 @@ func (q *question) needOf(ci solve.ClassID) []int64 {
 			out[q.p.Resources+v.Driver]++
 		}
 	}
-	return out
+	return q.gear.need(out, ci)
 }
 
 // makeLimits writes what limited pools have left, without the nodes that are taken apart.
