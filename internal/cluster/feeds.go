@@ -11,6 +11,9 @@ type FailedFeed struct {
 	Kind  string
 	Since time.Time // when the picture was last known to be right
 	Why   string
+
+	// Devices says that nothing but what pods have of devices rests on it.
+	Devices bool
 }
 
 // FailedFeeds replaces what is known about feeds that have failed.
@@ -19,6 +22,14 @@ func (d *Draft) FailedFeeds(all []FailedFeed) { d.failed = slices.Clone(all) }
 // FailedFeeds yields the kinds that are no longer read, by name.
 func (s *Snapshot) FailedFeeds() iter.Seq[FailedFeed] { return slices.Values(s.failed) }
 
-// Fed tells whether everything that decisions need is still being read. Nothing may be disrupted voluntarily by a picture that is not:
+// Fed tells whether everything that all decisions need is still being read. Nothing may be disrupted voluntarily by a picture that is not:
 // nobody knows what has come to run on a node since.
-func (s *Snapshot) Fed() bool { return len(s.failed) == 0 }
+func (s *Snapshot) Fed() bool {
+	return !slices.ContainsFunc(s.failed, func(f FailedFeed) bool { return !f.Devices })
+}
+
+// DevicesFed tells whether what devices there are and who has them is still being read. Otherwise nothing is planned for pods that use resource
+// claims, wherever they are.
+func (s *Snapshot) DevicesFed() bool {
+	return !slices.ContainsFunc(s.failed, func(f FailedFeed) bool { return f.Devices })
+}

@@ -126,6 +126,7 @@ var constraints = map[reason.Code]string{
 	reason.RestrictedLabel:   "the pod asks for label %, which may not be asked for",
 	reason.VolumeInvalid:     "volume claim %",
 	reason.DeviceClaims:      "the pod references resource claims, which are ignored (ignore-dra-requests)",
+	reason.DevicesUnread:     "the pod references resource claims, and what devices there are cannot be read now",
 	reason.DeviceInvalid:     "resource claim %",
 	reason.Devices:           "has too few free devices for request %",
 	reason.DeviceUnknown:     "request % asks for an attribute that is known only once the device is there:",

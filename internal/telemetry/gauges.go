@@ -7,7 +7,7 @@ var gauges = []Row{
 	{"karpenter_cluster_state_node_count", "gauge", Stable, "Nodes and NodeClaims without Node that Karpenter knows of.", nil},
 	{"karpenter_cluster_state_synced", "gauge", Stable, "1 once everything that is watched has been read.", nil},
 	{"karpenter_cluster_state_unsynced_time_seconds", "gauge", Stable, "How long that has been waited for.", nil},
-	{"karpenter_cluster_state_failed_feeds", "gauge", Alpha, "Kinds of objects that decisions need and that can no longer be read. While there are any, no node is disrupted voluntarily.", nil},
+	{"karpenter_cluster_state_failed_feeds", "gauge", Alpha, "Kinds of objects that decisions need and that can no longer be read. While there are any, no node is disrupted voluntarily, or nothing is planned for pods that use resource claims.", nil},
 
 	{"karpenter_nodes_current_lifetime_seconds", "gauge", Alpha, "Age of a node.", nodeSet},
 	{"karpenter_nodes_allocatable", "gauge", Beta, "What a node has for pods.", nodeSetByResource},

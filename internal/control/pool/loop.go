@@ -261,11 +261,18 @@ func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
 
 // unread says in words what can no longer be read although disruption needs it, "" if all can.
 func unread(snap *cluster.Snapshot) string {
+	stopped := "no node is disrupted voluntarily: "
+	if snap.Fed() {
+		stopped = "nothing is planned for pods that use resource claims: "
+	}
 	var out []string
 	for f := range snap.FailedFeeds() {
 		out = append(out, fmt.Sprintf("%s has not been read since %s: %s", f.Kind, f.Since.UTC().Format(time.RFC3339), f.Why))
 	}
-	return strings.Join(out, "; ")
+	if len(out) == 0 {
+		return ""
+	}
+	return stopped + strings.Join(out, "; ")
 }
 
 func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
@@ -273,7 +280,7 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 		condition.Clear(pool, v1.ConditionTypeClusterStateCurrent, now)
 		return
 	}
-	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, "no node is disrupted voluntarily: "+unread, now)
+	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, unread, now)
 }
 
 // checkHalt says that somebody has paused the pool.

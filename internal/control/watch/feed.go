@@ -62,6 +62,8 @@ type kind struct {
 	optional bool
 	// minor kinds stop nothing when they are no longer read: they make a plan nicer, and not a node safe to remove.
 	minor bool
+	// devices kinds stop only what has to do with devices.
+	devices bool
 }
 
 // removed names an object that is gone.

@@ -43,7 +43,7 @@ func (w *Watch) failed() []cluster.FailedFeed {
 			continue
 		}
 		if since, why := f.ear.Failed(); why != "" {
-			out = append(out, cluster.FailedFeed{Kind: f.name, Since: since, Why: why})
+			out = append(out, cluster.FailedFeed{Kind: f.name, Since: since, Why: why, Devices: f.devices})
 		}
 	}
 	for _, e := range w.others {
@@ -61,7 +61,11 @@ func logFailed(ctx context.Context, was, is []cluster.FailedFeed) {
 	}
 	for _, f := range is {
 		if !among(was, f.Kind) {
-			telemetry.Log(ctx).Error("a kind is no longer read, no node is disrupted voluntarily", "kind", f.Kind, "since", f.Since, "error", f.Why)
+			stops := "every voluntary disruption"
+			if f.Devices {
+				stops = "plans for pods that use resource claims"
+			}
+			telemetry.Log(ctx).Error("a kind is no longer read, which stops some of what is done", "kind", f.Kind, "stops", stops, "since", f.Since, "error", f.Why)
 		}
 	}
 	for _, f := range was {

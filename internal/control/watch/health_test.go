@@ -242,6 +242,32 @@ func TestMinorKindsStopNothing(t *testing.T) {
 	})
 }
 
+// What there is of devices stops nothing but what has to do with devices, and that until it is read again.
+func TestKindsOfDevicesStopDevicesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoody(&server1{list: podList})
+		store := begin(t, ofDevices(pods()).kind, m)
+		if !store.Snapshot().DevicesFed() {
+			t.Error("devices are not read before anything has failed")
+		}
+		m.feel(forbidden)
+		time.Sleep(10 * time.Minute)
+		if s := store.Snapshot(); !s.Fed() || s.DevicesFed() {
+			t.Errorf("fed %v, devices %v; want the first only", s.Fed(), s.DevicesFed())
+		}
+		m.feel(fine)
+		time.Sleep(45 * time.Second)
+		if !store.Snapshot().DevicesFed() {
+			t.Error("devices that are read again still count as unread")
+		}
+	})
+	for _, k := range devices() {
+		if !k.devices || !k.optional || k.minor {
+			t.Errorf("%s is no kind of devices", k.name)
+		}
+	}
+}
+
 func TestNeededKinds(t *testing.T) {
 	var needed []string
 	for _, k := range slices.Concat(own(), []served{nodeClass(schema.GroupVersionKind{Kind: "Class"})}, builtin(), owners()) {

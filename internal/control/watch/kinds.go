@@ -185,19 +185,24 @@ func buffers() []served {
 	}
 }
 
+func ofDevices(l served) served {
+	l.optional, l.devices = true, true
+	return l
+}
+
 // devices are read where resource claims are planned for. On a server that does not have them no pod can use them.
 func devices() []served {
 	return []served{
-		optional(object("ResourceClaim", func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
+		ofDevices(object("ResourceClaim", func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
 			(*cluster.Draft).PutResourceClaim,
 			func(d *cluster.Draft, r removed) { d.DeleteResourceClaim(r.Namespace, r.Name) })),
-		optional(object("ResourceClaimTemplate", func() client.ObjectList { return &resourcev1.ResourceClaimTemplateList{} },
+		ofDevices(object("ResourceClaimTemplate", func() client.ObjectList { return &resourcev1.ResourceClaimTemplateList{} },
 			(*cluster.Draft).PutResourceClaimTemplate,
 			func(d *cluster.Draft, r removed) { d.DeleteResourceClaimTemplate(r.Namespace, r.Name) })),
-		optional(object("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} },
+		ofDevices(object("DeviceClass", func() client.ObjectList { return &resourcev1.DeviceClassList{} },
 			(*cluster.Draft).PutDeviceClass,
 			func(d *cluster.Draft, r removed) { d.DeleteDeviceClass(r.Name) })),
-		optional(object("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} },
+		ofDevices(object("ResourceSlice", func() client.ObjectList { return &resourcev1.ResourceSliceList{} },
 			(*cluster.Draft).PutResourceSlice,
 			func(d *cluster.Draft, r removed) { d.DeleteResourceSlice(r.Name) })),
 	}

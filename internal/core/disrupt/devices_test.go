@@ -2,6 +2,8 @@ package disrupt
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +48,41 @@ func TestDevicesThatMovedPodsWillHaveAreTaken(t *testing.T) {
 			plan := engine.New().Plan(engine.Question{Snap: snap, Pods: []*cluster.Pod{snap.Pod(promisedPod)}, Settings: engine.Settings{Selects: selector.Selects}, Now: noon})
 			if placed := len(plan.Place) == 1; placed != tc.placed {
 				t.Errorf("placed = %v, want %v; refused: %+v", placed, tc.placed, plan.Refused)
+			}
+		})
+	}
+}
+
+// While what there is of devices is not read, nodes whose pods have some stay, and all others go as they would.
+func TestDevicesThatAreNotReadHoldTheirNodesOnly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failed []cluster.FailedFeed
+		want   string
+	}{
+		"everything is read":  {nil, "a,c"},
+		"devices are not":     {[]cluster.FailedFeed{{Kind: "ResourceSlice", Devices: true}}, "c"},
+		"others are not read": {[]cluster.FailedFeed{{Kind: "PersistentVolume"}}, "a,c"}, // the loop asks nobody then
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("small", 4, 16, 1, 0), shape("plain", 4, 16, 0.5, 0)).pool("p").node("a", "p", "small", "on-demand").node("b", "p", "small", "on-demand").node("c", "p", "plain", "on-demand")
+			f.publish("a", 1)
+			f.publish("b", 4)
+			f.pods("a", "job", 1, "1", "1Gi", func(p *corev1.Pod) { wantsGPU(p, "") })
+			f.pods("b", "job", 1, "1", "1Gi", func(p *corev1.Pod) { wantsGPU(p, "") })
+			f.pods("c", "web", 1, "1", "1Gi")
+			f.putDevices()
+			f.store.Update(func(d *cluster.Draft) { d.FailedFeeds(tc.failed) })
+			w := f.world()
+			w.Terms.Selects = selector.Selects
+			var gone []string
+			for _, s := range newPlanner(engine.New()).Propose(w).Steps {
+				for _, c := range s.Remove {
+					gone = append(gone, c.Name())
+				}
+			}
+			slices.Sort(gone)
+			if got := strings.Join(gone, ","); got != tc.want {
+				t.Errorf("to go: %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -140,6 +140,10 @@ func (b *builder) readPods() {
 			b.refuse(p, []reason.Count{{Code: reason.DeviceClaims}})
 			continue
 		}
+		if info.devices && !b.in.Snap.DevicesFed() {
+			b.refuse(p, []reason.Count{{Code: reason.DevicesUnread}})
+			continue
+		}
 		if bad := b.heldFrom(p, info.claims); bad.Code != 0 {
 			b.refuse(p, []reason.Count{bad})
 			continue

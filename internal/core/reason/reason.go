@@ -12,6 +12,7 @@ const (
 	RestrictedLabel   // it asks for a label that belongs to Karpenter or to single nodes
 	VolumeInvalid     // Key: a volume claim that cannot be used; Flaw says why
 	DeviceClaims      // it references resource claims, which are ignored
+	DevicesUnread     // it references resource claims, and what there is of devices can no longer be read
 	DeviceInvalid     // a resource claim that it needs is missing, cannot be understood, or is not planned for; Key: the claim, Flaw says why
 	NoPools           // there is no pool that may open nodes
 	AvoidsManaged     // it demands a node without pool
@@ -83,7 +84,7 @@ func (c Code) Name() string {
 
 var names = [numCodes]string{
 	None: "", Invalid: "Invalid", RestrictedLabel: "RestrictedLabel", VolumeInvalid: "VolumeInvalid",
-	DeviceClaims: "DeviceClaims", DeviceInvalid: "DeviceClaimInvalid", Devices: "NoDevices", DeviceUnknown: "DeviceAttributeUnknown", DeviceCEL: "DeviceSelectorInvalid",
+	DeviceClaims: "DeviceClaims", DevicesUnread: "DevicesUnread", DeviceInvalid: "DeviceClaimInvalid", Devices: "NoDevices", DeviceUnknown: "DeviceAttributeUnknown", DeviceCEL: "DeviceSelectorInvalid",
 	DeviceHard: "DeviceSearchTooHard", DeviceAt: "DeviceClaimElsewhere", NoPools: "NoPools", AvoidsManaged: "AvoidsManaged", NotReached: "NotReached", Postponed: "Postponed",
 	UninitializedOnly: "UninitializedOnly", LeftAside: "LeftAside", OnTrial: "PoolOnTrial", Spurned: "NotBound", Taint: "TaintNotTolerated", LabelMismatch: "LabelMismatch",
 	LabelUnknown: "LabelUnknown", TooLarge: "DoesNotFit", NoShape: "NoInstanceType", NoOffering: "NoOffering",

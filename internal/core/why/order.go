@@ -10,7 +10,7 @@ import (
 // fixes are the reasons in the order in which a person would deal with them: first what is wrong with the pod, then what a line of YAML
 // settles, then what asks for other machines, last what only time or others can change.
 var fixes = []reason.Code{
-	reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid, reason.DeviceInvalid, reason.DeviceClaims, reason.AvoidsManaged, reason.NoPools,
+	reason.Invalid, reason.RestrictedLabel, reason.VolumeInvalid, reason.DeviceInvalid, reason.DeviceClaims, reason.DevicesUnread, reason.AvoidsManaged, reason.NoPools,
 	reason.Limit, reason.Taint, reason.LabelUnknown, reason.LabelMismatch, reason.NoTypes, reason.MinValues,
 	reason.Spread, reason.AntiAffinity, reason.Affinity, reason.HostPort, reason.VolumeLimit, reason.DeviceAt, reason.Devices, reason.DeviceUnknown, reason.DeviceCEL, reason.DeviceHard,
 	reason.TooLarge, reason.NoShape, reason.NoOffering, reason.Reservation, reason.Closed,
