@@ -29,8 +29,8 @@ func questionAbout(machines []machine, needs ...int64) *question {
 		p.Classes = append(p.Classes, solve.Class{Need: quantity.Vec{need}})
 		q.items = append(q.items, item{class: solve.ClassID(i), count: 1})
 		q.kindOf = append(q.kindOf, 0)
+		q.problem.Classes = append(q.problem.Classes, pack.Class{Need: []int64{need}})
 	}
-	q.problem.Classes = make([]pack.Class, len(needs))
 	for _, m := range machines {
 		c := cell{tmpl: m.tmpl, kinds: bits.Full(1)}
 		if m.exotic {
