@@ -41,9 +41,9 @@ func newDisruptionMetrics(t *maker) disruptionMetrics {
 		DisruptionHeldBackSavings: t.gauge("karpenter_voluntary_disruption_held_back_savings_dollars", Alpha,
 			"Hourly savings that the budgets of a pool hold back now.", "nodepool"),
 		ConsolidationScore: t.histogram("karpenter_consolidation_score", Alpha, scores,
-			"Score of moves under policy Balanced.", balanced...),
+			"Score of moves under policy Balanced, by whether they were approved or rejected.", balanced...),
 		ConsolidationMoves: t.counter("karpenter_consolidation_moves_total", Alpha,
-			"Moves judged under policy Balanced.", balanced...),
+			"Moves of consolidation, by whether they were approved, or rejected by a pool with policy Balanced.", balanced...),
 	}
 	for _, kind := range []string{"multi", "single"} {
 		m.DisruptionTimeouts.WithLabelValues(kind) // there from the start, so that a rate has something to start from

@@ -159,7 +159,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		w = l.world(ctx, l.store.Snapshot(), now)
 	}
 	out := l.propose(ctx, w)
-	l.safely("telling what was found", func() { l.tell.proposal(w, out, time.Since(now)) })
+	l.safely("telling what was found", func() { l.tell.proposal(ctx, w, out, time.Since(now)) })
 	tried := map[string]bool{}
 	for _, step := range out.Steps {
 		if crowds(w, step, tried) {

@@ -39,7 +39,7 @@ func TestBlocksThatPassAreToldWhenTheyLast(t *testing.T) {
 		teller := newTeller(Telling{Metrics: metrics, Events: events})
 		look := func(blocks ...disrupt.Refusal) {
 			w := &disrupt.World{Snap: store.Snapshot(), Now: time.Now()}
-			teller.proposal(w, &disrupt.Proposal{Blocks: blocks}, time.Millisecond)
+			teller.proposal(t.Context(), w, &disrupt.Proposal{Blocks: blocks}, time.Millisecond)
 			synctest.Wait()
 		}
 		want := func(when string, messages ...string) {

@@ -74,7 +74,7 @@ var methods = []struct {
 }
 
 // proposal reports one pass of the planner.
-func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Duration) {
+func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Proposal, took time.Duration) {
 	if out.Idle {
 		return
 	}
@@ -102,7 +102,10 @@ func (t *teller) proposal(w *disrupt.World, out *disrupt.Proposal, took time.Dur
 	t.writeHeld(w, out)
 	t.say(w, out)
 	for _, step := range out.Steps {
-		t.proposed(step)
+		t.proposed(ctx, step)
+	}
+	for _, step := range out.Rejected {
+		t.judged(ctx, step, "rejected")
 	}
 }
 
@@ -188,7 +191,7 @@ func (t *teller) budgets(w *disrupt.World, out *disrupt.Proposal) {
 }
 
 // proposed reports a step that waits for its second look.
-func (t *teller) proposed(step *disrupt.Step) {
+func (t *teller) proposed(ctx context.Context, step *disrupt.Step) {
 	if step.Reason != v1.DisruptionReasonUnderutilized {
 		return
 	}
@@ -198,16 +201,8 @@ func (t *teller) proposed(step *disrupt.Step) {
 			t.Events.Tell(refs(c.Node), telemetry.ConsolidationCandidate, fmt.Sprintf("%s, saves $%.4f an hour", sentence.Step(step), step.Saves().Dollars()), step.ID())
 		}
 	}
-	pools := map[string]*v1.NodePool{}
-	for _, c := range step.Remove {
-		pools[c.Pool.Name] = c.Pool
-	}
-	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		t.Metrics.ConsolidationMoves.WithLabelValues(step.Decision(), name, string(pools[name].Spec.Disruption.ConsolidationPolicy)).Inc()
-	}
+	pools := t.judged(ctx, step, "approved")
 	for _, s := range step.Score {
-		policy := string(pools[s.Pool].Spec.Disruption.ConsolidationPolicy)
-		t.Metrics.ConsolidationScore.WithLabelValues(step.Decision(), s.Pool, policy).Observe(s.Score)
 		message := fmt.Sprintf("score %.2f, threshold 0.50 (k=2): saves %.1f%% of the pool's price for %.1f%% of its disruption", s.Score, 100*s.Savings, 100*s.Disruption)
 		if len(step.Remove) == 1 {
 			t.Events.Tell(refs(step.Remove[0].Node), telemetry.ConsolidationApproved, message)
@@ -215,6 +210,23 @@ func (t *teller) proposed(step *disrupt.Step) {
 			t.Events.Publish(telemetry.Event{Object: telemetry.PoolRef(pools[s.Pool]), Reason: telemetry.ConsolidationApproved, Message: message, Key: []string{s.Pool, message}})
 		}
 	}
+}
+
+// judged counts a move by what was decided about it, with what pools of policy Balanced said, and returns the pools that it concerns.
+func (t *teller) judged(ctx context.Context, step *disrupt.Step, decision string) map[string]*v1.NodePool {
+	pools := map[string]*v1.NodePool{}
+	for _, c := range step.Remove {
+		pools[c.Pool.Name] = c.Pool
+	}
+	for name, pool := range pools {
+		t.Metrics.ConsolidationMoves.WithLabelValues(decision, name, string(pool.Spec.Disruption.ConsolidationPolicy)).Inc()
+	}
+	for _, s := range step.Score {
+		t.Metrics.ConsolidationScore.WithLabelValues(decision, s.Pool, string(pools[s.Pool].Spec.Disruption.ConsolidationPolicy)).Observe(s.Score)
+		telemetry.Log(ctx).Debug("consolidation score", "NodePool", s.Pool, "command", sentence.Step(step), "score", fmt.Sprintf("%.2f", s.Score), "savings_fraction", s.Savings, "disruption_fraction", s.Disruption,
+			"threshold", 0.5, "approved", decision == "approved")
+	}
+	return pools
 }
 
 // rejected reports a step that no longer holds.

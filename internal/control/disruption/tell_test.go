@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 )
@@ -57,11 +59,41 @@ func TestAReplacementIsToldOfAndCounted(t *testing.T) {
 		counts(t, map[string]float64{"decisions": 1, "by pool": 1, "moves": 1}, map[string]prometheus.Collector{
 			"decisions":          s.metrics.DisruptionDecisions.WithLabelValues(labels...),
 			"by pool":            s.metrics.DisruptionDecisionsByPool.WithLabelValues(append([]string{"p"}, labels...)...),
-			"moves":              s.metrics.ConsolidationMoves.WithLabelValues("replace", "p", string(v1.ConsolidationPolicyWhenEmptyOrUnderutilized)),
+			"moves":              s.metrics.ConsolidationMoves.WithLabelValues("approved", "p", string(v1.ConsolidationPolicyWhenEmptyOrUnderutilized)),
 			"queue failures":     s.metrics.DisruptionQueueFailures.WithLabelValues(labels...),
 			"failed validations": s.metrics.DisruptionFailedValidations.WithLabelValues("single"),
 		})
 	})
+}
+
+// Whether pools with policy Balanced want a move is counted and logged, each way.
+func TestAMoveThatPoolsJudge(t *testing.T) {
+	for decision, price := range map[string]float64{"approved": 0.2, "rejected": 0.93} {
+		t.Run(decision, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyBalanced
+				s.api.Put(s.pools["p"].Pool)
+				*s.pools["p"].Catalog = cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, price)}}
+				stop := s.run(t)
+				time.Sleep(validationDelay / 2)
+				stop()
+				line := said(t, s, "consolidation score")
+				if line["level"] != "DEBUG" || fmt.Sprint(line["NodePool"]) != "map[name:p]" || line["approved"] != (decision == "approved") || line["threshold"] != 0.5 {
+					t.Errorf("line = %v", line)
+				}
+				for _, other := range []string{"approved", "rejected"} {
+					moves := testutil.ToFloat64(s.metrics.ConsolidationMoves.WithLabelValues(other, "p", "Balanced"))
+					if (moves > 0) != (other == decision) {
+						t.Errorf("%v moves were %s", moves, other)
+					}
+				}
+				if n := testutil.CollectAndCount(s.metrics.ConsolidationScore); n != 1 {
+					t.Errorf("scores of %d kinds", n)
+				}
+			})
+		})
+	}
 }
 
 // said returns the first line of the log with this message.

@@ -64,6 +64,8 @@ type search struct {
 	trials int
 	taken  entanglement           // of the steps of this pass
 	wasted map[*Candidate]float64 // the part of the price, in dollars, that the pods are not worth
+	// rejected are moves that are worth their price, and that a pool with policy Balanced does not want.
+	rejected []*Step
 }
 
 func (s *Survey) search() *search {
@@ -133,12 +135,19 @@ func (s *search) judge(p *part) (*Step, Refusal) {
 	if why := s.buy(step, p.open); why.Code != "" {
 		return nil, why
 	}
-	step.Score = s.score(step)
-	if !approved(step.Score) {
+	byName(step.Remove)
+	if step.Score = s.score(step); !approved(step.Score) {
+		s.reject(step)
 		return nil, Refusal{Code: Unbalanced}
 	}
-	byName(step.Remove)
 	return step, Refusal{}
+}
+
+// reject notes a move, once in a pass however often it is asked about.
+func (s *search) reject(step *Step) {
+	if !slices.ContainsFunc(s.rejected, func(other *Step) bool { return other.ID() == step.ID() }) {
+		s.rejected = append(s.rejected, step)
+	}
 }
 
 // buy settles how each opening of a step is bought: all of them together save at least the minimum, what nodes cost by themselves included,

@@ -15,6 +15,7 @@ type Proposal struct {
 	Steps    []*Step
 	Blocks   []Refusal // nodes that may not be removed
 	Notes    []Refusal // nodes that could be removed, but are better kept
+	Rejected []*Step   // moves that pools with policy Balanced do not want, to be counted
 	Eligible map[Method]int
 	Counts   map[string]*PoolCount
 	Budgets  map[string][]v1.DisruptionReason // pools whose budgets allow nothing now, although there is something to do
@@ -59,6 +60,7 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 	s.gate(slices.Collect(maps.Keys(p.gone)))
 	s.gate(soon)
 	known := p.consolidate()
+	p.out.Rejected = s.rejected
 	for c, why := range s.notes {
 		if !p.gone[c] {
 			p.out.Notes = append(p.out.Notes, why)
