@@ -7,19 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	awsv1 "karpenter.sh/karpenter/api/aws/v1"
-	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/recording"
 	"karpenter.sh/karpenter/internal/replay"
 )
 
-const replayHelp = `usage: karpenter replay --pods FILE -f FILE_OR_DIR… [--variant NAME=FILE[,FILE…]]… [--with NAME:SETTING=VALUE]… [-o table|json]
+const replayHelp = `usage: karpenter replay --pods FILE {-f FILE_OR_DIR… | --snapshot FILE} [--variant NAME=FILE[,FILE…]]… [--with NAME:SETTING=VALUE]… [-o table|json]
 
 Runs recorded pods through Karpenter's decisions in simulated time, once for each set of NodePools and settings, and puts side by side
 what that costs, how far it is from the least that it could cost, how often pods are moved and how long they wait. It changes nothing and
@@ -27,7 +26,8 @@ asks no cloud.
 
 --pods is a CSV of pods with the times of their creation and deletion, what "kubectl get pods -w -o json" wrote, what kubereplay
 captured, or the folder that a controller writes with --record-dir. The files of -f hold NodePools, EC2NodeClasses, DaemonSets, PodDisruptionBudgets and so on; workloads and pods in them are there
-from beginning to end. That is the variant "base", where there is a NodePool in them. A --variant has the same, but its own NodePools,
+from beginning to end, and Nodes, with their NodeClaims, are the fleet that is there when the recording begins. A --snapshot holds all of that,
+and what machines cost. That is the variant "base", where there is a NodePool in them. A --variant has the same, but its own NodePools,
 EC2NodeClasses and NodeOverlays. --with changes a setting of a variant: preference-policy, min-values-policy, spot-to-spot,
 batch-idle-duration, batch-max-duration, boot.
 
@@ -93,11 +93,11 @@ func (f *replayFlags) check() error {
 	switch {
 	case f.pods == "":
 		return errors.New("give the recorded pods with --pods FILE")
-	case f.snapshot != "":
-		return errors.New("a snapshot has no times; give --pods and -f")
+	case f.snapshot != "" && (len(f.files) > 0 || f.kubeconfig != ""):
+		return errors.New("--snapshot holds the whole world; give it without -f and --kubeconfig")
 	case !slices.Contains([]string{"table", "json"}, f.output):
 		return fmt.Errorf("-o %s: use table or json", f.output)
-	case len(f.files) == 0 && len(f.variants) == 0 && f.kubeconfig == "":
+	case len(f.files) == 0 && len(f.variants) == 0 && f.kubeconfig == "" && f.snapshot == "":
 		return errors.New("give NodePools with -f, or with --variant NAME=FILE")
 	case f.set.Samples < 1 || f.set.Samples > 10_000:
 		return fmt.Errorf("--samples %d: use a number from 1 to 10000", f.set.Samples)
@@ -142,7 +142,8 @@ func (f *replayFlags) change(text string) error {
 // A planned run is a variant with its times.
 type plannedRun struct {
 	replay.Variant
-	set replay.Settings
+	set    replay.Settings
+	always []recording.Life // pods that the files say are there all the time
 }
 
 func runReplay(ctx context.Context, env Env, args []string) (int, error) {
@@ -161,6 +162,7 @@ func runReplay(ctx context.Context, env Env, args []string) (int, error) {
 	if err != nil {
 		return exitBadInput, err
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(replay.GCPercent))
 	results, err := playAll(ctx, env, rec, runs)
 	if err != nil {
 		return exitBadInput, err
@@ -196,81 +198,6 @@ func (f *replayFlags) recorded(env Env) (*recording.Recording, error) {
 		return nil, err
 	}
 	return rec.Cut(f.from, f.to)
-}
-
-// runs makes every variant ready, and adds to the recording what the files say is always there.
-func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, *recording.Recording, error) {
-	base, others, err := readAll(env.In, f.files)
-	if err != nil {
-		return nil, nil, err
-	}
-	tellOthers(env, others)
-	bought := func(d *document) bool {
-		return slices.Contains([]string{"NodePool", "EC2NodeClass", "NodeOverlay"}, d.obj.GetKind())
-	}
-	all := []namedFiles{}
-	if f.kubeconfig != "" || slices.ContainsFunc(base, func(d *document) bool { return d.obj.GetKind() == "NodePool" }) {
-		all = append(all, namedFiles{name: baseVariant})
-	}
-	all = append(all, f.variants...)
-	var out []plannedRun
-	var always []recording.Life
-	for _, v := range all {
-		docs := base
-		if v.name != baseVariant {
-			own, _, err := readAll(env.In, v.files)
-			if err != nil {
-				return nil, nil, err
-			}
-			docs = slices.Concat(slices.DeleteFunc(slices.Clone(base), bought), own)
-		}
-		run, lives, err := f.run(ctx, env, v.name, docs, rec)
-		if err != nil {
-			return nil, nil, fmt.Errorf("variant %s: %w", v.name, err)
-		}
-		out = append(out, run)
-		always = lives
-	}
-	for _, c := range f.changes {
-		if err := apply(out, c); err != nil {
-			return nil, nil, fmt.Errorf("--with %s:%s=%s: %w", c.variant, c.setting, c.value, err)
-		}
-	}
-	if len(out) == 0 {
-		return nil, nil, errors.New("there is no NodePool; add one with -f or with --variant NAME=FILE")
-	}
-	rec, err = recording.Of(f.pods, slices.Concat(rec.Lives, always), rec.End)
-	return out, rec, err
-}
-
-// run makes a variant ready. The pods of its files are lives of their own; nodes are bought anew.
-func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*document, rec *recording.Recording) (plannedRun, []recording.Life, error) {
-	o, err := f.assemble(ctx, env, docs)
-	if err != nil {
-		return plannedRun{}, nil, err
-	}
-	var always []recording.Life
-	if f.kubeconfig == "" {
-		for _, p := range o.pods {
-			always = append(always, recording.Life{Pod: p, From: rec.Begin})
-		}
-	}
-	if len(o.buffers) > 0 {
-		fmt.Fprintln(env.Err, "CapacityBuffers are left out of a replay")
-	}
-	o.pods, o.nodes, o.claims, o.buffers = nil, nil, nil, nil
-	in, err := f.input(env, o)
-	if err != nil {
-		return plannedRun{}, nil, err
-	}
-	if in.Settings.Search == 0 {
-		in.Settings.Search = enoughSearch
-	}
-	set := f.set
-	set.BatchIdle, set.BatchMax = time.Second, 10*time.Second
-	return plannedRun{replay.Variant{
-		Name: name, Store: o.store(), Pools: in.Pools, Engine: in.Settings, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels(),
-	}, set}, always, nil
 }
 
 // apply changes a setting of a variant. Settings are called as the controller's flags are.

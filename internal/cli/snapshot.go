@@ -98,27 +98,45 @@ func (s *snapshotFlags) text(ctx context.Context, env Env) ([]byte, error) {
 
 // readSnapshot returns the question that a snapshot was made of, and what the engine remembered, nil if that is not in it.
 func readSnapshot(file string) (engine.Question, *engine.Memory, error) {
-	text, err := os.ReadFile(file)
+	w, err := readWorld(file)
 	if err != nil {
-		return engine.Question{}, nil, fmt.Errorf("--snapshot: %w", err)
-	}
-	if !bytes.Contains(text, []byte("\n-- objects --\n")) {
-		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: this is no snapshot; karpenter snapshot writes one", file)
-	}
-	story, err := scenario.Parse(text)
-	if err != nil {
-		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: %w", file, err)
-	}
-	w, err := story.World()
-	if err == nil {
-		err = w.Enter(story, 1)
-	}
-	if err != nil {
-		return engine.Question{}, nil, fmt.Errorf("--snapshot %s: %w", file, err)
+		return engine.Question{}, nil, err
 	}
 	in := w.Input()
 	if w.Memory == nil {
 		in.Pods = in.Snap.Provisionable()
 	}
 	return in, w.Memory, nil
+}
+
+// readStory reads a snapshot.
+func readStory(file string) (*scenario.Scenario, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--snapshot: %w", err)
+	}
+	if !bytes.Contains(text, []byte("\n-- objects --\n")) {
+		return nil, fmt.Errorf("--snapshot %s: this is no snapshot; karpenter snapshot writes one", file)
+	}
+	story, err := scenario.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--snapshot %s: %w", file, err)
+	}
+	return story, nil
+}
+
+// readWorld returns the world of a snapshot.
+func readWorld(file string) (*scenario.World, error) {
+	story, err := readStory(file)
+	if err != nil {
+		return nil, err
+	}
+	w, err := story.World()
+	if err == nil {
+		err = w.Enter(story, 1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--snapshot %s: %w", file, err)
+	}
+	return w, nil
 }

@@ -129,7 +129,7 @@ func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
 // recorded is what is written of a pod. A row has no more of its spec than scheduling reads.
 func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
 	o := wanted(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels.Map}, Spec: *p.Class.Spec})
-	o.Kind, o.APIVersion = "Pod", "v1"
+	o.Kind, o.APIVersion, o.Spec.NodeName = "Pod", "v1", p.NodeName
 	o.UID, o.CreationTimestamp = p.UID, metav1.NewTime(p.Created)
 	if p.DoNotDisrupt != "" {
 		o.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: p.DoNotDisrupt}

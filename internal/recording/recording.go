@@ -27,6 +27,9 @@ type Life struct {
 	Pod  *corev1.Pod // as it is made; never changed
 	From time.Time
 	To   time.Time // zero where it outlives the recording
+	On   string    // the node on which it was first seen, "" where nobody knows
+
+	remade bool // an eviction has moved it since it was first seen
 }
 
 // A source is the text of one file.
@@ -123,6 +126,9 @@ func (r *Recording) Cut(from, to time.Time) (*Recording, error) {
 		}
 		if l.From.Before(out.Begin) {
 			l.From = out.Begin
+			if l.remade {
+				l.On = "" // it may be somewhere else by then
+			}
 		}
 		if l.To.After(out.End) {
 			l.To = time.Time{}

@@ -134,6 +134,7 @@ func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
 		}
 		w.lives[uid] = l
 	}
+	l.On = cmp.Or(l.On, p.Spec.NodeName)
 	to := endOf(p)
 	if to.IsZero() && gone {
 		to = when.Later(at, w.end)
@@ -208,7 +209,7 @@ func (w *watched) joined() []Life {
 		}
 		life := l.Life
 		for n := next[l]; n != nil; n = next[n] {
-			life.To = n.To
+			life.To, life.remade = n.To, true
 		}
 		out = append(out, life)
 	}

@@ -1,8 +1,8 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -60,10 +59,7 @@ func (r *run) launch(o *engine.Opening) *machine {
 		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name, Zone: offer.Zone(), CapacityType: offer.CapacityType(),
 		Labels: labels, Capacity: it.CapacityAs(offer), Allocatable: it.Allocatable(offer),
 	}, r.now, sentence.Lack)
-	m := &machine{claim: c, price: offer.Price, pods: map[*pod]bool{}, stirred: r.now}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(c.Name))
-	m.lot = h.Sum32()
+	m := &machine{claim: c, price: offer.Price, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
 	r.machines[c.Name] = m
 	r.meter.launched(m)
 	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c) })
@@ -74,12 +70,7 @@ func (r *run) launch(o *engine.Opening) *machine {
 // offering is what an opening was priced as.
 func (r *run) offering(o *engine.Opening) (*cloud.InstanceType, *cloud.Offering) {
 	it := r.pools[o.Pool].Catalog.Type(o.Type)
-	for i := range it.Offerings {
-		if f := &it.Offerings[i]; f.Zone() == o.Zone && f.CapacityType() == o.CapacityType {
-			return it, f
-		}
-	}
-	return it, &it.Offerings[0]
+	return it, cmp.Or(offered(it, o.Zone, o.CapacityType), &it.Offerings[0])
 }
 
 // booted makes a machine a node that is ready for pods.
@@ -90,24 +81,8 @@ func (r *run) booted(m *machine) {
 	m.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.claim.Name, UID: types.UID("node/" + m.claim.Name), CreationTimestamp: metav1.NewTime(r.now)}}
 	m.node.Spec.ProviderID = m.claim.Status.ProviderID
 	m.node.Status.Capacity, m.node.Status.Allocatable = m.claim.Status.Capacity, m.claim.Status.Allocatable
-	m.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(r.now)}}
-	lifecycle.Join(m.node, m.claim)
-	m.node.Labels[corev1.LabelHostname], m.node.Labels[v1.NodeInitializedLabelKey] = m.node.Name, "true"
 	m.node.Spec.Taints = slices.Clone(m.claim.Spec.Taints)
-	c := m.claim.DeepCopy()
-	c.Status.NodeName = m.node.Name
-	for _, done := range []string{v1.ConditionTypeRegistered, v1.ConditionTypeInitialized} {
-		condition.SetTrue(c, done, r.now)
-	}
-	m.claim, m.restless = c, true
-	m.measure(r.axes)
-	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c); d.PutNode(m.node) })
-	if !m.leaving {
-		r.open = append(r.open, m)
-	}
-	for _, ds := range r.daemons {
-		r.daemon(ds, m)
-	}
+	r.join(m)
 	for _, p := range m.due {
 		if p.planned != m || p.gone {
 			continue
@@ -119,9 +94,6 @@ func (r *run) booted(m *machine) {
 		}
 	}
 	m.due = nil
-	if at, ok := lifecycle.Expiry(c); ok {
-		r.at(at, func() { r.expire(m) })
-	}
 	for _, do := range m.ready {
 		do()
 	}

@@ -96,9 +96,14 @@ func (m *meter) pass(from, to time.Time) {
 }
 
 func (m *meter) launched(x *machine) {
+	m.made++
+	m.stands(x)
+}
+
+// stands notes that a machine costs something from now on.
+func (m *meter) stands(x *machine) {
 	m.rate += x.price
 	m.machines++
-	m.made++
 	m.peak = max(m.peak, m.machines)
 }
 

@@ -144,16 +144,34 @@ func (r *run) arrive(life *recording.Life) {
 
 // wait puts a pod into the queue, or on a node at once.
 func (r *run) wait(p *pod) {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(p.key.Name))
-	p.lot = h.Sum32()
+	p.lot = lotOf(p.key.Name)
 	r.pods[p.key] = p
-	if r.seat(p) {
+	if r.back(p) || r.seat(p) {
 		return
 	}
 	r.waiting = append(r.waiting, p)
 	r.Store.Update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
 	r.provisioner.want(r)
+}
+
+// lotOf is a number that decides between what is equal.
+func lotOf(name string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return h.Sum32()
+}
+
+// back binds a pod to the machine on which it is when the recording begins, and tells whether there is one.
+func (r *run) back(p *pod) bool {
+	if !p.there || p.life.On == "" {
+		return false
+	}
+	m := r.machines[p.life.On]
+	if m == nil || m.node == nil || m.leaving || !m.holds(p.class.asks) {
+		return false
+	}
+	r.bind(p, m)
+	return true
 }
 
 // object is the pod as the API server would show it.

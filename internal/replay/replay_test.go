@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -309,6 +310,7 @@ func benchmarkReplay(b *testing.B, length time.Duration, standing int) {
 	s := settings()
 	s.Pace, s.Samples = max(10*time.Second, (length/600).Truncate(time.Second)), 48
 	rec := record(b, int(length.Seconds()), days(3, length, standing)...)
+	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent)) // as the program does
 	for b.Loop() {
 		v.Store = cluster.NewStore()
 		busy := processorTime()
