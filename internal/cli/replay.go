@@ -29,7 +29,8 @@ captured, or the folder that a controller writes with --record-dir. The files of
 from beginning to end, and Nodes, with their NodeClaims, are the fleet that is there when the recording begins. A --snapshot holds all of that,
 and what machines cost. That is the variant "base", where there is a NodePool in them. A --variant has the same, but its own NodePools,
 EC2NodeClasses and NodeOverlays. --with changes a setting of a variant: preference-policy, min-values-policy, spot-to-spot,
-batch-idle-duration, batch-max-duration, boot.
+batch-idle-duration, batch-max-duration, boot. An --edit changes the NodePools and EC2NodeClasses of a variant while the recording runs: what
+drifts is replaced. --market says what the cloud takes back and has not.
 
 Exit code: 0 every pod had a place, 1 some had none in some variant, 2 the input is wrong.
 
@@ -47,6 +48,7 @@ type replayFlags struct {
 	from, to time.Time
 	output   string
 	variants []namedFiles
+	edits    []timedFiles
 	changes  []change
 	set      replay.Settings
 }
@@ -70,6 +72,8 @@ func parseReplay(env Env, args []string) (replayFlags, error) {
 	fs.StringVar(&f.output, "o", "table", "table or json")
 	fs.Func("variant", "NAME=FILE, several files with commas between them: run the pods with these NodePools too; may be given several times", f.variant)
 	fs.Func("with", "NAME:SETTING=VALUE, a setting of a variant; may be given several times", f.change)
+	fs.Func("edit", "NAME:TIME=FILE, several files with commas between them: the variant has these NodePools and EC2NodeClasses from then on; may be given several times", f.edit)
+	fs.Func("market", "CSV of how often spot machines are taken back, and how often nothing is to be had: type,zone,interrupted,sold_out", f.market)
 	fs.Func("from", "leave out what was before this time (2026-06-01T12:00:00Z); pods that are there then begin with it", moment(&f.from))
 	fs.Func("to", "leave out what was after this time", moment(&f.to))
 	fs.DurationVar(&f.set.Boot, "boot", time.Minute, "how long a machine takes from its launch until pods run on it")
@@ -137,6 +141,32 @@ func (f *replayFlags) change(text string) error {
 	}
 	f.changes = append(f.changes, change{variant, setting, value})
 	return nil
+}
+
+// timedFiles are what a variant has from a time on.
+type timedFiles struct {
+	variant string
+	at      time.Time
+	files   []string
+}
+
+func (f *replayFlags) edit(text string) error {
+	variant, rest, named := strings.Cut(text, ":")
+	when, files, given := strings.Cut(rest, "=")
+	if !named || !given || variant == "" || files == "" {
+		return errors.New("write NAME:TIME=FILE, such as base:2026-06-01T12:00:00Z=pools.yaml")
+	}
+	e := timedFiles{variant: variant, files: strings.Split(files, ",")}
+	if err := moment(&e.at)(when); err != nil {
+		return err
+	}
+	f.edits = append(f.edits, e)
+	return nil
+}
+
+func (f *replayFlags) market(file string) (err error) {
+	f.set.Market, err = readMarket(file)
+	return err
 }
 
 // A planned run is a variant with its times.

@@ -46,6 +46,9 @@ func writeReplay(out io.Writer, form string, results []*replay.Result) error {
 	row("waited, 95 % of them", func(r *replay.Result) string { return waited(r.WaitSeconds.P95) })
 	row("waited at most", func(r *replay.Result) string { return waited(r.WaitSeconds.Max) })
 	row("pods without a place", func(r *replay.Result) string { return fmt.Sprint(r.Unplaced) })
+	if slices.ContainsFunc(results, func(r *replay.Result) bool { return r.SoldOut > 0 }) {
+		row("launches that met nothing", func(r *replay.Result) string { return fmt.Sprint(r.SoldOut) })
+	}
 	for _, reason := range reasonsOf(results) {
 		row("steps, "+strings.ToLower(reason), func(r *replay.Result) string { return fmt.Sprint(r.Steps[reason]) })
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -31,6 +32,11 @@ func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recordin
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, e := range f.edits {
+		if !slices.ContainsFunc(out, func(r plannedRun) bool { return r.Name == e.variant }) {
+			return nil, nil, fmt.Errorf("--edit: there is no variant %q", e.variant)
+		}
 	}
 	for _, c := range f.changes {
 		if err := apply(out, c); err != nil {
@@ -95,11 +101,71 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 	if err != nil {
 		return plannedRun{}, err
 	}
-	return f.planned(env, name, o, in.Pools, in.Settings, there), nil
+	run := f.planned(env, name, o, in.Pools, in.Settings, there)
+	run.Edits, err = f.editsOf(ctx, env, name, docs)
+	return run, err
+}
+
+// editsOf reads what becomes of a variant, each edit on top of those before it.
+func (f *replayFlags) editsOf(ctx context.Context, env Env, name string, docs []*document) ([]replay.Edit, error) {
+	var out []replay.Edit
+	edits := slices.Clone(f.edits)
+	slices.SortStableFunc(edits, func(a, b timedFiles) int { return a.at.Compare(b.at) })
+	for _, e := range edits {
+		if e.variant != name {
+			continue
+		}
+		own, _, err := readAll(env.In, e.files)
+		if err != nil {
+			return nil, err
+		}
+		before, err := f.assemble(ctx, env, docs)
+		if err != nil {
+			return nil, err
+		}
+		docs = slices.Concat(slices.DeleteFunc(slices.Clone(docs), func(d *document) bool {
+			return slices.ContainsFunc(own, func(x *document) bool {
+				return x.obj.GetKind() == d.obj.GetKind() && x.obj.GetName() == d.obj.GetName()
+			})
+		}), own)
+		after, err := f.assemble(ctx, env, docs)
+		if err != nil {
+			return nil, err
+		}
+		in, err := f.input(env, after)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, replay.Edit{At: e.at, Pools: in.Pools, Classes: env.drifts(before.classes, after.classes)})
+	}
+	return out, nil
+}
+
+// drifts says for node classes that were changed why their machines drift.
+func (env Env) drifts(before, after []*awsv1.EC2NodeClass) map[string]func(*v1.NodeClaim) string {
+	out := map[string]func(*v1.NodeClaim) string{}
+	for _, to := range after {
+		i := slices.IndexFunc(before, func(c *awsv1.EC2NodeClass) bool { return c.Name == to.Name })
+		if i < 0 || equality.Semantic.DeepEqual(before[i].Spec, to.Spec) {
+			continue
+		}
+		judge := env.EditClass(before[i], to)
+		out[to.Name] = func(c *v1.NodeClaim) string {
+			reason, sure := judge(c)
+			if !sure {
+				return ""
+			}
+			return string(reason)
+		}
+	}
+	return out
 }
 
 // runsOfSnapshot makes the variants of a snapshot. Those with pools of their own buy what its pools of the same node class could.
 func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, error) {
+	if len(f.edits) > 0 {
+		return nil, errors.New("--edit needs to know what machines there are; give files with -f instead of --snapshot")
+	}
 	all := append([]namedFiles{{name: baseVariant}}, f.variants...)
 	var out []plannedRun
 	for _, v := range all {

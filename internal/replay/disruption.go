@@ -173,6 +173,13 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 		}
 		going = append(going, m)
 	}
+	bought := make([]purchase, len(step.Open))
+	for i := range step.Open {
+		if bought[i].it, bought[i].offer = r.buy(&step.Open[i]); bought[i].offer == nil {
+			d.memory = d.memory.Failed(step, r.now)
+			return
+		}
+	}
 	r.meter.reasons[string(step.Reason)]++
 	until := r.now.Add(landingTime)
 	if len(step.Open) > 0 {
@@ -194,7 +201,7 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 		}
 	}
 	for i := range step.Open {
-		m := r.launch(&step.Open[i])
+		m := r.launch(&step.Open[i], bought[i].it, bought[i].offer)
 		d.landing[m.claim.Name] = until
 		m.ready = append(m.ready, ready)
 		r.Store.Update(func(draft *cluster.Draft) {

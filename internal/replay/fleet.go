@@ -24,7 +24,6 @@ import (
 type standing struct {
 	node  *corev1.Node
 	claim *v1.NodeClaim // nil where only the node is known
-	pool  *v1.NodePool
 	it    *cloud.InstanceType
 	offer *cloud.Offering
 }
@@ -36,7 +35,7 @@ func (v *Variant) Stand(node *corev1.Node, claim *v1.NodeClaim) error {
 	if i < 0 {
 		return errors.New("it is of no NodePool that is replayed")
 	}
-	s := standing{node: node.DeepCopy(), claim: claim, pool: v.Pools[i].Pool, it: v.Pools[i].Catalog.Type(node.Labels[corev1.LabelInstanceTypeStable])}
+	s := standing{node: node.DeepCopy(), claim: claim, it: v.Pools[i].Catalog.Type(node.Labels[corev1.LabelInstanceTypeStable])}
 	if s.it != nil {
 		s.offer = offered(s.it, node.Labels[corev1.LabelTopologyZone], node.Labels[v1.CapacityTypeLabelKey])
 	}
@@ -63,14 +62,14 @@ func (r *run) stand(s *standing) {
 	name := s.node.Name
 	id := cmp.Or(s.node.Spec.ProviderID, "replay://"+name)
 	sold := cloud.Machine{
-		ProviderID: id, ClaimName: name, PoolName: s.pool.Name, InstanceType: s.it.Name, Zone: s.offer.Zone(), CapacityType: s.offer.CapacityType(),
+		ProviderID: id, ClaimName: name, PoolName: s.node.Labels[v1.NodePoolLabelKey], InstanceType: s.it.Name, Zone: s.offer.Zone(), CapacityType: s.offer.CapacityType(),
 		Labels: s.node.Labels, Capacity: s.it.CapacityAs(s.offer), Allocatable: s.it.Allocatable(s.offer),
 	}
 	var c *v1.NodeClaim
 	if s.claim != nil {
 		c = s.claim.DeepCopy()
 	} else {
-		c = lifecycle.Adopting(s.pool, s.node, sold)
+		c = lifecycle.Adopting(r.pools[sold.PoolName].Pool, s.node, sold)
 		c.CreationTimestamp = s.node.CreationTimestamp
 	}
 	c.Name, c.UID, c.DeletionTimestamp = name, types.UID(cmp.Or(string(c.UID), name)), nil
@@ -78,7 +77,7 @@ func (r *run) stand(s *standing) {
 		c.CreationTimestamp = metav1.NewTime(r.now)
 	}
 	c = lifecycle.Launched(c, sold, r.now, sentence.Lack)
-	m := &machine{claim: c, price: s.offer.Price, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
+	m := &machine{claim: c, price: s.offer.Price, offer: offerKey{s.it.Name, sold.Zone, sold.CapacityType}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
 	m.node = s.node
 	m.node.UID, m.node.DeletionTimestamp = types.UID(cmp.Or(string(m.node.UID), "node/"+name)), nil
 	m.node.Spec.ProviderID, m.node.Spec.Unschedulable = id, false
@@ -127,5 +126,8 @@ func (r *run) join(m *machine) {
 	}
 	if at, ok := lifecycle.Expiry(c); ok {
 		r.at(at, func() { r.expire(m) })
+	}
+	if d, ok := r.set.Market.lasts(m.offer, m.claim.Name); ok {
+		r.after(d, func() { r.interrupt(m) })
 	}
 }

@@ -36,19 +36,16 @@ func stand(t *testing.T, v *Variant, node *corev1.Node, claim *v1.NodeClaim) {
 	}
 }
 
-// Three machines are there, one of which nobody needs and one with a pod that fits the first.
+// Three machines are there, one of which nobody needs and two with pods that fit together.
 func TestAFleetThatIsThere(t *testing.T) {
 	v := variant()
 	for _, name := range []string{"one", "two", "idle"} {
 		stand(t, &v, node(name, "small"), nil)
 	}
-	got := play(t, record(t, 7200, on("one", life("a", "500m", 0, 0)), on("two", life("b", "500m", 0, 0)), life("c", "500m", 0, 0)), v, settings())
+	got := play(t, record(t, 7200, on("one", life("a", "500m", 0, 0)), on("two", life("b", "500m", 0, 0))), v, settings())
 	last := got.Curve[len(got.Curve)-1]
 	if got.Launched != 0 || got.PeakNodes != 3 || last.Nodes != 1 || last.Price != 0.1 || got.Evictions < 1 || got.Evictions > 2 || got.Unplaced != 0 {
 		t.Errorf("%d launched, %d nodes at most, at last %+v, %d evictions", got.Launched, got.PeakNodes, last, got.Evictions)
-	}
-	if got.Steps["Empty"] != 1 || got.Steps["Underutilized"] == 0 {
-		t.Errorf("steps %v", got.Steps)
 	}
 }
 

@@ -26,6 +26,7 @@ type machine struct {
 	claim *v1.NodeClaim
 	node  *corev1.Node // nil while it boots
 	price cloud.NanoUSD
+	offer offerKey
 	pods  map[*pod]bool
 	due   []*pod // that are planned for it
 
@@ -34,6 +35,7 @@ type machine struct {
 	load  kubescore.Load
 	lot   uint32
 
+	outdated                  string // why it drifts for its node class, whatever becomes of pools
 	avoided, leaving, stopped bool
 	stirred                   time.Time // when a pod last came or went
 	restless                  bool      // and its claim does not say so yet
@@ -41,13 +43,12 @@ type machine struct {
 	ready                     []func()  // what waits for it
 }
 
-// launch starts the machine of an opening.
-func (r *run) launch(o *engine.Opening) *machine {
+// launch starts the machine of an opening as it was bought.
+func (r *run) launch(o *engine.Opening, it *cloud.InstanceType, offer *cloud.Offering) *machine {
 	r.serial++
 	c := o.Claim.DeepCopy()
 	c.Name = fmt.Sprintf("%s-%05d", o.Pool, r.serial)
 	c.UID, c.CreationTimestamp = types.UID(c.Name), metav1.NewTime(r.now)
-	it, offer := r.offering(o)
 	labels := map[string]string{}
 	for key, values := range it.Labels {
 		if len(values) == 1 {
@@ -59,7 +60,7 @@ func (r *run) launch(o *engine.Opening) *machine {
 		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name, Zone: offer.Zone(), CapacityType: offer.CapacityType(),
 		Labels: labels, Capacity: it.CapacityAs(offer), Allocatable: it.Allocatable(offer),
 	}, r.now, sentence.Lack)
-	m := &machine{claim: c, price: offer.Price, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
+	m := &machine{claim: c, price: offer.Price, offer: offerKey{it.Name, offer.Zone(), offer.CapacityType()}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
 	r.machines[c.Name] = m
 	r.meter.launched(m)
 	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c) })

@@ -34,6 +34,8 @@ type Result struct {
 	WaitSeconds Waits `json:"waitSeconds"`
 	// Unplaced is how many pods had no place for five minutes or more when they or the recording ended.
 	Unplaced int `json:"unplaced"`
+	// SoldOut is how many machines were not to be had as they were planned.
+	SoldOut int `json:"soldOut"`
 	// Steps counts what was done to the fleet, by reason.
 	Steps map[string]int `json:"steps"`
 	Curve []Point        `json:"curve"`
@@ -71,6 +73,7 @@ type meter struct {
 	placed       int // pods on machines now
 
 	pods, evictions, unplaced int
+	soldOut                   int
 	waits                     []int
 	reasons                   map[string]int
 	curve                     []Point
@@ -129,7 +132,7 @@ func (m *meter) never(p *pod, now time.Time) {
 
 func (m *meter) sample(r *run) {
 	m.curve = append(m.curve, Point{At: r.now, Price: dollars(m.rate.Dollars()), Nodes: m.machines, Pods: len(r.pods), Waiting: len(r.waiting)})
-	m.bounds.ask(r.Store.Snapshot(), r.now)
+	m.bounds.ask(r.Store.Snapshot(), r.listed, r.now)
 }
 
 // dollars rounds to hundredths of cents.
@@ -142,7 +145,7 @@ func (m *meter) result(r *run) *Result {
 	m.bounds.stop()
 	out := &Result{
 		Variant: r.Name, From: m.began, To: m.until, Dollars: dollars(cloud.NanoUSD(m.spent).Dollars()), PeakNodes: m.peak, Launched: m.made,
-		Pods: m.pods, Evictions: m.evictions, Unplaced: m.unplaced, Steps: m.reasons, Curve: m.curve,
+		Pods: m.pods, Evictions: m.evictions, Unplaced: m.unplaced, SoldOut: m.soldOut, Steps: m.reasons, Curve: m.curve,
 	}
 	length := m.until.Sub(m.began)
 	sum, paid := 0.0, 0.0
@@ -178,13 +181,13 @@ type bounder struct {
 
 func newBounder(r *run) *bounder {
 	b := &bounder{asked: make(chan engine.Question, r.set.Samples+1), done: make(chan struct{})}
-	pools, settings := r.Pools, r.Engine
+	settings := r.Engine
 	settings.NodePrice, settings.Search = -1, boundWork
 	go func() {
 		defer close(b.done)
 		e := engine.New(r.Labels)
 		for q := range b.asked {
-			q.Pools, q.Settings = pools, settings
+			q.Settings = settings
 			plan := e.Plan(q)
 			b.found = append(b.found, max(plan.ConfigBound, plan.VolumeBound))
 		}
@@ -193,8 +196,8 @@ func newBounder(r *run) *bounder {
 }
 
 // ask has a bound proven for the pods of a snapshot, as if all machines were bought anew.
-func (b *bounder) ask(snap *cluster.Snapshot, now time.Time) {
-	q := engine.Question{Snap: snap, Gone: map[string]bool{}, Now: now}
+func (b *bounder) ask(snap *cluster.Snapshot, pools []engine.Pool, now time.Time) {
+	q := engine.Question{Snap: snap, Pools: pools, Gone: map[string]bool{}, Now: now}
 	for n := range snap.Nodes() {
 		q.Gone[n.Name] = true
 	}

@@ -78,9 +78,19 @@ func (v *provisioner) plan(r *run) {
 		return
 	}
 	plan := v.engine.Plan(engine.Question{Snap: snap, Pools: r.Pools, Pods: ask, Settings: r.Engine, Now: r.now})
+	unsold := map[cluster.PodKey]bool{}
 	for i := range plan.Open {
-		m := r.launch(&plan.Open[i])
-		for _, row := range plan.Open[i].Pods {
+		o := &plan.Open[i]
+		it, offer := r.buy(o)
+		if offer == nil { // its pods ask again soon, and get something else
+			again = retry
+			for _, row := range o.Pods {
+				unsold[row.PodKey] = true
+			}
+			continue
+		}
+		m := r.launch(o, it, offer)
+		for _, row := range o.Pods {
 			r.promise(r.pods[row.PodKey], m)
 		}
 	}
@@ -97,8 +107,11 @@ func (v *provisioner) plan(r *run) {
 	}
 	left := false
 	for _, p := range r.waiting {
-		if p.planned == nil {
-			p.asked, left = r.now, true
+		if p.planned != nil {
+			continue
+		}
+		if left = true; !unsold[p.key] {
+			p.asked = r.now
 		}
 	}
 	if left {

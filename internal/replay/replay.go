@@ -27,6 +27,8 @@ type Variant struct {
 	Planner disrupt.Settings
 	Labels  label.Table
 
+	Edits []Edit // in the order of their times
+
 	fleet []standing // what is there when the recording begins
 }
 
@@ -39,6 +41,8 @@ type Settings struct {
 	Pace time.Duration
 	// Samples is at how many moments the bound is proven.
 	Samples int
+	// Market is what the cloud takes back and has not; nil for one that has everything, for ever.
+	Market Market
 }
 
 // GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside the snapshots that it is
@@ -54,7 +58,9 @@ type run struct {
 	clock
 	set      Settings
 	end      time.Time
-	pools    map[string]engine.Pool
+	pools    map[string]engine.Pool // Pools, by name
+	listed   []engine.Pool          // Pools, with all that is sold at some time
+	dried    map[offerKey]time.Time // what is known to be sold out, until when
 	axes     axes
 	pods     map[cluster.PodKey]*pod
 	waiting  []*pod // the longest first
@@ -105,20 +111,12 @@ func (r *run) step() {
 
 func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	r := &run{
-		Variant: v, set: s, clock: clock{now: rec.Begin}, end: rec.End, axes: axes{}, pools: map[string]engine.Pool{},
+		Variant: v, set: s, clock: clock{now: rec.Begin}, end: rec.End, axes: axes{}, dried: map[offerKey]time.Time{},
 		pods: map[cluster.PodKey]*pod{}, machines: map[string]*machine{}, classes: map[string]*class{},
-	}
-	for _, p := range v.Pools {
-		r.pools[p.Pool.Name] = p
 	}
 	r.provisioner = provisioner{engine: engine.New(v.Labels)}
 	r.disruption = newDisruption(v.Labels)
-	r.Store.Update(func(d *cluster.Draft) {
-		for _, p := range v.Pools {
-			d.PutPool(p.Pool)
-		}
-		d.Synced(true)
-	})
+	r.setPools(v.Pools)
 	snap := r.Store.Snapshot()
 	r.daemons, r.budgets = slices.Collect(snap.DaemonSets()), slices.Collect(snap.PDBs())
 	for i := range rec.Lives {
@@ -129,6 +127,11 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	}
 	for i := range r.fleet {
 		r.stand(&r.fleet[i])
+	}
+	r.judge(nil)
+	for i := range v.Edits {
+		e := &v.Edits[i]
+		r.at(e.At, func() { r.edit(e) })
 	}
 	for _, placed := range []bool{true, false} { // who has a place keeps it before others look for one
 		for i := range rec.Lives {

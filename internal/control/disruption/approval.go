@@ -193,8 +193,9 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 	return false
 }
 
-// approved tells whether the plan that a record names was carried out and speaks of the record's candidates. A record that names none is
-// another affair.
+// approved tells whether the plan that a record names was carried out, and the record says what the plan does: the same nodes for the same reason,
+// and as many in their place. Whoever may change a claim can write a record, which is not to turn a yes to a replacement into one to a removal. A
+// record that names no plan is another affair.
 func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if r.Plan == "" {
 		return true
@@ -203,8 +204,12 @@ func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if plan == nil || plan.Status.Phase != v1alpha1.DisruptionCarriedOut || !approval.Genuine(plan) {
 		return false
 	}
-	for _, m := range r.Candidates {
-		if !slices.ContainsFunc(plan.Status.Step.Remove, func(n v1alpha1.DisruptedNode) bool { return n.NodeClaim == m.Name && n.UID == m.UID }) {
+	step := plan.Status.Step
+	if r.Reason != step.Reason || len(r.Candidates) != len(step.Remove) || len(r.Replacements) != len(step.Open) {
+		return false
+	}
+	for _, n := range step.Remove {
+		if !slices.Contains(r.Candidates, steprecord.Member{Name: n.NodeClaim, UID: n.UID}) {
 			return false
 		}
 	}

@@ -471,13 +471,26 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			s.record(v1alpha1.DisruptionCarriedOut, func(p *v1alpha1.DisruptionPlan) { p.Status.Step.Pods++ })
 			t.Cleanup(s.run(t))
 		},
+		"the record gives another reason than the plan": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.recordOf(func(p *v1alpha1.DisruptionPlan) { p.Status.Step.Reason = v1.DisruptionReasonDrifted })
+			t.Cleanup(s.run(t))
+		},
+		"the record waits for no replacement, and the plan speaks of one": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.recordOf(func(p *v1alpha1.DisruptionPlan) { p.Status.Step.Open = []v1alpha1.OpenedNode{{NodePool: "p"}} })
+			t.Cleanup(s.run(t))
+		},
+		"the record has one node of the two of the plan": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.recordOf(func(p *v1alpha1.DisruptionPlan) {
+				p.Status.Step.Remove = append(p.Status.Step.Remove, v1alpha1.DisruptedNode{NodeClaim: "claim-b", UID: "claim-b", NodePool: "p"})
+			})
+			t.Cleanup(s.run(t))
+		},
 		"the record names a plan of a node that had the name before": func(t *testing.T, s *stage) {
 			s.manual("")
-			s.record(v1alpha1.DisruptionCarriedOut, func(p *v1alpha1.DisruptionPlan) {
-				p.Status.Step.Remove[0].UID = "before"
-				*p = *approval.PlanOf(p.Status.Step, time.Now())
-				p.Status.Phase = v1alpha1.DisruptionCarriedOut
-			})
+			s.recordOf(func(p *v1alpha1.DisruptionPlan) { p.Status.Step.Remove[0].UID = "before" })
 			t.Cleanup(s.run(t))
 		},
 		"the record names no plan, and the node says that it is of another pool": func(t *testing.T, s *stage) {
@@ -530,6 +543,15 @@ func (s *stage) astray() {
 	memapi.Edit(s.api, "", "a", func(n *corev1.Node) {
 		n.Labels = maps.Clone(n.Labels)
 		n.Labels[v1.NodePoolLabelKey] = "other"
+	})
+}
+
+// recordOf has claim a carry the record of a step by a plan that was carried out, and says something else.
+func (s *stage) recordOf(other func(*v1alpha1.DisruptionPlan)) {
+	s.record(v1alpha1.DisruptionCarriedOut, func(p *v1alpha1.DisruptionPlan) {
+		other(p)
+		*p = *approval.PlanOf(p.Status.Step, time.Now())
+		p.Status.Phase = v1alpha1.DisruptionCarriedOut
 	})
 }
 

@@ -1,0 +1,111 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/engine"
+)
+
+// An Edit is what somebody makes of the pools and node classes while the recording runs. Machines that are no longer what they would be made as now
+// drift.
+type Edit struct {
+	At    time.Time
+	Pools []engine.Pool // all that there are from then on
+	// Classes say of the machines of node classes that were changed, by name, why they drift; "" where they do not.
+	Classes map[string]func(*v1.NodeClaim) string
+}
+
+// known are the labels that the requirements of pools may name.
+func (r *run) known() *label.Vocabulary { return label.NewVocabulary(v1.Labels(), r.Labels) }
+
+// stamped are pools that carry the hash of their template, as the controller writes it.
+func stamped(pools []engine.Pool) []engine.Pool {
+	out := slices.Clone(pools)
+	for i := range out {
+		p := out[i].Pool.DeepCopy()
+		stamp := drift.PoolStamp(p)
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[v1.NodePoolHashAnnotationKey], p.Annotations[v1.NodePoolHashVersionAnnotationKey] = stamp.Hash, stamp.Version
+		out[i].Pool = p
+	}
+	return out
+}
+
+// setPools has these pools be there from now on.
+func (r *run) setPools(pools []engine.Pool) {
+	r.listed = stamped(pools)
+	r.Store.Update(func(d *cluster.Draft) {
+		for _, p := range r.listed {
+			d.PutPool(p.Pool)
+		}
+		d.Synced(true)
+	})
+	r.stock()
+}
+
+// edit takes over what somebody wrote.
+func (r *run) edit(e *Edit) {
+	gone := maps.Clone(r.pools)
+	for _, p := range e.Pools {
+		delete(gone, p.Pool.Name)
+	}
+	r.Store.Update(func(d *cluster.Draft) {
+		for name := range gone {
+			d.DeletePool(name)
+		}
+	})
+	r.setPools(e.Pools)
+	r.judge(e.Classes)
+	for _, m := range r.open {
+		m.restless = true // what calm is may have changed
+	}
+	r.provisioner.want(r)
+	r.disruption.news(r)
+}
+
+// judge says of machines whether they drift.
+func (r *run) judge(classes map[string]func(*v1.NodeClaim) string) {
+	known := r.known()
+	for _, name := range slices.Sorted(maps.Keys(r.machines)) {
+		m := r.machines[name]
+		pool, there := r.pools[m.claim.Labels[v1.NodePoolLabelKey]]
+		if !there {
+			continue
+		}
+		why := drift.Reason(pool.Pool, m.claim, known)
+		if why == "" && drift.InstanceTypeGone(m.claim, pool.Catalog, known) {
+			why = v1.ReasonInstanceTypeNotFound
+		}
+		if of := classes[m.claim.Spec.NodeClassRef.Name]; why == "" && of != nil {
+			m.outdated = of(m.claim)
+		}
+		r.drifts(m, cmp.Or(why, m.outdated))
+	}
+}
+
+func (r *run) drifts(m *machine, why string) {
+	had := condition.Get(m.claim, v1.ConditionTypeDrifted)
+	if why == "" && had == nil || why != "" && had != nil && had.Reason == why {
+		return
+	}
+	c := m.claim.DeepCopy()
+	if why == "" {
+		condition.Clear(c, v1.ConditionTypeDrifted, r.now)
+	} else {
+		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: why, Message: why}, r.now)
+	}
+	m.claim = c
+	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c) })
+}
