@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -96,6 +98,7 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 		o.pods, o.nodes, o.claims = nil, nil, nil
 	}
 	there := takeThere(o, rec)
+	o.takeDisks(rec.Disks)
 	o.buffers = nil
 	in, err := f.input(env, o)
 	if err != nil {
@@ -183,7 +186,9 @@ func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recordin
 				return nil, fmt.Errorf("variant %s: %w", v.name, err)
 			}
 		}
-		out = append(out, f.planned(env, v.name, o, pools, w.Settings, takeThere(o, rec)))
+		there := takeThere(o, rec)
+		o.takeDisks(rec.Disks)
+		out = append(out, f.planned(env, v.name, o, pools, w.Settings, there))
 	}
 	return out, nil
 }
@@ -252,6 +257,34 @@ func takeThere(o *objects, rec *recording.Recording) thereAlready {
 	}
 	o.pods, o.nodes, o.claims = nil, nil, nil
 	return there
+}
+
+// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: nobody
+// knows where they would be.
+func (o *objects) takeDisks(d *recording.Disks) {
+	if d != nil {
+		o.pvcs, o.pvs, o.storageClasses = joined(o.pvcs, d.Claims), joined(o.pvs, d.Volumes), joined(o.storageClasses, d.Classes)
+	}
+	for i, c := range o.storageClasses {
+		later := *c
+		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
+		o.storageClasses[i] = &later
+	}
+}
+
+// joined are objects with those of others that have other names.
+func joined[T metav1.Object](have, more []T) []T {
+	known := map[cluster.PodKey]bool{}
+	for _, o := range have {
+		known[cluster.PodKey{Namespace: o.GetNamespace(), Name: o.GetName()}] = true
+	}
+	out := slices.Clone(have)
+	for _, o := range more {
+		if !known[cluster.PodKey{Namespace: o.GetNamespace(), Name: o.GetName()}] {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // planned is a variant with its fleet.

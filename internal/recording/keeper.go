@@ -24,12 +24,13 @@ const (
 )
 
 // A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file begins with all pods that are
-// there, so none needs those before it. Nothing is written of what a container is started with, no environment, no volume and no annotation but the
-// one that protects a pod. It is not safe for concurrent use.
+// there, so none needs those before it. Nothing is written of what a container is started with, no environment, of volumes only those with a claim and where they are, and no
+// annotation but the one that protects a pod. It is not safe for concurrent use.
 type Keeper struct {
 	folder *rolling.Folder
 	last   *cluster.Snapshot // what is written
 	listed int               // bytes of the list with which the file begins
+	disks  map[string]bool   // of which the file tells
 }
 
 // NewKeeper returns a Keeper that has written nothing.
@@ -60,7 +61,11 @@ func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
 				return err
 			}
 		}
-		k.last = nil
+		k.last, k.disks = nil, map[string]bool{}
+	}
+	if err := k.append(k.disksOf(snap)); err != nil {
+		k.last, k.disks = nil, map[string]bool{}
+		return err
 	}
 	if err := k.append(changes(k.last, snap, now, false)); err != nil {
 		k.last = nil
@@ -71,6 +76,26 @@ func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
 	}
 	k.last = snap
 	return trouble
+}
+
+// disksOf are the lines of the disks of pods that came, as far as the file does not tell of them.
+func (k *Keeper) disksOf(snap *cluster.Snapshot) []byte {
+	var out bytes.Buffer
+	for _, p := range snap.PodChanges(k.last) {
+		if p == nil || p.DaemonSet || p.Mirror {
+			continue
+		}
+		for key, o := range disksOf(snap, p) {
+			if k.disks[key] {
+				continue
+			}
+			k.disks[key] = true
+			if text, err := json.Marshal(o); err == nil {
+				out.Write(append(text, '\n'))
+			}
+		}
+	}
+	return out.Bytes()
 }
 
 func (k *Keeper) append(lines []byte) error {
@@ -184,8 +209,11 @@ func ReadFolder(folder string) (r *Recording, torn int, err error) {
 			}
 		}
 	}
-	r, err = Of(folder, w.joined(), w.end)
-	if err == nil && !w.begin.IsZero() {
+	if r, err = Of(folder, w.joined(), w.end); err != nil {
+		return nil, torn, err
+	}
+	r.Disks = &w.disks
+	if !w.begin.IsZero() {
 		return r.from(w.begin), torn, nil
 	}
 	return r, torn, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -210,5 +211,46 @@ func TestNothingIsKeptBeforeTheFirstList(t *testing.T) {
 func TestAFolderWithoutRecording(t *testing.T) {
 	if _, _, err := ReadFolder(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--record-dir") {
 		t.Error(err)
+	}
+}
+
+// A recording tells where the disks of pods are, once in a file, and nothing of what is on them.
+func TestDisksAreKept(t *testing.T) {
+	w := newKept(t)
+	w.store.Update(func(d *cluster.Draft) {
+		notes := map[string]string{"note": planted, bound: "yes"}
+		d.PutStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "ssd", Annotations: notes}, Provisioner: "ebs.csi.aws.com", Parameters: map[string]string{"key": planted}})
+		d.PutPV(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol", Annotations: notes}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", VolumeHandle: planted, VolumeAttributes: map[string]string{"key": planted}}}}})
+		d.PutPVC(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Annotations: notes}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("ssd"), VolumeName: "vol"}})
+		for _, name := range []string{"a", "b"} {
+			p := running(name, time.Hour)
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+			d.PutPod(p)
+		}
+	})
+	k := NewKeeper(w.folder)
+	defer k.Close()
+	if err := k.Keep(w.store.Snapshot(), ten); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(w.folder, pattern))
+	text, err := os.ReadFile(files[0])
+	if err != nil || strings.Contains(string(text), planted) || strings.Count(string(text), `"kind":"PersistentVolumeClaim"`) != 1 {
+		t.Errorf("%v, %s", err, text)
+	}
+	r, torn, err := ReadFolder(w.folder)
+	if err != nil || torn != 0 || len(r.Lives) != 2 {
+		t.Fatal(r, torn, err)
+	}
+	d := r.Disks
+	if len(d.Claims) != 1 || len(d.Volumes) != 1 || len(d.Classes) != 1 || d.Claims[0].Spec.VolumeName != "vol" || d.Claims[0].Annotations[bound] != "yes" ||
+		d.Volumes[0].Spec.CSI.Driver != "ebs.csi.aws.com" || d.Classes[0].Provisioner != "ebs.csi.aws.com" {
+		t.Errorf("%+v", d)
+	}
+	for _, l := range r.Lives {
+		if len(l.Pod.Spec.Volumes) != 1 || l.Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data" || l.On != "n1" {
+			t.Errorf("%s has volumes %v and is on %q", l.Pod.Name, l.Pod.Spec.Volumes, l.On)
+		}
 	}
 }

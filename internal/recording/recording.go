@@ -20,6 +20,7 @@ import (
 type Recording struct {
 	Begin, End time.Time
 	Lives      []Life // by their beginning, then by name
+	Disks      *Disks // of pods that have any; nil where nothing tells of them
 }
 
 // A Life is one pod that somebody wanted.
@@ -53,6 +54,7 @@ func Read(name string, text []byte) (*Recording, error) {
 	s := source{name, text}
 	var lives []Life
 	var begin, end time.Time
+	var disks *Disks
 	var err error
 	switch trimmed := bytes.TrimLeft(text, " \t\r\n\ufeff"); {
 	case len(trimmed) == 0:
@@ -64,17 +66,21 @@ func Read(name string, text []byte) (*Recording, error) {
 	default:
 		var w *watched
 		if w, err = readWatch(s); err == nil {
-			lives, begin, end = w.joined(), w.begin, w.end
+			lives, begin, end, disks = w.joined(), w.begin, w.end, &w.disks
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	r, err := Of(name, lives, end)
-	if err == nil && !begin.IsZero() {
+	if err != nil {
+		return nil, err
+	}
+	r.Disks = disks
+	if !begin.IsZero() {
 		r = r.from(begin)
 	}
-	return r, err
+	return r, nil
 }
 
 // Of makes a recording of lives. The end is that of the last thing that happened, unless it is known to be later.
@@ -108,7 +114,7 @@ func (r *Recording) from(begin time.Time) *Recording {
 
 // Cut returns what of a recording lies between two times, zero for its own ends. Pods that are there already begin with it.
 func (r *Recording) Cut(from, to time.Time) (*Recording, error) {
-	out := &Recording{Begin: r.Begin, End: r.End}
+	out := &Recording{Begin: r.Begin, End: r.End, Disks: r.Disks}
 	if !from.IsZero() {
 		out.Begin = from
 	}

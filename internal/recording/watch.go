@@ -34,6 +34,7 @@ type watched struct {
 	lives map[types.UID]*witnessed
 	begin time.Time // when the first event came, zero where none says when
 	end   time.Time // of the last thing that was seen
+	disks Disks
 }
 
 func newWatched() *watched { return &watched{lives: map[types.UID]*witnessed{}} }
@@ -103,7 +104,7 @@ func (w *watched) pod(raw json.RawMessage, event seen) error {
 		return errors.New("the object has no kind; what \"kubectl get pods -w -o json\" writes has one")
 	case "Pod":
 	default:
-		return nil
+		return w.disks.take(kind.Kind, raw)
 	}
 	p := &corev1.Pod{}
 	if err := json.Unmarshal(raw, p); err != nil {
@@ -216,12 +217,12 @@ func (w *watched) joined() []Life {
 	return out
 }
 
-// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Volumes are left out: where
-// those are is not in a recording of pods.
+// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Of volumes there are those whose
+// claim may tie it to a place.
 func wanted(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cmp.Or(p.Namespace, metav1.NamespaceDefault), Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, OwnerReferences: p.OwnerReferences,
 	}, Spec: *p.Spec.DeepCopy()}
-	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", nil, nil, nil
+	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", claiming(out.Spec.Volumes), nil, nil
 	return out
 }

@@ -50,7 +50,8 @@ type pod struct {
 	life    *recording.Life
 	key     cluster.PodKey
 	class   *class
-	lot     uint32 // for the choice between equal nodes
+	volumes []corev1.Volume // whose claims are known
+	lot     uint32          // for the choice between equal nodes
 	remade  int
 	on      *machine // nil while it waits
 	planned *machine // where it is to go, nil if nobody knows
@@ -82,7 +83,7 @@ func (r *run) classOf(p *corev1.Pod) *class {
 		required := nodeaffinity.GetRequiredNodeAffinity(p)
 		c.affinity = &required
 	}
-	c.entangled = len(p.Spec.TopologySpreadConstraints) > 0 || affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil) || hostPorts(p)
+	c.entangled = len(p.Spec.TopologySpreadConstraints) > 0 || affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil) || hostPorts(p) || disked(p.Spec.Volumes)
 	r.classes[key] = c
 	return c
 }
@@ -130,12 +131,14 @@ func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 
 // arrive makes the pod of a life.
 func (r *run) arrive(life *recording.Life) {
-	p := &pod{life: life, class: r.classOf(life.Pod), since: r.now, there: r.now.Equal(r.meter.began)}
+	p := &pod{life: life, since: r.now, there: r.now.Equal(r.meter.began)}
 	p.key = cluster.PodKey{Namespace: life.Pod.Namespace, Name: life.Pod.Name}
 	for n := 1; r.pods[p.key] != nil; n++ { // a trace may have a name twice
 		p.key.Name = fmt.Sprintf("%s-%d", life.Pod.Name, n)
 	}
 	r.meter.pods++
+	r.mount(p)
+	p.class = r.classOf(p.object(r.now))
 	r.wait(p)
 	if !life.To.IsZero() {
 		r.at(life.To, func() { r.depart(p) })
@@ -178,7 +181,7 @@ func (r *run) back(p *pod) bool {
 func (p *pod) object(now time.Time) *corev1.Pod {
 	o := &corev1.Pod{ObjectMeta: p.life.Pod.ObjectMeta, Spec: p.life.Pod.Spec}
 	o.Namespace, o.Name, o.UID = p.key.Namespace, p.key.Name, types.UID(p.key.Namespace+"/"+p.key.Name)
-	o.CreationTimestamp = metav1.NewTime(p.since)
+	o.CreationTimestamp, o.Spec.Volumes = metav1.NewTime(p.since), p.volumes
 	if p.on == nil {
 		o.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
 		return o
@@ -222,6 +225,7 @@ func (r *run) seat(p *pod) bool {
 func (r *run) bind(p *pod, m *machine) {
 	p.on, p.planned = m, nil
 	m.take(p, r.now)
+	r.provision(p, m)
 	r.meter.bound(p, r.now)
 	r.Store.Update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
 	r.disruption.news(r)
@@ -240,6 +244,7 @@ func (r *run) leave(p *pod) {
 func (r *run) depart(p *pod) {
 	p.gone = true
 	delete(r.pods, p.key)
+	r.unmount(p)
 	r.Store.Update(func(d *cluster.Draft) { d.DeletePod(p.key) })
 	if p.on != nil {
 		r.leave(p)
@@ -255,6 +260,7 @@ func (r *run) evict(p *pod) {
 	old := p.key
 	delete(r.pods, old)
 	r.Store.Update(func(d *cluster.Draft) { d.DeletePod(old) })
+	r.unmount(p)
 	r.leave(p)
 	r.meter.evictions++
 	p.remade++
@@ -264,5 +270,6 @@ func (r *run) evict(p *pod) {
 		p.key.Name = fmt.Sprintf("%s-again-%d", p.life.Pod.Name, p.remade)
 	}
 	p.since, p.there, p.asked = r.now, false, time.Time{}
+	r.mount(p)
 	r.wait(p)
 }

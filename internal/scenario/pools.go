@@ -107,6 +107,9 @@ func (w *writer) pools() {
 		t.Labels = from.Labels
 		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints, StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
 		p.Spec.Limits, p.Spec.Weight, p.Spec.Replicas = in.Pool.Spec.Limits, in.Pool.Spec.Weight, in.Pool.Spec.Replicas
+		if w.keep { // no plan rests on it, and a replay does
+			p.Spec.Disruption = in.Pool.Spec.Disruption
+		}
 		if w.width > 0 { // what its claims say, and no decision rests on
 			t.Spec.ExpireAfter, t.Spec.TerminationGracePeriod = from.Spec.ExpireAfter, from.Spec.TerminationGracePeriod
 			p.UID = types.UID(w.name("pool", string(in.Pool.UID)))

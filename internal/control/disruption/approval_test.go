@@ -461,6 +461,22 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			s.record(v1alpha1.DisruptionRefused, func(*v1alpha1.DisruptionPlan) {})
 			t.Cleanup(s.run(t))
 		},
+		"the record names a plan that nobody approved in time": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.record(v1alpha1.DisruptionExpired, func(*v1alpha1.DisruptionPlan) {})
+			t.Cleanup(s.run(t))
+		},
+		"the record has a node more than the plan": func(t *testing.T, s *stage) {
+			plan := approval.PlanOf(&v1alpha1.DisruptionStep{Reason: v1.DisruptionReasonUnderutilized, Remove: []v1alpha1.DisruptedNode{{NodeClaim: "claim-b", UID: "claim-b", NodePool: "p"}}}, time.Now())
+			plan.Status.Phase = v1alpha1.DisruptionCarriedOut
+			s.api.Put(plan)
+			r := begun("claim-a", "claim-b")
+			r.Plan = plan.Name
+			s.manual("")
+			s.write("claim-a", r.As(steprecord.Candidate))
+			s.write("claim-b", r.As(steprecord.Candidate))
+			t.Cleanup(s.run(t))
+		},
 		"the record names a plan that still waits": func(t *testing.T, s *stage) {
 			s.manual("")
 			s.record(v1alpha1.DisruptionPending, func(*v1alpha1.DisruptionPlan) {})

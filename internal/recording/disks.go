@@ -1,0 +1,137 @@
+package recording
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// bound says of a claim that its volume is there.
+const bound = "pv.kubernetes.io/bind-completed"
+
+// Disks are the volumes that pods name, and of which kind they are, each as it was first seen: what became of them is what was done then.
+type Disks struct {
+	Claims  []*corev1.PersistentVolumeClaim
+	Volumes []*corev1.PersistentVolume
+	Classes []*storagev1.StorageClass
+
+	seen map[string]bool
+}
+
+// take notes an object, if it is a disk's.
+func (d *Disks) take(kind string, raw json.RawMessage) error {
+	var o interface {
+		runtime.Object
+		metav1.Object
+	}
+	switch kind {
+	case "PersistentVolumeClaim":
+		o = &corev1.PersistentVolumeClaim{}
+	case "PersistentVolume":
+		o = &corev1.PersistentVolume{}
+	case "StorageClass":
+		o = &storagev1.StorageClass{}
+	default:
+		return nil
+	}
+	if err := json.Unmarshal(raw, o); err != nil {
+		return err
+	}
+	if o.GetName() == "" {
+		return fmt.Errorf("the %s has no name", kind)
+	}
+	key := kind + " " + o.GetNamespace() + "/" + o.GetName()
+	if d.seen[key] {
+		return nil
+	}
+	if d.seen == nil {
+		d.seen = map[string]bool{}
+	}
+	d.seen[key] = true
+	switch o := o.(type) {
+	case *corev1.PersistentVolumeClaim:
+		d.Claims = append(d.Claims, o)
+	case *corev1.PersistentVolume:
+		d.Volumes = append(d.Volumes, o)
+	case *storagev1.StorageClass:
+		d.Classes = append(d.Classes, o)
+	}
+	return nil
+}
+
+// disksOf yields what a recording tells of the disks of a pod: where they are and where they may be made, and nothing that is on them, or how to get
+// at it.
+func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, v := range p.Class.Spec.Volumes {
+			claim := snap.PVC(p.Namespace, claimOf(p.Name, &v))
+			if claim == nil {
+				continue
+			}
+			c := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+			c.Spec.StorageClassName, c.Spec.VolumeName, c.Spec.AccessModes, c.Spec.Resources = claim.Spec.StorageClassName, claim.Spec.VolumeName, claim.Spec.AccessModes, claim.Spec.Resources
+			c.Status.Phase = claim.Status.Phase
+			if done, there := claim.Annotations[bound]; there {
+				c.Annotations = map[string]string{bound: done}
+			}
+			if !yield("c/"+c.Namespace+"/"+c.Name, c) {
+				return
+			}
+			if pv := snap.PV(claim.Spec.VolumeName); pv != nil && !yield("v/"+pv.Name, told(pv)) {
+				return
+			}
+			if claim.Spec.StorageClassName == nil {
+				continue
+			}
+			if sc := snap.StorageClass(*claim.Spec.StorageClassName); sc != nil {
+				s := &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: sc.Name}}
+				s.Provisioner, s.VolumeBindingMode, s.AllowedTopologies = sc.Provisioner, sc.VolumeBindingMode, sc.AllowedTopologies
+				if !yield("s/"+s.Name, s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// told is what a recording tells of a volume.
+func told(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	out := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}, ObjectMeta: metav1.ObjectMeta{Name: pv.Name}}
+	out.Spec.NodeAffinity, out.Spec.StorageClassName, out.Spec.AccessModes, out.Spec.Capacity = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Spec.AccessModes, pv.Spec.Capacity
+	if pv.Spec.CSI != nil {
+		out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
+	}
+	return out
+}
+
+// claimOf names the claim of a volume of a pod, "" where it needs none.
+func claimOf(pod string, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod + "-" + v.Name
+	}
+	return ""
+}
+
+// claiming are the volumes that need a claim, and no more of them than that.
+func claiming(volumes []corev1.Volume) []corev1.Volume {
+	var out []corev1.Volume
+	for i := range volumes {
+		switch v := &volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+		case v.Ephemeral != nil:
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+		}
+	}
+	return out
+}

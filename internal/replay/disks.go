@@ -1,0 +1,86 @@
+package replay
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+)
+
+// bound says of a claim that its volume is there.
+const bound = "pv.kubernetes.io/bind-completed"
+
+// mount gives a pod the volumes whose claims are known. Nobody can say where others are: they tie it to no place. Claims of ephemeral volumes are made
+// anew with each pod, like the one that its first pod had.
+func (r *run) mount(p *pod) {
+	volumes := p.life.Pod.Spec.Volumes
+	if len(volumes) == 0 {
+		return
+	}
+	snap := r.Store.Snapshot()
+	var kept []corev1.Volume
+	for _, v := range volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil && snap.PVC(p.key.Namespace, v.PersistentVolumeClaim.ClaimName) != nil:
+			kept = append(kept, v)
+		case v.Ephemeral != nil:
+			like := snap.PVC(p.key.Namespace, p.life.Pod.Name+"-"+v.Name)
+			if like == nil {
+				continue
+			}
+			kept = append(kept, v)
+			if name := p.key.Name + "-" + v.Name; name != like.Name {
+				c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: name}, Spec: *like.Spec.DeepCopy()}
+				c.Spec.VolumeName = ""
+				r.Store.Update(func(d *cluster.Draft) { d.PutPVC(c) })
+			}
+		}
+	}
+	p.volumes = kept
+}
+
+// unmount ends the ephemeral volumes that a pod had which is made anew under another name.
+func (r *run) unmount(p *pod) {
+	for _, v := range p.volumes {
+		if v.Ephemeral != nil && p.key.Name != p.life.Pod.Name {
+			r.Store.Update(func(d *cluster.Draft) { d.DeletePVC(p.key.Namespace, p.key.Name+"-"+v.Name) })
+		}
+	}
+}
+
+// provision makes the volumes of a pod that are nowhere yet where it goes, as their driver would.
+func (r *run) provision(p *pod, m *machine) {
+	for _, v := range p.volumes {
+		name := p.key.Name + "-" + v.Name
+		if v.PersistentVolumeClaim != nil {
+			name = v.PersistentVolumeClaim.ClaimName
+		}
+		snap := r.Store.Snapshot()
+		claim := snap.PVC(p.key.Namespace, name)
+		if claim == nil || claim.Spec.VolumeName != "" {
+			continue
+		}
+		made := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "replay-" + p.key.Namespace + "-" + name}}
+		made.Spec.AccessModes, made.Status.Phase = claim.Spec.AccessModes, corev1.VolumeBound
+		made.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{m.offer.zone}}},
+		}}}}
+		if claim.Spec.StorageClassName != nil {
+			made.Spec.StorageClassName = *claim.Spec.StorageClassName
+			if sc := snap.StorageClass(*claim.Spec.StorageClassName); sc != nil {
+				made.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: sc.Provisioner, VolumeHandle: made.Name}
+			}
+		}
+		c := claim.DeepCopy()
+		c.Spec.VolumeName, c.Status.Phase = made.Name, corev1.ClaimBound
+		c.Annotations = map[string]string{bound: "yes"}
+		r.Store.Update(func(d *cluster.Draft) { d.PutPV(made); d.PutPVC(c) })
+	}
+}
+
+// disked tells whether a pod has volumes that may tie it to a place: only the engine knows where it may go.
+func disked(volumes []corev1.Volume) bool {
+	return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+}
