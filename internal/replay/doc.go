@@ -3,7 +3,8 @@
 //
 // The decisions are the controller's: packages engine, disrupt and lifecycle are asked as its loops ask them, with the same batches, delays,
 // budgets and second looks. What the loops stand between is modelled here and as simple as it can be: machines take a fixed time to boot and
-// to stop and are sold out and taken back by a table, volumes are made where their pod goes, pods start when they are bound and always stop, kube-scheduler is package kubescore. Loops have no clock that
+// to stop and are sold out and taken back by a table, volumes are made where their pod goes, pods start when they are bound and always stop,
+// kube-scheduler is package kubescore. Loops have no clock that
 // could be turned, so a stepping clock calls the decisions when they are due, and time in which nothing is due costs nothing.
 //
 // The same recording, pools and settings give the same result, byte for byte. Nothing here asks for the time of day.

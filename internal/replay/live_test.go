@@ -1,0 +1,104 @@
+package replay
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/recording"
+	"karpenter.sh/karpenter/internal/sim"
+)
+
+// machinesOf are the types of the nodes of a picture.
+func machinesOf(snap *cluster.Snapshot) string {
+	var out []string
+	for n := range snap.Nodes() {
+		out = append(out, n.Labels()[corev1.LabelInstanceTypeStable])
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// The same pods come and go under the controller's own loops and in a replay. Whenever it has been quiet for a while both have the same fleet.
+func TestTheLoopsDecideTheSame(t *testing.T) {
+	const search = work.Second / 10
+	var lives []recording.Life
+	add := func(n int, name, cpus string, from, to int) {
+		for i := range n {
+			lives = append(lives, life(name+"-"+string(rune('a'+i)), cpus, from, to, func(p *corev1.Pod) { p.Labels["app"] = name }))
+		}
+	}
+	add(6, "web", "1500m", 0, 0)
+	add(5, "day", "900m", 600, 2400)
+	add(3, "job", "3", 1200, 1800)
+	add(1, "late", "200m", 3000, 0)
+	moments := []int{540, 1140, 1740, 2340, 2940, 3540}
+	for name, edit := range map[string]func(*v1.NodePool){
+		"what is cheaper":   func(*v1.NodePool) {},
+		"what is empty":     func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty },
+		"nothing by budget": func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}} },
+		"only large ones":   func(p *v1.NodePool) { only(p, "large") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var live, replayed []string
+			sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+				p := sim.Pool("default")
+				edit(p)
+				w.API.Put(p)
+				w.With(t, sim.KarpenterOptions{Provision: true, Disrupt: true, Search: search}, func(k *sim.Karpenter) {
+					time.Sleep(time.Second)
+					begin := time.Now()
+					for second := range moments[len(moments)-1] + 1 {
+						time.Sleep(time.Until(begin.Add(time.Duration(second) * time.Second)))
+						for _, l := range lives {
+							if l.From.Equal(start.Add(time.Duration(second) * time.Second)) {
+								sim.Create(t, w, l.Pod.DeepCopy())
+							}
+							if l.To.Equal(start.Add(time.Duration(second) * time.Second)) {
+								for _, p := range memapi.All[*corev1.Pod](w.API) { // some have been made anew
+									if p.Labels["app"] == l.Pod.Labels["app"] {
+										w.API.Remove(p)
+									}
+								}
+							}
+						}
+						if slices.Contains(moments, second) {
+							live = append(live, machinesOf(k.Store.Snapshot()))
+						}
+					}
+				})
+			})
+			p := sim.Pool("default")
+			edit(p)
+			catalog, err := sim.Shop(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := Variant{Name: "test", Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: p, Catalog: catalog}}, Planner: disrupt.DefaultSettings(), Engine: engine.Settings{Search: search}}
+			s := settings()
+			s.Boot, s.Stop = 3*time.Second, 3*time.Second
+			rec := record(t, 3600, lives...)
+			r := newRun(rec, v, s)
+			r.meter.begin(r, rec)
+			defer r.meter.bounds.stop()
+			for _, second := range moments {
+				r.at(start.Add(time.Duration(second)*time.Second), func() { replayed = append(replayed, machinesOf(r.Store.Snapshot())) })
+			}
+			for len(r.next) > 0 && !r.next[0].at.After(r.end) {
+				r.step()
+			}
+			if !slices.Equal(live, replayed) {
+				t.Errorf("the loops had\n%s\nand the replay\n%s", strings.Join(live, "\n"), strings.Join(replayed, "\n"))
+			}
+		})
+	}
+}
