@@ -265,6 +265,14 @@ func (o *objects) takeDisks(d *recording.Disks) {
 	if d != nil {
 		o.pvcs, o.pvs, o.storageClasses = joined(o.pvcs, d.Claims), joined(o.pvs, d.Volumes), joined(o.storageClasses, d.Classes)
 	}
+	for i, c := range o.pvcs {
+		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs, func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
+			unbound := c.DeepCopy() // nobody says where its volume is
+			unbound.Spec.VolumeName, unbound.Annotations = "", nil
+			o.pvcs[i] = unbound
+		}
+	}
+	o.assume()
 	for i, c := range o.storageClasses {
 		later := *c
 		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)

@@ -20,7 +20,7 @@ import (
 // drift.
 type Edit struct {
 	At    time.Time
-	Pools []engine.Pool // all that there are from then on
+	Pools []engine.Pool // as they are from then on; others stay as they were
 	// Classes say of the machines of node classes that were changed, by name, why they drift; "" where they do not.
 	Classes map[string]func(*v1.NodeClaim) string
 }
@@ -57,16 +57,13 @@ func (r *run) setPools(pools []engine.Pool) {
 
 // edit takes over what somebody wrote.
 func (r *run) edit(e *Edit) {
-	gone := maps.Clone(r.pools)
-	for _, p := range e.Pools {
-		delete(gone, p.Pool.Name)
-	}
-	r.Store.Update(func(d *cluster.Draft) {
-		for name := range gone {
-			d.DeletePool(name)
+	pools := slices.Clone(e.Pools)
+	for _, p := range r.listed {
+		if !slices.ContainsFunc(e.Pools, func(x engine.Pool) bool { return x.Pool.Name == p.Pool.Name }) {
+			pools = append(pools, p)
 		}
-	})
-	r.setPools(e.Pools)
+	}
+	r.setPools(pools)
 	r.judge(e.Classes)
 	for _, m := range r.open {
 		m.restless = true // what calm is may have changed
@@ -88,8 +85,8 @@ func (r *run) judge(classes map[string]func(*v1.NodeClaim) string) {
 		if why == "" && drift.InstanceTypeGone(m.claim, pool.Catalog, known) {
 			why = v1.ReasonInstanceTypeNotFound
 		}
-		if of := classes[m.claim.Spec.NodeClassRef.Name]; why == "" && of != nil {
-			m.outdated = of(m.claim)
+		if ref := m.claim.Spec.NodeClassRef; ref != nil && classes[ref.Name] != nil {
+			m.outdated = classes[ref.Name](m.claim)
 		}
 		r.drifts(m, cmp.Or(why, m.outdated))
 	}

@@ -167,6 +167,18 @@ func TestAnEditOfAPoolDrifts(t *testing.T) {
 	}
 }
 
+// A pool that an edit does not name stays: its machines are looked after as before.
+func TestAnEditOfOtherPools(t *testing.T) {
+	v := variant()
+	other := v.Pools[0].Pool.DeepCopy()
+	other.Name, other.UID, other.Spec.Weight = "other", "other", new(int32(5))
+	v.Edits = []Edit{{At: start.Add(30 * time.Minute), Pools: []engine.Pool{{Pool: other, Catalog: v.Pools[0].Catalog}}}}
+	got := play(t, record(t, 7200, life("a", "1500m", 0, 0), life("b", "1500m", 0, 3600), life("c", "1500m", 2400, 0)), v, settings())
+	if last := got.Curve[len(got.Curve)-1]; last.Nodes != 2 || last.Waiting != 0 || got.Steps["Drifted"] != 0 {
+		t.Errorf("at last %+v, steps %v", last, got.Steps)
+	}
+}
+
 func only(p *v1.NodePool, kinds ...string) {
 	p.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: kinds}}
 }
