@@ -42,26 +42,27 @@ func ephemeral(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 }
 
-// A disk is made where its pod goes first, in the cheap zone. When the pool wants another zone the machine is replaced, unless the disk keeps its pod
-// where it is.
-func TestAPodStaysWhereItsDiskIs(t *testing.T) {
+// A disk is made where its pod goes first, in the cheap zone. When the pool wants another zone the machine is replaced, unless a disk keeps its pod
+// where it is. When the machine has reached its age the pod is made anew: one whose disk lasts has no place then, one whose disk is made anew has.
+func TestAPodGoesWhereItsDiskIs(t *testing.T) {
 	for name, tc := range map[string]struct {
-		edit func(*corev1.Pod)
-		last float64 // dollars an hour in the end
+		edit        func(*corev1.Pod)
+		drift, last float64 // dollars an hour after the edit, and in the end
 	}{
-		"a disk that lasts":            {named("data"), 0.09},
-		"a disk that nobody knows":     {named("other"), 0.1},
-		"a disk as long as its pod is": {ephemeral, 0.1},
-		"no disk":                      {func(*corev1.Pod) {}, 0.1},
+		"a disk that lasts":            {named("data"), 0.09, 0},
+		"a disk that nobody knows":     {named("other"), 0.1, 0.1},
+		"a disk as long as its pod is": {ephemeral, 0.09, 0.1},
+		"no disk":                      {func(*corev1.Pod) {}, 0.1, 0.1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := diskWorld("data", "a-tmp")
+			v.Pools[0].Pool.Spec.Template.Spec.ExpireAfter = v1.After(time.Hour)
 			after := v.Pools[0].Pool.DeepCopy()
 			after.Spec.Template.Spec.Requirements = []v1.NodeSelectorRequirementWithMinValues{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}
-			v.Edits = []Edit{{At: start.Add(30 * time.Minute), Pools: []engine.Pool{{Pool: after, Catalog: v.Pools[0].Catalog}}}}
-			got := play(t, record(t, 7200, life("a", "1", 0, 0, tc.edit)), v, settings())
-			if last := got.Curve[len(got.Curve)-1]; last.Price != tc.last || last.Waiting != 0 || last.Nodes != 1 || got.Curve[0].Price != 0.09 {
-				t.Errorf("first %+v, at last %+v; want $%v an hour", got.Curve[0], last, tc.last)
+			v.Edits = []Edit{{At: start.Add(15 * time.Minute), Pools: []engine.Pool{{Pool: after, Catalog: v.Pools[0].Catalog}}}}
+			got := play(t, record(t, 7200, life("a", "1", 0, 0, tc.edit)), v, settings()).Curve // at 10, 30, 50, 70, 90 and 110 minutes
+			if got[0].Price != 0.09 || got[2].Price != tc.drift || got[4].Price != tc.last || (got[4].Waiting == 1) != (tc.last == 0) {
+				t.Errorf("%+v, want $%v an hour after the edit and $%v in the end", got, tc.drift, tc.last)
 			}
 		})
 	}
