@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/recording"
 	"karpenter.sh/karpenter/internal/sim"
@@ -28,29 +30,33 @@ func machinesOf(snap *cluster.Snapshot) string {
 	return strings.Join(out, " ")
 }
 
+// wave is so many pods of an app that come and go together.
+func wave(n int, app, cpus string, from, to int) (out []recording.Life) {
+	for i := range n {
+		out = append(out, life(app+"-"+string(rune('a'+i)), cpus, from, to, func(p *corev1.Pod) { p.Labels["app"] = app }))
+	}
+	return out
+}
+
 // The same pods come and go under the controller's own loops and in a replay. Whenever it has been quiet for a while both have the same fleet.
 func TestTheLoopsDecideTheSame(t *testing.T) {
 	const search = work.Second / 10
-	var lives []recording.Life
-	add := func(n int, name, cpus string, from, to int) {
-		for i := range n {
-			lives = append(lives, life(name+"-"+string(rune('a'+i)), cpus, from, to, func(p *corev1.Pod) { p.Labels["app"] = name }))
-		}
-	}
-	add(6, "web", "1500m", 0, 0)
-	add(5, "day", "900m", 600, 2400)
-	add(3, "job", "3", 1200, 1800)
-	add(1, "late", "200m", 3000, 0)
 	moments := []int{540, 1140, 1740, 2340, 2940, 3540}
-	for name, edit := range map[string]func(*v1.NodePool){
-		"what is cheaper":   func(*v1.NodePool) {},
-		"what is empty":     func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty },
-		"nothing by budget": func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}} },
-		"only large ones":   func(p *v1.NodePool) { only(p, "large") },
+	mixed := slices.Concat(wave(6, "web", "1500m", 0, 0), wave(5, "day", "900m", 600, 2400), wave(3, "job", "3", 1200, 1800), wave(1, "late", "200m", 3000, 0))
+	for name, tc := range map[string]struct {
+		edit  func(*v1.NodePool)
+		lives []recording.Life
+	}{
+		"what is cheaper": {func(*v1.NodePool) {}, slices.Concat(wave(2, "web", "1", 0, 0), wave(6, "first", "1", 0, 600), wave(5, "day", "1", 1200, 1800), wave(6, "night", "1", 2400, 0))},
+		"what is empty":   {func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty }, mixed},
+		"nothing":         {func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "0"}} }, mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
+			edit, lives := tc.edit, tc.lives
+			cheap := &cloud.Catalog{Types: []*cloud.InstanceType{sim.Kind("large", "8", 0.3), sim.Kind("small", "2", 0.1)}} // for many pods the large one
+			sold := func(*v1.NodePool) (*cloud.Catalog, error) { return cheap, nil }
 			var live, replayed []string
-			sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+			sim.BubbleAlone(t, sim.Options{Cloud: fakecloud.Options{Catalog: sold}}, func(t *testing.T, w *sim.World) {
 				p := sim.Pool("default")
 				edit(p)
 				w.API.Put(p)
@@ -81,11 +87,7 @@ func TestTheLoopsDecideTheSame(t *testing.T) {
 			})
 			p := sim.Pool("default")
 			edit(p)
-			catalog, err := sim.Shop(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			v := Variant{Name: "test", Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: p, Catalog: catalog}}, Planner: disrupt.DefaultSettings(), Engine: engine.Settings{Search: search}}
+			v := Variant{Name: "test", Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: p, Catalog: cheap}}, Planner: disrupt.DefaultSettings(), Engine: engine.Settings{Search: search}}
 			s := settings()
 			s.Boot, s.Stop = 3*time.Second, 3*time.Second
 			rec := record(t, 3600, lives...)
