@@ -169,7 +169,7 @@ func (f *replayFlags) market(file string) (err error) {
 	return err
 }
 
-// A planned run is a variant with its times.
+// A plannedRun is a variant with its times.
 type plannedRun struct {
 	replay.Variant
 	set    replay.Settings
