@@ -54,7 +54,7 @@ func crashing(t *testing.T, seed uint64) {
 	w.eventually("machines, claims and nodes are the same", time.Minute, w.same)
 
 	// And back to nothing, through more crashes.
-	w.deletePods()
+	sim.ScaleToZero(w.t, w.World)
 	w.deleteClaims()
 	for range w.rand.IntN(3) {
 		w.jump()
@@ -174,22 +174,13 @@ func (r *trial) burst() {
 	for i := range podCount {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: fmt.Sprintf("web-%03d", i), Labels: map[string]string{"app": "web"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: new(true)}},
 		}}
 		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(podCPU), corev1.ResourceMemory: resource.MustParse("1Gi")},
 		}}}
 		p.Status.Phase = corev1.PodPending
+		sim.OwnedBy("web")(p)
 		r.API.Put(p)
-	}
-}
-
-func (r *trial) deletePods() {
-	for _, p := range memapi.All[*corev1.Pod](r.API) {
-		memapi.Edit(r.API, p.Namespace, p.Name, func(p *corev1.Pod) { p.OwnerReferences = nil }) // scaled to zero
-		if err := r.API.Client("user").Delete(r.t.Context(), p); err != nil {
-			r.t.Fatal(err)
-		}
 	}
 }
 
@@ -297,23 +288,4 @@ func (r *trial) watchLimit(ctx context.Context) {
 	}
 }
 
-var catalog = &cloud.Catalog{Types: []*cloud.InstanceType{kind("m.2xlarge", "8", "32Gi", 0.4)}}
-
-func kind(name, cpus, memory string, price float64) *cloud.InstanceType {
-	t := &cloud.InstanceType{
-		Name: name,
-		Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse("110"),
-		},
-		Labels: map[string][]string{
-			corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"},
-			corev1.LabelTopologyZone: {"a", "b"}, v1.CapacityTypeLabelKey: {"on-demand"},
-		},
-	}
-	for _, zone := range []string{"a", "b"} {
-		t.Offerings = append(t.Offerings, cloud.Offering{
-			Labels: map[string]string{v1.CapacityTypeLabelKey: "on-demand", corev1.LabelTopologyZone: zone}, Price: cloud.FromDollars(price), Available: true,
-		})
-	}
-	return t
-}
+var catalog = &cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("m.2xlarge", 8, 0.4, "a", "b")}}

@@ -16,7 +16,7 @@ import (
 func TestExpiryIsNamedInTheEventsOfAllItConcerns(t *testing.T) {
 	sim.Bubble(t, sim.Options{}, everything, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { p.Spec.Template.Spec.ExpireAfter = v1.After(time.Hour) })
-		w.API.Put(sim.Pod("web", "1", func(p *corev1.Pod) { p.OwnerReferences = ownedBy("web") }))
+		w.API.Put(sim.Pod("web", "1", sim.OwnedBy("web")))
 		time.Sleep(time.Minute)
 		claim := memapi.All[*v1.NodeClaim](w.API)[0]
 		time.Sleep(time.Hour)

@@ -7,17 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/sim"
 )
-
-// owned pods come again when their node goes.
-func owned(p *corev1.Pod) {
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}
-}
 
 // A fleet that has drifted is renewed in a pool that may have no more than it has, and no machine is bought for nothing.
 func TestDriftAtALimit(t *testing.T) {
@@ -45,10 +39,10 @@ func TestDriftAtALimit(t *testing.T) {
 				})
 				time.Sleep(time.Second)
 				for i := range tc.pods {
-					w.API.Put(sim.Pod(fmt.Sprint("large-", i), "7", owned))
+					w.API.Put(sim.Pod(fmt.Sprint("large-", i), "7", sim.OwnedBy("web")))
 				}
 				for i := range tc.small {
-					w.API.Put(sim.Pod(fmt.Sprint("small-", i), "1", owned))
+					w.API.Put(sim.Pod(fmt.Sprint("small-", i), "1", sim.OwnedBy("web")))
 				}
 				time.Sleep(30 * time.Second)
 				if running(w) != tc.pods+tc.small {
@@ -99,7 +93,7 @@ func TestConsolidationAtALimit(t *testing.T) {
 			p.Generation++
 		})
 		time.Sleep(time.Second)
-		w.API.Put(sim.Pod("small", "1", owned))
+		w.API.Put(sim.Pod("small", "1", sim.OwnedBy("web")))
 		w.API.Put(sim.Pod("big", "6900m"))
 		time.Sleep(40 * time.Second)
 		sim.Delete(t, w, sim.Get[*corev1.Pod](t, w, "big"))

@@ -45,9 +45,9 @@ func renewing(t *testing.T, seed uint64) {
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}
 	w.API.Put(budget)
 	for i := range renewed {
-		w.API.Put(sim.Pod(fmt.Sprint("web-", i), "7", owned))
+		w.API.Put(sim.Pod(fmt.Sprint("web-", i), "7", sim.OwnedBy("web")))
 	}
-	w.API.Put(sim.Pod("held", "7", owned))
+	w.API.Put(sim.Pod("held", "7", sim.OwnedBy("web")))
 	end := w.start()
 	w.eventually("every pod runs", 2*time.Minute, w.wantRunning)
 	held := w.claimOf("held")

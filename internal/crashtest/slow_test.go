@@ -47,9 +47,9 @@ func TestASlowLaunchIsWaitedForByPodsThatAskForWhatItWillBe(t *testing.T) {
 					}
 					return fakecloud.Fault{}
 				})
-				w.API.Put(sim.Pod("first", "1", owned, ask))
+				w.API.Put(sim.Pod("first", "1", sim.OwnedBy("web"), ask))
 				time.Sleep(5 * time.Second)
-				w.API.Put(sim.Pod("second", "100m", owned, ask))
+				w.API.Put(sim.Pod("second", "100m", sim.OwnedBy("web"), ask))
 				time.Sleep(2 * time.Minute)
 				if n := w.Cloud.Launches(); n != 1 || running(w) != 2 {
 					t.Errorf("%d machines were launched and %d of two pods run", n, running(w))

@@ -72,7 +72,7 @@ var refusesAll = sim.Options{Refuses: func(*corev1.Pod, *corev1.Node) bool { ret
 func replica(set string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": set}
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: new(true)}}
+		sim.OwnedBy(set)(p)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -124,7 +122,7 @@ func TestATemplateThatNeverGetsReadyReplacesNothing(t *testing.T) {
 		w.With(t, everything, func(*sim.Karpenter) {
 			time.Sleep(time.Second)
 			for i := range 4 {
-				w.API.Put(sim.Pod(fmt.Sprintf("p-%d", i), "7", func(p *corev1.Pod) { p.OwnerReferences = ownedBy("web") }))
+				w.API.Put(sim.Pod(fmt.Sprintf("p-%d", i), "7", sim.OwnedBy("web")))
 			}
 			time.Sleep(time.Minute)
 			broken = true
@@ -143,8 +141,4 @@ func TestATemplateThatNeverGetsReadyReplacesNothing(t *testing.T) {
 			t.Errorf("%d machines were bought for replacements in the first two hours", first-4)
 		}
 	})
-}
-
-func ownedBy(set string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: new(true)}}
 }

@@ -22,7 +22,7 @@ import (
 
 // instance is a machine type, on demand in two zones.
 func instance(name string, cpus, gib int64, dollars float64) *cloud.InstanceType {
-	t := sim.Kind(name, fmt.Sprint(cpus), dollars)
+	t := sim.Kind(name, cpus, dollars)
 	t.Capacity[corev1.ResourceMemory] = *resource.NewQuantity(gib<<30, resource.BinarySI)
 	return t
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/benchload"
 	catalogs "karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -32,11 +32,9 @@ type spent struct {
 }
 
 func soFar() spent {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return spent{time.Duration(u.Utime.Nano() + u.Stime.Nano()), m.TotalAlloc}
+	return spent{benchload.ProcessorTime(), m.TotalAlloc}
 }
 
 // TestAnIdleClusterCostsLittle has 1,000 nodes and 10,000 pods to which nothing happens but heartbeats. What it measures includes the

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -16,8 +14,7 @@ import (
 
 // owned makes a pod one of a ReplicaSet, so that it is made anew when it is evicted.
 func owned(p *corev1.Pod) {
-	yes := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.Labels["app"], UID: types.UID("rs-" + p.Labels["app"]), Controller: &yes}}
+	sim.OwnedBy(p.Labels["app"])(p)
 }
 
 // search is enough for plans nearly as good as those of a real controller, in less time.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,32 +19,16 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/recording"
 )
 
 var start = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-
-// kind is sold on demand in one zone.
-func kind(name string, cpus int64, dollars float64) *cloud.InstanceType {
-	return &cloud.InstanceType{
-		Name: name,
-		Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpus*4<<30, resource.BinarySI),
-			corev1.ResourcePods: resource.MustParse("110"),
-		},
-		Labels: map[string][]string{
-			corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"},
-			corev1.LabelTopologyZone: {"a"}, v1.CapacityTypeLabelKey: {v1.CapacityTypeOnDemand},
-		},
-		Offerings: []cloud.Offering{{
-			Labels: map[string]string{v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "a"}, Price: cloud.FromDollars(dollars), Available: true,
-		}},
-	}
-}
 
 // variant sells machines of 2 and 8 cores at 0.1 and 0.4 dollars an hour.
 func variant(edits ...func(*v1.NodePool)) Variant {
@@ -57,7 +40,7 @@ func variant(edits ...func(*v1.NodePool)) Variant {
 	for _, edit := range edits {
 		edit(p)
 	}
-	c := &cloud.Catalog{Types: []*cloud.InstanceType{kind("large", 8, 0.4), kind("small", 2, 0.1)}}
+	c := &cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("large", 8, 0.4, "a"), fakecloud.Kind("small", 2, 0.1, "a")}}
 	return Variant{
 		Name: "test", Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: p, Catalog: c}}, Planner: disrupt.DefaultSettings(),
 		Engine: engine.Settings{Search: work.Second / 10},
@@ -305,7 +288,7 @@ func BenchmarkReplay(b *testing.B) {
 func benchmarkReplay(b *testing.B, length time.Duration, standing int) {
 	v := variant()
 	v.Pools[0].Catalog = &cloud.Catalog{Types: []*cloud.InstanceType{
-		kind("m08", 8, 0.384), kind("m12", 12, 0.58), kind("m16", 16, 0.768),
+		fakecloud.Kind("m08", 8, 0.384, "a"), fakecloud.Kind("m12", 12, 0.58, "a"), fakecloud.Kind("m16", 16, 0.768, "a"),
 	}}
 	s := settings()
 	s.Pace, s.Samples = max(10*time.Second, (length/600).Truncate(time.Second)), 48
@@ -313,9 +296,9 @@ func benchmarkReplay(b *testing.B, length time.Duration, standing int) {
 	defer debug.SetGCPercent(debug.SetGCPercent(GCPercent)) // as the program does
 	for b.Loop() {
 		v.Store = cluster.NewStore()
-		busy := processorTime()
+		busy := benchload.ProcessorTime()
 		got := play(b, rec, v, s)
-		b.ReportMetric((processorTime() - busy).Seconds(), "cpu-s")
+		b.ReportMetric((benchload.ProcessorTime() - busy).Seconds(), "cpu-s")
 		b.ReportMetric(got.MeanNodes, "nodes")
 		b.ReportMetric(float64(got.Pods), "pods")
 		b.ReportMetric(got.Dollars, "$")
@@ -325,13 +308,4 @@ func benchmarkReplay(b *testing.B, length time.Duration, standing int) {
 		text, _ := json.Marshal(got)
 		b.ReportMetric(float64(crc32.ChecksumIEEE(text)), "output") // equal where the output is
 	}
-}
-
-// processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -16,6 +16,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -92,7 +93,7 @@ func (o KarpenterOptions) withDefaults() KarpenterOptions {
 	return o
 }
 
-var shop = &cloud.Catalog{Types: []*cloud.InstanceType{Kind("large", "8", 0.4), Kind("small", "2", 0.1)}}
+var shop = &cloud.Catalog{Types: []*cloud.InstanceType{Kind("large", 8, 0.4), Kind("small", 2, 0.1)}}
 
 // Shop sells machines of 2 and of 8 CPUs, on demand, in zones a and b, to whoever has the node class "default".
 func Shop(p *v1.NodePool) (*cloud.Catalog, error) {
@@ -102,24 +103,10 @@ func Shop(p *v1.NodePool) (*cloud.Catalog, error) {
 	return shop, nil
 }
 
-// Kind is an instance type that is sold on demand in zones a and b.
-func Kind(name, cpus string, dollars float64) *cloud.InstanceType {
-	t := &cloud.InstanceType{
-		Name: name,
-		Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
-		},
-		Labels: map[string][]string{
-			corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {v1.ArchitectureAmd64}, corev1.LabelOSStable: {"linux"},
-			corev1.LabelTopologyZone: {"a", "b"}, v1.CapacityTypeLabelKey: {v1.CapacityTypeOnDemand},
-		},
-	}
-	for _, zone := range []string{"a", "b"} {
-		t.Offerings = append(t.Offerings, cloud.Offering{
-			Labels: map[string]string{v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand, corev1.LabelTopologyZone: zone},
-			Price:  cloud.FromDollars(dollars), Available: true,
-		})
-	}
+// Kind is an instance type with 16 GiB that is sold on demand in zones a and b.
+func Kind(name string, cores int64, dollars float64) *cloud.InstanceType {
+	t := fakecloud.Kind(name, cores, dollars, "a", "b")
+	t.Capacity[corev1.ResourceMemory] = resource.MustParse("16Gi")
 	return t
 }
 
@@ -165,6 +152,22 @@ func Pod(name, cpus string, edits ...func(*corev1.Pod)) *corev1.Pod {
 		edit(p)
 	}
 	return p
+}
+
+// OwnedBy makes a pod one of a ReplicaSet, so that it is made anew when it is evicted.
+func OwnedBy(set string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: new(true)}}
+	}
+}
+
+// ScaleToZero deletes all pods for good.
+func ScaleToZero(t *testing.T, w *World) {
+	t.Helper()
+	for _, p := range memapi.All[*corev1.Pod](w.API) {
+		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) { p.OwnerReferences = nil })
+		Delete(t, w, p)
+	}
 }
 
 // Create creates an object as a user does.

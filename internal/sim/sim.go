@@ -96,14 +96,14 @@ func (w *World) started(m cloud.Machine) {
 	}
 	n.Spec.Taints = append(n.Spec.Taints, notReady)
 	n.Status.Capacity, n.Status.Allocatable = m.Capacity, m.Allocatable
-	setReady(n, corev1.ConditionFalse)
+	SetReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
 	if w.options.NeverReady != nil && w.options.NeverReady(m) {
 		return
 	}
 	time.AfterFunc(w.options.ReadyAfter, func() {
 		memapi.Edit(w.API, "", n.Name, func(n *corev1.Node) {
-			setReady(n, corev1.ConditionTrue)
+			SetReady(n, corev1.ConditionTrue)
 			n.Spec.Taints = without(n.Spec.Taints, notReady)
 		})
 	})
@@ -121,14 +121,14 @@ func without(taints []corev1.Taint, gone corev1.Taint) []corev1.Taint {
 	return out
 }
 
-func setReady(n *corev1.Node, status corev1.ConditionStatus) {
+func SetReady(n *corev1.Node, status corev1.ConditionStatus) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
 }
 
 // stopped is a kubelet that is never heard of again, and the cloud's controller that notices.
 func (w *World) stopped(m cloud.Machine) {
 	name := NodeName(m)
-	memapi.Edit(w.API, "", name, func(n *corev1.Node) { setReady(n, corev1.ConditionUnknown) })
+	memapi.Edit(w.API, "", name, func(n *corev1.Node) { SetReady(n, corev1.ConditionUnknown) })
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_ = w.API.Client("cloud-controller").Delete(context.Background(), n) // it may be gone already
 }

@@ -45,7 +45,7 @@ func liveThroughChaos(t *testing.T, seed uint64) {
 		t.Errorf("machines were stopped under %d running pods: %s", len(w.cut), strings.Join(w.cut, ", "))
 	}
 
-	w.scaleToZero()
+	sim.ScaleToZero(w.t, w.World)
 	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
 		sim.Delete(t, w.World, c)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/sim"
 )
 
 // TestZonalShift shifts traffic away from the zone of all nodes: what is there stays, what is new comes elsewhere, and what was to go goes when the
@@ -29,7 +30,7 @@ func TestZonalShift(t *testing.T) {
 		if got := w.byZone(); got["us-east-1a"] != before["us-east-1a"] || got["us-east-1b"] != 6-before["us-east-1a"] {
 			t.Errorf("machines by zone %v, before the shift %v", got, before)
 		}
-		w.scaleToZero()
+		sim.ScaleToZero(w.t, w.World)
 		time.Sleep(30 * time.Minute)
 		if got := w.byZone(); got["us-east-1a"] != before["us-east-1a"] || got["us-east-1b"] != 0 {
 			t.Errorf("while nothing runs any more, machines by zone are %v, before the shift %v", got, before)

@@ -168,7 +168,7 @@ func TestFleetsOfOtherKarpentersAreTakenOver(t *testing.T) {
 					t.Errorf("pods = %v, want %v", got, pods)
 				}
 				w.wantTaken(p)
-				w.scaleToZero()
+				sim.ScaleToZero(w.t, w.World)
 				w.eventually("nothing is left", 10*time.Minute, w.nothing)
 				if len(w.cut) > 0 {
 					t.Errorf("pods were cut: %v", w.cut)

@@ -118,11 +118,11 @@ func (w *world) join(j awsmodel.Join) {
 	n.Spec.ProviderID = j.ProviderID
 	n.Spec.Taints = append(slices.Clone(j.Taints), notReady)
 	n.Status.Capacity, n.Status.Allocatable = j.Capacity, j.Allocatable
-	setReady(n, corev1.ConditionFalse)
+	sim.SetReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
 	time.AfterFunc(readyAfter, func() {
 		memapi.Edit(w.API, "", j.NodeName, func(n *corev1.Node) {
-			setReady(n, corev1.ConditionTrue)
+			sim.SetReady(n, corev1.ConditionTrue)
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) })
 		})
 	})
@@ -130,13 +130,9 @@ func (w *world) join(j awsmodel.Join) {
 
 var notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 
-func setReady(n *corev1.Node, status corev1.ConditionStatus) {
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
-}
-
 // gone is a kubelet that is heard of no more, and the cloud's controller that removes the Node when the machine is gone.
 func (w *world) gone(g awsmodel.Gone) {
-	memapi.Edit(w.API, "", g.NodeName, func(n *corev1.Node) { setReady(n, corev1.ConditionUnknown) })
+	memapi.Edit(w.API, "", g.NodeName, func(n *corev1.Node) { sim.SetReady(n, corev1.ConditionUnknown) })
 	switch {
 	case g.State == "shutting-down" && strings.HasPrefix(g.Reason, "Client."): // we did it, not EC2
 		w.noteCut(g.NodeName)
@@ -211,17 +207,9 @@ func (w *world) live(ctx context.Context, name string) error {
 func (w *world) deploy(pods int, cpus, memory string) {
 	for i := range pods {
 		w.API.Put(sim.Pod(fmt.Sprintf("web-%03d", i), cpus, func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: new(true)}}
+			sim.OwnedBy("web")(p)
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse(memory)
 		}))
-	}
-}
-
-// scaleToZero deletes all pods for good.
-func (w *world) scaleToZero() {
-	for _, p := range memapi.All[*corev1.Pod](w.API) {
-		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) { p.OwnerReferences = nil })
-		sim.Delete(w.t, w.World, p)
 	}
 }
 

@@ -3,7 +3,6 @@ package offline
 import (
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/price"
+	"karpenter.sh/karpenter/internal/benchload"
 )
 
 func find(t *testing.T, c *cloud.Catalog, name string) *cloud.InstanceType {
@@ -151,20 +151,13 @@ func BenchmarkCatalogCached(b *testing.B) {
 	}
 }
 
-// processor is how much time processors have spent on this test binary so far, which a busy machine does not change.
-func processor() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // TestColdStart guards against a blow-up only; the figure is the benchmark's.
 func TestColdStart(t *testing.T) {
-	before := processor()
+	before := benchload.ProcessorTime()
 	if _, err := build(Options{Region: "us-west-2"}.withDefaults()); err != nil {
 		t.Fatal(err)
 	}
-	if d := processor() - before; d > 5*time.Second {
+	if d := benchload.ProcessorTime() - before; d > 5*time.Second {
 		t.Errorf("a catalogue takes %v", d)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/steprecord"
 )
@@ -64,7 +65,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				s.node("b", "big", true)
 				p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "on-b", UID: "on-b"}}
 				p.Spec.NodeName, p.Status.Phase = "b", corev1.PodRunning
-				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: instance("", 6, 0).Capacity[corev1.ResourceCPU]}}}}
+				p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: fakecloud.Kind("", 6, 0, "z").Capacity[corev1.ResourceCPU]}}}}
 				s.api.Put(p)
 				odd := s.pools["p"].Pool.DeepCopy()
 				odd.Name, odd.UID = "odd", types.UID("odd")

@@ -24,6 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/steprecord"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -55,7 +56,7 @@ func newStage(ctx context.Context) *stage {
 	pool.Spec.Disruption.ConsolidateAfter = v1.After(0)
 	pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
 	s.api.Put(pool)
-	s.pools["p"] = engine.Pool{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, 0.2)}}}
+	s.pools["p"] = engine.Pool{Pool: pool, Catalog: &cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("big", 16, 1, "z"), fakecloud.Kind("small", 4, 0.2, "z")}}}
 	s.node("a", "big", true)
 	for i := range 3 {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprintf("web-%d", i))}}
@@ -66,17 +67,6 @@ func newStage(ctx context.Context) *stage {
 	}
 	go s.api.Feed(ctx, s.store, time.Millisecond)
 	return s
-}
-
-func instance(name string, cpu int64, price float64) *cloud.InstanceType {
-	return &cloud.InstanceType{
-		Name: name,
-		Labels: map[string][]string{corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"},
-			corev1.LabelTopologyZone: {"z"}, v1.CapacityTypeLabelKey: {v1.CapacityTypeOnDemand}},
-		Capacity: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpu*4<<30, resource.BinarySI), corev1.ResourcePods: resource.MustParse("110")},
-		Offerings: []cloud.Offering{{Labels: map[string]string{corev1.LabelTopologyZone: "z", v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand},
-			Price: cloud.FromDollars(price), Available: true}},
-	}
 }
 
 // node puts a claim and, when ready, its Node.

@@ -4,22 +4,21 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -28,23 +27,8 @@ import (
 // many is a question about so many pods of all sizes, and a pool that may buy machines of 4 to 64 cores for them.
 func many(pods int) engine.Question {
 	var kinds []*cloud.InstanceType
-	for i, cpus := range []int64{4, 8, 16, 32, 48, 64} {
-		name := fmt.Sprintf("m%d", cpus)
-		kinds = append(kinds, &cloud.InstanceType{
-			Name: name,
-			Capacity: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpus*4<<30, resource.BinarySI),
-				corev1.ResourcePods: resource.MustParse("110"),
-			},
-			Labels: map[string][]string{
-				corev1.LabelInstanceTypeStable: {name}, corev1.LabelArchStable: {"amd64"}, corev1.LabelOSStable: {"linux"},
-				corev1.LabelTopologyZone: {"a"}, v1.CapacityTypeLabelKey: {v1.CapacityTypeOnDemand},
-			},
-			Offerings: []cloud.Offering{{
-				Labels: map[string]string{v1.CapacityTypeLabelKey: v1.CapacityTypeOnDemand, corev1.LabelTopologyZone: "a"},
-				Price:  cloud.FromDollars(float64(cpus)*0.05 + 0.001*float64(i)), Available: true,
-			}},
-		})
+	for i, cores := range []int64{4, 8, 16, 32, 48, 64} {
+		kinds = append(kinds, fakecloud.Kind(fmt.Sprintf("m%d", cores), cores, float64(cores)*0.05+0.001*float64(i), "a"))
 	}
 	pool := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}}
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "test", Kind: "Class", Name: "default"}
@@ -53,11 +37,7 @@ func many(pods int) engine.Question {
 	store.Update(func(d *cluster.Draft) {
 		d.PutPool(pool)
 		for i := range pods {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%05d", i), UID: types.UID(fmt.Sprint(i))}}
-			p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse([]string{"250m", "500m", "1", "1500m", "2"}[random.IntN(5)]), corev1.ResourceMemory: resource.MustParse([]string{"512Mi", "1Gi", "2Gi", "6Gi"}[random.IntN(4)])}}}}
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
-			d.PutPod(p)
+			d.PutPod(benchload.Pending(fmt.Sprintf("web-%05d", i), []int64{250, 500, 1000, 1500, 2000}[random.IntN(5)], []int64{512, 1 << 10, 2 << 10, 6 << 10}[random.IntN(4)]))
 		}
 		d.Synced(true)
 	})
@@ -103,18 +83,18 @@ func BenchmarkJournal(b *testing.B) {
 				s := New(cluster.NewStore(), memapi.New(memapi.Scheme()).Client("main"), sold(q.Pools), metrics,
 					telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics))
 				s.store.Update(func(d *cluster.Draft) { d.Synced(true); d.PutPool(q.Pools[0].Pool) })
-				began := processorTime()
+				began := benchload.ProcessorTime()
 				plan := engine.New(label.Table{}).Plan(q)
 				if _, err := s.Open(b.Context(), "seed", "provisioned", plan.Open); err != nil {
 					b.Fatal(err)
 				}
-				loop += processorTime() - began
+				loop += benchload.ProcessorTime() - began
 				records += quickest(func() { tell(j, &q, plan) })
-				told := processorTime()
+				told := benchload.ProcessorTime()
 				if err := keeper.Keep(j); err != nil {
 					b.Fatal(err)
 				}
-				kept += processorTime() - told
+				kept += benchload.ProcessorTime() - told
 			}
 			b.ReportMetric(100*float64(records)/float64(loop), "journal-%")
 			b.ReportMetric(100*float64(kept)/tries/float64(loop), "folder-%")
@@ -147,13 +127,4 @@ func (s sold) Pools(context.Context, *cluster.Snapshot) (map[string]engine.Pool,
 		out[p.Pool.Name] = p
 	}
 	return out, nil
-}
-
-// processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +12,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
+	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
@@ -100,26 +99,17 @@ func spreadOver(key, app string, skew int32) func(*corev1.Pod) {
 	}
 }
 
-// processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkPass is one planning pass over a large fleet that has never been looked at.
 func BenchmarkPass(b *testing.B) {
 	f := large(b, 2000, 30000)
 	w := f.world()
 	var out *Proposal
 	b.ReportAllocs()
-	busy := processorTime()
+	busy := benchload.ProcessorTime()
 	for b.Loop() {
 		out = newPlanner(engine.New()).Propose(w)
 	}
-	b.ReportMetric(float64((processorTime()-busy).Milliseconds())/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64((benchload.ProcessorTime()-busy).Milliseconds())/float64(b.N), "cpu-ms/op")
 	scratch, bound := mayMove(b, f, w)
 	b.ReportMetric(out.Before.Dollars(), "before$/h")
 	b.ReportMetric(out.Target.Dollars(), "target$/h")

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,10 +64,10 @@ func run(b *testing.B, name string, pool *v1.NodePool, settings engine.Settings,
 	for b.Loop() {
 		b.StopTimer()
 		e := prepared(pools, settings)
-		before := processorTime()
+		before := benchload.ProcessorTime()
 		b.StartTimer()
 		plan = solveFresh(e, pods, pools, settings, daemons...)
-		busy += processorTime() - before
+		busy += benchload.ProcessorTime() - before
 	}
 	b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 	report(b, plan)
@@ -77,15 +76,6 @@ func run(b *testing.B, name string, pool *v1.NodePool, settings engine.Settings,
 	capped, _ := firstFit(b, pods, spot, 64)
 	b.ReportMetric(price.Dollars(), "firstfit-$/h")
 	b.ReportMetric(capped.Dollars(), "firstfit64-$/h")
-}
-
-// processorTime is what this process has used of all processors: on a busy machine it says more than the clock.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // report prints what a plan costs and how close it is.

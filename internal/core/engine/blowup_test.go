@@ -96,10 +96,10 @@ func BenchmarkBlowUp(b *testing.B) {
 				snap := snapshotOf(pods)
 				runtime.GC()
 				top := watchHeap()
-				before := processorTime()
+				before := benchload.ProcessorTime()
 				b.StartTimer()
 				plan = e.Plan(engine.Question{Snap: snap, Pools: pools, Pods: snap.Provisionable(), Now: now})
-				busy += processorTime() - before
+				busy += benchload.ProcessorTime() - before
 				peak = max(peak, top())
 			}
 			b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")

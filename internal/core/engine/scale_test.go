@@ -116,10 +116,10 @@ func BenchmarkLargeCluster(b *testing.B) {
 			b.StopTimer()
 			i++
 			store.Update(func(d *cluster.Draft) { d.PutPod(pendingOf(5000+i, 200)) })
-			before := processorTime()
+			before := benchload.ProcessorTime()
 			b.StartTimer()
 			plan = ask(e)
-			busy += processorTime() - before
+			busy += benchload.ProcessorTime() - before
 		}
 		b.ReportMetric(float64(busy.Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 		report(b, plan)

@@ -141,9 +141,9 @@ func TestWhatWasSearchedInVainIsNotSearchedAgain(t *testing.T) {
 // charged, or charged for what it does not do; BenchmarkWorkloads has the figures.
 func TestWorkIsTime(t *testing.T) {
 	for _, name := range []string{"hostanti", "zonespread", "many5000"} {
-		before := processorTime()
+		before := benchload.ProcessorTime()
 		p := planAnew(t, name, true, false)
-		busy := (processorTime() - before).Seconds()
+		busy := (benchload.ProcessorTime() - before).Seconds()
 		t.Logf("%s: %.2f s of work in %.2f s", name, p.Work.Seconds(), busy)
 		if p.Work.Seconds() > 6*busy || busy > 6*p.Work.Seconds() {
 			t.Errorf("%s: %.2f s of work took %.2f s", name, p.Work.Seconds(), busy)
