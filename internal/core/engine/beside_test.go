@@ -93,9 +93,9 @@ type cost struct {
 func costOf(e *engine.Engine, q engine.Question) cost {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu := processorTime()
+	cpu := benchload.ProcessorTime()
 	plan := e.Plan(q)
-	cpu = processorTime() - cpu
+	cpu = benchload.ProcessorTime() - cpu
 	runtime.ReadMemStats(&after)
 	return cost{cpu, after.Mallocs - before.Mallocs, plan}
 }
