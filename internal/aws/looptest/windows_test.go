@@ -77,7 +77,7 @@ func TestWindows(t *testing.T) {
 					t.Errorf("the pod of another release runs on %s", p.Spec.NodeName)
 				}
 
-				w.scaleToZero()
+				sim.ScaleToZero(w.t, w.World)
 				time.Sleep(settleTime)
 				w.eventually("nothing is left", 2*time.Minute, func() string {
 					if n := len(w.aws.Alive()); n > 0 {
