@@ -53,7 +53,7 @@ func TestTheLoopsDecideTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			edit, lives := tc.edit, tc.lives
-			cheap := &cloud.Catalog{Types: []*cloud.InstanceType{sim.Kind("large", "8", 0.3), sim.Kind("small", "2", 0.1)}} // for many pods the large one
+			cheap := &cloud.Catalog{Types: []*cloud.InstanceType{sim.Kind("large", 8, 0.3), sim.Kind("small", 2, 0.1)}} // for many pods the large one
 			sold := func(*v1.NodePool) (*cloud.Catalog, error) { return cheap, nil }
 			var live, replayed []string
 			sim.BubbleAlone(t, sim.Options{Cloud: fakecloud.Options{Catalog: sold}}, func(t *testing.T, w *sim.World) {

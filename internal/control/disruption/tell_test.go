@@ -21,6 +21,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
@@ -74,7 +75,7 @@ func TestAMoveThatPoolsJudge(t *testing.T) {
 				s := newStage(t.Context())
 				s.pools["p"].Pool.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyBalanced
 				s.api.Put(s.pools["p"].Pool)
-				*s.pools["p"].Catalog = cloud.Catalog{Types: []*cloud.InstanceType{instance("big", 16, 1), instance("small", 4, price)}}
+				*s.pools["p"].Catalog = cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("big", 16, 1, "z"), fakecloud.Kind("small", 4, price, "z")}}
 				stop := s.run(t)
 				time.Sleep(validationDelay / 2)
 				stop()
