@@ -119,9 +119,9 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	}
 	defer c.answer(ctx, &err)
 	var items []runtime.Object
-	for _, k := range c.server.order {
+	for k := range c.server.shelf(kind).all() {
 		o := c.server.objects[k]
-		if k.GroupKind != kind || options.Namespace != "" && k.Namespace != options.Namespace ||
+		if options.Namespace != "" && k.Namespace != options.Namespace ||
 			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
 			continue
 		}
@@ -406,9 +406,9 @@ func (c *Client) evict(k key, pod *corev1.Pod, e *policyv1.Eviction) error {
 // useBudget counts an eviction against the pod's budget, or refuses it.
 func (s *Server) useBudget(pod *corev1.Pod) error {
 	var budgets []*policyv1.PodDisruptionBudget
-	for _, k := range s.order {
-		b, ok := s.objects[k].(*policyv1.PodDisruptionBudget)
-		if !ok || b.Namespace != pod.Namespace {
+	for k := range s.shelf(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget").GroupKind()).all() {
+		b := s.objects[k].(*policyv1.PodDisruptionBudget)
+		if b.Namespace != pod.Namespace {
 			continue
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {

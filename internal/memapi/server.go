@@ -1,6 +1,7 @@
 package memapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,7 +27,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	objects  map[key]client.Object // never changed, only replaced
-	order    []key                 // in order of creation, with holes where objects are gone
+	shelves  map[schema.GroupKind]*shelf
+	kinds    []schema.GroupKind         // of shelves, in the order in which they were first used
+	owned    map[types.UID]map[key]bool // by owner
 	version  int64
 	uids     int64
 	watchers []*watcher
@@ -52,7 +55,7 @@ type Request struct {
 
 // New makes an empty server for the kinds of a scheme.
 func New(scheme *runtime.Scheme) *Server {
-	return &Server{scheme: scheme, objects: map[key]client.Object{}}
+	return &Server{scheme: scheme, objects: map[key]client.Object{}, shelves: map[schema.GroupKind]*shelf{}, owned: map[types.UID]map[key]bool{}}
 }
 
 // SetFault installs a function that may refuse requests from now on; nil refuses none. It is asked about one request at a time, so that
@@ -92,13 +95,10 @@ func (s *Server) Put(o client.Object) {
 
 // Edit changes one object as Put does, and says whether it is there.
 func Edit[T client.Object](s *Server, namespace, name string, edit func(T)) bool {
-	var zero T
-	probe := reflect.New(reflect.TypeOf(zero).Elem()).Interface().(T)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	probe.SetNamespace(namespace)
-	probe.SetName(name)
-	k := s.keyOf(probe)
+	k := s.keyOf(blank[T]())
+	k.NamespacedName = types.NamespacedName{Namespace: namespace, Name: name}
 	old, ok := s.objects[k]
 	if !ok {
 		return false
@@ -122,11 +122,15 @@ func (s *Server) Remove(o client.Object) {
 func Each[T client.Object](s *Server, look func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.order {
-		if o, ok := s.objects[k].(T); ok {
-			look(o)
-		}
+	for k := range s.shelf(s.keyOf(blank[T]()).GroupKind).all() {
+		look(s.objects[k].(T))
 	}
+}
+
+// blank is an object without anything in it.
+func blank[T client.Object]() T {
+	var zero T
+	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(T)
 }
 
 // All returns copies of the objects of one kind, in order of creation.
@@ -134,10 +138,8 @@ func All[T client.Object](s *Server) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []T
-	for _, k := range s.order {
-		if o, ok := s.objects[k].(T); ok {
-			out = append(out, copyOf(o).(T))
-		}
+	for k := range s.shelf(s.keyOf(blank[T]()).GroupKind).all() {
+		out = append(out, copyOf(s.objects[k]).(T))
 	}
 	return out
 }
@@ -170,8 +172,17 @@ func (s *Server) now() metav1.Time {
 
 // store replaces an object and tells the watchers. An object that is being deleted goes with its last finalizer.
 func (s *Server) store(k key, o client.Object) {
-	if s.objects[k] == nil {
-		s.order = append(s.order, k)
+	old := s.objects[k]
+	if old == nil {
+		s.shelf(k.GroupKind).add(k)
+	} else {
+		s.disown(k, old)
+	}
+	for _, r := range o.GetOwnerReferences() {
+		if s.owned[r.UID] == nil {
+			s.owned[r.UID] = map[key]bool{}
+		}
+		s.owned[r.UID][k] = true
 	}
 	s.version++
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))
@@ -187,31 +198,43 @@ func (s *Server) store(k key, o client.Object) {
 func (s *Server) drop(k key) {
 	o := s.objects[k]
 	delete(s.objects, k)
-	if i := slices.Index(s.order, k); i >= 0 {
-		s.order = slices.Delete(s.order, i, i+1)
-	}
+	s.shelf(k.GroupKind).remove(k)
+	s.disown(k, o)
 	s.version++
 	o = copyOf(o)
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	s.tell(o, true)
-	for _, other := range slices.Clone(s.order) {
-		dependent := s.objects[other]
-		if dependent != nil && slices.ContainsFunc(dependent.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }) {
+	for _, other := range s.ownedBy(o) {
+		if s.objects[other] != nil {
 			s.remove(other, nil)
 		}
 	}
 }
 
+// disown forgets whose an object is.
+func (s *Server) disown(k key, o client.Object) {
+	for _, r := range o.GetOwnerReferences() {
+		delete(s.owned[r.UID], k)
+		if len(s.owned[r.UID]) == 0 {
+			delete(s.owned, r.UID)
+		}
+	}
+}
+
+// ownedBy are the objects that an object owns, by kind and name.
+func (s *Server) ownedBy(owner client.Object) []key {
+	return slices.SortedFunc(maps.Keys(s.owned[owner.GetUID()]), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // orphan lets go of what an object owns.
 func (s *Server) orphan(k key) {
-	owner := s.objects[k].GetUID()
-	owned := func(r metav1.OwnerReference) bool { return r.UID == owner }
-	for _, other := range slices.Clone(s.order) {
-		if dependent := s.objects[other]; slices.ContainsFunc(dependent.GetOwnerReferences(), owned) {
-			dependent = copyOf(dependent)
-			dependent.SetOwnerReferences(slices.DeleteFunc(dependent.GetOwnerReferences(), owned))
-			s.store(other, dependent)
-		}
+	owner := s.objects[k]
+	for _, other := range s.ownedBy(owner) {
+		dependent := copyOf(s.objects[other])
+		dependent.SetOwnerReferences(slices.DeleteFunc(dependent.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() }))
+		s.store(other, dependent)
 	}
 }
 

@@ -26,14 +26,16 @@ type timedEvent struct {
 	at time.Time
 }
 
-// Watch calls see for every object there is and then for every change, in order, each lag after it happened. It
+// Watch calls see for every object there is, kind by kind, and then for every change, in order, each lag after it happened. It
 // returns when ctx ends. listed is called once, after the objects that were there at the start.
 func (s *Server) Watch(ctx context.Context, lag time.Duration, see func(Event), listed func()) {
 	w := &watcher{news: make(chan struct{}, 1)}
 	s.mu.Lock()
-	start := make([]client.Object, 0, len(s.order))
-	for _, k := range s.order {
-		start = append(start, s.objects[k])
+	start := make([]client.Object, 0, len(s.objects))
+	for _, kind := range s.kinds {
+		for k := range s.shelf(kind).all() {
+			start = append(start, s.objects[k])
+		}
 	}
 	s.watchers = append(s.watchers, w)
 	s.mu.Unlock()

@@ -35,19 +35,22 @@ func unwelcoming(p *corev1.Pod, n *corev1.Node) int64 {
 
 // best is the node with the highest score of those that can take the pod, "" if there is none. Of equal nodes kube-scheduler takes any;
 // here it is as good as any, but always the same.
-func best(p *corev1.Pod, room map[string]*free) string {
+func best(p *corev1.Pod, room *room) string {
 	var open []*free
 	most := int64(0)
-	for _, name := range sortedNodes(room) {
-		if f := room[name]; f.open(p) && f.holds(p) {
+	for _, name := range room.names {
+		if f := room.of[name]; f.open(p) && f.holds(p) {
 			open = append(open, f)
 			most = max(most, unwelcoming(p, f.node))
 		}
 	}
 	name, score, draw := "", int64(0), uint32(0)
 	for _, f := range open {
-		s, d := f.load.Score(f.asks.of(p))+kubescore.TaintsWeight*kubescore.Welcome(unwelcoming(p, f.node), most), lot(p, f.node)
-		if name == "" || s > score || s == score && d > draw {
+		s := f.load.Score(f.asks.of(p)) + kubescore.TaintsWeight*kubescore.Welcome(unwelcoming(p, f.node), most)
+		if name != "" && s < score {
+			continue
+		}
+		if d := lot(p, f.node); name == "" || s > score || d > draw {
 			name, score, draw = f.node.Name, s, d
 		}
 	}

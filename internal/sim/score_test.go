@@ -37,9 +37,9 @@ func TestSchedulerChooses(t *testing.T) {
 		"the emptier one, counting pods that say nothing at all": {[]*corev1.Node{node("a"), node("b")}, map[string][]string{"a": {"0", "0", "0"}, "b": {"100m"}}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			room := map[string]*free{}
+			room := &room{of: map[string]*free{}}
 			for _, n := range tc.nodes {
-				room[n.Name] = newFree(n)
+				room.add(newFree(n))
 			}
 			for name, cpus := range tc.runs {
 				for _, cpu := range cpus {
@@ -47,7 +47,7 @@ func TestSchedulerChooses(t *testing.T) {
 					if cpu == "0" {
 						p.Spec.Containers[0].Resources.Requests = nil
 					}
-					room[name].take(p)
+					room.of[name].take(p)
 				}
 			}
 			if got := best(Pod("waits", "1"), room); got != tc.want {

@@ -8,6 +8,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type World struct {
 
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*corev1.Pod // as last seen; never changed
+	busy   map[types.NamespacedName]bool        // pods that have a step to take, or had one when they were last looked at
+	held   map[string]*held                     // by node
 	asks   asks                                 // of the pods
 	nodes  map[string]*corev1.Node
 	due    map[types.NamespacedName]time.Time // when a pod runs, or ends
@@ -61,7 +64,7 @@ type World struct {
 func New(o Options) (*World, error) {
 	w := &World{
 		API: memapi.New(memapi.Scheme()), options: o, dirty: make(chan struct{}, 1),
-		pods: map[types.NamespacedName]*corev1.Pod{}, asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
+		pods: map[types.NamespacedName]*corev1.Pod{}, busy: map[types.NamespacedName]bool{}, held: map[string]*held{}, asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
 	}
 	o.Cloud.Started, o.Cloud.Stopped = w.started, w.stopped
 	c, err := fakecloud.New(o.Cloud)
@@ -139,19 +142,21 @@ func (w *World) see(e memapi.Event) {
 	switch o := e.Object.(type) {
 	case *corev1.Pod:
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		delete(w.asks, w.pods[key])
+		w.forget(key)
 		if e.Deleted {
-			delete(w.pods, key)
 			for _, what := range []string{"start", "stop"} {
 				delete(w.due, types.NamespacedName{Namespace: o.Namespace + "/" + what, Name: o.Name})
 			}
 			w.replace(o)
 		} else {
-			w.pods[key] = o
+			w.learn(key, o)
 		}
 	case *corev1.Node:
 		if e.Deleted {
 			delete(w.nodes, o.Name)
+			if h := w.held[o.Name]; h != nil {
+				maps.Copy(w.busy, h.pods)
+			}
 		} else {
 			w.nodes[o.Name] = o
 		}

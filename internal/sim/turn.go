@@ -31,9 +31,17 @@ func (w *World) turn(now time.Time) time.Time {
 }
 
 func (w *World) decide(now time.Time) (actions []action, next time.Time) {
-	room := w.room()
+	var room *room
 	for _, key := range w.podsInOrder() {
-		act, at := w.step(w.pods[key], room, now)
+		p := w.pods[key]
+		if w.settled(p) {
+			delete(w.busy, key)
+			continue
+		}
+		if room == nil && p.Spec.NodeName == "" {
+			room = w.room()
+		}
+		act, at := w.step(p, room, now)
 		if act != nil {
 			actions = append(actions, act)
 		}
@@ -42,12 +50,9 @@ func (w *World) decide(now time.Time) (actions []action, next time.Time) {
 	return actions, next
 }
 
-// podsInOrder are the oldest first, as a queue would have them.
+// podsInOrder are those that may have a step to take, the oldest first, as a queue would have them.
 func (w *World) podsInOrder() []types.NamespacedName {
-	keys := make([]types.NamespacedName, 0, len(w.pods))
-	for k := range w.pods {
-		keys = append(keys, k)
-	}
+	keys := slices.Collect(maps.Keys(w.busy))
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
 		return cmp.Or(w.pods[a].CreationTimestamp.Compare(w.pods[b].CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -55,7 +60,7 @@ func (w *World) podsInOrder() []types.NamespacedName {
 }
 
 // step is what one pod does next.
-func (w *World) step(p *corev1.Pod, room map[string]*free, now time.Time) (action, time.Time) {
+func (w *World) step(p *corev1.Pod, room *room, now time.Time) (action, time.Time) {
 	switch {
 	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
 		return w.end(p), time.Time{}
@@ -116,12 +121,12 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 }
 
 // bind puts a pod on the node that kube-scheduler would choose, or says that there is none.
-func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
+func (w *World) bind(p *corev1.Pod, room *room) action {
 	name := best(p, w.allowed(p, room))
 	if name == "" {
-		return w.refuse(p, len(room))
+		return w.refuse(p, len(room.of))
 	}
-	room[name].take(p)
+	room.of[name].take(p)
 	return func() {
 		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
 			p.Spec.NodeName = name
@@ -131,13 +136,11 @@ func (w *World) bind(p *corev1.Pod, room map[string]*free) action {
 }
 
 // allowed leaves out the nodes that a pod is kept off.
-func (w *World) allowed(p *corev1.Pod, room map[string]*free) map[string]*free {
+func (w *World) allowed(p *corev1.Pod, room *room) *room {
 	if w.options.Refuses == nil {
 		return room
 	}
-	out := maps.Clone(room)
-	maps.DeleteFunc(out, func(_ string, f *free) bool { return w.options.Refuses(p, f.node) })
-	return out
+	return room.without(func(f *free) bool { return w.options.Refuses(p, f.node) })
 }
 
 // refuse says that there is no node for a pod, and where the options ask for so much says it again when there are more or fewer nodes.
@@ -178,21 +181,44 @@ type free struct {
 	asks asks
 }
 
-// room is every node that takes pods.
-func (w *World) room() map[string]*free {
-	out := map[string]*free{}
+// A room is every node that takes pods.
+type room struct {
+	of    map[string]*free
+	names []string // in order
+}
+
+func (w *World) room() *room {
+	r := &room{of: map[string]*free{}}
 	for name, n := range w.nodes {
-		if n.DeletionTimestamp == nil && !n.Spec.Unschedulable {
-			out[name] = newFree(n)
-			out[name].asks = w.asks
+		if n.DeletionTimestamp != nil || n.Spec.Unschedulable {
+			continue
+		}
+		f := newFree(n)
+		f.asks = w.asks
+		if h := w.held[name]; h != nil {
+			f.load.Used, f.load.Guessed = h.load.Used, h.load.Guessed
+			f.pods -= int64(len(h.pods))
+		}
+		r.add(f)
+	}
+	slices.Sort(r.names)
+	return r
+}
+
+func (r *room) add(f *free) {
+	r.of[f.node.Name] = f
+	r.names = append(r.names, f.node.Name)
+}
+
+// without leaves out some nodes.
+func (r *room) without(out func(*free) bool) *room {
+	left := &room{of: map[string]*free{}}
+	for _, name := range r.names {
+		if f := r.of[name]; !out(f) {
+			left.add(f)
 		}
 	}
-	for _, p := range w.pods {
-		if f := out[p.Spec.NodeName]; f != nil {
-			f.take(p)
-		}
-	}
-	return out
+	return left
 }
 
 func newFree(n *corev1.Node) *free {
@@ -239,13 +265,4 @@ func tolerated(p *corev1.Pod, t *corev1.Taint) bool {
 		}
 	}
 	return false
-}
-
-func sortedNodes(m map[string]*free) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
