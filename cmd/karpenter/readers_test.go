@@ -9,6 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/recording"
 )
 
 // onFiles finds the commands of pages that read files, and no cluster.
@@ -45,11 +53,30 @@ func theirFiles(t *testing.T) map[string]string {
 	return map[string]string{
 		"pools.yaml": pools, "large.yaml": pools, "web.yaml": strings.ReplaceAll(pod, "NAMESPACE", "default"), "web/web.yaml": shop, "workloads/web.yaml": shop, "-": shop,
 		"budgets.yaml": "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}}",
+		"cluster.yaml": "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {karpenter.sh/nodepool: default, node.kubernetes.io/instance-type: m7g.large, topology.kubernetes.io/zone: us-east-1a, karpenter.sh/capacity-type: on-demand, kubernetes.io/arch: arm64, kubernetes.io/os: linux}}, status: {allocatable: {cpu: 1900m, memory: 6Gi, pods: '29'}}}",
 		"workers.json": read(t, root+"internal/cli/testdata/migrate/managed.txt"),
 		"pods.csv":     "name,created,deleted,cpu\nweb-0,2026-06-01T08:00:00Z,2026-06-01T09:00:00Z,1\n",
 		"watch.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop", "uid": "1", "creationTimestamp": "2026-06-01T08:10:00Z"},` +
 			`"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}`,
 	}
+}
+
+// record writes what a controller records of an hour of one pod.
+func record(t *testing.T, folder string) {
+	t.Helper()
+	begin := time.Date(2026, 6, 1, 10, 0, 0, 0, time.UTC)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "web-0", CreationTimestamp: metav1.NewTime(begin)}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "pause", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
+	store, keeper := cluster.NewStore(), recording.NewKeeper(folder)
+	defer keeper.Close()
+	keep := func(now time.Time, edit func(d *cluster.Draft)) {
+		store.Update(edit)
+		if err := keeper.Keep(store.Snapshot(), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(begin, func(d *cluster.Draft) { d.PutPod(pod); d.Synced(true) })
+	keep(begin.Add(time.Hour), func(d *cluster.Draft) { d.DeletePod(cluster.PodKey{Namespace: pod.Namespace, Name: pod.Name}) })
 }
 
 // The commands of pages that read files are typed in a folder that has these files.
@@ -71,6 +98,7 @@ func TestCommandsThatReadFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	record(t, "recording")
 	wants := map[string]string{ // by the word after karpenter
 		"plan": "web|inflate|any-arch", "why": "web-0", "lint": "PodDisruptionBudget/shop/web", "replay": "(?i)base", "migrate": "kind: NodePool", "snapshot": "",
 	}
