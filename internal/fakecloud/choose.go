@@ -130,10 +130,11 @@ func has(labels, want map[string]string) bool {
 
 // send returns what a launch would send to the cloud for a claim, in the order in which it would be served.
 func send(claim *v1.NodeClaim, catalog *cloud.Catalog) []choice {
+	needs := need.Of(claim.Spec.Requirements)
 	var all []choice
 	for _, t := range catalog.Types {
 		for i := range t.Offerings {
-			if o := &t.Offerings[i]; o.Available && serves(claim, t, o) {
+			if o := &t.Offerings[i]; o.Available && serves(needs, claim.Spec.Resources.Requests, t, o) {
 				all = append(all, choice{t, o})
 			}
 		}
@@ -185,17 +186,15 @@ func limitTypes(all []choice) []choice {
 	})
 }
 
-// serves says whether a machine bought this way is what the claim asks for.
-func serves(claim *v1.NodeClaim, t *cloud.InstanceType, o *cloud.Offering) bool {
-	for i := range claim.Spec.Requirements {
-		r := &claim.Spec.Requirements[i]
-		values, decided := valuesOf(t, o, r.Key)
-		if decided && !need.Set(r).Takes(values...) { // what the cloud does not decide is no business of it
+// serves says whether a machine bought this way is what a claim asks for.
+func serves(needs need.Needs, requests corev1.ResourceList, t *cloud.InstanceType, o *cloud.Offering) bool {
+	for key, set := range needs {
+		if values, decided := valuesOf(t, o, key); decided && !set.Takes(values...) { // what the cloud does not decide is no business of it
 			return false
 		}
 	}
 	have := t.Allocatable(o)
-	for name, want := range claim.Spec.Resources.Requests {
+	for name, want := range requests {
 		if got := have[name]; got.Cmp(want) < 0 {
 			return false
 		}
