@@ -122,16 +122,14 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 
 // bind puts a pod on the node that kube-scheduler would choose, or says that there is none.
 func (w *World) bind(p *corev1.Pod, room *room) action {
-	owner := metav1.GetControllerOf(p)
-	alike := owner != nil && w.options.Refuses == nil // with the owner's other pods
-	if alike && room.full[owner.UID] {
+	asked := w.asks.of(p).Request
+	plain := len(p.Spec.NodeSelector)+len(p.Spec.Tolerations) == 0 && w.options.Refuses == nil // what it asks for says whether it fits
+	if plain && room.full[asked] {
 		return w.refuse(p, len(room.of))
 	}
 	name := best(p, w.allowed(p, room))
 	if name == "" {
-		if alike {
-			room.full[owner.UID] = true
-		}
+		room.full[asked] = room.full[asked] || plain
 		return w.refuse(p, len(room.of))
 	}
 	room.of[name].take(p)
@@ -192,12 +190,12 @@ type free struct {
 // A room is every node that takes pods.
 type room struct {
 	of    map[string]*free
-	names []string           // in order
-	full  map[types.UID]bool // owners for whose pods there is nothing left: room only gets less
+	names []string                   // in order
+	full  map[kubescore.Request]bool // what no node has left for plain pods: room only gets less
 }
 
 func (w *World) room() *room {
-	r := &room{of: map[string]*free{}, full: map[types.UID]bool{}}
+	r := &room{of: map[string]*free{}, full: map[kubescore.Request]bool{}}
 	for name, n := range w.nodes {
 		if n.DeletionTimestamp != nil || n.Spec.Unschedulable {
 			continue

@@ -89,16 +89,7 @@ func BenchmarkGPUClusters(b *testing.B) {
 	pools := gpuPools(b)
 	for _, part := range gpuParts {
 		b.Run(part.name, func(b *testing.B) {
-			pods := gpuPods(1, part.has)
-			b.ReportAllocs()
-			var plan *engine.Plan
-			for b.Loop() {
-				b.StopTimer()
-				e := prepared(pools, engine.Settings{})
-				b.StartTimer()
-				plan = solveFresh(e, pods, pools, engine.Settings{})
-			}
-			report(b, plan)
+			benchmarkFresh(b, gpuPods(1, part.has), pools)
 		})
 	}
 }

@@ -142,6 +142,11 @@ func BenchmarkImpossible(b *testing.B) {
 		pods = append(pods, p)
 	}
 	pools := []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(b)}}
+	benchmarkFresh(b, pods, pools)
+}
+
+// benchmarkFresh plans pods as an engine does that has read its catalogues and nothing else.
+func benchmarkFresh(b *testing.B, pods []*corev1.Pod, pools []engine.Pool) {
 	b.ReportAllocs()
 	var plan *engine.Plan
 	for b.Loop() {
