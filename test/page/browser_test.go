@@ -158,20 +158,14 @@ func TestThePageShowsTheClusterAsItChanges(t *testing.T) {
 	w.tell(foreign)
 	b.run("open the page", chromedp.Navigate(server.URL))
 	b.until(visible + " > 10")
-	body := is[string](b, "document.body.innerText")
 	for _, want := range []string{"Deployment shop/web", "no room for it", "do-not-disrupt", "delete 1 node", "node-00", "Savings Plans", foreign} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the page does not say %q:\n%s", want, body)
-		}
+		b.until(fmt.Sprintf("document.body.innerText.includes(%q)", want))
 	}
 	if got := is[[]any](b, `[document.title, document.querySelectorAll("img, b > b, section script").length]`); fmt.Sprint(got) != "[Karpenter 0]" {
 		t.Errorf("foreign text became part of the page: %v", got)
 	}
 	w.node("a-new-one")
-	b.until(`[...world.nodes.keys()].includes("a-new-one")`)
-	if got := is[string](b, `document.getElementById("shown").textContent`); got != "41 nodes" {
-		t.Errorf("it says %q", got)
-	}
+	b.until(`document.getElementById("shown").textContent === "41 nodes" && world.nodes.has("a-new-one")`)
 	b.clean(server)
 }
 
@@ -257,13 +251,13 @@ func TestTheListFollows(t *testing.T) {
 	b.until(active + ` > "node-0005"`)
 	b.run("page up", chromedp.KeyEvent(kb.PageUp))
 	b.until(active + ` === "node-0002"`)
-	b.run("a key of the browser's", chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(input.ModifierCtrl)))
-	if got := is[string](b, active); got != "node-0002" {
-		t.Errorf("Ctrl-End leads to %s", got)
+	// A real Ctrl-End would begin a scroll of the browser's own, which ends when it pleases.
+	if !is[bool](b, `rows.dispatchEvent(new KeyboardEvent("keydown", { key: "End", ctrlKey: true, bubbles: true, cancelable: true })) && fleet.active === "node-0002"`) {
+		t.Errorf("Ctrl-End is taken from the browser")
 	}
 	b.run("go to the end", chromedp.KeyEvent(kb.End))
 	b.until(active + ` === "node-0199"`)
-	b.until(`(() => { const row = document.querySelector('[aria-selected="true"]').getBoundingClientRect(), all = rows.getBoundingClientRect(); return row.top >= all.top - 1 && row.bottom <= all.bottom + 1; })()`)
+	b.until(`(() => { const row = document.querySelector('[aria-selected="true"]')?.getBoundingClientRect(), all = rows.getBoundingClientRect(); return row && row.top >= all.top - 1 && row.bottom <= all.bottom + 1; })()`)
 	b.run("scroll away", chromedp.Evaluate(`rows.scrollTop = 0`, nil))
 	b.until(`!rows.hasAttribute("aria-activedescendant")`)
 	b.clean(server)
@@ -286,10 +280,10 @@ func TestWhatTheScriptMakesOfMessages(t *testing.T) {
 			}
 			return true;
 		})()`,
-		"ages go by the server's clock": `(() => { const at = Date.now() - 3600e3; take("changes", { at: new Date(at) }); return age(new Date(at - 60e3)) === "60 s"; })()`,
+		"ages go by the server's clock": `(() => { const clock = Date.now, now = clock(), at = now - 3600e3; Date.now = () => now; take("changes", { at: new Date(at) }); const said = age(new Date(at - 60e3)); Date.now = clock; return said === "60 s"; })()`,
 		"decisions are bounded":         `(() => { take("changes", { at: new Date(), decisions: Array.from({ length: 400 }, (_, i) => ({ seq: i, at: new Date(), act: "x", about: "y", perHour: "-" })) }); return world.decisions.length === 300 && world.decisions[299].seq === 399; })()`,
 		"prices are added":              `(() => { const had = world.costs.length; take("changes", { at: new Date(), costs: [{ at: new Date(), perHour: 1, target: 0, bound: 0, plan: 0 }] }); return world.costs.length === had + 1; })()`,
-		"what goes wrong is told":       `(async () => { take("changes", { at: new Date(), head: { ...world.head, notice: "it is old" } }); await new Promise((done) => setTimeout(done, 300)); return !byId("notice").hidden && byId("notice").textContent === "it is old"; })()`,
+		"what goes wrong is told":       `(async () => { take("changes", { at: new Date(), head: { ...world.head, notice: "it is old" } }); while (byId("notice").hidden) await new Promise(requestAnimationFrame); return byId("notice").textContent === "it is old"; })()`,
 		"nodes that went unseen go":     `(() => { const [n] = world.nodes.values(); take("picture", { at: new Date(), nodes: [n], decisions: [], costs: [] }); return world.nodes.size === 1; })()`,
 	} {
 		var kept bool
@@ -325,9 +319,14 @@ func TestThePageComesBack(t *testing.T) {
 	b.until(visible + " === 3")
 	b.run("listen", chromedp.Evaluate(`window.said = [], new MutationObserver(() => said.push(byId("state").textContent)).observe(byId("state"), { childList: true, characterData: true, subtree: true }), world.head = null`, nil))
 	close(again)
+	for began := time.Now(); asked.Load() < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("the page asked %d times", asked.Load())
+		}
+	}
 	b.until("world.head !== null")
-	if said := is[string](b, `said.join("; ")`); strings.Contains(said, "not connected") || asked.Load() < 3 {
-		t.Errorf("asked %d times; the page said %q", asked.Load(), said)
+	if said := is[string](b, `said.join("; ")`); strings.Contains(said, "not connected") {
+		t.Errorf("the page said %q", said)
 	}
 }
 
