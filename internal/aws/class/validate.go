@@ -79,8 +79,8 @@ func (v *Validator) Forget(class string) {
 func (v *Validator) validate(ctx context.Context, nc *awsv1.EC2NodeClass) finding {
 	cluster, err := v.Cluster(ctx, nc.AMIFamily())
 	if err != nil {
-		if ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err) {
-			return unsure(err)
+		if silent(err) {
+			return untried(nc, err)
 		}
 		f := missing(awsv1.ReasonClusterCIDRResolutionFailed, ec2api.Explain(err), 0)
 		f.err = err
@@ -232,13 +232,13 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 	}
 	template := r.Templates[0]
 	_, err = v.Ensure(ctx, template)
-	if f, done := v.judge(err, key, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed); done {
+	if f, done := v.judge(nc, err, key, awsv1.ReasonCreateLaunchTemplateAuthCheckFailed); done {
 		return f
 	}
 	in := fleet.Request(r.Order, 1, firstSubnets(nc), "")
 	in.ClientToken, in.DryRun = nil, aws.Bool(true)
 	_, err = v.EC2.CreateFleet(ctx, in, withoutRetries)
-	if f, done := v.judge(err, key, awsv1.ReasonCreateFleetAuthCheckFailed); done {
+	if f, done := v.judge(nc, err, key, awsv1.ReasonCreateFleetAuthCheckFailed); done {
 		return f
 	}
 	err = v.runInstances(ctx, nc, template, r.Order.Templates[0].Overrides[0].InstanceType)
@@ -255,7 +255,7 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 		}
 		return f
 	}
-	if f, done := v.judge(err, key, awsv1.ReasonRunInstancesAuthCheckFailed); done {
+	if f, done := v.judge(nc, err, key, awsv1.ReasonRunInstancesAuthCheckFailed); done {
 		return f
 	}
 	return v.remember(key, found(validateAgain))
@@ -264,7 +264,7 @@ func (v *Validator) try(ctx context.Context, cluster launchspec.Cluster, nc *aws
 func withoutRetries(o *ec2.Options) { o.Retryer = ec2api.Once() }
 
 // judge says what the answer to a dry run means; done is false if the launch would be allowed.
-func (v *Validator) judge(err error, key, reason string) (f finding, done bool) {
+func (v *Validator) judge(nc *awsv1.EC2NodeClass, err error, key, reason string) (f finding, done bool) {
 	switch {
 	case err == nil, ec2api.DryRunPassed(err):
 		return finding{}, false
@@ -272,8 +272,25 @@ func (v *Validator) judge(err error, key, reason string) (f finding, done bool) 
 		return v.remember(key, missing(awsv1.ReasonUserDataSizeLimitExceeded, ec2api.Message(err), validateAgain)), true
 	case ec2api.IsDenied(err):
 		return v.remember(key, missing(reason, ec2api.Denial(err), validateAgain)), true
+	case silent(err):
+		return untried(nc, err), true
 	}
 	return unsure(err), true
+}
+
+// silent says that AWS neither allowed nor refused what it was asked.
+func silent(err error) bool {
+	return ec2api.IsServerFault(err) || ec2api.IsThrottled(err) || ec2api.IsUnknownOutcome(err)
+}
+
+// untried is what is found of a class while AWS is silent: what it said last counts, also for a class that was edited since. Trials only
+// tell early what a launch would be told, and a cluster must not stand still because nothing can be told early.
+func untried(nc *awsv1.EC2NodeClass, err error) finding {
+	f := unsure(err)
+	if condition.IsTrue(nc, awsv1.ConditionTypeValidationSucceeded) {
+		f.status, f.message = metav1.ConditionTrue, "AWS cannot be asked now, and what it said last counts: "+ec2api.Explain(err)
+	}
+	return f
 }
 
 // runInstances tries the class's subnets in turn until one is allowed; the first one's answer counts if none is.

@@ -3,8 +3,10 @@ package class
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +195,8 @@ func TestValidate(t *testing.T) {
 	noProfile := refused("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
 	own := func(nc *awsv1.EC2NodeClass) { nc.Spec.InstanceProfile = aws.String("mine") }
 	broken := &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 500}}, Err: refused("InternalError", "")}
+	unreached := &smithy.OperationError{ServiceID: "EC2", OperationName: "CreateFleet", Err: errors.New("dial tcp: no route to host")}
+	untold := depend(awsv1.ConditionTypeValidationSucceeded, metav1.ConditionUnknown)
 	const yes, no, unknown, unchanged = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown, ""
 	for name, tc := range map[string]struct {
 		class   func(*awsv1.EC2NodeClass)
@@ -201,6 +205,7 @@ func TestValidate(t *testing.T) {
 		noTries bool
 		status  metav1.ConditionStatus
 		reason  string
+		says    string // in its message
 		again   time.Duration
 		fails   bool
 		calls   int // of the template, when asked twice
@@ -214,12 +219,17 @@ func TestValidate(t *testing.T) {
 		"no subnets":                      {class: depend(awsv1.ConditionTypeSubnetsReady, no), status: no, reason: awsv1.ReasonDependenciesNotReady, again: validateAgain},
 		"subnets are not known":           {class: depend(awsv1.ConditionTypeSubnetsReady, unknown), status: unknown, reason: awsv1.ReasonDependenciesNotReady, again: validateAgain},
 		"EKS may not be asked":            {class: none, cidr: refused("AccessDeniedException", ""), status: no, reason: awsv1.ReasonClusterCIDRResolutionFailed, fails: true},
-		"EKS is broken":                   {class: none, cidr: broken, status: unchanged, fails: true},
+		"EKS is broken":                   {class: none, cidr: broken, status: yes, says: "InternalError", fails: true},
+		"EKS is broken, and was before":   {class: untold, cidr: broken, status: unchanged, fails: true},
 		"templates may not be made":       {class: none, aws: tries{template: refused(denied, "")}, status: no, reason: awsv1.ReasonCreateLaunchTemplateAuthCheckFailed, again: validateAgain, calls: 1},
 		"too much user data":              {class: none, aws: tries{template: refused("InvalidUserData.Malformed", "User data is limited to 16384 bytes")}, status: no, reason: awsv1.ReasonUserDataSizeLimitExceeded, again: validateAgain, calls: 1},
 		"user data that is odd otherwise": {class: none, aws: tries{template: refused("InvalidUserData.Malformed", "Invalid BASE64 encoding")}, status: unchanged, fails: true, calls: 2},
-		"EC2 is broken":                   {class: none, aws: tries{template: broken}, status: unchanged, fails: true, calls: 2},
-		"EC2 asks to slow down":           {class: none, aws: tries{fleet: refused("RequestLimitExceeded", "")}, status: unchanged, fails: true, calls: 2},
+		"EC2 is broken":                   {class: none, aws: tries{template: broken}, status: yes, says: "InternalError", fails: true, calls: 2},
+		"EC2 is broken, and was before":   {class: untold, aws: tries{template: broken}, status: unchanged, fails: true, calls: 2},
+		"EC2 is broken after it refused":  {class: depend(awsv1.ConditionTypeValidationSucceeded, no), aws: tries{template: broken}, status: unchanged, fails: true, calls: 2},
+		"EC2 asks to slow down":           {class: none, aws: tries{fleet: refused("RequestLimitExceeded", "")}, status: yes, says: "RequestLimitExceeded", fails: true, calls: 2},
+		"EC2 cannot be reached":           {class: none, aws: tries{fleet: unreached}, status: yes, says: "does not answer CreateFleet", fails: true, calls: 2},
+		"EC2 finds a parameter odd":       {class: none, aws: tries{fleet: refused("InvalidParameterCombination", "")}, status: unchanged, fails: true, calls: 2},
 		"fleets may not be made":          {class: none, aws: tries{fleet: refused(denied, "")}, status: no, reason: awsv1.ReasonCreateFleetAuthCheckFailed, again: validateAgain, calls: 1},
 		"machines may not be run in any subnet": {class: none, aws: tries{run: map[string]error{"subnet-a": refused(denied, ""), "subnet-b": broken}},
 			status: no, reason: awsv1.ReasonRunInstancesAuthCheckFailed, again: validateAgain, calls: 1},
@@ -248,8 +258,8 @@ func TestValidate(t *testing.T) {
 				}})
 			for range 2 {
 				got := v.validate(t.Context(), nc)
-				if got.status != tc.status || got.reason != tc.reason || got.again != tc.again || (got.err != nil) != tc.fails {
-					t.Errorf("found %+v, want status %q, reason %q, again in %v, an error: %v", got, tc.status, tc.reason, tc.again, tc.fails)
+				if got.status != tc.status || got.reason != tc.reason || got.again != tc.again || (got.err != nil) != tc.fails || !strings.Contains(got.message, tc.says) {
+					t.Errorf("found %+v, want status %q, reason %q, %q in what it says, again in %v, an error: %v", got, tc.status, tc.reason, tc.says, tc.again, tc.fails)
 				}
 			}
 			if tc.aws.calls != tc.calls {
