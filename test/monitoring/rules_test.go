@@ -1,7 +1,10 @@
 package monitoring
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -90,9 +94,17 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// fired tells after how many minutes an alert fires, negative when it never does: when its expression has had the same result for its
-// time in each minute.
-func fired(t *testing.T, m *memory, begin time.Time, minutes int, r rulefmt.Rule) int {
+// An alarm is when an alert begins to fire, for how many minutes in all it does, and what it then says it is about.
+type alarm struct {
+	after, lasts int
+	about        string
+}
+
+// never is the alarm of an alert that does not fire.
+var never = alarm{after: -1}
+
+// fired tells the alarm of an alert: it fires while its expression has had the same result for its time in each minute.
+func fired(t *testing.T, m *memory, begin time.Time, minutes int, r rulefmt.Rule) alarm {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, Parser: language()})
 	defer engine.Close()
@@ -106,23 +118,25 @@ func fired(t *testing.T, m *memory, begin time.Time, minutes int, r rulefmt.Rule
 	if err != nil {
 		t.Fatalf("%s: %v", r.Alert, err)
 	}
-	first := -1
+	first, fires := never, map[int]bool{}
 	for _, series := range matrix {
-		since := int64(-1)
-		last := int64(-1)
+		since, last := int64(-1), int64(-1)
 		for _, p := range series.Floats {
 			if since < 0 || p.T-last > every.Milliseconds() {
 				since = p.T
 			}
 			last = p.T
-			if time.Duration(p.T-since)*time.Millisecond >= time.Duration(r.For) {
-				if minute := int((p.T - begin.UnixMilli()) / every.Milliseconds()); first < 0 || minute < first {
-					first = minute
-				}
-				break
+			if time.Duration(p.T-since)*time.Millisecond < time.Duration(r.For) {
+				continue
+			}
+			minute := int((p.T - begin.UnixMilli()) / every.Milliseconds())
+			fires[minute] = true
+			if first.after < 0 || minute < first.after {
+				first.after, first.about = minute, series.Metric.String()
 			}
 		}
 	}
+	first.lasts = len(fires)
 	return first
 }
 
@@ -130,6 +144,8 @@ func fired(t *testing.T, m *memory, begin time.Time, minutes int, r rulefmt.Rule
 type trial struct {
 	minutes int // half an hour if zero
 	after   int
+	lasts   int    // until the world ends if zero; a counter's increase is seen a minute less than its range is long
+	about   string // labels of the alert; {} if empty
 	fires   script
 	quiet   script
 }
@@ -190,7 +206,7 @@ func (w *world) pool(condition, status, used string) {
 			Spec:       v1.NodePoolSpec{Limits: v1.Limits{corev1.ResourceCPU: resource.MustParse("10")}},
 			Status: v1.NodePoolStatus{
 				Resources:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(used)},
-				Conditions: conditions(condition, status),
+				Conditions: append(conditions("NodeRegistrationHealthy", "False"), conditions(condition, status)...),
 			},
 		})
 	})
@@ -204,7 +220,7 @@ func (w *world) claim(status string, deleted time.Time) {
 	c := &v1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "claim", Labels: map[string]string{v1.NodePoolLabelKey: "default", awsv1.LabelNodeClass: "default"}},
 		Spec:       v1.NodeClaimSpec{NodeClassRef: &v1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}},
-		Status:     v1.NodeClaimStatus{ProviderID: "id", Conditions: conditions("Ready", status)},
+		Status:     v1.NodeClaimStatus{ProviderID: "id", Conditions: append(conditions("Drifted", "False"), conditions("Ready", status)...)},
 	}
 	if !deleted.IsZero() {
 		c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: deleted}, []string{v1.TerminationFinalizer}
@@ -214,7 +230,7 @@ func (w *world) claim(status string, deleted time.Time) {
 
 func (w *world) class(status string) {
 	w.put(func(d *cluster.Draft) {
-		d.PutNodeClass(&cluster.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default", UID: "class", Conditions: conditions("Ready", status)})
+		d.PutNodeClass(&cluster.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default", UID: "class", Conditions: append(conditions("AMIsReady", "False"), conditions("Ready", status)...)})
 	})
 }
 
@@ -257,6 +273,16 @@ func (w *world) succeeded(task string, ago time.Duration) {
 	w.metrics.Refreshed.WithLabelValues(task).Set(float64(time.Now().Add(-ago).Unix()))
 }
 
+// holds are the metrics of others about a container that holds some bytes of memory, and may hold so many.
+func (w *world) holds(pod, container string, bytes, limit float64) {
+	of := func(more ...string) labels.Labels {
+		return labels.FromStrings(append(more, "namespace", "karpenter", "pod", pod, "container", container)...)
+	}
+	w.foreign = append(w.foreign, foreign{of(labels.MetricName, "container_memory_working_set_bytes"), bytes},
+		foreign{of(labels.MetricName, "kube_pod_container_resource_limits", "resource", "memory"), limit},
+		foreign{of(labels.MetricName, "kube_pod_container_resource_limits", "resource", "ephemeral_storage"), 10 * limit})
+}
+
 // onceMore counts one at first and, when that is longer ago than an hour, some more.
 func onceMore(c prometheus.Counter, minute, more int) {
 	switch minute {
@@ -272,7 +298,10 @@ var trials = map[string]trial{
 	"KarpenterCannotLaunch": {
 		after: 11,
 		fires: always(func(w *world) { w.createFails("") }),
-		quiet: both(until(5, func(w *world) { w.createFails("") }), always(func(w *world) { w.createFails("InsufficientCapacityError") })),
+		quiet: both(until(5, func(w *world) { w.createFails("") }), always(func(w *world) {
+			w.createFails("InsufficientCapacityError")
+			w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Delete", "aws", "").Inc()
+		})),
 	},
 	"KarpenterPodsWithoutPlace": {
 		after: 10,
@@ -294,6 +323,7 @@ var trials = map[string]trial{
 	},
 	"KarpenterPodsLosePlaces": {
 		after: 5,
+		about: `{nodepool="default"}`,
 		fires: once(5, func(w *world) { w.metrics.PlacesLost.WithLabelValues("default").Add(4) }),
 		quiet: once(5, func(w *world) {
 			w.metrics.PlacesLost.WithLabelValues("default").Add(3)
@@ -301,14 +331,17 @@ var trials = map[string]trial{
 		}),
 	},
 	"KarpenterPodsLosePlaces, and lost some long ago": {
-		minutes: 90,
+		minutes: 150,
+		lasts:   59,
 		after:   70,
+		about:   `{nodepool="default"}`,
 		fires:   func(w *world, minute int) { onceMore(w.metrics.PlacesLost.WithLabelValues("default"), minute, 4) },
 		quiet:   func(w *world, minute int) { onceMore(w.metrics.PlacesLost.WithLabelValues("default"), minute, 2) },
 	},
 	"KarpenterProviderTaskFails": {
 		minutes: 90,
 		after:   61,
+		about:   `{controller="providers.version"}`,
 		fires: both(once(0, func(w *world) { w.succeeded("providers.version", 0) }),
 			always(func(w *world) { w.succeeded("providers.dns", 0) })),
 		quiet: func(w *world, minute int) {
@@ -319,36 +352,45 @@ var trials = map[string]trial{
 	},
 	"KarpenterProviderTaskFails, twice a day": {
 		after: 21,
+		about: `{controller="providers.pricing"}`,
 		fires: once(0, func(w *world) { w.succeeded("providers.pricing", 13*time.Hour-20*time.Minute) }),
 		quiet: once(0, func(w *world) { w.succeeded("providers.instancetype", 12*time.Hour+30*time.Minute) }),
 	},
 	"KarpenterNodesDoNotGetReady": {
 		after: 15,
+		about: `{karpenter_sh_nodepool="default"}`,
 		fires: once(0, func(w *world) { w.claim("False", time.Time{}) }),
 		quiet: both(once(0, func(w *world) { w.claim("Unknown", time.Time{}) }), once(15, func(w *world) { w.claim("True", time.Time{}) })),
 	},
 	"KarpenterPoolNotReady": {
 		after: 10,
+		about: `{name="default"}`,
 		fires: once(0, func(w *world) { w.pool("Ready", "False", "0") }),
 		quiet: both(once(0, func(w *world) { w.pool("Ready", "Unknown", "0") }), once(10, func(w *world) { w.pool("Ready", "True", "0") })),
 	},
 	"KarpenterNodeClassNotReady": {
 		after: 10,
+		about: `{name="default"}`,
 		fires: once(0, func(w *world) { w.class("False") }),
 		quiet: both(once(0, func(w *world) { w.class("False") }), once(10, func(w *world) { w.class("True") })),
 	},
 	"KarpenterMachinesNeverReady": {
 		after: 3,
+		about: `{name="default"}`,
 		fires: once(3, func(w *world) { w.pool("MachinesGetReady", "False", "0") }),
-		quiet: once(3, func(w *world) { w.pool("NodeRegistrationHealthy", "False", "0") }),
+		quiet: func(w *world, minute int) {
+			w.pool("MachinesGetReady", map[bool]string{true: "Unknown", false: "True"}[minute < 9], "0")
+		},
 	},
 	"KarpenterPoolNearItsLimit": {
 		after: 10,
+		about: `{nodepool="default", resource_type="cpu"}`,
 		fires: once(0, func(w *world) { w.pool("Ready", "True", "9100m") }),
 		quiet: once(0, func(w *world) { w.pool("Ready", "True", "9") }),
 	},
 	"KarpenterIsThrottled": {
 		after: 12,
+		about: `{action="CreateFleet", service="ec2"}`,
 		fires: always(func(w *world) { w.aws("CreateFleet", "400", 6); w.aws("CreateFleet", "200", 5) }),
 		quiet: always(func(w *world) {
 			w.aws("CreateFleet", "503", 5)
@@ -358,7 +400,9 @@ var trials = map[string]trial{
 	},
 	"KarpenterIsDenied": {
 		after: 6,
-		fires: always(func(w *world) { w.metrics.AWSRequests.WithLabelValues("ec2", "CreateFleet", "403").Inc() }),
+		about: `{action="CreateFleet", service="ec2"}`,
+		lasts: 17,
+		fires: until(10, func(w *world) { w.metrics.AWSRequests.WithLabelValues("ec2", "CreateFleet", "403").Inc() }),
 		quiet: both(always(func(w *world) { w.metrics.AWSRequests.WithLabelValues("ec2", "CreateFleet", "400").Inc() }), // no capacity
 			once(3, func(w *world) { w.metrics.AWSRequests.WithLabelValues("ec2", "CreateFleet", "403").Inc() })),
 	},
@@ -390,11 +434,13 @@ var trials = map[string]trial{
 	},
 	"KarpenterHangs": {
 		after: 6,
+		about: `{controller="provisioner"}`,
 		fires: once(0, func(w *world) { w.metrics.Loop("provisioner", 1) }),
 		quiet: both(once(0, func(w *world) { w.loop = w.metrics.Loop("provisioner", 1) }), always(func(w *world) { w.loop.Beat() })),
 	},
 	"KarpenterStepHangs": {
 		after: 6,
+		about: `{controller="provisioner"}`,
 		fires: once(0, func(w *world) { w.metrics.Loop("provisioner", 1).Begin(w.ctx, "planning") }),
 		quiet: func(w *world, minute int) {
 			if minute == 0 {
@@ -404,6 +450,7 @@ var trials = map[string]trial{
 	},
 	"KarpenterHasABug": {
 		after: 5,
+		lasts: 14,
 		fires: once(5, func(*world) {
 			bug.Reportf("a test of the alert about bugs")
 		}),
@@ -411,6 +458,7 @@ var trials = map[string]trial{
 	},
 	"KarpenterLoopFails": {
 		after: 23,
+		about: `{controller="provisioner"}`,
 		fires: always(func(w *world) { w.metrics.ReconcileErrors.WithLabelValues("provisioner").Add(4) }),
 		quiet: always(func(w *world) { w.metrics.ReconcileErrors.WithLabelValues("provisioner").Add(2) }),
 	},
@@ -423,15 +471,17 @@ var trials = map[string]trial{
 		after: 5,
 		fires: once(5, func(w *world) { w.metrics.MachinesOrphaned.WithLabelValues("terminated").Add(4) }), // at once, and never before
 		quiet: both(once(5, func(w *world) { w.metrics.MachinesOrphaned.WithLabelValues("terminated").Add(3) }),
-			once(5, func(w *world) { w.metrics.MachinesOrphaned.WithLabelValues("adopted").Add(30) })),
+			func(w *world, minute int) { w.metrics.MachinesOrphaned.WithLabelValues("adopted").Add(30) }),
 	},
 	"KarpenterCannotStopMachines": {
 		after: 16,
+		about: `{zone="a"}`,
 		fires: always(func(w *world) { w.metrics.InstanceTerminationFailures.WithLabelValues("a", "a1").Inc() }),
-		quiet: once(3, func(w *world) { w.metrics.InstanceTerminationFailures.WithLabelValues("a", "a1").Add(30) }),
+		quiet: until(2, func(w *world) { w.metrics.InstanceTerminationFailures.WithLabelValues("a", "a1").Add(30) }),
 	},
 	"KarpenterNodeDoesNotEnd": {
 		after:   61,
+		about:   `{name="c"}`,
 		minutes: 90,
 		fires:   once(0, func(w *world) { w.claim("True", time.Now()) }),
 		quiet: both(once(0, func(w *world) { w.claim("True", time.Now()) }),
@@ -444,23 +494,39 @@ var trials = map[string]trial{
 	},
 	"KarpenterInterruptionsNotHandled": {
 		after: 6,
-		fires: always(func(w *world) { w.metrics.InterruptionReceived.WithLabelValues("spot_interrupted").Inc() }),
-		quiet: always(func(w *world) {
+		lasts: 17,
+		fires: until(10, func(w *world) {
 			w.metrics.InterruptionReceived.WithLabelValues("spot_interrupted").Inc()
-			w.metrics.InterruptionDeleted.Inc()
+			w.metrics.InterruptionDeleted.Add(0)
 		}),
+		quiet: func(w *world, minute int) {
+			w.metrics.InterruptionReceived.WithLabelValues("spot_interrupted").Inc()
+			if minute%9 < 2 { // one that cannot be dealt with comes again and again, and others are
+				w.metrics.InterruptionDeleted.Inc()
+			}
+		},
+	},
+	"KarpenterInterruptionsNotHandled, any more": {
+		minutes: 60,
+		after:   28,
+		fires: both(always(func(w *world) { w.metrics.InterruptionReceived.WithLabelValues("spot_interrupted").Inc() }),
+			until(10, func(w *world) { w.metrics.InterruptionDeleted.Inc() })),
+		quiet: both(until(10, func(w *world) { w.metrics.InterruptionReceived.WithLabelValues("spot_interrupted").Inc() }),
+			until(10, func(w *world) { w.metrics.InterruptionDeleted.Inc() })),
 	},
 	"KarpenterInterruptionsLate": {
 		after: 6,
-		fires: always(func(w *world) { w.metrics.InterruptionQueueDuration.Observe(100) }),
+		lasts: 17,
+		fires: until(10, func(w *world) { w.metrics.InterruptionQueueDuration.Observe(100) }),
 		quiet: always(func(w *world) {
-			w.metrics.InterruptionQueueDuration.Observe(5)
-			w.metrics.InterruptionQueueDuration.Observe(5)
+			w.metrics.InterruptionQueueDuration.Observe(55)
+			w.metrics.InterruptionQueueDuration.Observe(55)
 			w.metrics.InterruptionQueueDuration.Observe(100)
 		}),
 	},
 	"KarpenterDropsEvents": {
 		after:   28,
+		about:   `{reason="Evicted"}`,
 		minutes: 45,
 		fires:   always(func(w *world) { w.metrics.EventsDropped.WithLabelValues("Evicted").Add(7) }),
 		quiet: always(func(w *world) {
@@ -483,16 +549,21 @@ var trials = map[string]trial{
 	},
 	"KarpenterNearItsMemoryLimit": {
 		after: 10,
+		about: `{namespace="karpenter", pod="karpenter-0"}`,
 		fires: always(func(w *world) {
-			w.foreign["container_memory_working_set_bytes"], w.foreign["kube_pod_container_resource_limits"] = 91, 100
+			w.holds("karpenter-0", "controller", 91, 100)
+			w.holds("karpenter-0", "sidecar", 10, 1000)
 		}),
 		quiet: always(func(w *world) {
-			w.foreign["container_memory_working_set_bytes"], w.foreign["kube_pod_container_resource_limits"] = 90, 100
+			w.holds("karpenter-0", "controller", 90, 100)
+			w.holds("karpenter-0", "sidecar", 99, 100)
+			w.holds("web-0", "controller", 99, 100)
 		}),
 	},
 	"KarpenterMachinesOrphaned, once more": {
 		after:   70,
-		minutes: 90,
+		minutes: 150,
+		lasts:   59,
 		fires: func(w *world, minute int) {
 			onceMore(w.metrics.MachinesOrphaned.WithLabelValues("terminated"), minute, 4)
 		},
@@ -502,7 +573,8 @@ var trials = map[string]trial{
 	},
 	"KarpenterReplacementsFail, once more": {
 		after:   70,
-		minutes: 90,
+		minutes: 150,
+		lasts:   59,
 		fires: func(w *world, minute int) {
 			onceMore(w.metrics.DisruptionQueueFailures.WithLabelValues("replace", "drifted", ""), minute, 4)
 		},
@@ -512,7 +584,9 @@ var trials = map[string]trial{
 	},
 	"KarpenterNodesBreak, once more": {
 		after:   70,
-		minutes: 90,
+		about:   `{condition="ready"}`,
+		minutes: 150,
+		lasts:   59,
 		fires: func(w *world, minute int) {
 			onceMore(w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1"), minute, 4)
 		},
@@ -522,18 +596,21 @@ var trials = map[string]trial{
 	},
 	"KarpenterNodeDoesNotEnd, as a Node": {
 		after:   61,
+		about:   `{name="n"}`,
 		minutes: 90,
 		fires:   once(0, (*world).leavingNode),
 		quiet:   both(once(0, (*world).leavingNode), once(60, func(w *world) { w.put(func(d *cluster.Draft) { d.DeleteNode("n") }) })),
 	},
 	"KarpenterIsThrottled, in a rare call": {
 		after:   18,
+		about:   `{action="DescribeImages", service="ec2"}`,
 		minutes: 60,
 		fires:   func(w *world, minute int) { w.rareCall(minute, 3) },
 		quiet:   func(w *world, minute int) { w.rareCall(minute, 1) },
 	},
 	"KarpenterHasABug, a panic": {
 		after: 5,
+		lasts: 14,
 		fires: both(once(0, func(w *world) { w.loop = w.metrics.Loop("provisioner", 1) }), once(5, func(w *world) { w.loop.Panicked() })),
 		quiet: once(0, func(w *world) { w.metrics.Loop("provisioner", 1) }),
 	},
@@ -544,6 +621,7 @@ var trials = map[string]trial{
 	},
 	"KarpenterNodesBreak": {
 		after: 5,
+		about: `{condition="ready"}`,
 		fires: once(5, func(w *world) {
 			w.metrics.NodeClaimsUnhealthy.WithLabelValues("ready", "default", "spot", "ami-1").Add(4)
 		}),
@@ -555,9 +633,12 @@ var trials = map[string]trial{
 			})),
 	},
 	"KarpenterPlansAreCutShort": {
-		after: 5,
-		fires: always(func(w *world) { w.metrics.PlanPartial.WithLabelValues("provisioner").Inc() }),
-		quiet: from(25, func(w *world) { w.metrics.PlanPartial.WithLabelValues("provisioner").Inc() }),
+		after:   5,
+		about:   `{controller="provisioner"}`,
+		minutes: 90,
+		lasts:   59,
+		fires:   until(10, func(w *world) { w.metrics.PlanPartial.WithLabelValues("provisioner").Inc() }),
+		quiet:   both(until(5, func(w *world) { w.metrics.PlanPartial.WithLabelValues("provisioner").Inc() }), until(5, func(w *world) { w.metrics.PlanPartial.WithLabelValues("disruption").Inc() })),
 	},
 	"KarpenterVersionsDiffer": {
 		after:   35,
@@ -568,6 +649,7 @@ var trials = map[string]trial{
 	},
 	"KarpenterBudgetsHoldBack": {
 		after:   360,
+		about:   `{nodepool="default"}`,
 		minutes: 8 * 60,
 		fires:   always(func(w *world) { w.metrics.DisruptionHeldBackSavings.WithLabelValues("default").Set(1.1) }),
 		quiet: func(w *world, minute int) {
@@ -592,20 +674,18 @@ func TestAlertsFireAndAreQuiet(t *testing.T) {
 			t.Errorf("there is no alert %s", alert)
 			continue
 		}
-		minutes := tc.minutes
-		if minutes == 0 {
-			minutes = 30
-		}
+		minutes := cmp.Or(tc.minutes, 30)
+		want := alarm{tc.after, cmp.Or(tc.lasts, minutes-tc.after), cmp.Or(tc.about, "{}")}
 		t.Run(name+" fires", func(t *testing.T) {
 			m, begin := record(t, minutes, tc.fires)
-			if minute := fired(t, m, begin, minutes, r); minute != tc.after {
-				t.Errorf("it does after %d minutes, want %d; -1 is never", minute, tc.after)
+			if got := fired(t, m, begin, minutes, r); got != want {
+				t.Errorf("it does %+v, want %+v; after -1 is never", got, want)
 			}
 		})
 		t.Run(name+" is quiet", func(t *testing.T) {
 			m, begin := record(t, minutes, tc.quiet)
-			if minute := fired(t, m, begin, minutes, r); minute >= 0 {
-				t.Errorf("it fires after %d minutes", minute)
+			if got := fired(t, m, begin, minutes, r); got != never {
+				t.Errorf("it fires: %+v", got)
 			}
 		})
 	}
@@ -626,8 +706,68 @@ func TestNoAlertFiresOnAGoodDay(t *testing.T) {
 	}))
 	m, begin := record(t, minutes, good)
 	for name, r := range alerts(t) {
-		if minute := fired(t, m, begin, minutes, r); minute >= 0 {
-			t.Errorf("%s fires after %d minutes", name, minute)
+		if got := fired(t, m, begin, minutes, r); got != never {
+			t.Errorf("%s fires: %+v", name, got)
 		}
+	}
+}
+
+// What is recorded are the numbers of the fleet, however many replicas tell of it, and of no nodes of others.
+func TestRecordsAreTheNumbersOfTheFleet(t *testing.T) {
+	const minutes = 20
+	m, begin := record(t, minutes, func(w *world, _ int) {
+		tell := func(name string, number float64, more ...string) {
+			w.foreign = append(w.foreign, foreign{labels.FromStrings(append(more, labels.MetricName, name)...), number})
+		}
+		for _, replica := range []string{"karpenter-0", "karpenter-1"} {
+			tell("karpenter_nodepools_cost_total", 3, "nodepool", "default", "pod", replica)
+			tell("karpenter_nodepools_cost_total", 2, "nodepool", "frugal", "pod", replica)
+			for node, pool := range map[string]string{"a": "default", "b": "frugal", "of-others": ""} {
+				tell("karpenter_nodes_allocatable", 4, "resource_type", "cpu", "nodepool", pool, "node_name", node, "pod", replica)
+				tell("karpenter_nodes_total_pod_requests", map[string]float64{"a": 3, "b": 2, "of-others": 1}[node], "resource_type", "cpu", "nodepool", pool, "node_name", node, "pod", replica)
+			}
+		}
+		tell("karpenter_nodes_allocatable", 16, "resource_type", "memory", "nodepool", "default", "node_name", "a")
+		tell("karpenter_nodes_total_pod_requests", 4, "resource_type", "memory", "nodepool", "default", "node_name", "a")
+		w.metrics.PlanPrice.WithLabelValues("provisioner").Set(11)
+		w.metrics.PlanBound.WithLabelValues("provisioner", "volume").Set(8)
+		w.metrics.PlanBound.WithLabelValues("provisioner", "configuration").Set(10)
+		w.metrics.PlanPrice.WithLabelValues("disruption").Set(11)
+		w.metrics.PlanBound.WithLabelValues("disruption", "volume").Set(0) // nothing is proven
+		for pod := range 20 {
+			w.metrics.PodBound.Observe(map[bool]float64{true: 5, false: 30}[pod < 17])
+		}
+	})
+	want := map[string]map[string]float64{
+		"karpenter:cost_dollars_per_hour:sum": {"{}": 5},
+		"karpenter:requested:ratio":           {`{resource_type="cpu"}`: 0.625, `{resource_type="memory"}`: 0.25},
+		"karpenter:plan_above_bound:ratio":    {`{controller="provisioner"}`: 1.1},
+		"karpenter:pod_bound_seconds:p90":     {"{}": 26.667}, // of 20 pods three are between 25 and 30 seconds, and 18 are nine tenths
+	}
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, Parser: language()})
+	defer engine.Close()
+	got := map[string]map[string]float64{}
+	for _, g := range readRules(t) {
+		for _, r := range g.Rules {
+			if r.Record == "" {
+				continue
+			}
+			query, err := engine.NewInstantQuery(t.Context(), m, nil, r.Expr, begin.Add((minutes-1)*every))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer query.Close()
+			found, err := query.Exec(t.Context()).Vector()
+			if err != nil {
+				t.Fatalf("%s: %v", r.Record, err)
+			}
+			got[r.Record] = map[string]float64{}
+			for _, s := range found {
+				got[r.Record][s.Metric.DropMetricName().String()] = math.Round(s.F*1000) / 1000
+			}
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("recorded are\n%v, want\n%v", got, want)
 	}
 }

@@ -50,14 +50,20 @@ type world struct {
 
 	registry *prometheus.Registry
 	observer *observe.Observer
-	// foreign are metrics of others.
-	foreign map[string]float64
+	// foreign are metrics of others, at the next scrape.
+	foreign []foreign
 	memory  *memory
+}
+
+// A foreign metric is of somebody else.
+type foreign struct {
+	labels labels.Labels
+	number float64
 }
 
 // newWorld must be called in a bubble.
 func newWorld(t *testing.T) *world {
-	w := &world{ctx: t.Context(), store: cluster.NewStore(), times: telemetry.NewPodTimes(), registry: prometheus.NewRegistry(), foreign: map[string]float64{}, memory: &memory{}}
+	w := &world{ctx: t.Context(), store: cluster.NewStore(), times: telemetry.NewPodTimes(), registry: prometheus.NewRegistry(), memory: &memory{}}
 	kinds := telemetry.ConditionKinds(awsv1.LabelNodeClass)
 	w.metrics = telemetry.NewMetrics(w.registry, kinds)
 	w.registry.MustRegister(collectors.NewGoCollector())
@@ -140,10 +146,10 @@ func (w *world) scrape(t *testing.T) {
 		}
 		w.memory.add(labels.FromMap(all), int64(now), float64(s.Value))
 	}
-	for name, number := range w.foreign {
-		w.memory.add(labels.FromStrings(
-			labels.MetricName, name, "namespace", "karpenter", "pod", "karpenter-0", "container", "controller", "resource", "memory"), int64(now), number)
+	for _, f := range w.foreign {
+		w.memory.add(f.labels, int64(now), f.number)
 	}
+	w.foreign = nil
 }
 
 // A memory is a Prometheus' storage. It knows series by their labels.
