@@ -19,19 +19,23 @@ import (
 type account struct {
 	Roles    map[string]role
 	Policies map[string]any
-	Profiles map[string]string // to the name of the role in it
+	Profiles map[string]profile
 	Queue    queue
 	Rules    map[string]rule
 }
 
 type role struct {
 	Trust    any
+	Path     string
 	Policies []string // names, or ARNs of AWS's own
 }
+
+type profile struct{ Path, Role string }
 
 type queue struct {
 	Name, Retention, Encrypted string
 	Policy                     any
+	PolicyOf                   []string // the addresses of the queues that have it
 }
 
 type rule struct {
@@ -109,7 +113,10 @@ func wantNames(t *testing.T, p place, a account) {
 	if got := slices.Sorted(maps.Keys(a.Roles)); !slices.Equal(got, []string{controller, node}) {
 		t.Errorf("roles %v", got)
 	}
-	if diff := cmp.Diff(map[string]string{"KarpenterNodeInstanceProfile-" + p.cluster: node}, a.Profiles); diff != "" {
+	if a.Roles[node].Path != "/" || a.Roles[controller].Path != "/" { // policies and commands name them without one
+		t.Errorf("the roles have the paths %q and %q", a.Roles[node].Path, a.Roles[controller].Path)
+	}
+	if diff := cmp.Diff(map[string]profile{"KarpenterNodeInstanceProfile-" + p.cluster: {"/", node}}, a.Profiles); diff != "" {
 		t.Error(diff)
 	}
 	if got, want := a.Roles[controller].Policies, slices.Sorted(maps.Keys(a.Policies)); !slices.Equal(got, want) {
@@ -119,6 +126,9 @@ func wantNames(t *testing.T, p place, a account) {
 	workers := []string{prefix + "AmazonEC2ContainerRegistryPullOnly", prefix + "AmazonEKSWorkerNodePolicy", prefix + "AmazonEKS_CNI_Policy", prefix + "AmazonSSMManagedInstanceCore"}
 	if got := a.Roles[node].Policies; !slices.Equal(got, workers) {
 		t.Errorf("nodes have %v, want %v", got, workers)
+	}
+	if at := []string{"https://queue/" + p.queueName()}; !slices.Equal(a.Queue.PolicyOf, at) {
+		t.Errorf("the queue's policy is that of %v, want %v", a.Queue.PolicyOf, at)
 	}
 	if a.Queue.Name != p.queueName() || a.Queue.Retention != "300" || a.Queue.Encrypted != "true" {
 		t.Errorf("queue %+v", a.Queue)
@@ -172,6 +182,16 @@ func wantTrust(t *testing.T, p place, a account) {
 	}
 	if diff := cmp.Diff(senders, a.Queue.Policy.(map[string]any)["Statement"]); diff != "" {
 		t.Errorf("queue:\n%s", diff)
+	}
+}
+
+// onlyRead fails if a resource says something that is not compared here: a policy within a role, a rule that is switched off.
+func onlyRead(t *testing.T, of string, said, read []string) {
+	t.Helper()
+	for _, name := range said {
+		if !slices.Contains(read, name) {
+			t.Errorf("%s says %s, which nobody looks at", of, name)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,16 @@ type formation struct {
 	parameters map[string]string
 	conditions map[string]*yaml.Node
 	resources  map[string]*yaml.Node
+}
+
+// formedProperties are those that are read of each type of resource.
+var formedProperties = map[string][]string{
+	"AWS::IAM::Role":            {"AssumeRolePolicyDocument", "ManagedPolicyArns", "Path", "RoleName"},
+	"AWS::IAM::ManagedPolicy":   {"ManagedPolicyName", "PolicyDocument"},
+	"AWS::IAM::InstanceProfile": {"InstanceProfileName", "Path", "Roles"},
+	"AWS::SQS::Queue":           {"MessageRetentionPeriod", "QueueName", "SqsManagedSseEnabled"},
+	"AWS::SQS::QueuePolicy":     {"PolicyDocument", "Queues"},
+	"AWS::Events::Rule":         {"EventPattern", "Targets"},
 }
 
 func readCloudFormation(t *testing.T, p place) account {
@@ -61,7 +73,7 @@ func fields(n *yaml.Node) map[string]*yaml.Node {
 }
 
 func (f formation) account() account {
-	a := account{Roles: map[string]role{}, Policies: map[string]any{}, Profiles: map[string]string{}, Rules: map[string]rule{}}
+	a := account{Roles: map[string]role{}, Policies: map[string]any{}, Profiles: map[string]profile{}, Rules: map[string]rule{}}
 	for id, resource := range f.resources {
 		about := fields(resource)
 		is := map[string]any{}
@@ -69,19 +81,22 @@ func (f formation) account() account {
 			is[name] = f.eval(v)
 		}
 		text := func(name string) string { return fmt.Sprint(is[name]) }
-		switch kind := about["Type"].Value; kind {
+		kind := about["Type"].Value
+		onlyRead(f.t, id+", "+kind, slices.Collect(maps.Keys(is)), formedProperties[kind])
+		switch kind {
 		case "AWS::IAM::Role":
-			a.Roles[text("RoleName")] = role{value(f.t, text("AssumeRolePolicyDocument")), texts(is["ManagedPolicyArns"])}
+			a.Roles[text("RoleName")] = role{value(f.t, text("AssumeRolePolicyDocument")), text("Path"), texts(is["ManagedPolicyArns"])}
 		case "AWS::IAM::ManagedPolicy":
 			a.Policies[text("ManagedPolicyName")] = value(f.t, text("PolicyDocument"))
 		case "AWS::IAM::InstanceProfile":
-			a.Profiles[text("InstanceProfileName")] = texts(is["Roles"])[0]
+			a.Profiles[text("InstanceProfileName")] = profile{text("Path"), texts(is["Roles"])[0]}
 		case "AWS::SQS::Queue":
 			a.Queue.Name, a.Queue.Retention, a.Queue.Encrypted = text("QueueName"), text("MessageRetentionPeriod"), text("SqsManagedSseEnabled")
 		case "AWS::SQS::QueuePolicy":
-			a.Queue.Policy = value(f.t, text("PolicyDocument"))
+			a.Queue.Policy, a.Queue.PolicyOf = value(f.t, text("PolicyDocument")), texts(is["Queues"])
 		case "AWS::Events::Rule":
 			target := is["Targets"].([]any)[0].(map[string]any)
+			onlyRead(f.t, "the target of "+id, slices.Collect(maps.Keys(target)), []string{"Arn", "Id"})
 			a.Rules[id] = rule{is["EventPattern"], fmt.Sprint(target["Id"]), fmt.Sprint(target["Arn"])}
 		default:
 			f.t.Errorf("%s is a %s, which nobody looks at", id, kind)

@@ -334,6 +334,9 @@ func TestTheStatementOfOriginIsAboutWhatIsThere(t *testing.T) {
 	if err := json.Unmarshal(read(t, j, originName()), &s); err != nil {
 		t.Fatal(err)
 	}
+	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" { // what tools take it for
+		t.Errorf("it is a %s about %s", s.Type, s.PredicateType)
+	}
 	got := map[string]bool{}
 	for _, r := range s.Subjects {
 		got[r.Digest["sha256"]] = true

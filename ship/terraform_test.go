@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,18 @@ type made struct {
 }
 
 const moduleFolder = "../install/aws/terraform"
+
+// terraformedArguments are those that are read of each type of resource, beside tags and those that every type has.
+var terraformedArguments = map[string][]string{
+	"aws_iam_role":                   {"assume_role_policy", "name", "path"},
+	"aws_iam_role_policy_attachment": {"policy_arn", "role"},
+	"aws_iam_policy":                 {"name", "policy"},
+	"aws_iam_instance_profile":       {"name", "path", "role"},
+	"aws_sqs_queue":                  {"message_retention_seconds", "name", "sqs_managed_sse_enabled"},
+	"aws_sqs_queue_policy":           {"policy", "queue_url"},
+	"aws_cloudwatch_event_rule":      {"event_pattern"},
+	"aws_cloudwatch_event_target":    {"arn", "rule", "target_id"},
+}
 
 func readTerraform(t *testing.T, p place) account {
 	t.Helper()
@@ -192,6 +205,10 @@ func (f *terraforming) one(b *hclsyntax.Block, key string) cty.Value {
 		}
 	}
 	kind := b.Labels[0]
+	onlyRead(f.t, kind+"."+b.Labels[1], slices.Collect(maps.Keys(b.Body.Attributes)), slices.Concat(terraformedArguments[kind], []string{"for_each", "depends_on", "tags"}))
+	for _, inner := range b.Body.Blocks {
+		onlyRead(f.t, kind+"."+b.Labels[1], []string{inner.Type}, nil)
+	}
 	f.made = append(f.made, made{kind, b.Labels[1], key, is})
 	if is["name"].IsNull() || is["name"] == cty.NilVal {
 		is["name"] = cty.StringVal(key) // of a rule, which AWS names
@@ -210,12 +227,12 @@ func (f *terraforming) one(b *hclsyntax.Block, key string) cty.Value {
 }
 
 func (f *terraforming) account() account {
-	a := account{Roles: map[string]role{}, Policies: map[string]any{}, Profiles: map[string]string{}, Rules: map[string]rule{}}
+	a := account{Roles: map[string]role{}, Policies: map[string]any{}, Profiles: map[string]profile{}, Rules: map[string]rule{}}
 	for _, m := range f.made {
 		text := func(name string) string { return m.is[name].AsString() }
 		switch m.kind {
 		case "aws_iam_role":
-			a.Roles[text("name")] = role{Trust: value(f.t, text("assume_role_policy"))}
+			a.Roles[text("name")] = role{Trust: value(f.t, text("assume_role_policy")), Path: text("path")}
 		case "aws_iam_role_policy_attachment":
 			r := a.Roles[text("role")]
 			r.Policies = append(r.Policies, text("policy_arn"))
@@ -224,7 +241,7 @@ func (f *terraforming) account() account {
 		case "aws_iam_policy":
 			a.Policies[text("name")] = value(f.t, text("policy"))
 		case "aws_iam_instance_profile":
-			a.Profiles[text("name")] = text("role")
+			a.Profiles[text("name")] = profile{text("path"), text("role")}
 		case "aws_sqs_queue":
 			encrypted := "false"
 			if m.is["sqs_managed_sse_enabled"].True() {
@@ -232,10 +249,7 @@ func (f *terraforming) account() account {
 			}
 			a.Queue.Name, a.Queue.Retention, a.Queue.Encrypted = text("name"), m.is["message_retention_seconds"].AsBigFloat().String(), encrypted
 		case "aws_sqs_queue_policy":
-			if text("queue_url") != "https://queue/"+a.Queue.Name {
-				f.t.Errorf("the queue's policy is about %s", text("queue_url"))
-			}
-			a.Queue.Policy = value(f.t, text("policy"))
+			a.Queue.Policy, a.Queue.PolicyOf = value(f.t, text("policy")), []string{text("queue_url")}
 		case "aws_cloudwatch_event_rule":
 			a.Rules[m.key] = rule{Pattern: value(f.t, text("event_pattern"))}
 		case "aws_cloudwatch_event_target":
