@@ -1,7 +1,10 @@
 package interrupt
 
 import (
+	"encoding/json"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +64,41 @@ func TestParse(t *testing.T) {
 	for _, text := range []string{"", "hello", `{"time":5}`, `[]`} {
 		if m, err := parse(text); err == nil || m.Kind != NoOp {
 			t.Errorf("parse(%q) = %v, %v; want an error", text, m, err)
+		}
+	}
+}
+
+// EventBridge sends what is read, and nothing else: an event without its rule never arrives, and a rule that nobody reads for costs money.
+func TestEveryEventThatIsReadHasItsRule(t *testing.T) {
+	text, err := os.ReadFile("../policy/account/rules.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules map[string]struct {
+		Source []string
+		Kind   []string `json:"detail-type"`
+	}
+	if err := json.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	sent := map[Kind]bool{}
+	for name, r := range rules {
+		read := false
+		for _, state := range []string{"stopping", "shutting-down"} {
+			m, err := parse(event(strings.Join(r.Source, " "), strings.Join(r.Kind, " "), `{"instance-id":"i-1","state":"`+state+`","service":"EC2","eventTypeCategory":"scheduledChange"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			read = read || m.Kind != NoOp
+			sent[m.Kind] = true
+		}
+		if !read {
+			t.Errorf("nobody reads what %s sends", name)
+		}
+	}
+	for _, kind := range []Kind{SpotInterrupted, Rebalance, Stopped, Terminated, ReservationReclaimed, ScheduledChange} {
+		if !sent[kind] {
+			t.Errorf("no rule sends what is read as %s", kind)
 		}
 	}
 }
