@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -166,6 +167,10 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 		"a webhook's port":                    {values{"webhook": values{"enabled": true, "port": 8443}}, ""},
 		"no webhook":                          {values{"webhook": values{"enabled": false}}, ""},
 		"no webhook where it is needed":       {values{"webhook": values{"enabled": false}, "legacy": values{"v1beta1": "serve"}}, "v1beta1 is served by a webhook"},
+		"Provisioners neither way":            {values{"legacy": values{"provisioners": "delete"}}, "provisioners"},
+		"minValues neither way":               {values{"settings": values{"minValuesPolicy": "strict"}}, "minValuesPolicy"},
+		"neither true nor false":              {values{"settings": values{"isolatedVPC": "maybe"}}, "isolatedVPC"},
+		"less than no replicas":               {values{"replicas": -1}, "replicas"},
 		"v1beta1 neither way":                 {values{"legacy": values{"v1beta1": "maybe"}}, "v1beta1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,6 +186,46 @@ func TestValuesThatWouldBeLostAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "clusterName: write") || !strings.Contains(err.Error(), "EC2NodeClass") || strings.Contains(err.Error(), "is required") {
 		t.Errorf("error = %v, want both mistakes at once, and nothing that follows from them", err)
 	}
+}
+
+// Helm ignores what a chart does not know, in every section, and templates misread what is of another kind.
+func TestEveryValueIsChecked(t *testing.T) {
+	ch, err := Load("karpenter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asIs := []string{".strategy", ".podSecurityContext", ".nodeSelector", ".affinity", ".dashboards.labels"} // Kubernetes reads these
+	of := func(path string, v any) values {
+		keys := strings.Split(path[1:], ".")
+		for _, key := range slices.Backward(keys) {
+			v = values{key: v}
+		}
+		return v.(values)
+	}
+	refused := func(path string, v any) {
+		if _, err := util.ToRenderValues(ch, of(path, v), common.ReleaseOptions{}, common.DefaultCapabilities); err == nil {
+			t.Errorf("%s may be %v", path[1:], v)
+		}
+	}
+	var check func(path string, all values)
+	check = func(path string, all values) {
+		refused(path+".somethingElse", 1)
+		for key, v := range all {
+			switch below, is := v.(values); {
+			case key == "initContainers": // of any kind: as text it is for Helm to fill in
+			case is && len(below) > 0 && !slices.Contains(asIs, path+"."+key):
+				check(path+"."+key, below)
+			case is || reflect.TypeOf(v) == reflect.TypeFor[[]any]():
+				refused(path+"."+key, "text")
+			case reflect.TypeOf(v) == reflect.TypeFor[bool]():
+				refused(path+"."+key, "text")
+				refused(path+"."+key, 2)
+			case reflect.TypeOf(v) == reflect.TypeFor[string]() && v != "":
+				refused(path+"."+key, []any{"text"})
+			}
+		}
+	}
+	check("", ch.Values)
 }
 
 // A gate that the controller would not start with is refused when it is set, and no other.
@@ -494,6 +539,30 @@ func TestServiceMonitorNeedsItsDefinition(t *testing.T) {
 	}
 }
 
+func TestPrometheusShowsATokenWhereMetricsWantOne(t *testing.T) {
+	for guarded, want := range map[bool]values{
+		false: {"port": "http-metrics", "path": "/metrics"},
+		true: {
+			"port": "http-metrics", "path": "/metrics", "scheme": "https", "tlsConfig": values{"insecureSkipVerify": true},
+			"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+		},
+	} {
+		found := false
+		for _, o := range rendered(t, named(values{"serviceMonitor": values{"enabled": true}, "settings": values{"metricsAuthentication": guarded}}), "monitoring.coreos.com/v1") {
+			if o["kind"] != "ServiceMonitor" {
+				continue
+			}
+			found = true
+			if diff := cmp.Diff([]any{want}, o["spec"].(values)["endpoints"]); diff != "" {
+				t.Errorf("metrics that are guarded: %t\n%s", guarded, diff)
+			}
+		}
+		if !found {
+			t.Error("there is no ServiceMonitor")
+		}
+	}
+}
+
 func TestRulesForPrometheus(t *testing.T) {
 	asked := named(values{"prometheusRule": values{"enabled": true, "runbooks": "https://wiki/runbooks", "additionalLabels": values{"release": "p"}}})
 	for api, want := range map[string]int{"apps/v1": 0, "monitoring.coreos.com/v1": 1} {
@@ -549,38 +618,59 @@ func TestNetworkPolicy(t *testing.T) {
 	if files, err := render(t, "karpenter", named()); err != nil || strings.TrimSpace(files["karpenter/templates/networkpolicy.yaml"]) != "" {
 		t.Errorf("a policy is rendered that nobody asked for, or %v", err)
 	}
-	p := object[networkingv1.NetworkPolicy](t, named(values{
-		"networkPolicy": values{
-			"enabled": true, "metricsFrom": []any{values{"namespaceSelector": values{}}},
-			"additionalEgress": []any{values{"ports": []any{values{"port": 6443}}}},
-		},
-		"controller": values{"metrics": values{"port": 9090}},
-	}), "NetworkPolicy", "karpenter")
-	port := func(ports []networkingv1.NetworkPolicyPort) int { return ports[0].Port.IntValue() }
-	if in := p.Spec.Ingress; len(in) != 2 || port(in[0].Ports) != 9090 || len(in[0].From) != 1 || port(in[1].Ports) != 8081 || len(in[1].From) != 0 {
-		t.Errorf("in: %+v, want metrics from some and probes from everybody", in)
+	some := []any{values{"namespaceSelector": values{}}}
+	out := []string{"UDP 53, TCP 53", "TCP 443", "TCP 80 with 169.254.170.23/32 fd00:ec2::23/128 169.254.169.254/32 fd00:ec2::254/128"}
+	for name, tc := range map[string]struct {
+		asked, more values
+		in, out     []string
+	}{
+		"metrics and probes":               {nil, nil, []string{"TCP 8080", "TCP 8081"}, out},
+		"metrics for some":                 {values{"metricsFrom": some}, values{"controller": values{"metrics": values{"port": 9090}}}, []string{"TCP 9090 with somebody", "TCP 8081"}, out},
+		"another port of the API server":   {values{"additionalEgress": []any{values{"ports": []any{values{"protocol": "TCP", "port": 6443}}}}}, nil, []string{"TCP 8080", "TCP 8081"}, append(slices.Clip(out), "TCP 6443")},
+		"the page for some":                {values{"uiFrom": some}, values{"settings": values{"uiPort": 8082, "uiHost": "0.0.0.0"}}, []string{"TCP 8080", "TCP 8082 with somebody", "TCP 8081"}, out},
+		"a page that the pod alone sees":   {nil, values{"settings": values{"uiPort": 8082}}, []string{"TCP 8080", "TCP 8081"}, out},
+		"the webhook, from an API server":  {nil, values{"legacy": values{"v1beta1": "serve"}}, []string{"TCP 8080", "TCP 8081", "TCP 8443"}, out},
+		"the webhook, while it is dropped": {nil, values{"legacy": values{"v1beta1": "drop", "webhookPort": 9443}}, []string{"TCP 8080", "TCP 8081", "TCP 9443"}, out},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := named(values{"networkPolicy": values{"enabled": true}}, tc.more)
+			maps.Copy(v["networkPolicy"].(values), tc.asked)
+			p := object[networkingv1.NetworkPolicy](t, v, "NetworkPolicy", "karpenter").Spec
+			var in, out []string
+			for _, rule := range p.Ingress {
+				in = append(in, let(rule.Ports, rule.From))
+			}
+			for _, rule := range p.Egress {
+				out = append(out, let(rule.Ports, rule.To))
+			}
+			if diff := cmp.Diff(tc.in, in) + cmp.Diff(tc.out, out); diff != "" {
+				t.Error(diff)
+			}
+			if !slices.Equal(p.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
+				t.Errorf("it is about %v alone", p.PolicyTypes)
+			}
+			if own := deployment(t, v).Spec.Selector.MatchLabels; !maps.Equal(p.PodSelector.MatchLabels, own) {
+				t.Errorf("it is about the pods %v, want %v", p.PodSelector.MatchLabels, own)
+			}
+		})
 	}
-	ui := object[networkingv1.NetworkPolicy](t, named(values{
-		"networkPolicy": values{"enabled": true, "uiFrom": []any{values{"namespaceSelector": values{}}}}, "settings": values{"uiPort": 8082, "uiHost": "0.0.0.0"},
-	}), "NetworkPolicy", "karpenter")
-	if in := ui.Spec.Ingress; len(in) != 3 || port(in[1].Ports) != 8082 || len(in[1].From) != 1 {
-		t.Errorf("in: %+v, want the page from some", in)
+}
+
+// let is what one rule of a network policy lets through.
+func let(ports []networkingv1.NetworkPolicyPort, with []networkingv1.NetworkPolicyPeer) string {
+	var all []string
+	for _, p := range ports {
+		all = append(all, fmt.Sprintf("%s %s", *p.Protocol, p.Port))
 	}
-	own := object[networkingv1.NetworkPolicy](t, named(values{"networkPolicy": values{"enabled": true}, "settings": values{"uiPort": 8082}}), "NetworkPolicy", "karpenter")
-	if in := own.Spec.Ingress; len(in) != 2 {
-		t.Errorf("in: %+v, want no page where only the pod itself reaches it", in)
+	text, and := strings.Join(all, ", "), " with "
+	for _, peer := range with {
+		who := "somebody"
+		if peer.IPBlock != nil {
+			who = peer.IPBlock.CIDR
+		}
+		text, and = text+and+who, " "
 	}
-	q := object[networkingv1.NetworkPolicy](t, named(values{"networkPolicy": values{"enabled": true}, "legacy": values{"v1beta1": "serve"}}), "NetworkPolicy", "karpenter")
-	if in := q.Spec.Ingress; len(in) != 3 || port(in[2].Ports) != 8443 || len(in[2].From) != 0 {
-		t.Errorf("in: %+v, want the webhook too", in)
-	}
-	var out []int
-	for _, rule := range p.Spec.Egress {
-		out = append(out, port(rule.Ports))
-	}
-	if !slices.Equal(out, []int{53, 443, 80, 6443}) || len(p.Spec.Egress[2].To) != 4 || len(p.Spec.PolicyTypes) != 2 {
-		t.Errorf("out: ports %v, want DNS, HTTPS, credentials and what was added: %+v", out, p.Spec)
-	}
+	return text
 }
 
 // What the policies do is tested on an API server, in test/apiserver.

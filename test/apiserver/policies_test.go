@@ -142,6 +142,7 @@ func testHints(t *testing.T) {
 		"a new label":                     {`{"metadata":{"labels":{"more":"b"}}}`, true},
 		"no labels":                       {`{"metadata":{"labels":null}}`, true},
 		"an annotation":                   {`{"metadata":{"annotations":{"more":"b"}}}`, true},
+		"a finalizer":                     {`{"metadata":{"finalizers":["example.com/more"]}}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := as(t, controller).Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)))
