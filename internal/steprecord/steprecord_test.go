@@ -35,6 +35,21 @@ func step(id string, candidates ...string) steprecord.Record {
 	return r
 }
 
+// A record that names no command, or nothing that goes, is none: whoever takes it over would give it to anybody who carries the same.
+func TestRead(t *testing.T) {
+	whole := step("one", "a")
+	for text, ok := range map[string]bool{
+		whole.As(steprecord.Candidate): true, `{}`: false, `{"id": "one"}`: false, `{"candidates": [{"name": "a", "uid": "a"}]}`: false, `[]`: false, ``: false,
+	} {
+		c := claims{}
+		c.put("", "a")
+		c["a"].Annotations = map[string]string{v1.DisruptionCommandAnnotationKey: text}
+		if r, found, err := steprecord.Read(c["a"]); found != ok || (err == nil) != ok || ok && r.ID != whole.ID {
+			t.Errorf("%q: %v, %v, %v", text, r.ID, found, err)
+		}
+	}
+}
+
 func TestUnderWay(t *testing.T) {
 	both := step("both", "a", "b")
 	as := steprecord.Candidate

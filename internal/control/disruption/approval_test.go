@@ -477,6 +477,30 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			s.write("claim-b", r.As(steprecord.Candidate))
 			t.Cleanup(s.run(t))
 		},
+		"the record has a node that is there and that the plan does not have": func(t *testing.T, s *stage) {
+			s.node("b", "small", true)
+			s.budget("100%")
+			plan := approval.PlanOf(&v1alpha1.DisruptionStep{Reason: v1.DisruptionReasonUnderutilized, Remove: []v1alpha1.DisruptedNode{{NodeClaim: "claim-a", UID: "claim-a", NodePool: "p"}}}, time.Now())
+			plan.Status.Phase = v1alpha1.DisruptionCarriedOut
+			s.api.Put(plan)
+			r := begun("claim-a", "claim-b")
+			r.Plan = plan.Name
+			s.manual("")
+			s.write("claim-a", r.As(steprecord.Candidate))
+			s.write("claim-b", r.As(steprecord.Candidate))
+			time.Sleep(10 * time.Millisecond) // the store has heard of it
+			t.Cleanup(s.run(t))
+		},
+		"the record names no plan, and the claim says that it is of another pool": func(t *testing.T, s *stage) {
+			s.manual("")
+			s.write("claim-a", begun("claim-a").As(steprecord.Candidate))
+			memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) {
+				c.Labels = maps.Clone(c.Labels)
+				c.Labels[v1.NodePoolLabelKey] = "other"
+			})
+			time.Sleep(10 * time.Millisecond) // the store has heard of it
+			t.Cleanup(s.run(t))
+		},
 		"the record names a plan that still waits": func(t *testing.T, s *stage) {
 			s.manual("")
 			s.record(v1alpha1.DisruptionPending, func(*v1alpha1.DisruptionPlan) {})

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -141,6 +143,58 @@ func TestAPauseKeepsWhatHasNotBeenDeleted(t *testing.T) {
 		}
 		if s.store.Snapshot().Node("b").MarkedForRemoval {
 			t.Error("the node that stays is no room for pods")
+		}
+	})
+}
+
+// A step takes nodes of two pools, of which one is paused: neither goes, whichever is looked at last.
+func TestAPauseOfOnePoolOfAStep(t *testing.T) {
+	for name, order := range map[string][]string{"of the first": {"claim-a", "claim-b"}, "of the last": {"claim-b", "claim-a"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.node("b", "small", true)
+				for _, o := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-b"}}} {
+					if err := s.api.Client("user").Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"karpenter.sh/nodepool":"q"}}}`))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var l *Loop
+				s.spoil = func(made *Loop) { l = made }
+				stop := s.run(t)
+				time.Sleep(time.Second)
+				stop()
+				s.pausePool("true")
+				r := begun(order...)
+				s.write("claim-a", r.As(steprecord.Candidate))
+				s.write("claim-b", r.As(steprecord.Candidate))
+				time.Sleep(10 * time.Millisecond)
+				if !l.halt(t.Context(), newCommand(r)) || len(s.leftovers()) > 0 {
+					t.Errorf("the command goes on, or is not taken back: %v", s.leftovers())
+				}
+			})
+		})
+	}
+}
+
+// A step that is taken back leaves a replacement that runs something already, as any other node.
+func TestAPauseKeepsAReplacementThatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		defer s.run(t)()
+		time.Sleep(validationDelay + 5*time.Second)
+		if !s.tainted("a") {
+			t.Fatal("the command did not start")
+		}
+		memapi.Edit(s.api, "", replacementName, func(c *v1.NodeClaim) { c.Status.ProviderID, c.Status.NodeName = "test:///new", "new" })
+		s.api.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new", Labels: map[string]string{v1.NodePoolLabelKey: "p"}}, Spec: corev1.NodeSpec{ProviderID: "test:///new"}})
+		s.bind(func(p *corev1.Pod) { p.Name, p.UID, p.Spec.NodeName = "early", "early", "new" })
+		time.Sleep(10 * time.Millisecond) // the store has heard of it
+		s.pausePool("true")
+		time.Sleep(5 * time.Second)
+		r := s.claim(replacementName)
+		if r == nil || r.DeletionTimestamp != nil || r.Annotations[v1.DisruptionCommandAnnotationKey] != "" {
+			t.Errorf("the replacement is %+v, want it there and without the record", r)
 		}
 	})
 }

@@ -206,6 +206,7 @@ func TestTheRulesOfEveryPoolMustApprove(t *testing.T) {
 		"another reason":                    {[]*v1.NodePool{ruled("a", "reason=Drifted")}, ""},
 		"the reason, and more":              {[]*v1.NodePool{ruled("a", "reason=Underutilized,saves>=0.5")}, "a: reason=Underutilized,saves>=0.5"},
 		"a reason that nobody is asked for": {[]*v1.NodePool{ruled("a", "reason=Expired")}, ""},
+		"such a reason beside what holds":   {[]*v1.NodePool{ruled("a", "pods<=3; reason=Expired")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := approval.Approve(tc.pools, step()); got != tc.want {
