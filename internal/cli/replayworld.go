@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -246,9 +247,10 @@ func takeThere(o *objects, rec *recording.Recording) thereAlready {
 			if p.Spec.NodeName != "" {
 				l.On = p.Spec.NodeName
 			}
+			l.Made = cmp.Or(l.Made, madeBefore(p, rec.Begin))
 			continue
 		}
-		life := recording.Life{Pod: p, From: rec.Begin, On: p.Spec.NodeName}
+		life := recording.Life{Pod: p, From: rec.Begin, Made: madeBefore(p, rec.Begin), On: p.Spec.NodeName}
 		if life.On != "" {
 			life.Pod = p.DeepCopy()
 			life.Pod.Spec.NodeName = ""
@@ -257,6 +259,14 @@ func takeThere(o *objects, rec *recording.Recording) thereAlready {
 	}
 	o.pods, o.nodes, o.claims = nil, nil, nil
 	return there
+}
+
+// madeBefore is when a pod was created, zero where that is not known or not before a time.
+func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
+	if p.CreationTimestamp.Time.Before(begin) {
+		return p.CreationTimestamp.Time
+	}
+	return time.Time{}
 }
 
 // takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: nobody

@@ -80,6 +80,9 @@ func newDraft() *Draft {
 	}
 }
 
+// At says when the edit is made, to whoever has a time of its own. It is now otherwise.
+func (d *Draft) At(now time.Time) { d.clock = now }
+
 func compareBroken(a, b brokenKey) int {
 	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }

@@ -27,6 +27,7 @@ type Recording struct {
 type Life struct {
 	Pod  *corev1.Pod // as it is made; never changed
 	From time.Time
+	Made time.Time // when it was created, where that was before From; zero otherwise
 	To   time.Time // zero where it outlives the recording
 	On   string    // the node on which it was first seen, "" where nobody knows
 
@@ -131,7 +132,7 @@ func (r *Recording) Cut(from, to time.Time) (*Recording, error) {
 			continue
 		}
 		if l.From.Before(out.Begin) {
-			l.From = out.Begin
+			l.Made, l.From = cmp.Or(l.Made, l.From), out.Begin
 			if l.remade {
 				l.On = "" // it may be somewhere else by then
 			}

@@ -193,6 +193,22 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// A pod that is there when a recording begins is as old as it is, however often the recording is cut.
+func TestAgesOutlastACut(t *testing.T) {
+	r, err := Read("file", []byte("name,created\na,1000\nb,1200\n"))
+	for _, begin := range []int64{1050, 1100} {
+		if err == nil {
+			r, err = r.Cut(time.Unix(begin, 0), time.Time{})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := r.Lives[0].Made, r.Lives[1].Made; a.Unix() != 1000 || !b.IsZero() {
+		t.Errorf("what was there was made at %v, what came later at %v", a, b)
+	}
+}
+
 func TestPodsThatAreAlikeShareWhatTheySay(t *testing.T) {
 	r, err := Read("file", []byte("created,cpu\n0,1\n5,1\n"))
 	if err != nil {

@@ -34,7 +34,7 @@ func (r *run) mount(p *pod) {
 			if name := p.key.Name + "-" + v.Name; name != like.Name {
 				c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: name}, Spec: *like.Spec.DeepCopy()}
 				c.Spec.VolumeName = ""
-				r.Store.Update(func(d *cluster.Draft) { d.PutPVC(c) })
+				r.update(func(d *cluster.Draft) { d.PutPVC(c) })
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (r *run) mount(p *pod) {
 func (r *run) unmount(p *pod) {
 	for _, v := range p.volumes {
 		if v.Ephemeral != nil && p.key.Name != p.life.Pod.Name {
-			r.Store.Update(func(d *cluster.Draft) { d.DeletePVC(p.key.Namespace, p.key.Name+"-"+v.Name) })
+			r.update(func(d *cluster.Draft) { d.DeletePVC(p.key.Namespace, p.key.Name+"-"+v.Name) })
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (r *run) provision(p *pod, m *machine) {
 		c := claim.DeepCopy()
 		c.Spec.VolumeName, c.Status.Phase = made.Name, corev1.ClaimBound
 		c.Annotations = map[string]string{bound: "yes"}
-		r.Store.Update(func(d *cluster.Draft) { d.PutPV(made); d.PutPVC(c) })
+		r.update(func(d *cluster.Draft) { d.PutPV(made); d.PutPVC(c) })
 	}
 }
 

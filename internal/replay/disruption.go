@@ -19,17 +19,24 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/when"
 )
 
 const (
 	// secondLook is after how long a step that moves pods for money is looked at again, before anything is done.
 	secondLook = 15 * time.Second
-	// landingTime is how long nodes are left alone that pods of a step go to.
-	landingTime = 20 * time.Second
+	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then.
+	nextTurn = time.Second
 	// hollowPart is the part of the pace at which nodes that got empty are looked for.
 	hollowPart = 10
 )
+
+// A proposal waits for its second look.
+type proposal struct {
+	step *disrupt.Step
+	due  time.Time
+}
 
 // A disruption finds steps and carries them out.
 type disruption struct {
@@ -37,16 +44,15 @@ type disruption struct {
 	memory    disrupt.Memory
 	vacancies disrupt.Vacancies
 	facts     disrupt.Facts
-	pending   map[string]*disrupt.Step // that wait for their second look
-	busy      map[types.UID]bool       // claims of steps that are carried out
-	landing   map[string]time.Time     // nodes that pods are on their way to, until when
+	pending   map[string]*proposal // that wait for their second look
+	busy      map[types.UID]bool   // claims of steps that are carried out
 
 	passed, looked time.Time // last pass, and last look for empty nodes
 	pass, look     time.Time // when the next are due, zero for none
 }
 
 func newDisruption(labels label.Table) disruption {
-	return disruption{engine: engine.New(labels), pending: map[string]*disrupt.Step{}, busy: map[types.UID]bool{}, landing: map[string]time.Time{}}
+	return disruption{engine: engine.New(labels), pending: map[string]*proposal{}, busy: map[types.UID]bool{}}
 }
 
 // news says that something changed: the fleet is looked at as soon as the pace allows.
@@ -142,18 +148,26 @@ func (d *disruption) begin(r *run, step *disrupt.Step) {
 		d.start(r, step)
 		return
 	}
-	id := step.ID()
-	d.pending[id] = step
-	r.after(secondLook, func() { d.confirm(r, id) })
+	d.pending[step.ID()] = &proposal{step, r.now.Add(secondLook)}
+	r.after(secondLook, func() { d.confirm(r) })
 }
 
-func (d *disruption) confirm(r *run, id string) {
-	step := d.pending[id]
-	delete(d.pending, id)
+// confirm looks again at the steps whose time has come, in the order of their names: those that are left wait for a look of their own, and each is
+// confirmed by what the ones before it have left.
+func (d *disruption) confirm(r *run) {
+	for _, id := range slices.Sorted(maps.Keys(d.pending)) {
+		if p := d.pending[id]; !r.now.Before(p.due) {
+			delete(d.pending, id)
+			d.lookAgain(r, p.step)
+		}
+	}
+}
+
+func (d *disruption) lookAgain(r *run, was *disrupt.Step) {
 	r.refresh()
+	var step *disrupt.Step
 	var why disrupt.Refusal
-	was := step
-	step, why, d.memory = disrupt.Confirm(d.world(r), d.memory, step)
+	step, why, d.memory = disrupt.Confirm(d.world(r), d.memory, was)
 	switch {
 	case why.Code == disrupt.Scheduling:
 		d.memory = d.memory.Failed(was, r.now)
@@ -181,16 +195,9 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 		}
 	}
 	r.meter.reasons[string(step.Reason)]++
-	until := r.now.Add(landingTime)
-	if len(step.Open) > 0 {
-		until = until.Add(r.set.Boot)
-	}
 	for _, m := range going {
 		d.busy[m.claim.UID] = true
 		r.close(m)
-	}
-	for _, x := range step.Place {
-		d.landing[x.Node] = until
 	}
 	boots := len(step.Open)
 	ready := func() {
@@ -200,18 +207,14 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 			}
 		}
 	}
+	claims := make([]string, len(step.Open))
 	for i := range step.Open {
 		m := r.launch(&step.Open[i], bought[i].it, bought[i].offer)
-		d.landing[m.claim.Name] = until
-		m.ready = append(m.ready, ready)
-		r.Store.Update(func(draft *cluster.Draft) {
-			for _, p := range step.Open[i].Pods {
-				draft.Plan(p.PodKey, m.claim.Name, r.now)
-			}
-		})
+		claims[i], m.ready = m.claim.Name, append(m.ready, ready)
 	}
+	r.update(func(draft *cluster.Draft) { step.Begin(draft, claims, r.now) })
 	if boots == 0 {
-		ready()
+		r.after(nextTurn, ready)
 	}
 }
 
@@ -222,21 +225,24 @@ func (d *disruption) world(r *run) *disrupt.World {
 		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
-	for _, step := range d.pending {
-		for _, c := range step.Remove {
+	for _, p := range d.pending {
+		for _, c := range p.step.Remove {
 			w.Busy[c.Node.Claim.UID] = true
 			w.Promised[c.Pool.Name]++
 		}
-		for _, x := range step.Place {
+		for _, x := range p.step.Place {
 			w.Landing[x.Node] = true
 		}
 	}
-	for name, until := range d.landing {
-		if r.now.Before(until) {
-			w.Landing[name] = true
-		} else {
-			delete(d.landing, name)
+	for s := range snap.Seats() {
+		if !s.Vacant() {
+			break
 		}
+		if seat.Kept(snap, s, r.now) {
+			w.Landing[snap.Target(s.Target).Name] = true
+			continue
+		}
+		r.update(func(draft *cluster.Draft) { draft.DropVacant(s.At) })
 	}
 	return w
 }
@@ -257,7 +263,7 @@ func (r *run) refresh() (again time.Time) {
 		changed = append(changed, c)
 	}
 	budgets := r.allowances()
-	r.Store.Update(func(d *cluster.Draft) {
+	r.update(func(d *cluster.Draft) {
 		for _, c := range changed {
 			d.PutClaim(c)
 		}
@@ -283,7 +289,7 @@ func (r *run) steer(steering disrupt.Steering) {
 			node.Spec.Taints = append(node.Spec.Taints, v1.UnderusedTaint())
 		}
 		m.node = node
-		r.Store.Update(func(d *cluster.Draft) { d.PutNode(node) })
+		r.update(func(d *cluster.Draft) { d.PutNode(node) })
 	}
 }
 

@@ -46,7 +46,7 @@ func stamped(pools []engine.Pool) []engine.Pool {
 // setPools has these pools be there from now on.
 func (r *run) setPools(pools []engine.Pool) {
 	r.listed = stamped(pools)
-	r.Store.Update(func(d *cluster.Draft) {
+	r.update(func(d *cluster.Draft) {
 		for _, p := range r.listed {
 			d.PutPool(p.Pool)
 		}
@@ -104,5 +104,5 @@ func (r *run) drifts(m *machine, why string) {
 		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: why, Message: why}, r.now)
 	}
 	m.claim = c
-	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c) })
+	r.update(func(d *cluster.Draft) { d.PutClaim(c) })
 }

@@ -57,7 +57,7 @@ func offered(it *cloud.InstanceType, zone, capacityType string) *cloud.Offering 
 	return nil
 }
 
-// stand makes a machine of one that is there. The claim is called as its node is: here both have one name.
+// stand makes a machine of one that is there. Its claim keeps its name, by which equal steps are put in order.
 func (r *run) stand(s *standing) {
 	name := s.node.Name
 	id := cmp.Or(s.node.Spec.ProviderID, "replay://"+name)
@@ -70,14 +70,14 @@ func (r *run) stand(s *standing) {
 		c = s.claim.DeepCopy()
 	} else {
 		c = lifecycle.Adopting(r.pools[sold.PoolName].Pool, s.node, sold)
-		c.CreationTimestamp = s.node.CreationTimestamp
+		c.Name, c.CreationTimestamp = name, s.node.CreationTimestamp
 	}
-	c.Name, c.UID, c.DeletionTimestamp = name, types.UID(cmp.Or(string(c.UID), name)), nil
+	c.UID, c.DeletionTimestamp = types.UID(cmp.Or(string(c.UID), name)), nil
 	if c.CreationTimestamp.IsZero() || c.CreationTimestamp.After(r.now) {
 		c.CreationTimestamp = metav1.NewTime(r.now)
 	}
 	c = lifecycle.Launched(c, sold, r.now, sentence.Lack)
-	m := &machine{claim: c, price: s.offer.Price, offer: offerKey{s.it.Name, sold.Zone, sold.CapacityType}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
+	m := &machine{name: name, claim: c, price: s.offer.Price, offer: offerKey{s.it.Name, sold.Zone, sold.CapacityType}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
 	m.node = s.node
 	m.node.UID, m.node.DeletionTimestamp = types.UID(cmp.Or(string(m.node.UID), "node/"+name)), nil
 	m.node.Spec.ProviderID, m.node.Spec.Unschedulable = id, false
@@ -117,7 +117,7 @@ func (r *run) join(m *machine) {
 	}
 	m.claim, m.restless = c, true
 	m.measure(r.axes)
-	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c); d.PutNode(m.node) })
+	r.update(func(d *cluster.Draft) { d.PutClaim(c); d.PutNode(m.node) })
 	if !m.leaving {
 		r.open = append(r.open, m)
 	}

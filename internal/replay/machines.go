@@ -23,6 +23,7 @@ import (
 
 // A machine is a claim and, once it has booted, its Node.
 type machine struct {
+	name  string // of its Node, and of its claim but where that was there before the recording
 	claim *v1.NodeClaim
 	node  *corev1.Node // nil while it boots
 	price cloud.NanoUSD
@@ -60,10 +61,10 @@ func (r *run) launch(o *engine.Opening, it *cloud.InstanceType, offer *cloud.Off
 		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name, Zone: offer.Zone(), CapacityType: offer.CapacityType(),
 		Labels: labels, Capacity: it.CapacityAs(offer), Allocatable: it.Allocatable(offer),
 	}, r.now, sentence.Lack)
-	m := &machine{claim: c, price: offer.Price, offer: offerKey{it.Name, offer.Zone(), offer.CapacityType()}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
+	m := &machine{name: c.Name, claim: c, price: offer.Price, offer: offerKey{it.Name, offer.Zone(), offer.CapacityType()}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
 	r.machines[c.Name] = m
 	r.meter.launched(m)
-	r.Store.Update(func(d *cluster.Draft) { d.PutClaim(c) })
+	r.update(func(d *cluster.Draft) { d.PutClaim(c) })
 	r.after(r.set.Boot, func() { r.booted(m) })
 	return m
 }
@@ -79,7 +80,7 @@ func (r *run) booted(m *machine) {
 	if m.stopped {
 		return
 	}
-	m.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.claim.Name, UID: types.UID("node/" + m.claim.Name), CreationTimestamp: metav1.NewTime(r.now)}}
+	m.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID("node/" + m.name), CreationTimestamp: metav1.NewTime(r.now)}}
 	m.node.Spec.ProviderID = m.claim.Status.ProviderID
 	m.node.Status.Capacity, m.node.Status.Allocatable = m.claim.Status.Capacity, m.claim.Status.Allocatable
 	m.node.Spec.Taints = slices.Clone(m.claim.Spec.Taints)
@@ -127,7 +128,7 @@ func (r *run) daemon(ds *appsv1.DaemonSet, m *machine) {
 	m.add(c, 1)
 	p.Spec.NodeName = m.node.Name
 	p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
-	r.Store.Update(func(d *cluster.Draft) { d.PutPod(p) })
+	r.update(func(d *cluster.Draft) { d.PutPod(p) })
 }
 
 // holds tells whether a machine has room for a pod.
@@ -175,7 +176,7 @@ func (m *machine) stir(now time.Time) { m.stirred, m.restless = now, true }
 func (r *run) close(m *machine) {
 	m.leaving = true
 	r.open = slices.DeleteFunc(r.open, func(x *machine) bool { return x == m })
-	r.Store.Update(func(d *cluster.Draft) { d.MarkForRemoval(m.claim.Name) })
+	r.update(func(d *cluster.Draft) { d.MarkForRemoval(m.claim.Name) })
 }
 
 // drainEvery is how often pods that a budget holds are tried again.
@@ -221,16 +222,16 @@ func (r *run) evictFrom(m *machine) bool {
 
 // stop ends a machine.
 func (r *run) stop(m *machine) {
-	delete(r.machines, m.claim.Name)
+	delete(r.machines, m.name)
 	for _, c := range r.classes {
 		delete(c.allowed, m)
 	}
 	r.meter.ended(m)
-	r.Store.Update(func(d *cluster.Draft) {
+	r.update(func(d *cluster.Draft) {
 		for _, ds := range r.daemons {
-			d.DeletePod(cluster.PodKey{Namespace: ds.Namespace, Name: ds.Name + "-" + m.claim.Name})
+			d.DeletePod(cluster.PodKey{Namespace: ds.Namespace, Name: ds.Name + "-" + m.name})
 		}
-		d.DeleteNode(m.claim.Name)
+		d.DeleteNode(m.name)
 		d.DeleteClaim(m.claim.Name)
 	})
 	delete(r.disruption.busy, m.claim.UID)

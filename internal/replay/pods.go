@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -53,8 +54,9 @@ type pod struct {
 	volumes []corev1.Volume // whose claims are known
 	lot     uint32          // for the choice between equal nodes
 	remade  int
-	on      *machine // nil while it waits
-	planned *machine // where it is to go, nil if nobody knows
+	on      *machine  // nil while it waits
+	planned *machine  // where it is to go, nil if nobody knows
+	made    time.Time // how many pods are new says how long a move is good for
 	since   time.Time
 	asked   time.Time // when it was last planned for in vain
 	there   bool      // it was there before the recording began: its first wait says nothing
@@ -131,7 +133,7 @@ func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 
 // arrive makes the pod of a life.
 func (r *run) arrive(life *recording.Life) {
-	p := &pod{life: life, since: r.now, there: r.now.Equal(r.meter.began)}
+	p := &pod{life: life, made: cmp.Or(life.Made, r.now), since: r.now, there: r.now.Equal(r.meter.began)}
 	p.key = cluster.PodKey{Namespace: life.Pod.Namespace, Name: life.Pod.Name}
 	for n := 1; r.pods[p.key] != nil; n++ { // a trace may have a name twice
 		p.key.Name = fmt.Sprintf("%s-%d", life.Pod.Name, n)
@@ -153,7 +155,7 @@ func (r *run) wait(p *pod) {
 		return
 	}
 	r.waiting = append(r.waiting, p)
-	r.Store.Update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
+	r.update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
 	r.provisioner.want(r)
 }
 
@@ -181,7 +183,7 @@ func (r *run) back(p *pod) bool {
 func (p *pod) object(now time.Time) *corev1.Pod {
 	o := &corev1.Pod{ObjectMeta: p.life.Pod.ObjectMeta, Spec: p.life.Pod.Spec}
 	o.Namespace, o.Name, o.UID = p.key.Namespace, p.key.Name, types.UID(p.key.Namespace+"/"+p.key.Name)
-	o.CreationTimestamp, o.Spec.Volumes = metav1.NewTime(p.since), p.volumes
+	o.CreationTimestamp, o.Spec.Volumes = metav1.NewTime(p.made), p.volumes
 	if p.on == nil {
 		o.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
 		return o
@@ -227,7 +229,7 @@ func (r *run) bind(p *pod, m *machine) {
 	m.take(p, r.now)
 	r.provision(p, m)
 	r.meter.bound(p, r.now)
-	r.Store.Update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
+	r.update(func(d *cluster.Draft) { d.PutPod(p.object(r.now)) })
 	r.disruption.news(r)
 }
 
@@ -245,7 +247,7 @@ func (r *run) depart(p *pod) {
 	p.gone = true
 	delete(r.pods, p.key)
 	r.unmount(p)
-	r.Store.Update(func(d *cluster.Draft) { d.DeletePod(p.key) })
+	r.update(func(d *cluster.Draft) { d.DeletePod(p.key) })
 	if p.on != nil {
 		r.leave(p)
 	} else {
@@ -259,7 +261,7 @@ func (r *run) depart(p *pod) {
 func (r *run) evict(p *pod) {
 	old := p.key
 	delete(r.pods, old)
-	r.Store.Update(func(d *cluster.Draft) { d.DeletePod(old) })
+	r.update(func(d *cluster.Draft) { d.DeletePod(old) })
 	r.unmount(p)
 	r.leave(p)
 	r.meter.evictions++
@@ -269,7 +271,7 @@ func (r *run) evict(p *pod) {
 		p.remade++
 		p.key.Name = fmt.Sprintf("%s-again-%d", p.life.Pod.Name, p.remade)
 	}
-	p.since, p.there, p.asked = r.now, false, time.Time{}
+	p.made, p.since, p.there, p.asked = r.now, r.now, false, time.Time{}
 	r.mount(p)
 	r.wait(p)
 }

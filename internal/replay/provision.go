@@ -124,5 +124,5 @@ func (v *provisioner) plan(r *run) {
 func (r *run) promise(p *pod, m *machine) {
 	p.planned = m
 	m.due = append(m.due, p)
-	r.Store.Update(func(d *cluster.Draft) { d.Plan(p.key, m.claim.Name, r.now) })
+	r.update(func(d *cluster.Draft) { d.Plan(p.key, m.claim.Name, r.now) })
 }

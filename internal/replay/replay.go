@@ -143,5 +143,13 @@ func newRun(rec *recording.Recording, v Variant, s Settings) *run {
 	return r
 }
 
+// update edits the picture, at the time that it is here.
+func (r *run) update(edit func(*cluster.Draft)) {
+	r.Store.Update(func(d *cluster.Draft) {
+		d.At(r.now)
+		edit(d)
+	})
+}
+
 // byKey orders pods by their names.
 func byKey(a, b *pod) int { return a.key.Compare(b.key) }
