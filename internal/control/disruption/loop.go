@@ -37,6 +37,9 @@ const (
 	busyPoll        = time.Second
 	calmPoll        = 5 * time.Second
 	unsyncedPoll    = time.Second
+
+	// longGap is how long the fleet may go without a look before that is worth a line.
+	longGap = 15 * time.Minute
 )
 
 // Settings are the tunables of the loop.
@@ -82,6 +85,7 @@ type Loop struct {
 	facts     disrupt.Facts
 
 	confirming *v1alpha1.DisruptionPlan // nil while none is
+	looked     time.Time                // when the fleet was last looked at, zero before the first time
 }
 
 // A proposal waits for its second look.
@@ -153,6 +157,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 		return unsyncedPoll, false
 	}
 	now := time.Now()
+	l.noteGap(ctx, now)
 	l.safely("looking after plans", func() { l.tend(ctx, l.store.Snapshot(), now) })
 	w := l.world(ctx, l.store.Snapshot(), now)
 	if l.confirm(ctx, w) {
@@ -174,6 +179,14 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 	l.safely("steering", func() { l.steer(ctx, out.Steering) })
 	l.showSteps()
 	return l.next(now, out), out.Calm && len(l.commands)+len(l.pending) == 0
+}
+
+// noteGap says when the fleet has not been looked at for long: a turn waits for a picture that is true.
+func (l *Loop) noteGap(ctx context.Context, now time.Time) {
+	if since := now.Sub(l.looked); !l.looked.IsZero() && since > longGap {
+		telemetry.Log(ctx).Debug("abnormal time between runs", "name", name, "time_since", since)
+	}
+	l.looked = now
 }
 
 // work looks after the commands that are under way, each for itself.

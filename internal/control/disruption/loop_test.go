@@ -557,3 +557,36 @@ func TestPodsHaveSeatsOnTheReplacementOfTheirNode(t *testing.T) {
 		}
 	})
 }
+
+// Whoever wonders why nothing is removed finds in the log that nobody looked.
+func TestALongTimeWithoutALookIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gap  time.Duration
+		told bool
+	}{
+		"a quarter of an hour": {15 * time.Minute, false},
+		"longer than that":     {15*time.Minute + time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				var l *Loop
+				s.spoil = func(made *Loop) { l = made }
+				s.run(t)()
+				var log strings.Builder
+				ctx := telemetry.WithLog(t.Context(), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+				time.Sleep(time.Second)
+				for range 2 {
+					if _, _ = l.turn(ctx, s.store.Snapshot()); l.looked != time.Now() {
+						t.Fatal("the fleet was not looked at")
+					}
+					time.Sleep(tc.gap)
+				}
+				l.turn(ctx, s.store.Snapshot())
+				if told := strings.Count(log.String(), "abnormal time between runs"); told > 0 != tc.told || tc.told && !strings.Contains(log.String(), "time_since=15m1s") {
+					t.Errorf("told %d times, want %v:\n%s", told, tc.told, log.String())
+				}
+			})
+		})
+	}
+}
