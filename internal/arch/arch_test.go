@@ -61,12 +61,14 @@ var bans = []ban{
 	{in: "internal/core/pack/lp", no: "internal/...", except: []string{"internal/core/work"}, why: "a linear program knows nothing of machines"},
 
 	{in: "internal/cluster/...", no: "internal/control/...", why: "the Store holds state; it does not act"},
-	{in: "internal/cluster/...", no: "internal/core/solve/...", why: "the Store is what is solved, not what solves"},
-	{in: "internal/cluster/...", no: "internal/core/disrupt/...", why: "the Store is what is decided about, not what decides"},
+	{in: "internal/cluster/...", no: "internal/core/...", except: []string{"internal/core/podclass"}, why: "the Store is what is decided about, not what decides; it only knows which pods are equal"},
 	{in: "internal/cluster/...", no: "cloud/...", why: "what can be bought is no state of the cluster"},
 	{in: "internal/cluster/...", no: "k8s.io/client-go/...", why: "the Store is told, it does not ask"},
 	{in: "internal/cluster/...", no: "sigs.k8s.io/controller-runtime/...", why: "the Store is told, it does not ask"},
 
+	{in: "internal/control/...", no: "internal/core/label", why: "package need says what a requirement means"},
+	{in: "internal/aws/...", no: "internal/core/label", why: "package need says what a requirement means"},
+	{in: "internal/cli", no: "internal/core/label", why: "package need says what a requirement means"},
 	{in: "internal/fleet", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
 	{in: "internal/control/...", no: "k8s.io/component-helpers/resource", why: "podclass.Requests says what a pod counts for"},
 	{in: "internal/control/...", no: "api/karpenter/v1beta1", why: "v1 is the only version that loops know; package generations turns others into it"},

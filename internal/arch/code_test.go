@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -131,12 +133,16 @@ func strangers(files []source) []string {
 	return found
 }
 
-func TestCommentsNameWhatTheyStandAbove(t *testing.T) {
-	byFolder := map[string][]source{}
-	for _, s := range sources(t) {
-		byFolder[s.folder] = append(byFolder[s.folder], s)
+func byFolder(all []source) map[string][]source {
+	out := map[string][]source{}
+	for _, s := range all {
+		out[s.folder] = append(out[s.folder], s)
 	}
-	for _, files := range byFolder {
+	return out
+}
+
+func TestCommentsNameWhatTheyStandAbove(t *testing.T) {
+	for _, files := range byFolder(sources(t)) {
 		for _, where := range strangers(files) {
 			t.Errorf("%s: the comment is about something else", where)
 		}
@@ -170,6 +176,66 @@ func mentions(s source, used map[string]map[string]bool) {
 	})
 }
 
+// promised notes the types of a package that others get without naming them: they stand in what else it exports.
+func promised(s source, all map[string]bool) {
+	note := func(n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				all[id.Name] = true
+			}
+			return true
+		})
+	}
+	for _, d := range s.file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() {
+				note(d.Type)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch x := spec.(type) {
+				case *ast.ValueSpec:
+					if x.Names[0].IsExported() && x.Type != nil {
+						note(x.Type)
+					}
+				case *ast.TypeSpec:
+					if x.Name.IsExported() {
+						note(x.Type)
+					}
+				}
+			}
+		}
+	}
+}
+
+// homebodies lists the functions and types that the files of a package export, although nobody else has to do with them. used are those that
+// others name.
+func homebodies(files []source, used map[string]bool) []string {
+	given := map[string]bool{}
+	for _, s := range files {
+		promised(s, given)
+	}
+	var found []string
+	for _, s := range files {
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.IsExported() && !used[d.Name.Name] {
+					found = append(found, s.fset.Position(d.Pos()).String()+" "+d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if x, ok := spec.(*ast.TypeSpec); ok && x.Name.IsExported() && !used[x.Name.Name] && !given[x.Name.Name] {
+						found = append(found, s.fset.Position(x.Pos()).String()+" "+x.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
 func TestWhatIsExportedIsUsedElsewhere(t *testing.T) {
 	used := map[string]map[string]bool{}
 	root := filepath.Join("..", "..")
@@ -189,15 +255,12 @@ func TestWhatIsExportedIsUsedElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sources(t) {
-		if !covers("internal/...", s.folder) {
+	for folder, files := range byFolder(sources(t)) {
+		if !covers("internal/...", folder) || folder == "internal/aws/awsmodel" { // what it calls by AWS' names is read by them
 			continue
 		}
-		for _, d := range s.file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if ok && f.Recv == nil && f.Name.IsExported() && !used[s.folder][f.Name.Name] {
-				t.Errorf("%s %s: nobody else uses it; exported means that another package does today", s.fset.Position(f.Pos()), f.Name.Name)
-			}
+		for _, where := range homebodies(files, used[folder]) {
+			t.Errorf("%s: nobody else uses it; exported means that another package does today", where)
 		}
 	}
 }
@@ -237,11 +300,73 @@ func comparers(s source) []string {
 	return found
 }
 
+// limiters lists where a function of a file lets so many things go on at once for as long as it runs: slots that it makes for itself.
+func limiters(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		made, ok := n.(*ast.AssignStmt)
+		if !ok || made.Tok != token.DEFINE {
+			return true
+		}
+		for _, value := range made.Rhs {
+			call, ok := value.(*ast.CallExpr)
+			if !ok || types.ExprString(call.Fun) != "make" || len(call.Args) != 2 || types.ExprString(call.Args[0]) != "chan struct{}" {
+				continue
+			}
+			if _, number := call.Args[1].(*ast.BasicLit); !number { // a channel for one is a signal
+				found = append(found, s.fset.Position(made.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// operators are those of requirements that are easily read in another way: bounds, and whether a label that is not there satisfies them.
+var operators = []string{"NodeSelectorOpNotIn", "NodeSelectorOpGt", "NodeSelectorOpLt", "NodeSelectorOpGte", "NodeSelectorOpLte"}
+
+// readers lists where a file decides by such an operator.
+func readers(s source) []string {
+	named := func(e ast.Expr) bool {
+		sel, ok := e.(*ast.SelectorExpr)
+		return ok && slices.Contains(operators, sel.Sel.Name)
+	}
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CaseClause:
+			if slices.ContainsFunc(n.List, named) {
+				found = append(found, s.fset.Position(n.Pos()).String())
+			}
+		case *ast.BinaryExpr:
+			if named(n.X) || named(n.Y) {
+				found = append(found, s.fset.Position(n.Pos()).String())
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// Who looks at the operator and not only at what it means: package why, which says what would have to be written otherwise, and class.go, to which
+// kube-scheduler's own words for "no values" come.
+var writers = []string{"internal/core/why", "internal/core/lower"}
+
 func TestThereIsOneWay(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.folder != "internal/patch" {
 			for _, where := range locks(s) {
 				t.Errorf("%s: patch.Over makes a patch that whoever was faster wins", where)
+			}
+		}
+		if s.folder != "internal/each" && s.folder != "internal/aws/turns" { // turns has no list: who is called again comes again
+			for _, where := range limiters(s) {
+				t.Errorf("%s: package each does the same for many things, so many at once", where)
+			}
+		}
+		if covers("internal/...", s.folder) && !slices.Contains(writers, s.folder) {
+			for _, where := range readers(s) {
+				t.Errorf("%s: package need says what a requirement means", where)
 			}
 		}
 		if s.folder != "internal/when" {
@@ -284,6 +409,43 @@ func TestOnlyTheStoreChangesThePicture(t *testing.T) {
 	}
 }
 
+// A law that stands in ARCHITECTURE.md names the test that holds it.
+func TestTheArchitectureNamesTestsThatAreThere(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	err = filepath.WalkDir(filepath.Join(root, "internal"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		for _, m := range testName.FindAllStringSubmatch(string(code), -1) {
+			there[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testNamed.FindAllStringSubmatch(string(text), -1)
+	for _, m := range named {
+		if !there[m[1]] {
+			t.Errorf("%s is named, and is no test", m[1])
+		}
+	}
+	if len(named) < 5 {
+		t.Errorf("%d tests are named, and there are five laws", len(named))
+	}
+}
+
+var (
+	testName  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testNamed = regexp.MustCompile("`(Test\\w+)`")
+)
+
 func TestTheTestsOfCodeFindWhatTheyLookFor(t *testing.T) {
 	s := parse(t, `package x
 
@@ -304,6 +466,20 @@ func until(a time.Time, b time.Duration) time.Time { return a }
 
 func write(c client.Client) { c.Patch(client.MergeFromWithOptions(nil, client.MergeFromWithOptimisticLock{})) } // found
 
+func all(list []int) { slots := make(chan struct{}, len(list)); wake := make(chan struct{}, 1) } // found
+
+func less(r Requirement) bool { switch { case r.Operator == corev1.NodeSelectorOpGt: return true }; return false } // found
+
+func not(r Requirement) bool { switch r.Operator { case corev1.NodeSelectorOpNotIn, "": return true }; return false } // found
+
+type Shy struct{} // found
+
+type Given struct{}
+
+func Used() Given
+
+func Unused() {} // found
+
 type wide struct { a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u int } // found
 `)
 	if got := strangers([]source{s}); len(got) != 1 || !strings.Contains(got[0], "here: other") {
@@ -317,6 +493,15 @@ type wide struct { a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u
 	}
 	if got := locks(s); len(got) != 1 {
 		t.Errorf("locks = %v, want the one of write", got)
+	}
+	if got := limiters(s); len(got) != 1 {
+		t.Errorf("slots = %v, want those of all", got)
+	}
+	if got := readers(s); len(got) != 2 {
+		t.Errorf("operators = %v, want those of less and not", got)
+	}
+	if got := homebodies([]source{s}, map[string]bool{"Used": true}); len(got) != 2 || !strings.HasSuffix(got[0], " Shy") || !strings.HasSuffix(got[1], " Unused") {
+		t.Errorf("exported for nobody = %v, want Shy and Unused", got)
 	}
 	used := map[string]map[string]bool{}
 	if mentions(s, used); !used["api/label"]["Known"] {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/each"
 	"karpenter.sh/karpenter/internal/recording"
 	"karpenter.sh/karpenter/internal/replay"
 )
@@ -271,17 +272,14 @@ func apply(runs []plannedRun, c change) error {
 func playAll(ctx context.Context, env Env, rec *recording.Recording, runs []plannedRun) ([]*replay.Result, error) {
 	bar := newProgress(env.Err, len(runs))
 	defer bar.clear()
-	results, errs := make([]*replay.Result, len(runs)), make([]error, len(runs))
-	slots := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for i := range runs {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			results[i], errs[i] = replay.Run(ctx, rec, runs[i].Variant, runs[i].set, func(part float64) { bar.tell(i, part) })
-		})
+	results, order := make([]*replay.Result, len(runs)), make([]int, len(runs))
+	for i := range order {
+		order[i] = i
 	}
-	wait.Wait()
+	errs := each.Of(order, atOnce, func(i int) string { return "playing " + runs[i].Name }, func(i int) (err error) {
+		results[i], err = replay.Run(ctx, rec, runs[i].Variant, runs[i].set, func(part float64) { bar.tell(i, part) })
+		return err
+	})
 	return results, errors.Join(errs...)
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Changes are what is different in a picture from the one before. What is nil is as it was.
-type Changes struct {
+// changes are what is different in a picture from the one before. What is nil is as it was.
+type changes struct {
 	Head      *Head       `json:"head,omitempty"`
 	Put       []Node      `json:"put,omitempty"`  // nodes that came or changed
 	Gone      []string    `json:"gone,omitempty"` // names of nodes
@@ -19,8 +19,8 @@ type Changes struct {
 }
 
 // diff compares two pictures.
-func diff(was, is *Picture) Changes {
-	c := Changes{
+func diff(was, is *picture) changes {
+	c := changes{
 		Head: changed(&was.Head, &is.Head), Waiting: changed(&was.Waiting, &is.Waiting), Promised: changed(&was.Promised, &is.Promised),
 		Steps: changed(&was.Steps, &is.Steps), Held: changed(&was.Held, &is.Held),
 	}

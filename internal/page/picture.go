@@ -19,8 +19,8 @@ import (
 	"karpenter.sh/karpenter/internal/verdict"
 )
 
-// Input is what a picture is made of.
-type Input struct {
+// input is what a picture is made of.
+type input struct {
 	Snap    *cluster.Snapshot
 	Pools   map[string]engine.Pool // what they know of prices
 	Rows    []fleet.Row
@@ -32,8 +32,8 @@ type Input struct {
 	Now     time.Time
 }
 
-// A Picture is what the page shows. Its JSON is between the page and its own script.
-type Picture struct {
+// A picture is what the page shows. Its JSON is between the page and its own script.
+type picture struct {
 	Head      Head       `json:"head"`
 	Nodes     []Node     `json:"nodes"`
 	Waiting   []Waiting  `json:"waiting"`
@@ -170,8 +170,8 @@ const (
 )
 
 // draw makes the picture.
-func draw(in Input) Picture {
-	p := Picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
+func draw(in input) picture {
+	p := picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
 	kept := fleet.Weightiest(in.Verdict.Kept)
 	p.Nodes = make([]Node, 0, len(in.Rows))
 	for _, r := range in.Rows {
@@ -199,7 +199,7 @@ func share(s fleet.Share, unit float64) Share {
 // round leaves what people read: sums of requests have digits that nobody asked for.
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-func node(in Input, r fleet.Row, kept *disrupt.Refusal) Node {
+func node(in input, r fleet.Row, kept *disrupt.Refusal) Node {
 	m := r.Machine
 	n := Node{
 		Name: m.Name, Claim: m.Claim, Pool: m.Pool, Type: m.Type, Zone: m.Zone, CapacityType: m.CapacityType, PerHour: m.Price.Dollars(),
@@ -221,7 +221,7 @@ func node(in Input, r fleet.Row, kept *disrupt.Refusal) Node {
 }
 
 // waiting sorts the pods that wait by whether they have a place.
-func waiting(in Input) ([]Waiting, []Promised) {
+func waiting(in input) ([]Waiting, []Promised) {
 	type reason struct{ owner, why string }
 	type place struct{ owner, target string }
 	groups, places := map[reason]*Waiting{}, map[place]*Promised{}
@@ -279,7 +279,7 @@ func name(pods []string, p *cluster.Pod) []string {
 }
 
 // why says why a pod has no place, as its events do.
-func why(in Input, p *cluster.Pod) string {
+func why(in input, p *cluster.Pod) string {
 	switch text := in.Verdict.Refused[p.UID]; {
 	case text != "":
 		return text
@@ -292,7 +292,7 @@ func why(in Input, p *cluster.Pod) string {
 }
 
 // steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
-func steps(in Input) []Step {
+func steps(in input) []Step {
 	out := []Step{}
 	for _, s := range fleet.Steps(in.Snap, in.Verdict.Steps) {
 		s.Nodes, s.SavesDay = append([]string{}, s.Nodes...), round(s.SavesDay)
@@ -302,7 +302,7 @@ func steps(in Input) []Step {
 }
 
 // held says who holds back what.
-func held(in Input) []Held {
+func held(in input) []Held {
 	out := []Held{}
 	for _, h := range fleet.HeldBack(in.Snap, in.Rows, in.Verdict.Disruption) {
 		h.Nodes, h.PerDay = append([]string{}, h.Nodes...), round(h.PerDay)
@@ -321,7 +321,7 @@ func decisions(records []journal.Record) []Decision {
 }
 
 // head adds up.
-func head(in Input, nodes []Node) Head {
+func head(in input, nodes []Node) Head {
 	h := Head{
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
 		Movable: in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
@@ -370,7 +370,7 @@ func head(in Input, nodes []Node) Head {
 	return h
 }
 
-func pool(in Input, p *v1.NodePool) *Pool {
+func pool(in input, p *v1.NodePool) *Pool {
 	out := &Pool{Name: p.Name}
 	if h, halted := halt.Of(in.Snap, p.Name, in.Now); halted {
 		out.Paused = sentence.Halt(h)

@@ -81,9 +81,9 @@ func townPod(name, node string) *corev1.Pod {
 	return p
 }
 
-func (t *town) draw(edit func(*Input)) Picture {
+func (t *town) draw(edit func(*input)) picture {
 	snap := t.Snapshot()
-	in := Input{Snap: snap, Pools: t.pools, Rows: new(fleet.Reader).Read(snap, t.pools), Leading: true, Now: noon}
+	in := input{Snap: snap, Pools: t.pools, Rows: new(fleet.Reader).Read(snap, t.pools), Leading: true, Now: noon}
 	if edit != nil {
 		edit(&in)
 	}
@@ -107,7 +107,7 @@ func TestThePicture(t *testing.T) {
 			Reason: v1.DisruptionReasonDrifted, Pods: 2, Saves: "0.0500", Remove: []v1alpha1.DisruptedNode{{Node: "dear", InstanceType: "m.x", CapacityType: "spot"}}}}
 		d.PutDisruptionPlan(plan)
 	})
-	got := w.draw(func(in *Input) {
+	got := w.draw(func(in *input) {
 		in.Verdict = verdict.View{
 			Refused: map[types.UID]string{"web-5d4f-c": "1 existing node: 1 not enough cpu"},
 			Disruption: verdict.Disruption{
@@ -170,7 +170,7 @@ func TestWhoHoldsBack(t *testing.T) {
 			w.node("a")
 			w.node("b")
 			w.pod("web-5d4f-a", "a")
-			p := w.draw(func(in *Input) {
+			p := w.draw(func(in *input) {
 				for _, node := range []string{"b", "a", "gone"} {
 					r := tc.kept
 					r.Claim, r.Node = "claim-"+node, node
@@ -196,13 +196,13 @@ func TestWhoHoldsBack(t *testing.T) {
 
 func TestWhyAPodWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
-		edit func(*Input)
+		edit func(*input)
 		want string
 	}{
-		"as its events say":      {func(in *Input) { in.Verdict.Refused = map[types.UID]string{"web-5d4f-a": "no room"} }, "no room"},
+		"as its events say":      {func(in *input) { in.Verdict.Refused = map[types.UID]string{"web-5d4f-a": "no room"} }, "no room"},
 		"before the first plan":  {nil, "no plan has been made for it yet"},
-		"without pools":          {func(in *Input) { in.Pools = nil }, "there is no NodePool that could get nodes"},
-		"where another one acts": {func(in *Input) { in.Leading = false }, "the replica that leads knows why"},
+		"without pools":          {func(in *input) { in.Pools = nil }, "there is no NodePool that could get nodes"},
+		"where another one acts": {func(in *input) { in.Leading = false }, "the replica that leads knows why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown()
@@ -220,7 +220,7 @@ func TestManyPodsAreFewLines(t *testing.T) {
 	for i := range 1000 {
 		w.pod(fmt.Sprintf("web-5d4f-%04d", i), "")
 	}
-	p := w.draw(func(in *Input) {
+	p := w.draw(func(in *input) {
 		in.Verdict.Refused = map[types.UID]string{}
 		for i := range 1000 {
 			in.Verdict.Refused[types.UID(fmt.Sprintf("web-5d4f-%04d", i))] = fmt.Sprint("why ", i%400)
@@ -249,7 +249,7 @@ func TestPodsThatWaitForOneReason(t *testing.T) {
 	w.Update(func(d *cluster.Draft) {
 		d.Plan(cluster.PodKey{Namespace: "shop", Name: "web-5d4f-promised"}, "claim", noon)
 	})
-	p := w.draw(func(in *Input) { in.Verdict.Refused = refused })
+	p := w.draw(func(in *input) { in.Verdict.Refused = refused })
 	if len(p.Waiting) != 2 || p.Head.Waiting != 10 || len(p.Promised) != 1 {
 		t.Fatalf("%d lines, %d promised, for %d pods", len(p.Waiting), len(p.Promised), p.Head.Waiting)
 	}
@@ -277,20 +277,20 @@ func TestNodesOfManyKinds(t *testing.T) {
 
 func TestTheNotice(t *testing.T) {
 	for name, tc := range map[string]struct {
-		edit func(*town, *Input)
+		edit func(*town, *input)
 		want string
 	}{
 		"there is none where all is well": {nil, ""},
-		"a standby says that it is one":   {func(_ *town, in *Input) { in.Leading = false }, "This replica does not lead"},
-		"a feed that is silent is told of": {func(w *town, in *Input) {
+		"a standby says that it is one":   {func(_ *town, in *input) { in.Leading = false }, "This replica does not lead"},
+		"a feed that is silent is told of": {func(w *town, in *input) {
 			w.Update(func(d *cluster.Draft) { d.FailedFeeds([]cluster.FailedFeed{{Kind: "Pod"}}) })
 			in.Snap = w.Snapshot()
 		}, "no longer heard of"},
-		"a store that is not filled": {func(w *town, in *Input) { in.Snap = cluster.NewStore().Snapshot() }, "not been read to its end"},
+		"a store that is not filled": {func(w *town, in *input) { in.Snap = cluster.NewStore().Snapshot() }, "not been read to its end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTown()
-			p := w.draw(func(in *Input) {
+			p := w.draw(func(in *input) {
 				if tc.edit != nil {
 					tc.edit(w, in)
 				}
@@ -311,7 +311,7 @@ func TestChanges(t *testing.T) {
 	w.pod("web-5d4f-a", "b")
 	w.Update(func(d *cluster.Draft) { d.DeleteNode("c"); d.DeleteClaim("claim-c") })
 	w.node("d")
-	is := w.draw(func(in *Input) {
+	is := w.draw(func(in *input) {
 		in.Records = []journal.Record{{Seq: 1}, {Seq: 2}}
 		in.Costs = []Cost{{At: noon}}
 	})

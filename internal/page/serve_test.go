@@ -362,7 +362,7 @@ func TestWhoMissedChangesGetsThePictureAgain(t *testing.T) {
 			t.Errorf("who saw %d last hears %s, want %s", seen, event, want)
 		}
 	}
-	var whole Picture
+	var whole picture
 	if err := json.Unmarshal(f.whole(), &whole); err != nil || len(whole.Nodes) != 3 {
 		t.Errorf("it has %d nodes, %v", len(whole.Nodes), err)
 	}

@@ -76,7 +76,7 @@ type painter struct {
 	costs   []Cost
 
 	seq   uint64
-	last  *Picture
+	last  *picture
 	drawn time.Time
 	basis basis
 }
@@ -135,7 +135,7 @@ func (s *Service) turn(ctx context.Context, now time.Time) {
 		return
 	}
 	pools, _ := s.Catalogs.Pools(ctx, snap)
-	in := Input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records, Plan: p.plan, Leading: is.leading, Now: now}
+	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records, Plan: p.plan, Leading: is.leading, Now: now}
 	if noting {
 		p.note(in)
 	}
@@ -178,7 +178,7 @@ func (p *painter) nextCost() time.Time {
 }
 
 // note adds a point to the series, which stays bounded.
-func (p *painter) note(in Input) {
+func (p *painter) note(in input) {
 	c := Cost{At: in.Now}
 	for _, r := range in.Rows {
 		c.PerHour += r.Machine.Price.Dollars()
@@ -200,22 +200,22 @@ func (p *painter) note(in Input) {
 }
 
 // next makes the frame of a picture.
-func (p *painter) next(picture *Picture, now time.Time) *frame {
+func (p *painter) next(is *picture, now time.Time) *frame {
 	p.seq++
 	e := envelope{p.seq, now.UTC()}
 	f := &frame{seq: p.seq, whole: sync.OnceValue(func() []byte {
 		return encode(struct {
 			envelope
-			*Picture
-		}{e, picture})
+			*picture
+		}{e, is})
 	})}
 	if p.last != nil {
 		f.changes = encode(struct {
 			envelope
-			Changes
-		}{e, diff(p.last, picture)})
+			changes
+		}{e, diff(p.last, is)})
 	}
-	p.last = picture
+	p.last = is
 	return f
 }
 

@@ -53,6 +53,16 @@ func (w *World) catalogOf(pool string) *cloud.Catalog {
 	return w.Catalog
 }
 
+// typeOf is what stories call by this name, nil if it is nothing.
+func (w *World) typeOf(name string) *cloud.InstanceType {
+	for _, t := range w.Catalog.Types {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
 // readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
 // gpu, exotic, label=k:v|w, volumes=driver:limit, device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is
 // known only later).
@@ -61,13 +71,13 @@ func readShapes(text string) (*cloud.Catalog, error) {
 		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
 	}
 	c := &cloud.Catalog{}
-	for _, l := range lines(text) {
+	err := eachLine(text, func(l *line) error {
 		it := &cloud.InstanceType{Name: l.name, Labels: map[string][]string{}, Exotic: l.has("exotic"), Capacity: corev1.ResourceList{}}
 		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
 			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
 			if err != nil {
 				if l.has(key) {
-					return nil, fmt.Errorf("shape %s: %s: %w", l.name, key, err)
+					return fmt.Errorf("%s: %w", key, err)
 				}
 				continue
 			}
@@ -81,7 +91,7 @@ func readShapes(text string) (*cloud.Catalog, error) {
 			driver, n, _ := strings.Cut(x, ":")
 			limit, err := strconv.Atoi(n)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if it.VolumeLimits == nil {
 				it.VolumeLimits = map[string]int{}
@@ -91,18 +101,19 @@ func readShapes(text string) (*cloud.Catalog, error) {
 		for _, x := range l.all("device") {
 			slice, err := devicesOf(x)
 			if err != nil {
-				return nil, fmt.Errorf("shape %s: device: %w", l.name, err)
+				return fmt.Errorf("device: %w", err)
 			}
 			it.Devices = append(it.Devices, slice)
 		}
-		if err := addOfferings(it, &l); err != nil {
-			return nil, err
+		if err := addOfferings(it, l); err != nil {
+			return err
 		}
 		finishLabels(it)
 		c.Types = append(c.Types, it)
-	}
+		return nil
+	})
 	slices.SortFunc(c.Types, func(a, b *cloud.InstanceType) int { return strings.Compare(a.Name, b.Name) })
-	return c, nil
+	return c, err
 }
 
 // devicesOf reads the devices of a driver.
@@ -145,7 +156,7 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 			}
 			price, err := strconv.ParseFloat(l.get(key, ""), 64)
 			if err != nil {
-				return fmt.Errorf("shape %s: %w", it.Name, err)
+				return err
 			}
 			add(zone, ct, price, nil, 0)
 		}
@@ -153,7 +164,7 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 	for _, x := range l.all("reserved") { // id:zone:count
 		f := strings.Split(x, ":")
 		if len(f) != 3 {
-			return fmt.Errorf("shape %s: reserved=%s is not id:zone:count", it.Name, x)
+			return fmt.Errorf("reserved=%s is not id:zone:count", x)
 		}
 		n, err := strconv.Atoi(f[2])
 		if err != nil {

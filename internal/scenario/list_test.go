@@ -9,34 +9,36 @@ import (
 	"testing"
 )
 
-// TestTheListIsComplete checks the list that maps facts to tests: every story and test that it names exists, and every story is named.
-func TestTheListIsComplete(t *testing.T) {
-	data, err := os.ReadFile("../../scenarios/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestTheListsAreComplete checks the lists that map facts to tests: every story and test that they name exists, and every story is named.
+func TestTheListsAreComplete(t *testing.T) {
 	tests := testNames(t, "..", "../cluster")
-	named := map[string]bool{}
-	for _, m := range regexp.MustCompile("`([A-Za-z0-9-]+)`").FindAllStringSubmatch(string(data), -1) {
-		name := m[1]
-		if strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") {
-			if !tests[name] {
-				t.Errorf("%s is no test", name)
+	for list, folder := range map[string]string{"../../scenarios/README.md": "../../scenarios/solve/", "../../scenarios/disrupt/README.md": "../../scenarios/disrupt/"} {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]bool{}
+		for _, m := range regexp.MustCompile("`([A-Za-z0-9-]+)`").FindAllStringSubmatch(string(data), -1) {
+			name := m[1]
+			if strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") {
+				if !tests[name] {
+					t.Errorf("%s: %s is no test", list, name)
+				}
+				continue
 			}
-			continue
+			named[name] = true
+			if _, err := os.Stat(folder + name + ".txtar"); err != nil && name != "default" {
+				t.Errorf("%s: %s is no story", list, name)
+			}
 		}
-		named[name] = true
-		if _, err := os.Stat("../../scenarios/solve/" + name + ".txtar"); err != nil && name != "default" {
-			t.Errorf("%s is no story", name)
+		files, err := filepath.Glob(folder + "*.txtar")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no stories: %v", err)
 		}
-	}
-	files, err := filepath.Glob("../../scenarios/solve/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if name := strings.TrimSuffix(filepath.Base(f), ".txtar"); !named[name] {
-			t.Errorf("the story %s is not in the list", name)
+		for _, f := range files {
+			if name := strings.TrimSuffix(filepath.Base(f), ".txtar"); !named[name] {
+				t.Errorf("%s: the story %s is not in it", list, name)
+			}
 		}
 	}
 }

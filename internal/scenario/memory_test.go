@@ -137,7 +137,7 @@ func everything(t *testing.T, e *engine.Engine, in engine.Question) string {
 // TestARecollectionGivesThePlanThatWasGiven lets 200 engines live in random worlds. Their last answer is that of a new engine that has only read what
 // was written down before it: all of it, byte for byte.
 func TestARecollectionGivesThePlanThatWasGiven(t *testing.T) {
-	bounds, mentioned := 0, 0
+	bounds, asked := 0, 0
 	for seed := range uint64(200) {
 		l := lifeOf(t, seed)
 		for range 1 + seed%3 {
@@ -160,10 +160,10 @@ func TestARecollectionGivesThePlanThatWasGiven(t *testing.T) {
 		if m.Answer.Bound != nil {
 			bounds++
 		}
-		mentioned += len(m.Rows.Mentioned)
+		asked += len(m.Rows.Asked)
 	}
-	if bounds == 0 || mentioned == 0 {
-		t.Errorf("%d bounds and %d labels were remembered: nothing was tried", bounds, mentioned)
+	if bounds == 0 || asked == 0 {
+		t.Errorf("%d bounds and %d labels were remembered: nothing was tried", bounds, asked)
 	}
 }
 

@@ -1,13 +1,14 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,10 +21,11 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// readNodes reads nodes: a name with pool, cpu, mem, gpu, pods, zone, ct, type, labels, taint, volumes=driver:limit, starting, going,
-// cordoned, protected (do-not-disrupt).
+// readNodes reads nodes: a name with pool, cpu, mem, gpu, pods (those of its type where it says none of them), zone, ct, type, labels, taint,
+// volumes=driver:limit, starting, going (it is about to be removed), cordoned, protected[=value] (do-not-disrupt), unready, unlabelled=key;
+// what stateOf reads of its claim follows.
 func (w *World) readNodes(text string) error {
-	for _, l := range lines(text) {
+	return eachLine(text, func(l *line) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name), Labels: map[string]string{corev1.LabelHostname: l.name}}}
 		n.Spec.ProviderID = "test://" + l.name
 		maps.Copy(n.Labels, pairs(l.get("labels", "")))
@@ -32,26 +34,122 @@ func (w *World) readNodes(text string) error {
 				n.Labels[longKey(key)] = l.get(key, "")
 			}
 		}
-		n.Status.Allocatable = corev1.ResourceList{}
-		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
-			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
-			if err != nil {
-				return fmt.Errorf("node %s: %w", l.name, err)
-			}
-			n.Status.Allocatable[name] = q
+		var err error
+		if n.Status.Allocatable, err = w.sizeOf(l); err != nil {
+			return err
 		}
 		n.Status.Capacity = n.Status.Allocatable
 		for _, x := range l.all("taint") {
 			n.Spec.Taints = append(n.Spec.Taints, taintOf(x))
 		}
 		n.Spec.Unschedulable = l.has("cordoned")
-		if l.has("protected") {
-			n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+		n.Annotations = protectionOf(l)
+		for _, x := range l.all("do-not-consolidate") {
+			n.Annotations = map[string]string{v1.DoNotConsolidateAnnotationKey: x}
 		}
-		if err := w.readAttachLimits(n.Name, &l); err != nil {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: readiness(!l.has("unready"))}}
+		if err := w.readAttachLimits(n.Name, l); err != nil {
 			return err
 		}
-		w.putNode(n, l.get("pool", ""), !l.has("starting"), l.has("going"))
+		c := w.claimOf(n, l.get("pool", ""), !l.has("starting"))
+		if err := w.stateOf(c, l); err != nil {
+			return err
+		}
+		for _, key := range l.all("unlabelled") {
+			delete(n.Labels, longKey(key))
+		}
+		w.putNode(n, c, l.has("going"))
+		return nil
+	})
+}
+
+// sizeOf is what pods may take of a node.
+func (w *World) sizeOf(l *line) (corev1.ResourceList, error) {
+	if it := w.typeOf(l.get("type", "")); it != nil && !l.has("cpu") && !l.has("mem") && !l.has("pods") && !l.has("gpu") {
+		return it.Capacity, nil
+	}
+	out := corev1.ResourceList{}
+	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
+		q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
+		if err != nil {
+			return nil, err
+		}
+		out[name] = q
+	}
+	return out, nil
+}
+
+// protectionOf reads what keeps a node, or one with the pod: protected, or protected=value.
+func protectionOf(l *line) map[string]string {
+	if !l.has("protected") {
+		return nil
+	}
+	return map[string]string{v1.DoNotDisruptAnnotationKey: cmp.Or(l.get("protected", ""), "true")}
+}
+
+func readiness(ready bool) corev1.ConditionStatus {
+	if ready {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// claimOf is the claim of a node that a pool has, which was opened an hour ago, and nil without one.
+func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
+	if pool == "" {
+		return nil
+	}
+	n.Labels[v1.NodePoolLabelKey] = pool
+	n.Labels[v1.NodeRegisteredLabelKey] = "true"
+	reached := []string{v1.ConditionTypeLaunched, v1.ConditionTypeRegistered}
+	if ready {
+		n.Labels[v1.NodeInitializedLabelKey] = "true"
+		reached = append(reached, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable)
+	}
+	opened := w.Now.Add(-time.Hour)
+	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name), Labels: maps.Clone(n.Labels), CreationTimestamp: metav1.NewTime(opened)}}
+	c.Spec.NodeClassRef = &classRef
+	c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
+	c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
+	for _, kind := range reached {
+		condition.SetTrue(c, kind, opened)
+	}
+	return c
+}
+
+// stateOf reads what there is to say of a claim: quiet (a pod came or went a moment ago), drifted= how long ago, grace= its
+// terminationGracePeriod, vacant= for how long no pod has been there (else always), deleting, stopping (the machine).
+func (w *World) stateOf(c *v1.NodeClaim, l *line) error {
+	ago := map[string]time.Duration{}
+	for _, key := range []string{"drifted", "grace", "vacant"} {
+		for _, x := range l.all(key) {
+			d, err := time.ParseDuration(x)
+			if err != nil {
+				return err
+			}
+			ago[key] = d
+		}
+	}
+	if c == nil {
+		return nil
+	}
+	if d, ok := ago["drifted"]; ok {
+		condition.Set(c, metav1.Condition{Type: v1.ConditionTypeDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift"}, w.Now.Add(-d))
+	}
+	if d, ok := ago["grace"]; ok {
+		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: d}
+	}
+	if d, ok := ago["vacant"]; ok {
+		w.vacant[c.UID] = w.Now.Add(-d)
+	}
+	if l.has("quiet") {
+		condition.Clear(c, v1.ConditionTypeConsolidatable, w.Now)
+	}
+	if l.has("deleting") {
+		c.DeletionTimestamp, c.Finalizers = new(metav1.NewTime(w.Now)), []string{v1.TerminationFinalizer}
+	}
+	if l.has("stopping") {
+		condition.SetTrue(c, v1.ConditionTypeInstanceTerminating, w.Now)
 	}
 	return nil
 }
@@ -74,18 +172,10 @@ func (w *World) readAttachLimits(node string, l *line) error {
 	return nil
 }
 
-// putNode adds a node; with a pool it is a managed one.
-func (w *World) putNode(n *corev1.Node, pool string, ready, going bool) {
+// putNode adds a node, with its claim if it has one.
+func (w *World) putNode(n *corev1.Node, c *v1.NodeClaim, going bool) {
 	w.Store.Update(func(d *cluster.Draft) {
-		if pool != "" {
-			n.Labels[v1.NodePoolLabelKey] = pool
-			n.Labels[v1.NodeRegisteredLabelKey] = "true"
-			if ready {
-				n.Labels[v1.NodeInitializedLabelKey] = "true"
-			}
-			c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name), Labels: maps.Clone(n.Labels)}}
-			c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
-			c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
+		if c != nil {
 			w.Objects = append(w.Objects, c)
 			d.PutClaim(c)
 		}

@@ -28,7 +28,6 @@ func (w *World) readObjects(text string) error {
 		var raw map[string]any
 		if err := r.Decode(&raw); err == io.EOF {
 			w.keepRoom()
-			w.keepPlaces()
 			return nil
 		} else if err != nil {
 			return err

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -21,18 +23,64 @@ import (
 // readPods reads pods: a name with cpu, mem, gpu, init, sidecar and overhead (cpu:1,mem:1Gi), labels, ns, priority, on (a node),
 // going (being deleted), select=k:v, need=key:Op:v|w (required, terms separated by ";"), want=weight/key:Op:v|w,
 // spread=key:skew[:anyway][:min=n], near=key:l:v, apart=key:l:v, nearish and apartish (preferred, with weight/),
-// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, claim=resource claim, template=resource claim template, owner=replica set, daemon=set, protected (do-not-disrupt).
+// tolerate=k:v:effect, port=n[:protocol[:ip]], pvc=claim, claim=resource claim, template=resource claim template, owner=[kind/]name (of a
+// replica set), daemon=set, protected[=value] (do-not-disrupt), ended, unready, planned= the node on which it has a place.
 func (w *World) readPods(text string) error {
-	for _, l := range lines(text) {
+	return eachLine(text, func(l *line) error {
 		for range l.count {
-			p, err := w.podOf(&l)
+			p, err := w.podOf(l)
 			if err != nil {
-				return fmt.Errorf("pod %s: %w", l.name, err)
+				return err
 			}
 			w.Store.Update(func(d *cluster.Draft) { w.putPod(d, p) })
 		}
-	}
-	return nil
+		return nil
+	})
+}
+
+// readBuffers reads CapacityBuffers, each with the pods that it keeps room for: x3 cpu=1, and on= the node with that room.
+func (w *World) readBuffers(text string) error {
+	return eachLine(text, func(l *line) error {
+		var pods []*corev1.Pod
+		var at []string
+		for range l.count {
+			p, err := w.podOf(l)
+			if err != nil {
+				return err
+			}
+			at = append(at, p.Spec.NodeName)
+			p.UID, p.Spec.NodeName = types.UID(p.Namespace+"/"+p.Name), ""
+			pods = append(pods, p)
+		}
+		w.Store.Update(func(d *cluster.Draft) {
+			d.PutSpares("default", l.name, pods)
+			d.PlaceSpares("default", l.name, at)
+		})
+		return nil
+	})
+}
+
+// readPDBs reads PodDisruptionBudgets, named after the label app of their pods: allowed= evictions now, full (there may never be any),
+// always (pods that are not ready may go), ns.
+func (w *World) readPDBs(text string) error {
+	return eachLine(text, func(l *line) error {
+		allowed, err := strconv.ParseInt(l.get("allowed", "0"), 10, 32)
+		if err != nil {
+			return err
+		}
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Name: l.name + "-" + strconv.Itoa(w.next("pdb "+l.name))}}
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": l.name}}
+		b.Spec.MinAvailable, b.Status.DisruptionsAllowed = new(intstr.FromInt32(1)), int32(allowed)
+		if l.has("full") {
+			b.Spec.MinAvailable, b.Spec.MaxUnavailable = nil, new(intstr.FromInt32(0))
+		}
+		if l.has("always") {
+			b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
+		}
+		w.Objects = append(w.Objects, b)
+		w.Store.Update(func(d *cluster.Draft) { d.PutPDB(b) })
+		return nil
+	})
 }
 
 // putPod adds a pod: running, unless it says otherwise, if it names a node, else pending and unschedulable.
@@ -169,18 +217,38 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 		priority := int32(n)
 		p.Spec.Priority = &priority
 	}
+	addLife(p, l, w.Now)
+	return p, addConstraints(p, l)
+}
+
+// addLife says whose a pod is, and how far it has come.
+func addLife(p *corev1.Pod, l *line, now time.Time) {
 	for key, kind := range map[string]string{"owner": "ReplicaSet", "daemon": "DaemonSet"} {
-		if x := l.get(key, ""); x != "" {
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: x, UID: types.UID(x), Controller: new(true)}}
+		x := l.get(key, "")
+		if before, name, found := strings.Cut(x, "/"); found {
+			kind, x = before, name
+		}
+		if x != "" {
+			api := map[string]string{"Node": "v1"}[kind]
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: cmp.Or(api, "apps/v1"), Kind: kind, Name: x, UID: types.UID(x), Controller: new(true)}}
 		}
 	}
-	if l.has("protected") {
-		p.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"}
+	p.Annotations = protectionOf(l)
+	if x := l.get("planned", ""); x != "" {
+		p.Annotations = map[string]string{plannedAnnotation: x, sinceAnnotation: now.Format(time.RFC3339Nano)}
 	}
 	if l.has("going") {
-		p.DeletionTimestamp = new(metav1.NewTime(w.Now))
+		p.DeletionTimestamp = new(metav1.NewTime(now))
 	}
-	return p, addConstraints(p, l)
+	if p.Spec.NodeName != "" {
+		p.Status.StartTime = new(metav1.NewTime(now.Add(-time.Hour)))
+	}
+	if l.has("ended") {
+		p.Status.Phase = corev1.PodSucceeded
+	}
+	if l.has("unready") {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	}
 }
 
 // addSmallPrint adds what a pod uses beside its main container.

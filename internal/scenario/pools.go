@@ -3,6 +3,7 @@ package scenario
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,17 +15,19 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, budget=nodes, labels=k:v, taint=k:v:effect, startup=…,
-// need=key:Op:v|w[:minValues].
+var classRef = v1.NodeClassReference{Group: "example.com", Kind: "Class", Name: "default"}
+
+// readPools reads pools: a name with weight, limits=cpu:4,nodes:2, static=replicas, labels=k:v, taint=k:v:effect, startup=…,
+// need=key:Op:v|w[:minValues]; what disruptionOf reads follows.
 func (w *World) readPools(text string) error {
 	if strings.TrimSpace(text) == "" {
 		text = "default"
 	}
 	w.Pools = nil
-	for _, l := range lines(text) {
+	err := eachLine(text, func(l *line) error {
 		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID(l.name)}}
 		spec := &p.Spec.Template.Spec
-		spec.NodeClassRef = &v1.NodeClassReference{Group: "example.com", Kind: "Class", Name: "default"}
+		spec.NodeClassRef = &classRef
 		if x := l.get("weight", ""); x != "" {
 			n, err := strconv.ParseInt(x, 10, 32)
 			if err != nil {
@@ -44,8 +47,16 @@ func (w *World) readPools(text string) error {
 			}
 			p.Spec.Limits[corev1.ResourceName(k)] = q
 		}
-		for _, x := range l.all("budget") {
-			p.Spec.Disruption.Budgets = append(p.Spec.Disruption.Budgets, v1.Budget{Nodes: x})
+		if x := l.get("static", ""); x != "" {
+			n, err := strconv.ParseInt(x, 10, 64)
+			if err != nil {
+				return err
+			}
+			p.Spec.Replicas = &n
+		}
+		var err error
+		if p.Spec.Disruption, err = disruptionOf(l); err != nil {
+			return err
 		}
 		p.Spec.Template.Labels = pairs(l.get("labels", ""))
 		for _, x := range l.all("taint") {
@@ -67,6 +78,10 @@ func (w *World) readPools(text string) error {
 			spec.Requirements = append(spec.Requirements, q)
 		}
 		w.Pools = append(w.Pools, engine.Pool{Pool: p, Catalog: w.catalogOf(p.Name)})
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	w.Store.Update(func(d *cluster.Draft) {
 		for _, p := range w.Pools {
@@ -74,6 +89,34 @@ func (w *World) readPools(text string) error {
 		}
 	})
 	return nil
+}
+
+// disruptionOf reads when nodes of a pool may go, by default at once: after= (consolidateAfter), policy=, and
+// budget=nodes[/reason+reason[/schedule with _ for a space/duration]].
+func disruptionOf(l *line) (d v1.Disruption, err error) {
+	d.ConsolidationPolicy = v1.ConsolidationPolicy(l.get("policy", string(v1.ConsolidationPolicyWhenEmptyOrUnderutilized)))
+	if d.ConsolidateAfter, err = v1.ParseNillableDuration(l.get("after", "0s")); err != nil {
+		return d, err
+	}
+	for _, x := range l.all("budget") {
+		f := append(strings.SplitN(x, "/", 4), "", "", "")
+		b := v1.Budget{Nodes: f[0]}
+		for _, reason := range split(f[1], "+") {
+			b.Reasons = append(b.Reasons, v1.DisruptionReason(reason))
+		}
+		if f[2] != "" {
+			duration, err := time.ParseDuration(f[3])
+			if err != nil {
+				return d, err
+			}
+			b.Schedule, b.Duration = new(strings.ReplaceAll(f[2], "_", " ")), &metav1.Duration{Duration: duration}
+		}
+		d.Budgets = append(d.Budgets, b)
+	}
+	if d.Budgets == nil {
+		d.Budgets = []v1.Budget{{Nodes: "100%"}}
+	}
+	return d, nil
 }
 
 // pairs reads k:v,k:v.

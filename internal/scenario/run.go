@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/sentence"
@@ -27,20 +26,31 @@ func (s *Scenario) Run() ([]string, error) {
 		if err := w.Enter(s, round); err != nil {
 			return nil, err
 		}
-		plan := w.Plan()
-		text := describe(plan)
-		w.Apply(plan)
-		for _, l := range lines(s.section("settings", 1)) {
-			switch k, v, _ := strings.Cut(l.name, "="); k {
-			case "count":
-				text += w.count(v)
-			case "tied":
-				text += tied(plan.Zones)
-			}
+		text := ""
+		if s.doing(round) == propose {
+			text = proposed(w.Propose())
+		} else {
+			text = w.planned(s)
 		}
 		out = append(out, text)
 	}
 	return out, nil
+}
+
+// planned plans what waits, has the plan come true, and writes it as text with what the settings want to know besides.
+func (w *World) planned(s *Scenario) string {
+	plan := w.Plan()
+	text := describe(plan)
+	w.Apply(plan)
+	for _, l := range lines(s.section("settings", 1)) {
+		switch k, v, _ := strings.Cut(l.name, "="); k {
+		case "count":
+			text += w.count(v)
+		case "tied":
+			text += tied(plan.Zones)
+		}
+	}
+	return text
 }
 
 // Input is the question of the present moment: the one that was asked, where the story says what the engine remembered then.
@@ -165,12 +175,7 @@ func (w *World) Apply(p *engine.Plan) {
 }
 
 func (w *World) launch(name string, o *engine.Opening) {
-	var it *cloud.InstanceType
-	for _, t := range w.Catalog.Types {
-		if t.Name == o.Type {
-			it = t
-		}
-	}
+	it := w.typeOf(o.Type)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: maps.Clone(o.Claim.Labels)}}
 	n.Labels[corev1.LabelHostname] = name
 	for k, values := range it.Labels {
@@ -194,7 +199,7 @@ func (w *World) launch(name string, o *engine.Opening) {
 	n.Spec.Taints = o.Claim.Spec.Taints
 	n.Status.Capacity = it.Capacity
 	n.Status.Allocatable = it.Capacity
-	w.putNode(n, o.Pool, true, false)
+	w.putNode(n, w.claimOf(n, o.Pool, true), false)
 }
 
 // count writes how many running pods with a label are in each domain of a key: "zone/app|web" gives "count zone/app|web: a=1 b=2".

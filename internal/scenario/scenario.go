@@ -1,12 +1,19 @@
-// Package scenario reads and runs stories about the engine: small tables of pools, machines, nodes and pods, and what should
-// become of them. A story is one txtar file; its comment tells it, its last section of each round is the answer.
+// Package scenario reads and runs stories about what the core decides: small tables of pools, machines, nodes and pods, and what should
+// become of them. A story is one txtar file; its comment tells it, and "want" is the answer of each round.
+//
+// One language tells a cluster to whoever decides about it. A round's section "do" says who is asked: "plan" (where nothing else stands), the
+// engine about pods that wait; "propose", package disrupt about nodes that may go. What a round opened is there as nodes in the next one,
+// and what it placed is bound; what is proposed is not carried out. What package lifecycle does next is asked of one claim and one Node, not of a cluster, and rests on
+// conditions, taints and timers that no other story has: its stories are a table of its own test.
 //
 // The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The sections
-// are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, objects (YAML), memory (of an engine, as JSON), and want; "pods 2", "want 2" and so on are further rounds, in
-// which what the round before opened is there as nodes, and what it placed is bound.
+// are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, buffers, pdbs, objects (YAML),
+// delete, memory (of an engine, as JSON), do, and want; "pods 2", "want 2" and so on are of further rounds. What stands in a line of a table
+// is said where it is read; a word that nobody knows is an error.
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,8 +41,11 @@ func Parse(data []byte) (*Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "bind", "delete", "memory", "want"}, name) {
+		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "buffers", "pdbs", "delete", "memory", "do", "want"}, name) {
 			return nil, fmt.Errorf("unknown section %q", f.Name)
+		}
+		if do := strings.TrimSpace(string(f.Data)); name == "do" && do != plan && do != propose {
+			return nil, fmt.Errorf("section %q: %q is nothing that can be done", f.Name, do)
 		}
 		s.rounds = max(s.rounds, round)
 	}
@@ -63,6 +73,17 @@ func (s *Scenario) section(name string, round int) string {
 		}
 	}
 	return ""
+}
+
+// What a round may ask for.
+const (
+	plan    = "plan"    // where pods go that wait, and what is opened for them
+	propose = "propose" // which nodes are removed
+)
+
+// doing returns what a round asks for.
+func (s *Scenario) doing(round int) string {
+	return cmp.Or(strings.TrimSpace(s.section("do", round)), plan)
 }
 
 // Want returns the answer that the story expects of a round.
@@ -99,12 +120,14 @@ type line struct {
 	name  string
 	count int
 	attrs []attr
+	known map[string]bool // the attributes that somebody asked for
 }
 
 type attr struct{ key, value string }
 
 // get returns the value of an attribute, or a default.
 func (l *line) get(key, otherwise string) string {
+	l.known[key] = true
 	for _, a := range l.attrs {
 		if a.key == key {
 			return a.value
@@ -114,11 +137,13 @@ func (l *line) get(key, otherwise string) string {
 }
 
 func (l *line) has(key string) bool {
+	l.known[key] = true
 	return slices.ContainsFunc(l.attrs, func(a attr) bool { return a.key == key })
 }
 
 // all returns every value of an attribute that may be repeated.
 func (l *line) all(key string) []string {
+	l.known[key] = true
 	var out []string
 	for _, a := range l.attrs {
 		if a.key == key {
@@ -126,6 +151,23 @@ func (l *line) all(key string) []string {
 		}
 	}
 	return out
+}
+
+// eachLine hands every line of a section to read. A word that it did not ask for is one that nobody knows: a story that says more than is
+// heard would end well for the wrong reason.
+func eachLine(text string, read func(*line) error) error {
+	for _, l := range lines(text) {
+		err := read(&l)
+		for _, a := range l.attrs {
+			if err == nil && !l.known[a.key] {
+				err = fmt.Errorf("unknown word %q", a.key)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
 }
 
 // lines reads a section; "#" begins a comment.
@@ -137,7 +179,7 @@ func lines(text string) []line {
 		if len(fields) == 0 {
 			continue
 		}
-		l := line{name: fields[0], count: 1}
+		l := line{name: fields[0], count: 1, known: map[string]bool{}}
 		for _, f := range fields[1:] {
 			if n, err := strconv.Atoi(strings.TrimPrefix(f, "x")); err == nil && strings.HasPrefix(f, "x") {
 				l.count = n

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "rewrite the answers of scenarios")
 
 // TestScenarios plays every story about the engine.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("../../scenarios/solve/*.txtar")
+	files, err := filepath.Glob("../../scenarios/*/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}

@@ -26,6 +26,8 @@ func (w *World) readSettings(text string) error {
 			if value == "true" {
 				w.Settings.Selects = selector.Selects
 			}
+		case "spot-to-spot":
+			w.disruption.SpotToSpot = value == "true"
 		case "reserved":
 			w.Settings.ReservedCapacity = value == "true"
 		case "count", "tied": // read where the answer is written

@@ -7,11 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
@@ -26,6 +28,9 @@ type World struct {
 	Objects  []runtime.Object // what was put into the store, as the API server would show it
 	// Memory is what the engine remembered when it was asked, nil where the story does not say it.
 	Memory *engine.Memory
+
+	disruption disrupt.Settings
+	vacant     map[types.UID]time.Time // since when nodes have been empty, by claim
 
 	pending []*corev1.Pod
 	notes   map[cluster.PodKey]note
@@ -53,7 +58,7 @@ func longKey(key string) string {
 
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
-	w := &World{Store: cluster.NewStore(), Engine: engine.New(zones), names: map[string]int{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w := &World{Store: cluster.NewStore(), Engine: engine.New(zones), names: map[string]int{}, disruption: disrupt.DefaultSettings(), vacant: map[types.UID]time.Time{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}
@@ -86,10 +91,11 @@ func (w *World) Enter(s *Scenario, round int) error {
 	for _, step := range []struct {
 		section string
 		read    func(string) error
-	}{{"objects", w.readObjects}, {"nodes", w.readNodes}, {"delete", w.readDeletions}, {"pods", w.readPods}} {
+	}{{"objects", w.readObjects}, {"nodes", w.readNodes}, {"delete", w.readDeletions}, {"pods", w.readPods}, {"buffers", w.readBuffers}, {"pdbs", w.readPDBs}} {
 		if err := step.read(s.section(step.section, round)); err != nil {
 			return fmt.Errorf("%s of round %d: %w", step.section, round, err)
 		}
 	}
+	w.keepPlaces()
 	return nil
 }

@@ -256,12 +256,9 @@ func (c *court) begin(proposed []*disrupt.Step, memory disrupt.Memory) (begun []
 }
 
 func worldOf(w *scenario.World, asked *engine.Engine) *disrupt.World {
-	out := &disrupt.World{Snap: w.Store.Snapshot(), Pools: map[string]engine.Pool{}, Settings: disrupt.DefaultSettings(), Engine: asked, Terms: w.Settings, Now: w.Now,
-		Busy: map[types.UID]bool{}, Landing: map[string]bool{}}
+	out := w.Disruption()
+	out.Engine, out.Busy, out.Landing = asked, map[types.UID]bool{}, map[string]bool{}
 	out.Settings.Toll, out.Settings.MinSaving = 0, 0 // whatever saves anything is done
-	for _, p := range w.Pools {
-		out.Pools[p.Pool.Name] = p
-	}
 	return out
 }
 

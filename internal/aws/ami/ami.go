@@ -30,8 +30,8 @@ type Image struct {
 	Variants []Variant
 }
 
-// A Parameter is one SSM parameter of an alias.
-type Parameter struct {
+// A parameter is one SSM parameter of an alias.
+type parameter struct {
 	Path     string
 	Mutable  bool // its value changes over time
 	Variants []Variant
@@ -53,11 +53,11 @@ func (e *NoAliasImagesError) Error() string {
 }
 
 // parametersOf returns the SSM parameters that hold the images of an alias for a Kubernetes version such as "1.36".
-func parametersOf(alias awsv1.Alias, version string) ([]Parameter, error) {
+func parametersOf(alias awsv1.Alias, version string) ([]parameter, error) {
 	if err := supported(alias.Family, version); err != nil {
 		return nil, err
 	}
-	var out []Parameter
+	var out []parameter
 	switch alias.Family {
 	case awsv1.AMIFamilyAL2:
 		out = al2(alias.Version, version)
@@ -114,7 +114,7 @@ func neuron(archName string) Variant {
 	return Variant{arch(archName), with(awsv1.LabelInstanceAcceleratorCount)}
 }
 
-func al2(v, k8s string) []Parameter {
+func al2(v, k8s string) []parameter {
 	path := func(folder, image string) string {
 		leaf := "recommended"
 		if v != awsv1.AliasVersionLatest {
@@ -122,14 +122,14 @@ func al2(v, k8s string) []Parameter {
 		}
 		return fmt.Sprintf("eks/optimized-ami/%s/%s/%s", k8s, folder, leaf)
 	}
-	return []Parameter{
+	return []parameter{
 		{Path: path("amazon-linux-2", "amazon-eks-node"), Variants: []Variant{standard("amd64")}},
 		{Path: path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), Variants: []Variant{standard("arm64")}},
 		{Path: path("amazon-linux-2-gpu", "amazon-eks-gpu-node"), Variants: []Variant{neuron("amd64"), gpu("amd64")}},
 	}
 }
 
-func al2023(v, k8s string) []Parameter {
+func al2023(v, k8s string) []parameter {
 	path := func(arch, kind string) string {
 		leaf := "recommended"
 		if v != awsv1.AliasVersionLatest {
@@ -137,7 +137,7 @@ func al2023(v, k8s string) []Parameter {
 		}
 		return fmt.Sprintf("eks/optimized-ami/%s/amazon-linux-2023/%s/%s/%s", k8s, arch, kind, leaf)
 	}
-	return []Parameter{
+	return []parameter{
 		{Path: path("x86_64", "standard"), Variants: []Variant{standard("amd64")}},
 		{Path: path("arm64", "standard"), Variants: []Variant{standard("arm64")}},
 		{Path: path("x86_64", "nvidia"), Variants: []Variant{gpu("amd64")}},
@@ -146,11 +146,11 @@ func al2023(v, k8s string) []Parameter {
 	}
 }
 
-func bottlerocket(v, k8s string) []Parameter {
+func bottlerocket(v, k8s string) []parameter {
 	path := func(flavour, arch string) string {
 		return fmt.Sprintf("bottlerocket/aws-k8s-%s%s/%s/%s", k8s, flavour, arch, strings.TrimPrefix(v, "v"))
 	}
-	return []Parameter{
+	return []parameter{
 		{Path: path("", "x86_64"), Variants: []Variant{standard("amd64"), neuron("amd64")}},
 		{Path: path("", "arm64"), Variants: []Variant{standard("arm64")}},
 		{Path: path("-nvidia", "x86_64"), Variants: []Variant{gpu("amd64")}},
@@ -158,12 +158,12 @@ func bottlerocket(v, k8s string) []Parameter {
 	}
 }
 
-func windows(family, k8s string) []Parameter {
+func windows(family, k8s string) []parameter {
 	build := map[string]string{
 		awsv1.AMIFamilyWindows2019: "10.0.17763", awsv1.AMIFamilyWindows2022: "10.0.20348", awsv1.AMIFamilyWindows2025: "10.0.26100",
 	}[family]
 	year := strings.TrimPrefix(family, "Windows")
-	return []Parameter{{
+	return []parameter{{
 		Path: fmt.Sprintf("ami-windows-latest/Windows_Server-%s-English-Core-EKS_Optimized-%s", year, k8s),
 		Variants: []Variant{{
 			arch("amd64"),

@@ -54,11 +54,11 @@ var (
 	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
 )
 
-// An UnlistedError says that EC2 no longer lists any of the types that could be launched, so that nobody knows what the class's formulas give
+// An unlistedError says that EC2 no longer lists any of the types that could be launched, so that nobody knows what the class's formulas give
 // for them.
-type UnlistedError struct{ Types []string }
+type unlistedError struct{ Types []string }
 
-func (e *UnlistedError) Error() string {
+func (e *unlistedError) Error() string {
 	return "EC2 no longer lists what the formulas in spec.kubelet are to be reckoned for: " + strings.Join(e.Types, ", ")
 }
 
@@ -158,7 +158,7 @@ func group(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fleet.
 	}
 	switch {
 	case len(byKind) == 0 && len(unlisted) > 0:
-		return nil, &UnlistedError{unlisted}
+		return nil, &unlistedError{unlisted}
 	case len(byKind) == 0:
 		return nil, ErrNoImage
 	}

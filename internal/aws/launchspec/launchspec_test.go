@@ -506,7 +506,7 @@ func TestATypeThatIsNotKnownIsNotLaunched(t *testing.T) {
 		anything := claim(func(*v1.NodeClaim) {})
 		choice := chosen(t, class(func(*awsv1.EC2NodeClass) {}), anything)
 		_, err := Make(c, nc, anything, choice)
-		if unlisted, is := errors.AsType[*UnlistedError](err); known && err != nil || !known && (!is || len(unlisted.Types) != len(choice.Candidates) || !strings.Contains(err.Error(), choice.Candidates[0].Type.Name)) {
+		if unlisted, is := errors.AsType[*unlistedError](err); known && err != nil || !known && (!is || len(unlisted.Types) != len(choice.Candidates) || !strings.Contains(err.Error(), choice.Candidates[0].Type.Name)) {
 			t.Errorf("%s: %v, want the types named that are not known", formula, err)
 		}
 		nc.Status.AMIs = []awsv1.AMI{image("ami-1", "riscv")}

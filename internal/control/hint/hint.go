@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// parallel is how many hints are written at the same time; as many again may wait, the rest is dropped.
-	parallel = 64
-	waiting  = 4096
-	// tries is how often a hint that kube-scheduler wiped is written again.
-	tries = 3
+	// writesAtOnce is how many hints are written at the same time; as many again may wait, the rest is dropped.
+	writesAtOnce = 64
+	mostQueued   = 4096
+	// mostWrites is how often a hint that kube-scheduler wiped is written again.
+	mostWrites = 3
 )
 
 // Outcomes of the metric about hints.
@@ -59,14 +59,14 @@ type Loop struct {
 	queue atomic.Int64
 	seen  *cluster.Snapshot // the last one
 
-	mu    sync.Mutex
-	given map[types.UID]*gift
-	plain *podclass.Class // see unhinted
-	door  *door           // the next group of nodes to be opened, nil if none
+	mu       sync.Mutex
+	hints    map[types.UID]*hint
+	unhinted *podclass.Class // see unhintedClass
+	next     *group          // to be opened, nil if none
 }
 
-// gift is what a pod was told.
-type gift struct {
+// hint is what a pod was told.
+type hint struct {
 	node    string
 	taints  int // that the node had when it was written
 	times   int
@@ -77,7 +77,7 @@ type gift struct {
 func New(store *cluster.Store, c client.Client, m *telemetry.Metrics, understood func() (bool, error)) *Loop {
 	return &Loop{
 		store: store, client: c, metrics: m, understood: understood,
-		slots: make(chan struct{}, parallel), given: map[types.UID]*gift{},
+		slots: make(chan struct{}, writesAtOnce), hints: map[types.UID]*hint{},
 	}
 }
 
@@ -133,39 +133,39 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	if l.off.Load() {
 		return
 	}
-	l.give(ctx, snap, wg)
+	l.hintOpenNodes(ctx, snap, wg)
 	for pod := range snap.Unbound() {
 		if pod.OurHint == "" {
 			continue
 		}
 		planned, _ := snap.Planned(pod.PodKey)
-		if !l.stands(snap, pod, snap.Target(planned.Target)) {
+		if !l.stillTrue(snap, pod, snap.Target(planned.Target)) {
 			l.start(ctx, wg, pod, "")
 		}
 	}
 	l.tidy(snap)
 }
 
-// unhinted returns the class whose pods are told nothing: the most frequent one among those that wait. Once all others are told, whose
+// unhintedClass returns the class whose pods are told nothing: the most frequent one among those that wait. Once all others are told, whose
 // room kube-scheduler then keeps for them, the room that is left is just right for these, and it does not matter which of
 // them goes where. It stays the same class for as long as pods of it wait.
-func (l *Loop) unhinted(snap *cluster.Snapshot) *podclass.Class {
+func (l *Loop) unhintedClass(snap *cluster.Snapshot) *podclass.Class {
 	count := map[*podclass.Class]int{}
 	for pod := range snap.Unbound() {
 		count[pod.Class]++
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if count[l.plain] > 0 {
-		return l.plain
+	if count[l.unhinted] > 0 {
+		return l.unhinted
 	}
-	l.plain = nil
+	l.unhinted = nil
 	for pod := range snap.Unbound() { // in their order, so that the choice is the same every time
-		if l.plain == nil || count[pod.Class] > count[l.plain] || count[pod.Class] == count[l.plain] && memory(pod.Class) < memory(l.plain) {
-			l.plain = pod.Class
+		if l.unhinted == nil || count[pod.Class] > count[l.unhinted] || count[pod.Class] == count[l.unhinted] && memory(pod.Class) < memory(l.unhinted) {
+			l.unhinted = pod.Class
 		}
 	}
-	return l.plain
+	return l.unhinted
 }
 
 // memory is what the containers of a pod ask for. Small pods find another place more easily than large ones.
@@ -177,10 +177,10 @@ func memory(c *podclass.Class) int64 {
 	return sum
 }
 
-// give starts the hints for nodes that pods may be bound to from now on.
-func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
+// hintOpenNodes starts the hints for nodes that pods may be bound to from now on.
+func (l *Loop) hintOpenNodes(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	ready := map[string]bool{} // by target
-	plain := l.unhinted(snap)
+	unhinted := l.unhintedClass(snap)
 	for key, planned := range snap.Plans() {
 		open, known := ready[planned.Target]
 		n := snap.Target(planned.Target)
@@ -188,15 +188,15 @@ func (l *Loop) give(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 			open = n != nil && n.Node != nil && n.Claim != nil && usable(n) && !held(n)
 			ready[planned.Target] = open
 		}
-		if pod := snap.Pod(key); open && pod != nil && pod.Class != plain && l.wants(pod, n) {
+		if pod := snap.Pod(key); open && pod != nil && pod.Class != unhinted && l.shouldHint(pod, n) {
 			l.start(ctx, wg, pod, n.Node.Name)
 		}
 	}
 }
 
-// stands tells whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
+// stillTrue tells whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
 // can take it: a restart has forgotten the plan, not the reason.
-func (l *Loop) stands(snap *cluster.Snapshot, pod *cluster.Pod, target *cluster.Node) bool {
+func (l *Loop) stillTrue(snap *cluster.Snapshot, pod *cluster.Pod, target *cluster.Node) bool {
 	if target != nil && target.Node != nil {
 		return target.Node.Name == pod.OurHint
 	}
@@ -223,32 +223,32 @@ func held(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
-// lacks tells whether a pod that waits has no hint yet, and could have one for a node of ours.
-func lacks(pod *cluster.Pod, n *cluster.Node) bool {
+// needsHint tells whether a pod that waits has no hint yet, and could have one for a node of ours.
+func needsHint(pod *cluster.Pod, n *cluster.Node) bool {
 	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval
 }
 
-// note remembers that a pod is told a node that is about to open.
-func (l *Loop) note(pod *cluster.Pod, n *cluster.Node) {
+// remember notes that a pod is told a node that is about to open.
+func (l *Loop) remember(pod *cluster.Pod, n *cluster.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.given[pod.UID] = &gift{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
+	l.hints[pod.UID] = &hint{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
 }
 
-// wants tells whether a pod should be given the hint for a node now, and notes it if so.
-func (l *Loop) wants(pod *cluster.Pod, n *cluster.Node) bool {
-	if !lacks(pod, n) {
+// shouldHint tells whether a pod should be given the hint for a node now, and notes it if so.
+func (l *Loop) shouldHint(pod *cluster.Pod, n *cluster.Node) bool {
+	if !needsHint(pod, n) {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.given[pod.UID]
+	g := l.hints[pod.UID]
 	if g == nil || g.node != n.Node.Name {
-		l.given[pod.UID] = &gift{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
+		l.hints[pod.UID] = &hint{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
 		return true
 	}
 	// It was written and wiped. Without a change of the node it would be wiped again.
-	if g.taints == len(n.Node.Spec.Taints) || g.times >= tries {
+	if g.taints == len(n.Node.Spec.Taints) || g.times >= mostWrites {
 		return false
 	}
 	g.taints, g.times = len(n.Node.Spec.Taints), g.times+1
@@ -259,17 +259,17 @@ func (l *Loop) wants(pod *cluster.Pod, n *cluster.Node) bool {
 func (l *Loop) tidy(snap *cluster.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.given) == 0 {
+	if len(l.hints) == 0 {
 		return
 	}
 	for pod := range snap.Unbound() {
-		if g := l.given[pod.UID]; g != nil {
+		if g := l.hints[pod.UID]; g != nil {
 			g.current = true
 		}
 	}
-	for uid, g := range l.given {
+	for uid, g := range l.hints {
 		if !g.current {
-			delete(l.given, uid)
+			delete(l.hints, uid)
 		}
 		g.current = false
 	}
@@ -277,7 +277,7 @@ func (l *Loop) tidy(snap *cluster.Snapshot) {
 
 // start writes a hint in the background, or drops it when too many wait.
 func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, node string) {
-	if l.queue.Add(1) > waiting {
+	if l.queue.Add(1) > mostQueued {
 		l.queue.Add(-1)
 		l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
 		return

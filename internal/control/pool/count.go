@@ -53,16 +53,16 @@ func (l *Loop) countAll(ctx context.Context, snap *cluster.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// A Holding is what the nodes of a pool are together.
-type Holding struct {
+// A holding is what the nodes of a pool are together.
+type holding struct {
 	Nodes     int64
 	Resources corev1.ResourceList
 }
 
 // holdings sums up the machines of each pool. Those that are on their way out no longer count, so that limits leave room for
 // their replacements.
-func holdings(snap *cluster.Snapshot) map[string]Holding {
-	out := map[string]Holding{}
+func holdings(snap *cluster.Snapshot) map[string]holding {
+	out := map[string]holding{}
 	for row := range snap.Nodes() {
 		if row.Claim == nil || row.MarkedForRemoval {
 			continue
@@ -95,7 +95,7 @@ func none() corev1.ResourceList {
 }
 
 // writeCount writes what changed. Nobody else writes these fields, so there is nothing to lock.
-func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h Holding) (err error) {
+func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h holding) (err error) {
 	defer bug.Catch(&err, "counting what pool "+pool.Name+" holds")
 	counted := pool.DeepCopy()
 	counted.Status.Nodes = h.Nodes

@@ -27,7 +27,7 @@ func (s PoolScore) Approved() bool { return s.Score >= 1.0/balance }
 //
 // Savings and disruption are parts of the pool, so a pool of ten nodes and one of a thousand are judged alike: to move half of the pods,
 // half of the money must be saved, divided by balance.
-func (s *Survey) score(step *Step) []PoolScore {
+func (s *survey) score(step *Step) []PoolScore {
 	shares := map[string]poolSum{}
 	balanced := map[string]bool{}
 	for _, c := range step.Remove {

@@ -29,7 +29,7 @@ func TestBalancedScores(t *testing.T) {
 			pool := &v1.NodePool{}
 			pool.Name, pool.Spec.Disruption.ConsolidationPolicy = "p", v1.ConsolidationPolicyBalanced
 			step := &Step{Remove: []*Candidate{{Pool: pool, Price: cloud.FromDollars(tc.savings), Cost: tc.disruption}}, Before: cloud.FromDollars(tc.savings)}
-			got := (&Survey{pools: map[string]*poolSum{"p": &tc.pool}}).score(step)
+			got := (&survey{pools: map[string]*poolSum{"p": &tc.pool}}).score(step)
 			if len(got) != 1 || math.Abs(got[0].Score-tc.score) > 0.006 || approved(got) != tc.approved {
 				t.Errorf("score = %+v, want %v, approved %v", got, tc.score, tc.approved)
 			}
@@ -44,7 +44,7 @@ func TestBalancedPoolsHaveAVetoAndOthersNoSay(t *testing.T) {
 		return p
 	}
 	good, bad, plain := pool("good", v1.ConsolidationPolicyBalanced), pool("bad", v1.ConsolidationPolicyBalanced), pool("plain", v1.ConsolidationPolicyWhenEmptyOrUnderutilized)
-	all := &Survey{pools: map[string]*poolSum{"good": {price: 100, cost: 10}, "bad": {price: 100000, cost: 10}, "plain": {price: 100, cost: 10}}}
+	all := &survey{pools: map[string]*poolSum{"good": {price: 100, cost: 10}, "bad": {price: 100000, cost: 10}, "plain": {price: 100, cost: 10}}}
 	step := func(pools ...*v1.NodePool) *Step {
 		s := &Step{}
 		for _, p := range pools {

@@ -82,7 +82,7 @@ func still(step *Step, c *Candidate) bool {
 }
 
 // allows says why the budgets do not let some nodes go together; its code is "" if they do.
-func (s *Survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
+func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	if s.ledger().Take(reason, remove) {
 		return Refusal{}
 	}

@@ -57,7 +57,7 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 // price (wasted). That is what people are told, and it has to be what was decided, so nothing is worked out again for telling it.
 type search struct {
 	*whatIf
-	ledger *Ledger
+	ledger *ledger
 	notes  map[*Candidate]Refusal
 	shops  map[string]*shop
 	stuck  []Refusal // drifted nodes whose pods have no place to go
@@ -68,7 +68,7 @@ type search struct {
 	rejected []*Step
 }
 
-func (s *Survey) search() *search {
+func (s *survey) search() *search {
 	return &search{whatIf: s.whatIf(), ledger: s.ledger(), notes: map[*Candidate]Refusal{}, shops: map[string]*shop{}}
 }
 

@@ -6,7 +6,7 @@
 // Steps of one proposal share no node and no opening, so they can be carried out side by side, and together they fit
 // the budgets of their pools.
 //
-// One walk over the world makes a Survey, a row for each of our nodes; everything else reads that. Propose plans a pass, and Confirm looks at a
+// One walk over the world makes a survey, a row for each of our nodes; everything else reads that. Propose plans a pass, and Confirm looks at a
 // step again in the newest world. Both take a Memory and give one back: what failed, what was moved, and whether the last answer may be used again.
 //
 // # What a node costs, and what a move costs

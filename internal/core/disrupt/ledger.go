@@ -15,13 +15,13 @@ type PoolCount struct {
 	Err       error                       // a budget does not parse; nothing is allowed
 }
 
-// A Ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
+// A ledger says how many nodes of each pool may go now, for each reason, and keeps count of what was taken.
 // Every node that goes uses up every reason's allowance, as a node that is being deleted for any cause does.
 //
 // Budgets are counts that several reasons share. A pool that allows five of a hundred for any reason, and none for drift, lets an empty
 // node go and not a drifted one; either way it is one of five. That is why a node that goes is taken off all of them, and why the account
 // is kept for a pass as a whole: each method sees what those before it took.
-type Ledger struct {
+type ledger struct {
 	counts  map[string]*PoolCount // not changed
 	taken   map[string]int
 	waiting map[string]int // nodes of steps that wait for their confirmation, for which room is kept
@@ -42,8 +42,8 @@ func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
 }
 
 // ledger starts an account of what may go.
-func (s *Survey) ledger() *Ledger {
-	l := &Ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised}
+func (s *survey) ledger() *ledger {
+	l := &ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised}
 	for name, sum := range s.pools {
 		l.counts[name] = &sum.count
 	}
@@ -52,7 +52,7 @@ func (s *Survey) ledger() *Ledger {
 
 // Left returns how many more nodes of the pool may go for the reason. Emptiness waits for nobody: what steps that are not
 // confirmed yet would take is free for it, and they will find it gone.
-func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
+func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 	count := l.counts[pool]
 	if count == nil {
 		return 0
@@ -68,7 +68,7 @@ func (l *Ledger) Left(pool string, reason v1.DisruptionReason) int {
 //
 // A search that found nothing while some pool had less than its full allowance may have found nothing because of that. When it gets more,
 // the question is another one, although neither pods nor prices changed.
-func (l *Ledger) cramped(reason v1.DisruptionReason) map[string]int {
+func (l *ledger) cramped(reason v1.DisruptionReason) map[string]int {
 	out := map[string]int{}
 	for pool, count := range l.counts {
 		if left := l.Left(pool, reason); left < count.Raw[reason] {
@@ -79,7 +79,7 @@ func (l *Ledger) cramped(reason v1.DisruptionReason) map[string]int {
 }
 
 // Take uses up the allowance for all nodes of a step, or for none of them when it does not fit.
-func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
+func (l *ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	need := map[string]int{}
 	for _, c := range nodes {
 		need[c.Pool.Name]++
@@ -99,7 +99,7 @@ func (l *Ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
 //
 // It walks on past candidates of pools that are used up: the budget of one pool never holds the nodes of another, however the candidates
 // are sorted.
-func (l *Ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
+func (l *ledger) Fits(reason v1.DisruptionReason, candidates []*Candidate) []*Candidate {
 	used := map[string]int{}
 	var out []*Candidate
 	for _, c := range candidates {

@@ -14,7 +14,7 @@ import (
 //
 // Which of two empty nodes goes first is decided by price alone, as both cost the same to remove. Steps of one node each, because they
 // wait for nothing: there is no machine to be opened, and a node that turns out not to be empty keeps no other from going.
-func (s *Survey) empties(candidates []*Candidate, ledger *Ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
+func (s *survey) empties(candidates []*Candidate, ledger *ledger) (steps []*Step, notes []Refusal, soon []*Candidate) {
 	var ready []*Candidate
 	for _, c := range candidates {
 		switch {
@@ -39,7 +39,7 @@ func (s *Survey) empties(candidates []*Candidate, ledger *Ledger) (steps []*Step
 
 // drifted lists the nodes that no longer are what their pool asks for and are to be replaced by whatever their pods need.
 // Those that have not been vacant for long may be about to get the pods that they were opened for.
-func (s *Survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
+func (s *survey) drifted(candidates []*Candidate) (out, soon []*Candidate) {
 	for _, c := range candidates {
 		switch {
 		case c.Static() || !c.replaceable():

@@ -75,6 +75,6 @@ func Vacated(n *cluster.Node) bool {
 }
 
 // vacant returns when a node without pods may go: it must have been vacant for a while.
-func (s *Survey) vacant(c *Candidate) time.Time {
+func (s *survey) vacant(c *Candidate) time.Time {
 	return s.w.Vacant[c.Node.Claim.UID].Add(leastVacancy)
 }

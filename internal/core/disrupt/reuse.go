@@ -76,7 +76,7 @@ type lastSearch struct {
 }
 
 // verdict says what to do in a world.
-func (l *lastSearch) verdict(world fingerprint, budgets *Ledger, now time.Time) verdict {
+func (l *lastSearch) verdict(world fingerprint, budgets *ledger, now time.Time) verdict {
 	switch {
 	case now.Before(l.sameUntil) && l.world.equals(world):
 		return sameAnswer
@@ -88,7 +88,7 @@ func (l *lastSearch) verdict(world fingerprint, budgets *Ledger, now time.Time) 
 
 // freed tells whether budgets let more go than then: empty nodes, which go first, may have used them up, and then nothing was found only
 // because nothing was allowed.
-func (l *lastSearch) freed(budgets *Ledger) bool {
+func (l *lastSearch) freed(budgets *ledger) bool {
 	for pool, n := range l.cramped {
 		if budgets.Left(pool, v1.DisruptionReasonUnderutilized) > n {
 			return true

@@ -39,7 +39,7 @@ func TestVerdict(t *testing.T) {
 		"five minutes in another world: nothing is kept": {found, other, 1, sameFor - 1, searchAnew},
 	} {
 		t.Run(name, func(t *testing.T) {
-			budgets := &Ledger{counts: map[string]*PoolCount{"p": {Raw: map[v1.DisruptionReason]int{v1.DisruptionReasonUnderutilized: tc.left}}}, taken: map[string]int{}}
+			budgets := &ledger{counts: map[string]*PoolCount{"p": {Raw: map[v1.DisruptionReason]int{v1.DisruptionReasonUnderutilized: tc.left}}}, taken: map[string]int{}}
 			if got := tc.last.verdict(tc.world, budgets, noon.Add(tc.after)); got != tc.want {
 				t.Errorf("verdict %d, want %d", got, tc.want)
 			}

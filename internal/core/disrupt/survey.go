@@ -16,13 +16,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/seat"
 )
 
-// A Survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
+// A survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
 // counts nothing again. It never changes.
 //
 // Every question about a node is asked of its row. Before there were rows, candidates, budgets, prices and explanations each walked the
 // nodes with rules of their own, and disagreed about what a node on its way out is; a page that says why a node stays must say what the
 // planner thinks, not something like it.
-type Survey struct {
+type survey struct {
 	w        *World
 	settings Settings
 	pdbs     *movable.PDBs
@@ -77,8 +77,8 @@ type poolSum struct {
 }
 
 // surveyOf surveys a world.
-func surveyOf(w *World) *Survey {
-	s := &Survey{
+func surveyOf(w *World) *survey {
+	s := &survey{
 		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
@@ -120,7 +120,7 @@ func pdbsOf(w *World) *movable.PDBs {
 }
 
 // serves tells whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other providers are none of our business.
-func (s *Survey) serves(claim *v1.NodeClaim) bool {
+func (s *survey) serves(claim *v1.NodeClaim) bool {
 	ref := claim.Spec.NodeClassRef
 	if ref == nil {
 		return false
@@ -135,7 +135,7 @@ func (s *Survey) serves(claim *v1.NodeClaim) bool {
 }
 
 // looking returns the pods that look for a place because their node, ours or not, is on its way out.
-func (s *Survey) looking(n *cluster.Node) (out []*cluster.Pod) {
+func (s *survey) looking(n *cluster.Node) (out []*cluster.Pod) {
 	if n.MarkedForRemoval || n.Claim != nil && n.Claim.DeletionTimestamp != nil {
 		for _, p := range n.Pods {
 			if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
@@ -147,7 +147,7 @@ func (s *Survey) looking(n *cluster.Node) (out []*cluster.Pod) {
 }
 
 // room notes what a node with a claim means for pods that look for a place, and returns those on it that do.
-func (s *Survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
+func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	if n.Node != nil && s.settles(f) {
 		s.settling[n.Name] = true
 	}
@@ -165,7 +165,7 @@ func (s *Survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 //
 // The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: one that boots already, and
 // one that this pass would wait for.
-func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
+func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	plan, planned := s.w.Snap.Planned(p.PodKey)
 	if !planned {
 		return s.w.Snap.Held(p.PodKey)
@@ -178,7 +178,7 @@ func (s *Survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 //
 // consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come and
 // go there say that its free room is spoken for, whoever asks for it.
-func (s *Survey) settles(f *facts) bool {
+func (s *survey) settles(f *facts) bool {
 	p, ok := s.w.Pools[f.pool]
 	if !ok {
 		return false
@@ -191,7 +191,7 @@ func (s *Survey) settles(f *facts) bool {
 //
 // Most nodes have neither a pod that is protected nor one that a budget counts. Then the clock decides nothing about them, and what was read
 // of the row at an earlier look is taken as it is.
-func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
+func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone}
 	if n.Node == nil {
 		return c
@@ -219,14 +219,14 @@ func (s *Survey) read(n *cluster.Node, f *facts) *Candidate {
 }
 
 // await blocks a node whose pods others count on that are on their way.
-func (s *Survey) await(c *Candidate) {
+func (s *survey) await(c *Candidate) {
 	if at := slices.IndexFunc(c.Pods, func(p *cluster.Pod) bool { return s.awaited.looksFor(p, c.Node) }); at >= 0 && c.Block == nil {
 		c.Block = &Refusal{Code: Awaited, Node: c.Node.Name, Claim: c.Node.Claim.Name, Pod: &c.Pods[at].PodKey}
 	}
 }
 
 // count adds a node to the sums of its pool.
-func (s *Survey) count(c *Candidate, f *facts) {
+func (s *survey) count(c *Candidate, f *facts) {
 	if c.Pool == nil {
 		return
 	}
@@ -246,7 +246,7 @@ func (s *Survey) count(c *Candidate, f *facts) {
 //
 // The order matters to people only: the first is told. What ends by itself comes first, because whoever reads it needs do nothing, then
 // what somebody said, then what nobody knows.
-func (s *Survey) block(n *cluster.Node, f *facts) *Refusal {
+func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 	block := func(code Code, name string, until time.Time) *Refusal {
 		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
 		if n.Node == nil {
@@ -285,7 +285,7 @@ func (s *Survey) block(n *cluster.Node, f *facts) *Refusal {
 //
 // A pod that would be given its place by nobody (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
 // on it still says that somebody watches what it does.
-func (s *Survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
+func (s *survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 	block := func(code Code) *Refusal { // of few pods: nothing is made for the others
 		return &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
 	}
@@ -309,12 +309,12 @@ func (s *Survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 }
 
 // candidates lists the nodes that may go, by name.
-func (s *Survey) candidates() []*Candidate {
+func (s *survey) candidates() []*Candidate {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(c *Candidate) bool { return c.Block != nil || s.busy(c) })
 }
 
 // blocks says of each node that may not go what keeps it, by name; of one that is kept by its pods, too.
-func (s *Survey) blocks() (out []Refusal) {
+func (s *survey) blocks() (out []Refusal) {
 	for _, c := range s.rows {
 		switch {
 		case s.busy(c):
@@ -327,7 +327,7 @@ func (s *Survey) blocks() (out []Refusal) {
 	return out
 }
 
-func (s *Survey) busy(c *Candidate) bool { return s.w.Busy[c.Node.Claim.UID] }
+func (s *survey) busy(c *Candidate) bool { return s.w.Busy[c.Node.Claim.UID] }
 
 // Name is the name of the candidate's node.
 func (c *Candidate) Name() string { return c.Node.Name }

@@ -18,14 +18,14 @@ import (
 // the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if somebody pulled the
 // plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
 type whatIf struct {
-	*Survey
+	*survey
 	openable []engine.Pool   // where machines may be opened
 	gated    map[string]bool // nodes that take no pods which consolidation moves
 	work     int             // pods asked about so far, and one for each question: what a plan takes grows with its pods
 }
 
-func (s *Survey) whatIf() *whatIf {
-	q := &whatIf{Survey: s, gated: union(s.closed, s.settling)}
+func (s *survey) whatIf() *whatIf {
+	q := &whatIf{survey: s, gated: union(s.closed, s.settling)}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
 		p := s.w.Pools[name]
 		if !s.w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {

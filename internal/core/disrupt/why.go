@@ -139,7 +139,7 @@ func (x *explanation) whyDear() {
 	x.quiet(reason)
 	x.budget(reason)
 	candidates := x.candidates()
-	steps, _, soon := x.empties(candidates, x.Survey.ledger())
+	steps, _, soon := x.empties(candidates, x.survey.ledger())
 	for _, step := range steps {
 		x.gate(step.Remove)
 	}

@@ -47,7 +47,7 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 	}
 	for i := range r.Bins {
 		var like *Opening
-		if at := r.Bins[i].Like; at >= 0 {
+		if at := r.Bins[i].SameAs; at >= 0 {
 			like = &p.Open[at]
 		}
 		o := b.opening(&r.Bins[i], like)

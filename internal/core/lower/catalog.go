@@ -23,8 +23,8 @@ type catalog struct {
 
 	capacity map[string]quantity.Vec
 	// several are the labels that no offering decides and of which some type allows several values.
-	several []string
-	used    uint64
+	multiValued []string
+	used        uint64
 }
 
 // catalogOf returns the columns of a catalogue, which are made once.
@@ -51,7 +51,7 @@ func (m *Memory) catalogOf(from *cloud.Catalog, reserved bool) *catalog {
 	c.shape = shape.Build(types, m.reservation)
 	for _, key := range c.shape.Keys() {
 		if !c.shape.Decides(key) && overlapping(c.shape, key) {
-			c.several = append(c.several, key)
+			c.multiValued = append(c.multiValued, key)
 		}
 	}
 	m.catalogs[key] = c

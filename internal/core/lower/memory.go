@@ -24,7 +24,7 @@ type Memory struct {
 	nodes     map[*cluster.Node]*nodeInfo
 	catalogs  map[catalogKey]*catalog
 	templates map[templateKey]*template
-	mentioned map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
+	asked     map[string]map[string]bool // values that pods ask for, of labels that are chosen for each node
 
 	reservations  map[string]int
 	daemons       []daemon
@@ -50,14 +50,14 @@ type History struct {
 	Columns      []string            `json:"columns"` // of resources, in their order
 	Had          []string            `json:"had"`
 	Missing      []string            `json:"missing,omitempty"`
-	Mentioned    map[string][]string `json:"mentioned,omitempty"`
+	Asked        map[string][]string `json:"asked,omitempty"`
 	Reservations []string            `json:"reservations,omitempty"` // by number
 	Turn         uint64              `json:"turn"`
 }
 
 // History returns what a Memory has seen so far.
 func (m *Memory) History() History {
-	h := History{Missing: slices.Clone(m.missing), Mentioned: map[string][]string{}, Reservations: make([]string, len(m.reservations)), Turn: m.turn}
+	h := History{Missing: slices.Clone(m.missing), Asked: map[string][]string{}, Reservations: make([]string, len(m.reservations)), Turn: m.turn}
 	for i := range m.resources.names.Len() {
 		h.Columns = append(h.Columns, m.resources.names.Name(i))
 	}
@@ -65,8 +65,8 @@ func (m *Memory) History() History {
 		h.Had = append(h.Had, string(name))
 	}
 	slices.Sort(h.Had)
-	for key, values := range m.mentioned {
-		h.Mentioned[key] = slices.Sorted(maps.Keys(values))
+	for key, values := range m.asked {
+		h.Asked[key] = slices.Sorted(maps.Keys(values))
 	}
 	for id, n := range m.reservations {
 		h.Reservations[n] = id
@@ -84,10 +84,10 @@ func Recall(known *apilabel.Vocabulary, h History) *Memory {
 		m.resources.had[corev1.ResourceName(name)] = true
 	}
 	m.missing, m.turn = slices.Clone(h.Missing), h.Turn
-	for key, values := range h.Mentioned {
-		m.mentioned[key] = map[string]bool{}
+	for key, values := range h.Asked {
+		m.asked[key] = map[string]bool{}
 		for _, v := range values {
-			m.mentioned[key][v] = true
+			m.asked[key][v] = true
 		}
 	}
 	for n, id := range h.Reservations {
@@ -103,7 +103,7 @@ func (m *Memory) forget() {
 	m.nodes = map[*cluster.Node]*nodeInfo{}
 	m.catalogs = map[catalogKey]*catalog{}
 	m.templates = map[templateKey]*template{}
-	m.mentioned = map[string]map[string]bool{}
+	m.asked = map[string]map[string]bool{}
 	m.daemons, m.world = nil, nil
 	m.daemonVersion++
 	m.forgetDevices()
@@ -118,7 +118,7 @@ func (m *Memory) tidy() {
 		return
 	}
 	m.forgetDevices()
-	m.mentioned = map[string]map[string]bool{} // the pods at hand mention theirs again
+	m.asked = map[string]map[string]bool{} // the pods at hand mention theirs again
 	m.ages = ages{}
 	old := func(used uint64) bool { return used+keepTurns < m.turn }
 	maps.DeleteFunc(m.infos, func(_ *podclass.Class, i *podInfo) bool { return old(i.used) })

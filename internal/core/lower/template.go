@@ -24,24 +24,24 @@ import (
 // A template is what a pool's new nodes are like, before any pod. It is made once for each version of pool, catalogue
 // and daemons.
 type template struct {
-	known   *apilabel.Vocabulary
-	pool    *v1.NodePool
-	catalog *catalog
-	version int // of the daemons
-	learned int // how many values of free labels were known
-	reqs    label.Reqs
-	tmpl    solve.Template
-	free    []freeKey
-	ports   [][]ports.Port // host ports by daemon group
-	daemons [][]int        // DaemonSets by daemon group
-	matches map[string]solve.Match
-	none    reason.Count // why no type is left; Code 0 if some is
-	taints  []corev1.Taint
-	used    uint64
+	known      *apilabel.Vocabulary
+	pool       *v1.NodePool
+	catalog    *catalog
+	version    int // of the daemons
+	learned    int // how many values of free labels were known
+	reqs       label.Reqs
+	tmpl       solve.Template
+	openLabels []openLabel
+	ports      [][]ports.Port // host ports by daemon group
+	daemons    [][]int        // DaemonSets by daemon group
+	matches    map[string]solve.Match
+	none       reason.Count // why no type is left; Code 0 if some is
+	taints     []corev1.Taint
+	used       uint64
 }
 
-// A freeKey is a label that neither instance type nor offering decides: it is chosen for each node.
-type freeKey struct {
+// An openLabel is a label that neither instance type nor offering decides: it is chosen for each node.
+type openLabel struct {
 	key    string
 	values []string // mentioned by the pool or by pods
 	from   int      // first bit; then one bit for each value, one for all others, one for absence
@@ -101,10 +101,10 @@ func (m *Memory) build(t *template) {
 	m.findFree(t)
 	width := len(cat.Offers)
 	t.tmpl.Segments = []solve.Segment{{From: 0, To: width}}
-	for i := range t.free {
-		t.free[i].from = width
-		width += len(t.free[i].values) + 2
-		t.tmpl.Segments = append(t.tmpl.Segments, solve.Segment{From: t.free[i].from, To: width})
+	for i := range t.openLabels {
+		t.openLabels[i].from = width
+		width += len(t.openLabels[i].values) + 2
+		t.tmpl.Segments = append(t.tmpl.Segments, solve.Segment{From: t.openLabels[i].from, To: width})
 	}
 	t.tmpl.Mask = bits.Full(width)
 	for _, q := range t.reqs {
@@ -117,9 +117,9 @@ func (m *Memory) build(t *template) {
 			t.none = reason.Count{Code: reason.LabelMismatch, Key: q.Key, Pool: t.pool.Name}
 		}
 	}
-	for i := range t.free {
-		s, _ := t.reqs.Get(t.free[i].key)
-		t.free[i].narrow(s, t.tmpl.Mask)
+	for i := range t.openLabels {
+		s, _ := t.reqs.Get(t.openLabels[i].key)
+		t.openLabels[i].narrow(s, t.tmpl.Mask)
 	}
 	m.maskShapes(t)
 	t.tmpl.Soft = slices.ContainsFunc(t.taints, func(x corev1.Taint) bool { return x.Effect == corev1.TaintEffectPreferNoSchedule })
@@ -138,10 +138,10 @@ func (m *Memory) findFree(t *template) {
 		if _, single := q.Set.Single(); single || cat.Mentions(q.Key) || q.Set.Empty() || !q.Set.Open() && len(q.Set.Values()) == 0 {
 			continue
 		}
-		t.free = append(t.free, freeKey{key: q.Key, values: m.valuesFor(q.Key, q.Set)})
+		t.openLabels = append(t.openLabels, openLabel{key: q.Key, values: m.valuesFor(q.Key, q.Set)})
 	}
-	for _, key := range t.catalog.several {
-		if len(m.mentioned[key]) == 0 {
+	for _, key := range t.catalog.multiValued {
+		if len(m.asked[key]) == 0 {
 			continue // nobody asks
 		}
 		s, _ := t.reqs.Get(key)
@@ -152,7 +152,7 @@ func (m *Memory) findFree(t *template) {
 			}
 		}
 		if len(values) > 1 {
-			t.free = append(t.free, freeKey{key: key, values: values})
+			t.openLabels = append(t.openLabels, openLabel{key: key, values: values})
 		}
 	}
 	t.learned = m.learnedFor(t)
@@ -166,7 +166,7 @@ func (m *Memory) valuesFor(key string, s label.Set) []string {
 	if v, ok := AnyValue(s); ok {
 		out = append(out, v)
 	}
-	out = slices.AppendSeq(out, maps.Keys(m.mentioned[key]))
+	out = slices.AppendSeq(out, maps.Keys(m.asked[key]))
 	slices.Sort(out)
 	return slices.DeleteFunc(slices.Compact(out), func(v string) bool { return !possible(v) })
 }
@@ -188,17 +188,17 @@ func (m *Memory) learnedFor(t *template) int {
 	n := 0
 	for _, q := range t.reqs {
 		if !t.catalog.shape.Mentions(q.Key) {
-			n += len(m.mentioned[q.Key])
+			n += len(m.asked[q.Key])
 		}
 	}
-	for _, key := range t.catalog.several {
-		n += len(m.mentioned[key])
+	for _, key := range t.catalog.multiValued {
+		n += len(m.asked[key])
 	}
 	return n
 }
 
 // narrow keeps the bits of values that s allows.
-func (f *freeKey) narrow(s label.Set, mask bits.Set) {
+func (f *openLabel) narrow(s label.Set, mask bits.Set) {
 	for i, v := range f.values {
 		if !s.Has(v) {
 			mask.Remove(f.from + i)
@@ -232,27 +232,17 @@ func (m *Memory) maskShapes(t *template) {
 				mask.Remove(o)
 			}
 		}
-		for i := range t.free {
-			if set, says := cat.TypeLabel(s, t.free[i].key); says {
-				t.free[i].narrow(set, mask)
+		for i := range t.openLabels {
+			if set, says := cat.TypeLabel(s, t.openLabels[i].key); says {
+				t.openLabels[i].narrow(set, mask)
 			}
 		}
-		if !t.open(mask) {
+		if !t.tmpl.SellsAny(mask) {
 			t.tmpl.Shapes.Remove(s)
 			continue
 		}
 		t.tmpl.ShapeMask[s] = mask
 	}
-}
-
-// open reports whether every segment has a choice left.
-func (t *template) open(mask bits.Set) bool {
-	for _, g := range t.tmpl.Segments {
-		if at := mask.Next(g.From); at < 0 || at >= g.To {
-			return false
-		}
-	}
-	return true
 }
 
 // addDaemons works out what daemons take of each shape.
@@ -354,12 +344,12 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 				m.Mask = t.tmpl.Mask.Clone()
 			}
 			cat.Admit(q.Key, q.Set, m.Mask)
-			for i := range t.free {
-				if t.free[i].key == q.Key {
-					t.free[i].narrow(q.Set, m.Mask)
+			for i := range t.openLabels {
+				if t.openLabels[i].key == q.Key {
+					t.openLabels[i].narrow(q.Set, m.Mask)
 				}
 			}
-			if offers && !t.open(m.Mask) {
+			if offers && !t.tmpl.SellsAny(m.Mask) {
 				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
@@ -368,7 +358,7 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 }
 
 func (t *template) isFree(key string) bool {
-	return slices.ContainsFunc(t.free, func(f freeKey) bool { return f.key == key })
+	return slices.ContainsFunc(t.openLabels, func(f openLabel) bool { return f.key == key })
 }
 
 // matchOf is match, remembered.
@@ -448,7 +438,7 @@ func (t *template) opens(key string) bool {
 // freeDomains handles labels that are chosen for each node. Where the pool leaves one open, the domains are the value that every claim
 // gets unless its pods ask for another, and what pods ask for.
 func (t *template) freeDomains(key string, asked []string, number func(string) int32) solve.KeyOf {
-	f := &t.free[slices.IndexFunc(t.free, func(f freeKey) bool { return f.key == key })]
+	f := &t.openLabels[slices.IndexFunc(t.openLabels, func(f openLabel) bool { return f.key == key })]
 	set, _ := t.reqs.Get(key)
 	values, unasked := f.values, ""
 	k := solve.KeyOf{Kind: solve.ByChoice}
@@ -483,7 +473,7 @@ func (t *template) freeDomains(key string, asked []string, number func(string) i
 }
 
 // only returns all choices but those of a label, of which one bit is left.
-func (t *template) only(f *freeKey, bit int) bits.Set {
+func (t *template) only(f *openLabel, bit int) bits.Set {
 	mask := bits.Full(64 * len(t.tmpl.Mask))
 	for b := f.from; b < f.from+len(f.values)+2; b++ {
 		if b != bit {
@@ -499,10 +489,10 @@ func (m *Memory) learn(r label.Reqs, chosen map[string]bool) {
 		if !chosen[q.Key] {
 			continue
 		}
-		known := m.mentioned[q.Key]
+		known := m.asked[q.Key]
 		if known == nil {
 			known = map[string]bool{}
-			m.mentioned[q.Key] = known
+			m.asked[q.Key] = known
 		}
 		for _, v := range append(boundsOf(q.Set), q.Set.Values()...) {
 			known[v] = true
@@ -517,7 +507,7 @@ func (m *Memory) chosenKeys(in Input) map[string]bool {
 		for _, q := range p.Pool.Spec.Template.Spec.Requirements {
 			out[m.known.Normalize(q.Key)] = true
 		}
-		for _, key := range m.catalogOf(p.Catalog, in.ReservedCapacity).several {
+		for _, key := range m.catalogOf(p.Catalog, in.ReservedCapacity).multiValued {
 			out[key] = true
 		}
 	}

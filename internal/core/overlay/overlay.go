@@ -18,6 +18,7 @@ import (
 	vocabulary "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/need"
 )
 
 // A Pool is a pool with what its provider says that it can launch.
@@ -100,10 +101,7 @@ func newRule(o *v1alpha1.NodeOverlay, known *vocabulary.Vocabulary) (*rule, erro
 	}
 	r := &rule{from: o, name: o.Name, weight: o.Weight(), change: change, capacity: o.Spec.Capacity}
 	for _, q := range o.Spec.Requirements {
-		set, ok := label.New(label.Op(q.Operator), q.Values)
-		if !ok { // Validate knows the same operators
-			set = label.Nothing()
-		}
+		set := need.Set(&v1.NodeSelectorRequirementWithMinValues{Key: q.Key, Operator: q.Operator, Values: q.Values})
 		r.wants = append(r.wants, want{known.Normalize(q.Key), set})
 	}
 	// A price for types that have none must be meant for them: a rule about whole families would switch on what nobody thought of.

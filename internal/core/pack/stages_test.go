@@ -14,6 +14,15 @@ var stageNames = map[stage]string{
 	repairing: "repairing", wholeNodes: "whole nodes", sharing: "sharing",
 }
 
+// A stage without a name has no row, and one without a row would never be missed.
+func TestEveryStageHasARow(t *testing.T) {
+	for s := stage(1); s < stages; s *= 2 {
+		if stageNames[s] == "" {
+			t.Errorf("stage %d has no name", s)
+		}
+	}
+}
+
 // small draws a question about few items from a workload.
 func small(t testing.TB, rng *rand.Rand, name string, spot bool, items int) *Problem {
 	p := problem(t, name, spot)

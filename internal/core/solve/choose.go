@@ -13,7 +13,7 @@ import (
 func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
 	for i := among.from; i < among.to; i++ {
-		if s.twin[i] >= among.from && s.likeEarlier(q, i) {
+		if s.twin[i] >= among.from && s.twinSellsTheSame(q, i) {
 			continue
 		}
 		cands := s.candidatesOf(q.reading, i)
@@ -24,7 +24,7 @@ func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 		clear(mask)
 		copy(mask, s.p.Templates[i].Mask)
 		s.narrow(q, i, mask)
-		if !s.p.Templates[i].open(mask[:len(s.p.Templates[i].Mask)]) {
+		if !s.p.Templates[i].SellsAny(mask[:len(s.p.Templates[i].Mask)]) {
 			continue // the pod does not want to be there, or nothing is sold there
 		}
 		got, bad := s.bestShape(q, i, mask, cands)
@@ -45,9 +45,9 @@ func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 	return best, 0
 }
 
-// likeEarlier reports whether the twin of a template sells the same machines on the same terms, so that this one cannot be
+// twinSellsTheSame reports whether the twin of a template sells the same machines on the same terms, so that this one cannot be
 // better.
-func (s *state) likeEarlier(q *trial, i TemplateID) bool {
+func (s *state) twinSellsTheSame(q *trial, i TemplateID) bool {
 	u := s.twin[i]
 	a, b := s.match(q.v, i), s.match(q.v, u)
 	if a.OK != b.OK || !a.Shapes.Equal(b.Shapes) || !a.Mask.Equal(b.Mask) || s.tolerates(q.v, i) != s.tolerates(q.v, u) {

@@ -92,7 +92,7 @@ func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) b
 		if m.Mask != nil {
 			both.And(m.Mask)
 		}
-		return tmpl.open(both)
+		return tmpl.SellsAny(both)
 	})
 }
 

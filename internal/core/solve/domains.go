@@ -124,7 +124,7 @@ func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
 		mask.And(admitted)
 	}
 	tmpl := f.template(n)
-	return tmpl.open(mask[:len(tmpl.Mask)])
+	return tmpl.SellsAny(mask[:len(tmpl.Mask)])
 }
 
 // cutRefused takes out shapes that would put a new bin into domains which the groups of a trial do not admit.

@@ -24,9 +24,9 @@ func (s *state) finish(left []int) []Bin {
 		if len(n.puts) == 0 {
 			continue
 		}
-		key = s.question(key[:0], bin)
+		key = s.finishKey(key[:0], bin)
 		if at, ok := known[string(key)]; ok && len(key) > 0 {
-			out = append(out, s.like(&out[at], at, bin))
+			out = append(out, s.finishedAs(&out[at], at, bin))
 			continue
 		}
 		b := s.finishBin(bin, &strange, &free[s.template(n).Pool])
@@ -46,7 +46,7 @@ func (s *state) finish(left []int) []Bin {
 // launch prices a finished bin, if it keeps minValues, which are lowered where the settings allow.
 func (s *state) launch(b *Bin) bool {
 	tmpl := &s.p.Templates[b.Template]
-	low, _, ok := s.lower(tmpl, b.Shapes, b.Mask, b.Relaxed)
+	low, _, ok := s.lowerMinValues(tmpl, b.Shapes, b.Mask, b.Relaxed)
 	if !ok {
 		return false
 	}
@@ -57,9 +57,9 @@ func (s *state) launch(b *Bin) bool {
 	return b.Shapes.Any()
 }
 
-// question identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
+// finishKey identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
 // worth the trouble.
-func (s *state) question(key []byte, bin BinID) []byte {
+func (s *state) finishKey(key []byte, bin BinID) []byte {
 	n := s.node(bin)
 	tmpl := s.template(n)
 	if s.limits[tmpl.Pool].Limited || n.held != noReservation || n.lowered() != nil {
@@ -98,10 +98,10 @@ func (s *state) question(key []byte, bin BinID) []byte {
 	return key
 }
 
-// like is the bin of a result that is finished as another one was.
-func (s *state) like(b *Bin, at int, bin BinID) Bin {
+// finishedAs is the bin of a result that is finished as another one was.
+func (s *state) finishedAs(b *Bin, at int, bin BinID) Bin {
 	out := *b
-	out.Like = at
+	out.SameAs = at
 	n := s.node(bin)
 	out.Puts, out.Narrowed, out.Domain = n.puts, n.narrowing(), slices.Clone(s.domainsOf(bin))
 	return out
@@ -111,7 +111,7 @@ func (s *state) finishBin(bin BinID, strange *stranger, free *limits.Pool) Bin {
 	n := s.node(bin)
 	tmpl := s.template(n)
 	b := Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
-		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), Like: -1}
+		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), SameAs: -1}
 	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cut(bin, shapes)
 	s.avoidShapes(strange, bin, shapes)

@@ -13,8 +13,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A fleet is nodes and the pods that are placed on them. It changes in three ways only: open adds a node, commit places pods, retarget
-// fills a new node for another machine. Nodes do not close and pods do not leave, so a refusal that is final stays true.
+// A fleet is nodes and the pods that are placed on them. It changes in few ways only: open adds a node, commit places pods, retarget
+// fills a new node for another machine, and once all are placed avoid takes choices away that nobody there cares about. Nodes do not close
+// and pods do not leave, so a refusal that is final stays true.
 type fleet struct {
 	*facts
 	room   []int64  // [bin][resource] free beside pods and daemons; never negative on a new bin

@@ -38,7 +38,7 @@ func (s *state) grow(q *trial, bin BinID) bool {
 		if len(s.template(n).Min) == 0 {
 			return false // nothing else was chosen for the sake of others
 		}
-		buy.Only(func(sh int) bool { return !s.alike(q, sh, best) })
+		buy.Only(func(sh int) bool { return !s.sharesDomains(q, sh, best) })
 	}
 }
 
@@ -59,8 +59,8 @@ func (s *state) growTo(q *trial, to int, mask, shapes bits.Set) bool {
 	return true
 }
 
-// alike reports whether two shapes may be in the same domains, as far as a trial has to do with them.
-func (s *state) alike(q *trial, a, b int) bool {
+// sharesDomains reports whether two shapes may be in the same domains, as far as a trial has to do with them.
+func (s *state) sharesDomains(q *trial, a, b int) bool {
 	t := s.node(q.bin).tmpl
 	if !s.p.Templates[t].ShapeMask[a].Equal(s.p.Templates[t].ShapeMask[b]) {
 		return false

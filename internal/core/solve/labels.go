@@ -38,8 +38,8 @@ func (f *fleet) openLabels(bin BinID) {
 	copy(f.maskOf(bin), f.template(f.node(bin)).Mask)
 }
 
-// open reports whether every segment of mask still has a choice.
-func (t *Template) open(mask bits.Set) bool {
+// SellsAny reports whether every segment of mask still has a choice.
+func (t *Template) SellsAny(mask bits.Set) bool {
 	if len(t.Segments) == 1 {
 		return mask.Any()
 	}
@@ -59,7 +59,7 @@ func (f *facts) sells(tmpl *Template, sh int, mask bits.Set) bool {
 	both := f.both[:len(tmpl.Mask)]
 	copy(both, mask)
 	both.And(tmpl.ShapeMask[sh])
-	return tmpl.open(both)
+	return tmpl.SellsAny(both)
 }
 
 // holding returns the shapes that can hold need, allow mask and satisfy every pod of the bin, and more if given.

@@ -31,7 +31,7 @@ func findLarge(p *Problem) []int64 {
 			if tmpl.Tier > tier {
 				break
 			}
-			if suits(p, c, t) {
+			if mayBeOn(p, c, t) {
 				tier = tmpl.Tier
 				asked[tmpl.Pool] += c.Need[quantity.CPU] * int64(c.Count)
 			}
@@ -43,8 +43,8 @@ func findLarge(p *Problem) []int64 {
 	return out
 }
 
-// suits reports whether a template suits some reading of a class.
-func suits(p *Problem, c *Class, t int) bool {
+// mayBeOn reports whether a template suits some reading of a class.
+func mayBeOn(p *Problem, c *Class, t int) bool {
 	return slices.ContainsFunc(c.Variants, func(v Variant) bool {
 		return p.Labels.TolTmpl[v.Tol].Has(t) && p.Labels.OnTemplate[v.Reqs][t].OK
 	})

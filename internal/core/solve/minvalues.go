@@ -89,13 +89,13 @@ func (t *Template) leaveReserved(mask bits.Set) {
 			less.Remove(o)
 		}
 	}
-	if t.open(less[:len(t.Mask)]) {
+	if t.SellsAny(less[:len(t.Mask)]) {
 		mask.Copy(less)
 	}
 }
 
-// lower lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the one that it may not lower.
-func (f *fleet) lower(t *Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
+// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the one that it may not lower.
+func (f *fleet) lowerMinValues(t *Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
 	want := t.wanted(low)
 	v := t.Catalog.Variety(shapes, mask, want)
 	if v.Enough() {
@@ -128,7 +128,7 @@ func (f *fleet) meetMinValues(q *trial, best target, mask bits.Set) (target, rea
 			return target{tmpl: noTemplate}, reason.Limit
 		}
 	}
-	low, unmet, ok := f.lower(tmpl, shapes, mask, nil)
+	low, unmet, ok := f.lowerMinValues(tmpl, shapes, mask, nil)
 	if !ok {
 		return target{tmpl: noTemplate, unmet: unmet}, reason.MinValues
 	}

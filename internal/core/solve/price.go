@@ -119,7 +119,7 @@ func (t *Template) sold(mask corebits.Set) corebits.Set {
 	for sh := range t.Shapes.All() {
 		copy(both, mask[:len(both)])
 		both.And(t.ShapeMask[sh])
-		if t.open(both) {
+		if t.SellsAny(both) {
 			out.Add(sh)
 		}
 	}

@@ -252,7 +252,7 @@ type Bin struct {
 	Held     int   // reservation, −1 for none
 	Relaxed  []int // per MinValues of the template: the number that is met, where it was lowered; nil otherwise
 	Drivers  []int // of the devices that its pods get, whichever of the shapes it is; nil for nearly all
-	Like     int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
+	SameAs   int   // an earlier bin with the same Shapes, Mask, Used and Launch, −1 for none
 }
 
 // A Proof shows that no plan can be cheaper than a bound.

@@ -466,7 +466,7 @@ func (s *state) settled(key int, bin BinID) bool {
 		mask := s.spare
 		copy(mask, s.maskOf(bin))
 		mask.And(choice)
-		if s.template(n).open(mask[:len(s.template(n).Mask)]) {
+		if s.template(n).SellsAny(mask[:len(s.template(n).Mask)]) {
 			left++
 		}
 	}

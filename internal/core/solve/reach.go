@@ -80,7 +80,7 @@ func (s *state) labelledMask(t TemplateID, mask bits.Set, keys []int) bits.Set {
 			copy(some, s.p.Templates[t].Mask)
 			some.Keep(mask)
 			some.And(choice)
-			return s.p.Templates[t].open(some)
+			return s.p.Templates[t].SellsAny(some)
 		})
 		clear(some)
 		for d := range domains.All() {
@@ -160,7 +160,7 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 				}
 				copy(one, sold)
 				one.And(choice)
-				return tmpl.open(one)
+				return tmpl.SellsAny(one)
 			})
 		case Fixed:
 			out[k].Add(int(of.Domain))

@@ -102,7 +102,7 @@ func (s *state) leaveStrange(strange []bits.Set, bin BinID) {
 			}
 		}
 	}
-	if n.fixed() || s.sells(tmpl, n.target, less) || !tmpl.open(less[:len(tmpl.Mask)]) {
+	if n.fixed() || s.sells(tmpl, n.target, less) || !tmpl.SellsAny(less[:len(tmpl.Mask)]) {
 		return
 	}
 	shapes := s.holding(bin, less, s.used(bin), nil)

@@ -16,16 +16,16 @@ const (
 	// gatherTime is how long a node waits for the next one of the plan, and gatherTimeMost for all of them.
 	gatherTime     = time.Second
 	gatherTimeMost = 3 * time.Second
-	// patience is how long the hints of a group may take to be written.
-	patience = 3 * time.Second
+	// writeTimeout is how long the hints of a group may take to be written.
+	writeTimeout = 3 * time.Second
 	// groupInterval is the time between two looks at a group.
 	groupInterval = 50 * time.Millisecond
-	// rounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
-	rounds = 2
+	// writeRounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
+	writeRounds = 2
 )
 
-// door is a group of nodes that lose the last taint that keeps pods away at the same moment.
-type door struct {
+// group is a group of nodes that lose the last taint that keeps pods away at the same moment.
+type group struct {
 	nodes  map[string]bool
 	began  time.Time
 	joined time.Time // the last of them
@@ -50,45 +50,45 @@ func (l *Loop) Before(ctx context.Context, node string) {
 }
 
 // join puts a node into the group that opens next. The first one of a group leads it.
-func (l *Loop) join(node string) (d *door, leads bool) {
+func (l *Loop) join(node string) (d *group, leads bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if leads = l.door == nil; leads {
-		l.door = &door{nodes: map[string]bool{}, began: now, opened: make(chan struct{})}
+	if leads = l.next == nil; leads {
+		l.next = &group{nodes: map[string]bool{}, began: now, opened: make(chan struct{})}
 	}
-	l.door.nodes[node], l.door.joined = true, now
-	return l.door, leads
+	l.next.nodes[node], l.next.joined = true, now
+	return l.next, leads
 }
 
-func (l *Loop) open(ctx context.Context, d *door) {
+func (l *Loop) open(ctx context.Context, d *group) {
 	defer close(d.opened)
-	for l.gathers(d) && pause.For(ctx, groupInterval) {
+	for l.waitsForMore(d) && pause.For(ctx, groupInterval) {
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	for round := 1; l.tell(ctx, d) && round < rounds; round++ {
+	for round := 1; l.writeMissing(ctx, d) && round < writeRounds; round++ {
 		if !pause.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
 	}
 }
 
-// gathers tells whether the group stays open for more nodes. When it does not, the next node starts another one.
-func (l *Loop) gathers(d *door) bool {
+// waitsForMore tells whether the group stays open for more nodes. When it does not, the next node starts another one.
+func (l *Loop) waitsForMore(d *group) bool {
 	snap := l.store.Snapshot()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(d.joined) < gatherTime && now.Sub(d.began) < gatherTimeMost && expects(snap, d) {
+	if now.Sub(d.joined) < gatherTime && now.Sub(d.began) < gatherTimeMost && othersToOpen(snap, d) {
 		return true
 	}
-	l.door = nil
+	l.next = nil
 	return false
 }
 
-// expects tells whether pods are planned for another node of ours that has yet to open.
-func expects(snap *cluster.Snapshot, d *door) bool {
+// othersToOpen tells whether pods are planned for another node of ours that has yet to open.
+func othersToOpen(snap *cluster.Snapshot, d *group) bool {
 	last := ""
 	for _, p := range snap.Plans() {
 		if p.Target == last { // neighbours often go to the same node
@@ -103,12 +103,12 @@ func expects(snap *cluster.Snapshot, d *door) bool {
 	return false
 }
 
-// tell writes the hints that are missing, and tells whether there were any.
-func (l *Loop) tell(ctx context.Context, d *door) bool {
+// writeMissing writes the hints that are missing, and tells whether there were any.
+func (l *Loop) writeMissing(ctx context.Context, d *group) bool {
 	snap := l.store.Snapshot()
-	plain := l.unhinted(snap)
-	if strangers(snap, d, plain) {
-		plain = nil
+	unhinted := l.unhintedClass(snap)
+	if othersWait(snap, d, unhinted) {
+		unhinted = nil
 	}
 	var wg sync.WaitGroup
 	any := false
@@ -117,9 +117,9 @@ func (l *Loop) tell(ctx context.Context, d *door) bool {
 		if n == nil || !usable(n) {
 			continue
 		}
-		if pod := snap.Pod(key); pod != nil && pod.Class != plain && lacks(pod, n) {
+		if pod := snap.Pod(key); pod != nil && pod.Class != unhinted && needsHint(pod, n) {
 			any = true
-			l.note(pod, n)
+			l.remember(pod, n)
 			l.start(ctx, &wg, pod, n.Node.Name)
 		}
 	}
@@ -128,19 +128,19 @@ func (l *Loop) tell(ctx context.Context, d *door) bool {
 }
 
 // opens returns n if it is one of the group.
-func (d *door) opens(n *cluster.Node) *cluster.Node {
+func (d *group) opens(n *cluster.Node) *cluster.Node {
 	if n == nil || n.Node == nil || !d.nodes[n.Node.Name] {
 		return nil
 	}
 	return n
 }
 
-// strangers tells whether pods of another class than plain wait for nodes outside the group. They have no hints yet, and would
-// take the room of pods of the plain class that have none either.
-func strangers(snap *cluster.Snapshot, d *door, plain *podclass.Class) bool {
+// othersWait tells whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
+// take the room of pods of that class that have none either.
+func othersWait(snap *cluster.Snapshot, d *group, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {
 		pod := snap.Pod(key)
-		if pod != nil && pod.NodeName == "" && pod.Class != plain && pod.NominatedNode == "" && pod.OurHint == "" && d.opens(snap.Target(p.Target)) == nil {
+		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && d.opens(snap.Target(p.Target)) == nil {
 			return true
 		}
 	}

@@ -1,0 +1,70 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/reason"
+)
+
+// Disruption is what package disrupt is asked about in the present moment.
+func (w *World) Disruption() *disrupt.World {
+	pools := map[string]engine.Pool{}
+	for _, p := range w.Pools {
+		pools[p.Pool.Name] = p
+	}
+	return &disrupt.World{Snap: w.Store.Snapshot(), Pools: pools, Vacant: w.vacant, Settings: w.disruption, Engine: w.Engine, Terms: w.Settings, Now: w.Now}
+}
+
+// Propose makes one pass over the nodes that may go, as if it were the first one.
+func (w *World) Propose() *disrupt.Proposal {
+	out, _ := disrupt.Propose(w.Disruption(), disrupt.Memory{})
+	return out
+}
+
+// proposed writes what is proposed, which nodes are blocked, and which pools' budgets are exhausted, for which reasons.
+func proposed(p *disrupt.Proposal) string {
+	var out []string
+	for _, s := range p.Steps {
+		out = append(out, stepOf(s))
+	}
+	for _, b := range p.Blocks {
+		line := fmt.Sprintf("blocked %s: %s", strings.TrimPrefix(b.Claim, "claim-"), b.Code)
+		for _, s := range b.Stuck {
+			for _, why := range s.Why {
+				if why.Code == reason.DeviceInvalid {
+					line += fmt.Sprintf(", claim %s: %s %s", why.Key, why.Flaw.Name(), why.Detail)
+				}
+			}
+		}
+		out = append(out, line)
+	}
+	for pool, reasons := range p.Budgets {
+		out = append(out, fmt.Sprintf("exhausted %s: %v", pool, reasons))
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return "nothing\n"
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+// stepOf writes which nodes go for which reason, and what is opened in their place.
+func stepOf(s *disrupt.Step) string {
+	var removed, opened []string
+	for _, c := range s.Remove {
+		removed = append(removed, c.Name())
+	}
+	for i := range s.Open {
+		opened = append(opened, s.Open[i].Type+"/"+s.Open[i].CapacityTypes[0])
+	}
+	text := strings.ToLower(string(s.Reason)) + " " + strings.Join(removed, ",")
+	if len(opened) > 0 {
+		slices.Sort(opened)
+		text += " -> " + strings.Join(opened, ",")
+	}
+	return text
+}
