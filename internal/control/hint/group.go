@@ -24,7 +24,7 @@ const (
 	writeRounds = 2
 )
 
-// group is a group of nodes that lose the last taint that keeps pods away at the same moment.
+// A group is nodes that lose the last taint that keeps pods away at the same moment.
 type group struct {
 	nodes  map[string]bool
 	began  time.Time
@@ -38,19 +38,19 @@ func (l *Loop) Before(ctx context.Context, node string) {
 	if l.off.Load() {
 		return
 	}
-	d, leads := l.join(node)
+	g, leads := l.join(node)
 	if leads {
-		l.open(ctx, d)
+		l.open(ctx, g)
 		return
 	}
 	select {
 	case <-ctx.Done():
-	case <-d.opened:
+	case <-g.opened:
 	}
 }
 
 // join puts a node into the group that opens next. The first one of a group leads it.
-func (l *Loop) join(node string) (d *group, leads bool) {
+func (l *Loop) join(node string) (g *group, leads bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -61,13 +61,13 @@ func (l *Loop) join(node string) (d *group, leads bool) {
 	return l.next, leads
 }
 
-func (l *Loop) open(ctx context.Context, d *group) {
-	defer close(d.opened)
-	for l.waitsForMore(d) && pause.For(ctx, groupInterval) {
+func (l *Loop) open(ctx context.Context, g *group) {
+	defer close(g.opened)
+	for l.waitsForMore(g) && pause.For(ctx, groupInterval) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	for round := 1; l.writeMissing(ctx, d) && round < writeRounds; round++ {
+	for round := 1; l.writeMissing(ctx, g) && round < writeRounds; round++ {
 		if !pause.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
@@ -75,12 +75,12 @@ func (l *Loop) open(ctx context.Context, d *group) {
 }
 
 // waitsForMore tells whether the group stays open for more nodes. When it does not, the next node starts another one.
-func (l *Loop) waitsForMore(d *group) bool {
+func (l *Loop) waitsForMore(g *group) bool {
 	snap := l.store.Snapshot()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(d.joined) < gatherTime && now.Sub(d.began) < gatherTimeMost && othersToOpen(snap, d) {
+	if now.Sub(g.joined) < gatherTime && now.Sub(g.began) < gatherTimeMost && othersToOpen(snap, g) {
 		return true
 	}
 	l.next = nil
@@ -88,7 +88,7 @@ func (l *Loop) waitsForMore(d *group) bool {
 }
 
 // othersToOpen tells whether pods are planned for another node of ours that has yet to open.
-func othersToOpen(snap *cluster.Snapshot, d *group) bool {
+func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	last := ""
 	for _, p := range snap.Plans() {
 		if p.Target == last { // neighbours often go to the same node
@@ -96,7 +96,7 @@ func othersToOpen(snap *cluster.Snapshot, d *group) bool {
 		}
 		last = p.Target
 		n := snap.Target(p.Target)
-		if n != nil && n.Claim != nil && !n.MarkedForRemoval && (n.Node == nil || !n.Initialized() && !d.nodes[n.Node.Name]) {
+		if n != nil && n.Claim != nil && !n.MarkedForRemoval && (n.Node == nil || !n.Initialized() && !g.nodes[n.Node.Name]) {
 			return true
 		}
 	}
@@ -104,16 +104,16 @@ func othersToOpen(snap *cluster.Snapshot, d *group) bool {
 }
 
 // writeMissing writes the hints that are missing, and tells whether there were any.
-func (l *Loop) writeMissing(ctx context.Context, d *group) bool {
+func (l *Loop) writeMissing(ctx context.Context, g *group) bool {
 	snap := l.store.Snapshot()
 	unhinted := l.unhintedClass(snap)
-	if othersWait(snap, d, unhinted) {
+	if othersWait(snap, g, unhinted) {
 		unhinted = nil
 	}
 	var wg sync.WaitGroup
 	any := false
 	for key, p := range snap.Plans() {
-		n := d.opens(snap.Target(p.Target))
+		n := g.opens(snap.Target(p.Target))
 		if n == nil || !usable(n) {
 			continue
 		}
@@ -128,8 +128,8 @@ func (l *Loop) writeMissing(ctx context.Context, d *group) bool {
 }
 
 // opens returns n if it is one of the group.
-func (d *group) opens(n *cluster.Node) *cluster.Node {
-	if n == nil || n.Node == nil || !d.nodes[n.Node.Name] {
+func (g *group) opens(n *cluster.Node) *cluster.Node {
+	if n == nil || n.Node == nil || !g.nodes[n.Node.Name] {
 		return nil
 	}
 	return n
@@ -137,10 +137,10 @@ func (d *group) opens(n *cluster.Node) *cluster.Node {
 
 // othersWait tells whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
 // take the room of pods of that class that have none either.
-func othersWait(snap *cluster.Snapshot, d *group, unhinted *podclass.Class) bool {
+func othersWait(snap *cluster.Snapshot, g *group, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {
 		pod := snap.Pod(key)
-		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && d.opens(snap.Target(p.Target)) == nil {
+		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && g.opens(snap.Target(p.Target)) == nil {
 			return true
 		}
 	}

@@ -65,7 +65,7 @@ type Loop struct {
 	next     *group          // to be opened, nil if none
 }
 
-// hint is what a pod was told.
+// A hint is what a pod was told.
 type hint struct {
 	node    string
 	taints  int // that the node had when it was written
@@ -242,16 +242,16 @@ func (l *Loop) shouldHint(pod *cluster.Pod, n *cluster.Node) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.hints[pod.UID]
-	if g == nil || g.node != n.Node.Name {
+	h := l.hints[pod.UID]
+	if h == nil || h.node != n.Node.Name {
 		l.hints[pod.UID] = &hint{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
 		return true
 	}
 	// It was written and wiped. Without a change of the node it would be wiped again.
-	if g.taints == len(n.Node.Spec.Taints) || g.times >= mostWrites {
+	if h.taints == len(n.Node.Spec.Taints) || h.times >= mostWrites {
 		return false
 	}
-	g.taints, g.times = len(n.Node.Spec.Taints), g.times+1
+	h.taints, h.times = len(n.Node.Spec.Taints), h.times+1
 	return true
 }
 
@@ -263,15 +263,15 @@ func (l *Loop) tidy(snap *cluster.Snapshot) {
 		return
 	}
 	for pod := range snap.Unbound() {
-		if g := l.hints[pod.UID]; g != nil {
-			g.current = true
+		if h := l.hints[pod.UID]; h != nil {
+			h.current = true
 		}
 	}
-	for uid, g := range l.hints {
-		if !g.current {
+	for uid, h := range l.hints {
+		if !h.current {
 			delete(l.hints, uid)
 		}
-		g.current = false
+		h.current = false
 	}
 }
 
