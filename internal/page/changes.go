@@ -7,14 +7,14 @@ import (
 
 // changes are what is different in a picture from the one before. What is nil is as it was.
 type changes struct {
-	Head      *Head       `json:"head,omitempty"`
+	Head      *heading    `json:"head,omitempty"`
 	Put       []Node      `json:"put,omitempty"`  // nodes that came or changed
 	Gone      []string    `json:"gone,omitempty"` // names of nodes
 	Waiting   *[]Waiting  `json:"waiting,omitempty"`
-	Promised  *[]Promised `json:"promised,omitempty"`
-	Steps     *[]Step     `json:"steps,omitempty"`
+	Promised  *[]promised `json:"promised,omitempty"`
+	Steps     *[]step     `json:"steps,omitempty"`
 	Held      *[]Held     `json:"held,omitempty"`
-	Decisions []Decision  `json:"decisions,omitempty"` // new ones
+	Decisions []decision  `json:"decisions,omitempty"` // new ones
 	Costs     []Cost      `json:"costs,omitempty"`     // new ones
 }
 

@@ -34,18 +34,18 @@ type input struct {
 
 // A picture is what the page shows. Its JSON is between the page and its own script.
 type picture struct {
-	Head      Head       `json:"head"`
+	Head      heading    `json:"head"`
 	Nodes     []Node     `json:"nodes"`
 	Waiting   []Waiting  `json:"waiting"`
-	Promised  []Promised `json:"promised"`
-	Steps     []Step     `json:"steps"`
+	Promised  []promised `json:"promised"`
+	Steps     []step     `json:"steps"`
 	Held      []Held     `json:"held"`
-	Decisions []Decision `json:"decisions"`
+	Decisions []decision `json:"decisions"`
 	Costs     []Cost     `json:"costs"`
 }
 
-// A Head is what stands above.
-type Head struct {
+// A heading is what stands above.
+type heading struct {
 	Notice  string  `json:"notice,omitempty"` // why less is shown than there could be
 	Leading bool    `json:"leading"`
 	Nodes   int     `json:"nodes"`
@@ -109,8 +109,8 @@ type Waiting struct {
 	Why   string    `json:"why"`
 }
 
-// Promised are pods of one owner that wait for one node.
-type Promised struct {
+// promised are pods of one owner that wait for one node.
+type promised struct {
 	Owner string    `json:"owner"`
 	Pods  []string  `json:"pods"`
 	Count int       `json:"count"`
@@ -119,8 +119,8 @@ type Promised struct {
 	Since time.Time `json:"since"`
 }
 
-// A Step is a change of the fleet that was decided.
-type Step struct {
+// A step is a change of the fleet that was decided.
+type step struct {
 	ID       string    `json:"id"`
 	Stage    string    `json:"stage"`
 	Reason   string    `json:"reason"`
@@ -142,8 +142,8 @@ type Held struct {
 	Saves  bool    `json:"saves"`
 }
 
-// A Decision is a record of the journal.
-type Decision struct {
+// A decision is a record of the journal.
+type decision struct {
 	Seq     uint64    `json:"seq"`
 	At      time.Time `json:"at"`
 	Act     string    `json:"act"`
@@ -221,10 +221,10 @@ func node(in input, r fleet.Row, kept *disrupt.Refusal) Node {
 }
 
 // waiting sorts the pods that wait by whether they have a place.
-func waiting(in input) ([]Waiting, []Promised) {
+func waiting(in input) ([]Waiting, []promised) {
 	type reason struct{ owner, why string }
 	type place struct{ owner, target string }
-	groups, places := map[reason]*Waiting{}, map[place]*Promised{}
+	groups, places := map[reason]*Waiting{}, map[place]*promised{}
 	for _, p := range in.Snap.Provisionable() {
 		by := fleet.Owner(p)
 		if plan, planned := in.Snap.Planned(p.PodKey); planned {
@@ -251,11 +251,11 @@ func waiting(in input) ([]Waiting, []Promised) {
 	wait := sorted(groups, func(a, b *Waiting) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Why, b.Why))
 	})
-	return wait, sorted(places, func(a, b *Promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
+	return wait, sorted(places, func(a, b *promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
 }
 
-func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *Promised {
-	g := &Promised{Owner: by, Node: plan.Target, Since: plan.At}
+func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *promised {
+	g := &promised{Owner: by, Node: plan.Target, Since: plan.At}
 	if n := snap.Target(plan.Target); n != nil {
 		g.Node, g.Boots = n.Name, !n.Initialized()
 	}
@@ -292,11 +292,11 @@ func why(in input, p *cluster.Pod) string {
 }
 
 // steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
-func steps(in input) []Step {
-	out := []Step{}
+func steps(in input) []step {
+	out := []step{}
 	for _, s := range fleet.Steps(in.Snap, in.Verdict.Steps) {
 		s.Nodes, s.SavesDay = append([]string{}, s.Nodes...), round(s.SavesDay)
-		out = append(out, Step(s))
+		out = append(out, step(s))
 	}
 	return out
 }
@@ -311,18 +311,18 @@ func held(in input) []Held {
 	return out
 }
 
-func decisions(records []journal.Record) []Decision {
-	out := make([]Decision, 0, len(records))
+func decisions(records []journal.Record) []decision {
+	out := make([]decision, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		out = append(out, Decision{Seq: r.Seq, At: r.At, Act: string(r.Act), Reason: r.Reason, About: r.Subject(), Text: r.Text, PerHour: r.Money()})
+		out = append(out, decision{Seq: r.Seq, At: r.At, Act: string(r.Act), Reason: r.Reason, About: r.Subject(), Text: r.Text, PerHour: r.Money()})
 	}
 	return out
 }
 
 // head adds up.
-func head(in input, nodes []Node) Head {
-	h := Head{
+func head(in input, nodes []Node) heading {
+	h := heading{
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
 		Movable: in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
 	}
