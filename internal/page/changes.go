@@ -7,15 +7,15 @@ import (
 
 // changes are what is different in a picture from the one before. What is nil is as it was.
 type changes struct {
-	Head      *heading    `json:"head,omitempty"`
-	Put       []Node      `json:"put,omitempty"`  // nodes that came or changed
-	Gone      []string    `json:"gone,omitempty"` // names of nodes
-	Waiting   *[]Waiting  `json:"waiting,omitempty"`
-	Promised  *[]promised `json:"promised,omitempty"`
-	Steps     *[]step     `json:"steps,omitempty"`
-	Held      *[]Held     `json:"held,omitempty"`
-	Decisions []decision  `json:"decisions,omitempty"` // new ones
-	Costs     []Cost      `json:"costs,omitempty"`     // new ones
+	Head      *heading        `json:"head,omitempty"`
+	Put       []shownNode     `json:"put,omitempty"`  // nodes that came or changed
+	Gone      []string        `json:"gone,omitempty"` // names of nodes
+	Waiting   *[]shownWaiting `json:"waiting,omitempty"`
+	Promised  *[]promised     `json:"promised,omitempty"`
+	Steps     *[]step         `json:"steps,omitempty"`
+	Held      *[]shownHeld    `json:"held,omitempty"`
+	Decisions []decision      `json:"decisions,omitempty"` // new ones
+	Costs     []shownCost     `json:"costs,omitempty"`     // new ones
 }
 
 // diff compares two pictures.
@@ -56,7 +56,7 @@ func changed[T any](was, is *T) *T {
 }
 
 // nodeChanges walks two lists that are sorted by name.
-func nodeChanges(was, is []Node) (put []Node, gone []string) {
+func nodeChanges(was, is []shownNode) (put []shownNode, gone []string) {
 	for len(was) > 0 || len(is) > 0 {
 		switch {
 		case len(is) == 0 || len(was) > 0 && was[0].Name < is[0].Name:

@@ -27,81 +27,81 @@ type input struct {
 	Verdict verdict.View
 	Records []journal.Record // the newest, the oldest of them first
 	Plan    *journal.Record  // of the last plan that opened nodes, nil if there is none
-	Costs   []Cost
+	Costs   []shownCost
 	Leading bool
 	Now     time.Time
 }
 
 // A picture is what the page shows. Its JSON is between the page and its own script.
 type picture struct {
-	Head      heading    `json:"head"`
-	Nodes     []Node     `json:"nodes"`
-	Waiting   []Waiting  `json:"waiting"`
-	Promised  []promised `json:"promised"`
-	Steps     []step     `json:"steps"`
-	Held      []Held     `json:"held"`
-	Decisions []decision `json:"decisions"`
-	Costs     []Cost     `json:"costs"`
+	Head      heading        `json:"head"`
+	Nodes     []shownNode    `json:"nodes"`
+	Waiting   []shownWaiting `json:"waiting"`
+	Promised  []promised     `json:"promised"`
+	Steps     []step         `json:"steps"`
+	Held      []shownHeld    `json:"held"`
+	Decisions []decision     `json:"decisions"`
+	Costs     []shownCost    `json:"costs"`
 }
 
 // A heading is what stands above.
 type heading struct {
-	Notice  string  `json:"notice,omitempty"` // why less is shown than there could be
-	Leading bool    `json:"leading"`
-	Nodes   int     `json:"nodes"`
-	Others  int     `json:"others"` // nodes that are not ours
-	Pods    int     `json:"pods"`
-	Waiting int     `json:"waiting"`
-	PerHour float64 `json:"perHour"`
-	Unknown int     `json:"unknown"` // nodes whose price is not known
-	CPU     Share   `json:"cpu"`
-	Memory  Share   `json:"memory"`
+	Notice  string     `json:"notice,omitempty"` // why less is shown than there could be
+	Leading bool       `json:"leading"`
+	Nodes   int        `json:"nodes"`
+	Others  int        `json:"others"` // nodes that are not ours
+	Pods    int        `json:"pods"`
+	Waiting int        `json:"waiting"`
+	PerHour float64    `json:"perHour"`
+	Unknown int        `json:"unknown"` // nodes whose price is not known
+	CPU     shownShare `json:"cpu"`
+	Memory  shownShare `json:"memory"`
 	// Movable is what everything that may move costs, and Target what the cheapest fleet found for it would; 0 before the first search.
-	Movable  float64 `json:"movable"`
-	Target   float64 `json:"target"`
-	HeldBack float64 `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
-	Plan     *Plan   `json:"plan,omitempty"`
-	Pools    []Pool  `json:"pools"`
+	Movable  float64     `json:"movable"`
+	Target   float64     `json:"target"`
+	HeldBack float64     `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
+	Plan     *shownPlan  `json:"plan,omitempty"`
+	Pools    []shownPool `json:"pools"`
 }
 
-// A Plan is the last one that opened nodes.
-type Plan struct {
+// A shownPlan is the last one that opened nodes.
+type shownPlan struct {
 	At    time.Time `json:"at"`
 	Price float64   `json:"price"`
 	Cost  float64   `json:"cost"`
 	Bound float64   `json:"bound"` // 0 where none was computed
 }
 
-// A Pool is a NodePool.
-type Pool struct {
+// A shownPool is a NodePool.
+type shownPool struct {
 	Name    string  `json:"name"`
 	Nodes   int     `json:"nodes"`
 	PerHour float64 `json:"perHour"`
 	Paused  string  `json:"paused,omitempty"`
 }
 
-// A Share is used and all of something: CPUs, or GiB.
-type Share [2]float64
+// A shownShare is used and all of something: CPUs, or GiB.
+type shownShare [2]float64
 
-// A Node is a machine of ours. Nodes compare with ==.
-type Node struct {
-	Name         string  `json:"name"`
-	Claim        string  `json:"claim"`
-	Pool         string  `json:"pool"`
-	Type         string  `json:"type"`
-	Zone         string  `json:"zone"`
-	CapacityType string  `json:"capacityType"`
-	PerHour      float64 `json:"perHour"`
-	CPU          Share   `json:"cpu"`
-	Memory       Share   `json:"memory"`
-	Pods         int     `json:"pods"`
-	Marks        string  `json:"marks,omitempty"` // with commas between them, the weightiest first
-	Held         string  `json:"held,omitempty"`  // why it stays, in one phrase
-	By           string  `json:"by,omitempty"`    // the workload that keeps it
+// A shownNode is a machine of ours. Nodes compare with ==.
+type shownNode struct {
+	Name         string     `json:"name"`
+	Claim        string     `json:"claim"`
+	Pool         string     `json:"pool"`
+	Type         string     `json:"type"`
+	Zone         string     `json:"zone"`
+	CapacityType string     `json:"capacityType"`
+	PerHour      float64    `json:"perHour"`
+	CPU          shownShare `json:"cpu"`
+	Memory       shownShare `json:"memory"`
+	Pods         int        `json:"pods"`
+	Marks        string     `json:"marks,omitempty"` // with commas between them, the weightiest first
+	Held         string     `json:"held,omitempty"`  // why it stays, in one phrase
+	By           string     `json:"by,omitempty"`    // the workload that keeps it
 }
 
-// Waiting are pods of one owner that wait for one reason.
-type Waiting struct {
+// shownWaiting are pods of one owner that wait for one reason.
+type shownWaiting struct {
 	Owner string    `json:"owner"`
 	Pods  []string  `json:"pods"` // the first few
 	Count int       `json:"count"`
@@ -131,8 +131,8 @@ type step struct {
 	Until    time.Time `json:"until"`
 }
 
-// Held is what one owner, pool or person holds back.
-type Held struct {
+// shownHeld is what one owner, pool or person holds back.
+type shownHeld struct {
 	By    string   `json:"by"`
 	Why   string   `json:"why"` // of the first node
 	Nodes []string `json:"nodes"`
@@ -153,8 +153,8 @@ type decision struct {
 	PerHour string    `json:"perHour"` // what it costs, or saves with a minus
 }
 
-// A Cost is what the fleet cost at a moment, and what the last plan until then came to.
-type Cost struct {
+// A shownCost is what the fleet cost at a moment, and what the last plan until then came to.
+type shownCost struct {
 	At      time.Time `json:"at"`
 	PerHour float64   `json:"perHour"`
 	Target  float64   `json:"target"` // what would be left if everything that may move moved; 0 where nobody knows
@@ -173,7 +173,7 @@ const (
 func draw(in input) picture {
 	p := picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
 	kept := fleet.Weightiest(in.Verdict.Kept)
-	p.Nodes = make([]Node, 0, len(in.Rows))
+	p.Nodes = make([]shownNode, 0, len(in.Rows))
 	for _, r := range in.Rows {
 		p.Nodes = append(p.Nodes, node(in, r, kept[r.Machine.Claim]))
 	}
@@ -192,16 +192,16 @@ func draw(in input) picture {
 
 const gib = 1 << 30
 
-func share(s fleet.Share, unit float64) Share {
-	return Share{round(s.Used / unit), round(s.All / unit)}
+func share(s fleet.Share, unit float64) shownShare {
+	return shownShare{round(s.Used / unit), round(s.All / unit)}
 }
 
 // round leaves what people read: sums of requests have digits that nobody asked for.
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
-func node(in input, r fleet.Row, kept *disrupt.Refusal) Node {
+func node(in input, r fleet.Row, kept *disrupt.Refusal) shownNode {
 	m := r.Machine
-	n := Node{
+	n := shownNode{
 		Name: m.Name, Claim: m.Claim, Pool: m.Pool, Type: m.Type, Zone: m.Zone, CapacityType: m.CapacityType, PerHour: m.Price.Dollars(),
 		CPU: share(m.CPU, 1), Memory: share(m.Memory, gib), Pods: m.Pods,
 	}
@@ -221,10 +221,10 @@ func node(in input, r fleet.Row, kept *disrupt.Refusal) Node {
 }
 
 // waiting sorts the pods that wait by whether they have a place.
-func waiting(in input) ([]Waiting, []promised) {
+func waiting(in input) ([]shownWaiting, []promised) {
 	type reason struct{ owner, why string }
 	type place struct{ owner, target string }
-	groups, places := map[reason]*Waiting{}, map[place]*promised{}
+	groups, places := map[reason]*shownWaiting{}, map[place]*promised{}
 	for _, p := range in.Snap.Provisionable() {
 		by := fleet.Owner(p)
 		if plan, planned := in.Snap.Planned(p.PodKey); planned {
@@ -240,7 +240,7 @@ func waiting(in input) ([]Waiting, []promised) {
 		k := reason{by, why(in, p)}
 		g := groups[k]
 		if g == nil {
-			g = &Waiting{Owner: by, Why: k.why, Since: p.Created}
+			g = &shownWaiting{Owner: by, Why: k.why, Since: p.Created}
 			groups[k] = g
 		}
 		if p.Created.Before(g.Since) {
@@ -248,7 +248,7 @@ func waiting(in input) ([]Waiting, []promised) {
 		}
 		g.Pods, g.Count = name(g.Pods, p), g.Count+1
 	}
-	wait := sorted(groups, func(a, b *Waiting) int {
+	wait := sorted(groups, func(a, b *shownWaiting) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Why, b.Why))
 	})
 	return wait, sorted(places, func(a, b *promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
@@ -302,11 +302,11 @@ func steps(in input) []step {
 }
 
 // held says who holds back what.
-func held(in input) []Held {
-	out := []Held{}
+func held(in input) []shownHeld {
+	out := []shownHeld{}
 	for _, h := range fleet.HeldBack(in.Snap, in.Rows, in.Verdict.Disruption) {
 		h.Nodes, h.PerDay = append([]string{}, h.Nodes...), round(h.PerDay)
-		out = append(out, Held(h))
+		out = append(out, shownHeld(h))
 	}
 	return out
 }
@@ -321,7 +321,7 @@ func decisions(records []journal.Record) []decision {
 }
 
 // head adds up.
-func head(in input, nodes []Node) heading {
+func head(in input, nodes []shownNode) heading {
 	h := heading{
 		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
 		Movable: in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
@@ -334,7 +334,7 @@ func head(in input, nodes []Node) heading {
 	case !in.Snap.Fed():
 		h.Notice = "A part of the cluster is no longer heard of: what is shown may be old, and nothing is disrupted voluntarily."
 	}
-	pools := map[string]*Pool{}
+	pools := map[string]*shownPool{}
 	for p := range in.Snap.Pools() {
 		pools[p.Name] = pool(in, p)
 	}
@@ -350,7 +350,7 @@ func head(in input, nodes []Node) heading {
 		}
 		p := pools[n.Pool]
 		if p == nil {
-			p = &Pool{Name: n.Pool}
+			p = &shownPool{Name: n.Pool}
 			pools[n.Pool] = p
 		}
 		p.Nodes++
@@ -363,24 +363,24 @@ func head(in input, nodes []Node) heading {
 		h.CPU[j], h.Memory[j] = round(h.CPU[j]), round(h.Memory[j])
 	}
 	h.PerHour, h.HeldBack = round(h.PerHour), round(h.HeldBack)
-	h.Pools = sorted(pools, func(a, b *Pool) int { return cmp.Compare(a.Name, b.Name) })
+	h.Pools = sorted(pools, func(a, b *shownPool) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range h.Pools {
 		h.Pools[i].PerHour = round(h.Pools[i].PerHour)
 	}
 	return h
 }
 
-func pool(in input, p *v1.NodePool) *Pool {
-	out := &Pool{Name: p.Name}
+func pool(in input, p *v1.NodePool) *shownPool {
+	out := &shownPool{Name: p.Name}
 	if h, halted := halt.Of(in.Snap, p.Name, in.Now); halted {
 		out.Paused = sentence.Halt(h)
 	}
 	return out
 }
 
-func plan(r *journal.Record) *Plan {
+func plan(r *journal.Record) *shownPlan {
 	if r == nil {
 		return nil
 	}
-	return &Plan{At: r.At, Price: r.PricePerHour, Cost: r.CostPerHour, Bound: r.BoundPerHour}
+	return &shownPlan{At: r.At, Price: r.PricePerHour, Cost: r.CostPerHour, Bound: r.BoundPerHour}
 }

@@ -123,7 +123,7 @@ func TestThePicture(t *testing.T) {
 		}
 		in.Records = []journal.Record{{Seq: 7, At: noon, Act: journal.Planned, PricePerHour: 0.1, About: []journal.Object{{Kind: "Pod", Namespace: "shop", Name: "web-5d4f-d"}}, Text: "1 new node for 1 pod"}}
 		in.Plan = &journal.Record{At: noon, PricePerHour: 0.1, CostPerHour: 0.102, BoundPerHour: 0.101}
-		in.Costs = []Cost{{At: noon, PerHour: 0.3, Target: 0.2, Bound: 0.101, Plan: 0.102}}
+		in.Costs = []shownCost{{At: noon, PerHour: 0.3, Target: 0.2, Bound: 0.101, Plan: 0.102}}
 	})
 	text, err := json.MarshalIndent(got, "", " ")
 	if err != nil {
@@ -313,7 +313,7 @@ func TestChanges(t *testing.T) {
 	w.node("d")
 	is := w.draw(func(in *input) {
 		in.Records = []journal.Record{{Seq: 1}, {Seq: 2}}
-		in.Costs = []Cost{{At: noon}}
+		in.Costs = []shownCost{{At: noon}}
 	})
 	c := diff(&was, &is)
 	var put []string

@@ -73,7 +73,7 @@ type painter struct {
 	fleet   fleet.Reader
 	records []journal.Record // the newest
 	plan    *journal.Record
-	costs   []Cost
+	costs   []shownCost
 
 	seq   uint64
 	last  *picture
@@ -179,7 +179,7 @@ func (p *painter) nextCost() time.Time {
 
 // note adds a point to the series, which stays bounded.
 func (p *painter) note(in input) {
-	c := Cost{At: in.Now}
+	c := shownCost{At: in.Now}
 	for _, r := range in.Rows {
 		c.PerHour += r.Machine.Price.Dollars()
 	}
@@ -189,7 +189,7 @@ func (p *painter) note(in input) {
 	if p.plan != nil {
 		c.Plan, c.Bound = p.plan.CostPerHour, p.plan.BoundPerHour
 	}
-	var kept []Cost
+	var kept []shownCost
 	for _, old := range p.costs {
 		age := in.Now.Sub(old.At)
 		if age < hour || age < day && (len(kept) == 0 || old.At.Sub(kept[len(kept)-1].At) >= coarse) {
