@@ -55,7 +55,7 @@ func New(c client.Client, s Settings, m *telemetry.Metrics) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Service{settings: s, client: c, metrics: m, webhook: &webhook{reader: c}}
+	out := &Service{settings: s, client: c, metrics: m, webhook: &webhook{reader: c, panics: m.ConversionPanics}}
 	for _, crd := range all {
 		older, err := crds.Older(crd.Name)
 		if err != nil {

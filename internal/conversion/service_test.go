@@ -12,8 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,7 +24,9 @@ import (
 
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // world is an API in memory with the definitions of an installation.
@@ -49,7 +54,7 @@ func world(t *testing.T, edit func(*apiextensionsv1.CustomResourceDefinition)) *
 func replica(t *testing.T, server *memapi.Server, name string, s Settings) *Service {
 	t.Helper()
 	s.Namespace, s.Service = "kube-system", "karpenter-conversion"
-	out, err := New(server.Client(name), s, nil)
+	out, err := New(server.Client(name), s, measured())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,4 +309,26 @@ func TestWebhook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A bug of ours costs one review, whose sender is told, and is counted.
+func TestAPanicOfTheWebhookIsCounted(t *testing.T) {
+	bug.Expect(t)
+	w := &webhook{panics: measured().ConversionPanics} // and nobody to ask for pools
+	const claim = `{"apiVersion":"karpenter.sh/v1beta1","kind":"NodeClaim","metadata":{"name":"a","labels":{"karpenter.sh/nodepool":"p"}},"spec":{}}`
+	code, got := ask(t, w, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"karpenter.sh/v1","objects":[`+claim+`]}}`)
+	if code != 200 || got.Result.Status != metav1.StatusFailure || !strings.Contains(got.Result.Message, "panicked") {
+		t.Errorf("code %d, %+v", code, got)
+	}
+	if n := testutil.ToFloat64(w.panics); n != 1 {
+		t.Errorf("%v panics are counted, want 1", n)
+	}
+	if _, got := ask(t, w, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"karpenter.sh/v1","objects":[7]}}`); got.Result.Status != metav1.StatusFailure || testutil.ToFloat64(w.panics) != 1 {
+		t.Errorf("%+v, %v panics: what cannot be converted is none", got, testutil.ToFloat64(w.panics))
+	}
+}
+
+// measured are metrics that nobody scrapes.
+func measured() *telemetry.Metrics {
+	return telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,7 @@ const (
 // A webhook answers the API server. It serves once it has a certificate.
 type webhook struct {
 	reader      client.Reader
+	panics      prometheus.Counter
 	certificate atomic.Pointer[tls.Certificate]
 
 	mu   sync.Mutex
@@ -103,6 +105,9 @@ func (w *webhook) answer(ctx context.Context, r *apiextensionsv1.ConversionReque
 		out.ConvertedObjects, err = w.convert(ctx, r)
 		return err
 	}()
+	if _, panicked := errors.AsType[*bug.Panic](err); panicked {
+		w.panics.Inc()
+	}
 	if err != nil {
 		telemetry.Log(ctx).Error("objects could not be converted", "version", r.DesiredAPIVersion, "error", err)
 		out.ConvertedObjects, out.Result = nil, metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}

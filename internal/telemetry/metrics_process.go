@@ -19,6 +19,7 @@ type processMetrics struct {
 	ReconcileTime           *prometheus.HistogramVec
 	WorkqueueAdds           *prometheus.CounterVec
 	ReconcilePanics         *prometheus.CounterVec
+	ConversionPanics        prometheus.Counter
 	WorkqueueRetries        *prometheus.CounterVec
 	WorkqueueWait           *prometheus.HistogramVec
 	WorkqueueWork           *prometheus.HistogramVec
@@ -66,6 +67,8 @@ func newProcessMetrics(t *maker) processMetrics {
 			"Objects handed to a loop.", workqueued...),
 		ReconcilePanics: t.counter("controller_runtime_reconcile_panics_total", Stable,
 			"Steps of a loop that ran into a bug of ours.", "controller"),
+		ConversionPanics: t.counter("controller_runtime_conversion_webhook_panics_total", Stable,
+			"Reviews of the conversion webhook that ran into a bug of ours.").WithLabelValues(),
 		WorkqueueRetries: t.counter("workqueue_retries_total", Stable,
 			"Steps that will be repeated because they failed.", workqueued...),
 		WorkqueueWait: t.histogram("workqueue_queue_duration_seconds", Stable, queues,

@@ -97,6 +97,7 @@ histogram aws_sdk_go_request_attempt_duration_seconds service action code
 counter   controller_runtime_reconcile_total controller result
 counter   controller_runtime_reconcile_errors_total controller
 counter   controller_runtime_reconcile_panics_total controller
+counter   controller_runtime_conversion_webhook_panics_total
 counter   controller_runtime_terminal_reconcile_errors_total controller
 counter   controller_runtime_reconcile_timeouts_total controller
 histogram controller_runtime_reconcile_time_seconds controller
