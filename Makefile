@@ -35,8 +35,8 @@ bench-peer: ## planner and controller beside Karpenter's own, written to docs/be
 	@hack/bench-peer
 fuzz: ## every fuzz target for a short while; FUZZTIME=1m for longer
 	@hack/fuzz
-soak: build ## the long seeds
-	@KARPENTER_SOAK=1 hack/test
+soak: build ## the long seeds; goes on where it was cut off
+	@hack/soak
 image: ## the container image for amd64 and arm64 in dist/, without Docker
 	@go -C ship run . image
 release: ## image, charts, definitions, policies and checksums in dist/; IMAGE=<where the image will be> fills it into the chart

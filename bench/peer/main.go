@@ -30,6 +30,7 @@ type wish struct {
 	runs int
 	only string // rows whose name contains this
 	bin  string // where the other programs are
+	day  string // a file with what pods did, "" for pods by chance
 }
 
 func (w *wish) wants(name string, large bool) bool {
@@ -42,6 +43,7 @@ func main() {
 	flag.IntVar(&w.runs, "runs", 3, "how often each row of the engine is measured; the median counts")
 	flag.StringVar(&w.only, "rows", "", "only rows whose name contains this")
 	flag.StringVar(&w.bin, "bin", "bin", "the folder with karpenter, karpenter-local and karpenter-peer")
+	flag.StringVar(&w.day, "trace", "", "a recording of pods for the part day, instead of pods by chance: a CSV, or what else karpenter replay reads")
 	chosen := flag.String("parts", strings.Join(partNames(), ","), "what to measure")
 	where := flag.String("page", "", "the file that has what was measured, and gets it")
 	note := flag.String("note", "", "what else ran on the machine, as a sentence for the page")
@@ -209,14 +211,17 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lives := day.Lives(1)
+	trace, err := w.trace()
+	if err != nil {
+		return "", err
+	}
 	var all []*replay.Result
 	for _, calm := range day.Calms() {
 		if !w.wants("day "+calm.Name, false) {
 			continue
 		}
 		tell("a day with consolidateAfter " + calm.Name)
-		r, err := day.Play(ctx, lives, catalog, calm)
+		r, err := day.Play(ctx, trace, catalog, calm)
 		if err != nil {
 			return "", err
 		}
@@ -225,5 +230,13 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	if len(all) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d pods.\n\n%s", len(lives), day.Report(all)), nil
+	return fmt.Sprintf("%d pods in %.0f hours.\n\n%s", len(trace.Lives), trace.End.Sub(trace.Begin).Hours(), day.Report(all)), nil
+}
+
+// trace is the day that is wished for.
+func (w *wish) trace() (*day.Trace, error) {
+	if w.day == "" {
+		return day.Generated(1)
+	}
+	return day.Read(w.day)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -32,14 +33,52 @@ const (
 	jobs     = 30 // an hour
 )
 
-// enoughSearch and pace are those of karpenter replay: a controller takes more of both.
-const (
-	enoughSearch = work.Second / 10
-	pace         = length / 600
-)
+// enoughSearch is that of karpenter replay, and so is the pace: a controller takes more of both.
+const enoughSearch = work.Second / 10
+
+// pace is how long there is at least between two searches for a cheaper fleet.
+func pace(rec *recording.Recording) time.Duration {
+	return max(10*time.Second, (rec.End.Sub(rec.Begin) / 600).Truncate(time.Second))
+}
 
 // midnight is when the day begins.
 var midnight = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// A Trace is what pods did, and where they can live.
+type Trace struct {
+	*recording.Recording
+	GPUs bool // some ask for them: machines of every kind are bought
+}
+
+// Generated is a day of pods that come by chance.
+func Generated(seed uint64) (*Trace, error) {
+	rec, err := recording.Of("a day", Lives(seed), midnight.Add(length))
+	return &Trace{Recording: rec}, err
+}
+
+// Read reads a day, or however long it took, that somebody has recorded: a CSV with times of creation and deletion, the public trace of Alibaba's GPU
+// cluster among them, or whatever else karpenter replay reads.
+func Read(path string) (*Trace, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := recording.Read(path, text)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trace{Recording: rec}
+	for _, l := range rec.Lives {
+		for _, c := range l.Pod.Spec.Containers {
+			_, asks := c.Resources.Requests[gpu]
+			t.GPUs = t.GPUs || asks
+		}
+	}
+	return t, nil
+}
+
+// gpu is what pods of a trace ask for that need one.
+const gpu = "nvidia.com/gpu"
 
 // Lives are the pods of a day: services that are larger by day than by night and are scaled every ten minutes, and jobs that come at random and
 // take a quarter of an hour on average.
@@ -122,16 +161,12 @@ func Calms() []Calm {
 }
 
 // Play plays a day with a pool that is as calm as told.
-func Play(ctx context.Context, lives []recording.Life, catalog *cloud.Catalog, calm Calm) (*replay.Result, error) {
-	rec, err := recording.Of("a day", lives, midnight.Add(length))
-	if err != nil {
-		return nil, err
-	}
-	pool := benchload.Pool(false, false)
+func Play(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm) (*replay.Result, error) {
+	pool := benchload.Pool(false, trace.GPUs)
 	pool.Spec.Disruption = v1.Disruption{ConsolidateAfter: calm.After, ConsolidationPolicy: v1.ConsolidationPolicyWhenEmptyOrUnderutilized, Budgets: []v1.Budget{{Nodes: "10%"}}}
 	variant := replay.Variant{Name: calm.Name, Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Planner: disrupt.DefaultSettings(), Engine: engine.Settings{Search: enoughSearch}}
-	settings := replay.Settings{Boot: 40 * time.Second, Stop: 30 * time.Second, BatchIdle: time.Second, BatchMax: 10 * time.Second, Pace: pace, Samples: 24}
-	return replay.Run(ctx, rec, variant, settings, func(float64) {})
+	settings := replay.Settings{Boot: 40 * time.Second, Stop: 30 * time.Second, BatchIdle: time.Second, BatchMax: 10 * time.Second, Pace: pace(trace.Recording), Samples: 24}
+	return replay.Run(ctx, trace.Recording, variant, settings, func(float64) {})
 }
 
 // Report writes days as Markdown.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/follow"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -33,6 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError)
+	debug.SetGCPercent(800) // little is alive in these worlds
 	os.Exit(m.Run())
 }
 
@@ -45,10 +48,13 @@ type world struct {
 	// seller, if set, stands between the loops and the provider.
 	seller func(cloud.Provider) cloud.Provider
 
-	shifts  bool // zonal shifts are followed
+	shifts  bool       // zonal shifts are followed
+	search  work.Units // of the engine, 0 for as much as it likes
 	process int
 	mu      sync.Mutex
 	cut     []string // pods that ran when their machine was stopped under them
+
+	pardoned []string // nodes whose machine a user stopped
 }
 
 // readyAfter is how long a kubelet takes from joining to ready.
@@ -175,33 +181,60 @@ func (w *world) start() (end func()) {
 
 // live is the life of one process, from its start until ctx ends.
 func (w *world) live(ctx context.Context, name string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r, err := w.replica(ctx, name)
+	if err != nil {
+		return err
+	}
+	k := r.karpenter(r.provider.Always())
+	k.Run(ctx)
+	return nil
+}
+
+// A replica is one process.
+type replica struct {
+	world    *world
+	name     string
+	store    *cluster.Store
+	provider *aws.Provider
+	events   *telemetry.Events
+	deaf     func(memapi.Event) bool // which events do not reach the loops by a feed of their own; nil for none
+}
+
+// replica makes a process that knows nothing.
+func (w *world) replica(ctx context.Context, name string) (*replica, error) {
 	settings := aws.DefaultSettings()
 	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
 	settings.EnableZonalShift = w.shifts
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
-	events := telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	store := cluster.NewStore()
-	provider, err := aws.New(ctx, settings, aws.Input{
-		Claims: follow.Claims(store), Nodes: follow.Nodes(store),
-		Config: w.aws.AWSConfig(), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: events, Version: "test",
+	r := &replica{world: w, name: name, store: cluster.NewStore(), events: telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)}
+	var err error
+	r.provider, err = aws.New(ctx, settings, aws.Input{
+		Claims: follow.Claims(r.store), Nodes: follow.Nodes(r.store),
+		Config: w.aws.AWSConfig(), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: r.events, Version: "test",
 	})
-	if err != nil {
-		return err
+	return r, err
+}
+
+// karpenter are the loops of the replica that leads, and some more.
+func (r *replica) karpenter(more []func(context.Context) error) *sim.Karpenter {
+	o := sim.KarpenterOptions{
+		Name: r.name, Store: r.store, Lag: watchLag, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: r.provider, Deaf: r.deaf, Search: r.world.search,
 	}
-	o := sim.KarpenterOptions{Name: name, Store: store, Lag: 20 * time.Millisecond, Delay: 30 * time.Millisecond, Provision: true, Disrupt: true, Cloud: provider}
-	if w.seller != nil {
-		o.Cloud = w.seller(provider)
+	if r.world.seller != nil {
+		o.Cloud = r.world.seller(r.provider)
 	}
-	k := w.Karpenter(o)
-	k.Add(events.Run)
-	for _, loop := range append(provider.Always(), provider.Leader()...) {
+	k := r.world.Karpenter(o)
+	k.Add(r.events.Run)
+	for _, loop := range append(more, r.provider.Leader()...) {
 		k.Add(loop)
 	}
-	k.Run(ctx)
-	return nil
+	return k
 }
+
+// watchLag is how long after an event watches show it.
+const watchLag = 20 * time.Millisecond
 
 // deploy makes pods that a ReplicaSet owns.
 func (w *world) deploy(pods int, cpus, memory string) {
