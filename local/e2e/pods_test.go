@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,12 +162,67 @@ func TestPodsGetNodesAndTheNodesGoWithThem(t *testing.T) {
 	t.Logf("people looked at it for %s", time.Since(begin).Round(100*time.Millisecond))
 
 	begin = time.Now()
+	asking := section(t, "steering.md", "Approval")
+	t.Cleanup(func() {
+		shared.command("kubectl", "annotate", "nodepool", "default", "karpenter.sh/disruption-approval-", "karpenter.sh/disruption-auto-approve-").Run()
+	})
+	shared.typed(t, asking[0])
 	shared.typed(t, guide[3])
 	for _, command := range atTheRest { // nodes stay for a while
 		shared.typed(t, command)
 	}
+	decides(t, asking)
 	empty(t)
 	t.Logf("the nodes were gone after %s", time.Since(begin).Round(100*time.Millisecond))
+}
+
+// decides has people decide about nodes that should go, by the commands of the page: a plan is denied and its nodes stay, the next one is approved, and
+// what is left is approved by a rule.
+func decides(t *testing.T, page []string) {
+	t.Helper()
+	typed := strings.Split(page[1], "\n") // look, approve, deny, look, approve with kubectl
+	if len(page) != 3 || len(typed) != 5 {
+		t.Fatalf("the page has %q", page)
+	}
+	named := regexp.MustCompile(`underutilized-\w+`)
+	plan := decided(t, typed[0], named.ReplaceAllString(typed[2], "PLAN")+" || true", "Denied")
+	claims, err := shared.claims(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(shared.do(t, "kubectl", "get", "disruptionplan", plan, "-o", "jsonpath={.status.step.remove[*].nodeClaim}")) {
+		if !slices.ContainsFunc(claims, func(c v1.NodeClaim) bool { return c.Name == name && c.DeletionTimestamp == nil }) {
+			t.Errorf("%s went although somebody said no", name)
+		}
+	}
+	shared.typed(t, typed[3]+"\nkubectl delete disruptionplan "+plan)
+	decided(t, typed[0], named.ReplaceAllString(typed[4], "PLAN")+" --dry-run=server\n"+named.ReplaceAllString(typed[1], "PLAN")+" || true", "CarriedOut")
+	shared.typed(t, page[2])
+}
+
+// decided says yes or no to a plan of those that are listed, and waits until it is in that phase. Where it was superseded meanwhile another one is asked about.
+func decided(t *testing.T, list, command, phase string) (plan string) {
+	t.Helper()
+	waits := regexp.MustCompile(`(?m)^([a-z]+-[0-9a-f]+)\s.*\s$`) // nothing is in the last column of those about which nobody has decided
+	eventually(t, func(context.Context) (string, error) {
+		if plan == "" {
+			m := waits.FindStringSubmatch(shared.typed(t, list))
+			if m == nil {
+				return "no plan waits", nil
+			}
+			plan = m[1]
+			shared.typed(t, strings.ReplaceAll(command, "PLAN", plan))
+		}
+		said := plan + " is " + shared.do(t, "kubectl", "get", "disruptionplan", plan, "-o", "jsonpath={.status.phase}")
+		switch said {
+		case plan + " is " + phase:
+			return "", nil
+		case plan + " is Superseded":
+			plan = ""
+		}
+		return said, nil
+	})
+	return plan
 }
 
 func TestJobsSucceed(t *testing.T) {

@@ -107,7 +107,7 @@ func namesHere(pod, claim, node string) *strings.Replacer {
 	return strings.NewReplacer(
 		"pod NAME", "pod "+pod, "nodepool NAME", "nodepool default", "ec2nodeclass NAME", "ec2nodeclass default", "nodeclaim NAME", "nodeclaim "+claim,
 		"node NAME", "node "+node, "token NAME", "token karpenter",
-		"NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "shop/web-0", "default/"+pod,
+		"--pool batch", "--pool default", "NAMESPACE", "kube-system", "web-5d4f-x2x7k -n shop", pod+" -n default", "shop/web-5d4f-x2x7k", "default/"+pod, "shop/web-0", "default/"+pod,
 		"ip-10-0-0-1", node, "default-7x2fk", claim, "~/.kube/config", "$KUBECONFIG", "FILE", "$KUBECONFIG")
 }
 
@@ -157,5 +157,5 @@ func isReadHere(t *testing.T, i installed) {
 
 var holdsUp = regexp.MustCompile(`pause|resume|annotate`)
 
-// elsewhere finds commands that other tests type: with files, on pools that are not here, until somebody presses a key.
-var elsewhere = regexp.MustCompile(` -f |--journal|--pool batch|^karpenter top$|^karpenter (?:approve|deny)`)
+// elsewhere finds commands that other tests type, or that end when somebody presses a key.
+var elsewhere = regexp.MustCompile(` -f |--journal|^karpenter top$`)

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"karpenter.sh/karpenter/local/plane"
 )
 
@@ -46,6 +50,55 @@ func TestLoadMakesPodsAndPodsMakeNodes(t *testing.T) {
 		}
 	}
 	running(t, "busy", 0)
+}
+
+// What KEDA does, by what stands in for it: a queue's length is written into a Deployment's scale, from none to many and back. Pods take messages as soon
+// as there are as many as the queue asked for.
+func TestAQueueMakesPodsAndPodsMakeNodes(t *testing.T) {
+	together.enter(t)
+	const each, most = 5, 8 // messages for one pod, pods for all of them
+	workers := deployment("workers", 0, template("workers"))
+	add(t, workers)
+	queue, ran := each*most, 0
+	eventually(t, func(ctx context.Context) (string, error) {
+		pods, err := shared.pods(ctx, client.MatchingLabels{"app": "workers"})
+		if err != nil {
+			return "", err
+		}
+		nodes := map[string]bool{}
+		run := 0
+		for _, p := range pods {
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+				run, nodes[p.Spec.NodeName] = run+1, true
+			}
+		}
+		if run == most && ran < most {
+			claims, err := shared.claims(ctx)
+			if err != nil {
+				return "", err
+			}
+			for _, c := range claims {
+				delete(nodes, c.Status.NodeName)
+			}
+			if len(nodes) > 0 {
+				t.Errorf("nodes %v have pods and no claims", nodes)
+			}
+		}
+		if ran = max(ran, run); ran == most {
+			queue = max(0, queue-run)
+		}
+		if queue == 0 && len(pods) == 0 {
+			return "", nil
+		}
+		var now autoscalingv1.Scale
+		if err := shared.SubResource("scale").Get(ctx, workers, &now); err != nil {
+			return "", err
+		}
+		if now.Spec.Replicas = int32((queue + each - 1) / each); now.Spec.Replicas != now.Status.Replicas {
+			err = shared.SubResource("scale").Update(ctx, workers, client.WithSubResourceBody(&now))
+		}
+		return fmt.Sprintf("%d messages wait, %d of %d pods run", queue, run, len(pods)), err
+	})
 }
 
 // lines are those of a text, with one space between words.
