@@ -4,6 +4,7 @@ package selector
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -13,8 +14,12 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 )
 
-// mostCompiled is how many expressions are kept.
-const mostCompiled = 1000
+const (
+	mostCompiled = 1000 // expressions that are kept
+	// mostCost is what a selector may cost for a device. Usual ones cost less than a hundred, and the API server allows a million, a tenth of
+	// a second; there may be thousands of kinds of devices.
+	mostCost = 5000
+)
 
 var compiled = sync.OnceValue(func() *cel.Cache {
 	return cel.NewCache(mostCompiled, cel.Features{EnableConsumableCapacity: true})
@@ -25,13 +30,16 @@ var compiled = sync.OnceValue(func() *cel.Cache {
 func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
 	program := compiled().GetOrCompile(expression)
 	if program.Error != nil {
-		return false, program.Error
+		return false, &devices.SelectorError{Err: program.Error}
 	}
-	yes, _, err := program.DeviceMatches(context.Background(), cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
+	yes, details, err := program.DeviceMatches(context.Background(), cel.Device{Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity})
 	if err != nil { // the compiler has no type for it
 		if _, key, found := strings.Cut(err.Error(), "no such key: "); found {
 			return false, &devices.NoKeyError{Key: key, Err: err}
 		}
+	}
+	if cost := details.ActualCost(); cost != nil && *cost > mostCost {
+		return false, &devices.SelectorError{Err: fmt.Errorf("evaluating it costs %d for one device, and may cost %d", *cost, mostCost)}
 	}
 	return yes, err
 }

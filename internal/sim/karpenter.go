@@ -37,6 +37,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/journal"
 	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/selector"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
@@ -76,6 +77,8 @@ type KarpenterOptions struct {
 	Repair bool
 	// Buffers adds the loop that keeps room for CapacityBuffers; it needs Provision.
 	Buffers bool
+	// Devices has resource claims planned for.
+	Devices bool
 	// Search limits the engine's search for cheaper fleets; 0 for the default.
 	Search work.Units
 	// Planner are the settings of disruption; zero for the default.
@@ -108,6 +111,7 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	}
 	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
+	o.Claim.Devices = o.Claim.Devices || o.Devices
 	claims := claim.New(claim.Deps{
 		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, Known: known(), Health: pools, Suspect: garbage.Suspect,
 		Hint: o.Hint,
@@ -131,6 +135,9 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 // provision adds the loops that decide what to launch and what to remove.
 func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools *pool.Loop) {
 	settings := engine.Settings{ReservedCapacity: true, Search: o.Search}
+	if o.Devices {
+		settings.Selects = selector.Selects
+	}
 	catalogs := catalog.New(provider)
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	opener.Journal = k.Journal

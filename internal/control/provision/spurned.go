@@ -21,14 +21,15 @@ import (
 // holds the others back.
 func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted spurn.Sorted, plan *engine.Plan) {
 	lost := l.spurned.Judge(in.Snap, staying(in.Snap, plan.Place), in.Now)
+	l.record(ctx, in, lost)
+	lost = append(lost, l.withoutBare(in, plan)...)
 	leave := map[*cluster.Pod]bool{}
 	for _, h := range lost {
 		leave[h.Pod] = true
 		l.Metrics.PlacesLost.WithLabelValues(in.Snap.Node(h.Node).Pool()).Inc()
 		telemetry.Log(ctx).Info("pod loses the place that its scheduler does not bind it to", "Pod", podName(h.Pod), "Node", h.Node,
-			"scheduler", schedulerOf(h.Pod), "silent", h.Silent)
+			"scheduler", schedulerOf(h.Pod), "silent", h.Silent, "bare", h.Bare)
 	}
-	l.record(ctx, in, lost)
 	plan.Place = slices.DeleteFunc(plan.Place, func(p engine.Placement) bool { return leave[p.Pod] })
 	held := slices.Concat(lost, sorted.Held)
 	for _, h := range held {
@@ -38,6 +39,16 @@ func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted 
 	if len(sorted.Try) > 0 {
 		l.tryFurther(ctx, in, sorted.Try, plan)
 	}
+}
+
+// withoutBare takes from a plan the nodes that would be opened for pods whose last ones came without devices, and returns those pods.
+func (l *Loop) withoutBare(in engine.Question, plan *engine.Plan) (lost []spurn.Held) {
+	plan.Open = slices.DeleteFunc(plan.Open, func(o engine.Opening) bool {
+		bare := l.spurned.Bare(in.Snap, o.Pods, in.Now)
+		lost = append(lost, bare...)
+		return len(bare) > 0
+	})
+	return lost
 }
 
 // tryFurther plans for pods that get no place on nodes that their scheduler has seen.
@@ -105,6 +116,10 @@ func spurnedText(h spurn.Held) string {
 		next = "a further node is tried at " + h.Next.UTC().Format(time.TimeOnly)
 	}
 	name, since := schedulerOf(h.Pod), h.Ready.UTC().Format(time.TimeOnly)
+	if h.Bare {
+		return fmt.Sprintf("node %s has been ready since %s without the devices that machines of its type are expected to have: compare the ResourceSlices of its drivers with "+
+			"what the claims of the pod ask for; %s", h.Node, since, next)
+	}
 	if h.Silent {
 		return fmt.Sprintf("node %s has been ready for it since %s, but in %v scheduler %q has neither bound nor judged it there: is that scheduler running? %s",
 			h.Node, since, seat.Longest, name, next)

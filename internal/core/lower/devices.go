@@ -17,7 +17,8 @@ import (
 )
 
 // Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
-// attribute that the device does not have it says so with a devices.NoKeyError.
+// attribute that the device does not have it says so with a devices.NoKeyError, and with a devices.SelectorError that no
+// device should be asked about.
 type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
 
 // A deviceDesk answers what the pods of one question have to do with devices. It is made when the first of them asks.
@@ -31,10 +32,11 @@ type deviceDesk struct {
 	numbers    map[*deviceKind]int
 	publishers []string // drivers, by number
 	published  *published
-	values     map[string]int32        // of attributes, in constraints
-	batch      map[cluster.PodKey]bool // made when first needed
-	nodesHave  [][]*inventory          // by bin: what it may turn out to have
-	shapes     [][]*inventory          // by template and shape, nil for one without
+	values     map[string]int32            // of attributes, in constraints
+	useless    map[string]*devices.Refusal // selectors, and why
+	batch      map[cluster.PodKey]bool     // made when first needed
+	nodesHave  [][]*inventory              // by bin: what it may turn out to have
+	shapes     [][]*inventory              // by template and shape, nil for one without
 }
 
 // A claim is what a resource claim, or all claims of a template, ask for.
@@ -54,7 +56,7 @@ type ownClaim struct {
 // deviceDesk returns the desk.
 func (b *builder) deviceDesk() *deviceDesk {
 	if b.devices == nil {
-		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[string]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}}
+		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[string]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}, useless: map[string]*devices.Refusal{}}
 		for c := range b.in.Snap.ResourceClaims() {
 			name := c.Annotations[resourcev1.PodResourceClaimAnnotation]
 			for _, o := range c.OwnerReferences {

@@ -156,7 +156,7 @@ func poolsOf(all []*resourcev1.ResourceSlice) []*resourcePool {
 	return out
 }
 
-// sound reports whether names of devices and counters are said once, and counters that devices draw on are there.
+// sound reports whether names of devices and counters are said once, and counters that devices draw on are there and not below zero.
 func (p *resourcePool) sound() bool {
 	names, sets := map[string]bool{}, map[string]*resourcev1.CounterSet{}
 	for _, s := range p.slices {
@@ -179,8 +179,8 @@ func (p *resourcePool) sound() bool {
 				if set == nil {
 					return false
 				}
-				for name := range draw.Counters {
-					if _, has := set.Counters[name]; !has {
+				for name, amount := range draw.Counters {
+					if of, has := set.Counters[name]; !has || of.Value.Sign() < 0 || amount.Value.Sign() < 0 {
 						return false
 					}
 				}

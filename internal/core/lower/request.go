@@ -207,6 +207,9 @@ func (d *deviceDesk) selects(kind *deviceKind, expression string) (bool, *device
 			return false, &devices.Refusal{Why: devices.Unknown, Detail: name}
 		}
 	}
+	if no := d.useless[expression]; no != nil {
+		return false, no
+	}
 	said, ok := kind.said[expression]
 	if !ok {
 		said.yes, said.err = d.in.Selects(expression, kind.driver, kind.device)
@@ -219,7 +222,11 @@ func (d *deviceDesk) selects(kind *deviceKind, expression string) (bool, *device
 		return false, &devices.Refusal{Why: devices.Unknown, Detail: missing.Key}
 	}
 	what, _, _ := strings.Cut(said.err.Error(), "\n")
-	return false, &devices.Refusal{Why: devices.Invalid, Detail: what}
+	no := &devices.Refusal{Why: devices.Invalid, Detail: what}
+	if _, ok := errors.AsType[*devices.SelectorError](said.err); ok {
+		d.useless[expression] = no // it is not asked about other kinds of devices: that could take minutes
+	}
+	return false, no
 }
 
 // mentions reports whether a selector asks for an attribute, by the last part of its name.
@@ -305,10 +312,13 @@ func allowed(p *resourcev1.CapacityRequestPolicy, share *resource.Quantity) bool
 	return true
 }
 
-// milli is a quantity in thousandths, the most there can be for what is larger.
+// milli is a quantity in thousandths, the most there can be for what is larger, and none for less than that.
 func milli(q *resource.Quantity) int64 {
-	if q.Value() > math.MaxInt64/1000 {
-		return math.MaxInt64 / 2
+	switch n := q.Value(); {
+	case n > devices.Most/1000:
+		return devices.Most
+	case n < 0:
+		return 0
 	}
 	return q.MilliValue()
 }

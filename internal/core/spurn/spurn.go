@@ -8,6 +8,7 @@
 package spurn
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +81,7 @@ type Verdict struct {
 	Ready  time.Time // since when
 	At     time.Time // it was lost
 	Silent bool      // its scheduler did nothing meanwhile
+	Bare   bool      // the node came without the devices that its type promises
 	Next   time.Time // when a further node is tried; zero: one is tried now
 }
 
@@ -191,6 +193,30 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		out = append(out, Held{p, m.lose(p, target, verdict)})
 	}
 	return out
+}
+
+// Bare takes the pods of a node that a plan would open. Where all of them had places on nodes that are ready, and that came without the devices
+// which their types promise, it returns them: they lose those places, and another node would most likely come without devices as well.
+func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time) []Held {
+	for _, p := range pods {
+		w, waits := m.waits[p.UID]
+		if !waits || len(p.Class.Spec.ResourceClaims) == 0 || inUse(snap.Target(w.target)) {
+			return nil
+		}
+	}
+	out := make([]Held, len(pods))
+	for i, p := range pods {
+		w := m.waits[p.UID]
+		target := snap.Target(w.target)
+		delete(m.waits, p.UID)
+		out[i] = Held{p, m.lose(p, target, Verdict{Node: target.Name, Ready: w.since, At: now.Truncate(time.Second), Bare: true})}
+	}
+	return out
+}
+
+// inUse tells whether a node is not as it came: others have devices of it, or nobody is to come.
+func inUse(n *cluster.Node) bool {
+	return n.Node.Spec.Unschedulable || slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return !p.DaemonSet && len(p.Class.Spec.ResourceClaims) > 0 })
 }
 
 // lose notes that a pod was spurned. Of the places that pods of a kind had before the first loss, only that one counts.

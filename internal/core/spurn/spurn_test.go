@@ -299,3 +299,53 @@ func BenchmarkLook(b *testing.B) {
 		w.Sort(snap, pods, at(100))
 	}
 }
+
+// TestNodesThatCameWithoutDevices has a pod planned for node n, and a plan that would open another one for it.
+func TestNodesThatCameWithoutDevices(t *testing.T) {
+	claims := func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("gpu")}}
+	}
+	for name, tc := range map[string]struct {
+		pods  func(w *world)
+		along string // another pod that would be on the new node
+		want  int    // pods that lose their places
+	}{
+		"nobody else has devices of the node": {func(w *world) { w.pod("a", -60, 1, claims) }, "", 1},
+		"the pod wants none":                  {func(w *world) { w.pod("a", -60, 1) }, "", 0},
+		"others have some":                    {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, claims, on("n", 5)) }, "", 0},
+		"others are there without":            {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, on("n", 5)) }, "", 1},
+		"the pod shares the new node":         {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1) }, "b", 0},
+		"with one that fared alike":           {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, claims); w.plan("b", "n", 0) }, "b", 2},
+		"the node is cordoned":                {func(w *world) { w.pod("a", -60, 1, claims); w.cordon("n") }, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.node("n", 0)
+			tc.pods(w)
+			w.plan("a", "n", 0)
+			w.look(10)
+			snap := w.store.Snapshot()
+			var opened []*cluster.Pod
+			for p := range snap.Unbound() {
+				if p.Name == "a" || p.Name == tc.along {
+					opened = append(opened, p)
+				}
+			}
+			lost := w.Bare(snap, opened, at(10))
+			if len(lost) != tc.want {
+				t.Fatalf("%d pods lose their places, want %d", len(lost), tc.want)
+			}
+			for _, h := range lost {
+				if !h.Bare || h.Node != "n" || !h.Ready.Equal(at(0)) || !h.Next.IsZero() {
+					t.Errorf("verdict %+v", h.Verdict)
+				}
+			}
+		})
+	}
+}
+
+func (w *world) cordon(name string) {
+	n := w.store.Snapshot().Node(name).Node.DeepCopy()
+	n.Spec.Unschedulable = true
+	w.store.Update(func(d *cluster.Draft) { d.PutNode(n) })
+}

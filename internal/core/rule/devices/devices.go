@@ -8,6 +8,7 @@ package devices
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -26,6 +27,9 @@ type Draw struct {
 	Counter int
 	Amount  int64
 }
+
+// Most is the largest amount of anything: three of it can be added up.
+const Most = math.MaxInt64 / 4
 
 // An Inventory is the devices of a node, in the order in which they are tried.
 type Inventory struct {
@@ -137,7 +141,7 @@ func (s *State) Use(device int, share []int64) {
 	copy(sum, s.shares[device])
 	for i, x := range share {
 		if i < len(sum) {
-			sum[i] += x
+			sum[i] = min(sum[i]+x, Most)
 		}
 	}
 	s.shares[device] = sum
@@ -145,7 +149,7 @@ func (s *State) Use(device int, share []int64) {
 
 func (s *State) draw(d *Device) {
 	for _, x := range d.Draws {
-		s.counters[x.Counter] -= x.Amount
+		s.counters[x.Counter] = max(s.counters[x.Counter]-x.Amount, -Most)
 	}
 }
 
@@ -219,5 +223,10 @@ type NoKeyError struct {
 	Key string
 	Err error // as the selector's language says it
 }
+
+// A SelectorError says that a selector is of no use, whatever device it is asked about.
+type SelectorError struct{ Err error }
+
+func (e *SelectorError) Error() string { return e.Err.Error() }
 
 func (e *NoKeyError) Error() string { return e.Err.Error() }

@@ -84,6 +84,59 @@ func TestASearchEnds(t *testing.T) {
 	}
 }
 
+// TestASearchAmongManyDevicesEnds has a node with as many devices as nobody has, and a claim for devices that belong together, of which no two do.
+func TestASearchAmongManyDevicesEnds(t *testing.T) {
+	const many = 50_000
+	inv := Inventory{Devices: make([]Device, many)}
+	c := claim(1, Option{Count: 2, Fits: make([]Fit, many)})
+	k := Constraint{Values: make([]int32, many), On: [][]bool{{true}}}
+	for i := range inv.Devices {
+		inv.Devices[i].Kind = i
+		c.Requests[0].Options[0].Fits[i] = Fit{Selected: true, Tolerated: true, Within: true}
+		k.Values[i] = int32(i)
+	}
+	c.Constraints = []Constraint{k}
+	effort := &Effort{}
+	if _, no := New(&inv, effort).With([]*Claim{c}); no == nil || no.Why != TooHard || effort.Steps > mostSteps+1 {
+		t.Errorf("refused for %+v after %d steps", no, effort.Steps)
+	}
+	last := claim(2, Option{Count: 1, Fits: make([]Fit, many)})
+	last.Requests[0].Options[0].Fits[many-1] = Fit{Selected: true, Tolerated: true, Within: true}
+	if _, no := New(&inv, effort).With([]*Claim{last}); no != nil {
+		t.Errorf("the last of all devices is not found: %+v", no)
+	}
+}
+
+// TestAmountsDoNotWrapAround has devices that are allocated in full over and over, as somebody may write into the status of claims.
+func TestAmountsDoNotWrapAround(t *testing.T) {
+	t.Run("shares", func(t *testing.T) {
+		inv := Inventory{Devices: []Device{{Multiple: true, Capacity: []int64{Most}}}}
+		one := claim(1, Option{Count: 1, Fits: []Fit{{Selected: true, Tolerated: true, Within: true, Takes: []int64{Most}}}})
+		s := New(&inv, &Effort{})
+		for range 9 {
+			if s.Use(0, []int64{Most}); s.shares[0][0] != Most {
+				t.Errorf("%d are taken, want %d", s.shares[0][0], int64(Most))
+			}
+		}
+		if _, no := s.With([]*Claim{one}); no == nil {
+			t.Error("what is taken many times over is given away")
+		}
+	})
+	t.Run("counters that others have taken", func(t *testing.T) {
+		inv := Inventory{Counters: []int64{1}}
+		for range 12 {
+			inv.Devices = append(inv.Devices, Device{Draws: []Draw{{0, Most}}})
+		}
+		s := New(&inv, &Effort{})
+		for d := range 11 {
+			s.Use(d, nil)
+		}
+		if _, no := s.With([]*Claim{claim(1, Option{Count: 1, Fits: []Fit{{Selected: true, Tolerated: true, Within: true}}})}); no == nil {
+			t.Error("a counter that is used up many times over is given away")
+		}
+	})
+}
+
 func TestAnAdministratorTakesNothing(t *testing.T) {
 	s := New(&Inventory{Devices: []Device{{}}}, &Effort{})
 	s.Use(0, nil)

@@ -4,6 +4,7 @@ import "slices"
 
 const (
 	mostSteps   = 20_000 // of one search; nobody waits for a claim that is harder
+	freeLooks   = 100    // at devices in each step; more of them count as further steps
 	mostDevices = 32     // of one claim, by the API
 )
 
@@ -121,8 +122,7 @@ func (q *search) next(at place) bool {
 
 // serve picks the devices of an option from the k-th on, among the devices from one on.
 func (q *search) serve(at place, oi, k, from int) bool {
-	if q.steps++; q.steps > mostSteps {
-		q.refuse(at, &Refusal{Why: TooHard})
+	if !q.step(at) {
 		return false
 	}
 	o := &q.claims[at.claim].Requests[at.request].Options[oi]
@@ -143,6 +143,9 @@ func (q *search) serve(at place, oi, k, from int) bool {
 		return q.try(at, oi, k, q.all[o][k])
 	}
 	for d := from; d < len(q.inventory.Devices); d++ {
+		if (d-from)%freeLooks == freeLooks-1 && !q.step(at) {
+			return false
+		}
 		if !q.free(at, o, d) || !q.selects(at, o, d) || !q.hasRoom(o, d) {
 			if q.no != nil {
 				return false
@@ -157,6 +160,14 @@ func (q *search) serve(at place, oi, k, from int) bool {
 		}
 	}
 	return false
+}
+
+// step counts a step, and ends a search that has made too many.
+func (q *search) step(at place) bool {
+	if q.steps++; q.steps > mostSteps {
+		q.refuse(at, &Refusal{Why: TooHard})
+	}
+	return q.no == nil
 }
 
 // try picks a device as the k-th of an option, and serves what is left.
