@@ -106,7 +106,7 @@ func TestAMessageAboutSeveralMachinesGoesOnWithTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, func() error {
 		if n := len(w.provider.claims.All()); n != 4 {
 			return fmt.Errorf("the provider knows of %d claims, want 4", n)
 		}

@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -28,7 +26,7 @@ import (
 )
 
 var (
-	chaosSeeds = flag.Int("chaos.seeds", 40, "how many seeds the chaos test runs; package looptest runs more, with all loops")
+	chaosSeeds = flag.Int("chaos.seeds", 10, "how many seeds the chaos test runs; package looptest runs more, with all loops")
 	chaosFirst = flag.Uint64("chaos.first", 1, "the first seed of the chaos test")
 )
 
@@ -66,10 +64,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube := fake.NewClientBuilder().WithScheme(testScheme(t)).
-		WithStatusSubresource(&awsv1.EC2NodeClass{}, &v1.NodeClaim{}, &v1.NodePool{}, &corev1.Node{}).
-		WithObjects(defaultClass(), defaultPool(), dnsService()).Build()
-	return &chaos{t: t, cloud: c, kube: kube, rng: rng}
+	return &chaos{t: t, cloud: c, kube: apiServer(), rng: rng}
 }
 
 // start begins the provider and the loops around it. AWS may be so bad that it takes several attempts, as of a pod that

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -37,7 +38,9 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
+// TestMain lets garbage lie for longer: little is alive in these worlds.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
 	slog.SetLogLoggerLevel(slog.LevelError)
 	os.Exit(m.Run())
 }
@@ -85,14 +88,20 @@ func (l *eventLog) says(reason telemetry.Reason, object, message string) bool {
 	})
 }
 
-func testScheme(t testing.TB) *runtime.Scheme {
+// testScheme is built once: nothing is added to it later.
+var testScheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, awsv1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1.AddToScheme(s), awsv1.AddToScheme(s)); err != nil {
+		panic(err)
 	}
 	return s
+})
+
+// apiServer is one in memory.
+func apiServer() client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(testScheme()).
+		WithStatusSubresource(&awsv1.EC2NodeClass{}, &v1.NodeClaim{}, &v1.NodePool{}, &corev1.Node{}).
+		WithObjects(defaultClass(), defaultPool(), dnsService()).Build()
 }
 
 func fastTiming() awsmodel.Timing {
@@ -133,9 +142,7 @@ func newUnreadyWorld(t testing.TB, cfg awsmodel.Config, edit func(*Settings)) *w
 		edit(&w.settings)
 	}
 	run(t, c.Run)
-	w.kube = fake.NewClientBuilder().WithScheme(testScheme(t)).
-		WithStatusSubresource(&awsv1.EC2NodeClass{}, &v1.NodeClaim{}, &v1.NodePool{}, &corev1.Node{}).
-		WithObjects(defaultClass(), defaultPool(), dnsService()).Build()
+	w.kube = apiServer()
 	w.provider = w.start(t)
 	return w
 }
@@ -263,7 +270,7 @@ func newClaim(name string) *v1.NodeClaim {
 func (w *world) waitReady(t testing.TB, name string) *awsv1.EC2NodeClass {
 	t.Helper()
 	nc := &awsv1.EC2NodeClass{}
-	eventually(t, 20*time.Second, func() error {
+	eventually(t, func() error {
 		if err := w.kube.Get(t.Context(), client.ObjectKey{Name: name}, nc); err != nil {
 			return err
 		}
@@ -278,8 +285,11 @@ func (w *world) waitReady(t testing.TB, name string) *awsv1.EC2NodeClass {
 	return nc
 }
 
+// patience is how long a test waits that is not in a bubble, for what takes moments on a machine that has nothing else to do.
+const patience = 5 * time.Minute
+
 // eventually repeats a question until it is answered.
-func eventually(t testing.TB, patience time.Duration, ask func() error) {
+func eventually(t testing.TB, ask func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err := ask()
@@ -319,7 +329,7 @@ func conformWorld(t *testing.T, faults func(*awsmodel.Faults)) *cloudtest.World 
 			w.crash()
 			return w.start(t)
 		},
-		Patience: time.Minute,
+		Patience: patience,
 	}
 }
 
@@ -332,7 +342,7 @@ func (w *world) bequeath(t *testing.T, providerID, provisioner string) {
 	for _, key := range []string{awsv1.TagNodePool, awsv1.TagNodeClaim, awsv1.TagNodeClass, awsv1.TagClusterName} {
 		gone = append(gone, ec2types.Tag{Key: aws.String(key)})
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if _, err := people.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: ids, Tags: gone}); err != nil {
 			return err
 		}

@@ -33,7 +33,9 @@ import (
 	"karpenter.sh/karpenter/internal/telemetry"
 )
 
+// TestMain lets garbage lie for longer: little is alive in these worlds.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
 	slog.SetLogLoggerLevel(slog.LevelError)
 	debug.SetGCPercent(800) // little is alive in these worlds
 	os.Exit(m.Run())
