@@ -111,7 +111,7 @@ func (w *terminal) mode(t *testing.T) unix.Termios {
 }
 
 // patience is how long the program may take on a machine that does other things, too.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // until waits for a text to be drawn after what was drawn before, and returns all that was.
 func (w *terminal) until(t *testing.T, text string) string {

@@ -50,7 +50,7 @@ func TestConform(t *testing.T) {
 				}
 				return open(t, options)
 			},
-			Patience: 5 * time.Second,
+			Patience: 5 * time.Minute,
 		}
 	})
 }

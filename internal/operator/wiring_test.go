@@ -58,7 +58,7 @@ func TestWhoActsHoldsTheLease(t *testing.T) {
 			base := &rest.Config{Host: server.URL}
 			base.ContentType = "application/json"
 			acted := false
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer stop()
 			err := p.elected(base, func(context.Context) error {
 				acted = true

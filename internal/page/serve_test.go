@@ -295,7 +295,7 @@ func TestAStreamOutlastsTheLimitsOfItsListener(t *testing.T) {
 	var runs sync.WaitGroup
 	runs.Go(func() { _ = s.Run(ctx) })
 	server := httptest.NewUnstartedServer(s.Open())
-	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 3*time.Second, 3*time.Second
 	server.Start()
 	defer server.Close()
 	defer runs.Wait()
@@ -303,7 +303,7 @@ func TestAStreamOutlastsTheLimitsOfItsListener(t *testing.T) {
 	in := open(t, server.URL, nil)
 	in.next()
 	for i := range 2 {
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(3200 * time.Millisecond)
 		w.node(fmt.Sprint("n", i))
 		if event, _ := in.next(); event != "changes" {
 			t.Errorf("came %s", event)

@@ -47,7 +47,7 @@ func cluster() *fake.Clientset {
 var ranges = Ranges{Services: netip.MustParsePrefix("10.96.0.0/16"), Pods: netip.MustParsePrefix("10.244.0.0/15")}
 
 // soon is how long anything may take that happens within seconds on a machine with nothing else to do.
-const soon = 90 * time.Second
+const soon = 5 * time.Minute
 
 func started(t *testing.T, pods func(string, int) (int, bool)) *Resolver {
 	t.Helper()

@@ -37,7 +37,7 @@ func TestProgramsEndWithTheirStarter(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		cmd.Process.Kill()
 		t.Error("the program lives on without its starter")
 	}

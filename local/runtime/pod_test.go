@@ -123,7 +123,7 @@ func (w *world) add(mode string, change ...func(*corev1.Pod)) {
 }
 
 // soon is how long anything may take that happens within seconds on a machine with nothing else to do.
-const soon = 90 * time.Second
+const soon = 5 * time.Minute
 
 // until waits for the pod to be as wanted.
 func (w *world) until(what string, is func(*corev1.Pod) bool) *corev1.Pod {

@@ -115,7 +115,7 @@ func readCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 }
 
 // soon is how long anything may take that happens within seconds on a machine with nothing else to do.
-const soon = 90 * time.Second
+const soon = 5 * time.Minute
 
 // waitUntilPublished waits until the server's discovery and OpenAPI documents, which it makes some time after a CRD is
 // established and which kubectl works by, know all kinds.

@@ -18,7 +18,7 @@ import (
 const noticed = 2 * time.Second
 
 // seconds is for how long the API may be unreadable, on a busy machine too.
-const seconds = 20 * time.Second
+const seconds = time.Minute
 
 // A balancer stands for the Service of the replicas: each connection goes to one of those that it knows.
 type balancer struct {

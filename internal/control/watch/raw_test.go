@@ -87,7 +87,7 @@ func TestRawServer(t *testing.T) {
 	want := func(claims ...string) {
 		t.Helper()
 		var got []string
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			got = nil
 			snap := store.Snapshot()
 			for n := range snap.Nodes() {
