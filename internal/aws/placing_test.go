@@ -60,6 +60,7 @@ func TestMachinesOfAClusterGroupShareAZone(t *testing.T) {
 			f.Pools = append(f.Pools, awsmodel.PoolRule{Match: "*/*/us-east-1a", Depth: 0})
 		})
 		group := w.useGroup(t, ec2types.PlacementStrategyCluster, 0)
+		began := time.Now()
 		var wg sync.WaitGroup
 		for i, cpus := range []string{"1", "3", "7", "14"} { // four kinds, four calls
 			wg.Go(func() {
@@ -80,6 +81,9 @@ func TestMachinesOfAClusterGroupShareAZone(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		if took := time.Since(began); took > homeLife/2 {
+			t.Errorf("the group was tied to a zone that is out for %v", took)
+		}
 		zones := w.members(t, group)[shortage.Place{Group: group}]
 		slices.Sort(zones)
 		if len(zones) != 4 || len(slices.Compact(zones)) != 1 {

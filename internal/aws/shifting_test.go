@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,21 @@ func TestAShiftedZoneIsLeftAlone(t *testing.T) {
 }
 
 // Pools hear of zones in which they could have nodes.
+// TestMachinesOfAShiftedZoneAreShownAsTheyWere lists machines of zone a, which is shifted away, and of zone b. EC2 says something else of one
+// of each, and does not list the other.
+func TestMachinesOfAShiftedZoneAreShownAsTheyWere(t *testing.T) {
+	var r remembered
+	inA := func(id string) bool { return id == "a-1" || id == "a-2" }
+	r.listed([]cloud.Machine{{ProviderID: "a-1", ImageID: "before"}, {ProviderID: "a-2", ImageID: "before"}, {ProviderID: "b-1", ImageID: "before"}, {ProviderID: "b-2", ImageID: "before"}}, inA)
+	got := map[string]string{}
+	for _, m := range r.listed([]cloud.Machine{{ProviderID: "a-1", ImageID: "after"}, {ProviderID: "b-1", ImageID: "after"}}, inA) {
+		got[m.ProviderID] = m.ImageID
+	}
+	if want := map[string]string{"a-1": "before", "a-2": "before", "b-1": "after"}; !maps.Equal(got, want) {
+		t.Errorf("listed are %v, want %v", got, want)
+	}
+}
+
 func TestPoolsAreToldOfShifts(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, followShifts, func(t *testing.T, w *world) {
 		for name, requirement := range map[string]v1.NodeSelectorRequirementWithMinValues{

@@ -212,6 +212,15 @@ func TestIPv6DNSSwitchesTheFamilyOfAL2(t *testing.T) {
 	}
 }
 
+func TestBottlerocketTakesTheFirstDNSServer(t *testing.T) {
+	o := plain()
+	o.Kubelet.ClusterDNS = []string{"172.20.0.10", "172.20.0.11"}
+	got, err := Render(awsv1.AMIFamilyBottlerocket, o)
+	if err != nil || !strings.Contains(got, "cluster-dns-ip = '172.20.0.10'") || strings.Contains(got, "172.20.0.11") {
+		t.Errorf("document = %v\n%s", err, got)
+	}
+}
+
 func TestBottlerocketBindFolders(t *testing.T) {
 	for version, folders := range map[string]bool{"": true, "1.45.9": true, "v1.46.0": false, "1.47": false, "2.0.0": false, "latest": false, "odd": true} {
 		o := plain()

@@ -119,15 +119,13 @@ func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 	return *resource.NewQuantity(size*gib, resource.BinarySI)
 }
 
-// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB.
+// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB. Of Custom nobody knows.
 func ephemeralDevice(family string) (device string, sizeGiB int64) {
 	switch {
 	case family == awsv1.AMIFamilyBottlerocket:
 		return "/dev/xvdb", 20
 	case WindowsBuild(family) != "":
 		return "/dev/sda1", 50
-	case family == awsv1.AMIFamilyCustom:
-		return "", 20
 	}
 	return "/dev/xvda", 20
 }

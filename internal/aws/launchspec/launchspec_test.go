@@ -6,12 +6,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -287,6 +289,35 @@ func TestMakeChangesNothing(t *testing.T) {
 	}
 	if d := cmp.Diff(before, nc) + cmp.Diff(beforeClaim, c); d != "" {
 		t.Errorf("Make changed its input:\n%s", d)
+	}
+}
+
+// TestMarkets holds what EC2 wants to be told of reservations that are not ordinary ones.
+func TestMarkets(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels map[string]string // of the offering, beside the reservation's id
+		want   ec2types.MarketType
+	}{
+		"an ordinary reservation": {map[string]string{awsv1.LabelCapacityReservationType: "default", awsv1.LabelCapacityReservationInterruptible: "false"}, ""},
+		"a capacity block":        {map[string]string{awsv1.LabelCapacityReservationType: "capacity-block", awsv1.LabelCapacityReservationInterruptible: "false"}, "capacity-block"},
+		"one that may be taken back": {map[string]string{awsv1.LabelCapacityReservationType: "default", awsv1.LabelCapacityReservationInterruptible: "true"},
+			"interruptible-capacity-reservation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nc, c := class(func(*awsv1.EC2NodeClass) {}), claim(func(*v1.NodeClaim) {})
+			choice := chosen(t, nc, c)
+			labels := map[string]string{corev1.LabelTopologyZone: choice.Candidates[0].Offerings[0].Zone(), v1.CapacityTypeLabelKey: v1.CapacityTypeReserved, awsv1.LabelCapacityReservationID: "cr-1"}
+			maps.Copy(labels, tc.labels)
+			choice.CapacityType = v1.CapacityTypeReserved
+			choice.Candidates = []fleet.Candidate{{Type: choice.Candidates[0].Type, Offerings: []*cloud.Offering{{Labels: labels}}}}
+			r, err := Make(demo(), nc, c, choice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Templates[0].Market; got != tc.want || r.Templates[0].ReservationID != "cr-1" {
+				t.Errorf("market %q of reservation %q, want %q", got, r.Templates[0].ReservationID, tc.want)
+			}
+		})
 	}
 }
 

@@ -104,7 +104,28 @@ func TestWhatWasFoundIsRememberedForAMinute(t *testing.T) {
 
 func TestQueryAsksForAvailableGroups(t *testing.T) {
 	q := queryOf(&awsv1.PlacementGroupSelector{ID: "pg-1"})
-	if len(q.Filters) != 1 || *q.Filters[0].Name != "state" || q.Filters[0].Values[0] != "available" || len(q.GroupNames) > 0 {
+	if len(q.Filters) != 1 || *q.Filters[0].Name != "state" || !slices.Equal(q.Filters[0].Values, []string{"available"}) || len(q.GroupNames) > 0 {
 		t.Errorf("query %+v", q)
+	}
+}
+
+func TestIs(t *testing.T) {
+	g := &awsv1.PlacementGroup{ID: "pg-1", Name: "mine"}
+	for name, tc := range map[string]struct {
+		by    awsv1.PlacementGroupSelector
+		group *awsv1.PlacementGroup
+		want  bool
+	}{
+		"its id":         {awsv1.PlacementGroupSelector{ID: "pg-1"}, g, true},
+		"its name":       {awsv1.PlacementGroupSelector{Name: "mine"}, g, true},
+		"another's id":   {awsv1.PlacementGroupSelector{ID: "pg-2"}, g, false},
+		"another's name": {awsv1.PlacementGroupSelector{Name: "yours"}, g, false},
+		"no group":       {awsv1.PlacementGroupSelector{Name: "mine"}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Is(&tc.by, tc.group); got != tc.want {
+				t.Errorf("it is the group: %v, want %v", got, tc.want)
+			}
+		})
 	}
 }

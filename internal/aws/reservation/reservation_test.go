@@ -92,6 +92,14 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestPodsHaveTimeToLeaveABlock holds our own end of a block before EC2's, which begins to stop machines half an hour before the block ends.
+func TestPodsHaveTimeToLeaveABlock(t *testing.T) {
+	const ec2Begins = 30 * time.Minute
+	if Leave < ec2Begins+10*time.Minute {
+		t.Errorf("a block is left %v before its end, and EC2 begins to stop machines at %v: pods get less than ten minutes", Leave, ec2Begins)
+	}
+}
+
 // A class that names a reservation of a kind that cannot be used is told so; what is over is not worth a word.
 func TestKindsThatCannotBeUsedAreNamed(t *testing.T) {
 	b := NewBook(kinds{})
@@ -141,6 +149,7 @@ func TestRead(t *testing.T) {
 	}{
 		"an active one":              {func(*ec2types.CapacityReservation) {}, "default active false"},
 		"one that ends soon":         {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(time.Minute)) }, "default active false"},
+		"one that ends now":          {func(r *ec2types.CapacityReservation) { r.EndDate = &now }, ""},
 		"one that is over":           {func(r *ec2types.CapacityReservation) { r.EndDate = aws.Time(now.Add(-time.Hour)) }, ""},
 		"one that was given up":      {func(r *ec2types.CapacityReservation) { r.State = "cancelled" }, ""},
 		"an unknown way of matching": {func(r *ec2types.CapacityReservation) { r.InstanceMatchCriteria = "other" }, ""},

@@ -103,6 +103,22 @@ func TestWhatWasHeardCountsUntilItsEnd(t *testing.T) {
 	})
 }
 
+// What ARC lists although it is over changes nothing, however often it is heard.
+func TestAShiftThatIsOverIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatch(&arc{out: arczonalshift.GetManagedResourceOutput{ZonalShifts: []types.ZonalShiftInResource{shifted("az1", "APPLIED", time.Now().Add(-time.Minute))}}}, "arn")
+		before := w.Sequence()
+		for range 2 {
+			if err := w.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if now := w.Sequence(); now != before {
+				t.Errorf("news %d came of a shift that is over", now-before)
+			}
+		}
+	})
+}
+
 func TestWithoutAWatchNoZoneIsShifted(t *testing.T) {
 	var w *Watch
 	if w.Away("az1") || w.Zones() != nil || w.Sequence() != 0 {

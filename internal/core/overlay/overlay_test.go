@@ -233,7 +233,7 @@ func TestPrices(t *testing.T) {
 	}{
 		{"price=0.25", 10, 0.25}, {"price=0", 10, 0}, {"price=99999999999999999999", 1, 1e6},
 		{"adjust=-10%", 10, 9}, {"adjust=+100%", 10, 20}, {"adjust=-100%", 10, 0}, {"adjust=-25%", 1.5, 1.125}, {"adjust=+100.102%", 1, 2.00102},
-		{"adjust=-15", 10, 0}, {"adjust=+.5", 1, 1.5}, {"adjust=-0.000000001", 1, 0.999999999}, {"adjust=+34.43", 0, 34.43},
+		{"adjust=-15", 10, 0}, {"adjust=+.5", 1, 1.5}, {"adjust=-0.000000001", 1, 0.999999999}, {"adjust=+34.43", 0, 34.43}, {"adjust=-50%", 0.000000003, 0.000000002},
 	} {
 		t.Run(tc.spec, func(t *testing.T) {
 			c, err := changeOf(&overlayOf("o " + tc.spec).Spec)
