@@ -58,6 +58,7 @@ type Loop struct {
 	slots chan struct{}
 	queue atomic.Int64
 	seen  *cluster.Snapshot // the last one
+	wrote atomic.Int64      // hints
 
 	mu       sync.Mutex
 	hints    map[types.UID]*hint
@@ -293,7 +294,11 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 		}
 		// A pod that was bound meanwhile may no longer get one.
 		if now := l.store.Snapshot().Pod(pod.PodKey); now != nil && now.UID == pod.UID && now.NodeName == "" {
-			l.metrics.HintsWritten.WithLabelValues(l.writeSafely(ctx, pod, node)).Inc()
+			outcome := l.writeSafely(ctx, pod, node)
+			l.metrics.HintsWritten.WithLabelValues(outcome).Inc()
+			if outcome == written {
+				l.wrote.Add(1)
+			}
 		}
 	})
 }

@@ -35,6 +35,9 @@ type api struct {
 	got   []string
 	fail  error
 	wipe  bool // kube-scheduler wipes every hint
+	begun int
+	lag   time.Duration             // of the watch
+	takes func(n int) time.Duration // how long the n-th hint takes
 }
 
 func (a *api) Status() client.SubResourceWriter { return status{a} }
@@ -53,7 +56,7 @@ func (s status) Apply(context.Context, runtime.ApplyConfiguration, ...client.Sub
 	return fmt.Errorf("not used")
 }
 
-func (s status) Patch(_ context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+func (s status) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 	data, err := p.Data(o)
 	if err != nil {
 		return err
@@ -66,6 +69,17 @@ func (s status) Patch(_ context.Context, o client.Object, p client.Patch, opts .
 		return err
 	}
 	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	if s.takes != nil {
+		s.mu.Lock()
+		s.begun++
+		n := s.begun
+		s.mu.Unlock()
+		select {
+		case <-time.After(s.takes(n)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.got = append(s.got, fmt.Sprintf("%s=%s", o.GetName(), patch.Status.NominatedNodeName))
@@ -79,7 +93,14 @@ func (s status) Patch(_ context.Context, o client.Object, p client.Patch, opts .
 	if s.wipe {
 		name = ""
 	}
-	s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
+	told := func() {
+		s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
+	}
+	if s.lag == 0 {
+		told()
+		return nil
+	}
+	time.AfterFunc(s.lag, told)
 	return nil
 }
 
@@ -462,6 +483,52 @@ func TestEverybodyIsToldWhileOthersWaitForLaterNodes(t *testing.T) {
 				w.loop.Before(t.Context(), "n")
 				if got := w.written(); !slices.Equal(got, tc.want) {
 					t.Errorf("hints = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestHowLongANodeWaitsForItsHints has API servers as they are under load, and dead ones.
+func TestHowLongANodeWaitsForItsHints(t *testing.T) {
+	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	for name, tc := range map[string]struct {
+		takes  func(n int) time.Duration
+		lag    time.Duration // of the watch
+		within [2]time.Duration
+		told   int // of 1,000
+	}{
+		"a quick one":                             {takes: always(10 * time.Millisecond), within: [2]time.Duration{0, time.Second}, told: 1000},
+		"a slow one, until all are told":          {takes: always(500 * time.Millisecond), within: [2]time.Duration{7 * time.Second, 10 * time.Second}, told: 1000},
+		"a very slow one, not for ever":           {takes: always(2 * time.Second), within: [2]time.Duration{15 * time.Second, 15 * time.Second}, told: 448},
+		"a watch that is late, until it has told": {takes: always(0), lag: 600 * time.Millisecond, within: [2]time.Duration{600 * time.Millisecond, 700 * time.Millisecond}, told: 1000},
+		"a watch that is dead":                    {takes: always(0), lag: time.Hour, within: [2]time.Duration{time.Second, 3 * time.Second}, told: 2000},
+		"a dead one":                              {takes: always(time.Hour), within: [2]time.Duration{3 * time.Second, 3 * time.Second}},
+		"one that dies after some":                {takes: func(n int) time.Duration { return time.Duration(n/100) * time.Hour }, within: [2]time.Duration{6 * time.Second, 6 * time.Second}, told: 99},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := run(t, true)
+				w.takes, w.lag = tc.takes, tc.lag
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true, unregistered)
+					for i := range 1001 {
+						p := waiting(fmt.Sprint("frequent-", i))
+						p.Spec.NodeSelector = map[string]string{"disk": "fast"}
+						d.PutPod(p)
+					}
+					for i := range 1000 {
+						d.PutPod(waiting(fmt.Sprint(i)))
+						d.Plan(key(fmt.Sprint(i)), "claim-n", time.Now())
+					}
+				})
+				opened := w.opening(t.Context(), "n")
+				time.Sleep(time.Minute)
+				if took := opened(); took < tc.within[0] || took > tc.within[1] {
+					t.Errorf("it waited %v, want %v", took, tc.within)
+				}
+				if n := len(w.written()); n != tc.told {
+					t.Errorf("%d hints, want %d", n, tc.told)
 				}
 			})
 		})
