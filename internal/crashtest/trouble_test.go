@@ -87,6 +87,34 @@ func TestOneReadyMachineEndsTheTrials(t *testing.T) {
 	})
 }
 
+// TestMachinesThatDoNotJoinAmongOthersThatDoAreReplacedAtOnce has a burst of which half the machines never join: the template works, so nobody waits for
+// trials when they are given up, fifteen minutes later.
+func TestMachinesThatDoNotJoinAmongOthersThatDoAreReplacedAtOnce(t *testing.T) {
+	number := map[string]int{}
+	options := sim.Options{Joins: func(m cloud.Machine) bool {
+		if number[m.ProviderID] == 0 {
+			number[m.ProviderID] = len(number) + 1
+		}
+		return number[m.ProviderID] > 6 || number[m.ProviderID]%2 == 0
+	}}
+	sim.Bubble(t, options, everything, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		for i := range 6 {
+			w.API.Put(sim.Pod(fmt.Sprintf("p-%d", i), "7"))
+		}
+		time.Sleep(10 * time.Minute)
+		if n := running(w); n != 3 {
+			t.Fatalf("%d pods run while the first machines boot, want half", n)
+		}
+		time.Sleep(6 * time.Minute)
+		if n := running(w); n != 6 {
+			t.Errorf("%d pods run a minute after the others' machines were given up, want all", n)
+		}
+		if c := condition.Get(sim.Get[*v1.NodePool](t, w, "default"), v1.ConditionTypeMachinesGetReady); c != nil {
+			t.Errorf("the pool's condition is %+v", c)
+		}
+	})
+}
+
 // TestPodsGoToOtherPoolsWhileATemplateIsTried has a heavier pool whose machines never join.
 func TestPodsGoToOtherPoolsWhileATemplateIsTried(t *testing.T) {
 	launched := 0

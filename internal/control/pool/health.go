@@ -176,7 +176,7 @@ func (l *Loop) judgeTemplate(ctx context.Context, name string, o outcome) error 
 		if o.succeeded {
 			return lifecycle.Works(pool, o.claim, time.Now())
 		}
-		if !lifecycle.Fails(pool, o.claim, time.Now(), sentence.Failing) {
+		if lifecycle.Outdone(l.Store.Snapshot(), pool, o.claim) || !lifecycle.Fails(pool, o.claim, time.Now(), sentence.Failing) {
 			return false
 		}
 		failed = pool

@@ -100,6 +100,24 @@ func Works(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
 	return ofTemplate(pool, claim) && condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
 }
 
+// Outdone says whether another machine of the pool's template got ready since the claim's own was launched: then the template works, and this one
+// machine does not.
+func Outdone(snap *cluster.Snapshot, pool *v1.NodePool, claim *v1.NodeClaim) bool {
+	launched := claim.CreationTimestamp.Time
+	if c := condition.Get(claim, v1.ConditionTypeLaunched); c != nil && c.Status == metav1.ConditionTrue {
+		launched = c.LastTransitionTime.Time
+	}
+	for n := range snap.Nodes() {
+		if n.Claim == nil || n.Pool() != pool.Name || !ofTemplate(pool, n.Claim) {
+			continue
+		}
+		if c := condition.Get(n.Claim, v1.ConditionTypeInitialized); c != nil && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.Time.Before(launched) {
+			return true
+		}
+	}
+	return false
+}
+
 func ofTemplate(pool *v1.NodePool, claim *v1.NodeClaim) bool {
 	return drift.Stored(pool.Annotations) == drift.Stored(claim.Annotations)
 }

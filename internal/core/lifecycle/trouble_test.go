@@ -8,6 +8,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/sentence"
 )
@@ -58,6 +59,45 @@ func TestTrouble(t *testing.T) {
 			}
 			if tc.failures > 0 && (got.TryAt().Sub(at) != tc.tryAfter || got.ReplaceAt().Sub(at) != tc.replace) {
 				t.Errorf("tried after %v, replaced after %v; want %v, %v", got.TryAt().Sub(at), got.ReplaceAt().Sub(at), tc.tryAfter, tc.replace)
+			}
+		})
+	}
+}
+
+// TestAMachineIsOutdone by one of the same template that got ready since it was launched, a minute after the start.
+func TestAMachineIsOutdone(t *testing.T) {
+	stamped := func(c *v1.NodeClaim) {
+		c.Labels = map[string]string{v1.NodePoolLabelKey: "p"}
+		c.Annotations = map[string]string{v1.NodePoolHashAnnotationKey: "1", v1.NodePoolHashVersionAnnotationKey: "x"}
+	}
+	ready := func(after time.Duration) func(*v1.NodeClaim) {
+		return set(v1.ConditionTypeInitialized, "True", after)
+	}
+	failed := claim(stamped, set(v1.ConditionTypeLaunched, "True", time.Minute))
+	for name, tc := range map[string]struct {
+		failed, other *v1.NodeClaim
+		want          bool
+	}{
+		"by one that got ready later":        {failed, claim(stamped, ready(2*time.Minute)), true},
+		"by one that got ready in that time": {failed, claim(stamped, ready(time.Minute)), true},
+		"not by one that was ready before":   {failed, claim(stamped, ready(59*time.Second)), false},
+		"not by one that is not ready":       {failed, claim(stamped, set(v1.ConditionTypeInitialized, "Unknown", 2*time.Minute)), false},
+		"not by one of another template": {failed, claim(stamped, ready(2*time.Minute), func(c *v1.NodeClaim) {
+			c.Annotations[v1.NodePoolHashAnnotationKey] = "2"
+		}), false},
+		"not by one of another pool": {failed, claim(stamped, ready(2*time.Minute), func(c *v1.NodeClaim) {
+			c.Labels[v1.NodePoolLabelKey] = "other"
+		}), false},
+		"it counts from its creation where nobody says when it was launched": {claim(stamped, set(v1.ConditionTypeLaunched, "Unknown", time.Minute)), claim(stamped, ready(30*time.Second)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := cluster.NewStore()
+			tc.other.Name, tc.other.UID = "other", "other-uid"
+			store.Update(func(d *cluster.Draft) { d.PutClaim(tc.failed); d.PutClaim(tc.other) })
+			pool := &v1.NodePool{}
+			pool.Name, pool.Annotations = "p", failed.Annotations
+			if got := lifecycle.Outdone(store.Snapshot(), pool, tc.failed); got != tc.want {
+				t.Errorf("outdone = %v, want %v", got, tc.want)
 			}
 		})
 	}
