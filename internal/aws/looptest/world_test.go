@@ -37,7 +37,6 @@ import (
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	slog.SetLogLoggerLevel(slog.LevelError)
-	debug.SetGCPercent(800) // little is alive in these worlds
 	os.Exit(m.Run())
 }
 
