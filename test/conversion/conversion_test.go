@@ -140,7 +140,7 @@ func (c *cluster) serve(t *testing.T, leads bool) (stop func()) {
 	t.Helper()
 	settings := c.settings
 	settings.Port = freePort(t)
-	service, err := conversion.New(c, settings, nil)
+	service, err := conversion.New(c, settings, metrics())
 	if err != nil {
 		t.Fatal(err)
 	}
