@@ -1054,6 +1054,44 @@ func TestManyClaimsAfterARestart(t *testing.T) {
 	})
 }
 
+// TestAStandbyFindsWhatTheLeaderLaunched has a leader that ends between the launch of a machine and writing it down, and a standby that has waited for that
+// all along. Meanwhile prices have moved, so that EC2 takes its call for another one.
+func TestAStandbyFindsWhatTheLeaderLaunched(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		leaderEnds := w.crash
+		standby := w.start(t)
+		time.Sleep(time.Hour)
+		claim := newClaim("claim-000")
+		claim.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second))
+		launched, err := w.provider.Launch(t.Context(), claim)
+		check(t, err)
+		leaderEnds()
+		time.Sleep(15 * time.Second)
+		w.faults(t, func(f *awsmodel.Faults) {
+			f.Pools = append(f.Pools, awsmodel.PoolRule{Match: launched.InstanceType + "/*/*", Depth: 0})
+		})
+		// What this process has launched before says nothing about the claim either.
+		for _, name := range []string{"claim-001", "claim-000"} {
+			c := newClaim(name)
+			c.CreationTimestamp = claim.CreationTimestamp
+			if m, err := standby.Launch(t.Context(), c); err != nil || name == claim.Name && m.ProviderID != launched.ProviderID {
+				t.Errorf("the standby launched %s for %s, %v; the leader had %s", m.ProviderID, name, err, launched.ProviderID)
+			}
+		}
+		w.wantOnePerClaim(t, 2)
+		// Later claims are its own: it asks EC2 nothing about them.
+		time.Sleep(2 * time.Minute)
+		before := w.cloud.Calls()["ec2:DescribeInstances"]
+		own := newClaim("claim-002")
+		own.CreationTimestamp = metav1.NewTime(time.Now().Truncate(time.Second))
+		_, err = standby.Launch(t.Context(), own)
+		check(t, err)
+		if n := w.cloud.Calls()["ec2:DescribeInstances"] - before; n != 0 {
+			t.Errorf("%d DescribeInstances calls for a claim of its own", n)
+		}
+	})
+}
+
 func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
 	t.Helper()
 	var mu sync.Mutex

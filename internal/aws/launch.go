@@ -32,8 +32,10 @@ import (
 type launches struct {
 	base context.Context
 	mu   sync.Mutex
-	now  map[string]*launching // by claim UID and token
-	done *ttl.Map[string, cloud.Machine]
+	// alone is when all claims that are created are new to everybody but this process; zero before it launches anything.
+	alone time.Time
+	now   map[string]*launching // by claim UID and token
+	done  *ttl.Map[string, cloud.Machine]
 	// unknown are claims for which a machine may run that nobody knows.
 	unknown *ttl.Map[string, struct{}]
 	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
@@ -51,6 +53,9 @@ type launching struct {
 const (
 	// resultLife is how long a repeated launch gets the same answer without asking EC2.
 	resultLife = 10 * time.Minute
+	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it. Clocks
+	// of processes and API server may be as far apart.
+	handover = time.Minute
 	// invisible is how long EC2 may take to show a machine that it launched.
 	invisible = 2 * time.Minute
 )
@@ -118,6 +123,20 @@ func isTyped(err error) bool {
 	var refused *cloud.LaunchError
 	var unready *cloud.ClassNotReadyError
 	return errors.As(err, &dry) || errors.As(err, &refused) || errors.As(err, &unready)
+}
+
+// mayHaveMachine tells whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
+// before it could say so. A standby has begun long before it launches anything, so when it began says nothing.
+func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
+	if _, lost := l.unknown.Get(key); lost {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alone.IsZero() {
+		l.alone = time.Now().Add(handover)
+	}
+	return claim.CreationTimestamp.Time.Before(l.alone)
 }
 
 // stopped drops what is remembered of a machine that was stopped.
@@ -344,8 +363,7 @@ func (p *Provider) annotations(nc *awsv1.EC2NodeClass) map[string]string {
 // adopt finds the machine of an earlier launch of the claim: one whose answer was lost, or that an earlier controller
 // began.
 func (p *Provider) adopt(ctx context.Context, claim *v1.NodeClaim, key string) (cloud.Machine, bool, error) {
-	_, lost := p.launches.unknown.Get(key)
-	if !lost && !claim.CreationTimestamp.Time.Before(p.begun.Truncate(time.Second)) {
+	if !p.launches.mayHaveMachine(claim, key) {
 		return cloud.Machine{}, false, nil
 	}
 	found, err := p.fleet.OfClaim(ctx, claim.Name)

@@ -75,7 +75,6 @@ type Objects[T any] interface {
 type Provider struct {
 	settings Settings
 	in       Input
-	begun    time.Time
 	clients  *ec2api.Clients
 	facts    *clusterinfo.Info
 
@@ -112,7 +111,7 @@ func New(ctx context.Context, s Settings, in Input) (*Provider, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Provider{settings: s, in: in, claims: in.Claims, nodes: in.Nodes, begun: time.Now(), refusals: ttl.New[string, string](refusalLife)}
+	p := &Provider{settings: s, in: in, claims: in.Claims, nodes: in.Nodes, refusals: ttl.New[string, string](refusalLife)}
 	p.clients = ec2api.New(in.Config, in.Version, p.observer())
 	p.mirrors()
 	p.inventory = inventory.New(p.clients.EC2)
