@@ -1055,7 +1055,7 @@ func TestManyClaimsAfterARestart(t *testing.T) {
 }
 
 // TestAStandbyFindsWhatTheLeaderLaunched has a leader that ends between the launch of a machine and writing it down, and a standby that has waited for that
-// all along. Meanwhile prices have moved, so that EC2 takes its call for another one.
+// all along. Meanwhile the class was edited, so that EC2 takes its call for another one.
 func TestAStandbyFindsWhatTheLeaderLaunched(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
 		leaderEnds := w.crash
@@ -1067,9 +1067,8 @@ func TestAStandbyFindsWhatTheLeaderLaunched(t *testing.T) {
 		check(t, err)
 		leaderEnds()
 		time.Sleep(15 * time.Second)
-		w.faults(t, func(f *awsmodel.Faults) {
-			f.Pools = append(f.Pools, awsmodel.PoolRule{Match: launched.InstanceType + "/*/*", Depth: 0})
-		})
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "b"} })
+		time.Sleep(15 * time.Second)
 		// What this process has launched before says nothing about the claim either.
 		for _, name := range []string{"claim-001", "claim-000"} {
 			c := newClaim(name)
