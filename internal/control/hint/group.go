@@ -21,8 +21,6 @@ const (
 	// for those it was meant for.
 	idleTimeout  = 3 * time.Second
 	writeTimeout = 15 * time.Second
-	// watchTimeout is how long hints that were written may take to come back with the watch.
-	watchTimeout = time.Second
 	// groupInterval is the time between two looks at a group.
 	groupInterval = 50 * time.Millisecond
 	// writeRounds is how often the hints of a group are looked at before it is opened: those that were wiped are written again.
@@ -73,8 +71,8 @@ func (l *Loop) open(ctx context.Context, g *group) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	go l.endWhenIdle(ctx, cancel)
-	for range writeRounds {
-		if !l.awaitWatch(ctx, l.writeMissing(ctx, g)) {
+	for round := 1; l.writeMissing(ctx, g) && round < writeRounds; round++ {
+		if !pause.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
 	}
@@ -87,26 +85,6 @@ func (l *Loop) endWhenIdle(ctx context.Context, end context.CancelFunc) {
 			end()
 		}
 	}
-}
-
-// awaitWatch waits until the watch tells of hints: kube-scheduler then knows them as well. Those that it wiped at once are never seen. It
-// returns false if nothing is left to be done.
-func (l *Loop) awaitWatch(ctx context.Context, hints map[cluster.PodKey]string) bool {
-	if len(hints) == 0 {
-		return false
-	}
-	for began := time.Now(); len(hints) > 0 && time.Since(began) < watchTimeout; {
-		if !pause.For(ctx, groupInterval) {
-			return false
-		}
-		snap := l.store.Snapshot()
-		for key, node := range hints {
-			if pod := snap.Pod(key); pod == nil || pod.NodeName != "" || pod.OurHint == node {
-				delete(hints, key)
-			}
-		}
-	}
-	return true
 }
 
 // waitsForMore tells whether the group stays open for more nodes. When it does not, the next node starts another one.
@@ -138,28 +116,28 @@ func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	return false
 }
 
-// writeMissing writes the hints that are missing, and returns the node of each.
-func (l *Loop) writeMissing(ctx context.Context, g *group) map[cluster.PodKey]string {
+// writeMissing writes the hints that are missing, and tells whether there were any.
+func (l *Loop) writeMissing(ctx context.Context, g *group) bool {
 	snap := l.store.Snapshot()
 	unhinted := l.unhintedClass(snap)
 	if othersWait(snap, g, unhinted) {
 		unhinted = nil
 	}
 	var wg sync.WaitGroup
-	missing := map[cluster.PodKey]string{}
+	any := false
 	for key, p := range snap.Plans() {
 		n := g.opens(snap.Target(p.Target))
 		if n == nil || !usable(n) {
 			continue
 		}
 		if pod := snap.Pod(key); pod != nil && pod.Class != unhinted && needsHint(pod, n) {
-			missing[key] = n.Node.Name
+			any = true
 			l.remember(pod, n)
 			l.start(ctx, &wg, pod, n.Node.Name)
 		}
 	}
 	wg.Wait()
-	return missing
+	return any
 }
 
 // opens returns n if it is one of the group.

@@ -36,7 +36,6 @@ type api struct {
 	fail  error
 	wipe  bool // kube-scheduler wipes every hint
 	begun int
-	lag   time.Duration             // of the watch
 	takes func(n int) time.Duration // how long the n-th hint takes
 }
 
@@ -93,14 +92,7 @@ func (s status) Patch(ctx context.Context, o client.Object, p client.Patch, opts
 	if s.wipe {
 		name = ""
 	}
-	told := func() {
-		s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
-	}
-	if s.lag == 0 {
-		told()
-		return nil
-	}
-	time.AfterFunc(s.lag, told)
+	s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
 	return nil
 }
 
@@ -494,22 +486,19 @@ func TestHowLongANodeWaitsForItsHints(t *testing.T) {
 	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 	for name, tc := range map[string]struct {
 		takes  func(n int) time.Duration
-		lag    time.Duration // of the watch
 		within [2]time.Duration
 		told   int // of 1,000
 	}{
-		"a quick one":                             {takes: always(10 * time.Millisecond), within: [2]time.Duration{0, time.Second}, told: 1000},
-		"a slow one, until all are told":          {takes: always(500 * time.Millisecond), within: [2]time.Duration{7 * time.Second, 10 * time.Second}, told: 1000},
-		"a very slow one, not for ever":           {takes: always(2 * time.Second), within: [2]time.Duration{15 * time.Second, 15 * time.Second}, told: 448},
-		"a watch that is late, until it has told": {takes: always(0), lag: 600 * time.Millisecond, within: [2]time.Duration{600 * time.Millisecond, 700 * time.Millisecond}, told: 1000},
-		"a watch that is dead":                    {takes: always(0), lag: time.Hour, within: [2]time.Duration{time.Second, 3 * time.Second}, told: 2000},
-		"a dead one":                              {takes: always(time.Hour), within: [2]time.Duration{3 * time.Second, 3 * time.Second}},
-		"one that dies after some":                {takes: func(n int) time.Duration { return time.Duration(n/100) * time.Hour }, within: [2]time.Duration{6 * time.Second, 6 * time.Second}, told: 99},
+		"a quick one":                    {takes: always(10 * time.Millisecond), within: [2]time.Duration{0, time.Second}, told: 1000},
+		"a slow one, until all are told": {takes: always(500 * time.Millisecond), within: [2]time.Duration{7 * time.Second, 10 * time.Second}, told: 1000},
+		"a very slow one, not for ever":  {takes: always(2 * time.Second), within: [2]time.Duration{15 * time.Second, 15 * time.Second}, told: 448},
+		"a dead one":                     {takes: always(time.Hour), within: [2]time.Duration{3 * time.Second, 3 * time.Second}},
+		"one that dies after some":       {takes: func(n int) time.Duration { return time.Duration(n/100) * time.Hour }, within: [2]time.Duration{6 * time.Second, 6 * time.Second}, told: 99},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := run(t, true)
-				w.takes, w.lag = tc.takes, tc.lag
+				w.takes = tc.takes
 				w.store.Update(func(d *cluster.Draft) {
 					machine(d, "n", true, unregistered)
 					for i := range 1001 {
