@@ -27,7 +27,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted 
 	for _, h := range lost {
 		leave[h.Pod] = true
 		l.Metrics.PlacesLost.WithLabelValues(in.Snap.Node(h.Node).Pool()).Inc()
-		telemetry.Log(ctx).Info("pod loses the place that its scheduler does not bind it to", "Pod", podName(h.Pod), "Node", h.Node,
+		telemetry.Log(ctx).Info("pod loses the place that it was not bound to", "Pod", podName(h.Pod), "Node", h.Node,
 			"scheduler", schedulerOf(h.Pod), "silent", h.Silent, "bare", h.Bare)
 	}
 	plan.Place = slices.DeleteFunc(plan.Place, func(p engine.Placement) bool { return leave[p.Pod] })
