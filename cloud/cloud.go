@@ -123,7 +123,8 @@ type InstanceType struct {
 	// this type never have the label. Zone, capacity type and what else depends on the offering is in Offerings; the union
 	// over all offerings stands here too.
 	Labels map[string][]string
-	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead.
+	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead, and memory also without
+	// what is set aside for huge pages.
 	Capacity corev1.ResourceList
 	Overhead Overhead
 	// VolumeLimits is the number of volumes that may be attached, by CSI driver. A missing driver is unlimited.
@@ -154,18 +155,39 @@ func (it *InstanceType) CapacityAs(o *Offering) corev1.ResourceList {
 
 // Allocatable returns what such a machine has for pods. The caller owns the result.
 func (it *InstanceType) Allocatable(o *Offering) corev1.ResourceList {
-	out := it.CapacityAs(o)
-	for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
-		for name, q := range kept {
-			left := out[name]
-			left.Sub(q)
-			if left.Sign() < 0 {
-				left = resource.Quantity{}
-			}
-			out[name] = left
-		}
+	capacity := it.CapacityAs(o)
+	out := make(corev1.ResourceList, len(capacity))
+	for name := range capacity {
+		out[name] = it.left(capacity, name)
 	}
 	return out
+}
+
+// Room returns what such a machine has of one resource for pods, however it is bought.
+func (it *InstanceType) Room(name corev1.ResourceName) resource.Quantity {
+	return it.left(it.Capacity, name)
+}
+
+// left is what a machine of the type and the capacity has of a resource for pods: daemons keep some, and huge pages are memory that no pod gets
+// by asking for memory.
+func (it *InstanceType) left(capacity corev1.ResourceList, name corev1.ResourceName) resource.Quantity {
+	left := capacity[name].DeepCopy()
+	for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
+		if q, ok := kept[name]; ok {
+			left.Sub(q)
+		}
+	}
+	if name == corev1.ResourceMemory {
+		for other, q := range capacity {
+			if strings.HasPrefix(string(other), corev1.ResourceHugePagesPrefix) {
+				left.Sub(q)
+			}
+		}
+	}
+	if left.Sign() < 0 {
+		return resource.Quantity{}
+	}
+	return left
 }
 
 // Overhead is what system daemons keep of a machine's capacity.

@@ -154,16 +154,10 @@ func asksForReservation(needs need.Needs) bool {
 
 func holds(it *cloud.InstanceType, requests corev1.ResourceList) bool {
 	for name, want := range requests {
-		have := it.Capacity[name]
-		for _, o := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
-			if q, ok := o[name]; ok {
-				have.Sub(q)
-			}
-		}
 		if name == awsv1.ResourceNitroSandbox {
 			continue // the machine's launch decides it, not its size
 		}
-		if have.Cmp(want) < 0 {
+		if room := it.Room(name); room.Cmp(want) < 0 {
 			return false
 		}
 	}

@@ -360,15 +360,9 @@ func Resources(it *cloud.InstanceType, efa int) (capacity, allocatable corev1.Re
 		if q.IsZero() || name == awsv1.ResourceEFA && efa == 0 {
 			continue
 		}
-		left := q.DeepCopy()
-		for _, o := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
-			if kept, ok := o[name]; ok {
-				left.Sub(kept)
-			}
-		}
 		capacity[name] = q.DeepCopy()
-		if left.Sign() > 0 {
-			allocatable[name] = left
+		if room := it.Room(name); room.Sign() > 0 {
+			allocatable[name] = room
 		}
 	}
 	return capacity, allocatable

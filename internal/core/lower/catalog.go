@@ -5,8 +5,6 @@ import (
 	"sort"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
@@ -80,7 +78,7 @@ func (m *Memory) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 	capacity := m.resources.capacity(it.Capacity)
 	t := shape.Type{
 		Name: it.Name, Labels: normalized(m.known, it.Labels), Capacity: capacity, Exotic: it.Exotic, VolumeLimits: it.VolumeLimits,
-		Alloc: m.allocatable(it, nil), VCPU: capacity[quantity.CPU] / 1000,
+		Alloc: m.resources.capacity(it.Allocatable(&cloud.Offering{})), VCPU: capacity[quantity.CPU] / 1000,
 	}
 	for i := range it.Offerings {
 		o := &it.Offerings[i]
@@ -95,7 +93,7 @@ func (m *Memory) typeOf(it *cloud.InstanceType, reserved bool) shape.Type {
 			to.Reservation, to.Left = reservationID(o), o.Reserved
 		}
 		if len(o.Capacity) > 0 {
-			to.Alloc = m.allocatable(it, o.Capacity)
+			to.Alloc = m.resources.capacity(it.Allocatable(o))
 		}
 		t.Offers = append(t.Offers, to)
 	}
@@ -140,27 +138,6 @@ func reservationID(o *cloud.Offering) string {
 	}
 	sort.Strings(parts)
 	return strings.Join(parts, ",")
-}
-
-// allocatable returns what pods may use of a type, with some of its capacity overridden.
-func (m *Memory) allocatable(it *cloud.InstanceType, override corev1.ResourceList) quantity.Vec {
-	v := m.resources.capacity(it.Capacity)
-	for name, q := range override {
-		if c := m.resources.names.Lookup(string(name)); c >= 0 {
-			v[c] = down(name, &q)
-		}
-	}
-	for _, list := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
-		for name, q := range list {
-			if c := m.resources.names.Lookup(string(name)); c >= 0 {
-				v[c] -= up(name, &q)
-			}
-		}
-	}
-	for i := range v {
-		v[i] = max(v[i], 0)
-	}
-	return v
 }
 
 // reservation returns the number of a reservation.
