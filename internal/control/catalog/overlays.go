@@ -53,7 +53,8 @@ func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		list = append(list, overlay.Pool(pools[name]))
 	}
-	if o.verdicts != nil && slices.Equal(objects, o.objects) && slices.Equal(list, o.pools) {
+	same := func(a, b overlay.Pool) bool { return a.Same(b, o.known) }
+	if o.verdicts != nil && slices.Equal(objects, o.objects) && slices.EqualFunc(list, o.pools, same) {
 		return
 	}
 	book, verdicts := overlay.Judge(objects, list, o.known)

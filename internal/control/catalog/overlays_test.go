@@ -76,6 +76,12 @@ func TestOverlaysCorrectWhatPoolsCanLaunch(t *testing.T) {
 	if of("one") != corrected {
 		t.Error("a new status of the overlay made another catalogue, so everything would be planned anew")
 	}
+	counted := pool("one", "Class", metav1.ConditionTrue)
+	counted.Status.Nodes = 7
+	store.Update(func(d *cluster.Draft) { d.PutPool(counted) })
+	if of("one") != corrected {
+		t.Error("a node more in the pool made another catalogue, so everything would be planned anew")
+	}
 	clash := overlayOf("p", "0.7", "one")
 	put(clash)
 	if got := price(of("one")); got != 0.7 {

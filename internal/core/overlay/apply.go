@@ -13,7 +13,7 @@ import (
 // Applied is what a pool's catalogue became of, so that the next one can share what stayed the same.
 type Applied struct {
 	from, to *cloud.Catalog
-	pool     *v1.NodePool
+	labels   map[string]string // of the pool's nodes: all that counts of the pool
 	book     *Book
 	types    map[*cloud.InstanceType]*cloud.InstanceType // only those that were changed
 }
@@ -53,15 +53,15 @@ func Marks(c *cloud.Catalog, o Options) map[string]string {
 // Apply corrects a catalogue for a pool. What no overlay speaks of is shared with the provider's, which is never changed; types that were
 // corrected alike in the last answer keep their pointers, and the whole does when nothing is new.
 func (b *Book) Apply(pool *v1.NodePool, c *cloud.Catalog, last *Applied) *Applied {
-	if last != nil && last.from == c && last.pool == pool && last.book == b {
+	if b == nil {
+		return &Applied{from: c, to: c}
+	}
+	labels := labelsOf(pool, b.known)
+	reuse := last != nil && last.book == b && maps.Equal(last.labels, labels)
+	if reuse && last.from == c {
 		return last
 	}
-	next := &Applied{from: c, to: c, pool: pool, book: b, types: map[*cloud.InstanceType]*cloud.InstanceType{}}
-	if b == nil {
-		return next
-	}
-	reuse := last != nil && last.pool == pool && last.book == b
-	labels := b.labelsOf(pool)
+	next := &Applied{from: c, to: c, labels: labels, book: b, types: map[*cloud.InstanceType]*cloud.InstanceType{}}
 	types := make([]*cloud.InstanceType, len(c.Types))
 	for i, it := range c.Types {
 		types[i] = it

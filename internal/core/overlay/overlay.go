@@ -8,6 +8,7 @@ package overlay
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,11 @@ import (
 type Pool struct {
 	Pool    *v1.NodePool
 	Catalog *cloud.Catalog
+}
+
+// Same tells whether overlays say the same of two pools, in which only the status may have changed.
+func (p Pool) Same(other Pool, known *vocabulary.Vocabulary) bool {
+	return p.Catalog == other.Catalog && (p.Pool == other.Pool || maps.Equal(labelsOf(p.Pool, known), labelsOf(other.Pool, known)))
 }
 
 // A Verdict says what became of an overlay. The zero value: it is in force.
@@ -129,7 +135,7 @@ type place struct{ pool, it int }
 func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
 	out := map[place][]bool{}
 	for p := range pools {
-		labels := b.labelsOf(pools[p].Pool)
+		labels := labelsOf(pools[p].Pool, b.known)
 		for t, it := range pools[p].Catalog.Types {
 			if offers := r.selects(it, labels); offers != nil {
 				out[place{p, t}] = offers
@@ -140,10 +146,10 @@ func (b *Book) touched(r *rule, pools []Pool) map[place][]bool {
 }
 
 // labelsOf is what a pool gives all its nodes.
-func (b *Book) labelsOf(pool *v1.NodePool) map[string]string {
+func labelsOf(pool *v1.NodePool, known *vocabulary.Vocabulary) map[string]string {
 	out := map[string]string{}
 	for key, value := range pool.NodeLabels() {
-		out[b.known.Normalize(key)] = value
+		out[known.Normalize(key)] = value
 	}
 	if ref := pool.Spec.Template.Spec.NodeClassRef; ref != nil {
 		out[v1.NodeClassLabelKey(ref.GroupKind())] = ref.Name

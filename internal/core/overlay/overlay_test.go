@@ -299,6 +299,16 @@ func TestWhatDidNotChangeKeepsItsPointers(t *testing.T) {
 	if first.Catalog().Types[1] != one.Catalog.Types[1] {
 		t.Error("a type of which nobody speaks was copied")
 	}
+	counted := one.Pool.DeepCopy()
+	counted.Status.Nodes++
+	if again := book.Apply(counted, one.Catalog, first); again.Catalog() != first.Catalog() {
+		t.Error("another catalogue because the pool has a node more")
+	}
+	moved := one.Pool.DeepCopy()
+	moved.Spec.Template.Labels["team"] = "red"
+	if again := book.Apply(moved, one.Catalog, first); again.Catalog() == first.Catalog() {
+		t.Error("the same catalogue although the pool's nodes get another label")
+	}
 	stocked := &cloud.Catalog{Types: []*cloud.InstanceType{one.Catalog.Types[0], typeOf("small", "arm64")}}
 	next := book.Apply(one.Pool, stocked, first)
 	if next.Catalog().Types[0] != first.Catalog().Types[0] {
@@ -310,6 +320,32 @@ func TestWhatDidNotChangeKeepsItsPointers(t *testing.T) {
 	}
 	if got := book.Apply(pools[1].Pool, one.Catalog, first).Catalog().Types[0]; got == first.Catalog().Types[0] {
 		t.Error("a pool got what was corrected for another")
+	}
+}
+
+func TestWhatCountsOfAPool(t *testing.T) {
+	one := world()[0]
+	with := func(edit func(*Pool)) Pool {
+		p := Pool{one.Pool.DeepCopy(), one.Catalog}
+		edit(&p)
+		return p
+	}
+	for name, tc := range map[string]struct {
+		other Pool
+		want  bool
+	}{
+		"the same":          {one, true},
+		"a node more":       {with(func(p *Pool) { p.Pool.Status.Nodes++ }), true},
+		"another catalogue": {with(func(p *Pool) { p.Catalog = &cloud.Catalog{} }), false},
+		"another name":      {with(func(p *Pool) { p.Pool.Name = "other" }), false},
+		"another label":     {with(func(p *Pool) { p.Pool.Spec.Template.Labels["team"] = "red" }), false},
+		"another class": {with(func(p *Pool) {
+			p.Pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: "g", Kind: "Class", Name: "other"}
+		}), false},
+	} {
+		if got := one.Same(tc.other, known); got != tc.want {
+			t.Errorf("%s: the same %v, want %v", name, got, tc.want)
+		}
 	}
 }
 
