@@ -87,8 +87,8 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // version is what decides about a pool's nodes.
 type version struct {
-	pool                    *v1.NodePool
-	active, leaving, ending int
+	pool                                *v1.NodePool
+	active, unlaunched, leaving, ending int
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -102,7 +102,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 				continue
 			}
 			s := static.StandOf(snap, p.Name, l.gone)
-			if !yield(p.Name, version{p, len(s.Active), s.Leaving, s.Ending}) {
+			if !yield(p.Name, version{p, len(s.Active), s.Unlaunched, s.Leaving, s.Ending}) {
 				return
 			}
 		}
@@ -163,7 +163,7 @@ func (l *Loop) grow(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodePo
 	if n < missing {
 		l.tell(pool, fmt.Sprintf("%d node(s) are missing, and limits.nodes allows %d more now: raise it, or lower replicas", missing, n))
 	}
-	if n == 0 {
+	if n = min(n, stand.Openable()); n == 0 {
 		return now.Add(retryDelay), nil
 	}
 	if hold := lifecycle.Held(snap, pool, now); hold != nil {

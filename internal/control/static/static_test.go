@@ -133,6 +133,27 @@ func TestTheLimitOfNodesIsNeverExceeded(t *testing.T) {
 	}, limited("3"))
 }
 
+// A number that somebody mistyped is come near a thousand machines at a time: it neither fills the memory nor floods the cloud.
+func TestAnAbsurdNumberOfNodesIsComeNearStepByStep(t *testing.T) {
+	fixed(t, 0, sim.Options{}, gated, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		launched := 0
+		w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+			if c.Method != fakecloud.Launch {
+				return fakecloud.Fault{}
+			}
+			if launched++; launched > 5 {
+				return fakecloud.Fault{Delay: time.Hour}
+			}
+			return fakecloud.Fault{}
+		})
+		rescale(w, 1<<50)
+		time.Sleep(time.Minute)
+		if got := alive(w); got != 1005 {
+			t.Errorf("%d nodes although the cloud has answered for five, want 1005", got)
+		}
+	})
+}
+
 func TestWithoutItsGateAStaticPoolGetsNothing(t *testing.T) {
 	off := gated
 	off.Gates = pool.Gates{}

@@ -15,11 +15,15 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
+// atOnce is how many machines of a pool are asked of the cloud at once. A number that somebody mistyped must not fill the memory.
+const atOnce = 1000
+
 // A Stand is where the machines of a pool are in their lives.
 type Stand struct {
-	Active  []*cluster.Node // they stay
-	Leaving int             // they are being replaced: what replaces them is active, or is about to be
-	Ending  int             // they are being deleted
+	Active     []*cluster.Node // they stay
+	Unlaunched int             // of those
+	Leaving    int             // they are being replaced: what replaces them is active, or is about to be
+	Ending     int             // they are being deleted
 }
 
 // StandOf counts the machines of a pool. gone tells of claims that are being deleted although the picture does not show it yet.
@@ -33,6 +37,9 @@ func StandOf(snap *cluster.Snapshot, pool string, gone func(*v1.NodeClaim) bool)
 			s.Leaving++
 		default:
 			s.Active = append(s.Active, n)
+			if !launched(n.Claim) {
+				s.Unlaunched++
+			}
 		}
 	}
 	return s
@@ -51,6 +58,9 @@ func (s *Stand) Headroom(pool *v1.NodePool) int {
 	}
 	return max(0, int(limit.Value())-len(s.Active)-s.Leaving-s.Ending)
 }
+
+// Openable is how many machines may be opened before others were launched.
+func (s *Stand) Openable() int { return max(0, atOnce-s.Unlaunched) }
 
 // Surplus lists the machines that the pool has too many, in the order in which they go: those that are not launched yet; those that run nothing
 // which comes back; then those whose end costs least, and last of all those that somebody asked not to disrupt.
@@ -85,7 +95,7 @@ const (
 )
 
 func rankOf(n *cluster.Node, now time.Time) rank {
-	if n.Claim.Status.ProviderID == "" {
+	if !launched(n.Claim) {
 		return rank{group: unlaunched}
 	}
 	r := rank{group: vacant}
@@ -105,6 +115,8 @@ func rankOf(n *cluster.Node, now time.Time) rank {
 	}
 	return r
 }
+
+func launched(claim *v1.NodeClaim) bool { return claim.Status.ProviderID != "" }
 
 // left is the part of its life that a claim still has.
 func left(claim *v1.NodeClaim, now time.Time) float64 {

@@ -108,6 +108,21 @@ func TestWhichMachinesGoFirst(t *testing.T) {
 	}
 }
 
+func TestSoManyAreOpenedBeforeOthersAreLaunched(t *testing.T) {
+	unlaunched := func(c *v1.NodeClaim, _ *cluster.Draft) { c.Status.ProviderID = "" }
+	deleting := func(c *v1.NodeClaim, d *cluster.Draft) {
+		c.Status.ProviderID, c.DeletionTimestamp = "", new(metav1.NewTime(now))
+	}
+	stand := standOf(machine("a"), machine("b", unlaunched), machine("c", unlaunched), machine("d", deleting))
+	if got := stand.Openable(); got != 998 {
+		t.Errorf("%d more may be opened while two wait for the cloud, want 998", got)
+	}
+	stand.Unlaunched = 1001
+	if got := stand.Openable(); got != 0 {
+		t.Errorf("%d more may be opened while more than a thousand wait for the cloud", got)
+	}
+}
+
 func TestHowManyAreMissing(t *testing.T) {
 	deleting := func(c *v1.NodeClaim, _ *cluster.Draft) { c.DeletionTimestamp = new(metav1.NewTime(now)) }
 	disrupted := func(c *v1.NodeClaim, _ *cluster.Draft) { condition.SetTrue(c, v1.ConditionTypeDisruptionReason, now) }
