@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -106,6 +107,11 @@ func (l *Loop) buffers(ctx context.Context, now time.Time) error {
 			told := b.DeepCopy()
 			condition.SetFalse(told, bufferv1beta1.ConditionTypeReadyForProvisioning, bufferv1beta1.ReasonFeatureGateDisabled,
 				"the feature gate CapacityBuffer is off: Karpenter keeps no room for this buffer", now)
+			if condition.Get(b, bufferv1beta1.ConditionTypeProvisioning) != nil { // from when the gate was on
+				condition.SetFalse(told, bufferv1beta1.ConditionTypeProvisioning, bufferv1beta1.ReasonNotReadyForProvisioning,
+					"no room is kept: the feature gate CapacityBuffer is off", now)
+				told.Status.Replicas, told.Status.PodTemplateRef, told.Status.PodTemplateGeneration = nil, nil, nil
+			}
 			if err := l.write(ctx, b, told); err != nil {
 				return err
 			}
@@ -121,11 +127,18 @@ func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
 		return false
 	}
 	for _, c := range b.Status.Conditions {
-		if c.Reason != bufferv1beta1.ReasonFeatureGateDisabled {
+		if !slices.Contains(ours, c.Reason) {
 			return false
 		}
 	}
 	return now.Sub(b.CreationTimestamp.Time) >= otherWriterTime
+}
+
+// ours are the reasons that Karpenter gives for the conditions of a buffer, also those of a time when the gate was on.
+var ours = []string{
+	bufferv1beta1.ReasonFeatureGateDisabled,
+	bufferv1beta1.ReasonResolved, bufferv1beta1.ReasonScalableRefNotFound, bufferv1beta1.ReasonPodTemplateNotFound, bufferv1beta1.ReasonResolutionFailed,
+	bufferv1beta1.ReasonFitsExistingCapacity, bufferv1beta1.ReasonRequiresNewCapacity, bufferv1beta1.ReasonNotReadyForProvisioning, bufferv1beta1.ReasonBufferEmpty,
 }
 
 // write patches the status if it changed. Whoever was faster is right: a conflict, or an object that is gone, is no error.

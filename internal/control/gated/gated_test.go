@@ -133,6 +133,43 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
+// A buffer that says that its room is there, because the gate was on, must not go on saying so.
+func TestABufferWhoseGateWasSwitchedOffSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := server(t)
+		api.Put(buffer("b", func(b *bufferv1beta1.CapacityBuffer) {
+			condition.Set(b, metav1.Condition{Type: bufferv1beta1.ConditionTypeReadyForProvisioning, Status: "True", Reason: bufferv1beta1.ReasonResolved}, time.Now())
+			condition.Set(b, metav1.Condition{Type: bufferv1beta1.ConditionTypeProvisioning, Status: "True", Reason: bufferv1beta1.ReasonFitsExistingCapacity}, time.Now())
+			b.Status.Replicas = new(int32(3))
+			b.Status.PodTemplateGeneration = new(int64(1))
+			b.Status.PodTemplateRef = &bufferv1beta1.LocalObjectRef{Name: "t"}
+		}))
+		writes := 0
+		api.SetFault(func(r memapi.Request) error {
+			if r.Verb == "patch" {
+				writes++
+			}
+			return nil
+		})
+		runFor(t, api, gated.Gates{}, 10*time.Minute)
+		got := read(t, api, &bufferv1beta1.CapacityBuffer{}, "default", "b")
+		for kind, reason := range map[string]string{
+			bufferv1beta1.ConditionTypeReadyForProvisioning: bufferv1beta1.ReasonFeatureGateDisabled,
+			bufferv1beta1.ConditionTypeProvisioning:         bufferv1beta1.ReasonNotReadyForProvisioning,
+		} {
+			if c := condition.Get(got, kind); c.Status != metav1.ConditionFalse || c.Reason != reason {
+				t.Errorf("%s is %s because of %s, want False because of %s", kind, c.Status, c.Reason, reason)
+			}
+		}
+		if s := got.Status; s.Replicas != nil || s.PodTemplateRef != nil || s.PodTemplateGeneration != nil {
+			t.Errorf("status = %+v, want no word of pods", s)
+		}
+		if writes != 1 {
+			t.Errorf("%d writes in ten minutes, want one", writes)
+		}
+	})
+}
+
 func TestKindsThatAreNotInstalledAreNoProblem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := runtime.NewScheme()
