@@ -155,7 +155,10 @@ func (it *InstanceType) CapacityAs(o *Offering) corev1.ResourceList {
 
 // Allocatable returns what such a machine has for pods. The caller owns the result.
 func (it *InstanceType) Allocatable(o *Offering) corev1.ResourceList {
-	capacity := it.CapacityAs(o)
+	capacity := it.Capacity
+	if len(o.Capacity) > 0 {
+		capacity = it.CapacityAs(o)
+	}
 	out := make(corev1.ResourceList, len(capacity))
 	for name := range capacity {
 		out[name] = it.left(capacity, name)
