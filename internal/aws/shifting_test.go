@@ -91,7 +91,6 @@ func TestAShiftedZoneIsLeftAlone(t *testing.T) {
 	})
 }
 
-// Pools hear of zones in which they could have nodes.
 // TestMachinesOfAShiftedZoneAreShownAsTheyWere lists machines of zone a, which is shifted away, and of zone b. EC2 says something else of one
 // of each, and does not list the other.
 func TestMachinesOfAShiftedZoneAreShownAsTheyWere(t *testing.T) {
@@ -107,6 +106,7 @@ func TestMachinesOfAShiftedZoneAreShownAsTheyWere(t *testing.T) {
 	}
 }
 
+// Pools hear of zones in which they could have nodes.
 func TestPoolsAreToldOfShifts(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, followShifts, func(t *testing.T, w *world) {
 		for name, requirement := range map[string]v1.NodeSelectorRequirementWithMinValues{

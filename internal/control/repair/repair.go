@@ -111,8 +111,8 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	if _, halted := halt.Node(l.Store.Snapshot(), row, now); halted {
 		return now.Add(haltedWait), nil
 	}
-	if ailing, all := l.group(snap, row.Pool()); lifecycle.TooManyAil(ailing, all) {
-		l.reportBlocked(row, snap.Pool(row.Pool()), ailing, all)
+	if ailing, all := l.group(snap, poolOf(row)); lifecycle.TooManyAil(ailing, all) {
+		l.reportBlocked(row, snap.Pool(poolOf(row)), ailing, all)
 		return now.Add(blockedWait), nil
 	}
 	err := l.confirm(ctx, row.Node, now)
@@ -131,10 +131,18 @@ func overdue(claim *v1.NodeClaim, now time.Time) bool {
 	return err == nil && !deadline.IsZero() && !deadline.After(now)
 }
 
+// poolOf is the pool of a node, "" if it has none. Where there is a claim, the claim says so: a node may change its own labels.
+func poolOf(row *cluster.Node) string {
+	if row.Claim != nil {
+		return row.Claim.Labels[v1.NodePoolLabelKey]
+	}
+	return row.Node.Labels[v1.NodePoolLabelKey]
+}
+
 // group counts the nodes of a pool, of the whole cluster for nodes without one, and those of them that ail, for however short.
 func (l *Loop) group(snap *cluster.Snapshot, pool string) (ailing, all int) {
 	for row := range snap.Nodes() {
-		if row.Node == nil || pool != "" && row.Node.Labels[v1.NodePoolLabelKey] != pool {
+		if row.Node == nil || pool != "" && poolOf(row) != pool {
 			continue
 		}
 		all++
@@ -202,8 +210,8 @@ func (l *Loop) reportRepair(ctx context.Context, row *cluster.Node, stamped *v1.
 // reportBlocked tells that a broken node stays because too many are.
 func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all int) {
 	of, concerned := "the cluster", telemetry.Refs(row.Node, row.Claim)
-	if row.Pool() != "" {
-		of = "NodePool " + row.Pool()
+	if own := poolOf(row); own != "" {
+		of = "NodePool " + own
 	}
 	if pool != nil {
 		concerned = append(concerned, telemetry.PoolRef(pool))
@@ -213,5 +221,5 @@ func (l *Loop) reportBlocked(row *cluster.Node, pool *v1.NodePool, ailing, all i
 }
 
 func about(row *cluster.Node) []journal.Object {
-	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name}, {Kind: "NodePool", Name: row.Pool()}}
+	return []journal.Object{{Kind: "NodeClaim", Name: row.Claim.Name}, {Kind: "Node", Name: row.Name}, {Kind: "NodePool", Name: poolOf(row)}}
 }

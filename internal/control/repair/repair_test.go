@@ -150,6 +150,26 @@ func TestMachinesWithoutPoolAreComparedWithTheWholeCluster(t *testing.T) {
 	})
 }
 
+// A node may change its own labels, and somebody's tool those of many. That takes no machine out of its pool.
+func TestANodeThatLostItsPoolsLabelIsComparedWithItsPool(t *testing.T) {
+	fleet(t, 4, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		w.API.Put(sim.Pool("other"))
+		for i := range 10 {
+			sim.Create(t, w, sim.Claim(fmt.Sprintf("other-%d", i), func(c *v1.NodeClaim) { c.Labels[v1.NodePoolLabelKey] = "other" }))
+		}
+		time.Sleep(time.Minute)
+		for i := range 2 {
+			report(t, w, name(i), corev1.ConditionFalse)
+			memapi.Edit(w.API, "", sim.Get[*v1.NodeClaim](t, w, name(i)).Status.NodeName, func(n *corev1.Node) { delete(n.Labels, v1.NodePoolLabelKey) })
+		}
+		time.Sleep(2 * tolerated)
+		if !there(w, name(0)) || !there(w, name(1)) {
+			t.Error("two of a pool's four nodes are broken, and were repaired because they no longer say whose they are")
+		}
+		sim.WantEvent(t, k, "NodeRepairBlocked", name(0))
+	})
+}
+
 // A short trouble of others holds a repair back as well: it may be the beginning of a great one.
 func TestNodesThatFellIllJustNowCount(t *testing.T) {
 	fleet(t, 5, sim.KarpenterOptions{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
