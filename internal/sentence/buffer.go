@@ -53,6 +53,8 @@ func BufferNote(n buffer.Note) string {
 		return "the buffer asks for no pods"
 	case buffer.TooMany:
 		return fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, the most for one buffer", n.Wanted, n.Fit)
+	case buffer.TooManyOfAll:
+		return fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, because all buffers of the cluster together have %d at most", n.Wanted, n.Fit, buffer.MostOfAll)
 	}
 	return ""
 }

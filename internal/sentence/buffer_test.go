@@ -20,6 +20,7 @@ func TestBuffer(t *testing.T) {
 		"a limit below one pod":      {BufferNote(of(buffer.BelowOne)), "spec.limits allows 3500m of cpu and one pod requests 1: raise it, or no room is kept"},
 		"a limit":                    {BufferNote(of(buffer.Limited)), "spec.limits allows 3500m of cpu, which is enough for 3 of 10 pods"},
 		"too many":                   {BufferNote(of(buffer.TooMany)), "the buffer asks for 10 pods; room is kept for 3, the most for one buffer"},
+		"too many of all":            {BufferNote(of(buffer.TooManyOfAll)), "the buffer asks for 10 pods; room is kept for 3, because all buffers of the cluster together have 100000 at most"},
 		"nothing to say":             {BufferNote(buffer.Note{}), ""},
 		"all have room":              {BufferRoom(buffer.Tally{Ready: 3}, buffer.Note{}), "3 of 3 pods have room on nodes that run"},
 		"some are on their way":      {BufferRoom(buffer.Tally{Ready: 1, Coming: 2}, buffer.Note{}), "1 of 3 pods have room on nodes that run; 2 on nodes that are on their way"},
@@ -41,7 +42,7 @@ func TestEveryCodeOfABufferHasWords(t *testing.T) {
 			t.Errorf("flaw %d has no words", c)
 		}
 	}
-	for c := buffer.OtherLimits; c <= buffer.TooMany; c++ {
+	for c := buffer.OtherLimits; c <= buffer.TooManyOfAll; c++ {
 		if BufferNote(buffer.Note{Code: c}) == "" {
 			t.Errorf("note %d has no words", c)
 		}

@@ -204,6 +204,7 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		err = func() (err error) {
 			defer bug.Catch(&err, "resolving CapacityBuffer "+keyOf(b).String())
 			ask, flaw = buffer.Resolve(b, from)
+			ask = ask.Beside(l.others(b))
 			return nil
 		}()
 	}
@@ -219,6 +220,16 @@ func (l *Loop) one(ctx context.Context, snap *cluster.Snapshot, b *autoscalingv1
 		r.pod = ask.Pods[0]
 	}
 	return err
+}
+
+// others is how many pods other buffers keep room for.
+func (l *Loop) others(b *autoscalingv1beta1.CapacityBuffer) (n int) {
+	for s := range l.Store.Snapshot().Spares() {
+		if s.Namespace != b.Namespace || s.Buffer != b.Name {
+			n += len(s.Pods)
+		}
+	}
+	return n
 }
 
 func (l *Loop) put(b *autoscalingv1beta1.CapacityBuffer, pods []*corev1.Pod) {

@@ -127,6 +127,32 @@ func TestABufferHasItsRoomBeforeAnybodyComes(t *testing.T) {
 	})
 }
 
+// Whoever may make buffers may make many.
+func TestAThousandBuffersDoNotFillTheMemory(t *testing.T) {
+	sim.Bubble(t, sim.Options{}, gated, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		sim.Create(t, w, shapeOf("web", "1000")) // which nobody sells
+		for i := range 12 {
+			sim.Create(t, w, bufferOf(fmt.Sprintf("spare-%02d", i), "web", 10_000))
+		}
+		time.Sleep(time.Minute)
+		count := func() (pods int) {
+			for s := range k.Store.Snapshot().Spares() {
+				pods += len(s.Pods)
+			}
+			return pods
+		}
+		if got := count(); got != 100_000 {
+			t.Errorf("room is looked for for %d pods, want 100000", got)
+		}
+		want(t, w, "spare-11", autoscalingv1beta1.ConditionTypeReadyForProvisioning, metav1.ConditionTrue, autoscalingv1beta1.ReasonResolved, "together have 100000 at most")
+		sim.Delete(t, w, sim.Get[*autoscalingv1beta1.CapacityBuffer](t, w, "spare-00"))
+		time.Sleep(time.Minute)
+		if got := count(); got != 100_000 {
+			t.Errorf("room is looked for for %d pods after one of the buffers went, want 100000", got)
+		}
+	})
+}
+
 func TestPodsBindAtOnceAndTheBufferIsRefilled(t *testing.T) {
 	buffered(t, 8, sim.Options{}, gated, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
 		before := len(claims(w))

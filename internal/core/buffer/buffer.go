@@ -23,6 +23,9 @@ import (
 // Most is how many pods one buffer keeps room for at most. A number that somebody mistyped must not fill the memory.
 const Most = 10_000
 
+// MostOfAll is how many pods all buffers together keep room for at most. Whoever may make buffers must not be able to fill the memory with many.
+const MostOfAll = 100_000
+
 // A Source is where the shape of a buffer's pods comes from.
 type Source struct {
 	Template *corev1.PodTemplateSpec
@@ -58,6 +61,15 @@ func Check(b *autoscalingv1beta1.CapacityBuffer) *Flaw {
 		}
 	}
 	return nil
+}
+
+// Beside cuts what a buffer asks for to what so many pods of other buffers leave.
+func (a Ask) Beside(others int) Ask {
+	left, wanted := max(0, MostOfAll-others), len(a.Pods)
+	if wanted <= left {
+		return a
+	}
+	return Ask{Pods: a.Pods[:left:left], Note: Note{Code: TooManyOfAll, Fit: int64(left), Wanted: int64(wanted)}}
 }
 
 func negative(field, value string) *Flaw { return &Flaw{Code: Negative, Name: field, Value: value} }

@@ -97,6 +97,23 @@ func TestHowManyPods(t *testing.T) {
 	}
 }
 
+func TestAllBuffersTogetherHaveALimit(t *testing.T) {
+	ask := Ask{Pods: make([]*corev1.Pod, 7), Note: Note{Code: Limited}}
+	for others, want := range map[int]struct {
+		pods int
+		note Note
+	}{
+		0:             {7, Note{Code: Limited}},
+		MostOfAll - 7: {7, Note{Code: Limited}},
+		MostOfAll - 6: {6, Note{Code: TooManyOfAll, Fit: 6, Wanted: 7}},
+		MostOfAll + 1: {0, Note{Code: TooManyOfAll, Wanted: 7}},
+	} {
+		if got := ask.Beside(others); len(got.Pods) != want.pods || got.Note != want.note {
+			t.Errorf("beside %d others: %d pods, %+v; want %d, %+v", others, len(got.Pods), got.Note, want.pods, want.note)
+		}
+	}
+}
+
 func TestANoteSaysTheNumbers(t *testing.T) {
 	limits := spec{PodTemplateRef: &autoscalingv1beta1.LocalObjectRef{Name: "web"}, Replicas: new(int32(10)), Limits: quota("cpu", "3500m")}
 	ask, _ := Resolve(&autoscalingv1beta1.CapacityBuffer{Spec: limits}, Source{Template: template(container(amounts("cpu", "1"), nil))})

@@ -33,6 +33,7 @@ const (
 	Limited                         // Limit, Resource, Fit, Wanted
 	NoPods                          // none are asked for
 	TooMany                         // Fit, Wanted
+	TooManyOfAll                    // Fit, Wanted: others have the rest of what all may have
 )
 
 // A Flaw says why it is not known what a buffer asks for, and what its owner has to change.
