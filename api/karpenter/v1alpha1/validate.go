@@ -31,6 +31,9 @@ func (o *NodeOverlay) Validate(known *label.Vocabulary) error {
 		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
 			errs = append(errs, fmt.Errorf("spec.capacity: %s may not be given", name))
 		}
+		if q := o.Spec.Capacity[name]; q.Sign() < 0 {
+			errs = append(errs, fmt.Errorf("spec.capacity: %s is %s, and no machine has less than nothing", name, q.String()))
+		}
 	}
 	return utilerrors.NewAggregate(errs)
 }

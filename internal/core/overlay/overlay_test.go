@@ -161,6 +161,7 @@ func TestJudge(t *testing.T) {
 		"different resources merge":                             {overlays: []string{"a cap=example.com/x:1 type=big pool=one", "b cap=example.com/y:2 type=big pool=one"}, want: []string{"one/big example.com/x=1", "one/big example.com/y=2"}},
 		"the third sees the first, not only the second":         {overlays: []string{"a cap=example.com/x:1 type=big", "b cap=example.com/y:1 type=big", "c cap=example.com/x:3 type=big"}, refused: map[string]string{"a": "c"}},
 		"a wrong one is refused, the others are not":            {overlays: []string{"bad price=2 cap=cpu:1", "good price=2 type=big zone=a way=spot pool=one"}, refused: map[string]string{"bad": "invalid"}, want: []string{"one/big/a/spot=2"}},
+		"less than nothing":                                     {overlays: []string{"o price=2 cap=example.com/x:-1"}, refused: map[string]string{"o": "invalid"}},
 		"what the schema would not have let in":                 {overlays: []string{"a adjust=5", "b price=-1", "c price=1 adjust=+1", "d price=NaN", "e adjust=+1e9", "f price=0x10", "g price=1/3", "h adjust=%"}, refused: map[string]string{"a": "invalid", "b": "invalid", "c": "invalid", "d": "invalid", "e": "invalid", "f": "invalid", "g": "invalid", "h": "invalid"}},
 		"neither price nor capacity is legal and does nothing":  {overlays: []string{"o type=big"}, want: nil},
 	} {
