@@ -128,6 +128,9 @@ func TestBuffers(t *testing.T) {
 				if told := c != nil && c.Reason == bufferv1beta1.ReasonFeatureGateDisabled; told != tc.want {
 					t.Errorf("conditions = %v, want told: %t", got.Status.Conditions, tc.want)
 				}
+				if condition.Get(got, bufferv1beta1.ConditionTypeProvisioning) != nil {
+					t.Errorf("conditions = %v, want no word of room that was never looked for", got.Status.Conditions)
+				}
 			})
 		})
 	}
