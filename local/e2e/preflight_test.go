@@ -15,7 +15,8 @@ import (
 )
 
 // TestPreflight looks at the local cluster as somebody would at his own, with the program, its kubeconfig and the services' own
-// protocols. The account of the local cluster has what nodes need; its controller comes with a key and needs no role.
+// protocols. The account of the local cluster has what nodes need; its controller comes with a key and needs no role, nor an agent that hands
+// it one.
 func TestPreflight(t *testing.T) {
 	together.enter(t)
 	cmd := exec.Command(filepath.Join(filepath.Dir(shared.path), "karpenter"), "preflight", "--cluster-name", plane.ClusterName, "-o", "json",
@@ -42,7 +43,7 @@ func TestPreflight(t *testing.T) {
 			wrong = append(wrong, check)
 		}
 	}
-	if diff := cmp.Diff([]string{"DNS", "controller role", "spot role"}, wrong); diff != "" || len(states) != 15-1 { // no class names a profile
+	if diff := cmp.Diff([]string{"DNS", "controller role", "service account", "spot role"}, wrong); diff != "" || len(states) != 15-1 { // no class names a profile
 		t.Errorf("%d checks; what the local cluster lacks:\n%s", len(states), diff)
 	}
 }

@@ -217,6 +217,7 @@ func (c *call) describeCluster(in *eks.DescribeClusterInput) (*eks.DescribeClust
 		Name: &k.Name, Arn: aws.String(c.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version, Endpoint: &k.Endpoint, Status: ekstypes.ClusterStatusActive,
 		CertificateAuthority: &ekstypes.Certificate{Data: &k.CA}, CreatedAt: aws.Time(c.started), PlatformVersion: aws.String("eks.1"),
 		KubernetesNetworkConfig: network,
+		Identity:                &ekstypes.Identity{Oidc: &ekstypes.OIDC{Issuer: aws.String("https://oidc.eks." + c.cfg.Region + ".amazonaws.com/id/" + k.Name)}},
 		ResourcesVpcConfig: &ekstypes.VpcConfigResponse{
 			VpcId: c.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)), EndpointPublicAccess: true,
 		},

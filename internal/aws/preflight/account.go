@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -23,17 +24,6 @@ import (
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 )
 
-// partition is the part of the world that a region is in, as ARNs name it.
-func partition(region string) string {
-	switch {
-	case strings.HasPrefix(region, "cn-"):
-		return "aws-cn"
-	case strings.HasPrefix(region, "us-gov-"):
-		return "aws-us-gov"
-	}
-	return "aws"
-}
-
 // role reads a role; nil is none.
 func (l *look) role(ctx context.Context, name string) (*iamtypes.Role, error) {
 	name = name[strings.LastIndex(name, "/")+1:]
@@ -48,21 +38,78 @@ func (l *look) role(ctx context.Context, name string) (*iamtypes.Role, error) {
 	return out.Role, nil
 }
 
-// trusts says whether the role's trust policy lets somebody take it by that action: one whose principal's name, or whose condition on
-// the subject of a token, is the one that is asked for.
-func trusts(role *iamtypes.Role, action, who string) bool {
+// A statement is what a trust policy says once. Names and lists may stand for each other in it, so what it holds is looked through.
+type statement struct {
+	Effect                       string
+	Action, Principal, Condition any
+}
+
+// trusted are the statements of a role's trust policy that allow something.
+func trusted(role *iamtypes.Role) []statement {
 	text, err := url.QueryUnescape(aws.ToString(role.AssumeRolePolicyDocument))
 	if err != nil {
-		return false
+		return nil
 	}
-	var doc struct{ Statement []json.RawMessage }
+	var doc struct{ Statement json.RawMessage }
 	if json.Unmarshal([]byte(text), &doc) != nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(doc.Statement, func(raw json.RawMessage) bool {
-		s := string(raw)
-		return strings.Contains(s, `"Allow"`) && strings.Contains(s, `"`+action+`"`) && strings.Contains(s, `"`+who+`"`)
+	var all []statement
+	if json.Unmarshal(doc.Statement, &all) != nil {
+		all = make([]statement, 1)
+		if json.Unmarshal(doc.Statement, &all[0]) != nil {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(all, func(s statement) bool { return s.Effect != "Allow" })
+}
+
+// trusts says whether the role's trust policy lets a service of AWS do that to it.
+func trusts(role *iamtypes.Role, action, service string) bool {
+	return slices.ContainsFunc(trusted(role), func(s statement) bool {
+		return s.allows(action) && slices.Contains(words(s.Principal), service)
 	})
+}
+
+// trustsSubject says whether the role's trust policy lets whoever has a token about the subject take it, and from which providers
+// of tokens.
+func trustsSubject(role *iamtypes.Role, subject string) (providers []string, ok bool) {
+	for _, s := range trusted(role) {
+		if s.allows("sts:AssumeRoleWithWebIdentity") && slices.ContainsFunc(words(s.Condition), func(pattern string) bool { return matches(pattern, subject) }) {
+			providers, ok = append(providers, words(s.Principal)...), true
+		}
+	}
+	return providers, ok
+}
+
+func (s statement) allows(action string) bool {
+	return slices.ContainsFunc(words(s.Action), func(pattern string) bool {
+		return matches(strings.ToLower(pattern), strings.ToLower(action))
+	})
+}
+
+// matches compares with a pattern of a policy.
+func matches(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return ok && err == nil
+}
+
+// words are all strings in a piece of a policy that are not the names of fields.
+func words(piece any) []string {
+	var all []string
+	switch piece := piece.(type) {
+	case string:
+		return []string{piece}
+	case []any:
+		for _, p := range piece {
+			all = append(all, words(p)...)
+		}
+	case map[string]any:
+		for _, p := range piece {
+			all = append(all, words(p)...)
+		}
+	}
+	return all
 }
 
 func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
@@ -77,15 +124,37 @@ func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	subject := "system:serviceaccount:" + l.Namespace + ":" + l.ServiceAccount
-	switch {
-	case annotated != "" && !trusts(role, "sts:AssumeRoleWithWebIdentity", subject):
-		command := l.deploy() + fmt.Sprintf(` Namespace=%s ServiceAccount=%s OIDCProvider="$(aws eks describe-cluster --name %s --query cluster.identity.oidc.issuer --output text | sed 's#https://##')"`, l.Namespace, l.ServiceAccount, l.Cluster)
-		return one(Missing, command, "%s does not trust %s", l.ControllerRole, subject), nil
-	case annotated == "" && !trusts(role, "sts:AssumeRole", "pods.eks.amazonaws.com"):
-		return one(Missing, l.deploy(), "%s does not trust Pod Identity (pods.eks.amazonaws.com)", l.ControllerRole), nil
+	if annotated != "" {
+		return l.judgeWebIdentity(role), nil
+	}
+	for _, action := range []string{"sts:AssumeRole", "sts:TagSession"} {
+		if !trusts(role, action, "pods.eks.amazonaws.com") {
+			command := trustCommand(l.ControllerRole, "pods.eks.amazonaws.com", `["sts:AssumeRole","sts:TagSession"]`)
+			return one(Missing, command, "%s does not trust Pod Identity (pods.eks.amazonaws.com) with %s", l.ControllerRole, action), nil
+		}
 	}
 	return one(OK, "", "%s", l.ControllerRole), nil
+}
+
+// judgeWebIdentity looks at what a role by annotation wants: trust in the account, as the cluster's own issuer calls it.
+func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
+	subject := "system:serviceaccount:" + l.Namespace + ":" + l.ServiceAccount
+	issuer := l.aws("eks describe-cluster --name %s --query cluster.identity.oidc.issuer --output text", l.Cluster)
+	command := l.deploy("Namespace="+l.Namespace, "ServiceAccount="+l.ServiceAccount, `OIDCProvider="$(`+issuer+` | sed 's#https://##')"`)
+	providers, ok := trustsSubject(role, subject)
+	switch {
+	case !ok:
+		return one(Missing, command, "%s does not trust %s", l.ControllerRole, subject)
+	case l.issuer != "" && !slices.ContainsFunc(providers, func(arn string) bool { return strings.HasSuffix(arn, ":oidc-provider/"+l.issuer) }):
+		return one(Missing, command, "%s trusts %s of another cluster: this one's issuer is %s", l.ControllerRole, subject, l.issuer)
+	}
+	return one(OK, "", "%s", l.ControllerRole)
+}
+
+// trustCommand lets a service of AWS take a role, and nobody else.
+func trustCommand(role, service, actions string) string {
+	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":%s}]}'`,
+		role[strings.LastIndex(role, "/")+1:], service, actions)
 }
 
 func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
@@ -97,7 +166,7 @@ func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		seen[name] = true
-		f, err := l.nodeRole(ctx, name)
+		f, err := l.nodeRole(ctx, c.Name, name)
 		if err != nil {
 			return found, err
 		}
@@ -107,16 +176,23 @@ func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 }
 
 // nodeRole looks at one role of nodes: that machines may take it, and that the cluster takes machines that have it.
-func (l *look) nodeRole(ctx context.Context, name string) ([]Finding, error) {
+func (l *look) nodeRole(ctx context.Context, class, name string) ([]Finding, error) {
 	role, err := l.role(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	if role == nil && name != l.NodeRole { // what the template makes has another name
+		return one(Missing, "kubectl edit ec2nodeclass "+class, "there is no role %s, which EC2NodeClass %s names", name, class), nil
+	}
 	if role == nil {
 		return one(Missing, l.deploy(), "there is no role %s", name), nil
 	}
-	if !trusts(role, "sts:AssumeRole", "ec2.amazonaws.com") && !trusts(role, "sts:AssumeRole", "ec2.amazonaws.com.cn") {
-		return one(Missing, l.deploy(), "machines may not take %s: it does not trust EC2", name), nil
+	services := []string{"ec2.amazonaws.com"}
+	if l.me.Partition == "aws-cn" {
+		services = []string{"ec2.amazonaws.com.cn", "ec2.amazonaws.com"} // roles there are written either way
+	}
+	if !slices.ContainsFunc(services, func(service string) bool { return trusts(role, "sts:AssumeRole", service) }) {
+		return one(Missing, trustCommand(name, services[0], `"sts:AssumeRole"`), "machines may not take %s: it does not trust EC2 (%s)", name, services[0]), nil
 	}
 	arn := aws.ToString(role.Arn)
 	admitted, err := l.admits(ctx, arn)
@@ -175,7 +251,11 @@ func (l *look) checkProfiles(ctx context.Context) ([]Finding, error) {
 func (l *look) checkQueue(ctx context.Context) ([]Finding, error) {
 	_, err := l.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &l.Queue})
 	if code := ec2api.Code(err); strings.Contains(code, "QueueDoesNotExist") || strings.Contains(code, "NonExistentQueue") {
-		return one(Missing, l.deploy(), "there is no queue %s: nodes would not be drained before spot machines are taken away", l.Queue), nil
+		var parameters []string
+		if l.Queue != l.Cluster {
+			parameters = append(parameters, "QueueName="+l.Queue)
+		}
+		return one(Missing, l.deploy(parameters...), "there is no queue %s: nodes would not be drained before spot machines are taken away", l.Queue), nil
 	}
 	if err != nil {
 		return nil, err

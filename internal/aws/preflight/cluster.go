@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,9 @@ import (
 
 // roleAnnotation is how EKS is told the role of a service account when Pod Identity is not used.
 const roleAnnotation = "eks.amazonaws.com/role-arn"
+
+// podIdentityAgent is an add-on of EKS and its DaemonSet, which hands credentials to pods.
+const podIdentityAgent = "eks-pod-identity-agent"
 
 // definitions are the kinds that the controller reads, with the version that it reads them in.
 var definitions = []struct{ name, version string }{
@@ -133,7 +137,7 @@ func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	who := l.Namespace + "/" + l.ServiceAccount
-	want := l.arn("iam", "role/"+l.ControllerRole)
+	want := l.roleARN(l.ControllerRole)
 	switch role {
 	case want:
 		return one(OK, "", "%s takes %s by its annotation", who, role), nil
@@ -149,6 +153,15 @@ func (l *look) checkServiceAccount(ctx context.Context) ([]Finding, error) {
 	if len(out.Associations) == 0 {
 		command := l.aws("eks create-pod-identity-association --cluster-name %s --namespace %s --service-account %s --role-arn %s", l.Cluster, l.Namespace, l.ServiceAccount, want)
 		return one(Missing, command, "%s has no role: neither Pod Identity nor an annotation gives it one", who), nil
+	}
+	var agent appsv1.DaemonSet
+	err = l.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: podIdentityAgent}, &agent)
+	switch {
+	case apierrors.IsNotFound(err):
+		return one(Warning, l.aws("eks create-addon --cluster-name %s --addon-name %s", l.Cluster, podIdentityAgent),
+			"%s gets its role from Pod Identity, whose agent kube-system/%s is not there; only nodes of EKS Auto Mode do without", who, podIdentityAgent), nil
+	case err != nil:
+		return nil, err
 	}
 	return one(OK, "", "%s gets its role from Pod Identity", who), nil
 }

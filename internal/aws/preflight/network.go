@@ -72,7 +72,7 @@ func (l *look) checkSecurityGroups(ctx context.Context) ([]Finding, error) {
 			}
 		}
 		if n == 0 {
-			group := `"$(aws eks describe-cluster --name ` + l.Cluster + ` --query cluster.resourcesVpcConfig.clusterSecurityGroupId --output text)"`
+			group := `"$(` + l.aws("eks describe-cluster --name %s --query cluster.resourcesVpcConfig.clusterSecurityGroupId --output text", l.Cluster) + `)"`
 			found = append(found, one(Missing, l.tag(group), "%s selects no security group", about(&c))...)
 			continue
 		}

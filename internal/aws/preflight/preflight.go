@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
@@ -82,7 +84,8 @@ type look struct {
 	sqs     *sqs.Client
 	ssm     *ssm.Client
 	minor   string // version of the cluster, such as 1.36; empty while it is not known
-	account string
+	issuer  string // who signs the tokens of its service accounts, as roles name it; empty while it is not known
+	me      arn.ARN
 	classes []awsv1.EC2NodeClass
 	pools   []v1.NodePool
 }
@@ -143,8 +146,10 @@ func (l *look) checkAccount(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return one(Missing, "aws sts get-caller-identity", "AWS does not take your credentials: %v", err), nil
 	}
-	l.account = aws.ToString(me.Account)
-	return one(OK, "", "%s in account %s, region %s", aws.ToString(me.Arn), l.account, l.cfg.Region), nil
+	if l.me, err = arn.Parse(aws.ToString(me.Arn)); err != nil {
+		return nil, err
+	}
+	return one(OK, "", "%s in account %s, region %s", l.me, l.me.AccountID, l.cfg.Region), nil
 }
 
 func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
@@ -161,7 +166,11 @@ func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	case out.Cluster.Status != ekstypes.ClusterStatusActive:
 		return one(Missing, l.aws("eks wait cluster-active --name %s", l.Cluster), "the cluster is %s", out.Cluster.Status), nil
-	case versionErr != nil:
+	}
+	if id := out.Cluster.Identity; id != nil && id.Oidc != nil {
+		l.issuer = strings.TrimPrefix(aws.ToString(id.Oidc.Issuer), "https://")
+	}
+	if versionErr != nil {
 		return one(Missing, l.aws("eks update-kubeconfig --name %s", l.Cluster), "the API server does not answer: %v", versionErr), nil
 	}
 	return l.judgeVersion(), nil
@@ -172,11 +181,14 @@ func (l *look) aws(format string, args ...any) string {
 	return "aws " + fmt.Sprintf(format, args...) + " --region " + l.cfg.Region
 }
 
-// deploy is the command that makes everything in the account that Karpenter needs.
-func (l *look) deploy() string {
-	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml --capabilities CAPABILITY_NAMED_IAM --parameter-overrides ClusterName=%[1]s", l.Cluster)
+// deploy is the command that makes everything in the account that Karpenter needs. What it is told comes before the region, which would
+// end the list.
+func (l *look) deploy(parameters ...string) string {
+	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml --capabilities CAPABILITY_NAMED_IAM --parameter-overrides %s",
+		l.Cluster, strings.Join(append([]string{"ClusterName=" + l.Cluster}, parameters...), " "))
 }
 
-func (l *look) arn(service, resource string) string {
-	return "arn:" + partition(l.cfg.Region) + ":" + service + "::" + l.account + ":" + resource
+// roleARN is what a role of the account is called, in the partition that the account is in.
+func (l *look) roleARN(name string) string {
+	return arn.ARN{Partition: cmp.Or(l.me.Partition, "aws"), Service: "iam", AccountID: l.me.AccountID, Resource: "role/" + name}.String()
 }

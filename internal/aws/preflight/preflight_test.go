@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +17,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,7 +45,7 @@ type world struct {
 
 const trust = `{"Version":"2012-10-17","Statement":[
  {"Effect":"Allow","Principal":{"Service":"pods.eks.amazonaws.com"},"Action":["sts:AssumeRole","sts:TagSession"]},
- {"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/x"},"Action":"sts:AssumeRoleWithWebIdentity",
+ {"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-east-1.amazonaws.com/id/demo"},"Action":"sts:AssumeRoleWithWebIdentity",
   "Condition":{"StringEquals":{"x:sub":"system:serviceaccount:kube-system:karpenter"}}}]}`
 
 func newWorld(t *testing.T) *world {
@@ -69,7 +75,8 @@ func newWorld(t *testing.T) *world {
 	pool.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
 	pool.Spec.Limits = v1.Limits{corev1.ResourceCPU: resource.MustParse("1000")}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "karpenter"}}
-	for _, o := range []client.Object{dns, &class, pool, account} {
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "eks-pod-identity-agent"}}
+	for _, o := range []client.Object{dns, &class, pool, account, agent} {
 		w.must(w.kube.Create(t.Context(), o))
 	}
 	for _, d := range definitions {
@@ -157,12 +164,22 @@ func (w *world) removeQueue() {
 
 func TestNothingIsMissingWhereAllIsReady(t *testing.T) {
 	for name, change := range map[string]func(w *world){
-		"Pod Identity":                       func(w *world) {},
-		"the role of the service account":    func(w *world) { w.annotate("arn:aws:iam::123456789012:role/KarpenterControllerRole-demo") },
-		"nodes that aws-auth lets in":        byConfigMap,
-		"no spot, and no role for it":        func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot"); w.pool(onDemandOnly) },
-		"a chart that is not installed yet":  func(w *world) { w.remove(&corev1.ServiceAccount{}, "kube-system", "karpenter") },
-		"a class with a profile of its own":  withProfile(true),
+		"Pod Identity":                      func(w *world) {},
+		"the role of the service account":   func(w *world) { w.annotate(controllerRole) },
+		"nodes that aws-auth lets in":       byConfigMap,
+		"no spot, and no role for it":       func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot"); w.pool(onDemandOnly) },
+		"a chart that is not installed yet": func(w *world) { w.remove(&corev1.ServiceAccount{}, "kube-system", "karpenter") },
+		"a class with a profile of its own": withProfile(true),
+		"the role of the service account, and no agent": func(w *world) {
+			w.annotate(controllerRole)
+			w.remove(&appsv1.DaemonSet{}, "kube-system", "eks-pod-identity-agent")
+		},
+		"a trust policy with one statement, and patterns": func(w *world) {
+			w.annotate(controllerRole)
+			w.makeRole("KarpenterControllerRole-demo", `{"Statement":{"Effect":"Allow","Principal":{"Federated":["arn:aws:iam::123456789012:oidc-provider/other","`+issuer+`"]},
+ "Action":["sts:assumerolewith*"],"Condition":{"StringLike":{"x:sub":"system:serviceaccount:kube-system:*"}}}}`)
+		},
+		"a pool of another provider's":       func(w *world) { w.pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef = elsewhere }) },
 		"a version as API servers say it":    func(w *world) { w.version = "1.36+" },
 		"a role that is named with its path": func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "/team/KarpenterNodeRole-demo" }) },
 	} {
@@ -180,6 +197,14 @@ func TestNothingIsMissingWhereAllIsReady(t *testing.T) {
 		})
 	}
 }
+
+const (
+	controllerRole = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
+	issuer         = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-east-1.amazonaws.com/id/demo"
+)
+
+// elsewhere is a class that this provider knows nothing about.
+var elsewhere = &v1.NodeClassReference{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "simulated"}
 
 func byConfigMap(w *world) {
 	w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil })
@@ -206,6 +231,11 @@ func withProfile(role bool) func(w *world) {
 	}
 }
 
+const (
+	machinesTrust = `{"Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	trustsPods    = `aws iam update-assume-role-policy --role-name KarpenterControllerRole-demo --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"pods.eks.amazonaws.com"},"Action":["sts:AssumeRole","sts:TagSession"]}]}'`
+)
+
 // Each world lacks one thing. That is told, with the command that mends it, and nothing else is.
 func TestWhatIsMissing(t *testing.T) {
 	discovery := func(value string) map[string]string { return map[string]string{"karpenter.sh/discovery": value} }
@@ -225,24 +255,50 @@ func TestWhatIsMissing(t *testing.T) {
 		"a version that is too new":          {func(w *world) { w.version = "1.99" }, "cluster", Missing, "1.99 is not supported", "update-cluster-version"},
 		"a version that is too old":          {func(w *world) { w.version = "1.20" }, "cluster", Missing, "1.20 is not supported", "update-cluster-version"},
 		"a definition that is not there":     {func(w *world) { w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "nodeclaims.karpenter.sh") }, "definitions", Missing, "nodeclaims.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
-		"a definition of an older release":   {oldDefinition, "definitions", Missing, "nodepools.karpenter.sh in v1", "kubectl apply --server-side"},
-		"a definition that is not served":    {unserved, "definitions", Missing, "ec2nodeclasses.karpenter.k8s.aws in v1", "kubectl apply --server-side"},
-		"no pool":                            {func(w *world) { w.remove(&v1.NodePool{}, "", "default") }, "pools", Warning, "0 NodePools and 1 EC2NodeClasses", "kubectl apply"},
-		"a pool without its class":           {func(w *world) { w.pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "gpu" }) }, "pools", Missing, "EC2NodeClass gpu that does not exist", "kubectl edit nodepool default"},
-		"a service account without a role":   {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Associations = nil }) }, "service account", Missing, "has no role", "create-pod-identity-association --cluster-name demo --namespace kube-system --service-account karpenter --role-arn arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"},
-		"a service account with another":     {func(w *world) { w.annotate("arn:aws:iam::123456789012:role/other") }, "service account", Warning, "role/other", "annotate --overwrite serviceaccount karpenter eks.amazonaws.com/role-arn="},
-		"no role for the controller":         {func(w *world) { w.cloud.RemoveRole("KarpenterControllerRole-demo") }, "controller role", Missing, "no role KarpenterControllerRole-demo", "cloudformation deploy --stack-name Karpenter-demo"},
-		"a role that trusts no pods":         {func(w *world) { w.makeRole("KarpenterControllerRole-demo", `{"Statement":[]}`) }, "controller role", Missing, "does not trust Pod Identity", "cloudformation deploy"},
+		"no definition of plans to approve": {func(w *world) {
+			w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "disruptionplans.karpenter.sh")
+		}, "definitions", Missing, "disruptionplans.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
+		"a definition of an older release":         {oldDefinition, "definitions", Missing, "nodepools.karpenter.sh in v1", "kubectl apply --server-side"},
+		"a definition that is not served":          {unserved, "definitions", Missing, "ec2nodeclasses.karpenter.k8s.aws in v1", "kubectl apply --server-side"},
+		"no pool":                                  {func(w *world) { w.remove(&v1.NodePool{}, "", "default") }, "pools", Warning, "0 NodePools and 1 EC2NodeClasses", "kubectl apply"},
+		"a pool without its class":                 {func(w *world) { w.pool(func(p *v1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "gpu" }) }, "pools", Missing, "EC2NodeClass gpu that does not exist", "kubectl edit nodepool default"},
+		"a service account without a role":         {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Associations = nil }) }, "service account", Missing, "has no role", "create-pod-identity-association --cluster-name demo --namespace kube-system --service-account karpenter --role-arn arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"},
+		"a service account with another":           {func(w *world) { w.annotate("arn:aws:iam::123456789012:role/other") }, "service account", Warning, "role/other", "annotate --overwrite serviceaccount karpenter eks.amazonaws.com/role-arn="},
+		"no role for the controller":               {func(w *world) { w.cloud.RemoveRole("KarpenterControllerRole-demo") }, "controller role", Missing, "no role KarpenterControllerRole-demo", "cloudformation deploy --stack-name Karpenter-demo"},
+		"no agent that hands it over":              {func(w *world) { w.remove(&appsv1.DaemonSet{}, "kube-system", "eks-pod-identity-agent") }, "service account", Warning, "kube-system/eks-pod-identity-agent is not there", "eks create-addon --cluster-name demo --addon-name eks-pod-identity-agent"},
+		"a role that trusts no pods":               {func(w *world) { w.makeRole("KarpenterControllerRole-demo", `{"Statement":[]}`) }, "controller role", Missing, "does not trust Pod Identity", trustsPods},
+		"a role with a trust that nobody can read": {func(w *world) { w.makeRole("KarpenterControllerRole-demo", `nonsense`) }, "controller role", Missing, "does not trust Pod Identity", trustsPods},
 		"a role that is denied to pods": {func(w *world) {
 			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, `"Allow"`, `"Deny"`))
-		}, "controller role", Missing, "does not trust Pod Identity", "cloudformation deploy"},
-		"a role that trusts another account": {func(w *world) {
-			w.annotate("arn:aws:iam::123456789012:role/KarpenterControllerRole-demo")
-			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "kube-system:karpenter", "karpenter:karpenter"))
+		}, "controller role", Missing, "does not trust Pod Identity", trustsPods},
+		"a role that pods may only tag": {func(w *world) {
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, `"sts:AssumeRole",`, ``))
+		}, "controller role", Missing, "with sts:AssumeRole", trustsPods},
+		"a role that pods may not tag": {func(w *world) {
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, `,"sts:TagSession"`, ``))
+		}, "controller role", Missing, "with sts:TagSession", trustsPods},
+		"a role that trusts something else, and says so of pods": {func(w *world) {
+			w.makeRole("KarpenterControllerRole-demo", `{"Statement":[{"Sid":"pods.eks.amazonaws.com","Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":["sts:AssumeRole","sts:TagSession"]}]}`)
+		}, "controller role", Missing, "does not trust Pod Identity", trustsPods},
+		"a token that is good for something else": {func(w *world) {
+			w.annotate(controllerRole)
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "sts:AssumeRoleWithWebIdentity", "sts:TagSession"))
 		}, "controller role", Missing, "does not trust system:serviceaccount:kube-system:karpenter", "OIDCProvider="},
-		"no role for nodes":                 {func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "KarpenterNodeRole-x" }) }, "node role", Missing, "no role KarpenterNodeRole-x", "cloudformation deploy"},
-		"a role that machines may not take": {func(w *world) { w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`) }, "node role", Missing, "does not trust EC2", "cloudformation deploy"},
-		"a role that the cluster refuses":   {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil }) }, "node role", Missing, "neither an access entry", "create-access-entry --cluster-name demo --principal-arn arn:aws:iam::123456789012:role/KarpenterNodeRole-demo --type EC2_LINUX"},
+		"a role that trusts another cluster's account": {func(w *world) {
+			w.annotate(controllerRole)
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "id/demo", "id/before"))
+		}, "controller role", Missing, "of another cluster: this one's issuer is oidc.eks.us-east-1.amazonaws.com/id/demo", "OIDCProvider="},
+		"a role that trusts another account": {func(w *world) {
+			w.annotate(controllerRole)
+			w.makeRole("KarpenterControllerRole-demo", strings.ReplaceAll(trust, "kube-system:karpenter", "karpenter:karpenter"))
+		}, "controller role", Missing, "does not trust system:serviceaccount:kube-system:karpenter", `ClusterName=demo Namespace=kube-system ServiceAccount=karpenter OIDCProvider="$(aws eks describe-cluster --name demo --query cluster.identity.oidc.issuer --output text --region us-east-1 | sed 's#https://##')" --region us-east-1`},
+		"no role for nodes":                 {func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "KarpenterNodeRole-x" }) }, "node role", Missing, "no role KarpenterNodeRole-x, which EC2NodeClass default names", "kubectl edit ec2nodeclass default"},
+		"no role of the template for nodes": {func(w *world) { w.cloud.RemoveRole("KarpenterNodeRole-demo") }, "node role", Missing, "no role KarpenterNodeRole-demo", "cloudformation deploy"},
+		"a role that machines may not take": {func(w *world) { w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`) }, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `aws iam update-assume-role-policy --role-name KarpenterNodeRole-demo --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}'`},
+		"a role that only machines in China may take": {func(w *world) {
+			w.makeRole("KarpenterNodeRole-demo", strings.ReplaceAll(machinesTrust, "amazonaws.com", "amazonaws.com.cn"))
+		}, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `"Service":"ec2.amazonaws.com"`},
+		"a role that the cluster refuses": {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil }) }, "node role", Missing, "neither an access entry", "create-access-entry --cluster-name demo --principal-arn arn:aws:iam::123456789012:role/KarpenterNodeRole-demo --type EC2_LINUX"},
 		"a profile that is not there": {func(w *world) {
 			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", aws.String("p") })
 		}, "instance profile", Missing, "no instance profile p", "cloudformation deploy"},
@@ -261,7 +317,8 @@ func TestWhatIsMissing(t *testing.T) {
 				c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{ID: "ami-0123456789abcdef0"}}
 			})
 		}, "images", Missing, "selects no image", "kubectl edit ec2nodeclass default"},
-		"no queue":                        {(*world).removeQueue, "queue", Missing, "no queue demo", "cloudformation deploy"},
+		"no queue":                        {(*world).removeQueue, "queue", Missing, "no queue demo", "ClusterName=demo --region us-east-1"},
+		"no queue of that name":           {func(w *world) { w.names.Queue = "spots" }, "queue", Missing, "no queue spots", "ClusterName=demo QueueName=spots --region us-east-1"},
 		"no DNS":                          {func(w *world) { w.remove(&corev1.Service{}, "kube-system", "kube-dns") }, "DNS", Warning, "kube-dns", "create-addon --cluster-name demo --addon-name coredns"},
 		"an account without spot":         {func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot") }, "spot role", Missing, "never had a spot machine", "create-service-linked-role --aws-service-name spot.amazonaws.com"},
 		"a new account's quota":           {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.Quotas[awsmodel.QuotaOnDemand] = 5 }) }, "quotas", Missing, "5 virtual CPUs of on-demand", "--quota-code L-1216C47A --desired-value 1000"},
@@ -330,5 +387,87 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 		if states[check] != want {
 			t.Errorf("%s is %s, want %s", check, states[check], want)
 		}
+	}
+}
+
+// abroad is the model's account in another partition: it has another region, and everything in it is called accordingly.
+type abroad struct {
+	aws.HTTPClient
+	region, partition string
+	hosts             map[string]bool
+}
+
+func (a abroad) Do(r *http.Request) (*http.Response, error) {
+	a.hosts[r.URL.Host] = true
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	here := strings.NewReplacer("arn:"+a.partition+":", "arn:aws:", url.QueryEscape("arn:"+a.partition+":"), url.QueryEscape("arn:aws:"), a.region, "us-east-1")
+	in := r.Clone(r.Context())
+	in.Body = io.NopCloser(strings.NewReader(here.Replace(string(body))))
+	in.URL.Path, in.URL.RawPath = here.Replace(r.URL.Path), here.Replace(r.URL.RawPath)
+	in.Header.Set("Authorization", here.Replace(r.Header.Get("Authorization")))
+	out, err := a.HTTPClient.Do(in)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(out.Body)
+	if err != nil {
+		return nil, err
+	}
+	there := strings.NewReplacer("arn:aws:", "arn:"+a.partition+":", url.QueryEscape("arn:aws:"), url.QueryEscape("arn:"+a.partition+":"), "us-east-1", a.region)
+	out.Body = io.NopCloser(strings.NewReader(there.Replace(string(text))))
+	out.Header.Del("Content-Length")
+	return out, nil
+}
+
+// In China and in GovCloud services have other names, and so has everything that they call by its ARN.
+func TestOtherPartitions(t *testing.T) {
+	for partition, tc := range map[string]struct{ region, suffix, machines string }{
+		"aws":        {"us-west-2", ".us-west-2.amazonaws.com", "ec2.amazonaws.com"},
+		"aws-cn":     {"cn-north-1", ".cn-north-1.amazonaws.com.cn", "ec2.amazonaws.com.cn"},
+		"aws-us-gov": {"us-gov-west-1", ".us-gov-west-1.amazonaws.com", "ec2.amazonaws.com"},
+	} {
+		t.Run(partition, func(t *testing.T) {
+			w := newWorld(t)
+			w.makeRole("KarpenterNodeRole-demo", strings.ReplaceAll(machinesTrust, "ec2.amazonaws.com", tc.machines))
+			w.annotate("arn:" + partition + ":iam::123456789012:role/KarpenterControllerRole-demo")
+			hosts := map[string]bool{}
+			run := func() []Finding {
+				cfg := w.cloud.AWSConfig()
+				cfg.Region, cfg.BaseEndpoint = tc.region, nil
+				cfg.HTTPClient = abroad{cfg.HTTPClient, tc.region, partition, hosts}
+				return Run(t.Context(), Input{Names: w.names, AWS: cfg, Kube: w.kube, Version: func(context.Context) (string, error) { return w.version, nil }})
+			}
+			for _, f := range run() {
+				if f.State != OK {
+					t.Errorf("%+v", f)
+				}
+			}
+			for host := range hosts {
+				if !strings.HasSuffix(host, tc.suffix) && !strings.HasPrefix(host, "iam.") {
+					t.Errorf("%s was asked, want one that ends with %s", host, tc.suffix)
+				}
+			}
+			if !hosts["servicequotas"+tc.suffix] {
+				t.Errorf("quotas were asked for elsewhere: %v", slices.Sorted(maps.Keys(hosts)))
+			}
+			w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`)
+			w.annotate("")
+			w.cloud.SetAccount(func(a *awsmodel.Account) { a.Associations = nil })
+			var commands strings.Builder
+			for _, f := range run() {
+				commands.WriteString(f.Command + "\n")
+			}
+			for _, want := range []string{"--role-arn arn:" + partition + ":iam::123456789012:role/KarpenterControllerRole-demo --region " + tc.region, `"Service":"` + tc.machines + `"`} {
+				if !strings.Contains(commands.String(), want) {
+					t.Errorf("no command has %s:\n%s", want, commands.String())
+				}
+			}
+		})
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -61,15 +63,11 @@ func (l *look) quota(ctx context.Context, code string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	suffix := "amazonaws.com"
-	if partition(l.cfg.Region) == "aws-cn" {
-		suffix += ".cn"
+	endpoint, err := l.endpoint(ctx, service)
+	if err != nil {
+		return 0, err
 	}
-	endpoint := "https://" + service + "." + l.cfg.Region + "." + suffix
-	if l.cfg.BaseEndpoint != nil {
-		endpoint = *l.cfg.BaseEndpoint
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -84,6 +82,18 @@ func (l *look) quota(ctx context.Context, code string) (float64, error) {
 		return 0, err
 	}
 	return send(l.cfg.HTTPClient, request)
+}
+
+// endpoint is where a service of the region is asked: beside SSM, whose client knows the names of each part of the world.
+func (l *look) endpoint(ctx context.Context, service string) (string, error) {
+	if l.cfg.BaseEndpoint != nil {
+		return *l.cfg.BaseEndpoint + "/", nil
+	}
+	beside, err := ssm.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ssm.EndpointParameters{Region: &l.cfg.Region})
+	if err != nil {
+		return "", err
+	}
+	return "https://" + service + strings.TrimPrefix(beside.URI.Host, "ssm") + "/", nil
 }
 
 func send(c aws.HTTPClient, request *http.Request) (float64, error) {
