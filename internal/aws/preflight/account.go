@@ -64,11 +64,34 @@ func trusted(role *iamtypes.Role) []statement {
 	return slices.DeleteFunc(all, func(s statement) bool { return s.Effect != "Allow" })
 }
 
-// trusts says whether the role's trust policy lets a service of AWS do that to it.
-func trusts(role *iamtypes.Role, action, service string) bool {
-	return slices.ContainsFunc(trusted(role), func(s statement) bool {
-		return s.allows(action) && slices.Contains(words(s.Principal), service)
-	})
+// A grip is what a service of AWS has to do to a role before it can hand it out.
+type grip struct {
+	service string
+	actions []string
+}
+
+var (
+	pods     = grip{"pods.eks.amazonaws.com", []string{"sts:AssumeRole", "sts:TagSession"}}
+	machines = grip{"ec2.amazonaws.com", []string{"sts:AssumeRole"}}
+	// inChina is how roles there mostly call EC2; some use the other name.
+	inChina = grip{"ec2.amazonaws.com.cn", []string{"sts:AssumeRole"}}
+)
+
+// lacks is an action that the role's trust policy does not let the service do, "" if there is none.
+func (g grip) lacks(role *iamtypes.Role) string {
+	statements := trusted(role)
+	for _, action := range g.actions {
+		if !slices.ContainsFunc(statements, func(s statement) bool { return s.allows(action) && slices.Contains(words(s.Principal), g.service) }) {
+			return action
+		}
+	}
+	return ""
+}
+
+// command lets the service take the role, and nobody else.
+func (g grip) command(role string) string {
+	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":["%s"]}]}'`,
+		role[strings.LastIndex(role, "/")+1:], g.service, strings.Join(g.actions, `","`))
 }
 
 // trustsSubject says whether the role's trust policy lets whoever has a token about the subject take it, and from which providers
@@ -127,11 +150,8 @@ func (l *look) checkControllerRole(ctx context.Context) ([]Finding, error) {
 	if annotated != "" {
 		return l.judgeWebIdentity(role), nil
 	}
-	for _, action := range []string{"sts:AssumeRole", "sts:TagSession"} {
-		if !trusts(role, action, "pods.eks.amazonaws.com") {
-			command := trustCommand(l.ControllerRole, "pods.eks.amazonaws.com", `["sts:AssumeRole","sts:TagSession"]`)
-			return one(Missing, command, "%s does not trust Pod Identity (pods.eks.amazonaws.com) with %s", l.ControllerRole, action), nil
-		}
+	if action := pods.lacks(role); action != "" {
+		return one(Missing, pods.command(l.ControllerRole), "%s does not trust Pod Identity (%s) with %s", l.ControllerRole, pods.service, action), nil
 	}
 	return one(OK, "", "%s", l.ControllerRole), nil
 }
@@ -151,12 +171,6 @@ func (l *look) judgeWebIdentity(role *iamtypes.Role) []Finding {
 	return one(OK, "", "%s", l.ControllerRole)
 }
 
-// trustCommand lets a service of AWS take a role, and nobody else.
-func trustCommand(role, service, actions string) string {
-	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":%s}]}'`,
-		role[strings.LastIndex(role, "/")+1:], service, actions)
-}
-
 func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 	var found []Finding
 	seen := map[string]bool{}
@@ -166,7 +180,7 @@ func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 			continue
 		}
 		seen[name] = true
-		f, err := l.nodeRole(ctx, c.Name, name)
+		f, err := l.nodeRole(ctx, &c)
 		if err != nil {
 			return found, err
 		}
@@ -175,24 +189,25 @@ func (l *look) checkNodeRoles(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// nodeRole looks at one role of nodes: that machines may take it, and that the cluster takes machines that have it.
-func (l *look) nodeRole(ctx context.Context, class, name string) ([]Finding, error) {
+// nodeRole looks at the role of a class's nodes: that machines may take it, and that the cluster takes machines that have it.
+func (l *look) nodeRole(ctx context.Context, c *awsv1.EC2NodeClass) ([]Finding, error) {
+	name := c.Spec.Role
 	role, err := l.role(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if role == nil && name != l.NodeRole { // what the template makes has another name
-		return one(Missing, "kubectl edit ec2nodeclass "+class, "there is no role %s, which EC2NodeClass %s names", name, class), nil
+		return one(Missing, "kubectl edit ec2nodeclass "+c.Name, "there is no role %s, which %s names", name, about(c)), nil
 	}
 	if role == nil {
 		return one(Missing, l.deploy(), "there is no role %s", name), nil
 	}
-	services := []string{"ec2.amazonaws.com"}
+	takers := []grip{machines}
 	if l.me.Partition == "aws-cn" {
-		services = []string{"ec2.amazonaws.com.cn", "ec2.amazonaws.com"} // roles there are written either way
+		takers = []grip{inChina, machines}
 	}
-	if !slices.ContainsFunc(services, func(service string) bool { return trusts(role, "sts:AssumeRole", service) }) {
-		return one(Missing, trustCommand(name, services[0], `"sts:AssumeRole"`), "machines may not take %s: it does not trust EC2 (%s)", name, services[0]), nil
+	if !slices.ContainsFunc(takers, func(g grip) bool { return g.lacks(role) == "" }) {
+		return one(Missing, takers[0].command(name), "machines may not take %s: it does not trust EC2 (%s)", name, takers[0].service), nil
 	}
 	arn := aws.ToString(role.Arn)
 	admitted, err := l.admits(ctx, arn)

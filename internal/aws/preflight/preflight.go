@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
@@ -86,6 +88,7 @@ type look struct {
 	minor   string // version of the cluster, such as 1.36; empty while it is not known
 	issuer  string // who signs the tokens of its service accounts, as roles name it; empty while it is not known
 	me      arn.ARN
+	silent  asked
 	classes []awsv1.EC2NodeClass
 	pools   []v1.NodePool
 }
@@ -100,28 +103,25 @@ func Run(ctx context.Context, in Input) []Finding {
 	for _, c := range []struct {
 		name string
 		make func(*look, context.Context) ([]Finding, error)
+		asks asked
 	}{
-		{"account", (*look).checkAccount},
-		{"cluster", (*look).checkCluster},
-		{"definitions", (*look).checkDefinitions},
-		{"pools", (*look).checkPools},
-		{"service account", (*look).checkServiceAccount},
-		{"controller role", (*look).checkControllerRole},
-		{"node role", (*look).checkNodeRoles},
-		{"instance profile", (*look).checkProfiles},
-		{"subnets", (*look).checkSubnets},
-		{"security groups", (*look).checkSecurityGroups},
-		{"images", (*look).checkImages},
-		{"queue", (*look).checkQueue},
-		{"DNS", (*look).checkDNS},
-		{"spot role", (*look).checkSpotRole},
-		{"quotas", (*look).checkQuotas},
+		{"account", (*look).checkAccount, nobody},
+		{"cluster", (*look).checkCluster, nobody},
+		{"definitions", (*look).checkDefinitions, cluster},
+		{"pools", (*look).checkPools, cluster},
+		{"service account", (*look).checkServiceAccount, account | cluster},
+		{"controller role", (*look).checkControllerRole, account | cluster},
+		{"node role", (*look).checkNodeRoles, account | cluster},
+		{"instance profile", (*look).checkProfiles, account | cluster},
+		{"subnets", (*look).checkSubnets, account | cluster},
+		{"security groups", (*look).checkSecurityGroups, account | cluster},
+		{"images", (*look).checkImages, account | cluster},
+		{"queue", (*look).checkQueue, account},
+		{"DNS", (*look).checkDNS, cluster},
+		{"spot role", (*look).checkSpotRole, account},
+		{"quotas", (*look).checkQuotas, account},
 	} {
-		found, err := c.make(l, ctx)
-		if err != nil {
-			found = append(found, Finding{State: Unknown, Message: explain(err)})
-		}
-		for _, f := range found {
+		for _, f := range l.try(ctx, c.make, c.asks) {
 			f.Check = c.name
 			all = append(all, f)
 		}
@@ -129,11 +129,43 @@ func Run(ctx context.Context, in Input) []Finding {
 	return all
 }
 
+// asked are those who have to answer before a check knows anything.
+type asked int
+
+const (
+	account asked = 1 << iota
+	cluster
+	nobody asked = 0
+)
+
+// try makes one check. Whoever was silent once is not asked again: an address that nobody has takes long to give no answer.
+func (l *look) try(ctx context.Context, check func(*look, context.Context) ([]Finding, error), asks asked) []Finding {
+	switch {
+	case asks&account&l.silent != 0:
+		return one(Unknown, "", "AWS cannot be asked")
+	case asks&cluster&l.silent != 0:
+		return one(Unknown, "", "the API server cannot be asked")
+	}
+	found, err := check(l, ctx)
+	if err != nil {
+		found = append(found, Finding{State: Unknown, Message: explain(err)})
+	}
+	return found
+}
+
 func explain(err error) string {
 	if ec2api.IsDenied(err) {
 		return "you may not read this: " + ec2api.Explain(err)
 	}
-	return err.Error()
+	way, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	who := "the API server"
+	if call, ok := errors.AsType[*smithy.OperationError](err); ok {
+		who = call.Service()
+	}
+	return fmt.Sprintf("%s does not answer: %v", who, way.Err)
 }
 
 // one is a check with one finding.
@@ -142,7 +174,14 @@ func one(state State, command, format string, args ...any) []Finding {
 }
 
 func (l *look) checkAccount(ctx context.Context) ([]Finding, error) {
+	if _, err := l.cfg.Credentials.Retrieve(ctx); err != nil {
+		l.silent |= account
+		return one(Missing, "aws configure", "you have no credentials for AWS: %v", err), nil
+	}
 	me, err := sts.NewFromConfig(l.cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil && ec2api.Code(err) == "" { // another service may be within reach
+		return nil, err
+	}
 	if err != nil {
 		return one(Missing, "aws sts get-caller-identity", "AWS does not take your credentials: %v", err), nil
 	}
@@ -156,12 +195,26 @@ func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 	version, versionErr := l.version(ctx)
 	if versionErr == nil {
 		l.minor = minorOf(version)
+	} else {
+		l.silent |= cluster
+	}
+	unreached := one(Missing, l.aws("eks update-kubeconfig --name %s", l.Cluster), "the API server does not answer: %v", versionErr)
+	if l.silent&account != 0 {
+		if versionErr != nil {
+			return unreached, nil
+		}
+		return one(Unknown, "", "AWS cannot be asked"), nil
 	}
 	out, err := l.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: &l.Cluster})
+	if _, way := errors.AsType[*url.Error](err); way && l.me.AccountID == "" {
+		l.silent |= account // STS was silent as well
+	}
 	var none *ekstypes.ResourceNotFoundException
 	switch {
 	case errors.As(err, &none):
 		return one(Missing, "aws eks list-clusters --region "+l.cfg.Region, "there is no EKS cluster %s in %s", l.Cluster, l.cfg.Region), nil
+	case err != nil && versionErr != nil:
+		return append(unreached, Finding{State: Unknown, Message: explain(err)}), nil
 	case err != nil:
 		return nil, err
 	case out.Cluster.Status != ekstypes.ClusterStatusActive:
@@ -171,7 +224,7 @@ func (l *look) checkCluster(ctx context.Context) ([]Finding, error) {
 		l.issuer = strings.TrimPrefix(aws.ToString(id.Oidc.Issuer), "https://")
 	}
 	if versionErr != nil {
-		return one(Missing, l.aws("eks update-kubeconfig --name %s", l.Cluster), "the API server does not answer: %v", versionErr), nil
+		return unreached, nil
 	}
 	return l.judgeVersion(), nil
 }

@@ -17,6 +17,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -258,6 +259,10 @@ func TestWhatIsMissing(t *testing.T) {
 		"no definition of plans to approve": {func(w *world) {
 			w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "disruptionplans.karpenter.sh")
 		}, "definitions", Missing, "disruptionplans.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
+		"no definition of overlays": {func(w *world) { w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "nodeoverlays.karpenter.sh") }, "definitions", Missing, "nodeoverlays.karpenter.sh", "kubectl apply --server-side -f karpenter-crds.yaml"},
+		"no definition of buffers": {func(w *world) {
+			w.remove(&apiextensionsv1.CustomResourceDefinition{}, "", "capacitybuffers.autoscaling.x-k8s.io")
+		}, "definitions", Missing, "capacitybuffers.autoscaling.x-k8s.io", "kubectl apply --server-side -f karpenter-crds.yaml"},
 		"a definition of an older release":         {oldDefinition, "definitions", Missing, "nodepools.karpenter.sh in v1", "kubectl apply --server-side"},
 		"a definition that is not served":          {unserved, "definitions", Missing, "ec2nodeclasses.karpenter.k8s.aws in v1", "kubectl apply --server-side"},
 		"no pool":                                  {func(w *world) { w.remove(&v1.NodePool{}, "", "default") }, "pools", Warning, "0 NodePools and 1 EC2NodeClasses", "kubectl apply"},
@@ -294,7 +299,7 @@ func TestWhatIsMissing(t *testing.T) {
 		}, "controller role", Missing, "does not trust system:serviceaccount:kube-system:karpenter", `ClusterName=demo Namespace=kube-system ServiceAccount=karpenter OIDCProvider="$(aws eks describe-cluster --name demo --query cluster.identity.oidc.issuer --output text --region us-east-1 | sed 's#https://##')" --region us-east-1`},
 		"no role for nodes":                 {func(w *world) { w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "KarpenterNodeRole-x" }) }, "node role", Missing, "no role KarpenterNodeRole-x, which EC2NodeClass default names", "kubectl edit ec2nodeclass default"},
 		"no role of the template for nodes": {func(w *world) { w.cloud.RemoveRole("KarpenterNodeRole-demo") }, "node role", Missing, "no role KarpenterNodeRole-demo", "cloudformation deploy"},
-		"a role that machines may not take": {func(w *world) { w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`) }, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `aws iam update-assume-role-policy --role-name KarpenterNodeRole-demo --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}'`},
+		"a role that machines may not take": {func(w *world) { w.makeRole("KarpenterNodeRole-demo", `{"Statement":[]}`) }, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `aws iam update-assume-role-policy --role-name KarpenterNodeRole-demo --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":["sts:AssumeRole"]}]}'`},
 		"a role that only machines in China may take": {func(w *world) {
 			w.makeRole("KarpenterNodeRole-demo", strings.ReplaceAll(machinesTrust, "amazonaws.com", "amazonaws.com.cn"))
 		}, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `"Service":"ec2.amazonaws.com"`},
@@ -470,4 +475,141 @@ func TestOtherPartitions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nowhere is an AWS, or its part for some services, that nobody can reach.
+type nowhere struct {
+	aws.HTTPClient
+	services []string
+	asked    map[string]int
+}
+
+func (n nowhere) Do(r *http.Request) (*http.Response, error) {
+	for _, service := range n.services {
+		if strings.Contains(r.Header.Get("Authorization"), "/"+service+"/") {
+			n.asked[service]++
+			return nil, &url.Error{Op: "Post", URL: "https://" + service + ".example/", Err: errors.New("dial tcp 10.0.0.1:443: i/o timeout")}
+		}
+	}
+	return n.HTTPClient.Do(r)
+}
+
+// Who does not answer is named, and is not said to refuse anything; what depends on nobody else is looked at all the same.
+func TestWhoeverDoesNotAnswerIsNamed(t *testing.T) {
+	w := newWorld(t)
+	answers := func(change func(*Input)) map[string]Finding {
+		in := Input{Names: w.names, AWS: w.cloud.AWSConfig(), Kube: w.kube, Version: func(context.Context) (string, error) { return w.version, nil }}
+		in.AWS.RetryMaxAttempts = 1
+		change(&in)
+		found := map[string]Finding{}
+		for _, f := range Run(t.Context(), in) {
+			found[f.Check] = f
+		}
+		return found
+	}
+	check := func(t *testing.T, found map[string]Finding, want map[string]string) {
+		t.Helper()
+		for check, f := range found {
+			if words, wrong := want[check]; wrong != (f.State != OK) || !strings.Contains(f.Message, words) {
+				t.Errorf("%+v, want %q", f, words)
+			}
+		}
+	}
+	const cannot, timeout = "the API server cannot be asked", "does not answer: dial tcp 10.0.0.1:443: i/o timeout"
+	t.Run("the API server", func(t *testing.T) {
+		reads := 0
+		found := answers(func(in *Input) {
+			in.Kube = silent{in.Kube, &reads}
+			in.Version = func(context.Context) (string, error) { return "", errors.New("i/o timeout") }
+		})
+		check(t, found, map[string]string{
+			"cluster": "the API server does not answer: i/o timeout", "definitions": cannot, "pools": cannot, "service account": cannot, "controller role": cannot,
+			"node role": cannot, "instance profile": cannot, "subnets": cannot, "security groups": cannot, "images": cannot, "DNS": cannot,
+		})
+		if reads != 0 {
+			t.Errorf("it was asked %d times more", reads)
+		}
+	})
+	t.Run("some services", func(t *testing.T) {
+		asked := map[string]int{}
+		found := answers(func(in *Input) {
+			in.AWS.HTTPClient = nowhere{in.AWS.HTTPClient, []string{"sts", "servicequotas", "sqs"}, asked}
+		})
+		check(t, found, map[string]string{"account": "STS " + timeout, "queue": "SQS " + timeout, "quotas": "Service Quotas " + timeout})
+	})
+	t.Run("all of AWS", func(t *testing.T) {
+		asked, all := map[string]int{}, []string{"sts", "eks", "iam", "ec2", "ssm", "sqs", "servicequotas"}
+		found := answers(func(in *Input) { in.AWS.HTTPClient = nowhere{in.AWS.HTTPClient, all, asked} })
+		want := map[string]string{"account": "STS " + timeout, "cluster": "EKS " + timeout}
+		for name := range found {
+			if want[name] == "" && name != "definitions" && name != "pools" && name != "DNS" {
+				want[name] = "AWS cannot be asked"
+			}
+		}
+		check(t, found, want)
+		if diff := cmp.Diff(map[string]int{"sts": 1, "eks": 1}, asked); diff != "" {
+			t.Errorf("asked:\n%s", diff)
+		}
+	})
+	t.Run("both", func(t *testing.T) {
+		reads := 0
+		found := answers(func(in *Input) {
+			in.AWS.HTTPClient = nowhere{in.AWS.HTTPClient, []string{"eks"}, map[string]int{}}
+			in.Kube = silent{in.Kube, &reads}
+			in.Version = func(context.Context) (string, error) { return "", errors.New("i/o timeout") }
+		})
+		if f := found["cluster"]; f.Message != "EKS "+timeout {
+			t.Errorf("of the cluster it is said last %+v", f)
+		}
+	})
+	t.Run("nobody has a key", func(t *testing.T) {
+		found := answers(func(in *Input) { in.AWS.Credentials = keyless{} })
+		if f := found["account"]; f.State != Missing || f.Command != "aws configure" || !strings.Contains(f.Message, "no credentials") {
+			t.Errorf("of the account it is said %+v", f)
+		}
+		for name, f := range found {
+			if kube := name == "definitions" || name == "pools" || name == "DNS"; name != "account" && (f.State == OK) != kube || f.State == Unknown && f.Message != "AWS cannot be asked" {
+				t.Errorf("%+v", f)
+			}
+		}
+	})
+	t.Run("credentials that are refused", func(t *testing.T) {
+		found := answers(func(in *Input) { in.AWS.HTTPClient = stranger{in.AWS.HTTPClient} })
+		if f := found["account"]; f.State != Missing || f.Command != "aws sts get-caller-identity" || !strings.Contains(f.Message, "does not take your credentials") {
+			t.Errorf("of the account it is said %+v", f)
+		}
+	})
+}
+
+// silent counts who asks an API server that does not answer.
+type silent struct {
+	client.Reader
+	reads *int
+}
+
+func (s silent) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	*s.reads++
+	return &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: errors.New("i/o timeout")}
+}
+
+func (s silent) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	*s.reads++
+	return &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: errors.New("i/o timeout")}
+}
+
+// stranger is an AWS that does not know who asks.
+type stranger struct{ aws.HTTPClient }
+
+func (s stranger) Do(r *http.Request) (*http.Response, error) {
+	if !strings.Contains(r.Header.Get("Authorization"), "/sts/") {
+		return s.HTTPClient.Do(r)
+	}
+	const text = `<ErrorResponse><Error><Type>Sender</Type><Code>InvalidClientTokenId</Code><Message>The security token is invalid.</Message></Error></ErrorResponse>`
+	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+type keyless struct{}
+
+func (keyless) Retrieve(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{}, errors.New("no EC2 IMDS role found")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -30,7 +31,7 @@ func (l *look) checkQuotas(ctx context.Context) ([]Finding, error) {
 	for _, q := range quotas {
 		value, err := l.quota(ctx, q.code)
 		if err != nil {
-			return found, err
+			return found, &smithy.OperationError{ServiceID: "Service Quotas", OperationName: "GetServiceQuota", Err: err}
 		}
 		command := l.aws("service-quotas request-service-quota-increase --service-code ec2 --quota-code %s --desired-value %d", q.code, max(wanted, 4*few))
 		switch {
