@@ -181,6 +181,9 @@ func splitDocuments(text []byte) [][]byte {
 	return append(parts, text[start:])
 }
 
+// template finds the actions of Helm's templates.
+var template = regexp.MustCompile(`\{\{.*\}\}`)
+
 var yamlLine = regexp.MustCompile(`line (\d+): ?(.*)`)
 
 // fromYAML reads a text as the API server reads what kubectl makes of it: whole numbers are whole.
@@ -195,6 +198,9 @@ func fromYAML(text []byte) (any, error) {
 
 func (d *document) decode() ([]*document, error) {
 	decoded, err := fromYAML(d.text)
+	if err != nil && template.Match(d.text) {
+		return nil, &foreignError{d.at(d.line, "a template that is not rendered yet; render it first, as in: helm template … | karpenter plan -f pools.yaml -f -")}
+	}
 	if err != nil {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			n, _ := strconv.Atoi(m[1])

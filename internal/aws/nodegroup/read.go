@@ -47,6 +47,8 @@ func (g *Group) lose(format string, args ...any) {
 // Accepted says what Read reads.
 const Accepted = "`aws eks describe-nodegroup`, `aws autoscaling describe-auto-scaling-groups`, or a ClusterConfig of eksctl"
 
+var errNoGroup = errors.New("it is no node group; give the output of " + Accepted)
+
 // Read reads all node groups of a file: JSON objects one after the other, or YAML.
 func Read(text []byte) ([]Group, error) {
 	var out []Group
@@ -97,14 +99,18 @@ func readOne(raw json.RawMessage) ([]Group, error) {
 	case d.Kind == "ClusterConfig":
 		return readClusterConfig(raw)
 	}
-	return nil, fmt.Errorf("it is no node group; give the output of %s", Accepted)
+	return nil, errNoGroup
 }
 
 // unmarshal reads JSON, and says of a field of another type which it is, in the reader's words.
 func unmarshal(raw json.RawMessage, to any) error {
 	err := json.Unmarshal(raw, to)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s cannot be a %s", cmp.Or(wrong.Field, "the document"), wrong.Value)
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if ok && wrong.Field == "" {
+		return errNoGroup
+	}
+	if ok {
+		return fmt.Errorf("%s cannot be a %s", wrong.Field, wrong.Value)
 	}
 	return err
 }
