@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,22 +28,13 @@ const rendered = "../../local/release/testdata/golden/policies.yaml"
 
 const controller = "system:serviceaccount:karpenter:karpenter"
 
-// installPolicies gives the server the chart's policies until the test ends, and waits until each of them refuses something.
-func installPolicies(t *testing.T) {
+// policies are the chart's policies and their bindings.
+func policies(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile(rendered)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // after all that is deleted: the server acts upon a policy for a moment after that
-		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, soon, true, func(ctx context.Context) (bool, error) {
-			return !apierrors.IsForbidden(kube.Create(ctx, edited(t, "NodePool", "probe", `{}`), client.DryRunAll)), nil
-		})
-		if err != nil {
-			t.Errorf("policies that are deleted still refuse: %v", err)
-		}
-	})
-	found := 0
 	for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		for document := range bytes.SplitSeq(part, []byte("\n# karpenter/")) {
 			if !bytes.Contains(document, []byte("kind: ValidatingAdmissionPolicy")) {
@@ -52,12 +44,33 @@ func installPolicies(t *testing.T) {
 			if err := yaml.Unmarshal(document, &o.Object); err != nil {
 				t.Fatalf("%v in\n%s", err, document)
 			}
-			mustCreate(t, o)
-			found++
+			all = append(all, o)
 		}
 	}
-	if found != 8 {
-		t.Fatalf("%d policies and bindings, want four of each", found)
+	if len(all) != 8 {
+		t.Fatalf("%d policies and bindings, want four of each", len(all))
+	}
+	return all
+}
+
+// untilForgotten waits when the test has ended, after all that is deleted: the server acts upon a policy for a moment after that.
+func untilForgotten(t *testing.T, pool *unstructured.Unstructured) {
+	t.Cleanup(func() {
+		err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, soon, true, func(ctx context.Context) (bool, error) {
+			return !apierrors.IsForbidden(kube.Create(ctx, pool, client.DryRunAll)), nil
+		})
+		if err != nil {
+			t.Errorf("policies that are deleted still refuse: %v", err)
+		}
+	})
+}
+
+// installPolicies gives the server the chart's policies until the test ends, and waits until each of them refuses something.
+func installPolicies(t *testing.T) {
+	t.Helper()
+	untilForgotten(t, edited(t, "NodePool", "probe", `{}`))
+	for _, o := range policies(t) {
+		mustCreate(t, o)
 	}
 	grant(t, controller, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
 	p := waitingPod(t, "probe")
@@ -124,7 +137,44 @@ func TestPolicies(t *testing.T) {
 	t.Run("templates", testTemplates)
 }
 
+// Where labels are forbidden and none is asked for, pools need not have any.
+func TestForbiddenLabelsAlone(t *testing.T) {
+	const role = `{spec: {template: {metadata: {labels: {node-role.kubernetes.io/infra: ""}}}}}`
+	untilForgotten(t, edited(t, "NodePool", "probe", role))
+	for _, o := range policies(t) {
+		if o.GetName() != "karpenter-nodepools" {
+			continue
+		}
+		if rules, found, _ := unstructured.NestedSlice(o.Object, "spec", "validations"); found {
+			rules = slices.DeleteFunc(rules, func(rule any) bool {
+				return !strings.Contains(rule.(map[string]any)["message"].(string), "that begins with node-role.kubernetes.io/")
+			})
+			if err := unstructured.SetNestedSlice(o.Object, rules, "spec", "validations"); err != nil || len(rules) != 2 {
+				t.Fatalf("%d rules about labels, error %v", len(rules), err)
+			}
+		}
+		mustCreate(t, o)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true, func(context.Context) (bool, error) {
+		return apierrors.IsForbidden(kube.Create(t.Context(), edited(t, "NodePool", "probe", role), client.DryRunAll)), nil
+	})
+	if err != nil {
+		t.Fatalf("nothing is refused: %v", err)
+	}
+	for name, edit := range map[string]string{
+		"no metadata":     `{spec: {template: {metadata: null}}}`,
+		"no labels":       `{spec: {template: {metadata: {labels: null, annotations: {a: b}}}}}`,
+		"no requirements": `{spec: {template: {spec: {requirements: []}}}}`,
+	} {
+		if err := kube.Create(t.Context(), edited(t, "NodePool", "new", edit), client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func testHints(t *testing.T) {
+	const neighbour = "system:serviceaccount:karpenter:karpenter-sidecar"
+	grant(t, neighbour, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
 	node := waitingPod(t, "waits")
 	for name, tc := range map[string]struct {
 		patch   string
@@ -149,8 +199,10 @@ func testHints(t *testing.T) {
 			if tc.refused != apierrors.IsForbidden(err) || !tc.refused && err != nil {
 				t.Errorf("refused: %v, want %t", err, tc.refused)
 			}
-			if err := kube.Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll); err != nil {
-				t.Errorf("somebody else is refused as well: %v", err)
+			for who, c := range map[string]client.Client{"an administrator": kube, neighbour: as(t, neighbour)} {
+				if err := c.Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(tc.patch)), client.DryRunAll); err != nil {
+					t.Errorf("%s is refused as well: %v", who, err)
+				}
 			}
 		})
 	}
@@ -204,21 +256,39 @@ func testRoles(t *testing.T) {
 }
 
 func testTemplates(t *testing.T) {
-	const good = `{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}}}}`
+	const good = `{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [c]}]}}}}`
 	for name, tc := range map[string]struct{ edit, refused string }{
 		"all that is asked for": {good, ""},
-		"no limits":             {`{spec: {template: {metadata: {labels: {team: a}}}}}`, "spec.limits"},
-		"empty limits":          {`{spec: {limits: {}, template: {metadata: {labels: {team: a}}}}}`, "spec.limits"},
-		"no labels":             {`{spec: {limits: {cpu: 10}}}`, "must have team"},
-		"another label":         {`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {teams: a}}}}}`, "must have team"},
+		"the other class": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a, node-role: b}}, spec: {nodeClassRef: {name: gpu}, requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [c]}, {key: node-role.kubernetes.io, operator: Exists}]}}}}`, "",
+		},
+		"no limits":     {`{spec: {template: {metadata: {labels: {team: a}}}}}`, "spec.limits"},
+		"empty limits":  {`{spec: {limits: {}, template: {metadata: {labels: {team: a}}}}}`, "spec.limits"},
+		"no labels":     {`{spec: {limits: {cpu: 10}}}`, "must have team"},
+		"another label": {`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {teams: a}}}}}`, "must have team"},
 		"a role of the control plane": {
 			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a, node-role.kubernetes.io/infra: ""}}}}}`, "none that begins with node-role",
+		},
+		"another role of the control plane": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a, node-role.kubernetes.io/control-plane: ""}}}}}`, "none that begins with node-role",
+		},
+		"another role by requirement, among others": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: [{key: kubernetes.io/os, operator: Exists}, {key: node-role.kubernetes.io/control-plane, operator: Exists}]}}}}`, "no key that begins with node-role",
 		},
 		"a role by requirement": {
 			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: [{key: node-role.kubernetes.io/infra, operator: Exists}]}}}}`, "no key that begins with node-role",
 		},
+		"every machine": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: []}}}}`, "must list values of karpenter.k8s.aws/instance-category",
+		},
+		"every machine but some": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: [{key: karpenter.k8s.aws/instance-category, operator: NotIn, values: [x]}]}}}}`, "must list values of karpenter.k8s.aws/instance-category",
+		},
+		"values of something else": {
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {requirements: [{key: kubernetes.io/arch, operator: In, values: [arm64]}]}}}}`, "must list values of karpenter.k8s.aws/instance-category",
+		},
 		"a class for others": {
-			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {nodeClassRef: {name: secret}}}}}`, "must name one of default, gpu",
+			`{spec: {limits: {cpu: 10}, template: {metadata: {labels: {team: a}}, spec: {nodeClassRef: {name: secret}, requirements: [{key: karpenter.k8s.aws/instance-category, operator: In, values: [c]}]}}}}`, "must name one of default, gpu",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +302,7 @@ func testTemplates(t *testing.T) {
 	for text, refused := range map[string]bool{
 		`{"metadata":{"annotations":{"a":"b"}}}`: false,
 		`{"spec":{"weight":3}}`:                  true,
-		`{"spec":{"weight":3,"limits":{"cpu":"1"},"template":{"metadata":{"labels":{"team":"a"}}}}}`: false,
+		`{"spec":{"weight":3,"limits":{"cpu":"1"},"template":{"metadata":{"labels":{"team":"a"}},"spec":{"requirements":[{"key":"karpenter.k8s.aws/instance-category","operator":"In","values":["c"]}]}}}}`: false,
 	} {
 		err := kube.Patch(t.Context(), edited(t, "NodePool", "older", `{}`), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
 		if refused != apierrors.IsForbidden(err) || !refused && err != nil {
