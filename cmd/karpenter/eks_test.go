@@ -25,6 +25,7 @@ func TestScriptsOfPages(t *testing.T) {
 			"role: KarpenterNodeRole-demo",
 			"OIDCProvider=text Namespace=kube-system",
 			`serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::text:role/KarpenterControllerRole-demo`,
+			"kubectl wait --for=delete nodeclaims --all --timeout=15m\nkubectl delete ec2nodeclasses --all --timeout=5m\nhelm uninstall karpenter --namespace kube-system\n",
 			"aws ec2 delete-launch-template --launch-template-id text",
 		},
 		"upgrades.md": {"helm upgrade --install karpenter-crd dist/karpenter-crd-" + version.Number() + ".tgz", "--reset-then-reuse-values"},

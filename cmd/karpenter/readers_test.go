@@ -22,7 +22,7 @@ import (
 // onFiles finds the commands of pages that read files, and no cluster.
 var onFiles = regexp.MustCompile(`^(?:helm template … \| )?karpenter \S+ .*(?:-f |--pods |--snapshot )`)
 
-// readers are the commands of pages that read files, those that write what others read first. TestReplayOfThePage types the one with a variant.
+// readers are the commands of pages that read files, those that write what others read first.
 func readers(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -30,7 +30,7 @@ func readers(t *testing.T) []string {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			for line := range strings.Lines(m[2]) {
 				line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
-				if onFiles.MatchString(line) && !strings.Contains(line, "--kubeconfig") && !strings.Contains(line, "karpenter convert") && !strings.Contains(line, "--variant") {
+				if onFiles.MatchString(line) && !strings.Contains(line, "--kubeconfig") && !strings.Contains(line, "karpenter convert") {
 					all = append(all, strings.TrimSpace(line))
 				}
 			}
@@ -51,7 +51,7 @@ func theirFiles(t *testing.T) map[string]string {
 	pools := example("nodepool.yaml") + "\n---\n" + example("ec2nodeclass.yaml")
 	shop := strings.ReplaceAll(pod, "NAMESPACE", "shop")
 	return map[string]string{
-		"pools.yaml": pools, "large.yaml": pools, "web.yaml": strings.ReplaceAll(pod, "NAMESPACE", "default"), "web/web.yaml": shop, "workloads/web.yaml": shop, "-": shop,
+		"pools.yaml": pools, "large.yaml": pools, "small.yaml": example("nodepool.yaml"), "web.yaml": strings.ReplaceAll(pod, "NAMESPACE", "default"), "web/web.yaml": shop, "workloads/web.yaml": shop, "-": shop,
 		"budgets.yaml": "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}}",
 		"cluster.yaml": "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {karpenter.sh/nodepool: default, node.kubernetes.io/instance-type: m7g.large, topology.kubernetes.io/zone: us-east-1a, karpenter.sh/capacity-type: on-demand, kubernetes.io/arch: arm64, kubernetes.io/os: linux}}, status: {allocatable: {cpu: 1900m, memory: 6Gi, pods: '29'}}}",
 		"workers.json": read(t, root+"internal/cli/testdata/migrate/managed.txt"),
@@ -122,7 +122,7 @@ func TestCommandsThatReadFiles(t *testing.T) {
 			}
 		})
 	}
-	if len(commands) < 13 {
+	if len(commands) < 15 {
 		t.Errorf("the pages have %d such commands: %q", len(commands), commands)
 	}
 }

@@ -69,7 +69,7 @@ func looks(t *testing.T, pod, claim, node string) (first, rest []string) {
 	for _, m := range inText.FindAllStringSubmatch(text, -1) {
 		all = append(all, strings.ReplaceAll(m[1], `\|`, "|"))
 	}
-	for name, heading := range map[string]string{"history.md": "", "lint.md": "", "top.md": "", "why.md": "", "steering.md": "Pause"} {
+	for name, heading := range map[string]string{"history.md": "", "lint.md": "", "top.md": "", "why.md": "", "steering.md": "Pause", "getting-started.md": "The controller is installed like everywhere"} {
 		for _, block := range section(t, name, heading) {
 			for line := range strings.Lines(block) {
 				command, _, _ := strings.Cut(line, " #")
@@ -158,4 +158,4 @@ func isReadHere(t *testing.T, i installed) {
 var holdsUp = regexp.MustCompile(`pause|resume|annotate`)
 
 // elsewhere finds commands that other tests type, or that end when somebody presses a key.
-var elsewhere = regexp.MustCompile(` -f |--journal|^karpenter top$`)
+var elsewhere = regexp.MustCompile(` -f |--journal|^karpenter top$|rollout restart|port-forward`)

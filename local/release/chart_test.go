@@ -19,6 +19,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 
 	"karpenter.sh/karpenter/internal/operator"
@@ -318,12 +323,13 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 		says    string
 		saysNot string
 	}{
-		"without a queue":        {nil, queue, "has no effect"},
-		"with a queue":           {values{"settings": values{"interruptionQueue": "q"}}, "kubectl get ec2nodeclasses,nodepools", queue},
-		"what an end leaves":     {nil, "helm uninstall stops Karpenter and leaves its machines", "has no effect"},
-		"v1beta1 is not served":  {nil, "legacy.v1beta1=serve serves it", "without its webhook"},
-		"v1beta1 is served":      {values{"legacy": values{"v1beta1": "serve"}}, "set\nlegacy.v1beta1=drop and wait", "is not served"},
-		"with values of old age": {values{"webhook": values{"port": 8443}}, "The value webhook is of an older chart", "extraObjects"},
+		"without a queue":         {nil, queue, "has no effect"},
+		"with a queue":            {values{"settings": values{"interruptionQueue": "q"}}, "kubectl get ec2nodeclasses,nodepools", queue},
+		"what an end leaves, too": {nil, "then delete the EC2NodeClasses", "has no effect"},
+		"what an end leaves":      {nil, "helm uninstall stops Karpenter and leaves its machines", "has no effect"},
+		"v1beta1 is not served":   {nil, "legacy.v1beta1=serve serves it", "without its webhook"},
+		"v1beta1 is served":       {values{"legacy": values{"v1beta1": "serve"}}, "set\nlegacy.v1beta1=drop and wait", "is not served"},
+		"with values of old age":  {values{"webhook": values{"port": 8443}}, "The value webhook is of an older chart", "extraObjects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := renderAll(t, "karpenter", named(tc.values))
@@ -466,7 +472,7 @@ func TestPodsOfTheController(t *testing.T) {
 		t.Errorf("node affinity = %v, want one that keeps off Karpenter's own nodes", got)
 	}
 	c := spec.Containers[0].SecurityContext
-	if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !*c.RunAsNonRoot || *c.RunAsUser != 65532 || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+	if *c.Privileged || *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !*c.RunAsNonRoot || *c.RunAsUser != 65532 || *c.RunAsGroup != 65532 || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("security context = %+v, want the strictest", c)
 	}
 	if !*spec.AutomountServiceAccountToken || spec.ServiceAccountName != "karpenter" {
@@ -537,6 +543,36 @@ func TestServiceMonitorNeedsItsDefinition(t *testing.T) {
 			t.Errorf("with %s served, rendered = %t, want %t", api, got, want)
 		}
 	}
+}
+
+// What is scraped is a port of the Service, by its name, which is a port of the controller's container.
+func TestAScrapeReachesTheController(t *testing.T) {
+	v := named(values{"serviceMonitor": values{"enabled": true}, "controller": values{"metrics": values{"port": 9090}}})
+	service, pod := object[corev1.Service](t, v, "Service", "karpenter"), deployment(t, v).Spec.Template
+	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "http-metrics" && p.Port == 9090 })
+	if at < 0 {
+		t.Fatalf("the ports are %+v", service.Spec.Ports)
+	}
+	if to := service.Spec.Ports[at].TargetPort.String(); !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == to && p.ContainerPort == 9090 }) {
+		t.Errorf("it leads to %s, and the container has %+v", to, pod.Spec.Containers[0].Ports)
+	}
+	for key, value := range service.Spec.Selector {
+		if pod.Labels[key] != value {
+			t.Errorf("it selects %s=%s, and the pods have %v", key, value, pod.Labels)
+		}
+	}
+	for _, o := range rendered(t, v, "monitoring.coreos.com/v1") {
+		if o["kind"] != "ServiceMonitor" {
+			continue
+		}
+		for key, value := range o["spec"].(map[string]any)["selector"].(map[string]any)["matchLabels"].(map[string]any) {
+			if service.Labels[key] != value {
+				t.Errorf("Prometheus looks for %s=%s, and the Service has %v", key, value, service.Labels)
+			}
+		}
+		return
+	}
+	t.Error("there is no ServiceMonitor")
 }
 
 func TestPrometheusShowsATokenWhereMetricsWantOne(t *testing.T) {
@@ -881,5 +917,54 @@ func TestDefinitionsOfOlderKinds(t *testing.T) {
 		if !strings.Contains(text, "name: "+want) {
 			t.Errorf("there is no definition %s:\n%s", want, text)
 		}
+	}
+}
+
+// defined is a cluster with one definition, of which objects were stored in these versions.
+type defined struct {
+	name   string
+	stored []any
+}
+
+func (d defined) GetClientFor(_, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	if kind != "CustomResourceDefinition" {
+		return nil, false, fmt.Errorf("%s is not looked up", kind)
+	}
+	scheme, crds := runtime.NewScheme(), schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	return fake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{crds: "CustomResourceDefinitionList"}, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": d.name}, "status": map[string]any{"storedVersions": d.stored},
+	}}).Resource(crds), false, nil
+}
+
+// Where objects may be stored as v1beta1, a release that reads v1 alone is refused, and told how they are rewritten.
+func TestWhatIsStoredAsV1Beta1StopsAReleaseWithoutIt(t *testing.T) {
+	const nodepools = "nodepools.karpenter.sh"
+	for name, tc := range map[string]struct {
+		cluster defined
+		legacy  string
+		refused bool
+	}{
+		"pools":                        {defined{nodepools, []any{"v1beta1", "v1"}}, "none", true},
+		"claims":                       {defined{"nodeclaims.karpenter.sh", []any{"v1beta1"}}, "none", true},
+		"classes":                      {defined{"ec2nodeclasses.karpenter.k8s.aws", []any{"v1", "v1beta1"}}, "none", true},
+		"v1 alone":                     {defined{nodepools, []any{"v1"}}, "none", false},
+		"v1beta1 is served":            {defined{nodepools, []any{"v1beta1", "v1"}}, "serve", false},
+		"v1beta1 is rewritten":         {defined{nodepools, []any{"v1beta1", "v1"}}, "drop", false},
+		"what is no kind of Karpenter": {defined{"others.example.com", []any{"v1beta1"}}, "none", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch, err := Load("karpenter")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := util.ToRenderValues(ch, named(values{"legacy": values{"v1beta1": tc.legacy}}), common.ReleaseOptions{Name: "karpenter", Namespace: "karpenter"}, common.DefaultCapabilities)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = engine.RenderWithClientProvider(ch, all, tc.cluster)
+			if want := "objects of " + tc.cluster.name + " may be stored as v1beta1"; tc.refused != (err != nil) || tc.refused && !(strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "write legacy.v1beta1: serve, or drop")) {
+				t.Errorf("error = %v, refused: %t", err, tc.refused)
+			}
+		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
@@ -122,6 +123,39 @@ func TestPlansAreDecidedByCommand(t *testing.T) {
 		note, _, _ := unstructured.NestedString(got.Object, "spec", "note")
 		if decision != want.decision || note != want.note {
 			t.Errorf("%s: %q because of %q, want %+v", typed[i+1], decision, note, want)
+		}
+	}
+}
+
+// What kubectl writes by the command of the page, into the file that replay begins with, has the nodes, their claims and the pods.
+func TestThePictureThatReplayReads(t *testing.T) {
+	typed := commands(t, "replay.md", regexp.MustCompile(`(?m)^kubectl (get [^#\n>]*) > cluster.yaml`))
+	if len(typed) != 1 {
+		t.Fatalf("the page has %q", typed)
+	}
+	mustCreate(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "there"}, Spec: corev1.NodeSpec{ProviderID: "aws:///us-east-1a/i-0123456789abcdef1"}})
+	mustCreate(t, edited(t, "NodeClaim", "there-x2f4k", `{}`))
+	waitingPod(t, "there")
+	out, problems, err := kubectl(t, "", strings.Fields(typed[0])...)
+	if err != nil || problems != "" {
+		t.Fatalf("%v: %s", err, problems)
+	}
+	var list struct {
+		Items []struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, o := range list.Items {
+		seen[o.Kind+"/"+o.Metadata.Name] = true
+	}
+	for _, want := range []string{"Node/there", "NodeClaim/there-x2f4k", "Pod/there"} {
+		if !seen[want] {
+			t.Errorf("%s is not in the picture: %v", want, seen)
 		}
 	}
 }
