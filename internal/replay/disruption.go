@@ -225,14 +225,13 @@ func (d *disruption) world(r *run) *disrupt.World {
 		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
-	for _, p := range d.pending {
+	for _, id := range slices.Sorted(maps.Keys(d.pending)) {
+		p := d.pending[id]
 		for _, c := range p.step.Remove {
 			w.Busy[c.Node.Claim.UID] = true
 			w.Promised[c.Pool.Name]++
 		}
-		for _, x := range p.step.Place {
-			w.Landing[x.Node] = true
-		}
+		w.Coming = append(w.Coming, p.step.Place...)
 	}
 	for s := range snap.Seats() {
 		if !s.Vacant() {

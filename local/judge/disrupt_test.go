@@ -199,14 +199,12 @@ func (c *court) propose() (proposal *disrupt.Proposal, memory disrupt.Memory, st
 	return proposal, memory, steps
 }
 
-// await keeps the nodes of a step for it, and those that its pods go to.
+// await keeps the nodes of a step for it, and the room that its pods go to.
 func await(w *disrupt.World, step *disrupt.Step) {
 	for _, r := range step.Remove {
 		w.Busy[r.Node.Claim.UID] = true
 	}
-	for _, p := range step.Place {
-		w.Landing[p.Node] = true
-	}
+	w.Coming = append(w.Coming, step.Place...)
 }
 
 // begin begins the steps of a proposal as the loop does: those that do not wait at once, and then each of the others, if it holds in the world

@@ -247,7 +247,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	}
 	l.aside.apply(w)
 	approval.Hold(w, l.confirming)
-	for _, p := range l.pending {
+	for _, id := range sortedKeys(l.pending) {
+		p := l.pending[id]
 		if p.plan != nil {
 			continue // its plan holds them
 		}
@@ -255,6 +256,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 			w.Busy[c.Node.Claim.UID] = true
 			w.Promised[c.Pool.Name]++
 		}
+		w.Coming = append(w.Coming, p.step.Place...)
 	}
 	for _, c := range l.commands {
 		for _, m := range c.Candidates {

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/memapi"
 )
 
 // The nodes of a step that waits for its second look are kept for it, and so is its part of the budgets.
@@ -35,17 +37,9 @@ func TestPodsInFlightKeepTheirRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		s.node("b", "small", true)
-		pod := func(name, node string) *corev1.Pod {
-			yes := true
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: &yes}}
-			p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
-			p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}}}
-			return p
-		}
-		s.api.Put(pod("on-b", "b"))
-		s.api.Put(pod("on-a", "a"))
-		s.api.Put(pod("on-a-too", "a"))
+		s.api.Put(ownedPod("on-b", "b", "250m"))
+		s.api.Put(ownedPod("on-a", "a", "250m"))
+		s.api.Put(ownedPod("on-a-too", "a", "250m"))
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
@@ -58,13 +52,13 @@ func TestPodsInFlightKeepTheirRoom(t *testing.T) {
 		if !ok || seat.Target != "claim-b" {
 			t.Errorf("a pod that is still to go has the seat %+v", seat)
 		}
-		s.api.Remove(pod("on-a", "a"))
+		s.api.Remove(ownedPod("on-a", "a", "250m"))
 		time.Sleep(time.Second)
 		if w := l.world(t.Context(), s.store.Snapshot(), time.Now()); !w.Landing["b"] {
 			t.Errorf("landing = %v, want the node that the pods go to", w.Landing)
 		}
 		time.Sleep(20 * time.Second)
-		s.api.Remove(pod("on-a-too", "a"))
+		s.api.Remove(ownedPod("on-a-too", "a", "250m"))
 		time.Sleep(time.Second)
 		if w := l.world(t.Context(), s.store.Snapshot(), time.Now()); !w.Landing["b"] {
 			t.Error("the second pod's seat is not kept")
@@ -132,4 +126,92 @@ func TestAStepThatIsNotReadyInTimeIsToldOf(t *testing.T) {
 			t.Error("the pool is blamed for it")
 		}
 	})
+}
+
+// Steps of one pass may share a node that takes pods of all of them: none stands in the way of another at its second look, as long as there is
+// room for all. Of what fell short meanwhile the first ones are refused, and no pod is promised room twice.
+func TestStepsThatShareANodeGoTogether(t *testing.T) {
+	for name, tc := range map[string]struct {
+		late string // what a pod takes that comes to the shared node meanwhile
+		want int
+	}{
+		"the room is still there":               {"", 4},
+		"just enough of it":                     {"1", 4},
+		"a pod took what one of them counts on": {"2", 3},
+		"a pod took most of it":                 {"8", 1},
+		"a pod took all of it":                  {"13", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t.Context())
+				s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
+				memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
+				going := []string{"b", "c", "d", "e"}
+				for _, name := range going {
+					s.node(name, "small", true)
+					s.api.Put(ownedPod("on-"+name, name, "3")) // of 13 that are free on a
+				}
+				defer s.run(t)()
+				time.Sleep(validationDelay - time.Second)
+				if tc.late != "" {
+					s.api.Put(ownedPod("late", "a", tc.late))
+				}
+				time.Sleep(5 * time.Second)
+				gone := 0
+				for _, name := range going {
+					seat, seated := s.store.Snapshot().Planned(cluster.PodKey{Namespace: "default", Name: "on-" + name})
+					if s.claim("claim-"+name).DeletionTimestamp == nil {
+						continue
+					}
+					if gone++; !seated || seat.Target != "claim-a" {
+						t.Errorf("node %s goes, and its pod has the seat %+v", name, seat)
+					}
+				}
+				if gone != tc.want {
+					t.Errorf("%d of %d nodes go, want %d", gone, len(going), tc.want)
+				}
+			})
+		})
+	}
+}
+
+// While steps wait for their second look the room that they count on is kept, and their own is free for the one that is looked at.
+func TestRoomIsKeptWhileStepsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "100%"}}
+		memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
+		for _, name := range []string{"b", "c"} {
+			s.node(name, "small", true)
+			s.api.Put(ownedPod("on-"+name, name, "3"))
+		}
+		var l *Loop
+		s.spoil = func(made *Loop) { l = made }
+		stop := s.run(t)
+		time.Sleep(validationDelay - time.Second)
+		stop()
+		kept := func() (places []string) {
+			for _, p := range l.world(t.Context(), s.store.Snapshot(), time.Now()).Coming {
+				places = append(places, p.Pod.Name+" on "+p.Node)
+			}
+			return places
+		}
+		if got, want := kept(), []string{"on-b on a", "on-c on a"}; !slices.Equal(got, want) {
+			t.Errorf("kept is %q, want %q", got, want)
+		}
+		delete(l.pending, sortedKeys(l.pending)[0]) // as confirm does
+		if got, want := kept(), []string{"on-c on a"}; !slices.Equal(got, want) {
+			t.Errorf("while the first is looked at kept is %q, want %q", got, want)
+		}
+	})
+}
+
+// ownedPod is a running pod that its ReplicaSet makes anew elsewhere.
+func ownedPod(name, node, cpu string) *corev1.Pod {
+	yes := true
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: &yes}}
+	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+	return p
 }

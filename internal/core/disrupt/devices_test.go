@@ -53,6 +53,32 @@ func TestDevicesThatMovedPodsWillHaveAreTaken(t *testing.T) {
 	}
 }
 
+// TestDevicesOfKeptPlacesAreTaken has a pod on a that may come to b, and another one that waits.
+func TestDevicesOfKeptPlacesAreTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		devices int // of b
+		placed  bool
+	}{
+		"one device":   {1, false},
+		"one for each": {2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("small", 4, 16, 1, 0)).pool("p").node("a", "p", "small", "on-demand").node("b", "p", "small", "on-demand")
+			f.publish("a", 1)
+			f.publish("b", tc.devices)
+			f.pods("a", "may-come", 1, "1", "1Gi", func(p *corev1.Pod) { wantsGPU(p, "") })
+			f.putDevices()
+			f.pods("none", "late", 1, "1", "1Gi", waits, func(p *corev1.Pod) { wantsGPU(p, "") })
+			snap := f.store.Snapshot()
+			kept := []engine.Placement{{Pod: snap.Pod(cluster.PodKey{Namespace: "default", Name: "may-come-a-0"}), Node: "b"}}
+			plan := engine.New().Plan(engine.Question{Snap: snap, Pods: []*cluster.Pod{snap.Pod(promisedPod)}, Kept: kept, Settings: engine.Settings{Selects: selector.Selects}, Now: noon})
+			if placed := len(plan.Place) == 1; placed != tc.placed {
+				t.Errorf("placed = %v, want %v; refused: %+v", placed, tc.placed, plan.Refused)
+			}
+		})
+	}
+}
+
 // While what there is of devices is not read, nodes whose pods have some stay, and all others go as they would.
 func TestDevicesThatAreNotReadHoldTheirNodesOnly(t *testing.T) {
 	for name, tc := range map[string]struct {

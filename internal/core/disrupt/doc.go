@@ -42,7 +42,7 @@
 //
 // # What must not happen
 //
-//   - Two steps count on the same room, or one on room that another removes. Within an answer the engine sees to that; across answers, what was promised is closed (choice.promised) and what goes is gone (choice.gone).
+//   - Two steps count on the same room, or one on room that another removes. Within an answer the engine sees to that; across answers, what was promised is closed (choice.promised) and what goes is gone (choice.gone); what steps of earlier passes count on is kept for them (World.Coming).
 //   - A node that was just bought goes before its pods come. A promise of room is kept in the store and looked at first (promises), and a node must have been vacant for a while before it counts as empty.
 //   - The same nodes are moved to and fro. A replacement is never what is replaced (removedPrices), a saving has to be a part of the price (MinSaving), and pods that were moved speak against being moved again.
 //   - A step that fails is proposed again at once. Its nodes are left alone for a minute, then for two, and so on (Memory.Failed).

@@ -47,7 +47,7 @@ func Propose(w *World, m Memory) (*Proposal, Memory) {
 		return &Proposal{Calm: true, Idle: true, Next: m.pass.until}, m
 	}
 	s := surveyOf(w).search()
-	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, out: &Proposal{
+	p := &pass{search: s, memory: m, gone: map[*Candidate]bool{}, lands: map[string]bool{}, out: &Proposal{
 		Blocks: s.blocks(), Eligible: map[Method]int{}, Counts: s.ledger.counts, HeldBack: map[string]cloud.NanoUSD{}, Next: w.Now.Add(sameFor),
 	}}
 	p.candidates = p.untried(s.candidates())
@@ -77,6 +77,7 @@ type pass struct {
 	*search
 	candidates []*Candidate
 	gone       map[*Candidate]bool // removed by the steps so far
+	lands      map[string]bool     // nodes that pods of these steps go to
 	out        *Proposal
 	memory     Memory
 }
@@ -93,11 +94,16 @@ func (p *pass) untried(candidates []*Candidate) []*Candidate {
 	})
 }
 
-// add takes steps. Those that are planned after them do not count on the room of what goes.
+// add takes steps. Those that are planned after them count neither on the room of what goes nor on that where its pods go, and leave the nodes
+// there that these go to.
 func (p *pass) add(steps []*Step) {
 	for _, step := range steps {
 		for _, c := range step.Remove {
 			p.gone[c], p.closed[c.Name()] = true, true
+		}
+		p.kept = append(p.kept, step.Place...)
+		for _, place := range step.Place {
+			p.lands[place.Node] = true
 		}
 	}
 	p.out.Steps = append(p.out.Steps, steps...)
@@ -138,7 +144,7 @@ func (p *pass) drift() (soon []*Candidate) {
 // consolidate adds the steps towards a cheaper fleet, and tells whether it is known that there are no others.
 func (p *pass) consolidate() (known bool) {
 	movers, notes := movers(p.rest(p.candidates))
-	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil })
+	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil || p.lands[c.Name()] })
 	p.out.Eligible[MultiNode], p.out.Eligible[SingleNode] = len(movers), len(movers)
 	p.out.Notes = append(p.out.Notes, notes...)
 	known = true

@@ -626,6 +626,57 @@ func TestNodesThatPodsAreOnTheirWayToAreLeftAlone(t *testing.T) {
 	}
 }
 
+// TestRoomOfStepsThatWaitIsKept has a step of w that waits for its second look: its pod is to come to b. b stays, and of its room is free what that leaves.
+func TestRoomOfStepsThatWaitIsKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		coming string // what the pod asks for of the four on b, one of which is in use
+		want   []string
+	}{
+		"there is room for another one": {"2", []string{"underutilized a"}},
+		"there is not":                  {"2500m", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 1, "1", "1Gi").
+				node("b", "p", "one", onDemand).pods("b", "web", 1, "1", "1Gi").node("w", "p", "one", onDemand).pods("w", "web", 1, tc.coming, "1Gi")
+			w := openForRoom(f.world())
+			w.Busy = map[types.UID]bool{"claim-w": true}
+			w.Coming = []engine.Placement{{Pod: w.Snap.Pod(cluster.PodKey{Namespace: "default", Name: "web-w-0"}), Node: "b"}}
+			out := newPlanner(realEngine()).Propose(w)
+			if got := say(out); !slices.Equal(got, tc.want) {
+				t.Errorf("proposed %q, want %q", got, tc.want)
+			}
+			if !slices.ContainsFunc(out.Blocks, func(r Refusal) bool { return r.Node == "b" && r.Code == Landing }) {
+				t.Errorf("b may go: %+v", out.Blocks)
+			}
+		})
+	}
+}
+
+// TestConsolidationKeepsOffTheRoomOfDrift has a, which drifts, b, and x, which stays.
+func TestConsolidationKeepsOffTheRoomOfDrift(t *testing.T) {
+	for name, tc := range map[string]struct {
+		b, x string // what pods ask for there, of 4 and of 8; that on a asks for 2
+		want []string
+	}{
+		"there is room on x for the pods of both":      {"2500m", "1", []string{"drifted a", "underutilized b"}},
+		"there is room for one":                        {"2500m", "4", []string{"drifted a"}},
+		"the pod of a goes to b, whose pod could go":   {"1", "6500m", []string{"drifted a"}},
+		"neither goes anywhere, as x has room for one": {"3", "7", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("one", 4, 16, 0.2, 0), shape("two", 8, 32, 0.4, 0)).pool("p").
+				node("a", "p", "one", onDemand, func(_ *corev1.Node, c *v1.NodeClaim) {
+					condition.SetTrue(c, v1.ConditionTypeDrifted, noon.Add(-time.Hour))
+				}).pods("a", "web", 1, "2", "1Gi").
+				node("b", "p", "one", onDemand).pods("b", "web", 1, tc.b, "1Gi").
+				node("x", "p", "two", onDemand, protectedEdit).pods("x", "filler", 1, tc.x, "1Gi")
+			if got := say(newPlanner(realEngine()).Propose(openForRoom(f.world()))); !slices.Equal(got, tc.want) {
+				t.Errorf("proposed %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestSmallChangesAreNotAnsweredAnew lets a pod report something, and then a node come.
 func TestSmallChangesAreNotAnsweredAnew(t *testing.T) {
 	f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand).pods("a", "web", 4, "1", "1Gi")

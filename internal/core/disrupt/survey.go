@@ -36,6 +36,7 @@ type survey struct {
 	waiting  []*cluster.Pod  // pods that need a place: pending ones and those of nodes on their way out
 	resting  spares          // for which buffers have room
 	closed   map[string]bool // nodes that take no moved pods
+	coming   map[string]bool // nodes on which room is kept for pods of other steps
 	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
 }
 
@@ -80,13 +81,16 @@ type poolSum struct {
 func surveyOf(w *World) *survey {
 	s := &survey{
 		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
-		pools: map[string]*poolSum{}, closed: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
+		pools: map[string]*poolSum{}, closed: map[string]bool{}, coming: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {
 		s.pools[name] = &poolSum{count: PoolCount{Raw: map[v1.DisruptionReason]int{}}}
 	}
 	for name := range w.Landing {
 		s.closed[name] = true
+	}
+	for _, p := range w.Coming {
+		s.coming[p.Node] = true
 	}
 	looking := w.Snap.Provisionable()
 	w.Facts.look(w.Snap.NodeCount())
@@ -261,7 +265,7 @@ func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 		return block(NotInitialized, "", time.Time{})
 	case f.leaving || f.terminating:
 		return block(Deleting, "", time.Time{})
-	case s.w.Landing[n.Name]:
+	case s.w.Landing[n.Name], s.coming[n.Name]:
 		return block(Landing, "", time.Time{})
 	case s.promises[n.Name].After(s.w.Now):
 		return block(Nominated, "", s.promises[n.Name])

@@ -19,13 +19,14 @@ import (
 // plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
 type whatIf struct {
 	*survey
-	openable []engine.Pool   // where machines may be opened
-	gated    map[string]bool // nodes that take no pods which consolidation moves
-	work     int             // pods asked about so far, and one for each question: what a plan takes grows with its pods
+	openable []engine.Pool      // where machines may be opened
+	gated    map[string]bool    // nodes that take no pods which consolidation moves
+	kept     []engine.Placement // of other steps, which get them or nobody
+	work     int                // pods asked about so far, and one for each question: what a plan takes grows with its pods
 }
 
 func (s *survey) whatIf() *whatIf {
-	q := &whatIf{survey: s, gated: union(s.closed, s.settling)}
+	q := &whatIf{survey: s, gated: union(s.closed, s.settling), kept: slices.Clip(s.w.Coming)}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
 		p := s.w.Pools[name]
 		if !s.w.NotReady[name] && p.Pool.Spec.Replicas == nil && p.Pool.DeletionTimestamp == nil {
@@ -136,6 +137,7 @@ const searchEach = work.Second / 2
 func (q *whatIf) plan(remove []*Candidate, base engine.Question, resting spares) (*engine.Plan, homes) {
 	in := base
 	in.Snap, in.Pools, in.Settings, in.Now, in.Simulation, in.Ended = q.w.Snap, q.openable, q.w.Terms, q.w.Now, true, q.w.Ended
+	in.Kept = q.kept
 	in.Settings.Unproven = true // only the price counts here
 	in.Settings.Search = cmp.Or(in.Settings.Search, searchEach)
 	in.Settings.FirstFit = base.Settings.FirstFit

@@ -28,7 +28,10 @@ type World struct {
 	// Facts are what was read of rows at earlier looks, nil where nobody looks again.
 	Facts *Facts
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
-	Landing  map[string]bool
+	Landing map[string]bool
+	// Coming are the places of pods of other steps that wait for their second look: nobody else is planned onto their room, and nothing
+	// removes those nodes.
+	Coming   []engine.Placement
 	Settings Settings
 	Now      time.Time
 	// Engine answers what-if questions, and Terms are what it is told with each of them.

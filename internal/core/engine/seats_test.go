@@ -139,3 +139,54 @@ func TestSeatsCountLikePods(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptPlacesAreNotGivenAway asks where a pod goes while another one, which runs on an old node in zone b, may come to there.
+func TestKeptPlacesAreNotGivenAway(t *testing.T) {
+	const disks = `
+{kind: StorageClass, metadata: {name: disk}, provisioner: csi.example, volumeBindingMode: WaitForFirstConsumer}
+---
+{kind: PersistentVolumeClaim, metadata: {name: v1, namespace: default}, spec: {accessModes: [ReadWriteMany], storageClassName: disk}, status: {phase: Pending}}
+---
+{kind: PersistentVolumeClaim, metadata: {name: v2, namespace: default}, spec: {accessModes: [ReadWriteMany], storageClassName: disk}, status: {phase: Pending}}
+`
+	for name, tc := range map[string]struct {
+		mine, other string
+		asked       bool // for the other one too
+		want        string
+	}{
+		"there is room for both":                              {"cpu=1 select=team:x", "cpu=3", false, "there"},
+		"there is not":                                        {"cpu=2 select=team:x", "cpu=3", false, "new"},
+		"who is asked for has no place kept":                  {"cpu=2 select=team:x", "cpu=3 select=zone:b", true, "there"},
+		"both want a port":                                    {"cpu=1 port=80 select=team:x", "cpu=1 port=80", false, "new"},
+		"two ports":                                           {"cpu=1 port=80 select=team:x", "cpu=1 port=81", false, "there"},
+		"a disk each, where one may be attached":              {"cpu=1 pvc=v1 select=team:x", "cpu=1 pvc=v2", false, "new"},
+		"they share the disk":                                 {"cpu=1 pvc=v1 select=team:x", "cpu=1 pvc=v1", false, "there"},
+		"it must be in another zone than where that is":       {"cpu=1 apart=zone:app:other", "cpu=1", false, "beside"},
+		"that must be in another zone, and is in zone b":      {"cpu=1", "cpu=1 apart=zone:app:mine", false, "beside"},
+		"it must be in the zone where that is":                {"cpu=1 near=zone:app:other", "cpu=1", false, "far"},
+		"it must be apart from where that may come by and by": {"cpu=1 select=team:x apart=host:app:other", "cpu=1", false, "there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(t, "A pod.\n-- shapes --\nlarge cpu=4 mem=4Gi zones=a,b od=0.4\n-- pools --\ndefault labels=team:x\n-- objects --"+disks+
+				"-- nodes --\nbeside cpu=4 zone=a\nfar cpu=4 zone=b\nold cpu=4 zone=b\nthere cpu=4 zone=a labels=team:x volumes=csi.example:1"+
+				"\n-- pods --\nmine labels=app:mine "+tc.mine+"\nother owner=set labels=app:other on=old "+tc.other+"\n")
+			snap := w.Store.Snapshot()
+			other := snap.Pod(cluster.PodKey{Namespace: "default", Name: "other-1"})
+			pods := []*cluster.Pod{snap.Pod(cluster.PodKey{Namespace: "default", Name: "mine-1"})}
+			if tc.asked {
+				pods = append(pods, other)
+			}
+			plan := engine.New().Plan(engine.Question{Snap: snap, Pools: w.Pools, Pods: pods, Closed: map[string]bool{"old": true},
+				Kept: []engine.Placement{{Pod: other, Node: "there"}}, Settings: w.Settings, Now: w.Now})
+			got := "new"
+			for _, p := range plan.Place {
+				if p.Pod == pods[0] {
+					got = p.Node
+				}
+			}
+			if got != tc.want || len(plan.Refused) > 0 {
+				t.Errorf("it goes to %s, want %s: %+v", got, tc.want, plan)
+			}
+		})
+	}
+}

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// makeNodes writes the bins: what is free after pods, daemons, and seats of pods that are not asked for.
+// makeNodes writes the bins: what is free after pods, daemons, and seats and kept places of pods that are not asked for.
 func (b *builder) makeNodes() {
 	b.problem.Nodes = slices.Clone(b.w.bins)
 	for _, i := range b.w.ported {
@@ -29,8 +29,7 @@ func (b *builder) makeNodes() {
 		}
 	}
 	own := map[int]bool{} // bins whose room is a copy
-	for i := range b.expected {
-		e := &b.expected[i]
+	for e := range b.comers() {
 		if bin, ok := b.binOf[e.target]; ok {
 			node := &b.problem.Nodes[bin]
 			if !own[bin] {

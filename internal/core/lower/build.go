@@ -30,6 +30,7 @@ type builder struct {
 
 	seated   map[cluster.PodKey]bool // pods that are asked for and have a seat
 	expected []expected
+	kept     []expected      // who may come to a place that is kept
 	chosen   map[string]bool // labels that could be chosen for each node
 	refused  []Refusal
 	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.

@@ -39,6 +39,7 @@ func (b *builder) readGroups() {
 	b.readLabels()
 	b.admit()
 	b.readExpected()
+	b.readKept()
 	b.groups = newGroupTable(b.in.Snap)
 	for _, c := range b.cohorts {
 		i, ns, lbl := c.info, c.info.class.Namespace, c.labels.Map

@@ -311,8 +311,8 @@ func (d *deviceDesk) hold(c *claim, bin int) {
 	}
 }
 
-// promise takes from nodes what pods get there that are bound or have a seat, and whose claims nobody has allocated yet, and what
-// daemons take.
+// promise takes from nodes what pods get there that are bound, expected or have a place kept, and whose claims nobody has allocated yet, and
+// what daemons take.
 func (d *deviceDesk) promise() {
 	for i, n := range d.nodes {
 		for _, p := range n.claimants {
@@ -322,17 +322,16 @@ func (d *deviceDesk) promise() {
 			d.giveDaemon(d.problem.Nodes[i].Devices, &d.mem.daemons[at])
 		}
 	}
-	for s := range d.in.Snap.Seats() {
-		if !s.Vacant() && d.seated[s.Pod] || !seat.Kept(d.in.Snap, s, d.in.Now) || !usesDevices(s.Class.Spec) {
+	for e := range d.comers() {
+		bin, ok := d.binOf[e.target]
+		if !ok || !usesDevices(e.info.class.Spec) {
 			continue
 		}
-		if bin, ok := d.binOf[d.in.Snap.Target(s.Target).Name]; ok {
-			p := d.in.Snap.Pod(s.Pod)
-			if p == nil {
-				p = &cluster.Pod{PodKey: s.Pod, Class: s.Class}
-			}
-			d.give(bin, p, s.Class)
+		p := e.pod
+		if p == nil {
+			p = &cluster.Pod{Class: e.info.class}
 		}
+		d.give(bin, p, e.info.class)
 	}
 }
 

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"iter"
 	"slices"
 
 	"karpenter.sh/karpenter/internal/cluster"
@@ -29,6 +30,35 @@ func (b *builder) readExpected() {
 			e.pod = b.in.Snap.Pod(s.Pod)
 		}
 		b.expected = append(b.expected, e)
+	}
+}
+
+// readKept lists the places that are kept for pods which are not in this batch.
+func (b *builder) readKept() {
+	if len(b.in.Kept) == 0 {
+		return
+	}
+	asked := make(map[cluster.PodKey]bool, len(b.in.Pods))
+	for _, p := range b.in.Pods {
+		asked[p.PodKey] = true
+	}
+	for _, k := range b.in.Kept {
+		if !asked[k.Pod.PodKey] {
+			b.kept = append(b.kept, expected{info: b.mem.infoOf(k.Pod.Class), labels: k.Pod.Labels, pod: k.Pod, target: k.Node})
+		}
+	}
+}
+
+// comers yields whoever has a place that is not free any more: the expected pods, and those for which one is kept.
+func (b *builder) comers() iter.Seq[*expected] {
+	return func(yield func(*expected) bool) {
+		for _, list := range [][]expected{b.expected, b.kept} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
 	}
 }
 

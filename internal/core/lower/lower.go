@@ -26,12 +26,20 @@ type Pool struct {
 	Catalog *cloud.Catalog
 }
 
+// A Kept place is that of a pod on a node to which it may come: nobody else gets the room, ports, volumes, and the devices that a claim of its own
+// will need there. The pod is counted where it is.
+type Kept struct {
+	Pod  *cluster.Pod
+	Node string // row name
+}
+
 // An Input is what the numbers depend on. The fields that an engine.Question has too are explained there.
 type Input struct {
 	Snap         *cluster.Snapshot
 	Pools        []Pool
 	Pods         []*cluster.Pod
 	Gone, Closed map[string]bool
+	Kept         []Kept
 	LeftOut      map[cluster.PodKey]int
 	Simulation   bool
 	Now          time.Time

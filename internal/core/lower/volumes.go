@@ -285,8 +285,8 @@ func (b *builder) makeVolumes() {
 	}
 	b.countDisks()
 	coming := map[string][]*expected{}
-	for i := range b.expected {
-		if e := &b.expected[i]; len(e.info.claims)+len(e.info.ephemeral) > 0 {
+	for e := range b.comers() {
+		if len(e.info.claims)+len(e.info.ephemeral) > 0 {
 			coming[e.target] = append(coming[e.target], e)
 		}
 	}
