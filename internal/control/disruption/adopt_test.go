@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +84,11 @@ func TestNobodysWordIsTakenForAStep(t *testing.T) {
 		"one that is gone is done": {func(s *stage) {
 			s.write("claim-a", begun("claim-a", "claim-gone").As(steprecord.Candidate))
 		}, []string{"claim-a"}},
+		"one that is being deleted is done, and nobody asks whether it may go": {func(s *stage) {
+			s.write("claim-a", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			s.write("claim-b", begun("claim-a", "claim-b").As(steprecord.Candidate))
+			_ = s.api.Client("somebody").Delete(context.Background(), s.claim("claim-b")) // a claim that was not deleted fails the case
+		}, []string{"claim-a", "claim-b"}},
 		"somebody wrote it on a claim of his own, as a replacement": {func(s *stage) {
 			s.write("claim-b", begun("claim-a").As(steprecord.Replacement))
 		}, none},
@@ -202,6 +208,28 @@ func TestARecordWaitsForItsPool(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if got := s.deleted(); !slices.Equal(got, []string{"claim-a"}) {
 			t.Errorf("deleted %q once the pool was known, want claim-a", got)
+		}
+	})
+}
+
+// Once the time of a command is over nobody waits for its pool any more: it is taken back.
+func TestARecordWaitsForItsPoolUntilItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.pools["p"].Pool.Spec.Disruption.ConsolidateAfter = v1.MustParseNillableDuration(v1.Never)
+		r := begun("claim-a")
+		r.Deadline = time.Now().UTC().Add(time.Minute)
+		s.write("claim-a", r.As(steprecord.Candidate))
+		time.Sleep(10 * time.Millisecond)
+		s.pools = map[string]engine.Pool{}
+		defer s.run(t)()
+		time.Sleep(55 * time.Second)
+		if len(s.leftovers()) != 3 {
+			t.Fatalf("before the deadline there is %q, want the record, its reason and its taint", s.leftovers())
+		}
+		time.Sleep(10 * time.Second)
+		if len(s.leftovers()) > 0 || len(s.deleted()) > 0 {
+			t.Errorf("after it there is %q, and %q is deleted", s.leftovers(), s.deleted())
 		}
 	})
 }

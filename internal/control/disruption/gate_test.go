@@ -8,10 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -181,4 +184,39 @@ func (g *gate) remove() {
 	if err := g.api.Client("somebody").Delete(g.t.Context(), &v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: g.plan.Name}}); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// A plan that was approved is in the budgets because it is there. That it is about to be confirmed is not another node.
+func TestApprovedPlansCountAgainstBudgetsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t, "")
+		g.yes()
+		time.Sleep(2 * time.Millisecond)
+		g.pending[g.plan.Name] = &proposal{step: g.step, due: time.Now(), plan: g.plan}
+		w := g.world(t.Context(), g.Loop.store.Snapshot(), time.Now())
+		if w.Promised["p"] != 1 || !w.Busy["claim-a"] {
+			t.Errorf("promised %v, busy %v; want one node, which is a", w.Promised, w.Busy)
+		}
+	})
+}
+
+// A node that looks empty, or has room, may be what a CapacityBuffer rests on: before that is known nothing is begun.
+func TestNothingIsBegunBeforeItIsKnownWhereBuffersRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t.Context())
+		s.store.Update(func(d *cluster.Draft) {
+			d.PutBuffer(&autoscalingv1beta1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spare"}})
+			d.PutSpares("default", "spare", []*corev1.Pod{ownedPod("spare-0", "", "1")})
+		})
+		defer s.run(t)()
+		time.Sleep(time.Minute)
+		if s.tainted("a") {
+			t.Fatal("a step was begun")
+		}
+		s.store.Update(func(d *cluster.Draft) { d.PlaceSpares("default", "spare", []string{""}) })
+		time.Sleep(validationDelay + 3*time.Second)
+		if !s.tainted("a") {
+			t.Error("no step was begun once it was known")
+		}
+	})
 }
