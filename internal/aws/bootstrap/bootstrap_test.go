@@ -162,6 +162,19 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// Bottlerocket has a list of taints for each key.
+func TestBottlerocketKeepsAllTaintsOfAKey(t *testing.T) {
+	o := plain()
+	o.Taints = append(o.Taints, corev1.Taint{Key: "team", Value: "x", Effect: "NoSchedule"}, corev1.Taint{Key: "team", Value: "y", Effect: "NoExecute"})
+	got, err := Render(awsv1.AMIFamilyBottlerocket, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nteam = ['x:NoSchedule', 'y:NoExecute']\n"; !strings.Contains(got, want) {
+		t.Errorf("%q is not in\n%s", want, got)
+	}
+}
+
 func TestRefusedUserData(t *testing.T) {
 	for name, tc := range map[string]struct {
 		family   string

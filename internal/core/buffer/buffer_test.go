@@ -81,6 +81,8 @@ func TestHowManyPods(t *testing.T) {
 		"the larger of both, within limits":         {spec{ScalableRef: shop, Replicas: new(int32(8)), Percentage: new(int32(50)), Limits: quota("cpu", "6")}, Source{Template: one, Replicas: 10}, 6, Limited},
 		"a workload and nothing that says how many": {spec{ScalableRef: shop}, Source{Template: one, Replicas: 10}, 0, NothingAsked},
 		"a percentage means nothing for a template": {spec{PodTemplateRef: web, Replicas: new(int32(2)), Percentage: new(int32(500))}, Source{Template: one}, 2, 0},
+		"as many as a buffer may have":              {spec{PodTemplateRef: web, Replicas: new(int32(Most))}, Source{Template: one}, Most, 0},
+		"one more than a buffer may have":           {spec{PodTemplateRef: web, Replicas: new(int32(Most + 1))}, Source{Template: one}, Most, TooMany},
 		"a number that somebody mistyped":           {spec{PodTemplateRef: web, Replicas: new(int32(math.MaxInt32))}, Source{Template: one}, Most, TooMany},
 		"two large numbers that are multiplied":     {spec{ScalableRef: shop, Percentage: new(int32(math.MaxInt32))}, Source{Template: one, Replicas: math.MaxInt32}, Most, TooMany},
 		"limits that are larger than any number":    {spec{PodTemplateRef: web, Limits: quota("cpu", "9E")}, Source{Template: template(container(amounts("cpu", "1m"), nil))}, Most, TooMany},

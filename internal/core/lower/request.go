@@ -314,10 +314,10 @@ func allowed(p *resourcev1.CapacityRequestPolicy, share *resource.Quantity) bool
 
 // milli is a quantity in thousandths, the most there can be for what is larger, and none for less than that.
 func milli(q *resource.Quantity) int64 {
-	switch n := q.Value(); {
-	case n > devices.Most/1000:
+	switch {
+	case q.CmpInt64(devices.Most/1000) > 0:
 		return devices.Most
-	case n < 0:
+	case q.Sign() < 0:
 		return 0
 	}
 	return q.MilliValue()

@@ -305,6 +305,9 @@ func TestNodesThatCameWithoutDevices(t *testing.T) {
 	claims := func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("gpu")}}
 	}
+	daemon := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
+	}
 	for name, tc := range map[string]struct {
 		pods  func(w *world)
 		along string // another pod that would be on the new node
@@ -314,6 +317,7 @@ func TestNodesThatCameWithoutDevices(t *testing.T) {
 		"the pod wants none":                  {func(w *world) { w.pod("a", -60, 1) }, "", 0},
 		"others have some":                    {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, claims, on("n", 5)) }, "", 0},
 		"others are there without":            {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, on("n", 5)) }, "", 1},
+		"a daemon watches what it has":        {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, claims, daemon, on("n", 5)) }, "", 1},
 		"the pod shares the new node":         {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1) }, "b", 0},
 		"with one that fared alike":           {func(w *world) { w.pod("a", -60, 1, claims); w.pod("b", -60, 1, claims); w.plan("b", "n", 0) }, "b", 2},
 		"the node is cordoned":                {func(w *world) { w.pod("a", -60, 1, claims); w.cordon("n") }, "", 0},

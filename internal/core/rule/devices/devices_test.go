@@ -102,8 +102,12 @@ func TestASearchAmongManyDevicesEnds(t *testing.T) {
 	}
 	last := claim(2, Option{Count: 1, Fits: make([]Fit, many)})
 	last.Requests[0].Options[0].Fits[many-1] = Fit{Selected: true, Tolerated: true, Within: true}
-	if _, no := New(&inv, effort).With([]*Claim{last}); no != nil {
+	looking := &Effort{}
+	if _, no := New(&inv, looking).With([]*Claim{last}); no != nil {
 		t.Errorf("the last of all devices is not found: %+v", no)
+	}
+	if looking.Steps < many/freeLooks {
+		t.Errorf("looking at %d devices cost %d steps, want at least one for every %d", many, looking.Steps, freeLooks)
 	}
 }
 
@@ -127,12 +131,14 @@ func TestAmountsDoNotWrapAround(t *testing.T) {
 		for range 12 {
 			inv.Devices = append(inv.Devices, Device{Draws: []Draw{{0, Most}}})
 		}
-		s := New(&inv, &Effort{})
-		for d := range 11 {
-			s.Use(d, nil)
-		}
-		if _, no := s.With([]*Claim{claim(1, Option{Count: 1, Fits: []Fit{{Selected: true, Tolerated: true, Within: true}}})}); no == nil {
-			t.Error("a counter that is used up many times over is given away")
+		for used := 1; used < 12; used++ {
+			s := New(&inv, &Effort{})
+			for d := range used {
+				s.Use(d, nil)
+			}
+			if _, no := s.With([]*Claim{claim(1, Option{Count: 1, Fits: []Fit{{Selected: true, Tolerated: true, Within: true}}})}); no == nil {
+				t.Errorf("a counter that is used up %d times over is given away", used)
+			}
 		}
 	})
 }
