@@ -296,8 +296,12 @@ func onceMore(c prometheus.Counter, minute, more int) {
 // trials are keyed by the alert and, where there are several of one, by what they are about.
 var trials = map[string]trial{
 	"KarpenterCannotLaunch": {
-		after: 11,
-		fires: always(func(w *world) { w.createFails("") }),
+		after: 14,
+		fires: func(w *world, minute int) {
+			if minute%4 == 0 { // one NodeClaim, which waits longer each time
+				w.createFails("")
+			}
+		},
 		quiet: both(until(5, func(w *world) { w.createFails("") }), always(func(w *world) {
 			w.createFails("InsufficientCapacityError")
 			w.metrics.CloudErrors.WithLabelValues("nodeclaim.lifecycle", "Delete", "aws", "").Inc()
