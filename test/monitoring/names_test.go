@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -161,6 +162,12 @@ type panel struct {
 	Targets                  []struct{ Expr, LegendFormat string }
 }
 
+// inVariable is the query of a variable, with its metric and label; used finds variables in a query.
+var (
+	inVariable = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
+	used       = regexp.MustCompile(`\$(\w+)`)
+)
+
 // inLegend is a label that a legend shows.
 var inLegend = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
@@ -185,6 +192,21 @@ func TestDashboardsNameWhatExists(t *testing.T) {
 			t.Errorf("%s: title %q, uid %q, %d panels", name, d.Title, d.UID, len(d.Panels))
 		}
 		uids[d.UID] = true
+		variables := map[string]bool{"__rate_interval": true, "__range": true} // Grafana's own
+		for _, v := range d.Templating.List {
+			variables[v.Name] = true
+			if v.Type != "query" {
+				continue
+			}
+			m := inVariable.FindStringSubmatch(fmt.Sprint(v.Query))
+			if m == nil {
+				t.Errorf("%s, variable %s: what is %v?", name, v.Name, v.Query)
+				continue
+			}
+			for _, w := range wrong(known, "sum by ("+m[2]+") ("+m[1]+")") {
+				t.Errorf("%s, variable %s: %s", name, v.Name, w)
+			}
+		}
 		var taken [200][24]bool
 		for _, p := range d.Panels {
 			if len(p.Targets) == 0 || p.Title == "" {
@@ -201,6 +223,11 @@ func TestDashboardsNameWhatExists(t *testing.T) {
 			for _, q := range p.Targets {
 				expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$nodepool", ".*").Replace(q.Expr)
 				problems := wrong(known, expr)
+				for _, m := range used.FindAllStringSubmatch(q.Expr, -1) {
+					if !variables[m[1]] {
+						problems = append(problems, "there is no variable "+m[1])
+					}
+				}
 				if parsed, err := language().ParseExpr(expr); err == nil {
 					for _, m := range inLegend.FindAllStringSubmatch(q.LegendFormat, -1) {
 						problems = append(problems, missing(known, parsed, m[1:], false)...)

@@ -548,7 +548,7 @@ var trials = map[string]trial{
 			w.metrics.ClientRequests.WithLabelValues("200", "GET").Add(90)
 			w.metrics.ClientRequests.WithLabelValues("403", "PATCH").Add(2)
 			w.metrics.ClientRequests.WithLabelValues("500", "PATCH").Add(2)
-			w.metrics.ClientRequests.WithLabelValues("409", "PATCH").Add(50) // somebody else was first
+			w.metrics.ClientRequests.WithLabelValues("409", "PATCH").Add(5) // somebody else was first
 		}),
 	},
 	"KarpenterNearItsMemoryLimit": {
