@@ -17,6 +17,8 @@ import (
 type Account struct {
 	// NodeEntries are the ARNs of roles that the cluster has access entries for nodes for.
 	NodeEntries []string
+	// PeoplesEntries are the ARNs of roles that it has entries for as for people, which machines cannot join with.
+	PeoplesEntries []string
 	// Associations are the service accounts, as namespace/name, that Pod Identity gives a role.
 	Associations []string
 	// Unmanaged says that ARC does not manage the cluster; else Shifts are the zones, by id, from which traffic is shifted away, and until when.
@@ -76,12 +78,16 @@ func (c *Cloud) RemoveRole(name string) {
 
 func (c *call) describeAccessEntry(in *eks.DescribeAccessEntryInput) (*eks.DescribeAccessEntryOutput, error) {
 	arn := aws.ToString(in.PrincipalArn)
-	if aws.ToString(in.ClusterName) != c.boot.Name || !slices.Contains(c.account.NodeEntries, arn) {
+	entry := &ekstypes.AccessEntry{ClusterName: in.ClusterName, PrincipalArn: &arn}
+	switch here := aws.ToString(in.ClusterName) == c.boot.Name; {
+	case here && slices.Contains(c.account.NodeEntries, arn):
+		entry.Type, entry.KubernetesGroups = aws.String("EC2_LINUX"), []string{"system:nodes"}
+	case here && slices.Contains(c.account.PeoplesEntries, arn):
+		entry.Type = aws.String("STANDARD")
+	default:
 		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'.")
 	}
-	return &eks.DescribeAccessEntryOutput{AccessEntry: &ekstypes.AccessEntry{
-		ClusterName: in.ClusterName, PrincipalArn: &arn, Type: aws.String("EC2_LINUX"), KubernetesGroups: []string{"system:nodes"},
-	}}, nil
+	return &eks.DescribeAccessEntryOutput{AccessEntry: entry}, nil
 }
 
 func (c *call) listPodIdentityAssociations(in *eks.ListPodIdentityAssociationsInput) (*eks.ListPodIdentityAssociationsOutput, error) {

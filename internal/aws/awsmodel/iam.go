@@ -170,6 +170,9 @@ func (c *call) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error
 		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Role with name %s already exists.", name)
 	}
 	c.addRoleNamed(name)
+	if path := aws.ToString(in.Path); path != "" {
+		c.st.Roles[name].Path, c.st.Roles[name].Arn = &path, aws.String(c.cfg.arn("iam", "role"+path+name))
+	}
 	if trust := aws.ToString(in.AssumeRolePolicyDocument); trust != "" {
 		c.st.Roles[name].AssumeRolePolicyDocument = aws.String(url.QueryEscape(trust))
 	}

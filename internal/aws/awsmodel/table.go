@@ -54,7 +54,7 @@ var operations = index([]operation{
 	op("iam", (*call).removeRole, "InstanceProfileName", "RoleName"),
 	op("iam", (*call).deleteInstanceProfile, "InstanceProfileName"),
 	op("iam", (*call).getRole, "RoleName"),
-	op("iam", (*call).createRole, "RoleName", "AssumeRolePolicyDocument"),
+	op("iam", (*call).createRole, "Path", "RoleName", "AssumeRolePolicyDocument"),
 	op("iam", (*call).listRoles),
 
 	op("sts", (*call).getCallerIdentity),

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
@@ -210,33 +211,73 @@ func (l *look) nodeRole(ctx context.Context, c *awsv1.EC2NodeClass) ([]Finding, 
 		return one(Missing, takers[0].command(name), "machines may not take %s: it does not trust EC2 (%s)", name, takers[0].service), nil
 	}
 	arn := aws.ToString(role.Arn)
-	admitted, err := l.admits(ctx, arn)
-	if err != nil {
+	create := l.aws("eks create-access-entry --cluster-name %s --principal-arn %s --type EC2_LINUX", l.Cluster, arn)
+	switch as, err := l.admits(ctx, arn); {
+	case err != nil:
 		return nil, err
-	}
-	if !admitted {
-		command := l.aws("eks create-access-entry --cluster-name %s --principal-arn %s --type EC2_LINUX", l.Cluster, arn)
-		return one(Missing, command, "the cluster does not take machines with %s: it has neither an access entry nor a line in aws-auth", name), nil
+	case as == people:
+		command := l.aws("eks delete-access-entry --cluster-name %s --principal-arn %s", l.Cluster, arn) + " && " + create
+		return one(Missing, command, "the access entry of %s is one for people: machines cannot join with it", name), nil
+	case as == nobodyThere:
+		return one(Missing, create, "the cluster does not take machines with %s: it has neither an access entry nor a line with the group system:nodes in aws-auth", name), nil
 	}
 	return one(OK, "", "%s, and the cluster takes its machines", name), nil
 }
 
-// admits says whether the cluster lets machines with the role join.
-func (l *look) admits(ctx context.Context, arn string) (bool, error) {
-	_, err := l.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &l.Cluster, PrincipalArn: &arn})
+// A guest is what a role is to a cluster.
+type guest int
+
+const (
+	nobodyThere guest = iota
+	people
+	node
+)
+
+// ofNodes is the group without which a machine is no node.
+const ofNodes = "system:nodes"
+
+// admits says as what the cluster lets those in who have the role.
+func (l *look) admits(ctx context.Context, arn string) (guest, error) {
+	out, err := l.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &l.Cluster, PrincipalArn: &arn})
 	var none *ekstypes.ResourceNotFoundException
 	var mapOnly *ekstypes.InvalidRequestException // clusters that know aws-auth only
 	if err == nil {
-		return true, nil
+		// The other types are for machines, each of a kind.
+		if aws.ToString(out.AccessEntry.Type) == "STANDARD" && !slices.Contains(out.AccessEntry.KubernetesGroups, ofNodes) {
+			return people, nil
+		}
+		return node, nil
 	}
 	if !errors.As(err, &none) && !errors.As(err, &mapOnly) {
-		return false, err
+		return nobodyThere, err
 	}
 	var auth corev1.ConfigMap
 	if err := l.kube.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "aws-auth"}, &auth); client.IgnoreNotFound(err) != nil {
-		return false, err
+		return nobodyThere, err
 	}
-	return strings.Contains(auth.Data["mapRoles"], arn), nil
+	if mapped(auth.Data["mapRoles"], arn) {
+		return node, nil
+	}
+	return nobodyThere, nil
+}
+
+// mapped says whether aws-auth makes nodes of those who have the role. It knows roles without their paths.
+func mapped(lines, arn string) bool {
+	var all []struct {
+		RoleARN string
+		Groups  []string
+	}
+	if yaml.Unmarshal([]byte(lines), &all) != nil {
+		return false
+	}
+	begin, rest, _ := strings.Cut(arn, ":role/")
+	plain := begin + ":role/" + rest[strings.LastIndex(rest, "/")+1:]
+	for _, line := range all {
+		if line.RoleARN == plain && slices.Contains(line.Groups, ofNodes) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *look) checkProfiles(ctx context.Context) ([]Finding, error) {

@@ -165,9 +165,15 @@ func (w *world) removeQueue() {
 
 func TestNothingIsMissingWhereAllIsReady(t *testing.T) {
 	for name, change := range map[string]func(w *world){
-		"Pod Identity":                      func(w *world) {},
-		"the role of the service account":   func(w *world) { w.annotate(controllerRole) },
-		"nodes that aws-auth lets in":       byConfigMap,
+		"Pod Identity":                    func(w *world) {},
+		"the role of the service account": func(w *world) { w.annotate(controllerRole) },
+		"nodes that aws-auth lets in":     byConfigMap,
+		"nodes that aws-auth lets in, with a path": func(w *world) {
+			mapsRole(w, "- {rolearn: arn:aws:iam::123456789012:role/machines, groups: [system:nodes]}\n")
+			_, err := iam.NewFromConfig(w.cloud.AWSConfig()).CreateRole(w.t.Context(), &iam.CreateRoleInput{RoleName: aws.String("machines"), Path: aws.String("/team/"), AssumeRolePolicyDocument: aws.String(machinesTrust)})
+			w.must(err)
+			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role = "/team/machines" })
+		},
 		"no spot, and no role for it":       func(w *world) { w.cloud.RemoveRole("AWSServiceRoleForEC2Spot"); w.pool(onDemandOnly) },
 		"a chart that is not installed yet": func(w *world) { w.remove(&corev1.ServiceAccount{}, "kube-system", "karpenter") },
 		"a class with a profile of its own": withProfile(true),
@@ -208,10 +214,15 @@ const (
 var elsewhere = &v1.NodeClassReference{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "simulated"}
 
 func byConfigMap(w *world) {
+	mapsRole(w, "- rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo\n  username: system:node:{{EC2PrivateDNSName}}\n  groups: [system:bootstrappers, system:nodes]\n")
+}
+
+// mapsRole has the cluster let in whom these lines of aws-auth name, and nobody else.
+func mapsRole(w *world, lines string) {
 	w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil })
 	w.must(w.kube.Create(w.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"},
-		Data:       map[string]string{"mapRoles": "- rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo\n"},
+		Data:       map[string]string{"mapRoles": lines},
 	}))
 }
 
@@ -304,6 +315,16 @@ func TestWhatIsMissing(t *testing.T) {
 			w.makeRole("KarpenterNodeRole-demo", strings.ReplaceAll(machinesTrust, "amazonaws.com", "amazonaws.com.cn"))
 		}, "node role", Missing, "does not trust EC2 (ec2.amazonaws.com)", `"Service":"ec2.amazonaws.com"`},
 		"a role that the cluster refuses": {func(w *world) { w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries = nil }) }, "node role", Missing, "neither an access entry", "create-access-entry --cluster-name demo --principal-arn arn:aws:iam::123456789012:role/KarpenterNodeRole-demo --type EC2_LINUX"},
+		"a role that is let in as people are": {func(w *world) {
+			w.cloud.SetAccount(func(a *awsmodel.Account) { a.NodeEntries, a.PeoplesEntries = nil, a.NodeEntries })
+		}, "node role", Missing, "is one for people", "aws eks delete-access-entry --cluster-name demo --principal-arn arn:aws:iam::123456789012:role/KarpenterNodeRole-demo --region us-east-1 && aws eks create-access-entry"},
+		"aws-auth with a role whose name only begins so": {func(w *world) {
+			mapsRole(w, "- {rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo-2, groups: [system:nodes]}\n")
+		}, "node role", Missing, "neither an access entry", "create-access-entry"},
+		"aws-auth that makes no nodes": {func(w *world) {
+			mapsRole(w, "- {rolearn: arn:aws:iam::123456789012:role/KarpenterNodeRole-demo, groups: [system:masters]}\n")
+		}, "node role", Missing, "neither an access entry", "create-access-entry"},
+		"aws-auth that nobody can read": {func(w *world) { mapsRole(w, "[arn:aws:iam::123456789012:role/KarpenterNodeRole-demo") }, "node role", Missing, "neither an access entry", "create-access-entry"},
 		"a profile that is not there": {func(w *world) {
 			w.class(func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", aws.String("p") })
 		}, "instance profile", Missing, "no instance profile p", "cloudformation deploy"},
