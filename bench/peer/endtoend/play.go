@@ -40,10 +40,11 @@ type Load struct {
 type Scenario struct {
 	Name   string
 	Loads  []Load
-	Change string // in words; empty for none
-	Course []Turn // of the change, beside what Loads say
-	Drift  bool   // the change is one of the pool's template
-	Large  bool   // played with FULL=1
+	Change string   // in words; empty for none
+	Course []Turn   // of the change, beside what Loads say
+	Drift  bool     // the change is one of the pool's template
+	Dry    []string // pools of machines that have run out: patterns over capacity type, machine type and zone
+	Large  bool     // played with FULL=1
 }
 
 // A Turn is a Deployment that is scaled at a moment.
@@ -80,6 +81,8 @@ type Result struct {
 	PeakMiB float64
 	Nodes   int
 	Dollars float64 // an hour
+	Storm   bool    // machines had run out
+	Failed  int     // claims that went without ever having a machine
 	// After the change.
 	Samples   []Sample
 	ChangeCPU time.Duration
@@ -91,6 +94,7 @@ type Result struct {
 type game struct {
 	*cluster
 	pods    *pods
+	failed  *failed
 	catalog *cloud.Catalog
 	prices  prices
 	out     Result
@@ -111,9 +115,13 @@ func Play(ctx context.Context, bin string, side Side, catalog *cloud.Catalog, sc
 	if err != nil {
 		return nil, err
 	}
+	launches, err := followClaims(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	var all []Result
 	for i := range scenarios {
-		g := &game{cluster: c, pods: watched, catalog: catalog, prices: pricesOf(catalog), out: Result{Side: side, Scenario: scenarios[i].Name}, tell: tell}
+		g := &game{cluster: c, pods: watched, failed: launches, catalog: catalog, prices: pricesOf(catalog), out: Result{Side: side, Scenario: scenarios[i].Name}, tell: tell}
 		if err := g.play(ctx, &scenarios[i]); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", side.Name, scenarios[i].Name, err)
 		}
@@ -123,6 +131,9 @@ func Play(ctx context.Context, bin string, side Side, catalog *cloud.Catalog, sc
 }
 
 func (g *game) play(ctx context.Context, s *Scenario) error {
+	if err := g.runOut(ctx, s.Dry); err != nil {
+		return err
+	}
 	if err := g.come(ctx, s); err != nil {
 		return err
 	}
@@ -144,7 +155,7 @@ func (g *game) come(ctx context.Context, s *Scenario) error {
 	if err != nil {
 		return err
 	}
-	want := 0
+	want, failed := 0, g.failed.count()
 	for i := range s.Loads {
 		want += s.Loads[i].Replicas
 		if err := g.Create(ctx, s.Loads[i].deployment()); err != nil {
@@ -173,6 +184,7 @@ func (g *game) come(ctx context.Context, s *Scenario) error {
 	}
 	f, err := g.prices.fleet(ctx, g.cluster, "")
 	g.out.Nodes, g.out.Dollars = f.nodes, f.dollars
+	g.out.Storm, g.out.Failed = len(s.Dry) > 0, g.failed.count()-failed
 	g.tell(fmt.Sprintf("%s, %s: running after %.0f s, $%.2f/h on %d nodes, %.0f s CPU", g.side.Name, s.Name, g.out.Running.Seconds(), f.dollars, f.nodes, g.out.CPU.Seconds()))
 	return err
 }

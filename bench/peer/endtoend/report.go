@@ -20,7 +20,27 @@ func Report(all []Result) string {
 		line("| %s | %s | %.0f s | %.1f s | %.0f MiB | %d | %.2f | %s |", loads(r.Scenario), r.Side.Name, r.Running.Seconds(), r.CPU.Seconds(), r.PeakMiB, r.Nodes, r.Dollars,
 			ratio(oursOf(all, r.Scenario), r, func(x *Result) float64 { return x.Dollars }))
 	}
-	return b.String() + reportChanges(some(all, func(r *Result) bool { return len(r.Samples) > 0 && !r.Course })) + reportCourses(some(all, func(r *Result) bool { return r.Course }))
+	return b.String() + reportStorms(some(all, func(r *Result) bool { return r.Storm })) +
+		reportChanges(some(all, func(r *Result) bool { return len(r.Samples) > 0 && !r.Course })) + reportCourses(some(all, func(r *Result) bool { return r.Course }))
+}
+
+func reportStorms(all []Result) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("")
+	line("Where machines have run out. A launch that names some of them gets the cheapest that is left; one that names nothing else fails, and its claim goes.")
+	line("")
+	line("| pods | who | until all run | launches that failed | nodes | $/h | ours ÷ this |")
+	line("|---|---|---|---|---|---|---|")
+	for i := range all {
+		r := &all[i]
+		line("| %s | %s | %.0f s | %d | %d | %.2f | %s |", r.Scenario, r.Side.Name, r.Running.Seconds(), r.Failed, r.Nodes, r.Dollars,
+			ratio(oursOf(all, r.Scenario), r, func(x *Result) float64 { return x.Dollars }))
+	}
+	return b.String()
 }
 
 // some are the results that are wanted.

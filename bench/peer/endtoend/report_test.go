@@ -2,6 +2,11 @@ package endtoend
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -42,6 +48,61 @@ func TestACourseIsATableOfItsOwn(t *testing.T) {
 	text := Report([]Result{r})
 	if want := "| pods: busy | ours | 2.00 | 3 | 2 s, 9 s, 9 s | 0.0 s | – |"; !strings.Contains(text, want) || strings.Contains(text, "after 3 min") {
 		t.Errorf("there is no %s in\n%s", want, text)
+	}
+}
+
+func TestAStormIsATableOfItsOwn(t *testing.T) {
+	ours, theirs := Result{Side: Side{Name: "ours"}, Scenario: "pods, dry", Storm: true, Failed: 3, Nodes: 2, Dollars: 1}, Result{Side: Side{Name: "theirs", Peer: true}, Scenario: "pods, dry", Storm: true, Failed: 40, Nodes: 1, Dollars: 2, Running: time.Minute}
+	text := Report([]Result{ours, theirs})
+	for _, want := range []string{"| pods, dry | ours | 0 s | 3 | 2 | 1.00 | – |", "| pods, dry | theirs | 60 s | 40 | 1 | 2.00 | **0.500** |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in\n%s", want, text)
+		}
+	}
+	if text := Report([]Result{{Side: Side{Name: "ours"}, Scenario: "pods"}}); strings.Contains(text, "failed") {
+		t.Errorf("a storm is told of that there was not:\n%s", text)
+	}
+}
+
+func TestAClaimThatNeverHadAMachineFailed(t *testing.T) {
+	f := &failed{}
+	claim := &unstructured.Unstructured{Object: map[string]any{}}
+	f.went(claim)
+	_ = unstructured.SetNestedField(claim.Object, "kwok://a", "status", "providerID")
+	f.went(claim)
+	if f.count() != 1 {
+		t.Errorf("%d failed, want the one without a machine", f.count())
+	}
+}
+
+// TestPoolsRunOut: the switches of the model of AWS that are no business of a storm stay as they are, and the peer's file has what has run out.
+func TestPoolsRunOut(t *testing.T) {
+	faults := []byte(`{"Throttle": true, "Pools": [{"Match": "*/m5.*/*", "Depth": 3}]}`)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			faults, _ = io.ReadAll(r.Body)
+		}
+		_, _ = w.Write(faults)
+	}))
+	defer model.Close()
+	c := &cluster{dir: t.TempDir()}
+	run := fmt.Sprintf(`{"Ports": {"aws": %s}}`, model.URL[strings.LastIndex(model.URL, ":")+1:])
+	if err := os.WriteFile(c.file("run.json"), []byte(run), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, pools := range map[string][]string{
+		`{"Pools":[{"Depth":0,"Match":"*/c7.*/*"}],"Throttle":true}`: {"*/c7.*/*"}, `{"Pools":[],"Throttle":true}`: nil,
+	} {
+		if err := c.runOut(t.Context(), pools); err != nil || string(faults) != want {
+			t.Errorf("error %v, faults %s, want %s", err, faults, want)
+		}
+	}
+	c.side.Peer = true
+	if err := c.runOut(t.Context(), []string{"*/c7.*/*", "*/m7.*/*"}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(c.file("scarce")); err != nil || string(text) != "*/c7.*/*\n*/m7.*/*" {
+		t.Errorf("error %v, the file has %q", err, text)
 	}
 }
 

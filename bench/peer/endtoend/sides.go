@@ -1,8 +1,12 @@
 package endtoend
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -50,7 +54,58 @@ func (c *cluster) startPeer(ctx context.Context) error {
 	}
 	// As its chart would have it on a machine like this; port 0 is any that is free.
 	return c.run("karpenter-peer", append(os.Environ(), "KUBECONFIG="+c.file("kubeconfig"), "LEADER_ELECTION_NAMESPACE="+namespace,
-		"METRICS_PORT=0", "HEALTH_PROBE_PORT=0", "CPU_REQUESTS=2000", "LOG_LEVEL=info"))
+		"METRICS_PORT=0", "HEALTH_PROBE_PORT=0", "CPU_REQUESTS=2000", "LOG_LEVEL=info", "SCARCE="+c.file("scarce")))
+}
+
+// runOut has pools of machines run out, and all others be endless: by the switches of the model of AWS, or the file that bin/karpenter-peer reads.
+func (c *cluster) runOut(ctx context.Context, pools []string) error {
+	if c.side.Peer {
+		return os.WriteFile(c.file("scarce"), []byte(strings.Join(pools, "\n")), 0o600)
+	}
+	var run struct{ Ports map[string]int }
+	text, err := os.ReadFile(c.file("run.json"))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &run); err != nil {
+		return err
+	}
+	model := fmt.Sprintf("http://127.0.0.1:%d/_model/faults", run.Ports["aws"])
+	faults := map[string]any{}
+	if err := speak(ctx, http.MethodGet, model, nil, &faults); err != nil {
+		return err
+	}
+	rules := []any{}
+	for _, pool := range pools {
+		rules = append(rules, map[string]any{"Match": pool, "Depth": 0})
+	}
+	faults["Pools"] = rules
+	body, err := json.Marshal(faults)
+	if err != nil {
+		return err
+	}
+	return speak(ctx, http.MethodPut, model, body, &faults)
+}
+
+// speak asks the model of AWS for what is under a URL, or changes it, and reads what it answers.
+func speak(ctx context.Context, method, url string, body []byte, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s: %s", method, url, answer.Status, text)
+	}
+	return json.Unmarshal(text, into)
 }
 
 func (c *cluster) define(ctx context.Context, definition *apiextensionsv1.CustomResourceDefinition) error {

@@ -8,11 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -104,6 +107,42 @@ func (p *pods) forget() []time.Duration {
 	slices.Sort(out)
 	p.waits = nil
 	return out
+}
+
+// failed counts claims that went without ever having a machine.
+type failed struct{ n atomic.Int64 }
+
+func (f *failed) count() int { return int(f.n.Load()) }
+
+// went looks at a claim as it was last seen.
+func (f *failed) went(claim *unstructured.Unstructured) {
+	if id, _, _ := unstructured.NestedString(claim.Object, "status", "providerID"); id == "" {
+		f.n.Add(1)
+	}
+}
+
+// followClaims watches claims until ctx ends.
+func followClaims(ctx context.Context, c *cluster) (*failed, error) {
+	set, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	f := &failed{}
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(set, 0).ForResource(v1.GroupVersion.WithResource("nodeclaims")).Informer()
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		f.went(o.(*unstructured.Unstructured))
+	}})
+	if err != nil {
+		return nil, err
+	}
+	go informer.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, ctx.Err()
+	}
+	return f, nil
 }
 
 // A fleet is what was bought.
