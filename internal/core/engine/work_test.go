@@ -109,6 +109,8 @@ func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 		{"zonespread", true, 400 * work.Second / 1000, 52.32},
 		{"hostanti", false, 150 * work.Second / 1000, 65.80},
 		{"hostanti", true, 250 * work.Second / 1000, 31.07},
+		{"classes20", false, 40 * work.Second / 1000, 245.97},
+		{"classes20", true, 45 * work.Second / 1000, 116.85},
 	} {
 		p := planOf(t, row.name, row.spot, false)
 		if p.Work > row.most || p.Price.Dollars() > row.dollars*1.0005 {

@@ -196,8 +196,8 @@ func (m *master) price(c int) float64 {
 //
 // Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet cannot say that there is
 // nothing. Then it is given more until the end, for such cells are few: the others end as early as before. To give it less again once it has
-// found something, or to let it end with the first that it finds, took longer. Small parts are proven in whole nodes afterwards, and do
-// without.
+// found something, or to let it end with the first that it finds, took longer. Where another LP has proven what this one is about to, all that
+// could be better by then is this one's own proof, and nobody needs it. Small parts are proven in whole nodes afterwards, and do without.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -214,16 +214,22 @@ func (m *master) generate(limit []int, rounds int) {
 			continue
 		}
 		added := m.exactColumns(limit, rounds < 0)
-		if rounds < 0 && m.lp.Value()*1e9 <= m.bound*max(1+gapGoal, (1+m.r.close)/2) || m.r.b.over {
+		if rounds < 0 && m.meets(m.bound) || m.r.b.over {
 			return
 		}
 		if added > 0 {
 			continue
 		}
-		if m.effort *= searchDeeper; rounds >= 0 || m.effort > m.deepest {
+		if rounds >= 0 || m.effort >= m.deepest || m.meets(m.r.bound()) {
 			return
 		}
+		m.effort *= searchDeeper
 	}
+}
+
+// meets says whether the LP is so near to a bound that a better one would show nothing.
+func (m *master) meets(bound float64) bool {
+	return m.lp.Value()*1e9 <= bound*max(1+gapGoal, (1+m.r.close)/2)
 }
 
 // turnsPerRow is about how many turns column generation takes per row, in terms of the first ones, which cost less than the rest.

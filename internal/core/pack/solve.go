@@ -34,7 +34,7 @@ const (
 //
 // The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a greedy fleet and a bound
 // come for little work. The configuration LP and wider cells follow where something is at stake, then the search, which
-// can use any amount, and at last the proof in whole nodes, which changes the fleet only when it meets a cheaper one by chance.
+// can use any amount, and at last small parts in whole nodes: a proof, whose branches are turned into fleets on the way.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -438,7 +438,7 @@ func (r *run) incumbent(guides []guide) {
 // resample runs the greedy again under all guides: it fills nodes with samples of what is left, and every run draws others.
 //
 // Luck is cheap here. A greedy run is quick, and where nodes hold few items its result moves with the sample: the best of several is then better than what repairs make of one of them in the same time. Where nodes hold many items runs
-// hardly differ, and the pace of the stakes ends this soon.
+// hardly differ, and little is at stake, so that little work is granted.
 func (r *run) resample() {
 	most := r.b.trials + sampleTrials
 	for range sampleRounds {

@@ -159,3 +159,14 @@ func TestItemsWorthNothingArePlacedToo(t *testing.T) {
 		}
 	}
 }
+
+// Once the fluid LP has proven what column generation is about to, deeper knapsacks are not asked for; and rounding, which asks for columns
+// but for no proof, never asks for them.
+func TestKnapsacksGoNoDeeperThanTheBoundIsWorth(t *testing.T) {
+	for _, spot := range []bool{false, true} {
+		r := Solve(problem(t, "classes20", spot), Options{Gain: gain, CloseMillionths: 1500, Least: work.Second * 5 / 16, Most: work.Second * 5 / 4})
+		if most := work.Second / 25; r.Work > most || r.Gap() > 1e-3 {
+			t.Errorf("spot=%v: %d units of work and a gap of %.3f %%, want at most %d and 0.1 %%", spot, r.Work, 100*r.Gap(), most)
+		}
+	}
+}
