@@ -167,7 +167,7 @@ func (f *fleet) bind(bin BinID, key int, d int32) {
 	f.domainsOf(bin)[key], f.boundOf(bin)[key] = d, true
 }
 
-// byCount returns the domains of the i-th key, those with the fewest pods first. Of zones that are equal for pods which want to be together those with
+// byCount returns the domains of the i-th key: those with the fewest pods first, or with the most for pods that want to be with them. Of zones that are equal for pods which want to be together those with
 // the fewest nodes come first, so that what could be in any of them is not all in one. Pods that spread begin in the first by name: what is left
 // over when they are dealt out shares nodes there, and begun elsewhere by each class it would need more of them.
 func (f *fleet) byCount(q *trial, i int) []int32 {

@@ -23,8 +23,8 @@ type visit struct {
 	any    bool          // they are not any more: there is no other place
 }
 
-// order returns the classes in the order in which they are placed: important ones first, then those that are worth the most, unless the
-// order of the queue is asked for.
+// order returns the classes in the order in which they are placed: important ones first; among these as they stand in the queue, if that is
+// asked for, else those whose node is chosen for them, and then those that are worth the most.
 func (s *state) order() []ClassID {
 	out := make([]ClassID, len(s.p.Classes))
 	worth := make([]int64, len(s.p.Classes))

@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A Problem is everything that a placement depends on, as numbers. Run does not change it.
+// A Problem is everything that a placement depends on, as numbers. Nobody changes it, but for its meter.
 type Problem struct {
 	Resources    int      // columns of every vector
 	Names        []string // of the columns, for explanations
@@ -34,7 +34,7 @@ type Problem struct {
 	Settings     Settings
 }
 
-// Settings are the tunables of Run.
+// Settings are the tunables of a run: of the placement, and of whoever improves on it.
 type Settings struct {
 	MinBestEffort bool  // lower minValues that a new node cannot meet
 	Large         int64 // vCPU above which a node is large, whatever its pool holds; 0: none is
