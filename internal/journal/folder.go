@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -130,22 +131,30 @@ func ReadFolder(folder string) (records []Record, torn int, err error) {
 // longestLine is longer than any record.
 const longestLine = 1 << 20
 
-// Read reads lines of JSON. torn is how many of them are no records.
+// Read reads lines of JSON. torn is how many of them are no records: a crash may leave a block of zeros in the place of lines, however long.
 func Read(r io.Reader) (records []Record, torn int, err error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, longestLine)
-	for lines.Scan() {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+	lines := bufio.NewReaderSize(r, longestLine)
+	for err == nil {
+		var line []byte
+		line, err = lines.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		if !long && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var record Record
-		if err := json.Unmarshal(lines.Bytes(), &record); err != nil || record.Act == "" {
+		if long || json.Unmarshal(line, &record) != nil || record.Act == "" {
 			torn++
 			continue
 		}
 		records = append(records, record)
 	}
-	return records, torn, lines.Err()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return records, torn, err
 }
 
 // Write writes records as lines of JSON.

@@ -2,11 +2,14 @@ package journal
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -53,6 +56,47 @@ func TestATornLineIsPassedOver(t *testing.T) {
 	got, torn, err := ReadFolder(folder)
 	if err != nil || torn != 1 || len(got) != 2 {
 		t.Errorf("%d records, %d torn lines, %v", len(got), torn, err)
+	}
+}
+
+// A file system may come back from a crash with zeros where lines were to be.
+func TestABlockOfZerosIsPassedOver(t *testing.T) {
+	before, err := appendLine(nil, opened(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := appendLine(nil, opened(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 3*longestLine)
+	for name, tc := range map[string]struct {
+		text    [][]byte
+		records int
+	}{
+		"at the end":               {[][]byte{before, zeros}, 1},
+		"at the end of a line":     {[][]byte{before, after[:50], zeros}, 1},
+		"and something after them": {[][]byte{before, zeros, {'\n'}, after}, 2},
+		"nothing but zeros":        {[][]byte{zeros}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, torn, err := Read(bytes.NewReader(slices.Concat(tc.text...)))
+			if err != nil || torn != 1 || len(got) != tc.records {
+				t.Errorf("%d records, %d torn lines, %v; want %d records and a torn line", len(got), torn, err, tc.records)
+			}
+		})
+	}
+}
+
+// A disk that cannot be read is trouble, and not the end of a file.
+func TestTroubleWithReadingIsTold(t *testing.T) {
+	line, err := appendLine(nil, opened(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("input/output error")
+	if got, _, err := Read(io.MultiReader(bytes.NewReader(line), iotest.ErrReader(bad))); !errors.Is(err, bad) || len(got) != 1 {
+		t.Errorf("%d records, %v", len(got), err)
 	}
 }
 

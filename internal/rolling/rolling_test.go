@@ -48,6 +48,19 @@ func TestTheOldestGo(t *testing.T) {
 	}
 }
 
+// Who decides what runs where is nobody else's business on a machine that others use too.
+func TestOnlyItsOwnerReadsIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	f := New(path, "x-*.log", 8)
+	defer f.Close()
+	begin(t, f, "one\n")
+	for name, want := range map[string]os.FileMode{path: 0o700, f.file.Name(): 0o600} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode().Perm(), err, want)
+		}
+	}
+}
+
 // A file is begun after those that are there, whatever the clock says: by its name it would be the oldest, and go while it is written.
 func TestAClockThatWentBackCostsNothing(t *testing.T) {
 	path := t.TempDir()
