@@ -1,10 +1,12 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +25,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 // server1 is a small API server for one kind: a list in pages, and watches that the test writes to.
@@ -407,4 +410,38 @@ func TestSyncedOnceEveryKindIsListed(t *testing.T) {
 	if missing, _ := w.Missing(); !w.store.Snapshot().Synced() || missing != nil {
 		t.Errorf("not synced after both; missing = %q", missing)
 	}
+}
+
+// A kind that does not arrive is named, now and again, until it has.
+func TestWhatDoesNotArriveIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := &Watch{store: cluster.NewStore(), since: time.Now()}
+		w.add(kind{name: "A"}, nil)
+		w.add(kind{name: "B"}, nil)
+		w.arrived("A")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.complain(telemetry.WithLog(t.Context(), slog.New(telemetry.NewHandler(&log, slog.LevelInfo))))
+		}()
+		said := func() int {
+			synctest.Wait()
+			return strings.Count(log.String(), `"level":"ERROR","message":"cluster is waiting on sync for extended duration"`)
+		}
+		for after, want := range []int{0, 1, 2} { // after 29, 39 and 49 seconds
+			time.Sleep([]time.Duration{patience - time.Second, nag, nag}[after])
+			if got := said(); got != want {
+				t.Errorf("it is said %d times by then, want %d", got, want)
+			}
+		}
+		if text := log.String(); !strings.Contains(text, `"duration":"40s","missing":["B"]`) {
+			t.Errorf("it does not say for how long, and what is missing: %s", text)
+		}
+		w.arrived("B")
+		<-done
+		if got := said(); got != 2 {
+			t.Errorf("it is said %d times once everything is there, want no more", got)
+		}
+	})
 }
