@@ -51,7 +51,11 @@ func (j *journalFlags) read(ctx context.Context, kubeconfig string) (records []j
 	} else if !info.IsDir() {
 		return nil, 0, fmt.Errorf("--journal %s: give the folder, not a file of it", j.from)
 	}
-	return journal.ReadFolder(j.from)
+	records, torn, err = journal.ReadFolder(j.from)
+	if err == nil && len(records)+torn == 0 {
+		err = fmt.Errorf("--journal %s: there is no journal in this folder; a controller writes journal-*.jsonl into the one of its --journal-dir", j.from)
+	}
+	return records, torn, err
 }
 
 // story returns what the controller was last asked, as a snapshot.

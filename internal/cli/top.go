@@ -54,12 +54,11 @@ func parseTop(env Env, args []string) (topFlags, error) {
 	f.worldFlags(fs)
 	fs.BoolVar(&f.once, "once", false, "print once and exit")
 	fs.StringVar(&f.sort, "sort", "price", "by which column nodes are sorted: "+strings.Join(screen.Orders(), ", "))
-	if err := fs.Parse(args); err != nil {
-		return f, err
-	}
+	words, err := parseMixed(fs, args)
+	f.files = append(f.files, words...)
 	switch {
-	case fs.NArg() > 0:
-		return f, fmt.Errorf("what is %q?", fs.Arg(0))
+	case err != nil:
+		return f, err
 	case !slices.Contains(screen.Orders(), f.sort):
 		return f, fmt.Errorf("--sort %s: use %s", f.sort, strings.Join(screen.Orders(), ", "))
 	case f.snapshot != "":

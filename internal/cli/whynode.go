@@ -78,7 +78,7 @@ func whyNode(ctx context.Context, env Env, w whyFlags) (int, error) {
 			row = world.Snap.ClaimNode(w.name)
 		}
 		if row == nil {
-			return exitBadInput, fmt.Errorf("there is no %s %s", w.kind, w.name)
+			return exitBadInput, noNode(world.Snap, w.kind, w.name)
 		}
 		fmt.Fprintln(env.Err, "looking for what keeps the node, and for what would become of it without …")
 		a := newNodeAnswer(world, row)
@@ -354,7 +354,7 @@ const mostAsked = 100
 func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
 	return w.aboutNodes(ctx, env, func(_ *objects, world *disrupt.World) (int, error) {
 		if world.Snap.Pool(w.name) == nil {
-			return exitBadInput, fmt.Errorf("there is no NodePool %s", w.name)
+			return exitBadInput, noPool(world.Snap, w.name)
 		}
 		a := &whyPoolAnswer{Kind: "nodepool", Name: w.name, Going: []string{}, Holds: []poolHoldAnswer{}}
 		at := map[disrupt.Code]int{}

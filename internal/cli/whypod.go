@@ -91,7 +91,7 @@ func whyPod(ctx context.Context, env Env, w whyFlags) (int, error) {
 	}
 	pod := input.Snap.Pod(cluster.PodKey{Namespace: w.namespace, Name: w.name})
 	if pod == nil {
-		return exitBadInput, fmt.Errorf("there is no pod %s/%s", w.namespace, w.name)
+		return exitBadInput, noPod(input.Snap, w.namespace, w.name)
 	}
 	input.Ended = func() bool { return ctx.Err() != nil }
 	a := newPodAnswer(pod)
