@@ -194,7 +194,7 @@ func (s *Service) stream(r *http.Request, out *writer) error {
 
 // since is what somebody has to hear who saw another frame last, or none.
 func (f *frame) since(seen uint64) (event string, data []byte) {
-	if seen > 0 && f.seq == seen+1 && f.changes != nil {
+	if f.seq == seen+1 && f.changes != nil { // the first one has none
 		return "changes", f.changes
 	}
 	return "picture", f.whole()

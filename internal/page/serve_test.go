@@ -91,12 +91,14 @@ func TestWhatIsAnswered(t *testing.T) {
 		"nothing is deleted":                 {"DELETE", "/", nil, 405},
 		"not to the script of another site":  {"GET", "/picture", header("Sec-Fetch-Site", "cross-site"), 403},
 		"to the page's own":                  {"GET", "/picture", header("Sec-Fetch-Site", "same-origin"), 200},
+		"to who types the address":           {"GET", "/picture", header("Sec-Fetch-Site", "none"), 200},
 		"not to a name that was led here":    {"GET", "/picture", func(q *http.Request) { q.Host = "evil.example:8082" }, 421},
 		"nor the page":                       {"GET", "/", func(q *http.Request) { q.Host = "127.0.0.1.evil.example" }, 421},
 		"nor to the script of a neighbour":   {"GET", "/picture", header("Sec-Fetch-Site", "same-site"), 403},
 		"a link on another site leads here":  {"GET", "/", header("Sec-Fetch-Site", "cross-site"), 200},
 		"not to a name that ends like ours":  {"GET", "/picture", func(q *http.Request) { q.Host = "evil.localhost:8082" }, 421},
 		"to localhost":                       {"GET", "/picture", func(q *http.Request) { q.Host = "localhost:8082" }, 200},
+		"however it is written":              {"GET", "/picture", func(q *http.Request) { q.Host = "LocalHost:8082" }, 200},
 		"to the address of the newer kind":   {"GET", "/picture", func(q *http.Request) { q.Host = "[::1]:8082" }, 200},
 		"not to who has no name at all":      {"GET", "/picture", func(q *http.Request) { q.Host = "0.0.0.0:8082" }, 421},
 		"preflights of others get no favour": {"OPTIONS", "/picture", header("Origin", "https://evil.example"), 405},
@@ -117,6 +119,9 @@ func TestWhatIsAnswered(t *testing.T) {
 				if got := r.Header.Get(header); !strings.Contains(got, want) {
 					t.Errorf("%s: %q, want %q", header, got, want)
 				}
+			}
+			if got, may := r.Header.Get("Allow"), tc.want == http.StatusMethodNotAllowed; (got == "GET, HEAD") != may {
+				t.Errorf("it says that %q is allowed", got)
 			}
 			if got := r.Header.Values("Set-Cookie"); got != nil {
 				t.Errorf("it sets cookies: %q", got)
@@ -386,8 +391,14 @@ func TestSomeMayLookAndNoMore(t *testing.T) {
 		t.Errorf("who only asks whether there is a picture takes a seat: status %d", r.StatusCode)
 	}
 	leave()
-	if r := ask(t, "GET", server.URL+"/picture", nil); r.StatusCode != 200 {
-		t.Errorf("once one has left: status %d", r.StatusCode)
+	for range 3 { // each in the seat of the one before
+		r := ask(t, "GET", server.URL+"/picture", nil)
+		if r.StatusCode != 200 {
+			t.Errorf("once one has left: status %d", r.StatusCode)
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // its end comes when it has left
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -461,6 +472,45 @@ func TestWhoLooksAtAQuietFleetKeepsNobodyBusy(t *testing.T) {
 		stop()
 		runs.Wait()
 	})
+}
+
+// Of what was decided the newest is kept, as much as is shown, however much there was between two looks.
+func TestTheDecisionsStayBounded(t *testing.T) {
+	s := service(newTown())
+	leave, _ := s.enter()
+	defer leave()
+	for look := range 3 {
+		for range 2 * mostDecisions {
+			s.Journal.Add(journal.Record{Act: journal.Placed})
+		}
+		s.turn(t.Context(), noon.Add(time.Duration(look)*time.Minute))
+		newest := uint64(2 * mostDecisions * (look + 1))
+		if got := s.painter.records; len(got) != mostDecisions || got[0].Seq != newest-mostDecisions+1 || got[len(got)-1].Seq != newest {
+			t.Errorf("look %d: %d records from %d to %d, want the newest %d", look, len(got), got[0].Seq, got[len(got)-1].Seq, mostDecisions)
+		}
+	}
+}
+
+// Who understands zipped answers is told in plain words that there is none.
+func TestThatThereIsNoPictureIsSaidInPlainWords(t *testing.T) {
+	s := service(newTown())
+	close(s.ended) // nobody draws
+	full := service(newTown())
+	full.viewers = mostViewers
+	for want, handler := range map[string]http.Handler{"there is no picture yet; try again\n": s.Open(), "too many are looking; try again later\n": full.Open()} {
+		t.Run(want, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			q := httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/picture", nil)
+			q.Header.Set("Accept-Encoding", "gzip")
+			handler.ServeHTTP(w, q)
+			if got := w.Header().Get("Content-Encoding"); w.Code != http.StatusServiceUnavailable || got != "" || w.Body.String() != want {
+				t.Errorf("status %d, encoded %q: %q", w.Code, got, w.Body)
+			}
+			if kind := w.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/plain") {
+				t.Errorf("it is sent as %s", kind)
+			}
+		})
+	}
 }
 
 func TestTheSeriesStaysBounded(t *testing.T) {

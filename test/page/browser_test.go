@@ -351,6 +351,24 @@ func TestLightAndDark(t *testing.T) {
 	b.clean(server)
 }
 
+// TestTheHeadingsStandOverTheirColumns measures where they are, in a wide and in a narrow window.
+func TestTheHeadingsStandOverTheirColumns(t *testing.T) {
+	b := newTab(t)
+	server := serve(t, newTown(60), nil)
+	for _, width := range []int64{1280, 820} {
+		b.run("open the page", chromedp.EmulateViewport(width, 1000), chromedp.Navigate(server.URL))
+		b.until(visible + " > 10")
+		off := is[[]float64](b, `[...document.querySelector(".columns").children].map((head, i) => {
+			const a = head.getBoundingClientRect(), b = rows.querySelector(".row").children[i].getBoundingClientRect();
+			return Math.max(Math.abs(a.left - b.left), Math.abs(a.right - b.right));
+		})`)
+		if len(off) != 8 || slices.Max(off) > 1 {
+			t.Errorf("%d pixels wide, headings are off by %.1f", width, off)
+		}
+	}
+	b.clean(server)
+}
+
 // TestFiveThousandNodes measures how long it takes from opening the page until its rows are there; the machine may be busy.
 func TestFiveThousandNodes(t *testing.T) {
 	b := newTab(t)
@@ -412,6 +430,7 @@ func TestScreenshots(t *testing.T) {
 	b := newTab(t)
 	w := newTown(40)
 	server := serve(t, w, nil)
+	w.work()
 	w.tell("none left in us-east-1a")
 	for _, scheme := range []string{"light", "dark"} {
 		var picture []byte

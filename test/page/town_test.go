@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -36,12 +37,18 @@ var kinds = []struct {
 	price float64
 }{{"m.large", 2, 0.04}, {"m.xlarge", 4, 0.08}, {"c.4xlarge", 16, 0.31}}
 
+var zones = []string{"us-east-1a", "us-east-1b", "us-east-1c"}
+
 func newTown(nodes int) *town {
 	w := &town{Store: cluster.NewStore(), pools: map[string]engine.Pool{}}
 	catalog := &cloud.Catalog{}
 	for _, k := range []int{2, 0, 1} { // by name
-		catalog.Types = append(catalog.Types, &cloud.InstanceType{Name: kinds[k].name, Offerings: []cloud.Offering{{
-			Labels: map[string]string{corev1.LabelTopologyZone: "us-east-1a", v1.CapacityTypeLabelKey: v1.CapacityTypeSpot}, Price: cloud.FromDollars(kinds[k].price), Available: true}}})
+		sold := &cloud.InstanceType{Name: kinds[k].name}
+		for _, zone := range zones {
+			sold.Offerings = append(sold.Offerings, cloud.Offering{
+				Labels: map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: v1.CapacityTypeSpot}, Price: cloud.FromDollars(kinds[k].price), Available: true})
+		}
+		catalog.Types = append(catalog.Types, sold)
 	}
 	for _, name := range []string{"default", "batch"} {
 		w.pools[name] = engine.Pool{Pool: &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}, Catalog: catalog}
@@ -65,7 +72,7 @@ func (w *town) node(name string) {
 		n = n*31 + int(c)
 	}
 	kind, pool := kinds[n%len(kinds)], []string{"default", "default", "batch"}[n%7%3]
-	labels := map[string]string{v1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: kind.name, corev1.LabelTopologyZone: "us-east-1a",
+	labels := map[string]string{v1.NodePoolLabelKey: pool, corev1.LabelInstanceTypeStable: kind.name, corev1.LabelTopologyZone: zones[n/3%len(zones)],
 		v1.CapacityTypeLabelKey: v1.CapacityTypeSpot, v1.NodeRegisteredLabelKey: "true", v1.NodeInitializedLabelKey: "true"}
 	claim := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name, UID: types.UID("claim-" + name), Labels: labels}}
 	claim.Status.ProviderID = name
@@ -115,4 +122,32 @@ func (w *town) tell(foreign string) {
 	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node for 9 pods; 0 placed on what is there, 1 refused"})
 	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "c.4xlarge in us-east-1a (spot) for 9 pod(s)"})
 	w.journal.Add(journal.Record{Act: journal.FellBack, Reason: "InsufficientCapacity", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0004"}}, Text: foreign})
+}
+
+// work shows the town at work, as one would find it on an ordinary day: nodes that boot and drift, steps at each stage, what was decided in the last hour.
+func (w *town) work() {
+	now := time.Now()
+	edit := func(name string, how func(*v1.NodeClaim, *corev1.Node)) {
+		row := w.Snapshot().Node(name)
+		claim, node := row.Claim.DeepCopy(), row.Node.DeepCopy()
+		how(claim, node)
+		w.Update(func(d *cluster.Draft) { d.PutClaim(claim); d.PutNode(node) })
+	}
+	for _, name := range []string{"node-0006", "node-0021"} {
+		edit(name, func(c *v1.NodeClaim, _ *corev1.Node) { condition.SetTrue(c, v1.ConditionTypeDrifted, now) })
+	}
+	edit("node-0012", func(_ *v1.NodeClaim, n *corev1.Node) { delete(n.Labels, v1.NodeInitializedLabelKey) })
+	w.Update(func(d *cluster.Draft) { d.MarkForRemoval("claim-node-0006") })
+	said := w.verdicts.View()
+	w.verdicts.Step(append(said.Steps, verdict.Step{ID: "t", Stage: verdict.Opening, Reason: v1.DisruptionReasonDrifted, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)",
+		Claims: []string{"claim-node-0006"}, Pods: 18, Since: now.Add(-40 * time.Second), Until: now.Add(9 * time.Minute)}))
+	for _, r := range []journal.Record{
+		{At: now.Add(-52 * time.Minute), Act: journal.Launched, Reason: "provisioned", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0012"}}, Text: "c.4xlarge in us-east-1b (spot): i-0f3a9c21"},
+		{At: now.Add(-47 * time.Minute), Act: journal.Placed, Reason: "room", About: []journal.Object{{Kind: "Node", Name: "node-0015"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0015-3"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0015-4"}}},
+		{At: now.Add(-31 * time.Minute), Act: journal.Stepped, Reason: "Underutilized", SavingPerHour: 0.08, Evictions: 2, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0044"}}, Text: "delete 1 node: node-0044/m.xlarge/spot"},
+		{At: now.Add(-30 * time.Minute), Act: journal.Evicted, Reason: "Underutilized", About: []journal.Object{{Kind: "Node", Name: "node-0044"}, {Kind: "Pod", Namespace: "shop", Name: "web-5d4f-node-0044-0"}}, Evictions: 2},
+		{At: now.Add(-1 * time.Minute), Act: journal.Stepped, Reason: "Drifted", Evictions: 18, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0006"}}, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)"},
+	} {
+		w.journal.Add(r)
+	}
 }
