@@ -87,8 +87,8 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // version is what decides about a pool's nodes.
 type version struct {
-	pool                                *v1.NodePool
-	active, unlaunched, leaving, ending int
+	pool                    *v1.NodePool
+	active, leaving, ending int
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -102,7 +102,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 				continue
 			}
 			s := static.StandOf(snap, p.Name, l.gone)
-			if !yield(p.Name, version{p, len(s.Active), s.Unlaunched, s.Leaving, s.Ending}) {
+			if !yield(p.Name, version{p, len(s.Active), s.Leaving, s.Ending}) {
 				return
 			}
 		}
