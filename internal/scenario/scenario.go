@@ -31,6 +31,11 @@ type Scenario struct {
 
 // Parse reads a story.
 func Parse(data []byte) (*Scenario, error) {
+	for line := range strings.Lines(string(data)) {
+		if strings.TrimRight(line, "\r\n") == "-- --" { // over which txtar panics
+			return nil, fmt.Errorf("a section needs a name between its dashes")
+		}
+	}
 	s := &Scenario{file: txtar.Parse(data), rounds: 1}
 	s.Story = strings.TrimSpace(string(s.file.Comment))
 	if s.Story == "" {
