@@ -1,5 +1,3 @@
-//go:build bars
-
 package daysim
 
 import (

@@ -6,8 +6,10 @@
 package disruption
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,10 +35,12 @@ const (
 
 const (
 	validationDelay = 15 * time.Second
-	idlePoll        = 10 * time.Second
-	busyPoll        = time.Second
-	calmPoll        = 5 * time.Second
-	unsyncedPoll    = time.Second
+	// turnWithin is how long after that a step waits until the steps before it have left the budgets room.
+	turnWithin   = time.Minute
+	idlePoll     = 10 * time.Second
+	busyPoll     = time.Second
+	calmPoll     = 5 * time.Second
+	unsyncedPoll = time.Second
 
 	// longGap is how long the fleet may go without a look before that is worth a line.
 	longGap = 15 * time.Minute
@@ -213,6 +217,23 @@ func (l *Loop) safely(what string, do func()) (err error) {
 	return nil
 }
 
+// byDue lists the proposals, first those whose delay ends first.
+func (l *Loop) byDue() []string {
+	return slices.SortedFunc(maps.Keys(l.pending), func(a, b string) int {
+		return cmp.Or(l.pending[a].due.Compare(l.pending[b].due), cmp.Compare(a, b))
+	})
+}
+
+// pools are those of the nodes that a proposal removes.
+func (p *proposal) pools() (out []string) {
+	for _, c := range p.step.Remove {
+		if !slices.Contains(out, c.Pool.Name) {
+			out = append(out, c.Pool.Name)
+		}
+	}
+	return out
+}
+
 // next is the earliest moment at which something is due.
 func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
 	wait := idlePoll
@@ -242,7 +263,7 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	}
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
@@ -266,16 +287,21 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the proposals whose delay is over and starts those that still hold. It tells whether there were any:
-// their nodes are no longer what w says of them.
+// confirm looks again at the proposals whose delay is over, the oldest first, and starts those that still hold. What budgets hold back waits for its
+// turn; nothing of its pools overtakes it. It tells whether any was decided: their nodes are no longer what w says of them.
 func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
-	for _, id := range sortedKeys(l.pending) {
+	full := map[string]bool{}
+	for _, id := range l.byDue() {
 		p := l.pending[id]
 		if w.Now.Before(p.due) {
 			continue
 		}
+		pools := p.pools()
+		late := !w.Now.Before(p.due.Add(turnWithin))
+		if p.plan == nil && !late && slices.ContainsFunc(pools, func(pool string) bool { return full[pool] }) {
+			continue
+		}
 		delete(l.pending, id)
-		decided = true
 		l.confirming = p.plan
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
 		l.confirming = nil
@@ -285,9 +311,17 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			l.memory = l.memory.Afresh()
 			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
+		if refusal.Code == disrupt.Budget && p.plan == nil && !late && refusal.Have >= refusal.Need {
+			l.pending[id] = p
+			for _, pool := range pools {
+				full[pool] = true
+			}
+			continue
+		}
+		decided = true
 		if refusal.Code != "" {
 			l.tell.rejected(p.step, view.Snap, refusal.Code)
-			if refusal.Code == disrupt.Scheduling {
+			if refusal.Code == disrupt.Scheduling || late {
 				l.memory = l.memory.Failed(p.step, w.Now)
 			}
 			if p.plan != nil {

@@ -13,10 +13,10 @@ import (
 const mostAtOnce = 100
 
 // A choice collects the steps of one pass: they share no node, none counts on room that another has promised or removes,
-// and together they fit the budgets.
+// and together they fit what budgets let be planned for.
 //
 // Invariant: the steps taken are disjoint in what they remove, none removes what another places pods on, and the ledger has room for all
-// of them at once. take is the only place that adds one, and it checks exactly that; whatever finds steps needs not care.
+// of them, each at its turn. take is the only place that adds one, and it checks exactly that; whatever finds steps needs not care.
 type choice struct {
 	*search
 	goal     target
@@ -43,7 +43,8 @@ func (c *choice) distance() float64 {
 	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
 
-// take adds a step, if it goes together with those that were taken.
+// take adds a step, if it goes together with those that were taken. One that can only wait for its turn has to pay the full toll, however far the target
+// is: a better one may be found until then.
 func (c *choice) take(step *Step) bool {
 	for _, r := range step.Remove {
 		if c.gone[r.Name()] || c.promised[r.Name()] {
@@ -59,7 +60,7 @@ func (c *choice) take(step *Step) bool {
 		c.note(Refusal{Code: TooManyMoves, Have: step.Gains().Dollars() / step.moves(), Need: c.perMove()}, step.Remove...)
 		return false
 	}
-	if !c.ledger.Take(step.Reason, step.Remove) {
+	if !c.ledger.Fit(step.Reason, step.Remove) && step.Gains().Dollars() < c.toll.at(0)*step.moves() || !c.ledger.Plan(step.Reason, step.Remove) {
 		return false
 	}
 	for _, r := range step.Remove {

@@ -81,12 +81,20 @@ func still(step *Step, c *Candidate) bool {
 	return ok && c.Held == nil
 }
 
-// allows says why the budgets do not let some nodes go together; its code is "" if they do.
+// allows says why the budgets do not let some nodes go together now; its code is "" if they do. Its Have is its Need where the step has only to
+// wait for its turn, and less where the budgets would never let so many go.
 func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
-	if s.ledger().Take(reason, remove) {
+	l := s.ledger()
+	if l.Take(reason, remove) {
 		return Refusal{}
 	}
-	return Refusal{Code: Budget, Reason: reason, Need: float64(len(remove))}
+	why := Refusal{Code: Budget, Reason: reason, Need: float64(len(remove)), Have: float64(len(remove))}
+	for pool, n := range perPool(remove) {
+		if count := l.counts[pool]; count == nil || count.Raw[reason] < n {
+			why.Have = 0
+		}
+	}
+	return why
 }
 
 // Forbids says why a step that another process has begun may not go on to remove the nodes of some claims; its code is "" if it may. They

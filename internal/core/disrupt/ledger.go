@@ -11,6 +11,7 @@ import (
 type PoolCount struct {
 	Nodes     int                         // nodes that count
 	Consuming int                         // of these, not ready or on their way out
+	Stuck     int                         // of those, what will not be gone soon: not ready, or on their way out for long
 	Raw       map[v1.DisruptionReason]int // what the budgets allow, before Consuming is taken off
 	Err       error                       // a budget does not parse; nothing is allowed
 }
@@ -24,8 +25,17 @@ type PoolCount struct {
 type ledger struct {
 	counts  map[string]*PoolCount // not changed
 	taken   map[string]int
-	waiting map[string]int // nodes of steps that wait for their confirmation, for which room is kept
+	waiting map[string]int // nodes of steps that wait for their confirmation or their turn
+	ahead   bool           // consolidation plans for more than may go now
 }
+
+// inTurns is how often as many nodes as may go at once are planned for where steps may wait for their turn. A step waits for its second look, and then its
+// nodes take their time to go: who looks for the next one only when they have gone leaves the budget unused while that one waits. What is found
+// meanwhile waits beside them and is ready when they have gone.
+const inTurns = 2
+
+// stuckAfter is how long after its deletion nobody waits any more for a node to go.
+const stuckAfter = 5 * time.Minute
 
 // reasons lists the reasons for which budgets are kept.
 var reasons = []v1.DisruptionReason{v1.DisruptionReasonEmpty, v1.DisruptionReasonDrifted, v1.DisruptionReasonUnderutilized}
@@ -43,25 +53,42 @@ func (c *PoolCount) allow(pool *v1.NodePool, now time.Time) {
 
 // ledger starts an account of what may go.
 func (s *survey) ledger() *ledger {
-	l := &ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised}
+	l := &ledger{counts: map[string]*PoolCount{}, taken: map[string]int{}, waiting: s.w.Promised, ahead: s.w.Ahead}
 	for name, sum := range s.pools {
 		l.counts[name] = &sum.count
 	}
 	return l
 }
 
-// Left returns how many more nodes of the pool may go for the reason. Emptiness waits for nobody: what steps that are not
-// confirmed yet would take is free for it, and they will find it gone.
+// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift wait for nobody: what steps that are not
+// confirmed yet would take is free for them, and those will find it gone.
 func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
+	if reason != v1.DisruptionReasonUnderutilized {
+		return l.Now(pool, reason)
+	}
 	count := l.counts[pool]
 	if count == nil {
 		return 0
 	}
-	left := count.Raw[reason] - count.Consuming - l.taken[pool]
-	if reason != v1.DisruptionReasonEmpty {
-		left -= l.waiting[pool]
+	most, turns := count.Raw[reason]-count.Stuck, 1
+	if l.ahead {
+		turns = inTurns
 	}
-	return max(0, left)
+	return max(0, min(most, turns*most-(count.Consuming-count.Stuck)-l.taken[pool]-l.waiting[pool]))
+}
+
+// Now returns how many more nodes of the pool may go for the reason at this moment.
+func (l *ledger) Now(pool string, reason v1.DisruptionReason) int {
+	count := l.counts[pool]
+	if count == nil {
+		return 0
+	}
+	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
+}
+
+// Spent tells whether nobody gets any more of a budget at this moment.
+func (l *ledger) Spent(pool string, reason v1.DisruptionReason) bool {
+	return min(l.Now(pool, reason), l.Left(pool, reason)) == 0
 }
 
 // cramped returns how many more nodes may go for the reason of each pool of which others have gone, are going or are not ready.
@@ -78,14 +105,39 @@ func (l *ledger) cramped(reason v1.DisruptionReason) map[string]int {
 	return out
 }
 
+// perPool counts nodes by their pools.
+func perPool(nodes []*Candidate) map[string]int {
+	out := map[string]int{}
+	for _, c := range nodes {
+		out[c.Pool.Name]++
+	}
+	return out
+}
+
 // Take uses up the allowance for all nodes of a step, or for none of them when it does not fit.
 func (l *ledger) Take(reason v1.DisruptionReason, nodes []*Candidate) bool {
-	need := map[string]int{}
-	for _, c := range nodes {
-		need[c.Pool.Name]++
+	return l.take(nodes, func(pool string) int { return l.Now(pool, reason) })
+}
+
+// Plan does so for a step that may have to wait for its turn.
+func (l *ledger) Plan(reason v1.DisruptionReason, nodes []*Candidate) bool {
+	return l.take(nodes, func(pool string) int { return l.Left(pool, reason) })
+}
+
+// Fit tells whether all nodes of a step may go with everything else that is planned, without waiting for a turn.
+func (l *ledger) Fit(reason v1.DisruptionReason, nodes []*Candidate) bool {
+	for pool, n := range perPool(nodes) {
+		if l.Now(pool, reason)-l.waiting[pool] < n {
+			return false
+		}
 	}
+	return true
+}
+
+func (l *ledger) take(nodes []*Candidate, left func(pool string) int) bool {
+	need := perPool(nodes)
 	for pool, n := range need {
-		if l.Left(pool, reason) < n {
+		if left(pool) < n {
 			return false
 		}
 	}

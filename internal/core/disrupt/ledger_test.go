@@ -3,6 +3,7 @@ package disrupt
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,15 +53,41 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// TestStepsThatWaitUseTheBudget has a budget of two, of which a node uses one: it goes, has long been going, or is not ready.
 func TestStepsThatWaitUseTheBudget(t *testing.T) {
-	f := newFixture(shape("m", 4, 16, 0.2, 0.1)).pool("default", func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "2"}} })
-	for i := range 5 {
-		f.node(fmt.Sprintf("n%d", i), "default", "m", v1.CapacityTypeOnDemand)
+	deleted := func(ago time.Duration) func(*corev1.Node, *v1.NodeClaim) {
+		return func(_ *corev1.Node, c *v1.NodeClaim) {
+			c.DeletionTimestamp, c.Finalizers = new(metav1.NewTime(noon.Add(-ago))), []string{v1.TerminationFinalizer}
+		}
 	}
-	w := f.world()
-	w.Promised = map[string]int{"default": 1}
-	if got := surveyOf(w).ledger().Left("default", v1.DisruptionReasonDrifted); got != 1 {
-		t.Errorf("left = %d, want 1", got)
+	unready := func(n *corev1.Node, _ *v1.NodeClaim) { n.Status.Conditions[0].Status = corev1.ConditionFalse }
+	for name, tc := range map[string]struct {
+		other   func(*corev1.Node, *v1.NodeClaim)
+		waiting int
+		ahead   bool
+		planned int
+	}{
+		"nothing waits": {deleted(0), 0, false, 1}, "a step waits": {deleted(0), 1, false, 0},
+		"steps wait for their turn": {deleted(0), 1, true, 2}, "two do": {deleted(0), 2, true, 1}, "three do": {deleted(0), 3, true, 0},
+		"the node has nearly been going for too long": {deleted(stuckAfter - 1), 1, true, 2},
+		"the node will not go soon":                   {deleted(stuckAfter), 0, true, 1},
+		"it will not, and a step waits":               {deleted(stuckAfter), 1, true, 1},
+		"it will not, and two do":                     {deleted(stuckAfter), 2, true, 0},
+		"a node that is not ready goes nowhere":       {unready, 1, true, 1},
+		"it does not, and two steps wait":             {unready, 2, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("m", 4, 16, 0.2, 0.1)).pool("default", func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "2"}} })
+			for i := range 5 {
+				f.node(fmt.Sprintf("n%d", i), "default", "m", v1.CapacityTypeOnDemand)
+			}
+			w := f.node("other", "default", "m", v1.CapacityTypeOnDemand, tc.other).world()
+			w.Promised, w.Ahead = map[string]int{"default": tc.waiting}, tc.ahead
+			l := surveyOf(w).ledger()
+			if planned, drifted := l.Left("default", v1.DisruptionReasonUnderutilized), l.Left("default", v1.DisruptionReasonDrifted); planned != tc.planned || drifted != 1 {
+				t.Errorf("%d may be planned for and %d drifted ones go, want %d and one", planned, drifted, tc.planned)
+			}
+		})
 	}
 }
 

@@ -219,7 +219,7 @@ func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 			reason = v1.DisruptionReasonEmpty
 		}
 		pool := c.Pool.Name
-		if p.ledger.Left(pool, reason) == 0 && p.ledger.counts[pool].Nodes > 0 && !slices.Contains(out[pool], reason) {
+		if p.ledger.Spent(pool, reason) && p.ledger.counts[pool].Nodes > 0 && !slices.Contains(out[pool], reason) {
 			out[pool] = append(out[pool], reason)
 			slices.Sort(out[pool])
 		}

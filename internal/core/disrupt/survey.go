@@ -243,6 +243,9 @@ func (s *survey) count(c *Candidate, f *facts) {
 	sum.count.Nodes++
 	if f.leaving || !f.ready {
 		sum.count.Consuming++
+		if at := c.Node.Claim.DeletionTimestamp; !f.leaving || at != nil && s.w.Now.Sub(at.Time) >= stuckAfter {
+			sum.count.Stuck++
+		}
 	}
 }
 

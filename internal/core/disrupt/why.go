@@ -63,7 +63,7 @@ func (x *explanation) budget(reason v1.DisruptionReason) {
 	switch {
 	case x.ledger.counts[pool].Err != nil:
 		x.no(Refusal{Code: BudgetUnread, Name: pool, Value: x.ledger.counts[pool].Err.Error()})
-	case x.ledger.Left(pool, reason) == 0:
+	case x.ledger.Spent(pool, reason):
 		x.no(Refusal{Code: Budget, Reason: reason, Name: pool, Need: 1})
 	}
 }

@@ -21,8 +21,10 @@ type World struct {
 	NotReady map[string]bool
 	// Busy holds the claims that take part in a step that is being carried out, or waits to be looked at again.
 	Busy map[types.UID]bool
-	// Promised counts, by pool, the nodes of steps that wait for their confirmation: budgets keep room for them.
+	// Promised counts, by pool, the nodes of steps that wait for their confirmation or their turn: consolidation counts them.
 	Promised map[string]int
+	// Ahead says that steps may wait for their turn: more nodes are planned for than may go at once.
+	Ahead bool
 	// Vacant says since when nodes have been empty and promised to no pod, by claim; one that it does not name always was, if it is now.
 	Vacant map[types.UID]time.Time
 	// Facts are what was read of rows at earlier looks, nil where nobody looks again.
