@@ -26,7 +26,10 @@ import (
 const (
 	// secondLook is after how long a step that moves pods for money is looked at again, before anything is done.
 	secondLook = 15 * time.Second
-	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then.
+	// turnWithin is how long after that a step waits until the steps before it have left the budgets room.
+	turnWithin = time.Minute
+	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then. Steps that wait for
+	// their turn are looked at as often.
 	nextTurn = time.Second
 	// hollowPart is the part of the pace at which nodes that got empty are looked for.
 	hollowPart = 10
@@ -49,6 +52,7 @@ type disruption struct {
 
 	passed, looked time.Time // last pass, and last look for empty nodes
 	pass, look     time.Time // when the next are due, zero for none
+	turn           time.Time // when steps that wait for their turn are looked at next
 }
 
 func newDisruption(labels label.Table) disruption {
@@ -152,29 +156,50 @@ func (d *disruption) begin(r *run, step *disrupt.Step) {
 	r.after(secondLook, func() { d.confirm(r) })
 }
 
-// confirm looks again at the steps whose time has come, in the order of their names: those that are left wait for a look of their own, and each is
-// confirmed by what the ones before it have left.
+// confirm looks again at the steps whose time has come, the oldest first: those that are left wait for a look of their own, and each is
+// confirmed by what the ones before it have left. What budgets hold back waits for its turn, and nothing of its pools overtakes it.
 func (d *disruption) confirm(r *run) {
-	for _, id := range slices.Sorted(maps.Keys(d.pending)) {
-		if p := d.pending[id]; !r.now.Before(p.due) {
-			delete(d.pending, id)
-			d.lookAgain(r, p.step)
+	full := map[string]bool{}
+	for _, id := range d.byDue() {
+		p := d.pending[id]
+		late := !r.now.Before(p.due.Add(turnWithin))
+		if r.now.Before(p.due) || !late && slices.ContainsFunc(p.step.Remove, func(c *disrupt.Candidate) bool { return full[c.Pool.Name] }) {
+			continue
 		}
+		delete(d.pending, id)
+		if why := d.lookAgain(r, p.step); why.Code == disrupt.Budget && why.Have >= why.Need && !late {
+			d.pending[id] = p
+			for _, c := range p.step.Remove {
+				full[c.Pool.Name] = true
+			}
+		} else if why.Code == disrupt.Scheduling || why.Code != "" && late {
+			d.memory = d.memory.Failed(p.step, r.now)
+		}
+	}
+	if len(full) > 0 && !d.turn.After(r.now) {
+		d.turn = r.now.Add(nextTurn)
+		r.after(nextTurn, func() { d.confirm(r) })
 	}
 }
 
-func (d *disruption) lookAgain(r *run, was *disrupt.Step) {
+// byDue lists the steps that wait, first those whose second look comes first.
+func (d *disruption) byDue() []string {
+	return slices.SortedFunc(maps.Keys(d.pending), func(a, b string) int {
+		return cmp.Or(d.pending[a].due.Compare(d.pending[b].due), cmp.Compare(a, b))
+	})
+}
+
+// lookAgain starts a step that still is right, or says why it is not.
+func (d *disruption) lookAgain(r *run, was *disrupt.Step) disrupt.Refusal {
 	r.refresh()
 	var step *disrupt.Step
 	var why disrupt.Refusal
 	step, why, d.memory = disrupt.Confirm(d.world(r), d.memory, was)
-	switch {
-	case why.Code == disrupt.Scheduling:
-		d.memory = d.memory.Failed(was, r.now)
-	case why.Code == "":
+	if why.Code == "" {
 		d.start(r, step)
 	}
 	d.news(r)
+	return why
 }
 
 // start carries a step out: what replaces boots, then what goes is drained.
@@ -222,7 +247,7 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 func (d *disruption) world(r *run) *disrupt.World {
 	snap := r.Store.Snapshot()
 	w := &disrupt.World{
-		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
+		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Ahead: true, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.pending)) {

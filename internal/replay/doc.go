@@ -7,7 +7,7 @@
 // kube-scheduler is package kubescore. Loops have no clock that
 // could be turned, so a stepping clock calls the decisions when they are due, and time in which nothing is due costs nothing.
 //
-// What is found at one moment is carried out as the loops do it: second looks in the order of the claims' names, seats for the pods that move, and a node
+// What is found at one moment is carried out as the loops do it: second looks in the order in which they are due, seats for the pods that move, and a node
 // is emptied in the turn after. So of choices that are worth the same the same one is taken. What differs is what kube-scheduler does
 // with pods that wait for nodes, where it would have to draw lots, and what the planner remembers of before the recording.
 //

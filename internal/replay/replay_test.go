@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -307,5 +308,21 @@ func benchmarkReplay(b *testing.B, length time.Duration, standing int) {
 		b.ReportMetric(float64(got.WaitSeconds.P95), "p95-wait-s")
 		text, _ := json.Marshal(got)
 		b.ReportMetric(float64(crc32.ChecksumIEEE(text)), "output") // equal where the output is
+	}
+}
+
+// Under a budget of one node the next step is found while the one before it goes, and begins as soon as that is over: a fleet that has lost half of its
+// pods is small again within minutes.
+func TestAStepIsReadyWhenItsTurnComes(t *testing.T) {
+	const half = 30 * time.Minute // then half of the pods end
+	lives := fewStay(24, 2, int(half.Seconds()), "1", 0)
+	v := variant(func(p *v1.NodePool) { p.Spec.Disruption.Budgets = []v1.Budget{{Nodes: "1"}} })
+	v.Pools[0].Catalog.Types = v.Pools[0].Catalog.Types[1:] // small ones only
+	s := settings()
+	s.Stop, s.Pace, s.Samples = 20*time.Second, time.Second, 120
+	got := play(t, record(t, 3600, lives...), v, s)
+	small := got.Curve[slices.IndexFunc(got.Curve, func(p Point) bool { return p.At.Sub(start) > half && p.Nodes == 6 })].At.Sub(start) - half
+	if want := 6*s.Stop + 60*time.Second; small > want { // each node takes its time to go; some are found empty first, and the first of the others waits for its look
+		t.Errorf("the fleet is small after %v, want %v", small, want)
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -22,22 +20,14 @@ func pair(s *stage) {
 	memapi.Edit(s.api, "", "a", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
 	for _, name := range []string{"b", "c"} {
 		s.node(name, "small", true)
-		s.api.Put(light("on-"+name, name))
+		s.api.Put(ownedPod("on-"+name, name, "250m"))
 	}
-}
-
-func light(name, node string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
-	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
-	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}}}}
-	return p
 }
 
 // leave lets a node that was deleted go, and its pod come again on the large one.
 func (s *stage) leave(name string) {
-	s.api.Remove(light("on-"+name, name))
-	s.api.Put(light("again-"+name, "a"))
+	s.api.Remove(ownedPod("on-"+name, name, "250m"))
+	s.api.Put(ownedPod("again-"+name, "a", "250m"))
 	claim := s.claim("claim-" + name)
 	s.api.Remove(claim)
 	s.api.Remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -106,7 +96,7 @@ func TestStepsBeginInTheirOrder(t *testing.T) {
 				pair(s)
 				s.budget("100%")
 				s.node("d", "small", true)
-				s.api.Put(light("on-d", "d"))
+				s.api.Put(ownedPod("on-d", "d", "250m"))
 				s.node("away", "small", true)
 				memapi.Edit(s.api, "", "away", func(n *corev1.Node) { n.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: "true"} })
 				var l *Loop
