@@ -1,14 +1,10 @@
 package daysim
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/cloud"
@@ -18,28 +14,6 @@ import (
 	"karpenter.sh/karpenter/internal/sim"
 )
 
-// instance is a machine type, on demand in two zones.
-func instance(name string, cpus, gib int64, dollars float64) *cloud.InstanceType {
-	t := sim.Kind(name, cpus, dollars)
-	t.Capacity[corev1.ResourceMemory] = *resource.NewQuantity(gib<<30, resource.BinarySI)
-	return t
-}
-
-// catalog sells three families, for computing, for both and for memory, each in four sizes whose prices are in proportion.
-func catalog() *cloud.Catalog {
-	c := &cloud.Catalog{}
-	for _, family := range []struct {
-		name    string
-		gib     int64 // per CPU
-		dollars float64
-	}{{"c", 2, 0.0425}, {"m", 4, 0.048}, {"r", 8, 0.063}} {
-		for _, cpus := range []int64{2, 4, 8, 16} {
-			c.Types = append(c.Types, instance(fmt.Sprintf("%s%02d", family.name, cpus), cpus, cpus*family.gib, float64(cpus)*family.dollars))
-		}
-	}
-	return c
-}
-
 // prices of a catalogue's types.
 func prices(c *cloud.Catalog) map[string]float64 {
 	out := map[string]float64{}
@@ -47,21 +21,6 @@ func prices(c *cloud.Catalog) map[string]float64 {
 		out[t.Name] = t.Offerings[0].Price.Dollars()
 	}
 	return out
-}
-
-// workload makes pods of ever the same mix of sizes.
-type workload struct {
-	random *rand.Rand
-	made   int
-}
-
-func (l *workload) pod() *corev1.Pod {
-	l.made++
-	cpu := []string{"250m", "500m", "1", "1500m", "2"}[l.random.IntN(5)]
-	memory := []string{"512Mi", "1Gi", "2Gi", "4Gi", "6Gi"}[l.random.IntN(5)]
-	p := sim.Pod(fmt.Sprintf("app-%04d", l.made), cpu, owned)
-	p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse(memory)
-	return p
 }
 
 // evictions counts the evictions that the API server was asked for.
