@@ -26,8 +26,6 @@ import (
 const (
 	// secondLook is after how long a step that moves pods for money is looked at again, before anything is done.
 	secondLook = 15 * time.Second
-	// turnWithin is how long after that a step waits until the steps before it have left the budgets room.
-	turnWithin = time.Minute
 	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then. Steps that wait for
 	// their turn are looked at as often.
 	nextTurn = time.Second
@@ -162,12 +160,12 @@ func (d *disruption) confirm(r *run) {
 	full := map[string]bool{}
 	for _, id := range d.byDue() {
 		p := d.pending[id]
-		late := !r.now.Before(p.due.Add(turnWithin))
+		late := !r.now.Before(p.due.Add(disrupt.TurnWithin))
 		if r.now.Before(p.due) || !late && slices.ContainsFunc(p.step.Remove, func(c *disrupt.Candidate) bool { return full[c.Pool.Name] }) {
 			continue
 		}
 		delete(d.pending, id)
-		if why := d.lookAgain(r, p.step); why.Code == disrupt.Budget && why.Have >= why.Need && !late {
+		if why := d.lookAgain(r, p.step); why.WaitsForTurn() && !late {
 			d.pending[id] = p
 			for _, c := range p.step.Remove {
 				full[c.Pool.Name] = true

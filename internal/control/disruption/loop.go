@@ -35,12 +35,10 @@ const (
 
 const (
 	validationDelay = 15 * time.Second
-	// turnWithin is how long after that a step waits until the steps before it have left the budgets room.
-	turnWithin   = time.Minute
-	idlePoll     = 10 * time.Second
-	busyPoll     = time.Second
-	calmPoll     = 5 * time.Second
-	unsyncedPoll = time.Second
+	idlePoll        = 10 * time.Second
+	busyPoll        = time.Second
+	calmPoll        = 5 * time.Second
+	unsyncedPoll    = time.Second
 
 	// longGap is how long the fleet may go without a look before that is worth a line.
 	longGap = 15 * time.Minute
@@ -297,7 +295,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			continue
 		}
 		pools := p.pools()
-		late := !w.Now.Before(p.due.Add(turnWithin))
+		late := !w.Now.Before(p.due.Add(disrupt.TurnWithin))
 		if p.plan == nil && !late && slices.ContainsFunc(pools, func(pool string) bool { return full[pool] }) {
 			continue
 		}
@@ -311,7 +309,7 @@ func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 			l.memory = l.memory.Afresh()
 			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
-		if refusal.Code == disrupt.Budget && p.plan == nil && !late && refusal.Have >= refusal.Need {
+		if refusal.WaitsForTurn() && p.plan == nil && !late {
 			l.pending[id] = p
 			for _, pool := range pools {
 				full[pool] = true

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
@@ -63,7 +64,7 @@ func TestAStepDoesNotWaitForItsTurnForEver(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(4*validationDelay + turnWithin + 10*time.Second)
+		time.Sleep(4*validationDelay + disrupt.TurnWithin + 10*time.Second)
 		stop()
 		if len(l.pending) > 0 || len(s.deleted()) != 1 {
 			t.Errorf("%d steps wait, %q are deleted; want none and one\n%s", len(l.pending), s.deleted(), s.log.String())

@@ -2,6 +2,7 @@ package disrupt
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,8 +82,14 @@ func still(step *Step, c *Candidate) bool {
 	return ok && c.Held == nil
 }
 
-// allows says why the budgets do not let some nodes go together now; its code is "" if they do. Its Have is its Need where the step has only to
-// wait for its turn, and less where the budgets would never let so many go.
+// TurnWithin is how long after its second look a step waits until the steps before it have left the budgets room.
+const TurnWithin = time.Minute
+
+// WaitsForTurn tells whether only nodes that are going, or are not ready, keep a step from going within the budgets.
+func (r Refusal) WaitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
+
+// allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as it needs where budgets would let
+// so many go at another time (WaitsForTurn).
 func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	l := s.ledger()
 	if l.Take(reason, remove) {
