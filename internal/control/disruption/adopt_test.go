@@ -174,7 +174,6 @@ func TestNobodysWordIsTakenForAStep(t *testing.T) {
 				s.node("b", "small", true)
 				s.node("c", "small", true)
 				tc.records(s)
-				time.Sleep(10 * time.Millisecond) // the store has heard of it
 				defer s.run(t)()
 				time.Sleep(5 * time.Second)
 				if got := s.deleted(); !slices.Equal(got, tc.want) {

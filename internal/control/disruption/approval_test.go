@@ -279,7 +279,6 @@ func TestRulesThatChangeCountAtOnce(t *testing.T) {
 				s.api.SetFault(nil)
 				s.manual(tc.after)
 				s.pools["p"].Pool.Spec.Disruption.Budgets = nil
-				time.Sleep(10 * time.Millisecond) // the store has heard of it
 				defer s.run(t)()
 				time.Sleep(10 * time.Second)
 				if got := s.tainted("a"); got != tc.want {
@@ -385,7 +384,7 @@ func TestARestartKeepsPlans(t *testing.T) {
 					s.decide(plan, v1alpha1.DisruptionApproved)
 				}
 				s.store = cluster.NewStore()
-				go s.api.Feed(t.Context(), s.store, time.Millisecond)
+				go s.api.Feed(t.Context(), s.store, feedLag)
 				stop = s.run(t)
 				time.Sleep(5 * time.Second)
 				if !before {
@@ -401,7 +400,7 @@ func TestARestartKeepsPlans(t *testing.T) {
 				// And once more in the middle of the step.
 				stop()
 				s.store = cluster.NewStore()
-				go s.api.Feed(t.Context(), s.store, time.Millisecond)
+				go s.api.Feed(t.Context(), s.store, feedLag)
 				defer s.run(t)()
 				s.initialise(replacementName)
 				time.Sleep(10 * time.Second)
@@ -419,7 +418,7 @@ func TestOfTwoControllersOneCarriesItOut(t *testing.T) {
 		plan, stop := s.waited(t)
 		defer stop()
 		other := cluster.NewStore()
-		go s.api.Feed(t.Context(), other, time.Millisecond)
+		go s.api.Feed(t.Context(), other, feedLag)
 		first := s.store
 		s.store = other
 		stopOther := s.run(t)
@@ -488,7 +487,6 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 			s.manual("")
 			s.write("claim-a", r.As(steprecord.Candidate))
 			s.write("claim-b", r.As(steprecord.Candidate))
-			time.Sleep(10 * time.Millisecond) // the store has heard of it
 			t.Cleanup(s.run(t))
 		},
 		"the record names no plan, and the claim says that it is of another pool": func(t *testing.T, s *stage) {
@@ -498,7 +496,6 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 				c.Labels = maps.Clone(c.Labels)
 				c.Labels[v1.NodePoolLabelKey] = "other"
 			})
-			time.Sleep(10 * time.Millisecond) // the store has heard of it
 			t.Cleanup(s.run(t))
 		},
 		"the record names a plan that still waits": func(t *testing.T, s *stage) {

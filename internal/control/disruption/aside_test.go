@@ -72,7 +72,6 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				s.pools["odd"] = engine.Pool{Pool: odd, Catalog: s.pools["p"].Catalog}
 				engine := &fragile{engine.New(), tc.over, true}
 				s.spoil = func(l *Loop) { l.engine = engine }
-				time.Sleep(time.Second) // until the store has heard of all
 				defer s.run(t)()
 				time.Sleep(validationDelay + 20*time.Second)
 				synctest.Wait()

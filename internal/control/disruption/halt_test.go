@@ -252,7 +252,7 @@ func TestARestartWhilePausedTakesBack(t *testing.T) {
 		s.pauseCluster("true")
 		s.initialise(replacementName)
 		s.store = cluster.NewStore()
-		go s.api.Feed(t.Context(), s.store, time.Millisecond)
+		go s.api.Feed(t.Context(), s.store, feedLag)
 		defer s.run(t)()
 		time.Sleep(time.Minute)
 		if got := s.deleted(); len(got) > 0 {

@@ -65,9 +65,12 @@ func newStage(ctx context.Context) *stage {
 		p.Status.Phase = corev1.PodRunning
 		s.api.Put(p)
 	}
-	go s.api.Feed(ctx, s.store, time.Millisecond)
+	go s.api.Feed(ctx, s.store, feedLag)
 	return s
 }
+
+// feedLag is how much later than the API the store hears of something.
+const feedLag = time.Millisecond
 
 // node puts a claim and, when ready, its Node.
 func (s *stage) node(name, instanceType string, ready bool) {
@@ -127,8 +130,10 @@ func (s *stage) Replace(ctx context.Context, seed, _ string, r engine.Replacemen
 	return out, nil
 }
 
-// run starts a loop of its own, as a process would, and returns how to stop it.
+// run starts a loop of its own, as a process would, and returns how to stop it. The loop sees all that was put before, as one does that waits for
+// its caches; in a bubble the sleep ends when the feed has nothing left to do.
 func (s *stage) run(t *testing.T) (stop func()) {
+	time.Sleep(2 * feedLag)
 	s.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds())
 	events := telemetry.NewEvents(s.hear, s.metrics)
 	l := New(s.store, s.api.Client("disruption"), s, s, Telling{Metrics: s.metrics, Events: events}, Settings{Planner: disrupt.DefaultSettings()})
@@ -268,7 +273,7 @@ func TestARestartResumesACommand(t *testing.T) {
 		time.Sleep(validationDelay + 5*time.Second)
 		stop()
 		s.store = cluster.NewStore()
-		go s.api.Feed(t.Context(), s.store, time.Millisecond)
+		go s.api.Feed(t.Context(), s.store, feedLag)
 		defer s.run(t)()
 		time.Sleep(5 * time.Second)
 		if !s.tainted("a") || !s.store.Snapshot().Node("a").MarkedForRemoval {
@@ -408,7 +413,7 @@ func TestAPodThatWasBoundBeforeTheTaintWasSeenKeepsItsNode(t *testing.T) {
 				if tc.restart {
 					stop()
 					s.store = cluster.NewStore()
-					go s.api.Feed(t.Context(), s.store, time.Millisecond)
+					go s.api.Feed(t.Context(), s.store, feedLag)
 				}
 				if tc.pod == nil {
 					tc.pod = func(*corev1.Pod) {}

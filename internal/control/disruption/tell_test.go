@@ -248,7 +248,6 @@ func TestProtectionsAreExplainedToTheOwnersOfPods(t *testing.T) {
 					pod.Annotations = map[string]string{v1.DoNotEvictAnnotationKey: "true"}
 				}
 				s.api.Put(pod)
-				time.Sleep(10 * time.Millisecond) // the store has heard of it
 				defer s.run(t)()
 				time.Sleep(5*time.Second + tc.wait)
 				if tc.want != "" {
@@ -279,7 +278,6 @@ func TestALimitThatHoldsUpADriftIsToldOf(t *testing.T) {
 		claim := s.claim("claim-a")
 		condition.SetTrue(claim, v1.ConditionTypeDrifted, time.Now())
 		s.api.Put(claim)
-		time.Sleep(10 * time.Millisecond) // the store has heard of it
 		defer s.run(t)()
 		time.Sleep(5 * time.Second)
 		numbers := "the limit cpu of the pool is reached (3, used 0; the smallest machine that would do has 4)"

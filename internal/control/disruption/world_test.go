@@ -151,7 +151,6 @@ func TestStepsThatShareANodeGoTogether(t *testing.T) {
 					s.node(name, "small", true)
 					s.api.Put(ownedPod("on-"+name, name, "3")) // of 13 that are free on a
 				}
-				time.Sleep(10 * time.Millisecond) // the store has heard of them
 				defer s.run(t)()
 				time.Sleep(validationDelay - time.Second)
 				if tc.late != "" {
@@ -188,7 +187,6 @@ func TestRoomIsKeptWhileStepsWait(t *testing.T) {
 		}
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
-		time.Sleep(10 * time.Millisecond) // the store has heard of them
 		stop := s.run(t)
 		time.Sleep(validationDelay - time.Second)
 		stop()
