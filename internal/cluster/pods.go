@@ -68,6 +68,7 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 		StatefulSet:  podclass.OwnedBy(pod, "StatefulSet"),
 		Mirror:       isMirror(pod),
 		Unjudged:     len(pod.Spec.SchedulingGates) == 0,
+		Version:      VersionOf(pod),
 	}
 	if row.DoNotDisrupt == "" && pod.Annotations[v1.DoNotEvictAnnotationKey] == "true" {
 		row.DoNotDisrupt, row.DoNotEvict = "true", true
@@ -86,6 +87,15 @@ func (d *Draft) newPod(pod *corev1.Pod) *Pod {
 	row.setJudged(pod)
 	row.setNomination(pod)
 	return row
+}
+
+// VersionOf returns the resource version of an object as the number that it is, later ones being greater, or 0.
+func VersionOf(o metav1.Object) uint64 {
+	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (row *Pod) setDeletion(pod *corev1.Pod) {

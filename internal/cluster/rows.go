@@ -49,6 +49,7 @@ type Pod struct {
 	DeletionCost  float64 // controller.kubernetes.io/pod-deletion-cost
 	NominatedNode string  // status.nominatedNodeName, if it was not written by us
 	OurHint       string  // status.nominatedNodeName, if we wrote it
+	Version       uint64  // of the object, as the API server counts; 0 where it does not count
 	Spare         *Spare  // set where the row stands for a pod that a buffer keeps room for
 
 	Unschedulable bool // PodScheduled has reason Unschedulable

@@ -31,9 +31,6 @@ func retryStale(again time.Time, err error) (time.Time, error) {
 // write does what a step says: the node first, so that a claim never says more than what is true.
 func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step) error {
 	if step.Node != nil {
-		if l.Hint != nil && has(step.Reached, lifecycle.Opened) {
-			l.Hint(ctx, step.Node.Name)
-		}
 		if err := l.writeNode(ctx, v.Nodes[0], step.Node); err != nil {
 			return fmt.Errorf("write node %s: %w", step.Node.Name, err)
 		}
@@ -53,15 +50,6 @@ func (l *Loop) write(ctx context.Context, v lifecycle.View, step lifecycle.Step)
 		l.reached(ctx, m, claim, node)
 	}
 	return nil
-}
-
-func has(all []lifecycle.Milestone, m lifecycle.Milestone) bool {
-	for _, have := range all {
-		if have == m {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *Loop) reached(ctx context.Context, m lifecycle.Milestone, claim *v1.NodeClaim, node *corev1.Node) {

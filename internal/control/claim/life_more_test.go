@@ -469,6 +469,23 @@ func TestHintComesJustBeforePodsMayBind(t *testing.T) {
 	})
 }
 
+// On a busy API server the hints of a large plan take seconds.
+func TestANodeIsOpenFromWhenItsHintsAreWritten(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		var opened time.Time
+		o := sim.KarpenterOptions{Hint: func(context.Context, string) { time.Sleep(7 * time.Second); opened = time.Now() }}
+		o.Claim.HoldTaint = time.Minute
+		w.With(t, o, func(*sim.Karpenter) {
+			sim.Create(t, w, sim.Claim("c"))
+			time.Sleep(30 * time.Second)
+		})
+		c := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeInitialized)
+		if c == nil || opened.IsZero() || c.LastTransitionTime.Before(&metav1.Time{Time: opened.Truncate(time.Second)}) {
+			t.Errorf("initialized %v, opened at %v", c, opened)
+		}
+	})
+}
+
 func TestTheTaintIsNotHeldWhereTheNetworkMayWaitForIt(t *testing.T) {
 	network := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "network", UID: "network"}}
 	network.Spec.Template.Spec.HostNetwork = true

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,8 +171,11 @@ func needsOpenNode(snap *cluster.Snapshot) bool {
 }
 
 func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
-	now := time.Now()
-	step := lifecycle.Next(v, now, l.settings.Settings)
+	step := lifecycle.Next(v, time.Now(), l.settings.Settings)
+	if l.Hint != nil && step.Kind == lifecycle.Write && slices.Contains(step.Reached, lifecycle.Opened) {
+		l.Hint(ctx, step.Node.Name)
+		step = lifecycle.Next(v, time.Now(), l.settings.Settings) // it took seconds: the node is open from now on, not from when it was ready
+	}
 	if step.Overdue {
 		l.Health.NeverReady(v.Claim)
 	}

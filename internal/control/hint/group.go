@@ -2,6 +2,7 @@ package hint
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 
 // A group is nodes that lose the last taint that keeps pods away at the same moment.
 type group struct {
-	nodes  map[string]bool
+	nodes  opening
 	began  time.Time
 	joined time.Time // the last of them
 	opened chan struct{}
@@ -58,24 +59,37 @@ func (l *Loop) join(node string) (g *group, leads bool) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	if leads = l.next == nil; leads {
-		l.next = &group{nodes: map[string]bool{}, began: now, opened: make(chan struct{})}
+		l.next = &group{nodes: opening{}, began: now, opened: make(chan struct{})}
 	}
 	l.next.nodes[node], l.next.joined = true, now
 	return l.next, leads
 }
 
+// open tells the pods of a group while it gathers, and ends when all are told.
 func (l *Loop) open(ctx context.Context, g *group) {
-	defer close(g.opened)
-	for l.waitsForMore(g) && pause.For(ctx, groupInterval) {
-	}
+	defer l.release(g)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	go l.endWhenIdle(ctx, cancel)
-	for round := 1; l.writeMissing(ctx, g) && round < writeRounds; round++ {
-		if !pause.For(ctx, groupInterval) { // until the watch tells what became of them
+	for round := 1; round <= writeRounds; {
+		gathering := l.waitsForMore(g)
+		told, alive := l.writeMissing(ctx, g, gathering)
+		if !gathering {
+			round++
+		}
+		if !alive || !gathering && !told || !pause.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
 	}
+}
+
+// release lets the nodes of a group open. The next one starts another group, also where this one ended before it had gathered.
+func (l *Loop) release(g *group) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == g {
+		l.next = nil
+	}
+	close(g.opened)
 }
 
 // endWhenIdle ends ctx once no hint was written for a while.
@@ -116,33 +130,46 @@ func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	return false
 }
 
-// writeMissing writes the hints that are missing, and tells whether there were any.
-func (l *Loop) writeMissing(ctx context.Context, g *group) bool {
+// writeMissing writes the hints that are missing, and tells whether there were any, and whether the API server takes them. While the group
+// gathers the most frequent pods are not told: the last nodes of the plan may still come.
+func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (told, alive bool) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go l.endWhenIdle(ctx, end)
 	snap := l.store.Snapshot()
+	nodes := l.nodesOf(g)
 	unhinted := l.unhintedClass(snap)
-	if othersWait(snap, g, unhinted) {
+	if !gathering && othersWait(snap, nodes, unhinted) {
 		unhinted = nil
 	}
 	var wg sync.WaitGroup
-	any := false
 	for key, p := range snap.Plans() {
-		n := g.opens(snap.Target(p.Target))
+		n := nodes.opens(snap.Target(p.Target))
 		if n == nil || !usable(n) {
 			continue
 		}
-		if pod := snap.Pod(key); pod != nil && pod.Class != unhinted && needsHint(pod, n) {
-			any = true
+		if pod := snap.Pod(key); pod != nil && pod.Class != unhinted && l.needsHint(pod, n) {
+			told = true
 			l.remember(pod, n)
 			l.start(ctx, &wg, pod, n.Node.Name)
 		}
 	}
 	wg.Wait()
-	return any
+	return told, ctx.Err() == nil
 }
 
-// opens returns n if it is one of the group.
-func (g *group) opens(n *cluster.Node) *cluster.Node {
-	if n == nil || n.Node == nil || !g.nodes[n.Node.Name] {
+// opening is names of nodes that open together.
+type opening map[string]bool
+
+func (l *Loop) nodesOf(g *group) opening {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(g.nodes)
+}
+
+// opens returns n if it is one of them.
+func (o opening) opens(n *cluster.Node) *cluster.Node {
+	if n == nil || n.Node == nil || !o[n.Node.Name] {
 		return nil
 	}
 	return n
@@ -150,10 +177,10 @@ func (g *group) opens(n *cluster.Node) *cluster.Node {
 
 // othersWait tells whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
 // take the room of pods of that class that have none either.
-func othersWait(snap *cluster.Snapshot, g *group, unhinted *podclass.Class) bool {
+func othersWait(snap *cluster.Snapshot, nodes opening, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {
 		pod := snap.Pod(key)
-		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && g.opens(snap.Target(p.Target)) == nil {
+		if pod != nil && pod.NodeName == "" && pod.Class != unhinted && pod.NominatedNode == "" && pod.OurHint == "" && nodes.opens(snap.Target(p.Target)) == nil {
 			return true
 		}
 	}

@@ -71,7 +71,9 @@ type hint struct {
 	node    string
 	taints  int // that the node had when it was written
 	times   int
-	current bool // the pod still waits
+	writing bool
+	version uint64 // of the pod once it was written, 0 before
+	current bool   // the pod still waits
 }
 
 // New returns a loop that has not started. understood is asked when it starts, and until it has an answer.
@@ -136,7 +138,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	}
 	l.hintOpenNodes(ctx, snap, wg)
 	for pod := range snap.Unbound() {
-		if pod.OurHint == "" {
+		if pod.OurHint == "" || l.ahead(pod) {
 			continue
 		}
 		planned, _ := snap.Planned(pod.PodKey)
@@ -181,8 +183,11 @@ func memory(c *podclass.Class) int64 {
 // hintOpenNodes starts the hints for nodes that pods may be bound to from now on.
 func (l *Loop) hintOpenNodes(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGroup) {
 	ready := map[string]bool{} // by target
-	unhinted := l.unhintedClass(snap)
+	var unhinted *podclass.Class
 	for key, planned := range snap.Plans() {
+		if unhinted == nil { // not before there is a plan: while pods come, another class may be the most frequent one
+			unhinted = l.unhintedClass(snap)
+		}
 		open, known := ready[planned.Target]
 		n := snap.Target(planned.Target)
 		if !known {
@@ -224,9 +229,18 @@ func held(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
-// needsHint tells whether a pod that waits has no hint yet, and could have one for a node of ours.
-func needsHint(pod *cluster.Pod, n *cluster.Node) bool {
-	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval
+// needsHint tells whether a pod that waits has no hint yet, and could have one for a node of ours. A hint is there from the moment that it was
+// written, which the watch may tell seconds later.
+func (l *Loop) needsHint(pod *cluster.Pod, n *cluster.Node) bool {
+	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval && !l.ahead(pod)
+}
+
+// ahead tells whether the store does not show yet what this loop wrote last to a pod.
+func (l *Loop) ahead(pod *cluster.Pod) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.hints[pod.UID]
+	return h != nil && (h.writing || h.version > pod.Version)
 }
 
 // remember notes that a pod is told a node that is about to open.
@@ -238,7 +252,7 @@ func (l *Loop) remember(pod *cluster.Pod, n *cluster.Node) {
 
 // shouldHint tells whether a pod should be given the hint for a node now, and notes it if so.
 func (l *Loop) shouldHint(pod *cluster.Pod, n *cluster.Node) bool {
-	if !needsHint(pod, n) {
+	if !l.needsHint(pod, n) {
 		return false
 	}
 	l.mu.Lock()
@@ -283,8 +297,10 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 		l.metrics.HintsWritten.WithLabelValues(dropped).Inc()
 		return
 	}
+	h := l.begin(pod.UID, node)
 	wg.Go(func() {
 		defer l.queue.Add(-1)
+		defer l.end(h)
 		select {
 		case l.slots <- struct{}{}:
 			defer func() { <-l.slots }()
@@ -294,7 +310,7 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 		}
 		// A pod that was bound meanwhile may no longer get one.
 		if now := l.store.Snapshot().Pod(pod.PodKey); now != nil && now.UID == pod.UID && now.NodeName == "" {
-			outcome := l.writeSafely(ctx, pod, node)
+			outcome := l.writeSafely(ctx, pod, h)
 			l.metrics.HintsWritten.WithLabelValues(outcome).Inc()
 			if outcome == written {
 				l.wrote.Add(1)
@@ -303,8 +319,27 @@ func (l *Loop) start(ctx context.Context, wg *sync.WaitGroup, pod *cluster.Pod, 
 	})
 }
 
+// begin notes that a pod is being told a node, or nothing.
+func (l *Loop) begin(pod types.UID, node string) *hint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.hints[pod]
+	if h == nil || h.node != node {
+		h = &hint{node: node}
+		l.hints[pod] = h
+	}
+	h.writing = true
+	return h
+}
+
+func (l *Loop) end(h *hint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.writing = false
+}
+
 // writeSafely drops a hint over which the program panics: nothing depends on it.
-func (l *Loop) writeSafely(ctx context.Context, pod *cluster.Pod, node string) (outcome string) {
+func (l *Loop) writeSafely(ctx context.Context, pod *cluster.Pod, h *hint) (outcome string) {
 	var err error
 	defer func() {
 		if err != nil {
@@ -312,15 +347,15 @@ func (l *Loop) writeSafely(ctx context.Context, pod *cluster.Pod, node string) (
 		}
 	}()
 	defer bug.Catch(&err, "hinting at a node for pod "+pod.Namespace+"/"+pod.Name)
-	return l.write(ctx, pod, node)
+	return l.write(ctx, pod, h)
 }
 
 // write sets or, with an empty node, clears the hint of a pod. It returns the outcome.
-func (l *Loop) write(ctx context.Context, pod *cluster.Pod, node string) string {
+func (l *Loop) write(ctx context.Context, pod *cluster.Pod, h *hint) string {
 	var value any
 	outcome := cleared
-	if node != "" {
-		value, outcome = node, written
+	if h.node != "" {
+		value, outcome = h.node, written
 	}
 	// The UID keeps the hint from a new pod of the same name.
 	patch, err := json.Marshal(map[string]any{
@@ -335,6 +370,9 @@ func (l *Loop) write(ctx context.Context, pod *cluster.Pod, node string) string 
 	err = l.client.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cluster.HintManager))
 	switch {
 	case err == nil:
+		l.mu.Lock()
+		h.version = cluster.VersionOf(o)
+		l.mu.Unlock()
 		return outcome
 	case apierrors.IsForbidden(err):
 		if !l.off.Swap(true) {

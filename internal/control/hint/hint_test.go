@@ -34,7 +34,8 @@ type api struct {
 	mu    sync.Mutex
 	got   []string
 	fail  error
-	wipe  bool // kube-scheduler wipes every hint
+	wipe  bool          // kube-scheduler wipes every hint
+	lag   time.Duration // how much later the watch tells of a hint
 	begun int
 	takes func(n int) time.Duration // how long the n-th hint takes
 }
@@ -88,11 +89,23 @@ func (s status) Patch(ctx context.Context, o client.Object, p client.Patch, opts
 	if options.FieldManager != cluster.HintManager || patch.Metadata.UID != uid(o.GetName()) {
 		return fmt.Errorf("manager %q, uid %q", options.FieldManager, patch.Metadata.UID)
 	}
+	version := len(s.got) * 2
+	o.SetResourceVersion(fmt.Sprint(version))
 	name := patch.Status.NominatedNodeName
 	if s.wipe {
+		version++
 		name = ""
 	}
-	s.store.Update(func(d *cluster.Draft) { d.PutPod(hinted(o.GetName(), name, cluster.HintManager)) })
+	tell := func() {
+		pod := hinted(o.GetName(), name, cluster.HintManager)
+		pod.ResourceVersion = fmt.Sprint(version)
+		s.store.Update(func(d *cluster.Draft) { d.PutPod(pod) })
+	}
+	if s.lag > 0 {
+		time.AfterFunc(s.lag, tell)
+	} else {
+		tell()
+	}
 	return nil
 }
 
@@ -280,6 +293,48 @@ func TestHints(t *testing.T) {
 			},
 			[]string{"a="},
 		},
+		"a hint is taken back once, however late the watch tells of it": {
+			func(w *world) {
+				w.lag = 700 * time.Millisecond
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(hinted("a", "n", cluster.HintManager)) })
+			},
+			[]string{"a="},
+		},
+		"a hint is taken back once, however slow the API server is": {
+			func(w *world) {
+				w.takes = func(int) time.Duration { return 700 * time.Millisecond }
+				w.store.Update(func(d *cluster.Draft) { d.PutPod(hinted("a", "n", cluster.HintManager)) })
+			},
+			[]string{"a="},
+		},
+		"what has just been told anew is not taken back because the watch still shows the old hint": {
+			func(w *world) {
+				w.lag = 700 * time.Millisecond
+				w.store.Update(func(d *cluster.Draft) {
+					d.PutPod(hinted("a", "n", cluster.HintManager))
+					machine(d, "m", true)
+					d.Plan(key("a"), "claim-m", now)
+				})
+			},
+			[]string{"a=m"},
+		},
+		"which pods are the most frequent is not decided before there is a plan": {
+			func(w *world) {
+				w.store.Update(func(d *cluster.Draft) {
+					for i := range 4 {
+						d.DeletePod(key(fmt.Sprint("frequent-", i)))
+					}
+					d.PutPod(waiting("a"))
+				})
+				time.Sleep(time.Second)
+				w.store.Update(frequent)
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true)
+					d.Plan(key("a"), "claim-n", now)
+				})
+			},
+			[]string{"a=n"},
+		},
 		"a hint is taken back when its node goes": {
 			func(w *world) {
 				w.store.Update(func(d *cluster.Draft) { d.PutPod(hinted("a", "n", cluster.HintManager)) })
@@ -423,8 +478,8 @@ func TestNodesOfOnePlanOpenTogether(t *testing.T) {
 		})
 		n := w.opening(t.Context(), "n")
 		time.Sleep(200 * time.Millisecond)
-		if got := w.written(); len(got) != 0 {
-			t.Errorf("hints %q while the group gathers", got)
+		if got := w.written(); !slices.Equal(got, []string{"pod-n=n"}) {
+			t.Errorf("hints %q while the group gathers, want those of the node that is there", got)
 		}
 		w.store.Update(func(d *cluster.Draft) { machine(d, "m", true, unregistered) })
 		m := w.opening(t.Context(), "m")
@@ -472,7 +527,12 @@ func TestEverybodyIsToldWhileOthersWaitForLaterNodes(t *testing.T) {
 					d.Plan(key("frequent-0"), "claim-n", time.Now())
 					d.Plan(key(tc.later), "claim-m", time.Now())
 				})
-				w.loop.Before(t.Context(), "n")
+				w.opening(t.Context(), "n")
+				time.Sleep(500 * time.Millisecond)
+				if got := w.written(); len(got) > 0 {
+					t.Errorf("hints %q while the later node may still come", got)
+				}
+				time.Sleep(5 * time.Second)
 				if got := w.written(); !slices.Equal(got, tc.want) {
 					t.Errorf("hints = %q, want %q", got, tc.want)
 				}
@@ -480,6 +540,74 @@ func TestEverybodyIsToldWhileOthersWaitForLaterNodes(t *testing.T) {
 		})
 	}
 }
+
+// Under load the watch tells seconds later what was written.
+func TestAHintIsWrittenOnceHoweverLateTheWatchTellsOfIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wipe bool
+		lag  time.Duration
+		want []string
+	}{
+		"it stays":                       {false, time.Second, []string{"a=n"}},
+		"it is wiped, which comes later": {true, time.Second, []string{"a=n"}},
+		"it is wiped, which comes soon":  {true, 20 * time.Millisecond, []string{"a=n", "a=n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := run(t, true)
+				w.wipe, w.lag = tc.wipe, tc.lag
+				w.store.Update(frequent)
+				w.store.Update(func(d *cluster.Draft) {
+					machine(d, "n", true, unregistered)
+					d.PutPod(waiting("a"))
+					d.Plan(key("a"), "claim-n", time.Now())
+				})
+				w.loop.Before(t.Context(), "n")
+				if got := w.written(); !slices.Equal(got, tc.want) {
+					t.Errorf("hints = %q, want %q", got, tc.want)
+				}
+				w.store.Update(func(d *cluster.Draft) { machine(d, "n", true) })
+				time.Sleep(300 * time.Millisecond)
+				if got := w.written(); tc.lag == time.Second && !slices.Equal(got, tc.want) {
+					t.Errorf("once the node is open hints = %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A leader that ends while its group gathers lets the nodes go that came with it, and those that come later are told of all the same.
+func TestAGroupThatEndsEarlyHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t, true)
+		w.store.Update(frequent)
+		w.store.Update(func(d *cluster.Draft) {
+			for _, name := range []string{"n", "m", "late"} {
+				machine(d, name, name != "late", unregistered)
+				d.PutPod(waiting("pod-" + name))
+				d.Plan(key("pod-"+name), "claim-"+name, time.Now())
+			}
+		})
+		ctx, end := context.WithCancel(t.Context())
+		first := w.opening(ctx, "n")
+		synctest.Wait()
+		second := w.opening(t.Context(), "m")
+		time.Sleep(200 * time.Millisecond)
+		end()
+		time.Sleep(groupInterval)
+		if first() < 0 || second() < 0 {
+			t.Errorf("opened after %v and %v, want at once", first(), second())
+		}
+		w.store.Update(func(d *cluster.Draft) { machine(d, "late", true, unregistered) })
+		w.loop.Before(t.Context(), "late")
+		if got := w.written(); !slices.Contains(got, "pod-late=late") {
+			t.Errorf("hints = %q, want that of the node that came later", got)
+		}
+	})
+}
+
+// groupInterval is as long as a group takes to see anything.
+const groupInterval = 100 * time.Millisecond
 
 // TestHowLongANodeWaitsForItsHints has API servers as they are under load, and dead ones.
 func TestHowLongANodeWaitsForItsHints(t *testing.T) {
