@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,7 +22,8 @@ type Cloud struct {
 	mu      sync.Mutex
 	st      *state
 	due     dueHeap
-	rng     *rand.Rand
+	lots    map[string]uint64 // how many were drawn about each thing
+	answers uint64            // how many have an id
 	faults  Faults
 	account Account
 	buckets map[string]*bucket
@@ -48,7 +48,7 @@ func New(cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		cfg: cfg, data: loadCatalogue(cfg.Region, cfg.Types, cfg.LocalZones), boot: cfg.Cluster, callers: callers,
 		wake: make(chan struct{}, 1), news: make(chan struct{}),
-		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6b61727065)), faults: cfg.Faults, account: cfg.ready(),
+		lots: map[string]uint64{}, faults: cfg.Faults, account: cfg.ready(),
 		buckets: map[string]*bucket{}, calls: map[string]int{},
 	}
 	found, err := c.load()

@@ -135,13 +135,23 @@ func (c *Cloud) SetFaults(change func(*Faults)) error {
 	return nil
 }
 
+// draw returns a number below one. It follows from the seed, from what is drawn about, and from how often that was: what happens to others in the
+// meantime, or in which order the calls of one moment come, makes no difference.
+func (c *Cloud) draw(about string) float64 {
+	c.lots[about]++
+	return unit(fmt.Sprint(c.cfg.Seed, c.lots[about], about))
+}
+
+// profiles is what is drawn about all instance profiles: who asks for them makes names that nobody can foretell.
+const profiles = "instance profiles"
+
 // chance is true in the given share of cases.
-func (c *Cloud) chance(share float64) bool { return share > 0 && c.rng.Float64() < share }
+func (c *Cloud) chance(about string, share float64) bool { return share > 0 && c.draw(about) < share }
 
 // lag draws for how long a change may stay unseen.
-func (c *Cloud) lag() time.Duration {
+func (c *Cloud) lag(about string) time.Duration {
 	if c.faults.LagMillis <= 0 {
 		return 0
 	}
-	return time.Duration(c.rng.Int64N(int64(c.faults.LagMillis)+1)) * time.Millisecond
+	return time.Duration(c.draw("lag of "+about)*float64(c.faults.LagMillis+1)) * time.Millisecond
 }

@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/google/go-cmp/cmp"
 )
 
 // once is a client that does not try again.
@@ -409,5 +412,47 @@ func TestOnePortServesEveryServiceOverTheNetwork(t *testing.T) {
 	cfg.Region = "eu-west-2"
 	if _, err := ec2.NewFromConfig(cfg).DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{}); code(err) != "AuthFailure" {
 		t.Errorf("another region: %v", err)
+	}
+}
+
+// What is drawn about a call or a machine is the same however often something else was asked in the meantime, and whatever came of that.
+func TestOthersDoNotChangeWhatHappens(t *testing.T) {
+	play := func(others int) (seen []string) {
+		faults := Faults{
+			LatencyMillis: 200, LagMillis: 5000, DeadOnArrival: 0.3, SpotInterruptionsPerHour: 10,
+			Fail: map[string]Failure{"ec2:CreateTags": {Code: "Unavailable", Share: 0.5}, "ec2:DescribeSecurityGroups": {Code: "Unavailable", Share: 0.5}},
+		}
+		inWorld(t, Config{Seed: 5}, func(t *testing.T, w *world) {
+			template := w.prepare(t, al2023)
+			w.set(t, func(f *Faults) { *f = faults })
+			for range 4 {
+				began := time.Now()
+				out := must[*ec2.CreateFleetOutput](t)(w.ec2.CreateFleet(t.Context(), w.fleetOf(t, template, spotTarget, 5, "m5.large/us-east-1a")))
+				seen = append(seen, time.Since(began).String(), strings.Join(out.Instances[0].InstanceIds, " "))
+				var wait sync.WaitGroup
+				for range others {
+					wait.Go(func() { _, _ = w.once().DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{}) })
+				}
+				time.Sleep(time.Second)
+				wait.Wait()
+				_, err := w.once().CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: out.Instances[0].InstanceIds[:1], Tags: tagList("a", "b")})
+				seen = append(seen, code(err))
+			}
+			time.Sleep(20 * time.Minute)
+			for _, j := range noted(w, &w.joined) {
+				seen = append(seen, "joined: "+j.NodeName)
+			}
+			for _, m := range w.Alive() {
+				seen = append(seen, "alive: "+m.ID)
+			}
+		})
+		return seen
+	}
+	alone := play(0)
+	if diff := cmp.Diff(alone, play(7)); diff != "" {
+		t.Errorf("beside others (+) it is not as alone (-):\n%s", diff)
+	}
+	if n := len(alone); n < 12+2 || n > 12+35 || slices.Index(alone, "Unavailable") < 0 {
+		t.Errorf("the faults of this world do not show: %q", alone)
 	}
 }

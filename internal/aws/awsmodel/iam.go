@@ -65,7 +65,7 @@ func (c *call) createInstanceProfile(in *iam.CreateInstanceProfileInput) (*iam.C
 	if len(in.Tags) > maxTags {
 		return nil, refuseWith(http.StatusConflict, "LimitExceeded", "The number of tags has reached the maximum limit.")
 	}
-	p := &profile{Hidden: c.now.Add(c.lag()), Profile: iamtypes.InstanceProfile{
+	p := &profile{Hidden: c.now.Add(c.lag(profiles)), Profile: iamtypes.InstanceProfile{
 		InstanceProfileName: &name, Path: &path, InstanceProfileId: aws.String("AIPA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))),
 		Arn: aws.String(c.cfg.arn("iam", "instance-profile"+path+name)), CreateDate: aws.Time(c.now.Truncate(time.Second)), Tags: in.Tags,
 	}}
@@ -78,7 +78,7 @@ func (c *call) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInst
 	if err != nil {
 		return nil, err
 	}
-	if !c.sees(p.Hidden, c.now) {
+	if !c.sees(profiles, p.Hidden, c.now) {
 		return nil, noSuchEntity("Instance Profile", aws.ToString(in.InstanceProfileName))
 	}
 	return &iam.GetInstanceProfileOutput{InstanceProfile: copyOf(c.tell(p))}, nil
@@ -87,7 +87,7 @@ func (c *call) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInst
 func (c *call) listInstanceProfiles(in *iam.ListInstanceProfilesInput) (*iam.ListInstanceProfilesOutput, error) {
 	var all []iamtypes.InstanceProfile
 	for _, p := range c.st.Profiles {
-		if strings.HasPrefix(*p.Profile.Path, aws.ToString(in.PathPrefix)) && c.sees(p.Hidden, c.now) {
+		if strings.HasPrefix(*p.Profile.Path, aws.ToString(in.PathPrefix)) && c.sees(profiles, p.Hidden, c.now) {
 			shown := c.tell(p)
 			shown.Tags = nil // IAM tells tags only of single profiles
 			all = append(all, shown)

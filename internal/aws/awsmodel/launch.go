@@ -184,7 +184,7 @@ func (c *call) resolveProfile(s *spec, d *ec2types.RequestLaunchTemplateData) er
 		name, field = arn[strings.LastIndex(arn, "/")+1:], "arn"
 	}
 	p, ok := c.st.Profiles[name]
-	if !ok || !c.sees(p.Hidden, c.now) {
+	if !ok || !c.sees(profiles, p.Hidden, c.now) {
 		return refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s", name, field, field)
 	}
 	if p.Role == "" {
@@ -296,7 +296,7 @@ func (c *call) checkOptions(s *spec, d *ec2types.RequestLaunchTemplateData) erro
 // make launches what s says. Capacity has been found; only the subnet may still be full.
 func (c *call) make(s *spec) (*machine, error) {
 	id := c.newID("i")
-	m := &machine{Pool: s.pool, Hidden: c.now.Add(c.lag())}
+	m := &machine{Pool: s.pool, Hidden: c.now.Add(c.lag(id))}
 	if s.template != nil {
 		m.Template = *s.template.Template.LaunchTemplateName
 	}

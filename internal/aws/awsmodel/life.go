@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -74,7 +75,7 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 	}
 	img, _ := c.image(aws.ToString(m.Now.ImageId))
 	m.Console = append(m.Console, fmt.Sprintf("%s boots image %s", m.id(), aws.ToString(img.Image.Name)))
-	if c.chance(c.faults.DeadOnArrival) {
+	if c.chance("boot of "+m.id(), c.faults.DeadOnArrival) {
 		m.Console = append(m.Console, "kernel panic: the machine is broken")
 		return
 	}
@@ -184,6 +185,7 @@ func (c *Cloud) ends(m *machine, now time.Time) {
 func (c *Cloud) forget(m *machine, _ time.Time) {
 	if m.state() == ec2types.InstanceStateNameTerminated {
 		delete(c.st.Machines, m.id())
+		maps.DeleteFunc(c.lots, func(about string, _ uint64) bool { return strings.HasSuffix(about, m.id()) })
 	}
 }
 
@@ -193,7 +195,7 @@ func (c *Cloud) drawInterruption(m *machine, now time.Time) {
 	if rate <= 0 {
 		return
 	}
-	wait := time.Duration(-math.Log(1-c.rng.Float64()) / rate * float64(time.Hour))
+	wait := time.Duration(-math.Log(1-c.draw("interruption of "+m.id())) / rate * float64(time.Hour))
 	c.at(now.Add(wait), m.id(), func(c *Cloud, m *machine, now time.Time) {
 		if c.faults.SpotInterruptionsPerHour == rate { // the rate may have been changed since
 			c.interrupt(m, now)

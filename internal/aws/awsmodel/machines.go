@@ -29,7 +29,7 @@ func (c *call) some(ids []string) ([]*machine, error) {
 			return nil, refuse("InvalidInstanceID.Malformed", "Invalid id: %q (expecting \"i-...\")", id)
 		}
 		m, ok := c.st.Machines[id]
-		if !ok || !c.sees(m.Hidden, c.now) {
+		if !ok || !c.sees(id, m.Hidden, c.now) {
 			lost = append(lost, id)
 			continue
 		}

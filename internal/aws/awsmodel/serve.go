@@ -115,8 +115,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 func (c *Cloud) requestID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.st.Serial++
-	x := mix(c.cfg.Seed + c.st.Serial)
+	c.answers++
+	x := mix(c.cfg.Seed + c.answers)
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", x>>32, x>>16&0xffff, x>>4&0xfff, x&0xfff, mix(x)&0xffffffffffff)
 }
 
@@ -124,7 +124,7 @@ var errLost = errors.New("the answer is lost")
 
 // do carries a call out: latency, rate limit, injected failure, permission, the act itself, and perhaps a lost answer.
 func (c *Cloud) do(ctx context.Context, o *operation, key string, in any) (any, error) {
-	if err := c.delay(ctx); err != nil {
+	if err := c.delay(ctx, o); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -195,7 +195,7 @@ func isFiltered(in any) bool {
 
 func (k *call) injected() *fault {
 	for pattern, f := range k.faults.Fail {
-		if match(pattern, k.op.String()) && (f.Share == 0 || k.chance(f.Share)) {
+		if match(pattern, k.op.String()) && (f.Share == 0 || k.chance("failure of "+k.op.String(), f.Share)) {
 			return refuseWith(max(f.Status, http.StatusBadRequest), f.Code, "%s", f.Message)
 		}
 	}
@@ -203,18 +203,19 @@ func (k *call) injected() *fault {
 }
 
 func (c *Cloud) loses(o *operation) bool {
+	lossy := !o.reader
 	if of := c.faults.LostAnswersOf; len(of) > 0 {
-		return slices.Contains(of, o.String()) && c.chance(c.faults.LostAnswers)
+		lossy = slices.Contains(of, o.String())
 	}
-	return !o.reader && c.chance(c.faults.LostAnswers)
+	return lossy && c.chance("answer to "+o.String(), c.faults.LostAnswers)
 }
 
-func (c *Cloud) delay(ctx context.Context) error {
+func (c *Cloud) delay(ctx context.Context, o *operation) error {
 	c.mu.Lock()
 	mean := c.faults.LatencyMillis
 	wait := time.Duration(0)
 	if mean > 0 {
-		wait = time.Duration(float64(mean)*(0.5+c.rng.Float64())) * time.Millisecond
+		wait = time.Duration(float64(mean)*(0.5+c.draw("latency of "+o.String()))) * time.Millisecond
 	}
 	c.mu.Unlock()
 	if wait == 0 {

@@ -90,7 +90,7 @@ func (c *Cloud) edit(m *machine, now time.Time, change func(*ec2types.Instance))
 		s := *old.State
 		old.State = &s
 	}
-	m.was(old, now, now.Add(c.lag()))
+	m.was(old, now, now.Add(c.lag(m.id())))
 	m.Now.Tags = slices.Clone(m.Now.Tags)
 	change(&m.Now)
 	c.changed()
@@ -98,17 +98,19 @@ func (c *Cloud) edit(m *machine, now time.Time, change func(*ec2types.Instance))
 
 // view returns what a describe call sees of a machine, false if it does not see it.
 func (c *Cloud) view(m *machine, now time.Time) (ec2types.Instance, bool) {
-	if now.Before(m.Hidden) && c.chance(0.5) {
+	if !c.sees(m.id(), m.Hidden, now) {
 		return ec2types.Instance{}, false
 	}
-	if m.Old != nil && now.Before(m.OldUntil) && c.chance(0.5) {
+	if m.Old != nil && !c.sees(m.id(), m.OldUntil, now) {
 		return *m.Old, true
 	}
 	return m.Now, true
 }
 
 // sees says whether a describe call sees something that was made a moment ago.
-func (c *Cloud) sees(hidden, now time.Time) bool { return !now.Before(hidden) || !c.chance(0.5) }
+func (c *Cloud) sees(what string, hidden, now time.Time) bool {
+	return !now.Before(hidden) || !c.chance("look at "+what, 0.5)
+}
 
 // A pool is what capacity comes from.
 type pool struct {

@@ -46,7 +46,7 @@ func (c *call) createLaunchTemplate(in *ec2.CreateLaunchTemplateInput) (*ec2.Cre
 		if err := checkTags(tags); err != nil {
 			return nil, err
 		}
-		t := &template{Hidden: c.now.Add(c.lag()), Template: ec2types.LaunchTemplate{
+		t := &template{Hidden: c.now.Add(c.lag(name)), Template: ec2types.LaunchTemplate{
 			LaunchTemplateId: aws.String(c.newID("lt")), LaunchTemplateName: &name, CreateTime: aws.Time(c.now), CreatedBy: &c.who.arn,
 			DefaultVersionNumber: aws.Int64(1), LatestVersionNumber: aws.Int64(1), Tags: tags,
 		}}
@@ -138,12 +138,12 @@ func (c *call) findTemplate(id, name *string) (*template, error) {
 		return nil, refuse("InvalidParameterCombination", "You can specify either the launch template ID or its name.")
 	case id != nil:
 		t = c.st.Templates[*id]
-		if t == nil || !c.sees(t.Hidden, c.now) {
+		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
 			return nil, refuse("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", *id)
 		}
 	case name != nil:
 		t = c.templateNamed(*name)
-		if t == nil || !c.sees(t.Hidden, c.now) {
+		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
 			return nil, refuse("InvalidLaunchTemplateName.NotFoundException", "At least one of the launch templates specified in the request does not exist: %s", *name)
 		}
 	default:
@@ -206,7 +206,7 @@ func (c *call) describeLaunchTemplates(in *ec2.DescribeLaunchTemplatesInput) (*e
 		if err != nil {
 			return nil, err
 		}
-		if ok && (named || c.sees(t.Hidden, c.now)) {
+		if ok && (named || c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now)) {
 			out = append(out, t.Template)
 		}
 	}

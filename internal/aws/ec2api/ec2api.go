@@ -36,10 +36,12 @@ type Clients struct {
 	Shifts  *arczonalshift.Client
 }
 
-// New returns clients that share a configuration. version goes into the user agent; observer is told of each call.
+// New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user agent; observer is told of each call.
 func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
-	cfg.Retryer = retryer
+	if cfg.Retryer == nil {
+		cfg.Retryer = func() aws.Retryer { return Retryer(nil) }
+	}
 	cfg.HTTPClient = withWholeBodies(cfg.HTTPClient)
 	cfg.APIOptions = append(cfg.APIOptions, awsmiddleware.AddUserAgentKey(v1.Group+"-"+version), observer.middlewares, limited)
 	return &Clients{
@@ -64,10 +66,12 @@ func limited(stack *middleware.Stack) error {
 	}), middleware.After)
 }
 
-// retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
-// by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own.
-func retryer() aws.Retryer {
+// Retryer tries throttled and failed calls again, further and further apart. The SDK's own budget of retries is shared
+// by all calls of a client, so that one storm would make unrelated calls fail; here each call has its own. wait says how far apart; nil is the SDK's
+// way, by chance.
+func Retryer(wait retry.BackoffDelayer) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.Backoff = wait
 		o.MaxAttempts = 12
 		o.MaxBackoff = 8 * time.Second
 		o.RateLimiter = ratelimit.None

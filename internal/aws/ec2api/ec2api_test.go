@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -65,6 +66,31 @@ func TestACallWithoutAnswerEnds(t *testing.T) {
 		_, err := c.EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
 		if took := time.Since(begun); took != RequestTimeout || !IsUnknownOutcome(err) {
 			t.Errorf("the call ended after %v with %v, want %v and that nobody knows its outcome", took, err, RequestTimeout)
+		}
+	})
+}
+
+// busy is a server that has no time for anybody.
+type busy struct{ calls int }
+
+func (b *busy) Do(*http.Request) (*http.Response, error) {
+	b.calls++
+	return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
+}
+
+// A world that has to be the same each time says itself how long to wait before a call is tried again.
+func TestAConfigurationMaySayWhenToTryAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &busy{}
+		cfg := aws.Config{Region: "us-east-1", HTTPClient: server, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}
+		cfg.Retryer = func() aws.Retryer {
+			return Retryer(retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) { return time.Duration(attempt) * time.Second, nil }))
+		}
+		begun := time.Now()
+		_, err := New(cfg, "test", Observer{}).EC2.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{})
+		const waited = (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9 + 10 + 11) * time.Second
+		if took := time.Since(begun); took != waited || server.calls != 12 || err == nil {
+			t.Errorf("the call ended after %v and %d attempts with %v, want %v and 12", took, server.calls, err, waited)
 		}
 	})
 }

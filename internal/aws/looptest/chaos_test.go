@@ -1,6 +1,7 @@
 package looptest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -31,10 +32,10 @@ func liveThroughChaos(t *testing.T, seed uint64) {
 	end := w.start()
 	time.Sleep(upTo(10 * time.Second))
 	w.deploy(pods, "900m", "1Gi")
-	for range 2 + random.IntN(3) {
+	for i := range 2 + random.IntN(3) {
 		time.Sleep(upTo(25 * time.Second))
 		end()
-		w.deleteSome(random)
+		w.deleteSome(lots(seed, fmt.Sprint("restart ", i)))
 		time.Sleep(upTo(5 * time.Second))
 		end = w.start()
 	}
@@ -70,9 +71,9 @@ func badTime(random *rand.Rand) awsmodel.Faults {
 }
 
 // deleteSome deletes a tenth of the claims, whatever they are about.
-func (w *world) deleteSome(random *rand.Rand) {
+func (w *world) deleteSome(l lot) {
 	for _, c := range memapi.All[*v1.NodeClaim](w.API) {
-		if random.IntN(10) == 0 {
+		if l.of(c.Name) < 0.1 {
 			sim.Delete(w.t, w.World, c)
 		}
 	}

@@ -1,6 +1,7 @@
 package looptest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +47,10 @@ func TestBadDays(t *testing.T) {
 	sim.EachSeed(t, "BAD_DAYS", 100, 10_000, badDayOf)
 }
 
-// TestDaysThatOnceFailed plays whole days again on which something broke.
-func TestDaysThatOnceFailed(t *testing.T) {
-	for name, seed := range map[string]uint64{"a machine was stopped under running pods": 335} {
-		t.Run(name, func(t *testing.T) {
+// TestWholeDays plays days with all their troubles and pods, of which the first seeds have few.
+func TestWholeDays(t *testing.T) {
+	for _, seed := range []uint64{335} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { badDayOf(t, seed) })
 		})
@@ -66,7 +67,8 @@ func badDayOf(t *testing.T, seed uint64) {
 // A badDay is a world, what its users want, and what has gone wrong.
 type badDay struct {
 	*world
-	random   *rand.Rand
+	random   *rand.Rand // of the trouble that comes now, and
+	lot      lot        // on whom it falls
 	begun    time.Time
 	stopping map[string]bool
 	sets     []*podSet
@@ -77,8 +79,9 @@ type badDay struct {
 
 	api struct {
 		sync.Mutex
-		random *rand.Rand
-		fails  int // of a hundred requests
+		fails int // of a hundred requests
+		lot   lot
+		asked map[string]int // how often for the same
 	}
 	quiet struct {
 		sync.Mutex
@@ -98,10 +101,13 @@ type podSet struct {
 }
 
 func newBadDay(t *testing.T, seed uint64) *badDay {
-	random := rand.New(rand.NewPCG(seed, 18))
-	d := &badDay{world: newWorld(t, awsmodel.Config{Seed: seed, Types: []string{"m5.*", "c5.*"}, Faults: badTime(random)}), random: random, begun: time.Now(), stopping: map[string]bool{}}
+	random := lots(seed, "day").source("morning")
+	d := &badDay{
+		world:  newWorld(t, awsmodel.Config{Seed: seed, Types: []string{"m5.*", "c5.*"}, Faults: badTime(random)}),
+		random: random, begun: time.Now(), stopping: map[string]bool{},
+	}
 	d.search = work.Second / 1000 // plans need not be cheap
-	d.api.random = rand.New(rand.NewPCG(seed, 19))
+	d.api.lot, d.api.asked = lots(seed, "API server"), map[string]int{}
 	memapi.Edit(d.API, "", "default", func(p *v1.NodePool) {
 		p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
 		p.Spec.Disruption.ConsolidateAfter = v1.After(20 * time.Second)
@@ -221,11 +227,13 @@ func (d *badDay) live() {
 	close(d.leads.leads)
 	d.t.Cleanup(func() { d.leads.end(); d.stands.end() })
 	time.Sleep(d.upTo(30 * time.Second))
-	for range d.troubles {
-		trouble := troubles[d.random.IntN(len(troubles))]
+	for i := range d.troubles {
+		d.lot = lots(d.seed, fmt.Sprint("trouble ", i))
+		d.random = d.lot.source("")
+		trouble, wait := troubles[d.random.IntN(len(troubles))], d.upTo(40*time.Second)
 		d.t.Logf("%4.0f s: %s", time.Since(d.begun).Seconds(), trouble.name)
 		trouble.comes(d)
-		time.Sleep(d.upTo(40 * time.Second))
+		time.Sleep(wait)
 	}
 }
 
@@ -264,36 +272,34 @@ var troubles = []struct {
 	{"users scale", (*badDay).rescale},
 	{"users scale", (*badDay).rescale},
 	{"users scale", (*badDay).rescale},
-	{"a user deletes claims", func(d *badDay) { d.deleteSome(d.random) }},
+	{"a user deletes claims", func(d *badDay) { d.deleteSome(d.lot) }},
 	{"a user deletes a node", func(d *badDay) {
-		if n := pick(d, memapi.All[*corev1.Node](d.API)); n != nil {
+		for _, n := range d.aNode() {
 			sim.Delete(d.t, d.World, n)
 		}
 	}},
 	{"a user deletes pods", func(d *badDay) {
-		for range 3 {
-			if p := pick(d, memapi.All[*corev1.Pod](d.API)); p != nil {
-				sim.Delete(d.t, d.World, p)
-			}
+		for _, p := range first(d.lot, 3, 1, memapi.All[*corev1.Pod](d.API), (*corev1.Pod).GetName) {
+			sim.Delete(d.t, d.World, p)
 		}
 	}},
 	{"a user cordons a node", func(d *badDay) {
-		if n := pick(d, memapi.All[*corev1.Node](d.API)); n != nil {
+		for _, n := range d.aNode() {
 			memapi.Edit(d.API, "", n.Name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		}
 	}},
 	{"a user takes our taint off a node", func(d *badDay) { // not that of nodes nobody has registered: then pods run where nobody expects any
-		if n := pick(d, memapi.All[*corev1.Node](d.API)); n != nil {
+		for _, n := range d.aNode() {
 			memapi.Edit(d.API, "", n.Name, func(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isDisrupted) })
 		}
 	}},
 	{"a user takes annotations off a claim", func(d *badDay) {
-		if c := pick(d, memapi.All[*v1.NodeClaim](d.API)); c != nil {
+		for _, c := range d.aClaim() {
 			memapi.Edit(d.API, "", c.Name, func(c *v1.NodeClaim) { c.Annotations = nil })
 		}
 	}},
 	{"a user takes the finalizers off a claim and deletes it", func(d *badDay) {
-		if c := pick(d, memapi.All[*v1.NodeClaim](d.API)); c != nil {
+		for _, c := range d.aClaim() {
 			d.pardon([]string{c.Status.ProviderID[strings.LastIndex(c.Status.ProviderID, "/")+1:]})
 			d.API.Remove(c)
 		}
@@ -362,19 +368,22 @@ func (d *badDay) podsOf(s *podSet) []*corev1.Pod {
 	})
 }
 
-func pick[T any](d *badDay, of []*T) *T {
-	if len(of) == 0 {
-		return nil
-	}
-	return of[d.random.IntN(len(of))]
+// aNode is the node on which the lot falls, if there is any, by its claim: the names of machines follow from when they were launched.
+func (d *badDay) aNode() []*corev1.Node {
+	claims := map[string]string{}
+	memapi.Each(d.API, func(c *v1.NodeClaim) { claims[c.Status.NodeName] = c.Name })
+	return first(d.lot, 1, 1, memapi.All[*corev1.Node](d.API), func(n *corev1.Node) string { return cmp.Or(claims[n.Name], n.Name) })
 }
 
-// some are ids of one or two machines.
+func (d *badDay) aClaim() []*v1.NodeClaim {
+	return first(d.lot, 1, 1, memapi.All[*v1.NodeClaim](d.API), (*v1.NodeClaim).GetName)
+}
+
+// some are ids of at most two machines, each of which one time in four.
 func (d *badDay) some(of func(awsmodel.Machine) bool) (ids []string) {
-	for _, m := range d.aws.Alive() {
-		if of(m) && len(ids) < 2 && d.random.IntN(4) == 0 {
-			ids = append(ids, m.ID)
-		}
+	machines := slices.DeleteFunc(d.aws.Alive(), func(m awsmodel.Machine) bool { return !of(m) })
+	for _, m := range first(d.lot, 2, 0.25, machines, func(m awsmodel.Machine) string { return cmp.Or(m.Tags[awsv1.TagNodeClaim], m.ID) }) {
+		ids = append(ids, m.ID)
 	}
 	return ids
 }
@@ -395,7 +404,9 @@ func (d *badDay) answer(r memapi.Request) error {
 	}
 	d.api.Lock()
 	defer d.api.Unlock()
-	if d.api.random.IntN(100) < d.api.fails {
+	same := fmt.Sprint(r.Verb, r.Subresource, r.Kind, r.Name)
+	d.api.asked[same]++
+	if d.api.lot.of(fmt.Sprint(same, d.api.asked[same])) < float64(d.api.fails)/100 {
 		return errors.New("etcdserver: request timed out")
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,6 +26,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/work"
 	"karpenter.sh/karpenter/internal/fakecloud"
@@ -43,8 +46,9 @@ func TestMain(m *testing.M) {
 // A world is a cluster whose machines are EC2's. The cloud of sim.World is not used.
 type world struct {
 	*sim.World
-	t   *testing.T
-	aws *awsmodel.Cloud
+	t    *testing.T
+	aws  *awsmodel.Cloud
+	seed uint64
 
 	// seller, if set, stands between the loops and the provider.
 	seller func(cloud.Provider) cloud.Provider
@@ -68,7 +72,7 @@ func newWorld(t *testing.T, cfg awsmodel.Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{World: s, t: t}
+	w := &world{World: s, t: t, seed: cfg.Seed}
 	services, dns := "10.100.0.0/16", "10.100.0.10"
 	if cfg.Cluster.ServiceCIDR != "" { // of IPv6
 		services, dns = cfg.Cluster.ServiceCIDR, "fd00:ec2::a"
@@ -213,9 +217,26 @@ func (w *world) replica(ctx context.Context, name string) (*replica, error) {
 	var err error
 	r.provider, err = aws.New(ctx, settings, aws.Input{
 		Claims: follow.Claims(r.store), Nodes: follow.Nodes(r.store),
-		Config: w.aws.AWSConfig(), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: r.events, Version: "test",
+		Config: w.awsConfig(name), Kube: &watching{Client: w.API.Client(name), server: w.API, listed: map[string][]runtime.Object{}}, Metrics: metrics, Events: r.events, Version: "test",
 	})
 	return r, err
+}
+
+// awsConfig has calls tried again after waits that follow from the seed, as everything else does that is left to chance.
+func (w *world) awsConfig(process string) awssdk.Config {
+	cfg := w.aws.AWSConfig()
+	var mu sync.Mutex
+	tried, waits := map[int]int{}, lots(w.seed, "retries of "+process)
+	cfg.Retryer = func() awssdk.Retryer {
+		return ec2api.Retryer(retry.BackoffDelayerFunc(func(attempt int, _ error) (time.Duration, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried[attempt]++
+			most := min(float64(uint64(1)<<min(attempt, 10)), 8)
+			return time.Duration(most * waits.of(fmt.Sprint(attempt, tried[attempt])) * float64(time.Second)), nil
+		}))
+	}
+	return cfg
 }
 
 // karpenter are the loops of the replica that leads, and some more.
