@@ -217,7 +217,7 @@ func days(ctx context.Context, w *wish, tell func(string)) (string, error) {
 	}
 	var all []*replay.Result
 	for _, calm := range day.Calms() {
-		if !w.wants("day "+calm.Name, false) {
+		if !w.wants("day "+calm.Name, calm.Large && w.day == "") {
 			continue
 		}
 		tell("a day with consolidateAfter " + calm.Name)

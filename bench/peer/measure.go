@@ -25,21 +25,22 @@ type row struct {
 	pods     int  // of workloads that have any size; 0 for the others
 	spot     bool // the pool allows spot beside on-demand
 	capped   bool // the pool allows machines of up to 64 vCPU only, which is how careful people run the peer
-	large    bool // minutes for the peer: measured with FULL=1
+	large    bool // minutes for the peer, or nothing that its neighbours do not tell: measured with FULL=1
 }
 
 // rows are the problems: the mixes of the peer's own benchmark at its sizes, and the workloads of this project's price bars.
 func rows() []row {
 	var out []row
 	for _, n := range []int{100, 500, 1000, 2000, 5000, 10_000, 20_000} {
-		out = append(out, row{name: fmt.Sprintf("diverse %d", n), workload: "diverse5000", pods: n, large: n > 5000})
+		out = append(out, row{name: fmt.Sprintf("diverse %d", n), workload: "diverse5000", pods: n, large: n > 5000 || n == 1000 || n == 2000})
 	}
 	out = append(out, row{name: "preferences 4000", workload: "preferences4000", large: true})
 	for _, name := range []string{"few3", "few2skew", "few2complement", "few5", "many5000", "zonespread", "hostanti"} {
+		like := name == "few5" // few3
 		out = append(out,
-			row{name: name + ", on-demand", workload: name},
-			row{name: name + ", on-demand, up to 64 vCPU", workload: name, capped: true},
-			row{name: name + ", spot", workload: name, spot: true, large: name == "many5000"})
+			row{name: name + ", on-demand", workload: name, large: like},
+			row{name: name + ", on-demand, up to 64 vCPU", workload: name, capped: true, large: like},
+			row{name: name + ", spot", workload: name, spot: true, large: like || name == "many5000"})
 	}
 	return out
 }

@@ -151,12 +151,13 @@ func life(app string, number int, cpuMilli, memMiB int64, from, to time.Duration
 type Calm struct {
 	Name  string
 	After v1.NillableDuration
+	Large bool // lies between others, and is played with FULL=1
 }
 
 // Calms are the points of the curve.
 func Calms() []Calm {
 	return []Calm{
-		{"0s", v1.After(0)}, {"5m", v1.After(5 * time.Minute)}, {"30m", v1.After(30 * time.Minute)}, {"Never", v1.NillableDuration{}},
+		{"0s", v1.After(0), false}, {"5m", v1.After(5 * time.Minute), false}, {"30m", v1.After(30 * time.Minute), true}, {"Never", v1.NillableDuration{}, false},
 	}
 }
 
