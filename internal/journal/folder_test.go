@@ -88,6 +88,44 @@ func TestABlockOfZerosIsPassedOver(t *testing.T) {
 	}
 }
 
+// What is no record is none, although it is JSON; and a file that was the oldest may go while somebody reads.
+func TestWhatIsNoRecordIsPassedOver(t *testing.T) {
+	folder := t.TempDir()
+	keep(t, folder, opened(1))
+	if err := os.WriteFile(filepath.Join(folder, "journal-20000101T000000.000000000Z.jsonl"), []byte("{}\nnull\n{\"seq\":7}\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(folder, "gone"), filepath.Join(folder, "journal-20000102T000000.000000000Z.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if got, torn, err := ReadFolder(folder); err != nil || torn != 3 || len(got) != 1 {
+		t.Errorf("%d records, %d torn lines, %v; want one and three", len(got), torn, err)
+	}
+}
+
+// What came while nobody could write goes into as many files as it needs.
+func TestAFileIsNoLongerThanItMayBe(t *testing.T) {
+	folder := t.TempDir()
+	k := NewKeeper(folder)
+	defer k.Close()
+	var records []Record
+	for i := range 12 {
+		records = append(records, Record{Seq: uint64(i + 1), Act: Opened, Text: strings.Repeat("x", 1<<20)})
+	}
+	if err := k.write(records); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(folder, pattern))
+	for _, name := range files {
+		if info, err := os.Stat(name); err != nil || info.Size() > fileBytes+2<<20 {
+			t.Errorf("%s: %v, %v", name, info.Size(), err)
+		}
+	}
+	if len(files) != 3 {
+		t.Errorf("%d files for 12 MB", len(files))
+	}
+}
+
 // A disk that cannot be read is trouble, and not the end of a file.
 func TestTroubleWithReadingIsTold(t *testing.T) {
 	line, err := appendLine(nil, opened(1))

@@ -340,6 +340,9 @@ func TestAnAnswerEnds(t *testing.T) {
 		if lasted := time.Since(began); lasted < 4*time.Minute || lasted > 6*time.Minute {
 			t.Errorf("it lasted %v", lasted)
 		}
+		if text := viewer.Body.String(); !strings.HasPrefix(text, ": hello\n\n") {
+			t.Errorf("a viewer is not told at once that it is let in: %.40q", text)
+		}
 		if heard := strings.Count(viewer.Body.String(), ": nothing new\n\n"); heard < 10 || heard > 30 {
 			t.Errorf("the viewer heard %d times that nothing is new", heard)
 		}
@@ -562,6 +565,23 @@ func TestWhoComesBackGetsAWholePicture(t *testing.T) {
 		}
 		leave()
 	}
+}
+
+// Nobody waits for a viewer that has gone, and nothing is kept for it.
+func TestWhoHasGoneIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := service(newTown())
+		ctx, gone := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, gone)
+		began := time.Now()
+		if f, over := s.after(ctx, 0, time.Hour); f != nil || !over || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v, over %t", time.Since(began), f, over)
+		}
+		s.show(&frame{seq: 1}) // it was drawn while the last one left
+		if s.frame != nil {
+			t.Error("a picture is kept that nobody looks at")
+		}
+	})
 }
 
 func TestWhatIsSentIsSmall(t *testing.T) {

@@ -200,7 +200,7 @@ func ReadFolder(folder string) (r *Recording, torn int, err error) {
 		line := 0
 		for raw := range strings.Lines(string(text)) {
 			line++
-			if !strings.HasSuffix(raw, "\n") || !json.Valid([]byte(raw)) {
+			if !json.Valid([]byte(raw)) {
 				torn++
 				continue
 			}

@@ -126,6 +126,14 @@ func TestEachFileStandsForItself(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || torn != 1 {
 		t.Error(diff, torn)
 	}
+	if err := os.WriteFile(files[2], text[:len(text)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, torn = w.read(t) // the last line lost nothing but its end
+	want[4] = "shop/c-short cpu=1 mem=0 70-110"
+	if diff := cmp.Diff(want, got); diff != "" || torn != 0 {
+		t.Error(diff, torn)
+	}
 }
 
 // When a file is full the next one says what ended in between, too.

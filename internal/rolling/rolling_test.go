@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 )
 
 func begin(t *testing.T, f *Folder, lines string) {
@@ -58,6 +59,24 @@ func TestOnlyItsOwnerReadsIt(t *testing.T) {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode().Perm(), err, want)
 		}
+	}
+}
+
+// Two that begin a file at the same moment have one each; and where there is no folder there are no files.
+func TestEverybodyHasAFileOfTheirOwn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	if files, err := Files(path, "x-*.log"); err != nil || len(files) > 0 {
+		t.Errorf("%q, %v", files, err)
+	}
+	synctest.Test(t, func(t *testing.T) { // time stands still
+		one, other := New(path, "x-*.log", 8), New(path, "x-*.log", 8)
+		defer one.Close()
+		defer other.Close()
+		begin(t, one, "one\n")
+		begin(t, other, "two\n")
+	})
+	if got := texts(t, path); len(got) != 2 || got[0] != "one\n" || got[1] != "two\n" {
+		t.Errorf("%q, want a file of each", got)
 	}
 }
 
