@@ -233,17 +233,14 @@ const (
 	node
 )
 
-// ofNodes is the group without which a machine is no node.
-const ofNodes = "system:nodes"
-
 // admits says as what the cluster lets those in who have the role.
 func (l *look) admits(ctx context.Context, arn string) (guest, error) {
 	out, err := l.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &l.Cluster, PrincipalArn: &arn})
 	var none *ekstypes.ResourceNotFoundException
 	var mapOnly *ekstypes.InvalidRequestException // clusters that know aws-auth only
 	if err == nil {
-		// The other types are for machines, each of a kind.
-		if aws.ToString(out.AccessEntry.Type) == "STANDARD" && !slices.Contains(out.AccessEntry.KubernetesGroups, ofNodes) {
+		// The other types are for machines, each of a kind; nobody gets the group of nodes by an entry of this one.
+		if aws.ToString(out.AccessEntry.Type) == "STANDARD" {
 			return people, nil
 		}
 		return node, nil
@@ -273,7 +270,7 @@ func mapped(lines, arn string) bool {
 	begin, rest, _ := strings.Cut(arn, ":role/")
 	plain := begin + ":role/" + rest[strings.LastIndex(rest, "/")+1:]
 	for _, line := range all {
-		if line.RoleARN == plain && slices.Contains(line.Groups, ofNodes) {
+		if line.RoleARN == plain && slices.Contains(line.Groups, "system:nodes") {
 			return true
 		}
 	}
