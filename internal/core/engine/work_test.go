@@ -95,7 +95,8 @@ func TestAPlanThatTheClockCutSaysSo(t *testing.T) {
 }
 
 // TestSearchFollowsWhatIsAtStake plans workloads that cannot become much cheaper. 5,000 pods of nearly as many shapes are within four tenths of
-// a percent of the bound before anybody searches; column generation alone would take three times as long as everything else.
+// a percent of the bound before anybody searches; column generation alone would take three times as long as everything else. More than half of
+// what they cost is for nodes that stay: with spot the rest is known to be close enough as it is, on demand it is searched by half.
 func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -103,8 +104,8 @@ func TestSearchFollowsWhatIsAtStake(t *testing.T) {
 		most    work.Units
 		dollars float64 // an hour, with the whole search before it followed the stakes
 	}{
-		{"diverse5000", false, 140 * work.Second / 1000, 145.69},
-		{"diverse5000", true, 170 * work.Second / 1000, 74.83},
+		{"diverse5000", false, 100 * work.Second / 1000, 145.69},
+		{"diverse5000", true, 85 * work.Second / 1000, 74.83},
 		{"zonespread", false, 150 * work.Second / 1000, 103.10},
 		{"zonespread", true, 400 * work.Second / 1000, 52.32},
 		{"hostanti", false, 150 * work.Second / 1000, 65.80},

@@ -31,7 +31,7 @@ type Options struct {
 	Gain            int64       // cells that are too large are for all only if each step makes the bill lower by more than so many thousandths
 	Memory          *Memory     // of an earlier answer; nil for none
 	Known           Answers     // to the very same questions
-	Price           int64       // of a known fleet, for Bound
+	Price           int64       // of a known fleet; 0 for none: no other that costs nearly as much is looked for
 	Over            int         // so many steps too large may cells be for anybody in the fleets that are bounded, for Bound
 	Exact           work.Units  // so much work may go into small parts in whole nodes, after all else
 

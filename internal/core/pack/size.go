@@ -17,14 +17,8 @@ func upTo(parts []*part, over int) []*part {
 	return out
 }
 
-// widen opens cells that are too large to all, step by step, and returns the fleet of the last step that was worth it: it holds more, or
-// it costs less and lowers the bill by more than was asked for. What opening all of them would not bring is not looked for.
-//
-// Why not open them at once: an enormous machine is often the cheapest per core by a hair, and a fleet of few enormous machines loses more
-// when one of them goes, waits longer for an empty one, and leaves more behind when pods leave. So a larger one has to pay for itself by
-// more than was asked, and the question is put step by step, since the first step often brings most of it.
-func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
-	var steps []int
+// stepsOf are the sizes of cells that are too large for all.
+func stepsOf(parts []*part) (steps []int) {
 	for _, p := range parts {
 		for i := range p.cells {
 			if p.cells[i].large {
@@ -33,19 +27,33 @@ func (s *solution) widen(parts []*part, o Options, b *budget) *solution {
 		}
 	}
 	slices.Sort(steps)
-	steps = slices.Compact(steps)
-	best := s
+	return slices.Compact(steps)
+}
+
+// widest is the solution in which all cells are open to all; s where they are anyway.
+func (s *solution) widest(parts []*part, b *budget) *solution {
+	steps := stepsOf(parts)
 	if len(steps) == 0 {
-		return best
+		return s
 	}
 	most := steps[len(steps)-1]
-	all := newSolution(upTo(parts, most), b, most)
-	if !best.mayGain(all, o.Gain) {
+	return newSolution(upTo(parts, most), b, most)
+}
+
+// widen opens cells that are too large to all, step by step, and returns the fleet of the last step that was worth it: it holds more, or
+// it costs less and lowers the bill by more than was asked for. What opening all of them would not bring is not looked for.
+//
+// Why not open them at once: an enormous machine is often the cheapest per core by a hair, and a fleet of few enormous machines loses more
+// when one of them goes, waits longer for an empty one, and leaves more behind when pods leave. So a larger one has to pay for itself by
+// more than was asked, and the question is put step by step, since the first step often brings most of it.
+func (s *solution) widen(parts []*part, all *solution, o Options, b *budget) *solution {
+	best := s
+	if all == s || !best.mayGain(all, o.Gain) {
 		return best
 	}
-	for _, over := range steps {
+	for _, over := range stepsOf(parts) {
 		next := all
-		if over < most {
+		if over < all.over {
 			next = newSolution(upTo(parts, over), b, over)
 		}
 		if !best.mayGain(next, o.Gain) {

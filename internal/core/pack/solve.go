@@ -33,8 +33,9 @@ const (
 // Solve finds a cheap fleet for p and proves a bound on every fleet.
 //
 // The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a greedy fleet and a bound
-// come for little work. The configuration LP and wider cells follow where something is at stake, then the search, which
-// can use any amount, and at last small parts in whole nodes: a proof, whose branches are turned into fleets on the way.
+// come for little work; where a fleet is known that is close enough to the bound, none is looked for, and all items are left. The configuration
+// LP and wider cells follow where something is at stake, then the search, which can use any amount, and at last small parts in whole nodes: a
+// proof, whose branches are turned into fleets on the way.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -50,9 +51,15 @@ func Solve(p *Problem, o Options) *Result {
 	}
 	parts := split(p)
 	best := newSolution(parts, b, 0)
+	all := best.widest(parts, b)
+	if best.hopeless(all, o) {
+		out := best.unpacked(p, b)
+		out.Known = o.Known.with(question, out, b.meter)
+		return out
+	}
 	b.watch(best)
 	best.improve(o)
-	best = best.widen(parts, o, b)
+	best = best.widen(parts, all, o, b)
 	if !o.Fast && b.does(repairing) {
 		b.watch(best)
 		best.search()
@@ -139,7 +146,7 @@ func newSolution(parts []*part, b *budget, over int) *solution {
 // improve finds a fleet for every part: greedily, then, if there is time, by the configuration LP.
 func (s *solution) improve(o Options) {
 	for _, r := range s.runs {
-		r.close = 1 + max(float64(o.CloseMillionths)/1e6, gapGoal/2)
+		r.close = closeTo(o)
 		if !o.Fast {
 			r.sharpen()
 		}
@@ -162,6 +169,34 @@ func (s *solution) improve(o Options) {
 			r.attempt(r.stake(), r.resample)
 		}
 	}
+}
+
+// hopeless says whether a fleet that is known is as close to the bound as any has to be, whatever cells others are of.
+func (s *solution) hopeless(all *solution, o Options) bool {
+	if o.Price == 0 {
+		return false
+	}
+	for _, r := range s.runs {
+		r.sharpen()
+	}
+	for _, r := range all.runs {
+		if s.bound()*closeTo(o) < float64(o.Price) {
+			return false
+		}
+		r.refine()
+	}
+	return all.bound()*closeTo(o) >= float64(o.Price)
+}
+
+// closeTo is at how many times the bound a fleet is close enough.
+func closeTo(o Options) float64 { return 1 + max(float64(o.CloseMillionths)/1e6, gapGoal/2) }
+
+// unpacked is the answer that proves a bound and leaves all items.
+func (s *solution) unpacked(p *Problem, b *budget) *Result {
+	for _, r := range s.runs {
+		r.best = &fleet{}
+	}
+	return s.result(p, b)
 }
 
 // sum returns the price of the fleets and how many items are left out.

@@ -170,3 +170,37 @@ func TestKnapsacksGoNoDeeperThanTheBoundIsWorth(t *testing.T) {
 		}
 	}
 }
+
+// Who knows a fleet that is close enough to the bound gets the bound, and no other fleet. Cells that are too large may make one worthwhile all the same.
+func TestBesideAFleetThatIsCloseNoneIsLookedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known int64
+		large int64 // price of a cell that is too large for all
+		want  int64 // 0 for no fleet
+	}{
+		"no fleet is known":                      {0, 0, 30_000},
+		"one is close enough":                    {30_045, 0, 0},
+		"one is not":                             {30_046, 0, 30_000},
+		"larger cells lower the bill":            {30_045, 900, 27_000},
+		"larger cells are hardly cheaper":        {30_045, 999, 30_000},
+		"larger cells are not cheaper":           {30_045, 1000, 0},
+		"one is cheaper than any fleet there is": {100, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Problem{Classes: []Class{{Need: []int64{1}, Count: 300}}, Cells: []Cell{{Room: []int64{10}, Price: 1000}}}
+			if tc.large > 0 {
+				p.Cells = append(p.Cells, Cell{Room: []int64{10}, Price: tc.large, Over: 1})
+			}
+			r := Solve(p, Options{Price: tc.known, CloseMillionths: 1500, Gain: 10, Known: Answers{{}}})
+			if r.Price != tc.want || complete(r) != (tc.want > 0) {
+				t.Errorf("a fleet for %d, %d items left; want one for %d", r.Price, r.Left, tc.want)
+			}
+			if err := verify.Verify(p, r.Certificate); err != nil || r.Bound() > 30_000 || r.Bound() < 26_999 {
+				t.Errorf("bound %d: %v", r.Bound(), err)
+			}
+			if len(r.Known) != 1 {
+				t.Errorf("%d answers are known, want that of before", len(r.Known))
+			}
+		})
+	}
+}

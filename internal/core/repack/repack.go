@@ -33,6 +33,9 @@ func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) (idea *solv
 		return nil, 0
 	}
 	o := q.options()
+	if stays := at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
+		o = partOf(o, r.Cost-stays, r.Cost)
+	}
 	whole := q.exact && q.plain() // the packer's question is all of ours
 	switch {
 	case whole && !p.Settings.Unproven:
@@ -89,6 +92,19 @@ const exactWork = work.Second / 12
 func (q *question) options() pack.Options {
 	set := &q.p.Settings
 	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
+}
+
+// leastPart is the smallest part of a plan that is told from nothing.
+const leastPart = 1e-3
+
+// partOf are the options of a question about a part of a plan, which costs so much of it: it has that part of the work, and is close enough to its
+// bound where the plan is. A fleet that is known to be close enough is not looked for again.
+func partOf(o pack.Options, price, whole int64) pack.Options {
+	part := max(float64(price)/float64(whole), leastPart)
+	o.Price = price
+	o.CloseMillionths = int64(float64(o.CloseMillionths) / part)
+	o.Least, o.Most = work.Units(float64(o.Least)*part), work.Units(float64(o.Most)*part)
+	return o
 }
 
 // replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the

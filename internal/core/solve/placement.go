@@ -14,8 +14,9 @@ import (
 // A Placement is what others see of a state: nodes, and the pods that were placed on them. Who has a better idea of where they should be
 // begins afresh and places them through the same rules; Take says whether it was one.
 type Placement struct {
-	s    *state
-	left []int // by class: pods that found no place at first
+	s     *state
+	left  []int   // by class: pods that found no place at first
+	costs []int64 // of new nodes that hold pods, in order
 }
 
 // Place places the pods of a problem, class after class.
@@ -23,10 +24,14 @@ func Place(p *Problem) (*Placement, *Result) {
 	s := newState(factsOf(p))
 	s.findWorth()
 	s, left := s.inOrder(s.place())
-	at, r := &Placement{s, left}, &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
+	at, r := &Placement{s: s, left: left}, &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
 	r.charge(billOf(r.Bins, &p.Settings.Terms))
+	for i := range r.Bins {
+		l := &r.Bins[i].Launch
+		at.costs = append(at.costs, p.Settings.Terms.with(l.Cost, l.Floor))
+	}
 	return at, r
 }
 
@@ -131,6 +136,21 @@ func (at *Placement) New() iter.Seq2[BinID, Opened] {
 			}
 		}
 	}
+}
+
+// Cost is what some of its new nodes, in order, are reckoned to cost.
+func (at *Placement) Cost(bins []BinID) (sum int64) {
+	next := 0
+	for bin, n := range at.s.newBins() {
+		if len(n.puts) == 0 {
+			continue
+		}
+		if _, found := slices.BinarySearch(bins, bin); found {
+			sum += at.costs[next]
+		}
+		next++
+	}
+	return sum
 }
 
 // Remains returns what a pool has left once its new nodes are given back, but for those that stay.

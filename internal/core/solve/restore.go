@@ -17,7 +17,7 @@ func (at *Placement) Afresh(stay []BinID) *Placement {
 	for _, bin := range stay {
 		s.restoreBin(old, bin, old.node(bin).puts)
 	}
-	return &Placement{s, at.left}
+	return &Placement{s: s, left: at.left}
 }
 
 // restore commits pods without asking, with the domains that their bin had.
