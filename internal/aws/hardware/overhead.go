@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"math/big"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,8 +104,12 @@ func threshold(value string, of resource.Quantity) resource.Quantity {
 
 // percentOf rounds up to whole bytes. The kubelet takes 100 % to mean that the signal is off.
 func percentOf(of resource.Quantity, percent string) resource.Quantity {
-	p, ok := new(big.Rat).SetString(strings.TrimSuffix(percent, "%"))
-	if !ok || p.Sign() <= 0 || p.Cmp(big.NewRat(100, 1)) >= 0 {
+	percent = strings.TrimSuffix(percent, "%")
+	p, ok := new(big.Rat), false
+	if f, err := strconv.ParseFloat(percent, 64); err == nil && f > 0 { // 1e-1000000 is written out otherwise
+		p, ok = p.SetString(percent)
+	}
+	if !ok || p.Cmp(big.NewRat(100, 1)) >= 0 {
 		return *resource.NewQuantity(0, resource.BinarySI)
 	}
 	p.Mul(p, big.NewRat(of.Value(), 100))

@@ -232,7 +232,7 @@ func (b *Book) refreshSpot(ctx context.Context) error {
 // readSpot takes over a quote; the youngest of a pool counts.
 func readSpot(s ec2types.SpotPrice, prices map[Pool]cloud.NanoUSD, seen map[Pool]time.Time) {
 	dollars, err := strconv.ParseFloat(aws.ToString(s.SpotPrice), 64)
-	if err != nil || s.Timestamp == nil || dollars < 0 || dollars >= maxDollars {
+	if priced := dollars >= 0 && dollars < maxDollars; err != nil || s.Timestamp == nil || !priced { // what is no number is neither
 		return
 	}
 	pool := Pool{string(s.InstanceType), aws.ToString(s.AvailabilityZone)}

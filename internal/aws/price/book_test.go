@@ -93,6 +93,22 @@ func quote(at time.Time, price string) ec2types.SpotPrice {
 	return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("z-a"), SpotPrice: &price, Timestamp: &at}
 }
 
+// What EC2 says of a price may be anything; a free machine is one.
+func TestQuotesThatAreNoPrices(t *testing.T) {
+	for text, want := range map[string]bool{"0.05": true, "0": true, "-1": false, "NaN": false, "Inf": false, "1000000": false, "999999": true, "": false, "much": false} {
+		prices := map[Pool]cloud.NanoUSD{}
+		readSpot(quote(time.Now(), text), prices, map[Pool]time.Time{})
+		if p, ok := prices[Pool{"m5.large", "z-a"}]; ok != want || p < 0 {
+			t.Errorf("%q is read as %v, %v", text, p, ok)
+		}
+	}
+	for text, want := range map[string]bool{"0.05": true, "0": false, "-1": false, "NaN": false, "Inf": false, "1000000": false, "999999": true} {
+		if _, p, ok := ReadProduct(product("m5.large", text), "USD"); ok != want || p < 0 {
+			t.Errorf("%q on demand is read as %v, %v", text, p, ok)
+		}
+	}
+}
+
 // places is a price list that knows places by their region code.
 type places struct {
 	*market
