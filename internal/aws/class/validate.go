@@ -375,12 +375,17 @@ func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (
 
 // dedicated says whether a pool may ask for hardware of its own.
 func dedicated(p *v1.NodePool) bool {
-	for _, r := range p.Spec.Template.Spec.Requirements {
-		if r.Key == awsv1.LabelInstanceTenancy && r.Operator == "In" && slices.Contains(r.Values, awsv1.TenancyDedicated) {
-			return true
-		}
+	needs, said := needsOf(p)[awsv1.LabelInstanceTenancy]
+	return said && (!needs.Has(awsv1.TenancyDefault) || !needs.Open() && needs.Has(awsv1.TenancyDedicated))
+}
+
+// needsOf is what a pool asks of its machines, be it as a requirement or as a label that they get.
+func needsOf(p *v1.NodePool) need.Needs {
+	reqs := slices.Clone(p.Spec.Template.Spec.Requirements)
+	for key, value := range p.Spec.Template.Labels {
+		reqs = append(reqs, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
 	}
-	return false
+	return need.Of(reqs)
 }
 
 // sampleType picks a type that the class's pools allow, that has an image and that the class can use, an ordinary one if possible;
@@ -418,7 +423,7 @@ func ofPools(nc *awsv1.EC2NodeClass, types []*cloud.InstanceType, pools []*v1.No
 	}
 	var exotic *cloud.InstanceType
 	for _, p := range pools {
-		needs := need.Of(p.Spec.Template.Spec.Requirements)
+		needs := needsOf(p)
 		for _, it := range types {
 			switch {
 			case !needs.Allow(it.Labels):
