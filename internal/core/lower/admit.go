@@ -51,20 +51,27 @@ func (b *builder) admit() {
 	if len(out) == 0 {
 		return
 	}
-	b.postponed = map[cluster.PodKey]bool{}
 	for _, c := range b.cohorts {
 		if !out[c] {
 			continue
 		}
 		for _, p := range c.pods {
-			b.postponed[p.PodKey] = true
-			if !b.hasPlace(p) {
-				b.refuse(p, []reason.Count{{Code: reason.Postponed}})
-			}
+			b.postpone(p)
 		}
 	}
 	b.cohorts = slices.DeleteFunc(b.cohorts, func(c *cohort) bool { return out[c] })
 	b.readLabels()
+}
+
+// postpone leaves a pod for another plan.
+func (b *builder) postpone(p *cluster.Pod) {
+	if b.postponed == nil {
+		b.postponed = map[cluster.PodKey]bool{}
+	}
+	b.postponed[p.PodKey] = true
+	if !b.hasPlace(p) {
+		b.refuse(p, []reason.Count{{Code: reason.Postponed}})
+	}
 }
 
 // shareOut lets namespaces take turns and returns the cohorts for which no work is left. The first of each turn always gets some.

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/seat"
+	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
@@ -26,7 +28,7 @@ type deviceDesk struct {
 	*builder
 	effort     *devices.Effort
 	generated  map[ownClaim]*resourcev1.ResourceClaim // by the pod that they were made for
-	claims     map[string]*claim
+	claims     map[claimKey]*claim
 	list       []*claim
 	kinds      []*deviceKind
 	numbers    map[*deviceKind]int
@@ -37,6 +39,8 @@ type deviceDesk struct {
 	batch      map[cluster.PodKey]bool     // made when first needed
 	nodesHave  [][]*inventory              // by bin: what it may turn out to have
 	shapes     [][]*inventory              // by template and shape, nil for one without
+	// What claims were told of kinds of devices, and how many selectors had to be asked for it.
+	told, evaluated int
 }
 
 // A claim is what a resource claim, or all claims of a template, ask for.
@@ -45,7 +49,24 @@ type claim struct {
 	spec     *resourcev1.ResourceClaimSpec
 	bad      reason.Count
 	released []int // bins where it is allocated, but for nobody
+
+	namespace string
 }
+
+// A claimKey says which claims are one.
+type claimKey struct {
+	as              claimKind
+	namespace, name string
+}
+
+type claimKind byte
+
+const (
+	byName     claimKind = iota
+	ofTemplate           // all that are made from one
+	ownLeft              // made from a template that is gone
+	following            // by name, for pods that may come to a place that is kept for them
+)
 
 // An ownClaim names the claim that was made from a template for a pod.
 type ownClaim struct {
@@ -56,7 +77,7 @@ type ownClaim struct {
 // deviceDesk returns the desk.
 func (b *builder) deviceDesk() *deviceDesk {
 	if b.devices == nil {
-		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[string]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}, useless: map[string]*devices.Refusal{}}
+		d := &deviceDesk{builder: b, effort: &devices.Effort{}, generated: map[ownClaim]*resourcev1.ResourceClaim{}, claims: map[claimKey]*claim{}, numbers: map[*deviceKind]int{}, values: map[string]int32{}, useless: map[string]*devices.Refusal{}}
 		for c := range b.in.Snap.ResourceClaims() {
 			name := c.Annotations[resourcev1.PodResourceClaimAnnotation]
 			for _, o := range c.OwnerReferences {
@@ -132,10 +153,49 @@ func (d *deviceDesk) readAll() {
 		d.nodesHave = append(d.nodesHave, d.inventoriesOf(i))
 	}
 	d.readShapes()
-	for _, c := range d.list {
+	d.fillAll()
+	d.refuseFar()
+}
+
+const (
+	// defaultClaims is how much work the claims of waiting pods may cause before places are looked for, mostClaim one of them: there may be as many
+	// kinds of devices as devices, and whoever writes claims can ask hundreds of things about each.
+	defaultClaims = work.Second
+	mostClaim     = work.Second / 2
+
+	fitWork    = 300 // of what an option makes of a kind, when all selectors have been asked before
+	selectWork = 5000
+)
+
+// cost is what claims have cost so far.
+func (d *deviceDesk) cost() work.Units { return work.Units(d.told*fitWork + d.evaluated*selectWork) }
+
+// fillAll says what claims make of devices. Namespaces take turns, those first whose pods were left out most often, until it is too much for
+// one plan.
+func (d *deviceDesk) fillAll() {
+	leftOut := map[*devices.Claim]int{}
+	for _, co := range d.cohorts {
+		for _, p := range co.pods {
+			for _, c := range co.devices.claims {
+				leftOut[c] = max(leftOut[c], d.in.LeftOut[p.PodKey])
+			}
+		}
+	}
+	turns := map[*claim]int{}
+	next := map[string]int{}
+	order := slices.Clone(d.list)
+	slices.SortStableFunc(order, func(a, b *claim) int { return cmp.Compare(leftOut[&b.Claim], leftOut[&a.Claim]) })
+	for _, c := range order {
+		turns[c] = next[c.namespace]
+		next[c.namespace]++
+	}
+	slices.SortStableFunc(order, func(a, b *claim) int { return cmp.Compare(turns[a], turns[b]) })
+	for _, c := range order {
+		if d.cost() > defaultClaims && c.bad.Code == 0 {
+			c.bad = reason.Count{Code: reason.Postponed}
+		}
 		d.fill(c)
 	}
-	d.refuseFar()
 }
 
 // claimsOf returns what the claims of a pod ask for, where claims that are allocated already let it be, and why it cannot be planned for.
@@ -180,18 +240,18 @@ func (d *deviceDesk) claimOf(p *cluster.Pod, r *corev1.PodResourceClaim) (*claim
 	tmpl := snap.ResourceClaimTemplate(p.Namespace, *r.ResourceClaimTemplateName)
 	switch {
 	case tmpl != nil:
-		return d.fresh("t/"+tmpl.Namespace+"/"+tmpl.Name, r.Name, &tmpl.Spec.Spec, false)
+		return d.fresh(claimKey{ofTemplate, tmpl.Namespace, tmpl.Name}, r.Name, &tmpl.Spec.Spec, false)
 	case own != nil && p.NodeName == "":
-		return d.fresh("o/"+own.Namespace+"/"+own.Name, r.Name, &own.Spec, false)
+		return d.fresh(claimKey{ownLeft, own.Namespace, own.Name}, r.Name, &own.Spec, false)
 	}
 	return nil, nil, badClaim(r.Name, reason.TemplateMissing, *r.ResourceClaimTemplateName)
 }
 
 // fresh is a claim that is still to be allocated.
-func (d *deviceDesk) fresh(key, name string, spec *resourcev1.ResourceClaimSpec, shared bool) (*claim, []label.Reqs, reason.Count) {
+func (d *deviceDesk) fresh(key claimKey, name string, spec *resourcev1.ResourceClaimSpec, shared bool) (*claim, []label.Reqs, reason.Count) {
 	c := d.claims[key]
 	if c == nil {
-		c = &claim{spec: spec, Claim: devices.Claim{ID: len(d.list), Name: name, Shared: shared, At: devices.Nowhere}}
+		c = &claim{spec: spec, namespace: key.namespace, Claim: devices.Claim{ID: len(d.list), Name: name, Shared: shared, At: devices.Nowhere}}
 		d.claims[key] = c
 		d.list = append(d.list, c)
 		c.bad = d.understand(c)
@@ -202,7 +262,7 @@ func (d *deviceDesk) fresh(key, name string, spec *resourcev1.ResourceClaimSpec,
 // named is a claim that several pods may use. Once it is allocated its pods go where its devices are, unless everybody for whom it was
 // allocated is gone or leaves: then it may stay there, and may as well be allocated anew.
 func (d *deviceDesk) named(made *resourcev1.ResourceClaim) (*claim, []label.Reqs, reason.Count) {
-	key := "c/" + made.Namespace + "/" + made.Name
+	key := claimKey{byName, made.Namespace, made.Name}
 	if made.Status.Allocation == nil {
 		return d.fresh(key, made.Name, &made.Spec, true)
 	}
@@ -266,12 +326,26 @@ func (d *deviceDesk) placeOf(made *resourcev1.ResourceClaim) (node string, terms
 
 // released reports whether nobody keeps an allocated claim where it is: all pods for which it is reserved are gone, or leave their node.
 func (d *deviceDesk) released(made *resourcev1.ResourceClaim) bool {
+	return d.releasedBy(made, func(p *cluster.Pod) bool { return d.asked(p.PodKey) || d.moves(p) })
+}
+
+// releasedBy is released for those of whom it is said that they leave.
+func (d *deviceDesk) releasedBy(made *resourcev1.ResourceClaim, leaves func(*cluster.Pod) bool) bool {
 	return !slices.ContainsFunc(made.Status.ReservedFor, func(by resourcev1.ResourceClaimConsumerReference) bool {
 		if by.APIGroup != "" || by.Resource != "pods" {
 			return true
 		}
 		p := d.in.Snap.Pod(cluster.PodKey{Namespace: made.Namespace, Name: by.Name})
-		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !d.asked(p.PodKey) && !d.moves(p))
+		return p != nil && p.UID == by.UID && !p.Terminal() && (p.NodeName == "" || !leaves(p))
+	})
+}
+
+// follows reports whether an allocated claim may come along with pods for which places are kept: as long as they have not left, it is where it is
+// for everybody else.
+func (d *deviceDesk) follows(made *resourcev1.ResourceClaim) bool {
+	node, _, bad := d.placeOf(made)
+	return node != "" && bad.Code == 0 && !d.released(made) && d.releasedBy(made, func(p *cluster.Pod) bool {
+		return d.asked(p.PodKey) || d.moves(p) || slices.ContainsFunc(d.kept, func(e expected) bool { return e.pod.PodKey == p.PodKey })
 	})
 }
 
@@ -348,7 +422,7 @@ func (d *deviceDesk) asked(key cluster.PodKey) bool {
 
 // give lets a pod that is not planned for now have its devices on a node.
 func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
-	if d.asked(p.PodKey) {
+	if d.asked(p.PodKey) && !d.postponed[p.PodKey] {
 		return
 	}
 	var claims []*devices.Claim
@@ -359,11 +433,17 @@ func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
 		if own := d.own(p, r); own != nil && own.Status.Allocation != nil && !comes {
 			continue // the node is without its devices already
 		}
-		if c := d.known(p.Namespace, r, comes); c != nil {
-			claims = append(claims, &c.Claim)
-			if c.Shared && c.At == devices.Nowhere {
-				c.At = bin
-			}
+		c := d.known(p.Namespace, r, comes)
+		switch {
+		case c == nil:
+			continue
+		case c.bad.Code != 0: // it was too much to find out what it makes of devices
+			d.problem.Nodes[bin].Devices = nil
+			return
+		}
+		claims = append(claims, &c.Claim)
+		if c.Shared && c.At == devices.Nowhere {
+			c.At = bin
 		}
 	}
 	d.giveAll(bin, claims)
@@ -371,13 +451,21 @@ func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
 
 // known is the claim that a reference of a pod names, if it can be allocated and is not yet, or is to be allocated anew as its pods come from elsewhere.
 func (d *deviceDesk) known(namespace string, r *corev1.PodResourceClaim, comes bool) *claim {
+	var made *resourcev1.ResourceClaim
 	if r.ResourceClaimName != nil {
-		if made := d.in.Snap.ResourceClaim(namespace, *r.ResourceClaimName); made == nil || made.Status.Allocation != nil && !comes {
+		made = d.in.Snap.ResourceClaim(namespace, *r.ResourceClaimName)
+		if made == nil || made.Status.Allocation != nil && !comes {
 			return nil
 		}
 	}
 	before := len(d.list)
-	c, _, bad := d.claimOf(&cluster.Pod{PodKey: cluster.PodKey{Namespace: namespace}}, r)
+	var c *claim
+	var bad reason.Count
+	if made != nil && made.Status.Allocation != nil && d.follows(made) {
+		c, _, bad = d.fresh(claimKey{following, made.Namespace, made.Name}, made.Name, &made.Spec, true)
+	} else {
+		c, _, bad = d.claimOf(&cluster.Pod{PodKey: cluster.PodKey{Namespace: namespace}}, r)
+	}
 	if len(d.list) > before {
 		d.fill(d.list[before])
 	}
@@ -405,7 +493,7 @@ func (d *deviceDesk) giveDaemon(at []*devices.State, set *daemon) {
 	}
 	var claims []*devices.Claim
 	for i := range set.info.class.Spec.ResourceClaims {
-		if c := d.known(set.set.Namespace, &set.info.class.Spec.ResourceClaims[i], false); c != nil && !c.Shared {
+		if c := d.known(set.set.Namespace, &set.info.class.Spec.ResourceClaims[i], false); c != nil && c.bad.Code == 0 && !c.Shared {
 			claims = append(claims, &c.Claim)
 		}
 	}
@@ -432,14 +520,23 @@ func (d *deviceDesk) refuseFar() {
 	for _, co := range d.cohorts {
 		for _, k := range co.devices.claims {
 			if bad := d.list[k.ID].bad; bad.Code != 0 {
-				for _, p := range co.pods {
-					d.refuse(p, []reason.Count{bad})
-				}
-				co.pods = nil
+				d.turnAway(co, bad)
 				break
 			}
 		}
 	}
+}
+
+// turnAway refuses the pods of a cohort. Those that are left for another plan keep the places that they have.
+func (d *deviceDesk) turnAway(co *cohort, bad reason.Count) {
+	for _, p := range co.pods {
+		if bad.Code == reason.Postponed {
+			d.postpone(p)
+		} else {
+			d.refuse(p, []reason.Count{bad})
+		}
+	}
+	co.pods = nil
 }
 
 func (d *deviceDesk) mayTake(c *claim, kind int) bool {

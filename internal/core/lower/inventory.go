@@ -2,6 +2,7 @@ package lower
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -14,23 +15,79 @@ import (
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
-// A deviceKind is what can be said about a device without its name. It is known for as long as the engine remembers, with what selectors
-// said of it.
+// A deviceKind is what can be said about a device without its name. It is known for as long as the engine remembers.
 type deviceKind struct {
 	driver string
 	device *resourcev1.Device
 	coming bool     // it is one that a machine will bring
 	later  []string // attributes whose values are known only once the device is there
-	said   map[string]selection
+	id     int
 }
 
-type selection struct {
-	yes bool
-	err error
+// A deviceMemory is which kinds of devices were seen, and what selectors said of them. Drivers often give each device a number of its own, so that
+// there may be as many kinds as devices in the cluster, and anybody may write selectors.
+type deviceMemory struct {
+	kinds    map[[sha256.Size]byte]*deviceKind
+	inSlice  map[*resourcev1.ResourceSlice][]*deviceKind
+	verdicts map[string]*verdicts // by selector
+	bytes    int                  // of verdicts
 }
+
+// verdicts are what one selector said of kinds of devices, by their ids.
+type verdicts struct {
+	said  []verdict
+	errs  map[int]error
+	alike map[string]error // the errors, each once
+}
+
+type verdict byte
+
+const (
+	notAsked verdict = iota
+	takesIt
+	leavesIt
+	fails
+)
+
+// mostVerdicts is how many bytes of verdicts are remembered.
+const mostVerdicts = 64 << 20
+
+func newDeviceMemory() deviceMemory {
+	return deviceMemory{kinds: map[[sha256.Size]byte]*deviceKind{}, inSlice: map[*resourcev1.ResourceSlice][]*deviceKind{}, verdicts: map[string]*verdicts{}}
+}
+
+// of returns what was said by a selector, with room for every kind that there is.
+func (m *deviceMemory) of(expression string) *verdicts {
+	v := m.verdicts[expression]
+	if v == nil {
+		v = &verdicts{errs: map[int]error{}, alike: map[string]error{}}
+		m.verdicts[expression] = v
+	}
+	if more := len(m.kinds) - len(v.said); more > 0 {
+		v.said = append(v.said, make([]verdict, more)...)
+		m.bytes += more
+	}
+	return v
+}
+
+// fails notes that a selector could not be evaluated for a kind.
+func (m *deviceMemory) fails(v *verdicts, kind int, err error) {
+	text := err.Error()
+	if same, known := v.alike[text]; known {
+		err = same
+	} else {
+		v.alike[text] = err
+		m.bytes += len(text)
+	}
+	v.said[kind], v.errs[kind] = fails, err
+	m.bytes += errorBytes
+}
+
+// errorBytes is about what it takes to remember that a kind has an error.
+const errorBytes = 50
 
 // kindOf returns the kind of a device; of one that a machine will bring, from is what is said about it.
-func (m *Memory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceSlice) *deviceKind {
+func (m *deviceMemory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceSlice) *deviceKind {
 	text, err := json.Marshal(resourcev1.Device{Attributes: d.Attributes, Capacity: d.Capacity, AllowMultipleAllocations: d.AllowMultipleAllocations, Taints: d.Taints})
 	if err != nil {
 		text = []byte(d.Name)
@@ -39,32 +96,28 @@ func (m *Memory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceS
 	if from != nil {
 		key += "\x00" + strings.Join(from.Later, "\x00")
 	}
-	k := m.deviceKinds[key]
+	sum := sha256.Sum256([]byte(key))
+	k := m.kinds[sum]
 	if k == nil {
-		k = &deviceKind{driver: driver, device: d, said: map[string]selection{}}
+		k = &deviceKind{driver: driver, device: d, id: len(m.kinds)}
 		if from != nil {
 			k.coming, k.later = true, from.Later
 		}
-		m.deviceKinds[key] = k
+		m.kinds[sum] = k
 	}
 	return k
 }
 
 // kindsIn returns the kinds of the devices of a slice, which are worked out once.
-func (m *Memory) kindsIn(s *resourcev1.ResourceSlice) []*deviceKind {
-	kinds, ok := m.sliceKinds[s]
+func (m *deviceMemory) kindsIn(s *resourcev1.ResourceSlice) []*deviceKind {
+	kinds, ok := m.inSlice[s]
 	if !ok {
 		for i := range s.Spec.Devices {
 			kinds = append(kinds, m.kindOf(s.Spec.Driver, &s.Spec.Devices[i], nil))
 		}
-		m.sliceKinds[s] = kinds
+		m.inSlice[s] = kinds
 	}
 	return kinds
-}
-
-// forgetDevices drops what is known of devices.
-func (m *Memory) forgetDevices() {
-	m.deviceKinds, m.sliceKinds = map[string]*deviceKind{}, map[*resourcev1.ResourceSlice][]*deviceKind{}
 }
 
 // An inventory is the devices of a node with their names, as far as they are published.
@@ -227,7 +280,7 @@ func (p *resourcePool) tied(nodes []string) bool {
 func (d *deviceDesk) addFar(out *published, p *resourcePool, nodes []string) {
 	tied := p.tied(nodes)
 	for _, s := range p.slices {
-		for i, kind := range d.mem.kindsIn(s) {
+		for i, kind := range d.mem.devices.kindsIn(s) {
 			if x := &s.Spec.Devices[i]; tied || p.nodeOf(s, x) == "" {
 				d.number(kind)
 				out.far = append(out.far, farDevice{p.driver + "/" + p.name + "/" + x.Name, kind})
@@ -267,6 +320,10 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 		there[p.driver] = there[p.driver] || !p.unsure
 	}
 	base := &inventory{}
+	if d.crowded(own, n.row.Name) {
+		base.Unsure = true
+		return []*inventory{base}
+	}
 	for _, p := range own {
 		d.addPool(base, p, n.row.Name)
 	}
@@ -286,6 +343,25 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 		out = append(out, inv.mark())
 	}
 	return out
+}
+
+// mostOnNode is how many devices a node has at most: what is left of them is written down anew for every pod that gets some. Of one that says
+// it has more nothing is given away.
+const mostOnNode = 10_000
+
+// crowded reports whether pools have more devices on a node than any node has.
+func (d *deviceDesk) crowded(own []*resourcePool, node string) bool {
+	n := 0
+	for _, p := range own {
+		for _, s := range p.slices {
+			for i := range s.Spec.Devices {
+				if p.nodeOf(s, &s.Spec.Devices[i]) == node {
+					n++
+				}
+			}
+		}
+	}
+	return n > mostOnNode
 }
 
 // typesOn are the instance types that a node of ours may be.
@@ -326,7 +402,7 @@ func (d *deviceDesk) addPool(inv *inventory, p *resourcePool, node string) {
 	}
 	at := inv.addCounters(sets)
 	for _, s := range p.slices {
-		for i, kind := range d.mem.kindsIn(s) {
+		for i, kind := range d.mem.devices.kindsIn(s) {
 			if x := &s.Spec.Devices[i]; p.nodeOf(s, x) == node {
 				d.addDevice(inv, kind, x, at, deviceID{p.driver, p.name, x.Name})
 			}
@@ -338,7 +414,7 @@ func (d *deviceDesk) addPool(inv *inventory, p *resourcePool, node string) {
 func (d *deviceDesk) addSlice(inv *inventory, s *cloud.DeviceSlice) {
 	at := inv.addCounters(s.Counters)
 	for i := range s.Devices {
-		d.addDevice(inv, d.mem.kindOf(s.Driver, &s.Devices[i], s), &s.Devices[i], at, deviceID{})
+		d.addDevice(inv, d.mem.devices.kindOf(s.Driver, &s.Devices[i], s), &s.Devices[i], at, deviceID{})
 	}
 }
 

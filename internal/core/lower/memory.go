@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -34,8 +33,7 @@ type Memory struct {
 	world *world // of the last snapshot
 
 	withDevices bool // resource claims are planned for
-	deviceKinds map[string]*deviceKind
-	sliceKinds  map[*resourcev1.ResourceSlice][]*deviceKind
+	devices     deviceMemory
 }
 
 // NewMemory returns a Memory that knows nothing but labels.
@@ -106,7 +104,7 @@ func (m *Memory) forget() {
 	m.asked = map[string]map[string]bool{}
 	m.daemons, m.world = nil, nil
 	m.daemonVersion++
-	m.forgetDevices()
+	m.devices = newDeviceMemory()
 }
 
 // keepTurns is for how many turns something is remembered that nobody asked for.
@@ -114,10 +112,12 @@ const keepTurns = 256
 
 // tidy forgets what has not been asked for in a while.
 func (m *Memory) tidy() {
+	if m.turn%keepTurns == 0 || m.devices.bytes > mostVerdicts {
+		m.devices = newDeviceMemory()
+	}
 	if m.turn%keepTurns != 0 {
 		return
 	}
-	m.forgetDevices()
 	m.asked = map[string]map[string]bool{} // the pods at hand mention theirs again
 	m.ages = ages{}
 	old := func(used uint64) bool { return used+keepTurns < m.turn }

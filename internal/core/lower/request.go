@@ -113,23 +113,42 @@ func (d *deviceDesk) asksOf(c *claim, r *resourcev1.DeviceRequest) ([]ask, reaso
 	return out, reason.Count{}
 }
 
-// fill says what a claim makes of all kinds of devices.
+// fill says what a claim makes of all kinds of devices, unless that is too much for one claim: then it may come to its end the next time, if
+// selectors had still to be asked, and never otherwise.
 func (d *deviceDesk) fill(c *claim) {
 	if c.bad.Code != 0 || len(c.Requests) == 0 {
 		return
+	}
+	began, evaluated := d.cost(), d.evaluated
+	tooMuch := func() bool {
+		if d.cost()-began <= mostClaim {
+			return false
+		}
+		c.bad = reason.Count{Code: reason.DeviceHard, Key: c.Name}
+		if d.evaluated > evaluated {
+			c.bad = reason.Count{Code: reason.Postponed}
+		}
+		return true
 	}
 	for i := range c.Requests {
 		asks, _ := d.asksOf(c, &c.spec.Devices.Requests[i])
 		for o := range asks {
 			fits := make([]devices.Fit, len(d.kinds))
 			for k, kind := range d.kinds {
-				fits[k] = d.fitOf(&asks[o], kind)
+				if fits[k] = d.fitOf(&asks[o], kind); (k+1)%100 == 0 && tooMuch() {
+					return
+				}
+			}
+			if tooMuch() {
+				return
 			}
 			c.Requests[i].Options[o].Fits = fits
 		}
 	}
 	for i := range c.Constraints {
-		d.fillConstraint(&c.Constraints[i], &c.spec.Devices.Constraints[i])
+		if d.fillConstraint(&c.Constraints[i], &c.spec.Devices.Constraints[i]); tooMuch() {
+			return
+		}
 	}
 }
 
@@ -139,6 +158,7 @@ func (d *deviceDesk) fillConstraint(out *devices.Constraint, k *resourcev1.Devic
 		name = k.DistinctAttribute
 	}
 	out.Values, out.Bad = make([]int32, len(d.kinds)), make([]string, len(d.kinds))
+	d.told += len(d.kinds)
 	for i, kind := range d.kinds {
 		out.Values[i] = -1
 		if at := slices.IndexFunc(kind.later, func(l string) bool { return qualified(kind.driver, resourcev1.QualifiedName(l)) == string(*name) }); at >= 0 {
@@ -178,6 +198,7 @@ func (d *deviceDesk) value(v *resourcev1.DeviceAttribute) int32 {
 
 // fitOf says what a request makes of a kind of device.
 func (d *deviceDesk) fitOf(a *ask, kind *deviceKind) devices.Fit {
+	d.told++
 	var out devices.Fit
 	out.Selected = true
 	for _, s := range slices.Concat(a.class.Spec.Selectors, a.selectors) {
@@ -210,20 +231,28 @@ func (d *deviceDesk) selects(kind *deviceKind, expression string) (bool, *device
 	if no := d.useless[expression]; no != nil {
 		return false, no
 	}
-	said, ok := kind.said[expression]
-	if !ok {
-		said.yes, said.err = d.in.Selects(expression, kind.driver, kind.device)
-		kind.said[expression] = said
+	said := d.mem.devices.of(expression)
+	if said.said[kind.id] == notAsked {
+		switch yes, err := d.in.Selects(expression, kind.driver, kind.device); {
+		case err != nil:
+			d.mem.devices.fails(said, kind.id, err)
+		case yes:
+			said.said[kind.id] = takesIt
+		default:
+			said.said[kind.id] = leavesIt
+		}
+		d.evaluated++
 	}
-	if said.err == nil {
-		return said.yes, nil
+	if said.said[kind.id] != fails {
+		return said.said[kind.id] == takesIt, nil
 	}
-	if missing, ok := errors.AsType[*devices.NoKeyError](said.err); ok && kind.coming {
+	err := said.errs[kind.id]
+	if missing, ok := errors.AsType[*devices.NoKeyError](err); ok && kind.coming {
 		return false, &devices.Refusal{Why: devices.Unknown, Detail: missing.Key}
 	}
-	what, _, _ := strings.Cut(said.err.Error(), "\n")
+	what, _, _ := strings.Cut(err.Error(), "\n")
 	no := &devices.Refusal{Why: devices.Invalid, Detail: what}
-	if _, ok := errors.AsType[*devices.SelectorError](said.err); ok {
+	if _, ok := errors.AsType[*devices.SelectorError](err); ok {
 		d.useless[expression] = no // it is not asked about other kinds of devices: that could take minutes
 	}
 	return false, no

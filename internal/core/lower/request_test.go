@@ -33,12 +33,13 @@ func TestASelectorOfNoUseIsAskedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			d := &deviceDesk{useless: map[string]*devices.Refusal{}, builder: &builder{in: Input{Selects: func(string, string, *resourcev1.Device) (bool, error) {
+			mem := &Memory{devices: newDeviceMemory()}
+			d := &deviceDesk{useless: map[string]*devices.Refusal{}, builder: &builder{mem: mem, in: Input{Selects: func(string, string, *resourcev1.Device) (bool, error) {
 				asked++
 				return false, tc.err
 			}}}}
-			for range 3 {
-				yes, no := d.selects(&deviceKind{said: map[string]selection{}}, "device.x > 1")
+			for _, driver := range []string{"a", "b", "c"} {
+				yes, no := d.selects(mem.devices.kindOf(driver, &resourcev1.Device{}, nil), "device.x > 1")
 				if yes || no == nil || no.Why != devices.Invalid || no.Detail != tc.err.Error() {
 					t.Errorf("selected %t, refused for %+v", yes, no)
 				}

@@ -111,6 +111,19 @@ func TestASearchAmongManyDevicesEnds(t *testing.T) {
 	}
 }
 
+// TestAskingForAllOfManyDevicesIsWork has claims that want all devices of a node over and over, of which it has as many as nobody has.
+func TestAskingForAllOfManyDevicesIsWork(t *testing.T) {
+	inv := Inventory{Devices: make([]Device, 50_000)}
+	c := claim(1)
+	for range 100 {
+		c.Requests[0].Options = append(c.Requests[0].Options, Option{All: true, Fits: fits(0)})
+	}
+	effort := &Effort{}
+	if _, no := New(&inv, effort).With([]*Claim{c}); no == nil || no.Why != TooHard || effort.Steps > mostSteps+1 {
+		t.Errorf("refused for %+v after %d steps", no, effort.Steps)
+	}
+}
+
 // TestAmountsDoNotWrapAround has devices that are allocated in full over and over, as somebody may write into the status of claims.
 func TestAmountsDoNotWrapAround(t *testing.T) {
 	t.Run("shares", func(t *testing.T) {

@@ -69,7 +69,7 @@ func (q *search) findAll() {
 	for ci, c := range q.claims {
 		for ri := range c.Requests {
 			for oi := range c.Requests[ri].Options {
-				if o := &c.Requests[ri].Options[oi]; o.All {
+				if o := &c.Requests[ri].Options[oi]; o.All && q.no == nil {
 					q.listAll(place{ci, ri}, o)
 				}
 			}
@@ -84,6 +84,9 @@ func (q *search) listAll(at place, o *Option) {
 	}
 	var list []int
 	for d := range q.inventory.Devices {
+		if d%freeLooks == freeLooks-1 && !q.step(at) {
+			return
+		}
 		if q.selects(at, o, d) && q.hasRoom(o, d) {
 			list = append(list, d)
 		}
