@@ -179,11 +179,15 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 	}
 	found.before, found.target = goal.before, goal.after
 	heldBack(found.heldBack, goal, taken)
-	p.memory.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), p.wasted, goal)
 	if len(steps) == 0 && p.memory.resume == "" {
 		found.sameUntil, found.waitUntil = p.w.Now.Add(sameFor), p.w.Now.Add(betweenSearches)
 		p.memory.recovering = p.memory.recovering && len(found.cramped) > 0 // no way leads nearer
 	}
+	part := mostAvoided
+	if p.memory.recovering {
+		part = mostLeft
+	}
+	p.memory.avoided = avoid(slices.DeleteFunc(slices.Clone(movers), func(c *Candidate) bool { return taken[c] }), p.wasted, goal, part)
 	p.memory.search = found
 	return steps
 }

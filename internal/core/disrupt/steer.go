@@ -13,7 +13,10 @@ import (
 
 const (
 	// mostAvoided is the part of the nodes that new pods may be kept off at a time: the rest must have room for a normal day.
-	mostAvoided = 0.05
+	mostAvoided = 0.2
+	// mostLeft is that part while the fleet is far from its target. Most of what comes to a node then was moved, and kube-scheduler would give it
+	// to the emptiest, which go next: the same pods would move twice.
+	mostLeft = 0.9
 	// stickiness is how much more a node seems to waste once new pods are kept off it, so that the choice does not change all day.
 	stickiness = 1.5
 )
@@ -35,8 +38,8 @@ func Avoided(n *corev1.Node) bool {
 //
 // As many nodes as the fleet could do without, judged by their price: to steer pods off more would only spread them over fewer. The one
 // that would go by itself soonest is not known, so the most wasteful stands for it; those chosen before stay chosen unless another one is
-// clearly worse, since pods need hours to come to an end.
-func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[types.UID]bool {
+// clearly worse, since pods need hours to come to an end. part is how many of the nodes may be chosen.
+func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target, part float64) map[types.UID]bool {
 	most := func(c *Candidate) float64 {
 		if Avoided(c.Node.Node) {
 			return stickiness * wasted[c]
@@ -46,7 +49,7 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target) map[t
 	order = slices.Clone(order)
 	slices.SortStableFunc(order, func(a, b *Candidate) int { return cmp.Compare(most(b), most(a)) })
 	out := map[types.UID]bool{}
-	left := max(1, int(mostAvoided*float64(len(order))))
+	left := max(1, int(part*float64(len(order))))
 	for surplus := goal.before - goal.after; left > 0 && len(order) > 1; left-- {
 		i := slices.IndexFunc(order, func(c *Candidate) bool { return c.Price <= surplus })
 		if i < 0 {

@@ -25,17 +25,20 @@ func TestWhichNodesAreAvoided(t *testing.T) {
 		nodes   int
 		marked  string // that have the taint
 		surplus float64
+		part    float64 // of the nodes may be chosen
 		want    string
 	}{
-		"none in a fleet as cheap as can be":              {4, "", 0, ""},
-		"none while the surplus is less than any node":    {4, "", 0.19, ""},
-		"the one that wastes most":                        {4, "", 0.3, "b"},
-		"at least one, however small the fleet":           {4, "", 0.8, "b"},
-		"two of forty":                                    {40, "", 8, "b,c"},
-		"one of forty, if that is all the surplus":        {40, "", 0.3, "b"},
-		"still the one that was chosen, if nearly as bad": {40, "c", 0.3, "c"},
-		"another one, if it is much better now":           {40, "d", 0.3, "b"},
-		"never the only one":                              {1, "", 0.3, ""},
+		"none in a fleet as cheap as can be":              {4, "", 0, mostAvoided, ""},
+		"none while the surplus is less than any node":    {4, "", 0.19, mostAvoided, ""},
+		"the one that wastes most":                        {4, "", 0.3, mostAvoided, "b"},
+		"at least one, however small the fleet":           {4, "", 0.8, 0.05, "b"},
+		"two of forty":                                    {40, "", 8, 0.05, "b,c"},
+		"one of forty, if that is all the surplus":        {40, "", 0.3, mostAvoided, "b"},
+		"still the one that was chosen, if nearly as bad": {40, "c", 0.3, mostAvoided, "c"},
+		"another one, if it is much better now":           {40, "d", 0.3, mostAvoided, "b"},
+		"never the only one":                              {1, "", 0.3, mostAvoided, ""},
+		"many, where many may be":                         {40, "", 0.8, mostLeft, "a,b,c,d"},
+		"nine of ten at the most":                         {10, "", 8, mostLeft, "a,b,c,d,e,f,g,h,i"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p")
@@ -59,7 +62,7 @@ func TestWhichNodesAreAvoided(t *testing.T) {
 			for _, c := range candidates {
 				by[c] = money[c.Name()]
 			}
-			got := avoid(candidates, by, target{before: cloud.FromDollars(8), after: cloud.FromDollars(8 - tc.surplus)})
+			got := avoid(candidates, by, target{before: cloud.FromDollars(8), after: cloud.FromDollars(8 - tc.surplus)}, tc.part)
 			if names := uidNames(got); names != tc.want {
 				t.Errorf("avoid %q, want %q", names, tc.want)
 			}
@@ -136,6 +139,40 @@ func TestSteering(t *testing.T) {
 			}
 			if got != tc.want {
 				t.Errorf("steering %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestHowManyAreAvoided has twenty nodes, some of which could go if the budget were not used up. kube-scheduler would give the pods of those that go first
+// to those that go next.
+func TestHowManyAreAvoided(t *testing.T) {
+	for name, tc := range map[string]struct {
+		full, want int // nodes whose pods leave no room; marked ones
+	}{
+		"a fleet that is nearly right":     {18, 1},
+		"a fleet that is much too large":   {0, 15},
+		"a fleet in which nothing is free": {20, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p", allowing("1"))
+			for i := range 20 {
+				name, pods := fmt.Sprintf("n%02d", i), 1
+				if i < tc.full {
+					pods = 4
+				}
+				f.node(name, "p", "one", onDemand).pods(name, "web", pods, "1", "1Gi")
+			}
+			w := f.world()
+			w.Promised = map[string]int{"p": 1}
+			marked := 0
+			for _, want := range newPlanner(realEngine()).Propose(w).Steering {
+				if want {
+					marked++
+				}
+			}
+			if marked != tc.want {
+				t.Errorf("%d nodes are avoided, want %d", marked, tc.want)
 			}
 		})
 	}
