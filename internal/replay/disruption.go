@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// secondLook is after how long a step that moves pods for money is looked at again, before anything is done.
-	secondLook = 15 * time.Second
 	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then. Steps that wait for
 	// their turn are looked at as often.
 	nextTurn = time.Second
@@ -33,20 +31,14 @@ const (
 	hollowPart = 10
 )
 
-// A proposal waits for its second look.
-type proposal struct {
-	step *disrupt.Step
-	due  time.Time
-}
-
 // A disruption finds steps and carries them out.
 type disruption struct {
 	engine    *engine.Engine
 	memory    disrupt.Memory
 	vacancies disrupt.Vacancies
 	facts     disrupt.Facts
-	pending   map[string]*proposal // that wait for their second look
-	busy      map[types.UID]bool   // claims of steps that are carried out
+	pending   disrupt.Queue
+	busy      map[types.UID]bool // claims of steps that are carried out
 
 	passed, looked time.Time // last pass, and last look for empty nodes
 	pass, look     time.Time // when the next are due, zero for none
@@ -54,7 +46,7 @@ type disruption struct {
 }
 
 func newDisruption(labels label.Table) disruption {
-	return disruption{engine: engine.New(labels), pending: map[string]*proposal{}, busy: map[types.UID]bool{}}
+	return disruption{engine: engine.New(labels), pending: disrupt.Queue{}, busy: map[types.UID]bool{}}
 }
 
 // news says that something changed: the fleet is looked at as soon as the pace allows.
@@ -150,41 +142,22 @@ func (d *disruption) begin(r *run, step *disrupt.Step) {
 		d.start(r, step)
 		return
 	}
-	d.pending[step.ID()] = &proposal{step, r.now.Add(secondLook)}
-	r.after(secondLook, func() { d.confirm(r) })
+	d.pending.Add(step, r.now)
+	r.after(disrupt.SecondLook, func() { d.confirm(r) })
 }
 
-// confirm looks again at the steps whose time has come, the oldest first: those that are left wait for a look of their own, and each is
-// confirmed by what the ones before it have left. What budgets hold back waits for its turn, and nothing of its pools overtakes it.
+// confirm looks again at the steps whose time has come.
 func (d *disruption) confirm(r *run) {
-	full := map[string]bool{}
-	for _, id := range d.byDue() {
-		p := d.pending[id]
-		late := !r.now.Before(p.due.Add(disrupt.TurnWithin))
-		if r.now.Before(p.due) || !late && slices.ContainsFunc(p.step.Remove, func(c *disrupt.Candidate) bool { return full[c.Pool.Name] }) {
-			continue
-		}
-		delete(d.pending, id)
-		if why := d.lookAgain(r, p.step); why.WaitsForTurn() && !late {
-			d.pending[id] = p
-			for _, c := range p.step.Remove {
-				full[c.Pool.Name] = true
-			}
-		} else if why.Code == disrupt.Scheduling || why.Code != "" && late {
-			d.memory = d.memory.Failed(p.step, r.now)
+	round := d.pending.Round(r.now)
+	for id, p := range round.Due() {
+		if why := d.lookAgain(r, p.Step); why.Code != "" {
+			_, d.memory = round.Refused(id, p, why, d.memory)
 		}
 	}
-	if len(full) > 0 && !d.turn.After(r.now) {
+	if round.Held() && !d.turn.After(r.now) {
 		d.turn = r.now.Add(nextTurn)
 		r.after(nextTurn, func() { d.confirm(r) })
 	}
-}
-
-// byDue lists the steps that wait, first those whose second look comes first.
-func (d *disruption) byDue() []string {
-	return slices.SortedFunc(maps.Keys(d.pending), func(a, b string) int {
-		return cmp.Or(d.pending[a].due.Compare(d.pending[b].due), cmp.Compare(a, b))
-	})
 }
 
 // lookAgain starts a step that still is right, or says why it is not.
@@ -244,28 +217,15 @@ func (d *disruption) start(r *run, step *disrupt.Step) {
 // world is what the planner is shown.
 func (d *disruption) world(r *run) *disrupt.World {
 	snap := r.Store.Snapshot()
+	landing, over := seat.Landing(snap, r.now)
+	if !over.IsZero() {
+		r.update(func(draft *cluster.Draft) { draft.DropVacant(over) })
+	}
 	w := &disrupt.World{
-		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Ahead: true, Landing: map[string]bool{}, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
+		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Ahead: true, Landing: landing, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.pending)) {
-		p := d.pending[id]
-		for _, c := range p.step.Remove {
-			w.Busy[c.Node.Claim.UID] = true
-			w.Promised[c.Pool.Name]++
-		}
-		w.Coming = append(w.Coming, p.step.Place...)
-	}
-	for s := range snap.Seats() {
-		if !s.Vacant() {
-			break
-		}
-		if seat.Kept(snap, s, r.now) {
-			w.Landing[snap.Target(s.Target).Name] = true
-			continue
-		}
-		r.update(func(draft *cluster.Draft) { draft.DropVacant(s.At) })
-	}
+	d.pending.Hold(w)
 	return w
 }
 

@@ -159,7 +159,7 @@ func goes(snap *cluster.Snapshot, into map[string]bool) {
 }
 
 const (
-	secondLookAfter = int(secondLook / time.Second)
+	secondLookAfter = int(disrupt.SecondLook / time.Second)
 	// stepTime is how long what the loops do in one turn or two may take: what is empty goes by itself, beside what is searched for.
 	stepTime = 5
 )

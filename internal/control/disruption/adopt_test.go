@@ -15,6 +15,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/steprecord"
@@ -238,7 +239,7 @@ func TestACommandThatWasGivenUpIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		stop := s.run(t)
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		memapi.Edit(s.api, "", replacementName, func(c *v1.NodeClaim) { c.Finalizers = []string{v1.TerminationFinalizer} })
 		time.Sleep(leastTimeout + 5*time.Second)
 		if c := s.claim(replacementName); c == nil || c.DeletionTimestamp == nil {
@@ -260,7 +261,7 @@ func TestACandidateWithoutItsRecordStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		memapi.Edit(s.api, "", "claim-a", func(c *v1.NodeClaim) { dropRecord(c) })
 		s.initialise(replacementName)
 		time.Sleep(5 * time.Second)

@@ -88,7 +88,7 @@ func (l *Loop) tend(ctx context.Context, snap *cluster.Snapshot, now time.Time) 
 		case plan.Status.Rule != approval.Approve(approval.Pools(snap, step), plan.Status.Step):
 			err = l.rule(ctx, plan, approval.Approve(approval.Pools(snap, step), plan.Status.Step))
 		case plan.Approved() && !l.halted(step):
-			l.pending[plan.Name] = &proposal{step: step, due: now, plan: plan}
+			l.pending[plan.Name] = &disrupt.Waiting{Step: step, Due: now, Plan: plan}
 		}
 		if client.IgnoreNotFound(err) != nil { // the next turn tries again
 			telemetry.Log(ctx).Error("cannot look after a DisruptionPlan", "DisruptionPlan", plan.Name, "error", err)

@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/steprecord"
 )
@@ -63,7 +64,7 @@ func (s *stage) waited(t *testing.T) (*v1alpha1.DisruptionPlan, func()) {
 	t.Helper()
 	s.manual("")
 	stop := s.run(t)
-	time.Sleep(validationDelay + 5*time.Second)
+	time.Sleep(disrupt.SecondLook + 5*time.Second)
 	open := s.plans(v1alpha1.DisruptionPending)
 	if len(open) != 1 || s.done() != "" {
 		t.Fatalf("%d plans wait, and done was: %s; want one and nothing", len(open), s.done())
@@ -262,7 +263,7 @@ func TestRulesThatChangeCountAtOnce(t *testing.T) {
 				s := newStage(t.Context())
 				s.manual(tc.before)
 				stop := s.run(t)
-				time.Sleep(validationDelay - time.Second)
+				time.Sleep(disrupt.SecondLook - time.Second)
 				// The plan is made, and budgets hold it back from then on.
 				s.api.SetFault(func(r memapi.Request) error {
 					if r.Kind == "DisruptionPlan" && r.Subresource == "status" {
@@ -326,7 +327,7 @@ func TestAPlanThatSaysNothingIsGivenAMinute(t *testing.T) {
 		s.api.Put(&v1alpha1.DisruptionPlan{ObjectMeta: metav1.ObjectMeta{Name: "nothing", CreationTimestamp: metav1.Now()}, Spec: v1alpha1.DisruptionPlanSpec{Decision: v1alpha1.DisruptionApproved}})
 		_, stop := s.waited(t)
 		defer stop()
-		time.Sleep(lostWait - validationDelay - 10*time.Second)
+		time.Sleep(lostWait - disrupt.SecondLook - 10*time.Second)
 		if len(s.plans("")) != 1 {
 			t.Error("it is gone before its minute is over")
 		}
@@ -441,7 +442,7 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *stage){
 		"the pool wants to be asked since": func(t *testing.T, s *stage) {
 			t.Cleanup(s.run(t))
-			time.Sleep(validationDelay + 5*time.Second)
+			time.Sleep(disrupt.SecondLook + 5*time.Second)
 			if !s.tainted("a") {
 				t.Fatal("the command did not start")
 			}
@@ -450,7 +451,7 @@ func TestCommandsWithoutApprovalAreTakenBack(t *testing.T) {
 		},
 		"the pool wants to be asked since, says the claim alone": func(t *testing.T, s *stage) {
 			t.Cleanup(s.run(t))
-			time.Sleep(validationDelay + 5*time.Second)
+			time.Sleep(disrupt.SecondLook + 5*time.Second)
 			s.astray()
 			s.manual("")
 			s.initialise(replacementName)
@@ -640,7 +641,7 @@ func TestRulesApproveByThemselves(t *testing.T) {
 				s := newStage(t.Context())
 				s.manual(rules)
 				defer s.run(t)()
-				time.Sleep(validationDelay + 10*time.Second)
+				time.Sleep(disrupt.SecondLook + 10*time.Second)
 				if got := s.tainted("a"); got != want {
 					t.Errorf("it was begun: %v, want %v", got, want)
 				}
@@ -728,7 +729,7 @@ func TestAPoolThatNoLongerWantsToBeAsked(t *testing.T) {
 		plan, stop := s.waited(t)
 		defer stop()
 		memapi.Edit(s.api, "", "p", func(p *v1.NodePool) { p.Annotations = nil })
-		time.Sleep(validationDelay + 10*time.Second)
+		time.Sleep(disrupt.SecondLook + 10*time.Second)
 		if got := s.plans(v1alpha1.DisruptionSuperseded); len(got) != 1 || got[0].Name != plan.Name || got[0].Status.Message != "its pools no longer want to be asked" {
 			t.Errorf("plans = %v", got)
 		}

@@ -16,6 +16,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -73,7 +74,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 				engine := &fragile{engine.New(), tc.over, true}
 				s.spoil = func(l *Loop) { l.engine = engine }
 				defer s.run(t)()
-				time.Sleep(validationDelay + 20*time.Second)
+				time.Sleep(disrupt.SecondLook + 20*time.Second)
 				synctest.Wait()
 				if n, panics := bug.Count()-before, testutil.ToFloat64(s.metrics.ReconcilePanics.WithLabelValues("disruption")); n != 1 || panics != 1 {
 					t.Errorf("%d bugs were reported and %v panics counted, want one of each: it is told once", n, panics)
@@ -90,7 +91,7 @@ func TestWhatThePlannerPanicsOverIsLeftAlone(t *testing.T) {
 					t.Errorf("events = %q, want %s", s.told, tc.event)
 				}
 				engine.broken = false
-				time.Sleep(bug.AsideFor + validationDelay + 20*time.Second)
+				time.Sleep(bug.AsideFor + disrupt.SecondLook + 20*time.Second)
 				if !s.tainted("a") && !s.tainted("b") && s.claim("claim-a").DeletionTimestamp == nil {
 					t.Error("nothing is removed although the bug is over")
 				}

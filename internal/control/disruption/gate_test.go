@@ -35,9 +35,9 @@ func newGate(t *testing.T, rules string) *gate {
 	g := &gate{t: t, stage: newStage(t.Context())}
 	g.spoil = func(l *Loop) { g.Loop = l }
 	stop := g.run(t)
-	time.Sleep(validationDelay - time.Second)
+	time.Sleep(disrupt.SecondLook - time.Second)
 	stop()
-	g.step = g.pending[slices.Collect(maps.Keys(g.pending))[0]].step
+	g.step = g.pending[slices.Collect(maps.Keys(g.pending))[0]].Step
 	clear(g.pending)
 	g.manual(rules)
 	time.Sleep(time.Second)
@@ -192,7 +192,7 @@ func TestApprovedPlansCountAgainstBudgetsOnce(t *testing.T) {
 		g := newGate(t, "")
 		g.yes()
 		time.Sleep(2 * time.Millisecond)
-		g.pending[g.plan.Name] = &proposal{step: g.step, due: time.Now(), plan: g.plan}
+		g.pending[g.plan.Name] = &disrupt.Waiting{Step: g.step, Due: time.Now(), Plan: g.plan}
 		w := g.world(t.Context(), g.Loop.store.Snapshot(), time.Now())
 		if w.Promised["p"] != 1 || !w.Busy["claim-a"] {
 			t.Errorf("promised %v, busy %v; want one node, which is a", w.Promised, w.Busy)
@@ -214,7 +214,7 @@ func TestNothingIsBegunBeforeItIsKnownWhereBuffersRest(t *testing.T) {
 			t.Fatal("a step was begun")
 		}
 		s.store.Update(func(d *cluster.Draft) { d.PlaceSpares("default", "spare", []string{""}) })
-		time.Sleep(validationDelay + 3*time.Second)
+		time.Sleep(disrupt.SecondLook + 3*time.Second)
 		if !s.tainted("a") {
 			t.Error("no step was begun once it was known")
 		}

@@ -16,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/memapi"
 	"karpenter.sh/karpenter/internal/steprecord"
 )
@@ -43,8 +44,8 @@ func TestNothingBeginsWhilePaused(t *testing.T) {
 	for name, pause := range map[string]func(*stage, string){"the pool": (*stage).pausePool, "the cluster": (*stage).pauseCluster} {
 		for when, at := range map[string]time.Duration{
 			"from the start":            0,
-			"while a step waits":        validationDelay / 2,
-			"in the moment it is begun": validationDelay,
+			"while a step waits":        disrupt.SecondLook / 2,
+			"in the moment it is begun": disrupt.SecondLook,
 		} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestAPauseTakesBackWhatDeletedNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t.Context())
 				defer s.run(t)()
-				time.Sleep(validationDelay + 5*time.Second)
+				time.Sleep(disrupt.SecondLook + 5*time.Second)
 				if !s.tainted("a") {
 					t.Fatal("the command did not start")
 				}
@@ -182,7 +183,7 @@ func TestAPauseKeepsAReplacementThatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		if !s.tainted("a") {
 			t.Fatal("the command did not start")
 		}
@@ -206,9 +207,9 @@ func TestAStepOfANodeThatWasPausedMeanwhileIsNotBegun(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(validationDelay - time.Second)
+		time.Sleep(disrupt.SecondLook - time.Second)
 		stop()
-		step := l.pending[slices.Collect(maps.Keys(l.pending))[0]].step
+		step := l.pending[slices.Collect(maps.Keys(l.pending))[0]].Step
 		s.pausePool("true")
 		time.Sleep(time.Second)
 		l.start(t.Context(), step, nil)
@@ -247,7 +248,7 @@ func TestARestartWhilePausedTakesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		stop := s.run(t)
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		stop()
 		s.pauseCluster("true")
 		s.initialise(replacementName)

@@ -6,10 +6,8 @@
 package disruption
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +21,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/pause"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
@@ -34,11 +33,10 @@ const (
 )
 
 const (
-	validationDelay = 15 * time.Second
-	idlePoll        = 10 * time.Second
-	busyPoll        = time.Second
-	calmPoll        = 5 * time.Second
-	unsyncedPoll    = time.Second
+	idlePoll     = 10 * time.Second
+	busyPoll     = time.Second
+	calmPoll     = 5 * time.Second
+	unsyncedPoll = time.Second
 
 	// longGap is how long the fleet may go without a look before that is worth a line.
 	longGap = 15 * time.Minute
@@ -81,7 +79,7 @@ type Loop struct {
 	watched, queue *telemetry.Loop
 	aside          aside
 
-	pending   map[string]*proposal
+	pending   disrupt.Queue
 	commands  map[string]*command
 	vacancies disrupt.Vacancies
 	facts     disrupt.Facts
@@ -90,20 +88,13 @@ type Loop struct {
 	looked     time.Time                // when the fleet was last looked at, zero before the first time
 }
 
-// A proposal waits for its second look.
-type proposal struct {
-	step *disrupt.Step
-	due  time.Time
-	plan *v1alpha1.DisruptionPlan // by which it was approved, nil where nobody wanted to be asked
-}
-
 // New returns a loop that does nothing until Run is called.
 func New(store *cluster.Store, c client.Client, catalogs catalogs, o opener, tell Telling, settings Settings) *Loop {
 	return &Loop{
 		store: store, client: c, catalogs: catalogs, opener: o, settings: settings,
 		engine:   engine.New(settings.Labels),
 		tell:     newTeller(tell),
-		pending:  map[string]*proposal{},
+		pending:  disrupt.Queue{},
 		commands: map[string]*command{},
 	}
 }
@@ -173,7 +164,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot) (next time.Dura
 			continue
 		}
 		if step.Method.Waits() {
-			l.pending[step.ID()] = &proposal{step: step, due: now.Add(validationDelay)}
+			l.pending.Add(step, now)
 		} else {
 			l.safely("starting "+step.ID(), func() { l.start(ctx, step, nil) })
 		}
@@ -215,28 +206,11 @@ func (l *Loop) safely(what string, do func()) (err error) {
 	return nil
 }
 
-// byDue lists the proposals, first those whose delay ends first.
-func (l *Loop) byDue() []string {
-	return slices.SortedFunc(maps.Keys(l.pending), func(a, b string) int {
-		return cmp.Or(l.pending[a].due.Compare(l.pending[b].due), cmp.Compare(a, b))
-	})
-}
-
-// pools are those of the nodes that a proposal removes.
-func (p *proposal) pools() (out []string) {
-	for _, c := range p.step.Remove {
-		if !slices.Contains(out, c.Pool.Name) {
-			out = append(out, c.Pool.Name)
-		}
-	}
-	return out
-}
-
 // next is the earliest moment at which something is due.
 func (l *Loop) next(now time.Time, out *disrupt.Proposal) time.Duration {
 	wait := idlePoll
 	for _, p := range l.pending {
-		wait = min(wait, p.due.Sub(now))
+		wait = min(wait, p.Due.Sub(now))
 	}
 	if len(l.commands) > 0 {
 		wait = min(wait, busyPoll)
@@ -259,24 +233,18 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 			notReady[name] = true
 		}
 	}
+	landing, over := seat.Landing(snap, now)
+	if !over.IsZero() {
+		l.store.Update(func(d *cluster.Draft) { d.DropVacant(over) })
+	}
 	w := &disrupt.World{
 		Snap: snap, Pools: pools, NotReady: notReady, Now: now,
-		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: l.landing(snap, now), Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
+		Busy: map[types.UID]bool{}, Promised: map[string]int{}, Ahead: true, Landing: landing, Vacant: l.vacancies.Look(snap, now), Facts: &l.facts,
 		Settings: l.settings.Planner, Engine: l.engine, Terms: l.settings.Engine, Ended: func() bool { return ctx.Err() != nil },
 	}
 	l.aside.apply(w)
 	approval.Hold(w, l.confirming)
-	for _, id := range sortedKeys(l.pending) {
-		p := l.pending[id]
-		if p.plan != nil {
-			continue // its plan holds them
-		}
-		for _, c := range p.step.Remove {
-			w.Busy[c.Node.Claim.UID] = true
-			w.Promised[c.Pool.Name]++
-		}
-		w.Coming = append(w.Coming, p.step.Place...)
-	}
+	l.pending.Hold(w)
 	for _, c := range l.commands {
 		for _, m := range c.Candidates {
 			w.Busy[m.UID] = true
@@ -285,49 +253,34 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the proposals whose delay is over, the oldest first, and starts those that still hold. What budgets hold back waits for its
-// turn; nothing of its pools overtakes it. It tells whether any was decided: their nodes are no longer what w says of them.
+// confirm looks again at the steps whose time has come and starts those that still hold. It tells whether any was decided: their nodes are no longer
+// what w says of them.
 func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
-	full := map[string]bool{}
-	for _, id := range l.byDue() {
-		p := l.pending[id]
-		if w.Now.Before(p.due) {
-			continue
-		}
-		pools := p.pools()
-		late := !w.Now.Before(p.due.Add(disrupt.TurnWithin))
-		if p.plan == nil && !late && slices.ContainsFunc(pools, func(pool string) bool { return full[pool] }) {
-			continue
-		}
-		delete(l.pending, id)
-		l.confirming = p.plan
+	round := l.pending.Round(w.Now)
+	for id, p := range round.Due() {
+		l.confirming = p.Plan
 		view := l.world(ctx, l.store.Snapshot(), w.Now)
 		l.confirming = nil
 		var step *disrupt.Step
 		var refusal disrupt.Refusal
-		if err := l.safely("confirming "+id, func() { step, refusal, l.memory = disrupt.Confirm(view, l.memory, p.step) }); err != nil {
+		if err := l.safely("confirming "+id, func() { step, refusal, l.memory = disrupt.Confirm(view, l.memory, p.Step) }); err != nil {
 			l.memory = l.memory.Afresh()
 			refusal.Code = disrupt.Scheduling // it is tried again later and later
 		}
-		if refusal.WaitsForTurn() && p.plan == nil && !late {
-			l.pending[id] = p
-			for _, pool := range pools {
-				full[pool] = true
-			}
+		if refusal.Code == "" {
+			l.safely("starting "+id, func() { l.start(ctx, step, p.Plan) })
+			decided = true
+			continue
+		}
+		var waits bool
+		if waits, l.memory = round.Refused(id, p, refusal, l.memory); waits {
 			continue
 		}
 		decided = true
-		if refusal.Code != "" {
-			l.tell.rejected(p.step, view.Snap, refusal.Code)
-			if refusal.Code == disrupt.Scheduling || late {
-				l.memory = l.memory.Failed(p.step, w.Now)
-			}
-			if p.plan != nil {
-				l.refused(ctx, p.plan, refusal)
-			}
-			continue
+		l.tell.rejected(p.Step, view.Snap, refusal.Code)
+		if p.Plan != nil {
+			l.refused(ctx, p.Plan, refusal)
 		}
-		l.safely("starting "+id, func() { l.start(ctx, step, p.plan) })
 	}
 	return decided
 }

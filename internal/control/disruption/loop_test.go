@@ -206,7 +206,7 @@ func TestAReplacementIsReadyBeforeItsNodeGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay - time.Second)
+		time.Sleep(disrupt.SecondLook - time.Second)
 		if s.tainted("a") || s.claim(replacementName) != nil {
 			t.Fatal("something was done before the validation delay was over")
 		}
@@ -244,7 +244,7 @@ func TestACommandIsTakenBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t.Context())
 				defer s.run(t)()
-				time.Sleep(validationDelay + 5*time.Second)
+				time.Sleep(disrupt.SecondLook + 5*time.Second)
 				if !s.tainted("a") {
 					t.Fatal("the command did not start")
 				}
@@ -270,7 +270,7 @@ func TestARestartResumesACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		stop := s.run(t)
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		stop()
 		s.store = cluster.NewStore()
 		go s.api.Feed(t.Context(), s.store, feedLag)
@@ -553,7 +553,7 @@ func TestPodsHaveSeatsOnTheReplacementOfTheirNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + 4*time.Second)
+		time.Sleep(disrupt.SecondLook + 4*time.Second)
 		for i := range 3 {
 			key := cluster.PodKey{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}
 			if seat, ok := s.store.Snapshot().Planned(key); !ok || seat.Target != replacementName {

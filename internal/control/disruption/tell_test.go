@@ -20,6 +20,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/fakecloud"
 	"karpenter.sh/karpenter/internal/memapi"
@@ -48,7 +49,7 @@ func TestAReplacementIsToldOfAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		heard(t, s, "ConsolidationCandidate Node a", "ConsolidationCandidate NodeClaim claim-a", "DisruptionLaunching NodeClaim p-new0", "DisruptionWaitingReadiness NodeClaim p-new0")
 		if s.heard("DisruptionTerminating Node a") {
 			t.Error("the node is said to go before its replacement is ready")
@@ -77,7 +78,7 @@ func TestAMoveThatPoolsJudge(t *testing.T) {
 				s.api.Put(s.pools["p"].Pool)
 				*s.pools["p"].Catalog = cloud.Catalog{Types: []*cloud.InstanceType{fakecloud.Kind("big", 16, 1, "z"), fakecloud.Kind("small", 4, price, "z")}}
 				stop := s.run(t)
-				time.Sleep(validationDelay / 2)
+				time.Sleep(disrupt.SecondLook / 2)
 				stop()
 				line := said(t, s, "consolidation score")
 				if line["level"] != "DEBUG" || fmt.Sprint(line["NodePool"]) != "map[name:p]" || line["approved"] != (decision == "approved") || line["threshold"] != 0.5 {
@@ -118,7 +119,7 @@ func TestACommandIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		stop := s.run(t)
-		time.Sleep(validationDelay + 5*time.Second)
+		time.Sleep(disrupt.SecondLook + 5*time.Second)
 		s.initialise(replacementName)
 		time.Sleep(5 * time.Second)
 		stop()
@@ -147,7 +148,7 @@ func TestACommandThatFailsIsLoggedAsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		stop := s.run(t)
-		time.Sleep(validationDelay + leastTimeout + 10*time.Second)
+		time.Sleep(disrupt.SecondLook + leastTimeout + 10*time.Second)
 		stop()
 		line := said(t, s, "failed terminating nodes while executing a disruption command")
 		if line["level"] != "ERROR" || line["error"] != "the replacements were not ready in time" {
@@ -160,7 +161,7 @@ func TestAReplacementThatIsNeverReadyIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + leastTimeout + 10*time.Second)
+		time.Sleep(disrupt.SecondLook + leastTimeout + 10*time.Second)
 		counts(t, map[string]float64{"queue failures": 1}, map[string]prometheus.Collector{
 			"queue failures": s.metrics.DisruptionQueueFailures.WithLabelValues("replace", "underutilized", "single"),
 		})
@@ -179,7 +180,7 @@ func TestAStepThatNoLongerHoldsIsToldOf(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t.Context())
 				defer s.run(t)()
-				time.Sleep(validationDelay - 5*time.Second)
+				time.Sleep(disrupt.SecondLook - 5*time.Second)
 				tc.spoil(s)
 				time.Sleep(10 * time.Second)
 				if s.tainted("a") {

@@ -42,12 +42,12 @@ func TestAStepIsReadyWhenItsTurnComes(t *testing.T) {
 		pair(s)
 		time.Sleep(10 * time.Millisecond)
 		stop := s.run(t)
-		time.Sleep(4 * validationDelay)
+		time.Sleep(4 * disrupt.SecondLook)
 		first := s.deleted()
 		if len(first) == 1 {
 			s.leave(first[0][len("claim-"):])
 		}
-		time.Sleep(validationDelay / 3)
+		time.Sleep(disrupt.SecondLook / 3)
 		stop()
 		if got := s.deleted(); len(first) != 1 || len(got) != 1 || slices.Equal(got, first) {
 			t.Errorf("deleted %q after %q had gone, want one node and then the other\n%s", got, first, s.log.String())
@@ -64,7 +64,7 @@ func TestAStepDoesNotWaitForItsTurnForEver(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(4*validationDelay + disrupt.TurnWithin + 10*time.Second)
+		time.Sleep(4*disrupt.SecondLook + disrupt.TurnWithin + 10*time.Second)
 		stop()
 		if len(l.pending) > 0 || len(s.deleted()) != 1 {
 			t.Errorf("%d steps wait, %q are deleted; want none and one\n%s", len(l.pending), s.deleted(), s.log.String())
@@ -88,7 +88,7 @@ func TestStepsBeginInTheirOrder(t *testing.T) {
 			memapi.Edit(s.api, "", "away", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 			time.Sleep(10 * time.Millisecond)
 			of := stepsOf(l)
-			of["c"].step.Remove, of["c"].step.Place = append(of["c"].step.Remove, of["d"].step.Remove...), append(of["c"].step.Place, of["d"].step.Place...)
+			of["c"].Step.Remove, of["c"].Step.Place = append(of["c"].Step.Remove, of["d"].Step.Remove...), append(of["c"].Step.Place, of["d"].Step.Place...)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestStepsBeginInTheirOrder(t *testing.T) {
 				s.spoil = func(made *Loop) { l = made }
 				time.Sleep(10 * time.Millisecond)
 				stop := s.run(t)
-				time.Sleep(validationDelay - time.Second)
+				time.Sleep(disrupt.SecondLook - time.Second)
 				stop()
 				of := stepsOf(l)
 				if len(of) != 3 {
@@ -112,7 +112,7 @@ func TestStepsBeginInTheirOrder(t *testing.T) {
 				}
 				tc.unlike(s, l)
 				s.budget(tc.budget)
-				of["b"].due, of["c"].due = time.Now().Add(-time.Second), time.Now().Add(-2*time.Second)
+				of["b"].Due, of["c"].Due = time.Now().Add(-time.Second), time.Now().Add(-2*time.Second)
 				for id, p := range l.pending {
 					if p == of["d"] {
 						delete(l.pending, id)
@@ -134,10 +134,10 @@ func TestStepsBeginInTheirOrder(t *testing.T) {
 }
 
 // stepsOf finds the steps that wait, by the first node of each.
-func stepsOf(l *Loop) map[string]*proposal {
-	out := map[string]*proposal{}
+func stepsOf(l *Loop) map[string]*disrupt.Waiting {
+	out := map[string]*disrupt.Waiting{}
 	for _, p := range l.pending {
-		out[p.step.Remove[0].Name()] = p
+		out[p.Step.Remove[0].Name()] = p
 	}
 	return out
 }

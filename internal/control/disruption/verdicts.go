@@ -45,7 +45,7 @@ func (l *Loop) showSteps() {
 	var steps []verdict.Step
 	for _, id := range sortedKeys(l.pending) {
 		p := l.pending[id]
-		steps = append(steps, shown(p.step, verdict.Step{ID: id, Stage: verdict.Waits, Until: p.due}))
+		steps = append(steps, shown(p.Step, verdict.Step{ID: id, Stage: verdict.Waits, Until: p.Due}))
 	}
 	for _, c := range l.ordered() {
 		s := verdict.Begun(c.Record)

@@ -30,7 +30,7 @@ func TestAStepIsShownAsFarAsItIs(t *testing.T) {
 				t.Errorf("%s: %+v, want one that %q", when, steps, want)
 			}
 		}
-		time.Sleep(validationDelay - time.Second)
+		time.Sleep(disrupt.SecondLook - time.Second)
 		look("before the second look", verdict.Waits)
 		time.Sleep(5 * time.Second)
 		look("with a replacement that boots", verdict.Opening)

@@ -13,6 +13,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/memapi"
 )
 
@@ -23,7 +24,7 @@ func TestStepsThatWaitCountAgainstBudgets(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(validationDelay - time.Second)
+		time.Sleep(disrupt.SecondLook - time.Second)
 		stop()
 		w := l.world(t.Context(), s.store.Snapshot(), time.Now())
 		if len(l.pending) != 1 || w.Promised["p"] != 1 || !w.Busy["claim-a"] {
@@ -43,7 +44,7 @@ func TestPodsInFlightKeepTheirRoom(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(validationDelay + 3*time.Second)
+		time.Sleep(disrupt.SecondLook + 3*time.Second)
 		stop()
 		if c := s.claim("claim-a"); c.DeletionTimestamp == nil {
 			t.Fatal("the node whose pods fit on the other one was not removed")
@@ -120,7 +121,7 @@ func TestAStepThatIsNotReadyInTimeIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t.Context())
 		defer s.run(t)()
-		time.Sleep(validationDelay + leastTimeout + 10*time.Second)
+		time.Sleep(disrupt.SecondLook + leastTimeout + 10*time.Second)
 		heard(t, s, "DisruptionFailed Node a", "DisruptionFailed NodeClaim claim-a")
 		if s.heard("DisruptionFailed NodePool p") {
 			t.Error("the pool is blamed for it")
@@ -152,7 +153,7 @@ func TestStepsThatShareANodeGoTogether(t *testing.T) {
 					s.api.Put(ownedPod("on-"+name, name, "3")) // of 13 that are free on a
 				}
 				defer s.run(t)()
-				time.Sleep(validationDelay - time.Second)
+				time.Sleep(disrupt.SecondLook - time.Second)
 				if tc.late != "" {
 					s.api.Put(ownedPod("late", "a", tc.late))
 				}
@@ -188,7 +189,7 @@ func TestRoomIsKeptWhileStepsWait(t *testing.T) {
 		var l *Loop
 		s.spoil = func(made *Loop) { l = made }
 		stop := s.run(t)
-		time.Sleep(validationDelay - time.Second)
+		time.Sleep(disrupt.SecondLook - time.Second)
 		stop()
 		kept := func() (places []string) {
 			for _, p := range l.world(t.Context(), s.store.Snapshot(), time.Now()).Coming {

@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,14 +81,11 @@ func still(step *Step, c *Candidate) bool {
 	return ok && c.Held == nil
 }
 
-// TurnWithin is how long after its second look a step waits until the steps before it have left the budgets room.
-const TurnWithin = time.Minute
-
-// WaitsForTurn tells whether only nodes that are going, or are not ready, keep a step from going within the budgets.
-func (r Refusal) WaitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
+// waitsForTurn tells whether only nodes that are going, or are not ready, keep a step from going within the budgets.
+func (r Refusal) waitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
 
 // allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as it needs where budgets would let
-// so many go at another time (WaitsForTurn).
+// so many go at another time (waitsForTurn).
 func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal {
 	l := s.ledger()
 	if l.Take(reason, remove) {

@@ -4,7 +4,7 @@
 // empty nodes, drifted nodes, and consolidation, which looks for the cheapest fleet that holds the pods of everything
 // that may move, N nodes to M nodes for any N and M. A Step is a value: what goes, what is opened first, what it saves.
 // Steps of one proposal share no node and no opening, so they can be carried out side by side, and together they fit
-// the budgets of their pools.
+// the budgets of their pools: at once, or when the steps before them have left room, for which those of consolidation wait (Queue).
 //
 // One walk over the world makes a survey, a row for each of our nodes; everything else reads that. Propose plans a pass, and Confirm looks at a
 // step again in the newest world. Both take a Memory and give one back: what failed, what was moved, and whether the last answer may be used again.

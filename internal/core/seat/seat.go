@@ -37,3 +37,21 @@ func Until(snap *cluster.Snapshot, s cluster.Seat, now time.Time) time.Time {
 func Kept(snap *cluster.Snapshot, s cluster.Seat, now time.Time) bool {
 	return Until(snap, s, now).After(now)
 }
+
+// Landing names the nodes with vacant seats, for which somebody is on the way: nothing else is planned onto them or removes them. A pod that has not
+// been evicted yet, and one that waits, needs no protection by it, because its own seat keeps its room. Seats that have been vacant since over, or for
+// longer, were not taken in time; over is zero where there are none.
+func Landing(snap *cluster.Snapshot, now time.Time) (nodes map[string]bool, over time.Time) {
+	nodes = map[string]bool{}
+	for s := range snap.Seats() {
+		if !s.Vacant() { // those come first
+			break
+		}
+		if Kept(snap, s, now) {
+			nodes[snap.Target(s.Target).Name] = true
+		} else {
+			over = s.At
+		}
+	}
+	return nodes, over
+}

@@ -1,11 +1,15 @@
 package seat_test
 
 import (
+	"fmt"
+	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
@@ -56,4 +60,45 @@ func TestUntil(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLanding has three pods that go from a node that is to be removed, one after the other: somebody is on the way to where the seat of one that went
+// was not vacant for long.
+func TestLanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := cluster.NewStore()
+		pod := func(i int) *corev1.Pod {
+			yes := true
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))}, Spec: corev1.PodSpec{NodeName: "old"}}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: &yes}}
+			return p
+		}
+		s.Update(func(d *cluster.Draft) {
+			for _, name := range []string{"old", "n0", "n1", "n2"} {
+				d.PutClaim(&v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + name}, Status: v1.NodeClaimStatus{ProviderID: name}})
+				d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: name}})
+			}
+			d.MarkForRemoval("claim-old")
+			for i := range 3 {
+				d.PutPod(pod(i))
+				d.Plan(cluster.PodKey{Namespace: "default", Name: fmt.Sprint("p", i)}, fmt.Sprint("n", i), time.Now())
+			}
+		})
+		if nodes, over := seat.Landing(s.Snapshot(), time.Now()); len(nodes) > 0 || !over.IsZero() {
+			t.Errorf("while all run somebody lands on %v, and it is over since %v", nodes, over)
+		}
+		began := time.Now()
+		for i := range 2 {
+			s.Update(func(d *cluster.Draft) { d.DeletePod(cluster.PodKey{Namespace: "default", Name: fmt.Sprint("p", i)}) })
+			time.Sleep(seat.Vacancy * 3 / 4)
+		}
+		nodes, over := seat.Landing(s.Snapshot(), time.Now())
+		if len(nodes) != 1 || !nodes["n1"] || !over.Equal(began) {
+			t.Errorf("somebody lands on %v, and it is over since %v; want n1 and %v", nodes, over, began)
+		}
+		s.Update(func(d *cluster.Draft) { d.DropVacant(over) })
+		if again, over := seat.Landing(s.Snapshot(), time.Now()); !maps.Equal(again, nodes) || !over.IsZero() {
+			t.Errorf("after that somebody lands on %v, and it is over since %v", again, over)
+		}
+	})
 }
