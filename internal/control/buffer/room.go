@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -226,7 +225,7 @@ func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now tim
 		return nil
 	}
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) for capacity buffers", "nodeclaims", len(k.open), "spares", k.pods)
-	claims, err := l.Opener.Open(ctx, seedOf(snap), opened, k.open)
+	claims, err := l.Opener.Open(ctx, lifecycle.Seed("buffers", snap), opened, k.open)
 	l.missing = missing{}
 	for i, c := range claims {
 		for _, p := range k.open[i].Pods {
@@ -244,17 +243,6 @@ func (l *Loop) buy(ctx context.Context, snap *cluster.Snapshot, k *look, now tim
 	l.failures = min(l.failures+1, 4)
 	l.missing = missing{pods: k.pods, first: now.Add(time.Second << l.failures), last: now.Add(time.Second << l.failures)}
 	return fmt.Errorf("open nodes for capacity buffers: %w", err)
-}
-
-// seedOf names the decisions of this loop by the claims that there are: made again on the same picture, a decision gives the same names.
-func seedOf(snap *cluster.Snapshot) string {
-	h := fnv.New64a()
-	for n := range snap.Nodes() {
-		if n.Claim != nil {
-			fmt.Fprintf(h, "%s ", n.Claim.UID)
-		}
-	}
-	return fmt.Sprintf("buffers %x", h.Sum64())
 }
 
 // note writes into the store where spares have room, and counts them for their owners.

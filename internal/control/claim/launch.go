@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
@@ -22,35 +19,11 @@ const (
 	lastLaunchIn  = time.Minute
 )
 
-// launches remembers launches that were begun. A crash forgets them, and the same calls are made again with the same tokens.
-type launches struct {
-	mu      sync.Mutex
-	byClaim map[string]*launch
-}
-
-// launch is one claim's. Steps of one claim never run at the same time, so it needs no lock of its own.
+// A launch was begun for a claim. A crash forgets it, and the same calls are made again with the same token.
 type launch struct {
-	uid      types.UID
 	machine  *cloud.Machine // started, but perhaps not yet written down
 	failures int
 	next     time.Time // not to be tried before
-}
-
-func (l *launches) of(claim *v1.NodeClaim) *launch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if got := l.byClaim[claim.Name]; got != nil && got.uid == claim.UID {
-		return got
-	}
-	fresh := &launch{uid: claim.UID}
-	l.byClaim[claim.Name] = fresh
-	return fresh
-}
-
-func (l *launches) forget(claim string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.byClaim, claim)
 }
 
 // launch asks the cloud for the claim's machine and writes down what came of it.

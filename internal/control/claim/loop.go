@@ -70,8 +70,8 @@ type Health interface {
 type Loop struct {
 	Deps
 	settings Settings
-	launches launches
-	upkeep   upkeep
+	launches notes[launch]
+	upkeep   notes[kept]
 }
 
 // New returns a loop that has not started.
@@ -82,7 +82,7 @@ func New(d Deps, s Settings) *Loop {
 	if s.Words == nil {
 		s.Words = sentence.Lack
 	}
-	return &Loop{Deps: d, settings: s, launches: launches{byClaim: map[string]*launch{}}, upkeep: upkeep{byClaim: map[string]*kept{}}}
+	return &Loop{Deps: d, settings: s}
 }
 
 // Run works until ctx ends.

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,36 +29,13 @@ const (
 	consistencyEvery = 10 * time.Minute
 )
 
-// upkeep remembers, for each claim, what was last looked at.
-type upkeep struct {
-	mu      sync.Mutex
-	byClaim map[string]*kept
-}
-
+// kept is what was last looked at of a claim.
 type kept struct {
-	uid        types.UID
 	row        *cluster.Node // at the last look
 	drift      driftInput    // of the last answer
 	drifted    time.Time     // when it was given
 	consistent time.Time     // when consistency was last checked
 	typeKnown  time.Time     // when the instance type was last seen in the catalogue
-}
-
-func (u *upkeep) of(claim *v1.NodeClaim) *kept {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if got := u.byClaim[claim.Name]; got != nil && got.uid == claim.UID {
-		return got
-	}
-	fresh := &kept{uid: claim.UID}
-	u.byClaim[claim.Name] = fresh
-	return fresh
-}
-
-func (u *upkeep) forget(claim string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.byClaim, claim)
 }
 
 // upkeepVersion is what decides about the conditions that disruption reads, and about expiry.

@@ -2,8 +2,6 @@ package provision
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,19 +18,6 @@ import (
 	"karpenter.sh/karpenter/internal/sentence"
 	"karpenter.sh/karpenter/internal/telemetry"
 )
-
-// seedOf names the decisions of this loop, for the names of claims: what a claim is for tells the decisions of one picture apart.
-// A decision that is made again on the same picture, because nobody knows what came of it, gives the same names. Once the
-// picture shows a claim, pods that still wait are not what it is for any more, and need another name.
-func seedOf(snap *cluster.Snapshot) string {
-	h := fnv.New64a()
-	for n := range snap.Nodes() {
-		if n.Claim != nil {
-			fmt.Fprintf(h, "%s ", n.Claim.UID)
-		}
-	}
-	return fmt.Sprintf("provisioning %x", h.Sum64())
-}
 
 // turn looks, thinks and acts once. last is when the newest pod of the batch was seen.
 func (l *Loop) turn(ctx context.Context, last time.Time) error {
@@ -194,7 +179,7 @@ func (l *Loop) carryOut(ctx context.Context, snap *cluster.Snapshot, pods []*clu
 	telemetry.Log(ctx).Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Open), "pods", podsOf(plan.Open),
 		"price", plan.Price.Dollars(), "gap", plan.Gap(), "work", plan.Work.Seconds(), "cut", plan.CutAt > 0)
 	displaced := displaced(snap, plan.Open)
-	claims, err := l.Opener.Open(ctx, seedOf(snap), "provisioned", plan.Open)
+	claims, err := l.Opener.Open(ctx, lifecycle.Seed("provisioning", snap), "provisioned", plan.Open)
 	l.Metrics.UnschedulableToClaim.Observe(time.Since(last).Seconds())
 	var failed []*cluster.Pod
 	for i, c := range claims {
