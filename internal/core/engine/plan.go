@@ -7,7 +7,6 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
-	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -67,13 +66,7 @@ type Replacement struct {
 }
 
 // A Placement puts a pod on a node that exists or is on its way.
-type Placement struct {
-	Pod  *cluster.Pod
-	Node string // row name
-}
+type Placement = lower.Placement
 
 // A Refused pod cannot run now, and why.
-type Refused struct {
-	Pod     *cluster.Pod
-	Reasons []reason.Count
-}
+type Refused = lower.Refused

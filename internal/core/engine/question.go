@@ -33,7 +33,8 @@ type Question struct {
 	Pods []*cluster.Pod
 	// Gone names nodes (by row name) that are treated as removed, Closed nodes that take no further pods.
 	Gone, Closed map[string]bool
-	// Kept are places of pods that may come to them, of which nothing may be given away. Until they do, they are counted where they are.
+	// Kept are places of pods that may come to them, of which nothing may be given away: no room, port or volume, nor the devices that a claim of
+	// their own will need there. Until they come, pods are counted where they are.
 	Kept []Placement
 	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet are refused.
 	Simulation bool

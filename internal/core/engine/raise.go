@@ -34,10 +34,7 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 	p := &Plan{
 		Open: make([]Opening, 0, len(r.Bins)), Partial: r.Partial,
 		Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost),
-		VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config),
-	}
-	for _, no := range b.Refused {
-		p.Refused = append(p.Refused, Refused{Pod: no.Pod, Reasons: no.Reasons})
+		VolumeBound: cloud.NanoUSD(r.Volume), ConfigBound: cloud.NanoUSD(r.Config), Refused: b.Refused,
 	}
 	pods, holders := b.picker(), holders{}
 	for _, put := range r.Placed {

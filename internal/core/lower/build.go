@@ -32,7 +32,7 @@ type builder struct {
 	expected []expected
 	kept     []expected      // who may come to a place that is kept
 	chosen   map[string]bool // labels that could be chosen for each node
-	refused  []Refusal
+	refused  []Refused
 	// What lowering has cost so far, the classes whose terms are counted, and the pods that are left out for it.
 	spent     work.Units
 	counted   map[*podInfo]bool
@@ -47,8 +47,8 @@ type builder struct {
 	eithers   map[int][]int // by place in reqs: those of which one has to be met
 	tols      interned[tolerance]
 	ports     *ports.Table
-	drivers   map[string]int
-	volumes   map[string]int // numbers of claims
+	drivers   numbers // of volumes, by name
+	volumes   numbers // claims, by namespace/name
 	disks     map[int]*diskKind
 	hosts     map[string]bool // names of hosts that stay; nil until somebody asks
 	devices   *deviceDesk     // nil where no pod asks for devices
@@ -56,6 +56,18 @@ type builder struct {
 	exclusive map[string]*exclusiveClaim
 	classes   []Class
 	softOn    bool // some template or node has a PreferNoSchedule taint
+}
+
+// Numbers are given to names in the order in which they are first asked for.
+type numbers map[string]int
+
+func (n numbers) of(name string) int {
+	i, ok := n[name]
+	if !ok {
+		i = len(n)
+		n[name] = i
+	}
+	return i
 }
 
 // An interned table numbers values by a canonical text.
@@ -79,28 +91,28 @@ func (t *interned[T]) of(text string, v T) int {
 
 // A cohort is pods of one class with equal labels: one question, before it is known which labels matter.
 type cohort struct {
-	info     *podInfo
-	labels   *podclass.Labels
-	set      int // number of the labels in their namespace
-	pods     []*cluster.Pod
-	priority int32
-	extra    []spreadTerm // default constraints
-	volumes  volumeNeeds
-	devices  deviceNeeds
-	hard     []int // groups
-	soft     []int
-	near     []int
-	apart    []int
-	nearSoft []int
-	apartS   []int
-	groups   []int // groups that select the pods
+	info      *podInfo
+	labels    *podclass.Labels
+	set       int // number of the labels in their namespace
+	pods      []*cluster.Pod
+	priority  int32
+	extra     []spreadTerm // default constraints
+	volumes   volumeNeeds
+	devices   deviceNeeds
+	hard      []int // groups
+	soft      []int
+	near      []int
+	apart     []int
+	nearSoft  []int
+	apartSoft []int
+	groups    []int // groups that select the pods
 	// exclusive are claims for one pod at a time that others want too; first is set where one of the pods comes before these.
 	exclusive []string
 	first     bool
 }
 
 func newBuilder(m *Memory, in Input) *builder {
-	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: map[string]int{}, volumes: map[string]int{}}
+	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: numbers{}, volumes: numbers{}}
 }
 
 func (b *builder) build() {
@@ -217,7 +229,7 @@ type cohortKey struct {
 }
 
 func (b *builder) refuse(p *cluster.Pod, why []reason.Count) {
-	b.refused = append(b.refused, Refusal{p, why})
+	b.refused = append(b.refused, Refused{p, why})
 }
 
 // readPools makes the templates of the pools, heaviest first.

@@ -46,7 +46,7 @@ func (m *Memory) catalogOf(from *cloud.Catalog, reserved bool) *catalog {
 		types = append(types, t)
 		c.alloc[it.Name], c.capacity[it.Name] = t.Alloc, t.Capacity
 	}
-	c.shape = shape.Build(types, m.reservation)
+	c.shape = shape.Build(types, m.reservations.of)
 	for _, key := range c.shape.Keys() {
 		if !c.shape.Decides(key) && overlapping(c.shape, key) {
 			c.multiValued = append(c.multiValued, key)
@@ -138,14 +138,4 @@ func reservationID(o *cloud.Offering) string {
 	}
 	sort.Strings(parts)
 	return strings.Join(parts, ",")
-}
-
-// reservation returns the number of a reservation.
-func (m *Memory) reservation(id string) int {
-	n, ok := m.reservations[id]
-	if !ok {
-		n = len(m.reservations)
-		m.reservations[id] = n
-	}
-	return n
 }

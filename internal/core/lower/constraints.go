@@ -77,7 +77,7 @@ func (b *builder) readGroups() {
 			c.nearSoft = ids(n, func(k int) *group { return b.groups.affinity(spread.Affinity, &i.nearSoft[k], false, true, lbl) })
 		}
 		if n := len(i.apartSoft); n > 0 {
-			c.apartS = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apartSoft[k], false, true, lbl) })
+			c.apartSoft = ids(n, func(k int) *group { return b.groups.affinity(spread.Anti, &i.apartSoft[k], false, true, lbl) })
 		}
 	}
 	b.readRepelling()

@@ -311,14 +311,7 @@ func (d *deviceDesk) placeOf(made *resourcev1.ResourceClaim) (node string, terms
 			}
 			return f.Values[0], nil, reason.Count{}
 		}
-		r := label.Reqs{}
-		for _, x := range t.MatchExpressions {
-			set, ok := label.New(label.Op(x.Operator), x.Values)
-			if !ok {
-				set = label.Nothing()
-			}
-			r = r.With(d.mem.known.Normalize(x.Key), set)
-		}
+		r, _ := expressions(d.mem.known, t.MatchExpressions) // what makes no sense no node says
 		terms = append(terms, r)
 	}
 	return "", merged(terms), reason.Count{}

@@ -43,14 +43,14 @@ func (b *builder) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volu
 		wish += " " + string(mode)
 	}
 	return []volumes.Volume{
-		{Driver: b.diskKind(class, wish, pvc), ID: b.volume(pvc.Namespace, pvc.Name)},
-		{Driver: b.diskKind(class, "", nil), ID: b.volume(pvc.Namespace, pvc.Name+"/class")},
+		{Driver: b.diskKind(class, wish, pvc), ID: b.volumes.of(pvc.Namespace + "/" + pvc.Name)},
+		{Driver: b.diskKind(class, "", nil), ID: b.volumes.of(pvc.Namespace + "/" + pvc.Name + "/class")},
 	}
 }
 
 // diskKind returns the pseudo driver that counts the disks of a kind.
 func (b *builder) diskKind(class, wish string, claim *corev1.PersistentVolumeClaim) int {
-	d := b.driver("disk/" + class + "/" + wish)
+	d := b.drivers.of("disk/" + class + "/" + wish)
 	if b.disks[d] == nil {
 		if b.disks == nil {
 			b.disks = map[int]*diskKind{}

@@ -90,7 +90,7 @@ func (c *cohort) text(buf []byte) []byte {
 		buf = append(buf, '/')
 		buf = append(buf, c.pods[0].Name...)
 	}
-	for _, list := range [][]int{c.hard, c.soft, c.near, c.apart, c.nearSoft, c.apartS, c.groups} {
+	for _, list := range [][]int{c.hard, c.soft, c.near, c.apart, c.nearSoft, c.apartSoft, c.groups} {
 		buf = append(buf, '|')
 		for _, g := range list {
 			buf = strconv.AppendInt(buf, int64(g), 36)
@@ -126,33 +126,21 @@ type level struct {
 // levelsOf returns the levels of preference from the strictest to none, in the order in which kube's users know them.
 func (b *builder) levelsOf(c *cohort) []level {
 	out := []level{{}}
-	last := func() level { return out[len(out)-1] }
-	if !b.in.IgnorePreferences {
-		for range c.nearSoft {
-			l := last()
-			l.nearSoft++
-			out = append(out, l)
-		}
-		for range c.apartS {
-			l := last()
-			l.apartSoft++
-			out = append(out, l)
-		}
-		for range c.info.preferred {
-			l := last()
-			l.preferred++
-			out = append(out, l)
-		}
-		for range c.soft {
-			l := last()
-			l.soft++
+	less := func(times int, one func(*level)) {
+		for range times {
+			l := out[len(out)-1]
+			one(&l)
 			out = append(out, l)
 		}
 	}
+	if !b.in.IgnorePreferences {
+		less(len(c.nearSoft), func(l *level) { l.nearSoft++ })
+		less(len(c.apartSoft), func(l *level) { l.apartSoft++ })
+		less(len(c.info.preferred), func(l *level) { l.preferred++ })
+		less(len(c.soft), func(l *level) { l.soft++ })
+	}
 	if b.softOn && !toleratesAll(c.info.tolerances, []corev1.Taint{{Effect: corev1.TaintEffectPreferNoSchedule, Key: "\x00"}}, false) {
-		l := last()
-		l.tolerate = true
-		out = append(out, l)
+		less(1, func(l *level) { l.tolerate = true })
 	}
 	return out
 }
@@ -206,12 +194,12 @@ func softText(soft bool) string {
 
 // ownedAt returns the groups whose constraint counts at a level.
 func (b *builder) ownedAt(c *cohort, l level) []int {
-	if len(c.hard)+len(c.soft)+len(c.near)+len(c.apart)+len(c.nearSoft)+len(c.apartS) == 0 {
+	if len(c.hard)+len(c.soft)+len(c.near)+len(c.apart)+len(c.nearSoft)+len(c.apartSoft) == 0 {
 		return nil
 	}
 	out := slices.Concat(c.hard, c.near, c.apart)
 	if !b.in.IgnorePreferences {
-		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):], c.apartS[min(l.apartSoft, len(c.apartS)):])
+		out = slices.Concat(out, c.soft[min(l.soft, len(c.soft)):], c.nearSoft[min(l.nearSoft, len(c.nearSoft)):], c.apartSoft[min(l.apartSoft, len(c.apartSoft)):])
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

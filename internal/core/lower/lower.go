@@ -26,9 +26,8 @@ type Pool struct {
 	Catalog *cloud.Catalog
 }
 
-// A Kept place is that of a pod on a node to which it may come: nobody else gets the room, ports, volumes, and the devices that a claim of its own
-// will need there. The pod is counted where it is.
-type Kept struct {
+// A Placement puts a pod on a node that exists or is on its way.
+type Placement struct {
 	Pod  *cluster.Pod
 	Node string // row name
 }
@@ -39,7 +38,7 @@ type Input struct {
 	Pools        []Pool
 	Pods         []*cluster.Pod
 	Gone, Closed map[string]bool
-	Kept         []Kept
+	Kept         []Placement
 	LeftOut      map[cluster.PodKey]int
 	Simulation   bool
 	Now          time.Time
@@ -58,7 +57,7 @@ type Lowered struct {
 	Problem *solve.Problem
 	Classes []Class        // the pods behind those of the problem
 	Reqs    []label.Reqs   // by solve.Variant.Reqs and solve.Narrowed.To
-	Refused []Refusal      // pods that no plan can place
+	Refused []Refused      // pods that no plan can place
 	Dropped []reason.Count // pools that nothing can be launched for
 	Spent   work.Units     // what lowering has cost
 	// Renumbered is set where a column of resources turned up: numbers do not mean what they meant in the problem before.
@@ -102,8 +101,8 @@ type Class struct {
 	Exclusive []string
 }
 
-// A Refusal says why a pod cannot be planned.
-type Refusal struct {
+// A Refused pod cannot run now, and why.
+type Refused struct {
 	Pod     *cluster.Pod
 	Reasons []reason.Count
 }

@@ -314,7 +314,7 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 	m := solve.Match{OK: true}
 	for _, q := range r {
 		if q.Key == corev1.LabelHostname {
-			if !q.Set.Open() && !q.Set.Empty() || q.Set.Empty() {
+			if !q.Set.Open() { // nobody knows the name of a node that is not there
 				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 			continue

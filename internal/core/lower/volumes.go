@@ -48,32 +48,13 @@ func (b *builder) readCohortVolumes(c *cohort, p *cluster.Pod) reason.Count {
 		if b.wantsDisk(pvc) {
 			c.volumes.mounts = append(c.volumes.mounts, b.mountsOfDisk(pvc)...)
 		} else if driver := DriverOf(b.in.Snap, pvc); driver != "" {
-			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.driver(driver), ID: b.volume(p.Namespace, name)})
+			c.volumes.mounts = append(c.volumes.mounts, volumes.Volume{Driver: b.drivers.of(driver), ID: b.volumes.of(p.Namespace + "/" + name)})
 		}
 	}
 	for _, alt := range c.volumes.alternatives {
 		b.mem.learn(alt, b.chosen)
 	}
 	return reason.Count{}
-}
-
-func (b *builder) driver(name string) int {
-	d, ok := b.drivers[name]
-	if !ok {
-		d = len(b.drivers)
-		b.drivers[name] = d
-	}
-	return d
-}
-
-func (b *builder) volume(namespace, claim string) int {
-	key := namespace + "/" + claim
-	v, ok := b.volumes[key]
-	if !ok {
-		v = len(b.volumes)
-		b.volumes[key] = v
-	}
-	return v
 }
 
 // checkClaim says why pods with this volume claim cannot be planned.
@@ -170,15 +151,8 @@ func (b *builder) affinityOf(pv *corev1.PersistentVolume) []label.Reqs {
 	var out []label.Reqs
 	zone := b.zoneOf(pv)
 	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		r := zone
-		for _, x := range term.MatchExpressions {
-			s, ok := label.New(label.Op(x.Operator), x.Values)
-			if !ok {
-				s = label.Nothing()
-			}
-			r = r.With(b.mem.known.Normalize(x.Key), s)
-		}
-		out = append(out, r)
+		r, _ := expressions(b.mem.known, term.MatchExpressions) // what makes no sense no node says
+		out = append(out, zone.And(r))
 	}
 	return out
 }
