@@ -288,13 +288,13 @@ func buildPart(p *Problem, g *grouping, open []bits.Set, groups []int) *part {
 		number[gr] = i + 1
 	}
 	q := &part{groups: len(groups)}
-	dims, unit := units(p, g, number)
-	q.dims, q.axis, q.unit = len(dims), dims, unit
-	buildClasses(p, g, number, q, dims, unit)
+	q.axis, q.unit = units(p, g, number)
+	q.dims = len(q.axis)
+	q.addClasses(p, g, number)
 	if q.classes() == 0 {
 		return nil
 	}
-	q.cells = buildCells(p, open, number, q, dims, unit)
+	q.addCells(p, open, number)
 	q.dropUseless()
 	q.every = q.cells
 	q.findLeast()
@@ -331,8 +331,9 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-func buildCells(p *Problem, open []bits.Set, number []int, q *part, dims []int, unit []int64) []cell {
-	cells := make([]cell, 0, len(p.Cells))
+// addCells adds the cells that are open to the groups with a number, and the limits that count them.
+func (q *part) addCells(p *Problem, open []bits.Set, number []int) {
+	q.cells = make([]cell, 0, len(p.Cells))
 	total := q.demand()
 	words := (q.groups + 63) / 64
 	arena := make(bits.Set, len(p.Cells)*words)
@@ -353,29 +354,29 @@ func buildCells(p *Problem, open []bits.Set, number []int, q *part, dims []int, 
 			continue
 		}
 		out := cell{price: in.Price, own: in.Own, over: in.Over, large: in.Over > 0, stock: in.Stock, open: s, origin: c}
-		for i, d := range dims {
-			rooms = append(rooms, min(in.Room[d]/unit[i], total[i]))
+		for i, d := range q.axis {
+			rooms = append(rooms, min(in.Room[d]/q.unit[i], total[i]))
 		}
-		out.room = slices.Clip(rooms[len(rooms)-len(dims):])
-		cells = append(cells, out)
+		out.room = slices.Clip(rooms[len(rooms)-q.dims:])
+		q.cells = append(q.cells, out)
 	}
 	for l, lim := range p.Limits {
-		if !slices.ContainsFunc(cells, func(c cell) bool { return lim.Use[c.origin] > 0 }) {
+		if !slices.ContainsFunc(q.cells, func(c cell) bool { return lim.Use[c.origin] > 0 }) {
 			continue
 		}
 		q.limits, q.limitID = append(q.limits, lim.Max), append(q.limitID, l)
 	}
-	for i := range cells {
+	for i := range q.cells {
+		c := &q.cells[i]
 		for j, l := range q.limitID {
-			if u := p.Limits[l].Use[cells[i].origin]; u > 0 {
-				if cells[i].use == nil {
-					cells[i].use = make([]int64, len(q.limits))
+			if u := p.Limits[l].Use[c.origin]; u > 0 {
+				if c.use == nil {
+					c.use = make([]int64, len(q.limits))
 				}
-				cells[i].use[j] = u
+				c.use[j] = u
 			}
 		}
 	}
-	return cells
 }
 
 // demand is what all items need together. No node uses more of its room than that.
@@ -389,8 +390,8 @@ func (p *part) demand() []int64 {
 	return total
 }
 
-// buildClasses adds the classes, equal ones merged.
-func buildClasses(p *Problem, g *grouping, number []int, q *part, dims []int, unit []int64) {
+// addClasses adds the classes of the groups with a number, equal ones merged.
+func (q *part) addClasses(p *Problem, g *grouping, number []int) {
 	tied := make([]bool, len(p.Classes))
 	for _, x := range p.Conflicts {
 		tied[x[0]], tied[x[1]] = true, true
@@ -401,7 +402,7 @@ func buildClasses(p *Problem, g *grouping, number []int, q *part, dims []int, un
 	}
 	known := make(map[key]int)
 	at := make(map[int]int, len(p.Classes)) // class of the problem -> class of the part
-	need := make([]int64, len(dims))
+	need := make([]int64, q.dims)
 	var text strings.Builder
 	for k, c := range p.Classes {
 		if g.of[k] < 0 || number[g.of[k]] == 0 {
@@ -409,8 +410,8 @@ func buildClasses(p *Problem, g *grouping, number []int, q *part, dims []int, un
 		}
 		group := number[g.of[k]] - 1
 		text.Reset()
-		for i, d := range dims {
-			need[i] = c.Need[d] / unit[i]
+		for i, d := range q.axis {
+			need[i] = c.Need[d] / q.unit[i]
 			for s := range 8 {
 				text.WriteByte(byte(need[i] >> (8 * s)))
 			}

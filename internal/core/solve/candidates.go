@@ -70,7 +70,7 @@ func (s *state) suitable(out []int32, c *Class, v *Variant, t TemplateID) []int3
 		out = append(out, int32(sh))
 		ordinary = ordinary || !tmpl.Catalog.Exotic.Has(sh)
 	}
-	if s.visit.any {
+	if s.visit.lavish {
 		return out
 	}
 	all := len(out)

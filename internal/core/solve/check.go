@@ -430,7 +430,7 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	if group.Key != spread.Host {
 		known := 0
 		class := slices.IndexFunc(c.p.Classes, func(x Class) bool { return x.Name == t.sample.class.Name })
-		reach := newState(factsOf(c.p)).reachOf(ClassID(class))[group.Key]
+		reach := newState(factsOf(c.p)).reachOf(ClassID(class)).domains[group.Key]
 		for u := range c.p.Keys[group.Key].Values {
 			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue

@@ -20,7 +20,7 @@ type visit struct {
 	failed []int         // [variant] commits when opening a node last failed, plus one
 	codes  []reason.Code // [variant] why opening failed
 	spared bool          // candidates were left out because they are exotic or large
-	any    bool          // they are not any more: there is no other place
+	lavish bool          // they are not any more: there is no other place
 }
 
 // order returns the classes in the order in which they are placed: important ones first; among these as they stand in the queue, if that is
@@ -129,7 +129,7 @@ func (s *state) placeClass(ci ClassID, n int) int {
 func (s *state) begin(ci ClassID, want int) {
 	v, c := &s.visit, &s.p.Classes[ci]
 	n := len(c.Variants)
-	v.want, v.bins, v.spared, v.any = want, s.bins(), false, false
+	v.want, v.bins, v.spared, v.lavish = want, s.bins(), false, false
 	v.open = resize(v.open, n)
 	v.tier, v.failed, v.codes = resize(v.tier, n), resize(v.failed, n), resize(v.codes, n)
 	v.cands = resize(v.cands, n*len(s.p.Templates))
@@ -221,10 +221,10 @@ func (s *state) placeSome(ci ClassID, n int) int {
 // spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
 func (s *state) spareNothing(ci ClassID) bool {
 	v, c := &s.visit, &s.p.Classes[ci]
-	if v.any || !v.spared && !s.reachWith(ci).spared || !s.choosy(s.hard(ci)) {
+	if v.lavish || !v.spared && !s.reachOf(ci).spared || !s.choosy(s.hard(ci)) {
 		return false
 	}
-	v.any = true
+	v.lavish = true
 	s.lavish.Add(int(ci))
 	clear(v.cands)
 	clear(v.failed)
@@ -233,7 +233,7 @@ func (s *state) spareNothing(ci ClassID) bool {
 		t := s.touchesOf(ci, vi)
 		for k := range t.keys {
 			if t.keys[k].reach != nil {
-				t.keys[k].reach = s.reachOf(ci)[t.keys[k].key]
+				t.keys[k].reach = s.reachOf(ci).domains[t.keys[k].key]
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func (at *Placement) Lists(t TemplateID, offers bits.Set) (lists []shape.List, c
 }
 
 // Reach returns the domains of a key in which pods of a class could get a new node.
-func (at *Placement) Reach(class ClassID, key int) bits.Set { return at.s.reachOf(class)[key] }
+func (at *Placement) Reach(class ClassID, key int) bits.Set { return at.s.reachOf(class).domains[key] }
 
 // Ties are the groups that a class, read as one of its variants, has to do with.
 type Ties struct {

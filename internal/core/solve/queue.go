@@ -196,8 +196,8 @@ func (s *state) misplaced() []Put {
 	counted := s.groups
 	defer func() { s.groups = counted }()
 	s.groups = s.openedGroups(false)
-	waiting, bound := slices.Clone(s.p.Queue), 1
-	refused := make([]int, len(places)) // how many were bound when a pod of the class was last refused
+	waiting, bound := slices.Clone(s.p.Queue), 1 // bound is one more than are
+	refused := make([]int, len(places))          // what bound was when a pod of the class was last refused, 0 before
 	for before := 0; before != bound; {
 		before = bound
 		still := waiting[:0]

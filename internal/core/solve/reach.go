@@ -8,18 +8,16 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
-// something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
-// in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
-func (s *state) reachOf(class ClassID) []bits.Set { return s.reachWith(class).domains }
-
-// A reach is the answer, and whether any machine was left out because it is exotic or large.
+// A reach is the domains that reachOf returns, and whether any machine was left out of the question because it is exotic or large.
 type reach struct {
 	domains []bits.Set
 	spared  bool
 }
 
-func (s *state) reachWith(class ClassID) reach {
+// reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
+// something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
+// in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
+func (s *state) reachOf(class ClassID) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
@@ -29,8 +27,8 @@ func (s *state) reachWith(class ClassID) reach {
 	if out, ok := s.reaches[key]; ok {
 		return out
 	}
-	spared, any := s.visit.spared, s.visit.any // of the class that is visited, which is another one perhaps
-	s.visit.spared, s.visit.any = false, s.lavish.Has(int(class))
+	spared, lavish := s.visit.spared, s.visit.lavish // of the class that is visited, which is another one perhaps
+	s.visit.spared, s.visit.lavish = false, s.lavish.Has(int(class))
 	out := make([]bits.Set, len(s.p.Keys))
 	for k := range out {
 		out[k] = bits.Make(len(s.p.Keys[k].Values))
@@ -48,7 +46,7 @@ func (s *state) reachWith(class ClassID) reach {
 		s.reaches = map[string]reach{}
 	}
 	s.reaches[key] = reach{out, s.visit.spared}
-	s.visit.spared, s.visit.any = spared, any
+	s.visit.spared, s.visit.lavish = spared, lavish
 	return s.reaches[key]
 }
 

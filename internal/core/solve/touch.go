@@ -19,8 +19,8 @@ type touches struct {
 // A touch is the groups of one topology key.
 type touch struct {
 	key     int
-	owned   []int // groups whose constraint the pods carry
-	self    []bool
+	owned   []int    // groups whose constraint the pods carry
+	self    []bool   // of each of these: it counts the pods as well
 	shunned []int    // required anti-affinity of others that selects the pods
 	counted []int    // groups that count the pods
 	repels  []int    // required anti-affinity that the pods own
@@ -88,11 +88,11 @@ func (s *state) fillTouches(t *touches, class ClassID, v *Variant) {
 		if group.Kind == spread.Anti && group.Required {
 			to.repels = append(to.repels, g)
 		}
-		if group.Key != spread.Host && (group.Kind != spread.Affinity) {
+		if group.Key != spread.Host && group.Kind != spread.Affinity {
 			t.one = true
 		}
 		if group.Key != spread.Host && group.Kind == spread.Spread && to.reach == nil {
-			to.reach = s.reachOf(class)[group.Key]
+			to.reach = s.reachOf(class).domains[group.Key]
 		}
 		if group.Key == spread.Host && group.Kind == spread.Affinity {
 			t.glued = true

@@ -62,7 +62,7 @@ const (
 	tieSlack = 1e-12
 	// refactorEvery is after how many pivots B⁻¹ is computed anew, before rounding piles up.
 	refactorEvery = 200
-	// A run ends after so many turns per row, and from half way on takes the first improving variable instead of the best, which cannot cycle.
+	// A run ends after so many turns per row, and is careful from a third of the way on, see Optimize.
 	mostTurns, carefulTurns = 60, 20
 )
 
@@ -159,7 +159,9 @@ func (s *Simplex) Value() float64 {
 // Optimize pivots until no known column and no slack improves the objective. more, asked now and then, may end it early.
 //
 // Most negative first is quick, but can go in circles among bases of equal value. Late in a run the first improving variable is taken
-// instead (Bland's rule), which is slow and cannot; few runs get there, because callers keep ties away by what they add to bounds.
+// instead, which is slow and goes in circles hardly ever: never, if the first of equal rows left too (Bland's rule), but numbers stay sound
+// only if the one with the largest pivot does. So what ends a run for sure is the number of its turns. Few runs get that far, because callers
+// keep ties away by what they add to bounds.
 func (s *Simplex) Optimize(more func() bool) {
 	for turn := 0; ; turn++ {
 		if turn%16 == 15 && !more() || turn > mostTurns*(s.m+10) {
@@ -173,7 +175,7 @@ func (s *Simplex) Optimize(more func() bool) {
 	}
 }
 
-// entering picks the variable with the most negative reduced cost, in the late phase the first one, which cannot cycle.
+// entering picks the variable with the most negative reduced cost, or the first with a negative one.
 func (s *Simplex) entering(first bool) (int, bool) {
 	best, at, found := 0.0, 0, false
 	for i := range s.m {
@@ -317,7 +319,7 @@ func (s *Simplex) refactor() {
 	}
 }
 
-// invert is Gauss and Jordan with row exchanges.
+// invert eliminates below and above the diagonal at once (Gauss and Jordan), and divides by the largest element that is left of a column.
 func invert(a []float64, m int) ([]float64, bool) {
 	inv := make([]float64, m*m)
 	for i := range m {

@@ -70,7 +70,7 @@ func (v *prover) extra(k int) (sum int64) {
 	return sum
 }
 
-// reach is more than steps may add or take off.
+// reach is as much as steps may add or take off at the most.
 func (v *prover) reach(k int) (sum int64) {
 	if v.steps != nil {
 		for _, s := range v.steps[k] {
@@ -308,10 +308,10 @@ func (v *prover) descend(i int, worth int64, rooms []int64) {
 		for d, u := range need {
 			next[d] = room[d] - u*int64(n)
 		}
-		if n == most && n > 0 {
+		switch { // its foes stay away as long as there is one of it
+		case n == most && n > 0:
 			v.mark(k, 1)
-		}
-		if n == 0 && most > 0 {
+		case n == 0 && most > 0:
 			v.mark(k, -1)
 		}
 		v.descend(i+1, worth+v.value(k, n)<<v.shift, rooms[v.dims:])

@@ -58,7 +58,7 @@ func Price(p *Problem, fleet []Pattern) int64 {
 type Certificate struct {
 	Bound      int64
 	Worth      []int64 // per class, of one item
-	LimitWorth []int64 // per limit, of one unit
+	LimitWorth []int64 // per limit, of two to the power of LimitShift units: one is often worth less than a nano-dollar
 	Over       int     // cells up to so many steps too large were open to every class
 	Trees      []Tree  // what small parts of the problem rest on instead
 }

@@ -49,7 +49,8 @@ type grove struct {
 	more   []bool // whether the branch is the one with more nodes
 }
 
-// trees proves the bounds of all trees, and takes their classes and cells out of what is left to prove. It returns their sum.
+// trees proves the bounds of all trees and returns their sum. Their classes are worth nothing from then on, so that nothing is left to prove of their
+// cells, in which there is nobody else.
 func (v *verification) trees() (sum int64, err error) {
 	taken := make([]bool, len(v.p.Classes))
 	defer func(whole []int64) { v.demand = whole }(v.demand)

@@ -16,7 +16,7 @@ const (
 	mostNodes = 2_000_000
 	// MaxWorth bounds what an item may be worth, about a thousand dollars an hour, so that sums stay within 63 bits.
 	MaxWorth = 1 << 40
-	// MaxLimitWorth bounds what a unit of a limit may be worth.
+	// MaxLimitWorth bounds a LimitWorth.
 	MaxLimitWorth = 1 << 60
 	// MaxToll bounds what a node more or less may be worth.
 	MaxToll = 1 << 50
