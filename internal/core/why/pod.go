@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -394,32 +395,9 @@ func (s *search) mostOf(c Change, helps func(Change) bool) Change {
 	return c
 }
 
-// requestOf is what a pod asks for of a resource: all containers together, or the pod as a whole.
+// requestOf is what a pod counts for of a resource, without the overhead of its runtime, which is not its owner's to lower.
 func requestOf(spec *corev1.PodSpec, name corev1.ResourceName) resource.Quantity {
-	if spec.Resources != nil {
-		if q, ok := spec.Resources.Requests[name]; ok {
-			return q
-		}
-	}
-	of := func(c *corev1.Container) resource.Quantity {
-		if q, ok := c.Resources.Requests[name]; ok {
-			return q
-		}
-		return c.Resources.Limits[name]
-	}
-	var sum resource.Quantity
-	for i := range spec.Containers {
-		sum.Add(of(&spec.Containers[i]))
-	}
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		first := of(c)
-		switch {
-		case c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways:
-			sum.Add(first)
-		case first.Cmp(sum) > 0:
-			sum = first
-		}
-	}
-	return sum
+	own := *spec
+	own.Overhead = nil
+	return podclass.Requests(&own)[name]
 }
