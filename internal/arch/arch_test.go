@@ -384,6 +384,29 @@ func TestTheCoreHasNoClock(t *testing.T) {
 	}
 }
 
+// goroutines lists where a file starts them.
+func goroutines(s source) []string {
+	var found []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if start, ok := n.(*ast.GoStmt); ok {
+			found = append(found, s.fset.Position(start.Pos()).String())
+		}
+		return true
+	})
+	return found
+}
+
+func TestTheCoreStartsNoGoroutines(t *testing.T) {
+	for _, s := range sources(t) {
+		if !covers("internal/core/...", s.folder) {
+			continue
+		}
+		for _, where := range goroutines(s) {
+			t.Errorf("%s: who asks several questions at once starts what is needed for that, and the core stays a function of its arguments", where)
+		}
+	}
+}
+
 // logKeys are what objects are called in the log, by what they must not be called: queries over logs know one name for each.
 var logKeys = map[string]string{
 	"claim": "NodeClaim", "nodeclaim": "NodeClaim", "node": "Node", "pool": "NodePool", "nodepool": "NodePool", "pod": "Pod", "class": "EC2NodeClass",
@@ -510,6 +533,7 @@ func f() {
 	fmt.Sprint("a text") // found
 	say(Count{Detail: "is gone", Key: "one-word"}, "[ ]") // found
 	fmt.Errorf("an error: %s", "in a hurry") // found
+	go other("claim") // found
 }
 
 type tagged struct { field int "json:x yaml:x" }
@@ -528,6 +552,9 @@ type tagged struct { field int "json:x yaml:x" }
 	}
 	if got := clockReads(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:11:") {
 		t.Errorf("clock reads = %v, want the one in line 11", got)
+	}
+	if got := goroutines(s); len(got) != 1 || !strings.HasPrefix(got[0], "x.go:22:") {
+		t.Errorf("goroutines = %v, want the one in line 22", got)
 	}
 	if got := packageComments([]source{s})["x"]; got != 0 {
 		t.Errorf("package comments = %d, want none", got)
