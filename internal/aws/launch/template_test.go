@@ -234,3 +234,55 @@ func TestReservation(t *testing.T) {
 		}
 	}
 }
+
+func TestProcessorOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options *awsv1.CPUOptions
+		want    string // "" for none
+	}{
+		"a class that says nothing":   {nil, ""},
+		"one that says so":            {&awsv1.CPUOptions{}, ""},
+		"nested virtualization":       {&awsv1.CPUOptions{NestedVirtualization: aws.String("enabled")}, "enabled"},
+		"nested virtualization, none": {&awsv1.CPUOptions{NestedVirtualization: aws.String("disabled")}, "disabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &awsv1.EC2NodeClass{}
+			c.Spec.CPUOptions = tc.options
+			got := (&Template{Class: c}).Request().LaunchTemplateData.CpuOptions
+			if (got != nil) != (tc.want != "") || got != nil && string(got.NestedVirtualization) != tc.want {
+				t.Errorf("options %+v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Each timeout by itself is sent, and nothing else.
+func TestTimeoutsOfTrackedConnections(t *testing.T) {
+	for name, tracked := range map[string]awsv1.ConnectionTracking{
+		"tcp": {TCPEstablishedTimeout: aws.Int32(60)}, "udp streams": {UDPStreamTimeout: aws.Int32(61)}, "udp": {UDPTimeout: aws.Int32(62)},
+	} {
+		c := &awsv1.EC2NodeClass{}
+		c.Spec.ConnectionTracking = &tracked
+		got := (&Template{Class: c}).Request().LaunchTemplateData.NetworkInterfaces[0].ConnectionTrackingSpecification
+		if got == nil || got.TcpEstablishedTimeout != tracked.TCPEstablishedTimeout || got.UdpStreamTimeout != tracked.UDPStreamTimeout || got.UdpTimeout != tracked.UDPTimeout {
+			t.Errorf("%s: %+v is sent", name, got)
+		}
+	}
+}
+
+// Regions of their own have a metadata service that refuses a request which names the option, whatever it says.
+func TestMetadataOfEachRegion(t *testing.T) {
+	for region, knows := range map[string]bool{
+		"us-east-1": true, "us-gov-west-1": true, "cn-north-1": true, "us-iso-east-1": false, "us-iso-west-1": false,
+		"us-isob-east-1": false, "us-isob-west-1": false, "us-isof-south-1": false, "us-isof-east-1": false,
+	} {
+		c := &awsv1.EC2NodeClass{}
+		c.Spec.MetadataOptions = &awsv1.MetadataOptions{
+			HTTPEndpoint: aws.String("enabled"), HTTPProtocolIPv6: aws.String("enabled"), HTTPPutResponseHopLimit: aws.Int64(3), HTTPTokens: aws.String("optional"),
+		}
+		m := (&Template{Class: c, Region: region}).Request().LaunchTemplateData.MetadataOptions
+		if (m.HttpProtocolIpv6 == "enabled") != knows || m.HttpEndpoint != "enabled" || aws.ToInt32(m.HttpPutResponseHopLimit) != 3 || m.HttpTokens != "optional" {
+			t.Errorf("%s: %+v", region, m)
+		}
+	}
+}
