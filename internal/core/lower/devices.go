@@ -415,7 +415,7 @@ func (d *deviceDesk) asked(key cluster.PodKey) bool {
 
 // give lets a pod that is not planned for now have its devices on a node.
 func (d *deviceDesk) give(bin int, p *cluster.Pod, class *podclass.Class) {
-	if d.asked(p.PodKey) && !d.postponed[p.PodKey] {
+	if d.asked(p.PodKey) {
 		return
 	}
 	var claims []*devices.Claim
