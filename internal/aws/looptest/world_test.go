@@ -122,8 +122,21 @@ func pool() *v1.NodePool {
 	return p
 }
 
-// join is a kubelet that registers, and is ready a little later.
+// join is a kubelet that registers, or is heard of again and finds its Node as it was, and is ready a little later.
 func (w *world) join(j awsmodel.Join) {
+	if n, ok := sim.Find[*corev1.Node](w.World, j.NodeName); !ok || n.Spec.ProviderID != j.ProviderID {
+		w.register(j)
+	}
+	time.AfterFunc(readyAfter, func() {
+		memapi.Edit(w.API, "", j.NodeName, func(n *corev1.Node) {
+			sim.SetReady(n, corev1.ConditionTrue)
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) })
+		})
+	})
+}
+
+// register makes the Node of a machine.
+func (w *world) register(j awsmodel.Join) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: j.NodeName, Labels: j.Labels}}
 	n.Labels[corev1.LabelHostname] = j.NodeName
 	n.Spec.ProviderID = j.ProviderID
@@ -131,12 +144,6 @@ func (w *world) join(j awsmodel.Join) {
 	n.Status.Capacity, n.Status.Allocatable = j.Capacity, j.Allocatable
 	sim.SetReady(n, corev1.ConditionFalse)
 	w.API.Put(n)
-	time.AfterFunc(readyAfter, func() {
-		memapi.Edit(w.API, "", j.NodeName, func(n *corev1.Node) {
-			sim.SetReady(n, corev1.ConditionTrue)
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&notReady) })
-		})
-	})
 }
 
 var notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}

@@ -54,6 +54,7 @@ func (w Words) of(l Lack) string {
 const (
 	launchTimeout       = 5 * time.Minute  // until the cloud must have started a machine
 	registrationTimeout = 15 * time.Minute // until its node must have joined
+	shownWithin         = time.Minute      // until what was written to a node is seen
 )
 
 // A Kind is what the shell has to do.
@@ -176,7 +177,7 @@ func (w *work) refresh() {
 }
 
 func (w *work) register() {
-	if condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsFalse(w.claim, v1.ConditionTypeRegistered) {
+	if condition.IsTrue(w.claim, v1.ConditionTypeRegistered) && !w.anew() || condition.IsFalse(w.claim, v1.ConditionTypeRegistered) {
 		return
 	}
 	if !w.findNode(v1.ConditionTypeRegistered) {
@@ -189,6 +190,31 @@ func (w *work) register() {
 	w.claim.Status.NodeName = w.node.Name
 	condition.SetTrue(w.claim, v1.ConditionTypeRegistered, w.now)
 	w.reached = append(w.reached, Registered)
+}
+
+// anew says whether the Node is as a kubelet makes it, although the claim has registered: somebody took the one that had away, finalizer and all, and a
+// kubelet that started after that made another. It would keep pods away for good, and would not count among the nodes that may go.
+func (w *work) anew() bool {
+	return w.lost(v1.ConditionTypeRegistered, v1.NodeRegisteredLabelKey) && hasTaint(w.nodes[0], v1.IsUnregisteredTaint)
+}
+
+// initialized says whether the claim is, and its Node says so too.
+func (w *work) initialized() bool {
+	return condition.IsTrue(w.claim, v1.ConditionTypeInitialized) && !w.lost(v1.ConditionTypeInitialized, v1.NodeInitializedLabelKey)
+}
+
+// lost says whether the claim's only Node is without a label that it got before the condition became true. What has only just become true does not count:
+// the Node is shown later than the claim.
+func (w *work) lost(conditionType, label string) bool {
+	if len(w.nodes) != 1 || w.nodes[0].DeletionTimestamp != nil || hasLabel(w.nodes[0], label) {
+		return false
+	}
+	until := condition.Get(w.claim, conditionType).LastTransitionTime.Add(shownWithin)
+	if w.now.Before(until) {
+		w.wake(until)
+		return false
+	}
+	return true
 }
 
 // timedOut says whether the node should have joined by now.
@@ -229,7 +255,7 @@ func (w *work) say(l Lack) string { return w.settings.Words.of(l) }
 
 // open takes the unregistered taint off a registered node, at once or when it is ready for pods.
 func (w *work) open() {
-	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || w.initialized() {
 		return
 	}
 	if w.node == nil && (len(w.nodes) != 1 || !hasTaint(w.nodes[0], v1.IsUnregisteredTaint)) {
@@ -255,7 +281,7 @@ func usable(n *corev1.Node) bool {
 }
 
 func (w *work) initialize() {
-	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {
+	if !condition.IsTrue(w.claim, v1.ConditionTypeRegistered) || w.initialized() {
 		return
 	}
 	if !w.findNode(v1.ConditionTypeInitialized) {
@@ -270,7 +296,9 @@ func (w *work) initialize() {
 			w.wake(settled)
 			return
 		}
-		condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, lack.Reason, w.say(lack), w.now)
+		if !condition.IsTrue(w.claim, v1.ConditionTypeInitialized) { // what has been true once stays, while a Node that was made anew gets ready
+			condition.SetUnknown(w.claim, v1.ConditionTypeInitialized, lack.Reason, w.say(lack), w.now)
+		}
 		return
 	}
 	setLabel(w.node, v1.NodeInitializedLabelKey, "true")

@@ -106,11 +106,39 @@ func TestNext(t *testing.T) {
 			nodes: []*corev1.Node{node(joined, ready)}, want: "write Initialized=Unknown/ResourceNotRegistered until 10m0s",
 		},
 		"an initialized claim needs nothing, even if its node is not ready any more": {
-			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(joined)}, want: "wait",
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(joined, was)}, want: "wait",
 		},
 		"an initialized claim keeps a taint that comes back": {
 			claim: claim(launched, registered, initialized),
-			nodes: []*corev1.Node{node(joined, ready, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))}, want: "wait",
+			nodes: []*corev1.Node{node(joined, was, ready, taint(v1.UnregisteredTaintKey, corev1.TaintEffectNoExecute))}, after: time.Hour, want: "wait",
+		},
+		"a Node that a kubelet made anew joins again": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(ready)}, after: time.Hour,
+			want: "write, node registered initialized, taints ; reached registered opened initialized",
+		},
+		"a Node that a kubelet made anew joins before it is ready, and its claim stays what it was": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node()}, after: time.Hour,
+			want: "write, node registered, taints not-ready; reached registered opened",
+		},
+		"a Node that joined again waits until it is ready": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(joined)}, after: time.Hour, want: "wait",
+		},
+		"a Node that joined again is initialized when it is ready": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(joined, ready)}, after: time.Hour,
+			want: "write, node registered initialized, taints ; reached initialized",
+		},
+		"a Node that is shown as it was before it joined does not join again": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(ready)}, after: time.Minute - 1, want: "wait until 1m0s",
+		},
+		"a Node that came without the taint was registered once": {
+			claim: claim(launched, registered), nodes: []*corev1.Node{node(bare)}, after: time.Hour, want: "write Initialized=Unknown/NodeNotReady",
+		},
+		"a Node that was made anew and goes is left alone": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(ready, func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: start} })},
+			after: time.Hour, want: "wait",
+		},
+		"two Nodes of which one was made anew are left alone": {
+			claim: claim(launched, registered, initialized), nodes: []*corev1.Node{node(ready), node(joined, was, ready)}, after: time.Hour, want: "wait",
 		},
 		"the node of a registered claim that vanished is reported": {
 			claim: claim(launched, registered), want: "write Initialized=Unknown/NodeNotFound until 10m0s",
@@ -138,7 +166,7 @@ func TestNext(t *testing.T) {
 			want: "write Registered=True Initialized=Unknown/NodeNotReady; reached registered until 10m0s",
 		},
 		"conditions that are final follow the generation": {
-			claim: claim(launched, registered, initialized, func(c *v1.NodeClaim) { c.Generation = 2 }), nodes: []*corev1.Node{node(joined, ready)},
+			claim: claim(launched, registered, initialized, func(c *v1.NodeClaim) { c.Generation = 2 }), nodes: []*corev1.Node{node(joined, was, ready)},
 			want: "write",
 		},
 	} {
@@ -446,6 +474,9 @@ func joined(n *corev1.Node) {
 	n.Spec.Taints = nil
 	lifecycle.Join(n, claim(launched))
 }
+
+// was is a node that has been initialized.
+func was(n *corev1.Node) { label(v1.NodeInitializedLabelKey, "true")(n) }
 
 func ready(n *corev1.Node) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
