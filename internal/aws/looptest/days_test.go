@@ -70,7 +70,7 @@ type badDay struct {
 	random   *rand.Rand // of the trouble that comes now, and
 	lot      lot        // on whom it falls
 	begun    time.Time
-	stopping map[string]bool
+	stopping map[types.UID]bool
 	sets     []*podSet
 
 	most, troubles int // pods of a set, and what goes wrong
@@ -104,7 +104,7 @@ func newBadDay(t *testing.T, seed uint64) *badDay {
 	random := lots(seed, "day").source("morning")
 	d := &badDay{
 		world:  newWorld(t, awsmodel.Config{Seed: seed, Types: []string{"m5.*", "c5.*"}, Faults: badTime(random)}),
-		random: random, begun: time.Now(), stopping: map[string]bool{},
+		random: random, begun: time.Now(), stopping: map[types.UID]bool{},
 	}
 	d.search = work.Second / 1000 // plans need not be cheap
 	d.api.lot, d.api.asked = lots(seed, "API server"), map[string]int{}
@@ -476,8 +476,8 @@ func (d *badDay) look() {
 	var names []string
 	memapi.Each(d.API, func(c *v1.NodeClaim) {
 		if condition.IsTrue(c, v1.ConditionTypeInstanceTerminating) {
-			d.stopping[c.Name] = true
-		} else if d.stopping[c.Name] {
+			d.stopping[c.UID] = true
+		} else if d.stopping[c.UID] {
 			d.broke("%s was stopping and is not any more", c.Name)
 		}
 		ours := condition.IsTrue(c, v1.ConditionTypeDisruptionReason)
