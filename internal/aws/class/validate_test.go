@@ -104,7 +104,8 @@ func TestWhatIsTried(t *testing.T) {
 	const itype, tenancy = corev1.LabelInstanceTypeStable, awsv1.LabelInstanceTenancy
 	ofOther := pool(itype, "c5.large")
 	ofOther.Spec.Template.Spec.NodeClassRef.Name = "other"
-	notShared, labelled := pool(tenancy, "default"), pool(itype, "c5.large", "r5.large")
+	notShared, anyBut, labelled := pool(tenancy, "default"), pool(tenancy, "host"), pool(itype, "c5.large", "r5.large")
+	anyBut.Spec.Template.Spec.Requirements[0].Operator = corev1.NodeSelectorOpNotIn
 	notShared.Spec.Template.Spec.Requirements[0].Operator = corev1.NodeSelectorOpNotIn
 	labelled.Spec.Template.Labels = map[string]string{tenancy: "dedicated", itype: "r5.large", "team": "a"}
 	for name, tc := range map[string]struct {
@@ -134,6 +135,7 @@ func TestWhatIsTried(t *testing.T) {
 		"hardware of its own, or shared":         {none, poolList{pool(tenancy, "default", "dedicated")}, "", "dedicated"},
 		"hardware of its own, for the next pool": {none, poolList{pool(itype, "c5.large"), pool(tenancy, "dedicated")}, "c5.large", "dedicated"},
 		"hardware that is not shared":            {none, poolList{notShared}, "", "dedicated"},
+		"hardware that nobody asked for":         {none, poolList{anyBut}, "", "default"},
 		"what the labels of a pool say":          {none, poolList{labelled}, "r5.large", "dedicated"},
 		"shared hardware":                        {none, poolList{pool(tenancy, "default")}, "", "default"},
 	} {
