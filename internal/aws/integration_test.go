@@ -1091,6 +1091,33 @@ func TestAStandbyFindsWhatTheLeaderLaunched(t *testing.T) {
 	})
 }
 
+// TestAStandbyFindsWhatTheLeaderLaunchedByAnotherClock has an API server whose clock is five minutes ahead: a claim of the leader seems to be created long
+// after the standby began to launch. EC2 does not say for a while whether it has a machine.
+func TestAStandbyFindsWhatTheLeaderLaunchedByAnotherClock(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		leaderEnds := w.crash
+		standby := w.start(t)
+		claim := newClaim("claim-000")
+		claim.CreationTimestamp = metav1.NewTime(time.Now().Add(5 * time.Minute))
+		launched, err := w.provider.Launch(t.Context(), claim)
+		check(t, err)
+		leaderEnds()
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "b"} })
+		check(t, w.cloud.SetFaults(func(f *awsmodel.Faults) {
+			f.Fail = map[string]awsmodel.Failure{"ec2:DescribeInstances": {Code: "InternalError", Message: "An internal error has occurred", Status: 500, Share: 1}}
+		}))
+		if m, err := standby.Launch(t.Context(), claim.DeepCopy()); err == nil {
+			t.Errorf("the standby launched %s and does not know what runs", m.ProviderID)
+		}
+		time.Sleep(2 * time.Minute)
+		check(t, w.cloud.SetFaults(func(f *awsmodel.Faults) { f.Fail = nil }))
+		if m, err := standby.Launch(t.Context(), claim.DeepCopy()); err != nil || m.ProviderID != launched.ProviderID {
+			t.Errorf("the standby launched %s, %v; the leader had %s", m.ProviderID, err, launched.ProviderID)
+		}
+		w.wantOnePerClaim(t, 1)
+	})
+}
+
 func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
 	t.Helper()
 	var mu sync.Mutex

@@ -53,8 +53,7 @@ type launching struct {
 const (
 	// resultLife is how long a repeated launch gets the same answer without asking EC2.
 	resultLife = 10 * time.Minute
-	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it. Clocks
-	// of processes and API server may be as far apart.
+	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it.
 	handover = time.Minute
 	// invisible is how long EC2 may take to show a machine that it launched.
 	invisible = 2 * time.Minute
@@ -126,15 +125,21 @@ func isTyped(err error) bool {
 }
 
 // mayHaveMachine tells whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
-// before it could say so. A standby has begun long before it launches anything, so when it began says nothing.
+// before it could say so. A standby has begun long before it launches anything, so when it began says nothing; and by the clock of the API server a claim
+// that is asked for in this minute may be created after it. Such a claim stays in doubt until it is launched.
 func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	if _, lost := l.unknown.Get(key); lost {
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	if l.alone.IsZero() {
-		l.alone = time.Now().Add(handover)
+		l.alone = now.Add(handover)
+	}
+	if now.Before(l.alone) {
+		l.unknown.Put(key, struct{}{})
+		return true
 	}
 	return claim.CreationTimestamp.Time.Before(l.alone)
 }
