@@ -412,16 +412,15 @@ func (d *badDay) answer(r memapi.Request) error {
 	return nil
 }
 
-// ends tells whether a pod is on a machine that ends soon, whatever anybody does: there is no time to ask for budgets.
+// ends tells whether a pod is on a machine that ends soon, whatever anybody does: there is no time to ask for budgets. A pod that is not there any more
+// is not deleted either: whoever asks for it has not heard yet.
 func (d *badDay) ends(pod types.NamespacedName) (ends bool) {
-	on := ""
-	memapi.Each(d.API, func(p *corev1.Pod) {
-		if p.Name == pod.Name && p.Namespace == pod.Namespace {
-			on = p.Spec.NodeName
-		}
-	})
+	p, ok := sim.Find[*corev1.Pod](d.World, pod.Name)
+	if !ok {
+		return true
+	}
 	memapi.Each(d.API, func(c *v1.NodeClaim) {
-		if c.Status.NodeName == on {
+		if p.Spec.NodeName != "" && c.Status.NodeName == p.Spec.NodeName {
 			ends = c.Annotations == nil || c.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] != "" // a user may have taken them off
 		}
 	})
