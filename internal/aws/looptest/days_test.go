@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -462,11 +463,15 @@ func (d *badDay) allow(s *podSet) {
 			}
 		}
 	})
-	memapi.Edit(d.API, "default", s.name, func(b *policyv1.PodDisruptionBudget) {
-		b.Status.ObservedGeneration, b.Status.CurrentHealthy, b.Status.ExpectedPods = b.Generation, int32(ready), int32(pods)
-		b.Status.DesiredHealthy = int32(max(0, pods-unavailable))
-		b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
-	})
+	b, _ := sim.Find[*policyv1.PodDisruptionBudget](d.World, s.name)
+	now := policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation, CurrentHealthy: int32(ready), ExpectedPods: int32(pods), DesiredHealthy: int32(max(0, pods-unavailable)),
+	}
+	now.DisruptionsAllowed = max(0, now.CurrentHealthy-now.DesiredHealthy)
+	if equality.Semantic.DeepEqual(b.Status, now) {
+		return // what is written anew is news, which would wake everybody
+	}
+	memapi.Edit(d.API, "default", s.name, func(b *policyv1.PodDisruptionBudget) { b.Status = now })
 }
 
 // look compares with what is promised at every moment.
