@@ -260,6 +260,37 @@ func TestALostLaunchIsFoundThoughTheClassChanged(t *testing.T) {
 	})
 }
 
+// So it is where AWS did not look at the last attempts of the launch, because they were too many: that says nothing about the first ones.
+func TestALostLaunchIsFoundThoughItsLastAttemptsWereThrottled(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		_, err := w.provider.Launch(t.Context(), newClaim("before"))
+		check(t, err)
+		time.Sleep(2 * time.Minute) // then a process takes new claims for its own
+		w.faults(t, func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
+		time.AfterFunc(2*time.Second, func() {
+			w.faults(t, func(f *awsmodel.Faults) {
+				f.LostAnswers, f.LostAnswersOf = 0, nil
+				f.Fail = map[string]awsmodel.Failure{"ec2:CreateFleet": {Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: 503, Share: 1}}
+			})
+		})
+		claim := newClaim("a")
+		claim.CreationTimestamp = metav1.Now()
+		if _, err := w.provider.Launch(t.Context(), claim); err == nil || !strings.Contains(err.Error(), "RequestLimitExceeded") {
+			t.Fatalf("a launch that was throttled in the end: %v", err)
+		}
+		if n := len(w.cloud.Alive()); n != 2 {
+			t.Fatalf("%d machines run, want that of the claim before, and the one whose launch got no answer", n)
+		}
+		w.faults(t, func(f *awsmodel.Faults) { f.Fail = nil })
+		w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "y"} })
+		time.Sleep(time.Minute)
+		if _, err := w.provider.Launch(t.Context(), claim); err != nil {
+			t.Errorf("the second launch: %v, want the machine of the first", err)
+		}
+		w.wantOnePerClaim(t, 2)
+	})
+}
+
 func TestMessagesThatMeanNothingAreDropped(t *testing.T) {
 	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" }, func(t *testing.T, w *world) {
 		w.cloud.SendRaw("this is no event")

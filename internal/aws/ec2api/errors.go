@@ -74,10 +74,23 @@ func DryRunPassed(err error) bool { return Code(err) == "DryRunOperation" }
 
 // IsUnknownOutcome says that nobody knows whether the call had its effect: it was given up, or its answer was lost.
 func IsUnknownOutcome(err error) bool {
+	if _, doubt := errors.AsType[*doubtError](err); doubt {
+		return true
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	return err != nil && Code(err) == ""
+}
+
+// A doubtError is that of a call whose last attempt AWS did not look at, because it was one too many, and of which an earlier attempt may have had its effect.
+type doubtError struct{ error }
+
+func (e *doubtError) Unwrap() error { return e.error }
+
+// mayHaveEffect says of a single attempt that failed that it may have had its effect.
+func mayHaveEffect(err error) bool {
+	return IsUnknownOutcome(err) || IsServerFault(err) && !IsThrottled(err)
 }
 
 // deniedAction returns the IAM action that an error is about, such as "ec2:RunInstances": the one that the message names,

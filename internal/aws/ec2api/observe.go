@@ -28,15 +28,24 @@ type Observer struct {
 
 type attemptsKey struct{}
 
+// attempts are those of one call.
+type attempts struct {
+	n     int
+	doubt bool // one of them may have had its effect
+}
+
 // middlewares watch a client's calls.
 func (o Observer) middlewares(stack *middleware.Stack) error {
 	whole := middleware.InitializeMiddlewareFunc("ObserveCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
 	) {
-		begun, attempts := time.Now(), new(int)
-		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, attempts), in)
+		begun, made := time.Now(), &attempts{}
+		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, attemptsKey{}, made), in)
 		if o.Call != nil {
-			o.Call(call(ctx, err, begun, max(0, *attempts-1)))
+			o.Call(call(ctx, err, begun, max(0, made.n-1)))
+		}
+		if made.doubt && IsThrottled(err) {
+			err = &doubtError{err}
 		}
 		return out, metadata, err
 	})
@@ -45,8 +54,9 @@ func (o Observer) middlewares(stack *middleware.Stack) error {
 	) {
 		begun := time.Now()
 		out, metadata, err := next.HandleFinalize(ctx, in)
-		if n, ok := ctx.Value(attemptsKey{}).(*int); ok {
-			*n++
+		if made, ok := ctx.Value(attemptsKey{}).(*attempts); ok {
+			made.n++
+			made.doubt = made.doubt || mayHaveEffect(err)
 		}
 		if o.Attempt != nil {
 			o.Attempt(call(ctx, err, begun, 0))
