@@ -143,9 +143,7 @@ func (s *search) run(candidates []*Candidate, m *Memory) (steps []*Step, goal ta
 // Rates are read once for a pass. What the pass itself moves does not speak against its later steps, because those were weighed against
 // the same fleet.
 func (s *search) tollOf(perPod float64, m *Memory) toll {
-	t := toll{settings: s.settings, perPod: perPod, recovering: m.recovering}
-	t.arrivals, t.moved = m.churn.rates(s.w.Snap, s.w.Now)
-	return t
+	return toll{settings: s.settings, perPod: perPod, rates: m.churn.rates(s.w.Snap, s.w.Now), recovering: m.recovering}
 }
 
 // windows walks candidates in sets as large as the budgets allow; a set that is worth nothing is tried again by halves.

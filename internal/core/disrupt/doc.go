@@ -19,7 +19,8 @@
 //
 // A step whose saving lasts a day is worth about a hundred times one that is undone in a quarter of an hour. How long a saving lasts is not
 // known when it is made; how many pods come by themselves is, and how many were moved lately. A restless cluster makes moves dear, a fleet
-// that is far from its target makes them cheap, one that was moved much today makes them dear again.
+// that is far from its target makes them cheap, one that was moved much today makes them dear again. Where pods come all the time the target moves
+// as well, and no distance makes them cheap.
 //
 // # The shape of a pass
 //

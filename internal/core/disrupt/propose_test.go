@@ -515,29 +515,36 @@ func TestTheToll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dear   float64 // the price of the node
 		others int
-		young  int // pods that are new
-		moved  int // pods that were moved two hours ago
+		young  int  // pods that are new
+		moved  int  // pods that were moved two hours ago
+		steady bool // the new ones did not come at once, but ten minutes apart
 		want   bool
 	}{
-		"calm, any saving will do":                                   {0.20, 20, 0, 0, true},
-		"restless, 0.9 times what the pods are worth won't":          {0.34, 20, 84, 0, false},
-		"restless, 1.1 times will":                                   {0.38, 20, 84, 0, true},
-		"half as restless, 0.4 times won't":                          {0.252, 49, 1, 0, false},
-		"half as restless, 0.6 times will":                           {0.288, 49, 1, 0, true},
-		"restless and 15 % dearer than it could be, any will":        {0.212, 0, 4, 0, true},
-		"restless and 10 % dearer, half will":                        {0.27, 4, 20, 0, true},
-		"restless and 8 % dearer, half won't":                        {0.27, 5, 24, 0, false},
-		"calm, a fifth of the pods was moved, 0.4 times won't":       {0.252, 49, 0, 40, false},
-		"calm, a fifth of the pods was moved, 0.5 times will":        {0.27, 49, 0, 40, true},
-		"calm, sixty percent of the pods was moved, 3.9 times won't": {0.882, 99, 0, 240, false},
-		"calm, sixty percent of the pods was moved, 4.1 times will":  {0.918, 99, 0, 240, true},
+		"calm, any saving will do":                                       {0.20, 20, 0, 0, false, true},
+		"restless, 0.9 times what the pods are worth won't":              {0.34, 20, 84, 0, false, false},
+		"restless, 1.1 times will":                                       {0.38, 20, 84, 0, false, true},
+		"half as restless, 0.4 times won't":                              {0.252, 49, 1, 0, false, false},
+		"half as restless, 0.6 times will":                               {0.288, 49, 1, 0, false, true},
+		"restless and 15 % dearer than it could be, any will":            {0.212, 0, 4, 0, false, true},
+		"restless and 10 % dearer, half will":                            {0.27, 4, 20, 0, false, true},
+		"restless and 8 % dearer, half won't":                            {0.27, 5, 24, 0, false, false},
+		"far too dear, and a quarter of the pods came at once, any will": {0.26, 2, 3, 0, false, true},
+		"or in each ten minutes a twelfth: 1.9 times won't":              {0.53, 2, 3, 0, true, false},
+		"or in each ten minutes a twelfth: 2.1 times will":               {0.56, 2, 3, 0, true, true},
+		"calm, a fifth of the pods was moved, 0.4 times won't":           {0.252, 49, 0, 40, false, false},
+		"calm, a fifth of the pods was moved, 0.5 times will":            {0.27, 49, 0, 40, false, true},
+		"calm, sixty percent of the pods was moved, 3.9 times won't":     {0.882, 99, 0, 240, false, false},
+		"calm, sixty percent of the pods was moved, 4.1 times will":      {0.918, 99, 0, 240, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			age := 8 * time.Minute
 			young := func(p *corev1.Pod) {
 				if tc.young > 0 {
-					p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
+					p.CreationTimestamp = metav1.NewTime(noon.Add(-age))
 				}
-				tc.young--
+				if tc.young--; tc.steady {
+					age += 10 * time.Minute
+				}
 			}
 			f := newFixture(shape("dear", 4, 16, tc.dear, 0), shape("fair", 4, 16, 0.18, 0)).pool("p").node("a", "p", "dear", onDemand).pods("a", "web", 4, "1", "1Gi", young)
 			for i := range tc.others {
@@ -545,7 +552,7 @@ func TestTheToll(t *testing.T) {
 				f.node(other, "p", "fair", onDemand).pods(other, "web", 4, "1", "1Gi", young)
 			}
 			planner := newPlanner(realEngine())
-			planner.churn = planner.churn.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-2*time.Hour))
+			planner.churn = planner.churn.leaves(moving(tc.moved, time.Time{}), noon.Add(-2*time.Hour))
 			p := planner.Propose(f.world())
 			if got := len(p.Steps) == 1; got != tc.want {
 				t.Errorf("replaced = %v, want %v; fleet %v, target %v; %v", got, tc.want, p.Before.Dollars(), p.Target.Dollars(), noteTexts(p)[:min(3, len(p.Notes))])
@@ -576,14 +583,60 @@ func TestRestlessness(t *testing.T) {
 			f.pods("a", "old", 100-tc.young, "10m", "1Mi").pods("a", "new", tc.young, "10m", "1Mi", func(p *corev1.Pod) {
 				p.CreationTimestamp = metav1.NewTime(noon.Add(-10 * time.Minute))
 			})
-			moves := churn{}.leaves(&Step{Remove: []*Candidate{{Pods: make([]*cluster.Pod, tc.moved)}}}, noon.Add(-tc.ago))
-			u := toll{settings: DefaultSettings()}
-			u.arrivals, u.moved = moves.rates(f.world().Snap, noon)
+			moves := churn{}.leaves(moving(tc.moved, time.Time{}), noon.Add(-tc.ago))
+			u := toll{settings: DefaultSettings(), rates: moves.rates(f.world().Snap, noon)}
 			if got := u.restlessness(); math.Abs(got-tc.want) > 1e-9 {
 				t.Errorf("restlessness = %v, want %v", got, tc.want)
 			}
 		})
 	}
+}
+
+// TestWhatComesAllTheTime has a hundred pods.
+func TestWhatComesAllTheTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ages  []int // of new pods, in minutes
+		moved []int // when pods were moved, in minutes
+		age   int   // of those then
+		want  int   // pods of a hundred in an hour
+	}{
+		"nobody comes": {},
+		"all come at once, a quarter of an hour ago":    {ages: []int{15, 15, 15, 15, 15, 15}},
+		"nobody came lately":                            {ages: []int{12, 14, 22, 24}},
+		"one comes every ten minutes":                   {ages: []int{5, 15, 25}, want: 6},
+		"more in some than in others":                   {ages: []int{0, 1, 9, 10, 19, 20, 21, 29}, want: 12},
+		"half an hour ago is too long":                  {ages: []int{5, 15, 30}},
+		"old ones were moved, these are in their place": {ages: []int{5, 15, 25}, moved: []int{6, 16, 26}, age: 30},
+		"new ones were moved and come again":            {ages: []int{5, 15, 25}, moved: []int{6, 16, 26}, age: 29, want: 6},
+		"more were moved than came":                     {ages: []int{5, 15, 25}, moved: []int{5, 5, 15, 25}, age: 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(shape("one", 4, 16, 0.2, 0)).pool("p").node("a", "p", "one", onDemand)
+			f.pods("a", "old", 100-len(tc.ages), "10m", "1Mi")
+			for i, age := range tc.ages {
+				f.pods("a", fmt.Sprint("new", i), 1, "10m", "1Mi", func(p *corev1.Pod) {
+					p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Duration(age) * time.Minute))
+				})
+			}
+			moves := churn{}
+			for _, ago := range tc.moved {
+				at := noon.Add(-time.Duration(ago) * time.Minute)
+				moves = moves.leaves(moving(1, at.Add(-time.Duration(tc.age)*time.Minute)), at)
+			}
+			if got := 100 * moves.rates(f.world().Snap, noon).steady; math.Abs(got-float64(tc.want)) > 1e-9 {
+				t.Errorf("%v in an hour, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// moving is a step of so many pods.
+func moving(pods int, made time.Time) *Step {
+	c := &Candidate{}
+	for range pods {
+		c.Pods = append(c.Pods, &cluster.Pod{Created: made})
+	}
+	return &Step{Remove: []*Candidate{c}}
 }
 
 func TestWorkThatIsUnderWayKeepsThePlannerAwake(t *testing.T) {

@@ -29,7 +29,7 @@ func TestWhatWaitsForItsTurnPaysTheFullToll(t *testing.T) {
 			settings := DefaultSettings()
 			c := &choice{
 				search: s, goal: target{before: 1000, after: 1}, gone: map[string]bool{}, promised: map[string]bool{},
-				toll: toll{settings: settings, perPod: 1, arrivals: settings.ArrivalsPerHour},
+				toll: toll{settings: settings, perPod: 1, rates: rates{arrivals: settings.ArrivalsPerHour}},
 			}
 			step := &Step{Reason: v1.DisruptionReasonUnderutilized, Remove: s.candidates()[:1]}
 			step.Own = cloud.NanoUSD(tc.part*c.toll.at(0)*step.moves()*1e9) - step.Saves()

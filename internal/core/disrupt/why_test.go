@@ -58,7 +58,7 @@ func TestWhyANodeStays(t *testing.T) {
 		"it is what its pods need":                              {pods: 4, want: "Underutilized: NothingCheaper"},
 		"its pods fit something cheaper":                        {pods: 1, want: ""},
 		"they do, but the last search was a moment ago":         {pods: 1, world: func(_ *World, m *Memory) { m.search.waitUntil = noon.Add(time.Second) }, want: "Underutilized: SearchWaits 12:00:01"},
-		"they do, and too many pods were moved today":           {pods: 1, full: 20, world: func(_ *World, m *Memory) { m.churn.moved = []departure{{noon, 60}} }, want: "Underutilized: TooManyMoves"},
+		"they do, and too many pods were moved today":           {pods: 1, full: 20, world: func(_ *World, m *Memory) { m.churn.moved = []departure{{at: noon, pods: 60}} }, want: "Underutilized: TooManyMoves"},
 		"its pool lets only empty nodes go":                     {pods: 1, pool: func(p *v1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmpty }, want: "Underutilized: OnlyWhenEmpty p"},
 		"it has drifted, and goes":                              {node: []edit{drifted}, pods: 4, want: ""},
 		"it has drifted, and no machine may be opened":          {node: []edit{drifted}, pods: 4, world: func(w *World, _ *Memory) { w.NotReady = map[string]bool{"p": true} }, want: "Drifted: NoPlace"},

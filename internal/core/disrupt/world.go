@@ -56,13 +56,15 @@ type Settings struct {
 	SpotToSpot bool // feature gate SpotToSpotConsolidation
 	// MinSaving is the part of the price of the removed nodes that a step must gain, before any pod is moved for it.
 	MinSaving float64
-	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the other three
+	// Toll is what a step must save in an hour for each pod that it moves, in units of what an average pod costs, before the others
 	// make it larger or smaller: see toll.
 	Toll float64
 	// ArrivalsPerHour is the part of the pods that comes by itself in an hour of a restless cluster, MovedPerDay the part that may be moved
 	// within a day before moves get dearer, and SlackOfPrice the part of its price by which a fleet may be dearer than its target before
 	// they get cheaper.
 	ArrivalsPerHour, MovedPerDay, SlackOfPrice float64
+	// HoursPerMove says what a move must bring in before as many pods have come as there are: what an average pod costs in so many hours.
+	HoursPerMove float64
 	// Trials is how many what-if questions one consolidation pass asks; what it did not reach is first next time.
 	Trials int
 }
@@ -72,7 +74,7 @@ type Settings struct {
 // They are a compromise, and internal/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on
 // one side, the pods that were moved on the other.
 func DefaultSettings() Settings {
-	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, Trials: 96}
+	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4, Trials: 96}
 }
 
 // complete puts the defaults in the place of what would make the toll no number.
