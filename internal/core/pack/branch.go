@@ -26,8 +26,11 @@ import (
 // taxed, where it has more, rewarded. So the knapsack of a branch sees the rule as a price and needs not know it, but for the steps that a
 // toll on "at least three items of k" puts into what items are worth; contents.go searches with those.
 //
-// How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are 94 on demand and 87 with spot, 39
-// and 15 where every shape is spread over three zones (a class for each zone and one for the pod that may go to any, so three trees in one). A
+// Where classes may use some of the cells only, as those that are spread over zones, the numbers of nodes by price are asked for each of these sets
+// of cells as well: four nodes may be one and a third in each of three zones.
+//
+// How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are 93 on demand and 87 with spot, 49
+// and 18 where every shape is spread over three zones (a class for each zone and one for the pod that may go to any, so three trees in one). A
 // branch costs about a millisecond, half of it LP and half knapsacks, and what is not closed after eighty has hundreds to go: of nine that stayed
 // open, seven still were after six seconds, mostly in rules about contents that moved no bound. Tried, and no better as far as it was
 // taken: to go on from the parent's basis with only the patterns that its bound leaves, knapsacks that first look for gains of a thousandth
@@ -39,6 +42,7 @@ type branching struct {
 	r       *run
 	tree    []branch
 	prices  []int64 // of the cells, the highest first, each once
+	places  []int   // classes that may use some of the cells only, one for each set of them
 	cutoff  float64 // branches from here on are of no interest
 	pool    []load  // all patterns that were found
 	known   map[string]bool
@@ -114,6 +118,7 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 	slices.Sort(b.prices)
 	b.prices = slices.Compact(b.prices)
 	slices.Reverse(b.prices)
+	b.places = placesOf(r.p)
 	for i := range r.columns {
 		if r.columns[i].cell >= 0 {
 			b.keep(&r.columns[i])
@@ -121,6 +126,21 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 	}
 	b.grow(until)
 	r.tree = b
+}
+
+// placesOf returns a class for each set of cells that some classes may use and others not.
+func placesOf(p *part) (out []int) {
+	seen := make([]bool, p.groups)
+	for k, g := range p.group {
+		if seen[g] {
+			continue
+		}
+		seen[g] = true
+		if slices.ContainsFunc(p.cells, func(c cell) bool { return !c.open.Has(g) }) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // grow divides the lowest branch again and again.
@@ -236,15 +256,14 @@ func (b *branching) start(count []int, rules []rule) {
 // enter makes a column of a pattern, of which no more counts than there is to hold.
 func (b *branching) enter(j int) {
 	p, l := b.r.p, &b.pool[j]
-	price := p.cells[l.cell].price
-	col := lp.Column{Cost: float64(price) / 1e9}
+	col := lp.Column{Cost: float64(p.cells[l.cell].price) / 1e9}
 	for i, k := range l.classes {
 		if n := min(l.counts[i], b.count[k]); n > 0 {
 			col.Rows, col.Vals = append(col.Rows, k), append(col.Vals, float64(n))
 		}
 	}
 	for i := range b.rules {
-		if b.rules[i].counts(l, price) {
+		if b.counts(&b.rules[i], l) {
 			col.Rows, col.Vals = append(col.Rows, p.classes()+i), append(col.Vals, 1)
 		}
 	}
@@ -253,13 +272,24 @@ func (b *branching) enter(j int) {
 }
 
 // counts says whether a node counts for the rule.
-func (x *rule) counts(l *load, price int64) bool {
-	if price < x.Price || x.Class < 0 {
-		return price >= x.Price
+func (b *branching) counts(x *rule, l *load) bool {
+	if !x.aboutContents() {
+		return b.countsCell(x, l.cell)
+	}
+	if b.r.p.cells[l.cell].price < x.Price {
+		return false
 	}
 	i := slices.Index(l.classes, x.Class)
 	return i >= 0 && l.counts[i] >= x.Least
 }
+
+// countsCell says so for nodes of a cell whatever they hold.
+func (b *branching) countsCell(x *rule, c int) bool {
+	return b.r.p.cells[c].price >= x.Price && (x.Class < 0 || b.r.p.mayUse(x.Class, c))
+}
+
+// aboutContents says whether it matters to a rule what a node holds.
+func (x *rule) aboutContents() bool { return x.Class >= 0 && x.Least > 0 }
 
 // sign is 1 for a rule that asks for more nodes and so rewards them, −1 for one that taxes them.
 func (x *rule) sign() float64 {
@@ -306,7 +336,7 @@ func (b *branching) cost(c int) float64 {
 	price := b.r.p.cells[c].price
 	cost := float64(price)
 	for i := range b.rules {
-		if x := &b.rules[i]; x.Class < 0 && price >= x.Price {
+		if x := &b.rules[i]; !x.aboutContents() && b.countsCell(x, c) {
 			cost -= float64(x.sign() * b.toll[i])
 		}
 	}
@@ -381,15 +411,15 @@ func (x *rule) limit() int {
 	return x.Most
 }
 
-// divide looks for the price at which the number of nodes that cost as much is farthest from whole, and where all are whole for the class
-// and the number of items at which the number of nodes that hold as many is.
+// divide looks for the price at which the number of nodes that cost as much is farthest from whole, where all are whole for the set of cells and
+// the price, and where those are, too, for the class and the number of items at which the number of nodes that hold as many is.
 //
 // The number that is farthest from whole is the one on which both sides differ most from what the LP wanted, so both bounds rise.
 func (b *branching) divide(l *branch) {
 	best := branchWhole
 	try := func(x rule) (nodes float64) {
 		for j, amount := range b.used() {
-			if x.counts(&b.pool[j], b.r.p.cells[b.pool[j].cell].price) {
+			if b.counts(&x, &b.pool[j]) {
 				nodes += amount
 			}
 		}
@@ -401,6 +431,13 @@ func (b *branching) divide(l *branch) {
 	}
 	for _, price := range b.prices {
 		try(rule{Rule: verify.Rule{Price: price, Class: -1}})
+	}
+	if best == branchWhole {
+		for _, k := range b.places {
+			for _, price := range b.prices {
+				try(rule{Rule: verify.Rule{Price: price, Class: k}})
+			}
+		}
 	}
 	for k := 0; k < len(b.worth) && best == branchWhole; k++ {
 		for _, price := range b.prices {
@@ -481,7 +518,7 @@ func (b *branching) promises(t *partial, rules []rule) bool {
 	left := slices.Clone(rules)
 	for i := range left {
 		for j := range t.nodes {
-			if left[i].counts(&t.nodes[j].load, b.r.p.cells[t.nodes[j].cell].price) {
+			if b.counts(&left[i], &t.nodes[j].load) {
 				left[i].Most -= t.nodes[j].n
 			}
 		}

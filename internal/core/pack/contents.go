@@ -48,7 +48,7 @@ func (s *ruledSack) set(b *branching, c int) {
 	price := s.p.cells[c].price
 	s.ruled = false
 	for i := range b.rules {
-		s.ruled = s.ruled || b.rules[i].Class >= 0 && price >= b.rules[i].Price && b.toll[i] > 0
+		s.ruled = s.ruled || b.rules[i].aboutContents() && price >= b.rules[i].Price && b.toll[i] > 0
 	}
 	if !s.ruled {
 		return
@@ -59,7 +59,7 @@ func (s *ruledSack) set(b *branching, c int) {
 			s.value = append(s.value, w*float64(n))
 		}
 		for i := range b.rules {
-			if x := &b.rules[i]; x.Class == k && price >= x.Price {
+			if x := &b.rules[i]; x.aboutContents() && x.Class == k && price >= x.Price {
 				for n := x.Least; n <= s.limit[k]; n++ {
 					s.value[s.start[k]+n] += float64(x.sign() * b.toll[i])
 				}

@@ -30,11 +30,12 @@ type Branch struct {
 	Toll       []int64 // per rule from the root on
 }
 
-// A Rule divides fleets by the number of their nodes of a kind: those that cost at least Price and hold at least Least items of a class.
+// A Rule divides fleets by the number of their nodes of a kind: those that cost at least Price and hold at least Least items of a class. With a
+// Least of 0 it is those of cells that the class may use.
 type Rule struct {
 	Price int64
 	Class int // of the tree; −1 for nodes with any contents
-	Least int // at least 1
+	Least int
 	Most  int
 }
 
@@ -163,7 +164,7 @@ func (g *grove) lowest(at int) (int64, error) {
 	if b.Less == 0 && b.More == 0 {
 		return g.leaf(b)
 	}
-	if b.Less <= at || b.More <= at || b.Rule.Most < 0 || b.Rule.Class >= len(g.t.Classes) || b.Rule.Class >= 0 && b.Rule.Least < 1 {
+	if b.Less <= at || b.More <= at || b.Rule.Most < 0 || b.Rule.Class >= len(g.t.Classes) || b.Rule.Least < 0 {
 		return 0, fmt.Errorf("branch %d is not one", at)
 	}
 	g.rules = append(g.rules, b.Rule)
@@ -213,7 +214,7 @@ func (g *grove) leaf(b *Branch) (int64, error) {
 
 // holdsNoMore checks that no node of a cell holds items worth more than it costs, under the tolls of a leaf.
 //
-// A toll on nodes with any contents changes what the node costs. A toll on nodes with so many items of a class is a step in what those
+// A toll on nodes with any contents, of all cells or of some, changes what the node costs. A toll on nodes with so many items of a class is a step in what those
 // items are worth, which the prover adds when the count is reached.
 func (g *grove) holdsNoMore(i int, b *Branch) error {
 	v, p := g.v, g.prover
@@ -226,8 +227,9 @@ func (g *grove) holdsNoMore(i int, b *Branch) error {
 		}
 		switch {
 		case v.p.Cells[i].Price < x.Price || toll == 0:
-		case x.Class < 0:
+		case x.Class < 0, x.Least == 0 && v.open[i].Has(g.t.Classes[x.Class][0]):
 			cost -= toll
+		case x.Least == 0:
 		default:
 			p.steps[x.Class] = append(p.steps[x.Class], step{x.Least, toll})
 		}

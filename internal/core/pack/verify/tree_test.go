@@ -1,6 +1,10 @@
 package verify
 
-import "testing"
+import (
+	"testing"
+
+	"karpenter.sh/karpenter/internal/core/bits"
+)
 
 // Five items of one unit: a node of three costs 10, one of six 19. The configuration LP buys five sixths of the large one for 15.8; whole
 // nodes cost 19 or 20.
@@ -51,6 +55,43 @@ func TestATreeThatProvesNothingIsRefused(t *testing.T) {
 				t.Error("it is accepted")
 			}
 		})
+	}
+}
+
+// twoPlaces are two items in a place of their own each, and a tree that asks first whether the first place has a node.
+func twoPlaces() (*Problem, Certificate) {
+	in := func(cell int) bits.Set {
+		s := bits.Make(2)
+		s.Add(cell)
+		return s
+	}
+	p := &Problem{
+		Classes: []Class{{Need: []int64{1}, Count: 1, Cells: in(0)}, {Need: []int64{1}, Count: 1, Cells: in(1)}},
+		Cells:   []Cell{{Room: []int64{3}, Price: 10_000}, {Room: []int64{3}, Price: 10_000}},
+	}
+	return p, Certificate{Bound: 20_000, Worth: []int64{0, 0}, Trees: []Tree{{Classes: [][]int{{0}, {1}}, Branches: []Branch{
+		{Less: 1, More: 2, Rule: Rule{Price: 10_000, Class: 0, Most: 0}},
+		{Worth: []int64{20_000, 10_000}, Toll: []int64{10_000}},
+		{Worth: []int64{0, 10_000}, Toll: []int64{10_000}},
+	}}}}
+}
+
+// A rule about the nodes of some cells taxes and rewards those and no others.
+func TestARuleMayBeAboutAPlace(t *testing.T) {
+	p, c := twoPlaces()
+	if err := Verify(p, c); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(c *Certificate){
+		"a tax on another place":        func(c *Certificate) { c.Trees[0].Branches[1].Worth[1]++ },
+		"a reward for another place":    func(c *Certificate) { c.Trees[0].Branches[0].Rule.Class = 1 },
+		"a number of items below none":  func(c *Certificate) { c.Trees[0].Branches[0].Rule.Least = -1 },
+		"a reward for any node instead": func(c *Certificate) { c.Trees[0].Branches[0].Rule.Class = -1 },
+	} {
+		p, c := twoPlaces()
+		if spoil(&c); Verify(p, c) == nil {
+			t.Errorf("%s is accepted", name)
+		}
 	}
 }
 
