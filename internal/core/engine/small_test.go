@@ -59,8 +59,8 @@ func TestSmallBatchesAreProven(t *testing.T) {
 	}{
 		"on demand":             {false, false, 65, 0.005},
 		"spot":                  {true, false, 65, 0.005},
-		"on demand, over zones": {false, true, 15, 0.03},
-		"spot, over zones":      {true, true, 6, 0.06},
+		"on demand, over zones": {false, true, 25, 0.025},
+		"spot, over zones":      {true, true, 12, 0.05},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
@@ -98,6 +98,36 @@ func TestCheaperFleetsAreFoundInTheTree(t *testing.T) {
 		pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
 		if p := solveFresh(prepared(pools, engine.Settings{}), smallBatch(tc.seed), pools, engine.Settings{}); p.Gap() > 1e-6 {
 			t.Errorf("batch %d spot=%v: %.5f $/h has a gap of %.6f", tc.seed, tc.spot, p.Cost.Dollars(), p.Gap())
+		}
+	}
+}
+
+// Of pods that are spread over zones those that are left when every zone has as many go where they make the fleet cheapest: chosen one after the
+// other, before anybody looks at machines, they cost one to eight percent more.
+func TestZonesAreChosenWithTheFleet(t *testing.T) {
+	for _, tc := range []struct {
+		seed uint64
+		spot bool
+		most float64 // dollars an hour
+	}{{8, false, 1.4461}, {25, false, 2.41}, {29, false, 1.787}, {5, true, 0.571}, {8, true, 0.797}, {14, true, 0.2332}} {
+		pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
+		pods := smallBatch(tc.seed)
+		spreadOverZones(pods)
+		if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); p.Cost.Dollars() > tc.most {
+			t.Errorf("batch %d spot=%v: %.5f $/h, want at most %.4f", tc.seed, tc.spot, p.Cost.Dollars(), tc.most)
+		}
+	}
+}
+
+// The number of nodes is whole in every zone: where it is only so in all of them together, these plans are up to three percent dearer than they are
+// proven to need.
+func TestNodesAreWholeInEveryZone(t *testing.T) {
+	pools := []engine.Pool{{Pool: benchload.Pool(false, false), Catalog: catalogue(t)}}
+	for _, seed := range []uint64{36, 46, 59} {
+		pods := smallBatch(seed)
+		spreadOverZones(pods)
+		if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); p.Gap() > 1e-3 {
+			t.Errorf("batch %d: %.5f $/h has a gap of %.6f", seed, p.Cost.Dollars(), p.Gap())
 		}
 	}
 }

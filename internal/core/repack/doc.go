@@ -16,6 +16,10 @@
 // fills, and of host-level rules it keeps what holds in any order. Machines are as large as the policy about sizes lets them be, where nothing
 // makes a plan leave it.
 //
+// A few pods that are spread over zones are asked about once more before: in every zone are as many of them as every plan has there, and the packer
+// says where those go that are left (askChoosing). It does not know that no zone takes two of them, so when its answer is placed they come last,
+// the rules are asked, and whom they refuse gets another place. Its zones are kept where they make the fleet cheaper, and then each is packed as well as it can be.
+//
 // What such a bound does not cover: of pods that are spread over zones those that are left when every zone has as many may all be in one zone,
 // as long as they are on different nodes, and the packer bounds all zones in one tree, which has as many branches as three have multiplied.
 // One tree for each zone, with a price at which a zone may leave such a pod to the others, would add them up instead.

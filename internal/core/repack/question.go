@@ -1,6 +1,7 @@
 package repack
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -22,7 +23,7 @@ type item struct {
 	tier    int
 	pins    []int32 // by topology key; negative where the pods touch nothing; nil where they touch none
 	count   int
-	// together is how many of them one node holds at most, for a bound; 0 is any number.
+	// together is how many of them one node holds at most where no domain takes more; 0 is any number.
 	together int
 }
 
@@ -46,6 +47,8 @@ type question struct {
 	gear    gear
 	problem pack.Problem
 	pinned  bool // some item is
+	// chooses leaves the domains of pods that are spread to the packer.
+	chooses bool
 	// loose asks for a bound on every plan: pods may use what any reading of equal preference allows, any kind of machine, and
 	// reservations.
 	loose bool
@@ -74,18 +77,51 @@ func newQuestion(p *solve.Problem, at *solve.Placement) *question {
 // nodes with their pods. It returns nil if there is nothing to ask.
 func ask(p *solve.Problem, at *solve.Placement) *question {
 	q := newQuestion(p, at)
+	if !q.gather() {
+		return nil
+	}
+	q.makeCells()
+	q.makeLimits()
+	return q
+}
+
+// askChoosing is ask where the packer chooses domains, too: pods that are spread evenly are in a domain only as far as every plan has them
+// there. It returns nil where there is no choice, or nobody has the time for it.
+func askChoosing(p *solve.Problem, at *solve.Placement) *question {
+	pods := 0
+	for _, n := range at.New() {
+		for _, put := range n.Puts {
+			pods += put.Count
+		}
+	}
+	q := newQuestion(p, at)
+	q.chooses = true
+	if p.Settings.Unproven || pods > mostChoosing || !q.gather() || !slices.ContainsFunc(q.items, func(it item) bool { return it.together > 0 }) {
+		return nil
+	}
+	for i := range q.items {
+		if most := q.items[i].together; most > 0 {
+			c := &q.problem.Classes[i]
+			c.PerNode = min(most, cmp.Or(c.PerNode, most))
+		}
+	}
+	q.makeCells()
+	q.makeLimits()
+	return q
+}
+
+// gather collects items with their ties, and says whether there are any.
+func (q *question) gather() bool {
 	bad := map[solve.ClassID]bool{} // classes whose ties the packer cannot express
 	for again := true; again; {
 		q.collect(bad)
 		if len(q.items) == 0 {
-			return nil
+			return false
 		}
 		again = q.tie(bad)
 	}
-	q.proves = len(q.frozen) == 0 && !q.pinned
-	q.makeCells()
-	q.makeLimits()
-	return q
+	q.proves = len(q.frozen) == 0 && !q.pinned && !q.chooses
+	return true
 }
 
 // collect sorts the pods of new bins into items, and lists the bins that stay.
@@ -101,11 +137,27 @@ func (q *question) collect(bad map[solve.ClassID]bool) {
 			continue
 		}
 		for _, p := range n.Puts {
-			pins := q.at.Pins(p)
+			pins := q.pinsOf(p)
 			q.pinned = q.pinned || pins != nil
 			q.add(p, q.p.Templates[n.Template].Tier, pins)
 		}
 	}
+	if q.chooses {
+		q.pinLeast()
+	}
+}
+
+// pinsOf are the domains that pods are held in; those that are to be chosen do not count.
+func (q *question) pinsOf(p solve.Put) []int32 {
+	pins := q.at.Pins(p)
+	if pins == nil || !q.chooses {
+		return pins
+	}
+	all := item{class: p.Class, variant: p.Variant, count: q.p.Classes[p.Class].Count}
+	if _, least, _ := q.leastByDomain(&all); least != nil {
+		return nil
+	}
+	return pins
 }
 
 // simple reports whether the packer can express what a class asks for.

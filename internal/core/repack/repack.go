@@ -17,30 +17,39 @@ func Run(p *solve.Problem) *solve.Result {
 	}
 	idea, assigned := assign(p, at)
 	at.Take(r, idea)
-	idea, improved := improve(p, at, r)
-	at.Take(r, idea)
+	over, from, part := assigned, at, work.Units(1)
+	if q := askChoosing(p, at); q != nil {
+		before := r.Cost
+		idea, chosen := q.improve(r, choosingPart)
+		at.Take(r, idea)
+		if over = max(over, chosen); r.Cost < before {
+			from, part = idea, choosingPart
+		}
+	}
+	if q := ask(p, from); q != nil {
+		idea, improved := q.improve(r, part)
+		at.Take(r, idea)
+		over = max(over, improved)
+	}
 	if r.Proof.Problem == nil && !p.Settings.Unproven && !at.Arrives() {
-		bound(p, at, r, max(assigned, improved))
+		bound(p, at, r, over)
 	}
 	return r
 }
 
-// improve asks the packer for a cheaper fleet, and for a bound where its question is the whole one. It returns nil where there is none, and
-// how many steps too large a machine of it may be for anybody.
-func improve(p *solve.Problem, at *solve.Placement, r *solve.Result) (idea *solve.Placement, over int) {
-	q := ask(p, at)
-	if q == nil {
-		return nil, 0
-	}
+// improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the question is the whole one. It
+// returns nil where there is none, and how many steps too large a machine of it may be for anybody.
+func (q *question) improve(r *solve.Result, part work.Units) (idea *solve.Placement, over int) {
 	o := q.options()
-	if stays := at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
+	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
 		o = partOf(o, r.Cost-stays, r.Cost)
 	}
-	whole := q.exact && q.plain() // the packer's question is all of ours
+	o.Least, o.Most = o.Least/part, o.Most/part
+	whole, proves := q.exact && q.plain(), !q.p.Settings.Unproven // the packer's question is all of ours
 	switch {
-	case whole && !p.Settings.Unproven:
+	case whole && proves:
 		o.Exact = exactWork
-	case !p.Settings.Unproven:
+	case proves:
 		o.Exact = exactWork / 2 // for cheaper fleets; the rest is for the bound, which is a question of its own
 	}
 	answer := pack.Solve(&q.problem, o)
@@ -88,6 +97,13 @@ const closeMillionths = 1500
 // exactWork is how much may be spent on whole nodes, where few pods make that worth it.
 const exactWork = work.Second / 12
 
+const (
+	// choosingPart is the part of the search that choosing domains may take, one of so many.
+	choosingPart = 5
+	// mostChoosing is up to how many pods domains are chosen for. Of many pods those that may be in any domain are few, and the work is not.
+	mostChoosing = 64
+)
+
 // options are what the packer may spend.
 func (q *question) options() pack.Options {
 	set := &q.p.Settings
@@ -109,8 +125,12 @@ func partOf(o pack.Options, price, whole int64) pack.Options {
 
 // replay places everything once more, through the same rules: what is on existing nodes and on frozen bins as before, the
 // rest as the packer says. It returns nil when a rule refuses what the packer meant.
+//
+// Pods whose domain the packer chose come last, once every domain has what any plan puts there: then the rules say which of them may have one
+// more. Whom they refuse there gets another place (Take).
 func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
+	var free []solve.Put
 	for _, pattern := range fleet {
 		if q.wastes(&pattern) {
 			return nil
@@ -118,11 +138,19 @@ func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 		for range pattern.Nodes {
 			bin := q.open(idea, &pattern)
 			for _, x := range pattern.Items {
-				if idea.Put(q.items[x.Class].on(bin, x.Count)) < x.Count {
+				it := &q.items[x.Class]
+				if put := it.on(bin, x.Count); q.chooses && it.together > 0 {
+					free = append(free, put)
+				} else if idea.Put(put) < x.Count {
 					return nil
 				}
 			}
 		}
+	}
+	idea.AskDomains()
+	for _, put := range free {
+		put.Count -= idea.Put(put)
+		idea.Leave(put)
 	}
 	return idea
 }

@@ -41,7 +41,7 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 	if idea == nil {
 		return
 	}
-	better, left := idea.s, slices.Clone(at.left)
+	better, left := idea.s, slices.Clone(idea.left)
 	better.pinned = false
 	better.avoid()
 	if sum(left) > 0 {
@@ -50,6 +50,7 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 	if len(better.misplaced()) > 0 {
 		better, left = better.rehome(left)
 	}
+	idea.s, idea.left = better, left
 	bins := better.finish(left)
 	bill := billOf(bins, &better.p.Settings.Terms)
 	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
@@ -209,6 +210,15 @@ func (at *Placement) Pinned(bin BinID, pins []int32) bool {
 		}
 	}
 	return true
+}
+
+// AskDomains says that domains of pods that are placed next are not decided.
+func (at *Placement) AskDomains() { at.s.pinned = false }
+
+// Leave says that pods have no place.
+func (at *Placement) Leave(p Put) {
+	at.left = slices.Clone(at.left)
+	at.left[p.Class] += p.Count
 }
 
 // Put places pods on their bin, as many of them as the rules allow, and returns how many.
