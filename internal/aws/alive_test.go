@@ -27,23 +27,26 @@ import (
 
 // All but the two mirrors, which are judged by what they hear, are watched over under the names that dashboards know.
 func TestEveryLoopIsWatchedOver(t *testing.T) {
-	w := newWorld(t, awsmodel.Config{}, func(s *Settings) { s.InterruptionQueue = "demo" })
-	p := w.provider
-	want := []string{
-		"capacityreservation.capacitytype", "capacityreservation.expiration", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus",
-		"launchtemplate", "nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
-		"providers.ssm.invalidation", "providers.version",
-	}
-	got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
-	if !slices.Equal(got, want) {
-		t.Errorf("watched over are %q, want %q", got, want)
-	}
-	if loops := len(p.Always()) + len(p.Leader()) - 2; loops != len(want) {
-		t.Errorf("there are %d loops, %d are watched over", loops, len(want))
-	}
-	if ears := p.Ears(); len(ears) != 2 {
-		t.Errorf("%d mirrors are judged by what they hear, want both", len(ears))
-	}
+	queue := func(s *Settings) { s.InterruptionQueue = "demo" }
+	inWorld(t, awsmodel.Config{}, queue, func(t *testing.T, w *world) {
+		synctest.Wait() // until all have begun
+		p := w.provider
+		want := []string{
+			"capacityreservation.capacitytype", "capacityreservation.expiration", "instanceprofile.garbagecollection", "interruption", "interruption.instancestatus",
+			"launchtemplate", "nodeclaim.tagging", "nodeclass", "providers.dns", "providers.instancetype", "providers.instancetype.capacity", "providers.pricing",
+			"providers.ssm.invalidation", "providers.version",
+		}
+		got := slices.DeleteFunc(p.in.Metrics.Loops(), func(name string) bool { return name == "events" || name == "events.paced" })
+		if !slices.Equal(got, want) {
+			t.Errorf("watched over are %q, want %q", got, want)
+		}
+		if loops := len(p.Always()) + len(p.Leader()) - 2; loops != len(want) {
+			t.Errorf("there are %d loops, %d are watched over", loops, len(want))
+		}
+		if ears := p.Ears(); len(ears) != 2 {
+			t.Errorf("%d mirrors are judged by what they hear, want both", len(ears))
+		}
+	})
 }
 
 // When a periodic task last succeeded is a metric: prices of last week look like those of today.
