@@ -28,15 +28,20 @@ func Place(p *Problem) (*Placement, *Result) {
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
 	r.charge(billOf(r.Bins, &p.Settings.Terms))
-	for i := range r.Bins {
-		l := &r.Bins[i].Launch
-		at.costs = append(at.costs, p.Settings.Terms.with(l.Cost, l.Floor))
-	}
+	at.costs = costsOf(r.Bins, &p.Settings.Terms)
 	return at, r
 }
 
+// costsOf returns what each node is reckoned to cost.
+func costsOf(bins []Bin, terms *Terms) (costs []int64) {
+	for i := range bins {
+		costs = append(costs, terms.with(bins[i].Launch.Cost, bins[i].Launch.Floor))
+	}
+	return costs
+}
+
 // Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
-// left over gets the room that there is now, and pods that kube-scheduler would not put there get other places.
+// left over gets the room that there is now, and pods that kube-scheduler would not put there get other places. The idea becomes what was made of it.
 func (at *Placement) Take(r *Result, idea *Placement) {
 	if idea == nil {
 		return
@@ -50,8 +55,8 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 	if len(better.misplaced()) > 0 {
 		better, left = better.rehome(left)
 	}
-	idea.s, idea.left = better, left
 	bins := better.finish(left)
+	idea.s, idea.left, idea.costs = better, left, costsOf(bins, &better.p.Settings.Terms)
 	bill := billOf(bins, &better.p.Settings.Terms)
 	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
 		r.Bins, r.Placed, r.Left = bins, better.placed, left
