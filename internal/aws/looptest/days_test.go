@@ -72,6 +72,7 @@ type badDay struct {
 	lot      lot        // on whom it falls
 	begun    time.Time
 	stopping map[types.UID]bool
+	removed  map[string]time.Time // claims that a user removed: the next plan for the same pods gives their names again
 	sets     []*podSet
 
 	most, troubles int // pods of a set, and what goes wrong
@@ -105,7 +106,7 @@ func newBadDay(t *testing.T, seed uint64) *badDay {
 	random := lots(seed, "day").source("morning")
 	d := &badDay{
 		world:  newWorld(t, awsmodel.Config{Seed: seed, Types: []string{"m5.*", "c5.*"}, Faults: badTime(random)}),
-		random: random, begun: time.Now(), stopping: map[types.UID]bool{},
+		random: random, begun: time.Now(), stopping: map[types.UID]bool{}, removed: map[string]time.Time{},
 	}
 	d.search = work.Second / 1000 // plans need not be cheap
 	d.api.lot, d.api.asked = lots(seed, "API server"), map[string]int{}
@@ -303,6 +304,7 @@ var troubles = []struct {
 		for _, c := range d.aClaim() {
 			d.pardon([]string{c.Status.ProviderID[strings.LastIndex(c.Status.ProviderID, "/")+1:]})
 			d.API.Remove(c)
+			d.removed[c.Name] = time.Now()
 		}
 	}},
 	{"a user edits the pool's template", (*badDay).release},
@@ -508,7 +510,7 @@ func (d *badDay) look() {
 func (d *badDay) twice() (out []string) {
 	of := map[string]int{}
 	for _, m := range d.aws.Alive() {
-		if name := m.Tags[awsv1.TagNodeClaim]; name != "" {
+		if name := m.Tags[awsv1.TagNodeClaim]; name != "" && !m.Launched.Before(d.removed[name]) {
 			if of[name]++; of[name] == 2 {
 				out = append(out, name)
 			}
