@@ -480,6 +480,8 @@ func (d *badDay) allow(s *podSet) {
 func (d *badDay) look() {
 	going, cpu := 0, int64(0)
 	var names []string
+	there := map[string]bool{} // nodes; one that is gone takes nothing from anybody, though its claim may not say so yet
+	memapi.Each(d.API, func(n *corev1.Node) { there[n.Name] = true })
 	memapi.Each(d.API, func(c *v1.NodeClaim) {
 		if condition.IsTrue(c, v1.ConditionTypeInstanceTerminating) {
 			d.stopping[c.UID] = true
@@ -488,7 +490,7 @@ func (d *badDay) look() {
 		}
 		ours := condition.IsTrue(c, v1.ConditionTypeDisruptionReason)
 		switch {
-		case c.DeletionTimestamp != nil && ours && !condition.IsTrue(c, v1.ConditionTypeInstanceTerminating):
+		case c.DeletionTimestamp != nil && ours && there[c.Status.NodeName] && !condition.IsTrue(c, v1.ConditionTypeInstanceTerminating):
 			going++
 			names = append(names, fmt.Sprint(c.Name, " since ", c.DeletionTimestamp.Sub(d.begun)))
 			for _, x := range c.Status.Conditions {
