@@ -60,7 +60,7 @@ func TestSmallBatchesAreProven(t *testing.T) {
 		"on demand":             {false, false, 65, 0.005},
 		"spot":                  {true, false, 65, 0.005},
 		"on demand, over zones": {false, true, 25, 0.025},
-		"spot, over zones":      {true, true, 12, 0.05},
+		"spot, over zones":      {true, true, 18, 0.05},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
@@ -109,7 +109,10 @@ func TestZonesAreChosenWithTheFleet(t *testing.T) {
 		seed uint64
 		spot bool
 		most float64 // dollars an hour
-	}{{8, false, 1.4461}, {25, false, 2.41}, {29, false, 1.787}, {5, true, 0.571}, {8, true, 0.797}, {14, true, 0.2332}} {
+	}{
+		{8, false, 1.4461}, {25, false, 2.41}, {29, false, 1.787}, {5, true, 0.571}, {8, true, 0.797}, {14, true, 0.2332},
+		{35, true, 0.2409}, {44, true, 0.301}, {68, true, 0.2094}, {73, true, 0.0948}, {101, true, 0.2276},
+	} {
 		pools := []engine.Pool{{Pool: benchload.Pool(tc.spot, false), Catalog: catalogue(t)}}
 		pods := smallBatch(tc.seed)
 		spreadOverZones(pods)
@@ -128,6 +131,45 @@ func TestNodesAreWholeInEveryZone(t *testing.T) {
 		spreadOverZones(pods)
 		if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); p.Gap() > 1e-3 {
 			t.Errorf("batch %d: %.5f $/h has a gap of %.6f", seed, p.Cost.Dollars(), p.Gap())
+		}
+	}
+}
+
+// A pod that is spread over zones is in the one where spot is cheapest, and the bound knows that it is in one of them: a launch that may choose
+// among all zones would cost less.
+func TestASpreadPodIsWhereItIsCheapest(t *testing.T) {
+	pools := []engine.Pool{{Pool: benchload.Pool(true, false), Catalog: catalogue(t)}}
+	pods := smallBatch(88)
+	spreadOverZones(pods)
+	if p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{}); len(pods) != 1 || p.Gap() > 1e-6 {
+		t.Errorf("%d pods for %.5f $/h, with a gap of %.6f", len(pods), p.Cost.Dollars(), p.Gap())
+	}
+}
+
+// What a spread pod needs says nothing of those beside it: others may have a launch that chooses among all zones, and those of whom each zone has one
+// leave the choice to it.
+func TestASpreadPodBindsNobodyElse(t *testing.T) {
+	pools := []engine.Pool{{Pool: benchload.Pool(true, false), Catalog: catalogue(t)}}
+	for name, tc := range map[string]struct {
+		spread, others, each int64 // CPU of the spread pod, how many others, of so much
+		apart                bool  // they are spread, too
+	}{
+		"smaller than the others":    {100, 10, 4000, false},
+		"larger than the others":     {8000, 10, 1000, false},
+		"beside others of each zone": {8000, 3, 16000, true},
+	} {
+		pods := []*corev1.Pod{benchload.Pending("spread", tc.spread, tc.spread*2)}
+		for i := range tc.others {
+			pods = append(pods, benchload.Pending(fmt.Sprint("other-", i), tc.each, tc.each*2))
+		}
+		if tc.apart {
+			spreadOverZones(pods)
+		} else {
+			spreadOverZones(pods[:1])
+		}
+		p := solveFresh(prepared(pools, engine.Settings{}), pods, pools, engine.Settings{})
+		if p.Gap() < 0 || p.Gap() > 1e-4 {
+			t.Errorf("%s: %.5f $/h has a gap of %.6f", name, p.Cost.Dollars(), p.Gap())
 		}
 	}
 }

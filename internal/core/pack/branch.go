@@ -30,7 +30,7 @@ import (
 // of cells as well: four nodes may be one and a third in each of three zones.
 //
 // How far it gets, of 120 random batches of up to 100 pods of up to 12 shapes each: within 0.1 % of the bound are 93 on demand and 87 with spot, 49
-// and 18 where every shape is spread over three zones (a class for each zone and one for the pod that may go to any, so three trees in one). A
+// and 30 where every shape is spread over three zones (a class for each zone and one for the pod that may go to any, so three trees in one). A
 // branch costs about a millisecond, half of it LP and half knapsacks, and what is not closed after eighty has hundreds to go: of nine that stayed
 // open, seven still were after six seconds, mostly in rules about contents that moved no bound. Tried, and no better as far as it was
 // taken: to go on from the parent's basis with only the patterns that its bound leaves, knapsacks that first look for gains of a thousandth

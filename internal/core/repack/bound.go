@@ -92,6 +92,9 @@ func (q *question) pinLeast() {
 		it := &q.items[i]
 		key, least, more := q.leastByDomain(it)
 		it.together = more
+		if least != nil {
+			it.over = key + 1
+		}
 		for d, n := range least {
 			if n == 0 {
 				continue

@@ -53,7 +53,8 @@ func (q *question) findKinds() {
 
 // kindKey identifies the kind of an item.
 func (q *question) kindKey(key []byte, it *item) []byte {
-	key = binary.AppendVarint(binary.AppendVarint(key, int64(it.tier)), int64(len(it.pins)))
+	key = binary.AppendVarint(binary.AppendVarint(key, int64(it.tier)), int64(it.over))
+	key = binary.AppendVarint(key, int64(len(it.pins)))
 	for _, d := range it.pins {
 		key = binary.AppendVarint(key, int64(d))
 	}
@@ -114,7 +115,10 @@ func (q *question) limitedTo(tier int) bool {
 func (q *question) limited(t *solve.Template) bool { return q.p.Pools[t.Pool].Limit.Limited }
 
 // A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
-type want struct{ shapes, offers bits.Set }
+type want struct {
+	shapes, offers bits.Set
+	pins           []int32 // by topology key the domain that was chosen for it; nil where none was
+}
 
 // within reports whether whoever wants v may be bought as what w is bought as.
 func (w *want) within(v *want) bool { return w.shapes.Within(v.shapes) && w.offers.Within(v.offers) }
@@ -123,7 +127,7 @@ func (w *want) equal(v *want) bool { return w.shapes.Equal(v.shapes) && w.offers
 
 // both is what two wants leave together.
 func (w *want) both(v *want) (want, bool) {
-	out := want{w.shapes.Clone(), w.offers.Clone()}
+	out := want{shapes: w.shapes.Clone(), offers: w.offers.Clone()}
 	out.shapes.And(v.shapes)
 	out.offers.And(v.offers)
 	return out, out.shapes.Any() && out.offers.Any()
@@ -136,9 +140,32 @@ func (q *question) wantsOf(it *item, t solve.TemplateID) []want {
 		if !q.reads(it, v, t) {
 			continue
 		}
-		if w := q.wantOf(it, v, t); w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
-			out = append(out, w)
+		for _, w := range q.split(it, t, q.wantOf(it, v, t)) {
+			if w.shapes.Any() && w.offers.Any() && !slices.ContainsFunc(out, func(x want) bool { return x.equal(&w) }) {
+				out = append(out, w)
+			}
 		}
+	}
+	return out
+}
+
+// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in all of them: then whoever
+// places the item chooses.
+func (q *question) split(it *item, t solve.TemplateID, w want) []want {
+	if it.over == 0 {
+		return []want{w}
+	}
+	key, alike := &q.p.Keys[it.over-1], true
+	out := make([]want, len(key.Values))
+	for d := range out {
+		pins := slices.Repeat([]int32{-1}, len(q.p.Keys))
+		pins[it.over-1] = int32(d)
+		out[d] = want{w.shapes.Clone(), w.offers.Clone(), pins}
+		out[d].pin(&key.Tmpl[t], int32(d))
+		alike = alike && out[d].shapes.Equal(w.shapes) && slices.Equal(q.at.Prices(t, out[d].offers), q.at.Prices(t, w.offers))
+	}
+	if alike {
+		return []want{w}
 	}
 	return out
 }
@@ -146,7 +173,7 @@ func (q *question) wantsOf(it *item, t solve.TemplateID) []want {
 func (q *question) wantOf(it *item, v *solve.Variant, t solve.TemplateID) want {
 	tmpl := &q.p.Templates[t]
 	m := q.match(v, t)
-	w := want{tmpl.Shapes.Clone(), tmpl.Mask.Clone()}
+	w := want{shapes: tmpl.Shapes.Clone(), offers: tmpl.Mask.Clone()}
 	w.shapes.Keep(m.Shapes)
 	w.offers.Keep(m.Mask)
 	for key, d := range it.pins {
@@ -230,7 +257,7 @@ func (q *question) byReservation(wants []want, t solve.TemplateID) []want {
 			}
 			w.offers.Remove(o)
 			if q.loose {
-				out = append(out, want{w.shapes, bits.Of(len(cat.Offers), o)})
+				out = append(out, want{w.shapes, bits.Of(len(cat.Offers), o), w.pins})
 			}
 		}
 		if w.offers.Any() {
@@ -279,7 +306,7 @@ func (q *question) addLists(t solve.TemplateID, w *want) {
 	for i := range lists {
 		l := &lists[i]
 		own := q.p.Settings.Terms.Own(l.Floor)
-		q.addCell(cell{tmpl: t, shape: l.First.Shape}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
+		q.addCell(cell{tmpl: t, shape: l.First.Shape, pins: w.pins}, l.VCPU, pack.Cell{Room: slices.Clone(l.Room), Price: l.Cost + own, Own: own})
 	}
 }
 
@@ -290,7 +317,7 @@ func (q *question) addShapes(t solve.TemplateID, w *want) {
 	prices := q.at.Prices(t, w.offers)
 	for sh := range w.shapes.All() {
 		if prices[sh] > 0 {
-			q.addCell(cell{tmpl: t, shape: sh}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: prices[sh], Own: q.p.Settings.Terms.Own(prices[sh])})
+			q.addCell(cell{tmpl: t, shape: sh, pins: w.pins}, tmpl.Catalog.VCPU[sh], pack.Cell{Room: q.roomOf(tmpl, sh), Price: prices[sh], Own: q.p.Settings.Terms.Own(prices[sh])})
 		}
 	}
 }

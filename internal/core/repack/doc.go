@@ -19,8 +19,12 @@
 // A few pods that are spread over zones are asked about once more before: in every zone are as many of them as every plan has there, and the packer
 // says where those go that are left (askChoosing). It does not know that no zone takes two of them, so when its answer is placed they come last,
 // the rules are asked, and whom they refuse gets another place. Its zones are kept where they make the fleet cheaper, and then each is packed as well as it can be.
+// Where a machine does not cost the same in all zones, the node of such a pod is bought in one of them, for the packer as for the bound: a launch that
+// chose among all zones would cost less, but nobody may leave open where a pod is that is counted.
 //
 // What such a bound does not cover: of pods that are spread over zones those that are left when every zone has as many may all be in one zone,
 // as long as they are on different nodes, and the packer bounds all zones in one tree, which has as many branches as three have multiplied.
-// One tree for each zone, with a price at which a zone may leave such a pod to the others, would add them up instead.
+// One tree for each zone, with a price at which a zone may leave such a pod to the others, adds them up instead. It was tried: with 25 rounds for
+// the prices, and a second of work for each tree, which is hundreds of times what there is, most of 45 bounds that were open at two to four percent
+// came to between half a percent and two, and a handful closed.
 package repack

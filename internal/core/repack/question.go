@@ -25,6 +25,8 @@ type item struct {
 	count   int
 	// together is how many of them one node holds at most where no domain takes more; 0 is any number.
 	together int
+	// over is the topology key of which their node is in one domain, whichever it is, counted from 1; 0 is none.
+	over int
 }
 
 // on is some pods of the item on a bin.
@@ -60,6 +62,7 @@ type question struct {
 type cell struct {
 	tmpl  solve.TemplateID
 	shape int
+	pins  []int32  // the domains that it was split into; nil where it was not
 	kinds bits.Set // of items that may be on it
 }
 

@@ -162,12 +162,13 @@ func (q *question) wastes(pattern *pack.Pattern) bool {
 		!slices.ContainsFunc(pattern.Items, func(x pack.Item) bool { return q.exotic.Has(x.Class) })
 }
 
-// open opens a node of a pattern in the domains of its items. Whoever was to have a reserved machine is in a frozen bin.
+// open opens a node of a pattern in the domains of its items and of its cell. Whoever was to have a reserved machine is in a frozen bin.
 func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) solve.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)
 	for _, x := range pattern.Items {
 		idea.Pin(bin, q.items[x.Class].pins)
 	}
+	idea.Pin(bin, cell.pins)
 	return bin
 }
