@@ -1149,6 +1149,74 @@ func TestAStandbyFindsWhatTheLeaderLaunchedByAnotherClock(t *testing.T) {
 	})
 }
 
+// TestWhatEC2DoesNotShowYetIsWaitedFor has a leader that ends between the launch of a machine and writing it down, an EC2 that takes its time to show
+// the machine, and a class that was edited since: the standby's call is another one under the same token, so EC2 says that there was one before.
+func TestWhatEC2DoesNotShowYetIsWaitedFor(t *testing.T) {
+	for seed := range uint64(8) {
+		inWorld(t, awsmodel.Config{Seed: seed}, nil, func(t *testing.T, w *world) {
+			leaderEnds := w.crash
+			standby := w.start(t)
+			_, err := w.provider.Launch(t.Context(), newClaim("claim-001")) // there is a launch template now
+			check(t, err)
+			w.faults(t, func(f *awsmodel.Faults) { f.LagMillis = 60_000 })
+			claim := newClaim("claim-000")
+			launched, err := w.provider.Launch(t.Context(), claim)
+			check(t, err)
+			leaderEnds()
+			w.editClass(t, func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "b"} })
+			began := time.Now()
+			m, err := standby.Launch(t.Context(), claim.DeepCopy())
+			for err != nil && time.Since(began) < 5*time.Minute {
+				var refused *cloud.LaunchError
+				if errors.As(err, &refused) {
+					t.Fatalf("seed %d: the standby says that nothing was launched: %v", seed, err)
+				}
+				time.Sleep(5 * time.Second)
+				m, err = standby.Launch(t.Context(), claim.DeepCopy())
+			}
+			if err != nil || m.ProviderID != launched.ProviderID {
+				t.Errorf("seed %d: the standby launched %s, %v; the leader had %s", seed, m.ProviderID, err, launched.ProviderID)
+			}
+		})
+	}
+}
+
+// TestATokenThatLaunchedNothingIsGivenUp has a leader that ends after a call that EC2 took and gave nothing for. Who leads next is told so where it asks
+// the same; where it has to ask for something else it cannot tell that from a machine that EC2 does not show, and launches once it would have to.
+func TestATokenThatLaunchedNothingIsGivenUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit   func(*awsv1.EC2NodeClassSpec)
+		within time.Duration
+	}{
+		"asked the same":       {nil, 30 * time.Second},
+		"asked in other words": {func(s *awsv1.EC2NodeClassSpec) { s.Tags = map[string]string{"team": "b"} }, 3 * time.Minute},
+	} {
+		inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+			w.faults(t, func(f *awsmodel.Faults) { f.Pools = []awsmodel.PoolRule{{Match: "*/*/*", Depth: 0}} })
+			claim := newClaim("claim-000")
+			if m, err := w.provider.Launch(t.Context(), claim); err == nil {
+				t.Fatalf("the leader launched %s where there is nothing", m.ProviderID)
+			}
+			w.crash()
+			w.faults(t, func(f *awsmodel.Faults) { f.Pools = nil })
+			standby := w.start(t)
+			if tc.edit != nil {
+				w.editClass(t, tc.edit)
+			}
+			began := time.Now()
+			_, err := standby.Launch(t.Context(), claim.DeepCopy())
+			for err != nil && time.Since(began) < 10*time.Minute {
+				time.Sleep(5 * time.Second)
+				_, err = standby.Launch(t.Context(), claim.DeepCopy())
+			}
+			if took := time.Since(began); err != nil || took > tc.within {
+				t.Errorf("%s: the claim has no machine after %v: %v", name, took, err)
+			}
+			w.wantOnePerClaim(t, 1)
+		})
+	}
+}
+
 func (w *world) launchAll(t *testing.T, n int, edit func(int, *v1.NodeClaim)) []error {
 	t.Helper()
 	var mu sync.Mutex

@@ -36,8 +36,8 @@ type launches struct {
 	alone time.Time
 	now   map[string]*launching // by claim UID and token
 	done  *ttl.Map[string, cloud.Machine]
-	// unknown are claims for which a machine may run that nobody knows.
-	unknown *ttl.Map[string, struct{}]
+	// unknown is since when a machine may run for a claim that nobody knows; zero once a call for the claim has told that there is none.
+	unknown *ttl.Map[string, time.Time]
 	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
 	machines *ttl.Map[string, cloud.Machine]
 	// gone are instances that EC2 once said are gone: a later answer about an earlier time does not bring them back.
@@ -63,7 +63,7 @@ func newLaunches(base context.Context) *launches {
 	return &launches{
 		base: base, now: map[string]*launching{},
 		done:     ttl.New[string, cloud.Machine](resultLife),
-		unknown:  ttl.New[string, struct{}](resultLife),
+		unknown:  ttl.New[string, time.Time](resultLife),
 		machines: ttl.New[string, cloud.Machine](invisible),
 		gone:     ttl.New[string, struct{}](resultLife),
 	}
@@ -109,9 +109,10 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.done.Sweep()
 		l.done.Put(key, c.machine)
 		l.unknown.Delete(key)
+	case errors.Is(c.err, fleet.ErrLaunchedBefore): // since when it is in doubt is known
 	case panicked || fleet.Unsure(c.err) && !isTyped(c.err):
 		l.unknown.Sweep()
-		l.unknown.Put(key, struct{}{})
+		l.unknown.Put(key, time.Now())
 	}
 	close(c.done)
 }
@@ -126,10 +127,10 @@ func isTyped(err error) bool {
 
 // mayHaveMachine tells whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
 // before it could say so. A standby has begun long before it launches anything, so when it began says nothing; and by the clock of the API server a claim
-// that is asked for in this minute may be created after it. Such a claim stays in doubt until it is launched.
+// that is asked for in this minute may be created after it. Such a claim stays in doubt until it is launched, or told to have no machine.
 func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
-	if _, lost := l.unknown.Get(key); lost {
-		return true
+	if since, known := l.unknown.Get(key); known {
+		return !since.IsZero()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,12 +138,21 @@ func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	if l.alone.IsZero() {
 		l.alone = now.Add(handover)
 	}
-	if now.Before(l.alone) {
-		l.unknown.Put(key, struct{}{})
+	if now.Before(l.alone) || claim.CreationTimestamp.Time.Before(l.alone) {
+		l.unknown.Put(key, now)
 		return true
 	}
-	return claim.CreationTimestamp.Time.Before(l.alone)
+	return false
 }
+
+// inDoubt tells whether a machine may run for a claim that EC2 does not show yet.
+func (l *launches) inDoubt(key string) bool {
+	since, known := l.unknown.Get(key)
+	return known && time.Since(since) < invisible
+}
+
+// nothingCame says that EC2 took a call for the claim and gave nothing: whatever it says of an earlier one is about this one.
+func (l *launches) nothingCame(key string) { l.unknown.Put(key, time.Time{}) }
 
 // stopped drops what is remembered of a machine that was stopped.
 func (l *launches) stopped(providerID string) {
@@ -180,6 +190,7 @@ func (p *Provider) launch(ctx context.Context, claim *v1.NodeClaim, key string) 
 	}
 	m, err := p.order(ctx, nc, claim, fleet.Choose)
 	for try := 0; try < rechoices && isDry(err); try++ {
+		p.launches.nothingCame(key)
 		// What was out is known now; what is left of the claim's list is tried before the claim is given up.
 		var again error
 		if m, again = p.order(ctx, nc, claim, fleet.ChooseWidely); errors.Is(again, fleet.ErrNothingFits) {
@@ -269,6 +280,7 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 		return cloud.Machine{}, fleet.CallFailed(err)
 	}
 	called := time.Now()
+	r.Order.InDoubt = p.launches.inDoubt(r.Order.Token)
 	got, err := p.fleet.Launch(ctx, r.Order)
 	if err != nil {
 		p.learn(choice, r, err)

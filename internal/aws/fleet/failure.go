@@ -154,7 +154,7 @@ func CallFailed(err error) error {
 // Unsure says that a call may have launched something: its answer was lost, or EC2 failed on the way. The same call, with the
 // same token, finds out.
 func Unsure(err error) bool {
-	return ec2api.IsUnknownOutcome(err) || ec2api.IsServerFault(err) && !ec2api.IsThrottled(err)
+	return errors.Is(err, ErrLaunchedBefore) || ec2api.IsUnknownOutcome(err) || ec2api.IsServerFault(err) && !ec2api.IsThrottled(err)
 }
 
 // deniedCode returns the code in an error's text that says that a permission is missing, "" if there is none.

@@ -211,7 +211,10 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 		answer, err = f.api.CreateFleet(ctx, Request(o.sentTo(other), n, picked, token))
 	}
 	if ec2api.Code(err) == mismatch {
-		// The claim was launched before under other conditions, and that machine was not found: this is a new launch.
+		if o.InDoubt {
+			return nil, nil, fmt.Errorf("%w: %w", ErrLaunchedBefore, err)
+		}
+		// The claim was launched before under other conditions, and nothing came of it: this is a new launch.
 		in.ClientToken = aws.String(f.settings.Token())
 		answer, err = f.api.CreateFleet(ctx, in)
 	}
@@ -232,6 +235,9 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 	}
 	return machines, failures, nil
 }
+
+// ErrLaunchedBefore says that EC2 knows an earlier call for the claim, and nobody knows what came of it.
+var ErrLaunchedBefore = errors.New("EC2 was asked for a machine of this claim before, with other words, and may not show it yet")
 
 // mismatch is what EC2 says of a token that it knows from another call.
 const mismatch = "IdempotentParameterMismatch"

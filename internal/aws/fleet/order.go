@@ -35,6 +35,9 @@ type Order struct {
 	// Pods is, by zone, the least number of addresses that a machine of this order takes there.
 	Pods map[string]int
 
+	// InDoubt says that a machine may have been launched for the claim that EC2 does not show yet.
+	InDoubt bool
+
 	// Claim and Token are whom the order is for; they are told to EC2 when nobody shares the call.
 	Claim string `json:"-"`
 	Token string `json:"-"`
