@@ -1149,6 +1149,43 @@ func TestAStandbyFindsWhatTheLeaderLaunchedByAnotherClock(t *testing.T) {
 	})
 }
 
+// TestAMachineIsNotGoneBeforeEC2ShowsThatItCame stops a machine right after its launch, while EC2 answers about times before that: then it knows no such
+// machine, which is not to say that it has stopped.
+func TestAMachineIsNotGoneBeforeEC2ShowsThatItCame(t *testing.T) {
+	for seed := range uint64(8) {
+		inWorld(t, awsmodel.Config{Seed: seed}, nil, func(t *testing.T, w *world) {
+			_, err := w.provider.Launch(t.Context(), newClaim("claim-001")) // there is a launch template now
+			check(t, err)
+			w.faults(t, func(f *awsmodel.Faults) { f.LagMillis = 20_000 })
+			m, err := w.provider.Launch(t.Context(), newClaim("claim-000"))
+			check(t, err)
+			for err = w.provider.Terminate(t.Context(), m.ProviderID); err != nil; err = w.provider.Terminate(t.Context(), m.ProviderID) {
+				if errors.Is(err, cloud.ErrNotFound) {
+					t.Fatalf("seed %d: Terminate = %v before it stops", seed, err)
+				}
+				time.Sleep(time.Second)
+			}
+			if left, ok := w.provider.launches.leaving.Get(instanceID(m.ProviderID)); !ok || !left.Deleting {
+				t.Errorf("seed %d: what is known of the machine is %+v", seed, left)
+			}
+			runs := func() bool {
+				return slices.ContainsFunc(w.cloud.Machines(), func(x awsmodel.Machine) bool {
+					return providerID(x.Zone, x.ID) == m.ProviderID && x.State != "terminated"
+				})
+			}
+			for range 40 {
+				if got, err := w.provider.Get(t.Context(), m.ProviderID); runs() && (err != nil || got.ClaimName == "") {
+					t.Fatalf("seed %d: Get = %+v, %v while it still stops", seed, got, err)
+				}
+				if err := w.provider.Terminate(t.Context(), m.ProviderID); runs() && err != nil {
+					t.Fatalf("seed %d: Terminate = %v while it still stops", seed, err)
+				}
+				time.Sleep(250 * time.Millisecond)
+			}
+		})
+	}
+}
+
 // TestWhatEC2DoesNotShowYetIsWaitedFor has a leader that ends between the launch of a machine and writing it down, an EC2 that takes its time to show
 // the machine, and a class that was edited since: the standby's call is another one under the same token, so EC2 says that there was one before.
 func TestWhatEC2DoesNotShowYetIsWaitedFor(t *testing.T) {

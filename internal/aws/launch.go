@@ -40,6 +40,8 @@ type launches struct {
 	unknown *ttl.Map[string, time.Time]
 	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
 	machines *ttl.Map[string, cloud.Machine]
+	// leaving are those of them that were told to stop: while EC2 may not show that they were launched, it says nothing about whether they have gone.
+	leaving *ttl.Map[string, cloud.Machine]
 	// gone are instances that EC2 once said are gone: a later answer about an earlier time does not bring them back.
 	gone *ttl.Map[string, struct{}]
 }
@@ -65,6 +67,7 @@ func newLaunches(base context.Context) *launches {
 		done:     ttl.New[string, cloud.Machine](resultLife),
 		unknown:  ttl.New[string, time.Time](resultLife),
 		machines: ttl.New[string, cloud.Machine](invisible),
+		leaving:  ttl.New[string, cloud.Machine](invisible),
 		gone:     ttl.New[string, struct{}](resultLife),
 	}
 }
@@ -161,7 +164,13 @@ func (l *launches) stopped(providerID string) {
 			l.done.Delete(key)
 		}
 	}
-	l.machines.Delete(instanceID(providerID))
+	id := instanceID(providerID)
+	if m, young := l.machines.Get(id); young {
+		m.Deleting = true
+		l.leaving.Sweep()
+		l.leaving.Put(id, m)
+	}
+	l.machines.Delete(id)
 }
 
 // ended forgets a machine for good.

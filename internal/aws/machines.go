@@ -49,12 +49,16 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 	}
 	i, err := p.fleet.Describe(ctx, id)
 	_, young := p.launches.machines.Get(id) // EC2 may not show it yet, or not all of it
+	_, leaving := p.launches.leaving.Get(id)
 	switch {
 	case errors.Is(err, fleet.ErrGone):
 		p.launches.ended(providerID)
 		p.returned(providerID)
 		return cloud.ErrNotFound
 	case errors.Is(err, fleet.ErrUnknown):
+		if leaving {
+			return nil
+		}
 		if !young {
 			return cloud.ErrNotFound
 		}
@@ -71,6 +75,8 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		err = p.fleet.Terminate(ctx, id)
 	}
 	switch {
+	case errors.Is(err, fleet.ErrUnknown) && leaving:
+		return nil
 	case errors.Is(err, fleet.ErrUnknown) && young:
 		return fmt.Errorf("terminate %s: EC2 does not know the machine yet", id)
 	case errors.Is(err, fleet.ErrUnknown):
@@ -160,6 +166,9 @@ func (p *Provider) Get(ctx context.Context, providerID string) (cloud.Machine, e
 	case errors.Is(err, fleet.ErrUnknown):
 		// EC2 may not show a machine that it has just launched.
 		if m, ok := p.launches.machines.Get(id); ok {
+			return m, nil
+		}
+		if m, ok := p.launches.leaving.Get(id); ok {
 			return m, nil
 		}
 		return cloud.Machine{}, cloud.ErrNotFound
