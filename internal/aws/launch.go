@@ -155,7 +155,10 @@ func (l *launches) inDoubt(key string) bool {
 }
 
 // nothingCame says that EC2 took a call for the claim and gave nothing: whatever it says of an earlier one is about this one.
-func (l *launches) nothingCame(key string) { l.unknown.Put(key, time.Time{}) }
+func (l *launches) nothingCame(key string) {
+	l.unknown.Sweep()
+	l.unknown.Put(key, time.Time{})
+}
 
 // stopped drops what is remembered of a machine that was stopped.
 func (l *launches) stopped(providerID string) {
