@@ -247,6 +247,7 @@ type Machine struct {
 	Allocatable  corev1.ResourceList
 	Created      time.Time
 	Latched      bool // see SetLatch
+	Awaited      bool // a launch that is not answered yet may be about it; nobody knows which claim it is for
 	Deleting     bool // shutting down; it is gone once Get returns ErrNotFound
 }
 

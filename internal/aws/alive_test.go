@@ -152,7 +152,7 @@ func TestALaunchThatPanicsAnswersItsCallers(t *testing.T) {
 		l := newLaunches(t.Context())
 		for range 2 {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			_, err := l.do(ctx, "a", func(context.Context) (cloud.Machine, error) { panic("no") })
+			_, err := l.do(ctx, "a", "", func(context.Context) (cloud.Machine, error) { panic("no") })
 			if _, ok := errors.AsType[*bug.Panic](err); !ok {
 				t.Errorf("error = %v, want a panic", err)
 			}
@@ -161,7 +161,7 @@ func TestALaunchThatPanicsAnswersItsCallers(t *testing.T) {
 		if _, ok := l.unknown.Get("a"); !ok {
 			t.Error("a machine may run of which nobody knows, and that is not remembered")
 		}
-		if _, err := l.do(t.Context(), "a", func(context.Context) (cloud.Machine, error) { return cloud.Machine{ProviderID: "x"}, nil }); err != nil {
+		if _, err := l.do(t.Context(), "a", "", func(context.Context) (cloud.Machine, error) { return cloud.Machine{ProviderID: "x"}, nil }); err != nil {
 			t.Errorf("the next try fails too: %v", err)
 		}
 	})

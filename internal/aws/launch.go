@@ -47,6 +47,8 @@ type launches struct {
 }
 
 type launching struct {
+	pool    string
+	begun   time.Time
 	done    chan struct{}
 	machine cloud.Machine
 	err     error
@@ -57,6 +59,8 @@ const (
 	resultLife = 10 * time.Minute
 	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it.
 	handover = time.Minute
+	// aside is how far the clock of EC2 may be from ours.
+	aside = time.Minute
 	// invisible is how long EC2 may take to show a machine that it launched.
 	invisible = 2 * time.Minute
 )
@@ -74,7 +78,7 @@ func newLaunches(base context.Context) *launches {
 
 // do runs one launch for all who ask for it at the same time. It goes on when a caller leaves, so that its machine is
 // known when the claim is tried again.
-func (l *launches) do(ctx context.Context, key string, run func(context.Context) (cloud.Machine, error)) (cloud.Machine, error) {
+func (l *launches) do(ctx context.Context, key, pool string, run func(context.Context) (cloud.Machine, error)) (cloud.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return cloud.Machine{}, err
 	}
@@ -85,7 +89,7 @@ func (l *launches) do(ctx context.Context, key string, run func(context.Context)
 	}
 	c := l.now[key]
 	if c == nil {
-		c = &launching{done: make(chan struct{})}
+		c = &launching{pool: pool, begun: time.Now(), done: make(chan struct{})}
 		l.now[key] = c
 		go l.run(key, c, run)
 	}
@@ -103,9 +107,6 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		defer bug.Catch(&c.err, "launching a machine for claim "+key)
 		c.machine, c.err = run(l.base)
 	}()
-	l.mu.Lock()
-	delete(l.now, key)
-	l.mu.Unlock()
 	_, panicked := errors.AsType[*bug.Panic](c.err)
 	switch {
 	case c.err == nil:
@@ -117,7 +118,31 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.unknown.Sweep()
 		l.unknown.Put(key, time.Now())
 	}
+	l.mu.Lock()
+	delete(l.now, key) // last: whoever finds it open no more finds what came of it
+	l.mu.Unlock()
 	close(c.done)
+}
+
+// unanswered is since when launches are under way, by pool.
+type unanswered map[string]time.Time
+
+func (l *launches) unanswered() unanswered {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := unanswered{}
+	for _, c := range l.now {
+		if first, ok := out[c.pool]; !ok || c.begun.Before(first) {
+			out[c.pool] = c.begun
+		}
+	}
+	return out
+}
+
+// awaits tells whether a machine may be one of theirs: where several claims are launched by one call, nothing on it says so.
+func (u unanswered) awaits(m *cloud.Machine) bool {
+	begun, launching := u[m.PoolName]
+	return launching && m.ClaimName == "" && m.Created.After(begun.Add(-aside))
 }
 
 // isTyped says whether an error is one of the contract's, which all mean that nothing was launched.
@@ -186,7 +211,7 @@ func (l *launches) ended(providerID string) {
 // Launch starts one machine for a claim.
 func (p *Provider) Launch(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
 	key := string(claim.UID) + claim.Annotations[v1.LaunchTokenAnnotationKey]
-	return p.launches.do(ctx, key, func(ctx context.Context) (cloud.Machine, error) {
+	return p.launches.do(ctx, key, claim.Labels[v1.NodePoolLabelKey], func(ctx context.Context) (cloud.Machine, error) {
 		defer p.tellIfSlow(claim)()
 		return p.launch(ctx, claim, key)
 	})

@@ -1,12 +1,15 @@
 package aws
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/telemetry"
@@ -68,4 +71,47 @@ func TestFewTypesOfSpotAreToldOf(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestMachinesThatALaunchMayBeAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaunches(t.Context())
+		answer := make(chan struct{})
+		for _, claim := range []struct{ name, pool string }{{"a", "web"}, {"b", "web"}, {"c", "batch"}} {
+			go func() {
+				_, _ = l.do(t.Context(), claim.name, claim.pool, func(context.Context) (cloud.Machine, error) {
+					if <-answer; claim.name == "b" {
+						time.Sleep(time.Minute)
+					}
+					return cloud.Machine{ProviderID: claim.name}, nil
+				})
+			}()
+			time.Sleep(10 * time.Second)
+		}
+		now := time.Now()
+		for name, tc := range map[string]struct {
+			machine cloud.Machine
+			want    bool
+		}{
+			"it is of such a pool":                           {cloud.Machine{PoolName: "web", Created: now}, true},
+			"it was launched by the first call":              {cloud.Machine{PoolName: "web", Created: now.Add(-30 * time.Second)}, true},
+			"the clock of EC2 is late":                       {cloud.Machine{PoolName: "web", Created: now.Add(-80 * time.Second)}, true},
+			"it is older than the call":                      {cloud.Machine{PoolName: "web", Created: now.Add(-2 * time.Minute)}, false},
+			"it says which claim it is for":                  {cloud.Machine{PoolName: "web", ClaimName: "d", Created: now}, false},
+			"it is of a pool for which nothing is under way": {cloud.Machine{PoolName: "other", Created: now}, false},
+		} {
+			if got := l.unanswered().awaits(&tc.machine); got != tc.want {
+				t.Errorf("%s: awaited %v, want %v", name, got, tc.want)
+			}
+		}
+		close(answer)
+		synctest.Wait()
+		if got := l.unanswered(); len(got) != 1 || got["web"].IsZero() {
+			t.Errorf("two of three are answered, and there are %v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := l.unanswered(); len(got) > 0 {
+			t.Errorf("all are answered, and there are %v", got)
+		}
+	})
 }

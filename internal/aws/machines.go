@@ -191,10 +191,13 @@ func (p *Provider) List(ctx context.Context) ([]cloud.Machine, error) {
 		return nil, err
 	}
 	out := make([]cloud.Machine, 0, len(found)+len(young))
+	launching := p.launches.unanswered() // before claims are asked: a launch that ends between is among these
 	claims := sync.OnceValue(p.claimsByMachine)
 	for _, i := range found {
 		delete(young, aws.ToString(i.InstanceId))
-		out = append(out, p.machine(ctx, i, claims))
+		m := p.machine(ctx, i, claims)
+		m.Awaited = launching.awaits(&m)
+		out = append(out, m)
 	}
 	for id, m := range young {
 		if _, still := p.launches.machines.Get(id); still { // not stopped meanwhile

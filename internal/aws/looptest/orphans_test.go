@@ -2,6 +2,7 @@ package looptest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +46,56 @@ func TestMachinesOfAMergedLaunchDoNotOutliveACrash(t *testing.T) {
 		w.eventually("all pods run", 2*time.Minute, w.allRun(pods))
 		w.eventually("machines, claims and nodes are the same", time.Minute, w.unequal)
 	})
+}
+
+// TestMachinesOfALaunchWithoutAnswerAreWaitedFor loses EC2's answers about a launch for many claims for longer than a machine without claim is left
+// alone: the launch is repeated until it is answered, and meanwhile nobody stops its machines.
+func TestMachinesOfALaunchWithoutAnswerAreWaitedFor(t *testing.T) {
+	longest := time.Duration(0)
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			const pods = 10
+			w := newWorld(t, awsmodel.Config{Seed: seed, Types: []string{"m5.4xlarge"}})
+			memapi.Edit(w.API, "", "default", func(p *v1.NodePool) { // so that it is one call
+				p.Spec.Template.Spec.Requirements = append(p.Spec.Template.Spec.Requirements,
+					v1.NodeSelectorRequirementWithMinValues{Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"us-east-1a"}})
+			})
+			defer w.start()()
+			time.Sleep(10 * time.Second)
+			w.faults(func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
+			w.deploy(pods, "13", "20Gi") // one to a machine
+			for len(w.aws.Alive()) == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			launched, begun := w.ids(), time.Now()
+			for w.lost() < 11 { // the next attempt is the last
+				time.Sleep(10 * time.Millisecond)
+			}
+			w.faults(func(f *awsmodel.Faults) { *f = awsmodel.Faults{} })
+			w.eventually("all pods run", 2*time.Minute, w.allRun(pods))
+			longest = max(longest, time.Since(begun))
+			time.Sleep(5 * time.Minute)
+			if got := w.ids(); !slices.Equal(got, launched) || len(got) != pods {
+				t.Errorf("seed %d: machines = %v, want those of the launch and no others: %v", seed, got, launched)
+			}
+			if len(w.cut) > 0 {
+				t.Errorf("seed %d: pods were cut: %v", seed, w.cut)
+			}
+		})
+	}
+	if longest < 45*time.Second {
+		t.Errorf("no launch took longer than %s: machines of that age may be left alone anyway", longest)
+	}
+}
+
+// lost counts the answers that were thrown away.
+func (w *world) lost() (n int) {
+	for _, call := range w.aws.Log() {
+		if call.Lost {
+			n++
+		}
+	}
+	return n
 }
 
 // unclaimed says which of these machines live without a claim, and fails if a pod is on one.

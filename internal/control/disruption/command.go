@@ -325,9 +325,10 @@ func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord
 	if r, ok, _ := steprecord.Read(n.Claim); ok && r.ID != command {
 		return nil
 	}
-	return errors.Join(
-		l.editNode(ctx, m.Name, dropTaint),
-		l.editClaim(ctx, m, dropRecord, func(claim *v1.NodeClaim) { condition.Clear(claim, v1.ConditionTypeDisruptionReason, time.Now()) }))
+	if err := l.editNode(ctx, m.Name, dropTaint); err != nil {
+		return errors.Join(err, l.editClaim(ctx, m, dropRecord, nil)) // by the reason the sweep finds what still carries the taint
+	}
+	return l.editClaim(ctx, m, dropRecord, func(claim *v1.NodeClaim) { condition.Clear(claim, v1.ConditionTypeDisruptionReason, time.Now()) })
 }
 
 // sweep releases nodes that carry our mark but take part in no command: what a failed start or rollback left behind. A

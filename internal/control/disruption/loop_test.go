@@ -3,6 +3,7 @@ package disruption
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -263,6 +264,43 @@ func TestACommandIsTakenBack(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Whichever request fails while a command begins or is taken back, soon either all of its marks are there or none.
+func TestNoMarkStaysAloneWhicheverRequestFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after time.Duration
+		spoil func(*stage)
+		most  int // marks afterwards
+	}{
+		"when it begins": {disrupt.SecondLook - time.Second, func(*stage) {}, 4}, // the replacement has the record too
+		"when it is taken back": {disrupt.SecondLook + 5*time.Second, func(s *stage) {
+			memapi.Edit(s.api, "", replacementName, func(c *v1.NodeClaim) { c.Finalizers = nil })
+			s.api.Remove(s.claim(replacementName))
+		}, 0},
+	} {
+		for nth := range 17 {
+			t.Run(fmt.Sprint(name, ", request ", nth), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStage(t.Context())
+					defer s.run(t)()
+					time.Sleep(tc.after)
+					asked := 0
+					s.api.SetFault(func(memapi.Request) error {
+						if asked++; asked == nth {
+							return errors.New("etcdserver: request timed out")
+						}
+						return nil
+					})
+					tc.spoil(s)
+					time.Sleep(10 * time.Second)
+					if left := s.leftovers(); len(left) > 0 && len(left) != tc.most {
+						t.Errorf("there are left %q, want nothing or all of %d", left, tc.most)
+					}
+				})
+			})
+		}
 	}
 }
 

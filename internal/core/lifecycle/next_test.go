@@ -333,6 +333,7 @@ func TestOrphaned(t *testing.T) {
 		"a second machine of a claim is one":                       {old, nil, claim(launched), true},
 		"a claim that is being deleted adopts nothing":             {old, nil, leaving, true},
 		"a machine that is stopping is left alone":                 {cloud.Machine{Deleting: true}, nil, nil, false},
+		"a machine that a launch waits for gets its claim yet":     {cloud.Machine{Awaited: true}, nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := lifecycle.Orphaned(tc.machine, tc.byID, tc.byName, start); got != tc.want {

@@ -20,9 +20,10 @@ const (
 
 // Orphaned says whether nobody answers for a machine: its claim is gone, or the claim has another machine. A claim without a
 // machine that bears the name in the machine's tags is about to adopt it, by repeating the launch that a crash or a lost answer
-// cut short. byID is the claim that has this machine, byName the one that it was launched for; either may be nil.
+// cut short; a machine that a launch still waits for gets its claim with the answer. byID is the claim that has this machine, byName the one that it
+// was launched for; either may be nil.
 func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
-	if m.Deleting || byID != nil || now.Sub(m.Created) < orphanAge {
+	if m.Deleting || m.Awaited || byID != nil || now.Sub(m.Created) < orphanAge {
 		return false
 	}
 	return byName == nil || byName.Status.ProviderID != "" || byName.DeletionTimestamp != nil
