@@ -109,7 +109,7 @@ func (r *run) branchOut(cutoff float64, until work.Units) {
 		return
 	}
 	if r.columns == nil {
-		r.generate()
+		r.generate(searchDeepest)
 	}
 	b := &branching{r: r, cutoff: cutoff, known: make(map[string]bool), sack: newRuledSack(r.p), hot: make([]bool, len(r.p.cells)), worth: make([]float64, r.p.classes())}
 	for i := range r.p.cells {

@@ -21,7 +21,8 @@
 //
 // Each bounds at least as well as the one above it, up to the tolerances of its solution. The fluid LP sees classes in buckets and divides
 // those that lie across the border between two kinds of machine; the configuration LP has a column for each pattern and finds them as it
-// needs them: a bounded knapsack per cell (knapsack.go) looks for a pattern worth more than its node.
+// needs them: a bounded knapsack per cell (knapsack.go) looks for a pattern worth more than its node, and a few that this does
+// not come to the end of are divided (divide.go).
 //
 // What each of them sees that the one above it does not, by two examples. An item needs one core and 4 GiB. A node C has four cores and 4
 // GiB, a node M one core and 16 GiB, and each costs 4. By volume the item is worth 1.6: the best prices are 0.8 for a core and 0.2 for a
@@ -64,7 +65,8 @@
 //	              finds the most valuable class that fits among thousands
 //	warm.go       a known fleet is the first one
 //	round.go      diving: whole nodes of the configuration LP are bought, the rest is solved again
-//	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for
+//	size.go       widen: too large cells are opened step by step where bounds allow the gain that is asked for. deepen (solve.go): once that is
+//	              decided, knapsacks that could not say that there is nothing are asked for more
 //	search.go     takes a few nodes apart at a time and packs their items again, by enumeration or with worths that are a little off
 //	branch.go     small parts in whole nodes: branch and price over the columns of the configuration LP, rules about contents in contents.go.
 //	              Every fleet is on one side of each rule, so that the lowest branch bounds all.

@@ -40,6 +40,7 @@ type knapsack struct {
 	found  load
 	upper  float64 // what branches that were not looked at may hold
 	nodes  int     // budget
+	deep   int     // questions of a division, where looks do not come to the end; 0 for none
 	steps  work.Steps
 }
 
@@ -73,6 +74,10 @@ func (k *knapsack) search(c int, value []float64, limit []int, floor float64, fo
 	}
 	k.rank()
 	k.descend(0, sure, forced)
+	if k.deep > 0 && k.upper > k.best {
+		k.upper = 0
+		k.divide(sure, forced)
+	}
 	return max(k.best, k.upper)
 }
 

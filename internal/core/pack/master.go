@@ -29,8 +29,9 @@ type master struct {
 	bestLim []float64
 	bound   float64
 	sack    *knapsack
-	effort  int // of the knapsack, per cell
-	deepest int // the most that may become
+	deep    int  // questions of the knapsack's division per cell, 0 for none, and
+	deepest int  // the most that may become
+	shallow bool // more would be needed
 	fill    *filler
 }
 
@@ -38,15 +39,16 @@ const (
 	leftOut       = 1e7 // dollars for an item without a place: no fleet costs that much per item
 	maxStockRows  = 64
 	gapGoal       = 1e-4 // relative distance between LP value and bound that ends column generation
-	searchNodes   = 400  // knapsack effort per cell while columns are generated
-	searchDeeper  = 8    // times that, again and again, once nothing is found with it although LP and bound have not met
-	searchDeepest = searchNodes * searchDeeper * searchDeeper * searchDeeper
+	searchNodes   = 400  // looks of the knapsack per cell
+	searchDeep    = 100  // questions of its division, once looks find nothing although LP and bound have not met
+	searchDeeper  = 8    // times that, again and again
+	searchDeepest = searchDeep * searchDeeper * searchDeeper * searchDeeper
 	columnsAtOnce = 6
 )
 
 func newMaster(r *run, count []int) *master {
 	p := r.p
-	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p), effort: searchNodes, deepest: searchDeepest,
+	m := &master{r: r, known: make(map[string]bool), worth: make([]float64, p.classes()), sack: newKnapsack(p), fill: newFiller(p),
 		unit: &unitWorth{dims: p.dims, limit: make([]float64, len(p.limits))}}
 	for i := range p.cells {
 		if p.cells[i].stock > 0 && len(m.stock) < maxStockRows {
@@ -195,8 +197,8 @@ func (m *master) price(c int) float64 {
 // for.
 //
 // Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet cannot say that there is
-// nothing. Then it is given more until the end, for such cells are few: the others end as early as before. To give it less again once it has
-// found something, or to let it end with the first that it finds, took longer. Where another LP has proven what this one is about to, all that
+// nothing. Then it is divided (divide.go), and asked more and more, for such cells are few: the others end as early as before. To ask less again
+// once it has found something, or to let it end with the first that it finds, took longer. Where another LP has proven what this one is about to, all that
 // could be better by then is this one's own proof, and nobody needs it. Small parts are proven in whole nodes afterwards, and do without.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
@@ -220,10 +222,14 @@ func (m *master) generate(limit []int, rounds int) {
 		if added > 0 {
 			continue
 		}
-		if rounds >= 0 || m.effort >= m.deepest || m.meets(m.r.bound()) {
+		if rounds >= 0 || m.meets(m.r.bound()) {
 			return
 		}
-		m.effort *= searchDeeper
+		if m.deep >= m.deepest {
+			m.shallow = true
+			return
+		}
+		m.deep = max(searchDeep, m.deep*searchDeeper)
 	}
 }
 
@@ -311,7 +317,7 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 		cell := &p.cells[c]
 		cost := m.unit.cost(cell)
 		price := m.price(c)
-		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4), m.effort)
+		upper, found := m.searchCell(c, limit, price*(1+gapGoal/4))
 		m.r.b.charge(m.sack.steps.Take())
 		if found != nil {
 			worth := found.worth(m.worth)
@@ -332,10 +338,11 @@ func (m *master) exactColumns(limit []int, prove bool) int {
 }
 
 // searchCell bounds what cell c may hold and returns a filling worth more than floor, if one was found.
-func (m *master) searchCell(c int, limit []int, floor float64, nodes int) (float64, *load) {
+func (m *master) searchCell(c int, limit []int, floor float64) (float64, *load) {
 	p := m.r.p
+	m.sack.deep = m.deep
 	if !p.cells[c].large {
-		upper := m.sack.search(c, m.worth, limit, floor, -1, nodes)
+		upper := m.sack.search(c, m.worth, limit, floor, -1, searchNodes)
 		if len(m.sack.found.classes) == 0 {
 			return upper, nil
 		}
@@ -347,7 +354,7 @@ func (m *master) searchCell(c int, limit []int, floor float64, nodes int) (float
 		if least < p.cells[c].over || limit[k] == 0 || !p.mayUse(k, c) {
 			continue
 		}
-		upper = max(upper, m.sack.search(c, m.worth, limit, floor, k, nodes))
+		upper = max(upper, m.sack.search(c, m.worth, limit, floor, k, searchNodes))
 		if len(m.sack.found.classes) > 0 {
 			if l := m.sack.found.clone(); best == nil || l.worth(m.worth) > best.worth(m.worth) {
 				best = &l

@@ -34,8 +34,8 @@ const (
 //
 // The order is from cheap and sure to dear and doubtful. A memory or a known answer ends it at once. Prices, a greedy fleet and a bound
 // come for little work; where a fleet is known that is close enough to the bound, none is looked for, and all items are left. The configuration
-// LP and wider cells follow where something is at stake, then the search, which can use any amount, and at last small parts in whole nodes: a
-// proof, whose branches are turned into fleets on the way.
+// LP and wider cells follow where something is at stake, then deeper knapsacks for it and the search, which can use any amount, and at last
+// small parts in whole nodes: a proof, whose branches are turned into fleets on the way.
 func Solve(p *Problem, o Options) *Result {
 	b := newBudget(o)
 	question := questionOf(p, o, 's')
@@ -60,6 +60,10 @@ func Solve(p *Problem, o Options) *Result {
 	b.watch(best)
 	best.improve(o)
 	best = best.widen(parts, all, o, b)
+	if !o.Fast && b.does(columnGeneration) {
+		b.watch(best)
+		best.deepen()
+	}
 	if !o.Fast && b.does(repairing) {
 		b.watch(best)
 		best.search()
@@ -104,7 +108,7 @@ func Bound(p *Problem, o Options) *Result {
 	far := float64(o.Price) / max(s.bound(), 1)
 	for _, r := range s.runs {
 		if far > 1+boundNear && (far < 1+boundFar || r.p.total <= boundFew) && r.p.classes() <= maxBoundClasses && !r.b.over {
-			r.attempt(float64(o.Price)-s.bound(), func() { r.generate() })
+			r.attempt(float64(o.Price)-s.bound(), func() { r.generate(searchDeepest) })
 		}
 	}
 	if o.Exact > 0 {
@@ -163,7 +167,7 @@ func (s *solution) improve(o Options) {
 			r.incumbent(guides()[fastGuides:])
 		}
 		if r.b.does(columnGeneration) {
-			r.configure()
+			r.configure(searchDeep)
 		}
 		if r.b.does(sampling) {
 			r.attempt(r.stake(), r.resample)
@@ -245,6 +249,7 @@ type run struct {
 	// optimal is set when no fleet of this part is cheaper.
 	optimal bool
 	columns []load     // patterns of the configuration LP
+	shallow bool       // deeper knapsacks may find more of them
 	tree    *branching // nil where whole nodes were not looked at
 	twins   []*part    // parts with the same numbers; they get the same fleet
 }
@@ -262,34 +267,51 @@ const (
 
 // generate solves the configuration LP and keeps its proof.
 //
-// The columns begin with the patterns of the best fleet: then the LP is never dearer than that fleet, and its prices are near the truth
+// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer than that fleet, and its prices are near the truth
 // from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
-func (r *run) generate() *master {
+func (r *run) generate(deepest int) *master {
 	m := newMaster(r, r.p.count)
-	if r.small() {
-		m.deepest = searchNodes
+	if m.deepest = deepest; r.small() {
+		m.deepest = 0
+	}
+	for i := range r.columns {
+		if r.columns[i].cell >= 0 {
+			m.addLoad(&r.columns[i])
+		}
 	}
 	for i := range r.best.nodes {
 		m.addLoad(&r.best.nodes[i].load)
 	}
 	m.generate(r.p.limit, -1)
-	r.columns = slices.Clone(m.loads)
+	r.columns, r.shallow = slices.Clone(m.loads), m.shallow && !r.small()
 	if m.bound > 0 {
 		r.proofs = append(r.proofs, proof{m.bound, m.bestY, m.bestLim})
 	}
 	return m
 }
 
-// configure solves the configuration LP and rounds it.
-func (r *run) configure() {
+// configure solves the configuration LP, with so many questions for a knapsack at most, and rounds it.
+func (r *run) configure(deepest int) {
 	if r.b.over || r.good() && !r.optimal || r.p.classes() > maxMasterClasses {
 		return
 	}
 	r.attempt(r.stake(), func() {
-		if m := r.generate(); !r.optimal && r.b.does(rounding) {
+		if m := r.generate(deepest); !r.optimal && r.b.does(rounding) {
 			r.round(m)
 		}
 	})
+}
+
+// deepen asks deeper knapsacks of the parts in which others found nothing and could not say that there is nothing.
+//
+// It comes after the choice of sizes. Before, every step of that would spend its work on the last thousandth of a bound, and none be left for the
+// step that is taken.
+func (s *solution) deepen() {
+	for _, r := range s.runs {
+		if r.shallow {
+			r.configure(searchDeepest)
+		}
+	}
 }
 
 // stake is how many nano-dollars an hour the part and its twins may at most be cheaper; no number is enough when items are left out.

@@ -122,6 +122,22 @@ func (f *Fractional) Cut() iter.Seq2[int, float64] {
 	}
 }
 
+// Contents yields all items of the best contents, and how much of each there is.
+func (f *Fractional) Contents() iter.Seq2[int, float64] {
+	return func(yield func(int, float64) bool) {
+		for j, full := range f.full {
+			if full && !yield(j, f.most[j]) {
+				return
+			}
+		}
+		for j, x := range f.Cut() {
+			if !yield(j, x) {
+				return
+			}
+		}
+	}
+}
+
 func (f *Fractional) prices() {
 	clear(f.price)
 	for r, j := range f.basis {

@@ -1,0 +1,252 @@
+package pack
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/work"
+)
+
+// A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack: where the best contents
+// in fractions have two and a half items of a class, the best in whole items have at most two or at least three of it. Each of these is a
+// question like the one before, and the one that may hold most is asked first, so that the search can end at any time with a ceiling that is
+// as low as its work can make it.
+//
+// It is for the few cells that the depth-first search does not come to the end of. That goes through the classes one by one, is quick at a
+// look, and spends all of its looks on what begins with the class of the best rate: where a machine holds one very large item and several that are
+// worth nearly the same, its ceiling stays where it was at the first look.
+type division struct {
+	k      *knapsack
+	forced int
+	sure   float64 // what the forced item is worth
+	tree   []side
+	open   sides
+	low    []int // per position: items that the rules ask for
+	high   []int // and allow
+	room   []int64
+	at     []int // position of each variable of the LP
+	counts []int // per position: contents in whole items
+}
+
+// A side is one of the two questions that a rule makes of the one above it.
+type side struct {
+	above int // −1 for the first
+	at    int // position of the class that the rule is about
+	low   int // at least so many, and
+	high  int // at most
+	most  float64
+	// What to divide by next: in fractions there are this many of a class, and a part.
+	next, whole int
+}
+
+// sides is a heap, the highest ceiling first.
+type sides struct {
+	d    *division
+	list []int
+}
+
+func (s *sides) Len() int           { return len(s.list) }
+func (s *sides) Less(a, b int) bool { return s.d.tree[s.list[a]].most > s.d.tree[s.list[b]].most }
+func (s *sides) Swap(a, b int)      { s.list[a], s.list[b] = s.list[b], s.list[a] }
+func (s *sides) Push(x any)         { s.list = append(s.list, x.(int)) }
+func (s *sides) Pop() any {
+	last := s.list[len(s.list)-1]
+	s.list = s.list[:len(s.list)-1]
+	return last
+}
+
+// divide goes on where weigh and rank have listed the classes, with at most so many questions as k.deep says. It sets k.best, k.found and k.upper as
+// descend does.
+func (k *knapsack) divide(sure float64, forced int) {
+	n := len(k.order)
+	d := &division{k: k, forced: forced, sure: sure, low: make([]int, n), high: make([]int, n), counts: make([]int, n), room: make([]int64, k.p.dims)}
+	d.open.d = d
+	d.take()
+	if n == 0 {
+		return
+	}
+	d.ask(side{above: -1, high: math.MaxInt})
+	for asked := 0; d.open.Len() > 0; asked++ {
+		i := heap.Pop(&d.open).(int)
+		s := d.tree[i]
+		if s.most <= k.best+1e-9 {
+			return
+		}
+		if asked == k.deep {
+			k.upper = max(k.upper, s.most)
+			return
+		}
+		d.ask(side{above: i, at: s.next, high: s.whole})
+		d.ask(side{above: i, at: s.next, low: s.whole + 1, high: math.MaxInt})
+	}
+}
+
+// ask bounds a question, takes the whole items of its answer as contents, and keeps it open if there may be better ones.
+func (d *division) ask(s side) {
+	k := d.k
+	held, ok := d.rule(&s)
+	if !ok {
+		return
+	}
+	k.sack.Reset(d.room)
+	d.at = d.at[:0]
+	for j, class := range k.order {
+		need := k.p.needs(class)
+		most := min(d.high[j]-d.low[j], holds(need, d.room, math.MaxInt))
+		if most <= 0 {
+			continue
+		}
+		for r, u := range need {
+			k.need[r] = float64(u)
+		}
+		k.sack.Add(k.need, k.value[class], float64(most))
+		d.at = append(d.at, j)
+	}
+	value := k.sack.Solve()
+	k.steps += work.Steps(k.sack.Steps.Take() + len(k.order)*(k.p.dims+4) + 40)
+	s.most = d.sure + held + float64(value*(1+1e-9))
+	if s.most <= k.best+1e-9 {
+		return
+	}
+	divides := d.divisor(&s)
+	fit := d.take()
+	switch {
+	case divides:
+		d.tree = append(d.tree, s)
+		heap.Push(&d.open, len(d.tree)-1)
+	case !fit: // rounding made whole items of what is none
+		k.upper = max(k.upper, s.most)
+	}
+}
+
+// rule applies the rules of a side and of those above it, and returns what the items that they ask for are worth; ok is false if these cannot be
+// together.
+func (d *division) rule(s *side) (held float64, ok bool) {
+	k := d.k
+	copy(d.room, k.rooms[:k.p.dims])
+	for j, class := range k.order {
+		d.low[j], d.high[j] = 0, holds(k.p.needs(class), d.room, k.most(class, d.forced))
+		if k.banned[class] > 0 {
+			d.high[j] = 0
+		}
+	}
+	for r := s; ; r = &d.tree[r.above] {
+		d.low[r.at], d.high[r.at] = max(d.low[r.at], r.low), min(d.high[r.at], r.high)
+		if r.above < 0 {
+			break
+		}
+	}
+	for j, n := range d.low {
+		if n == 0 {
+			continue
+		}
+		for i := range k.order {
+			if d.foes(i, j) {
+				d.high[i] = 0
+			}
+		}
+	}
+	for j, n := range d.low {
+		if n > d.high[j] {
+			return 0, false
+		}
+		held += float64(k.value[k.order[j]] * float64(n))
+		if n > 0 && !d.put(j, n) {
+			return 0, false
+		}
+	}
+	return held, true
+}
+
+// foes reports whether the classes of two positions may not meet.
+func (d *division) foes(i, j int) bool {
+	k := d.k
+	return k.p.foes != nil && slices.Contains(k.p.foes[k.order[i]], k.order[j])
+}
+
+// put takes the room of some items off what is left, and reports whether there was as much.
+func (d *division) put(j, n int) bool {
+	fit := true
+	for r, u := range d.k.p.needs(d.k.order[j]) {
+		d.room[r] -= u * int64(n)
+		fit = fit && d.room[r] >= 0
+	}
+	return fit
+}
+
+// wholeSlack is how far from a whole number an amount may be and still be one.
+const wholeSlack = 1e-7
+
+// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving out what is cut, or one that
+// meets a foe. It returns false if there is none.
+func (d *division) divisor(s *side) bool {
+	k := d.k
+	copy(d.counts, d.low)
+	lost, divides := 0.0, false
+	for v, x := range k.sack.Contents() {
+		j := d.at[v]
+		n := math.Floor(x + wholeSlack)
+		d.counts[j] += int(n)
+		if part := k.value[k.order[j]] * (x - n); x-n > wholeSlack && part > lost {
+			lost, divides = part, true
+			s.next, s.whole = j, d.counts[j]
+		}
+	}
+	if divides || k.p.foes == nil {
+		return divides
+	}
+	for j, n := range d.counts {
+		for i := range d.counts[:j] {
+			if n > 0 && d.counts[i] > 0 && d.foes(i, j) {
+				s.next, s.whole = j, 0 // or at least one, and none of its foes
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// take fills up what whole items leave, and keeps them if they are the best contents so far. It reports whether they fit.
+func (d *division) take() bool {
+	k := d.k
+	copy(d.room, k.rooms[:k.p.dims])
+	worth := d.sure
+	for j, n := range d.counts {
+		if n == 0 {
+			continue
+		}
+		if !d.put(j, n) || d.meets(j) {
+			return false
+		}
+		worth += float64(k.value[k.order[j]] * float64(n))
+	}
+	for j, class := range k.order {
+		n := holds(k.p.needs(class), d.room, k.most(class, d.forced)-d.counts[j])
+		if n <= 0 || k.banned[class] > 0 || d.meets(j) {
+			continue
+		}
+		d.put(j, n)
+		d.counts[j] += n
+		worth += float64(k.value[class] * float64(n))
+	}
+	if worth > k.best {
+		k.best = worth
+		copy(k.counts, d.counts)
+		k.keep(len(k.order), d.forced)
+	}
+	return true
+}
+
+// meets reports whether a class has a foe among the contents.
+func (d *division) meets(j int) bool {
+	if d.k.p.foes == nil {
+		return false
+	}
+	for i, n := range d.counts {
+		if n > 0 && i != j && d.foes(i, j) {
+			return true
+		}
+	}
+	return false
+}
