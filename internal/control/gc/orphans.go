@@ -20,7 +20,7 @@ import (
 // judge keeps the machines whose orphaning looks like a mistake and does with them what people asked for. It returns the orphans that are to
 // be stopped.
 func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, known claimIndex) (stop []cloud.Machine, err error) {
-	mass := lifecycle.Mass(machines, orphans, time.Now())
+	mass := lifecycle.Mass(l.used(machines), l.used(orphans), time.Now())
 	held := map[string]bool{}
 	var errs []error
 	for _, m := range orphans {
@@ -48,6 +48,17 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 	l.Metrics.MachinesLatched.Set(float64(len(held)))
 	return stop, errors.Join(errs...)
 }
+
+// used leaves out machines that were never anybody's: where the answer to a launch for several claims is lost for good, machines stay without the name
+// of a claim, and nobody registers their nodes. However many they are, no pod has run there, and nobody has made a mistake.
+func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
+	snap := l.Store.Snapshot()
+	return slices.DeleteFunc(slices.Clone(machines), func(m cloud.Machine) bool {
+		return m.ClaimName == "" && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), registered)
+	})
+}
+
+func registered(n *corev1.Node) bool { return n.Labels[v1.NodeRegisteredLabelKey] == "true" }
 
 func is(m cloud.Machine) func(cloud.Machine) bool {
 	return func(other cloud.Machine) bool { return other.ProviderID == m.ProviderID }

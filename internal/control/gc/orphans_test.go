@@ -1,6 +1,7 @@
 package gc_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -67,6 +68,42 @@ func TestMassOrphaningStopsNothing(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A nameless cloud cannot say which claims machines were launched for, because it was not allowed to write it down.
+type nameless struct{ cloud.Provider }
+
+func (n nameless) List(ctx context.Context) ([]cloud.Machine, error) {
+	machines, err := n.Provider.List(ctx)
+	for i := range machines {
+		machines[i].ClaimName = ""
+	}
+	return machines, err
+}
+
+// Machines whose nodes were registered were somebody's, whatever their tags say. Others nobody has ever used.
+func TestMassOrphaningOfMachinesWithoutName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		label string
+		want  int // machines that stay
+	}{"registered": {"true", 4}, "never registered": {"", 0}} {
+		t.Run(name, func(t *testing.T) {
+			restored(t, func(t *testing.T, w *sim.World) {
+				for _, n := range memapi.All[*corev1.Node](w.API) {
+					memapi.Edit(w.API, "", n.Name, func(n *corev1.Node) {
+						metav1.SetMetaDataLabel(&n.ObjectMeta, v1.NodeRegisteredLabelKey, tc.label)
+						n.Finalizers = nil
+					})
+				}
+				w.With(t, sim.KarpenterOptions{Cloud: nameless{w.Cloud}}, func(*sim.Karpenter) {
+					time.Sleep(time.Hour)
+					if n := len(w.Cloud.Machines()); n != tc.want {
+						t.Errorf("%d machines, want %d", n, tc.want)
+					}
+				})
+			})
+		})
+	}
 }
 
 // Policies that users have already may not allow the tag.
