@@ -59,8 +59,8 @@ const (
 	resultLife = 10 * time.Minute
 	// handover is how long after the first launch of a process claims may still come that another one has launched, which led before it.
 	handover = time.Minute
-	// aside is how far the clock of EC2 may be from ours.
-	aside = time.Minute
+	// aside is how far the clock of EC2 may be from ours: from further off it takes no calls.
+	aside = 5 * time.Minute
 	// invisible is how long EC2 may take to show a machine that it launched.
 	invisible = 2 * time.Minute
 )

@@ -95,8 +95,8 @@ func TestMachinesThatALaunchMayBeAbout(t *testing.T) {
 		}{
 			"it is of such a pool":                           {cloud.Machine{PoolName: "web", Created: now}, true},
 			"it was launched by the first call":              {cloud.Machine{PoolName: "web", Created: now.Add(-30 * time.Second)}, true},
-			"the clock of EC2 is late":                       {cloud.Machine{PoolName: "web", Created: now.Add(-80 * time.Second)}, true},
-			"it is older than the call":                      {cloud.Machine{PoolName: "web", Created: now.Add(-2 * time.Minute)}, false},
+			"the clock of EC2 is late":                       {cloud.Machine{PoolName: "web", Created: now.Add(-5 * time.Minute)}, true},
+			"it is older than the call":                      {cloud.Machine{PoolName: "web", Created: now.Add(-6 * time.Minute)}, false},
 			"it says which claim it is for":                  {cloud.Machine{PoolName: "web", ClaimName: "d", Created: now}, false},
 			"it is of a pool for which nothing is under way": {cloud.Machine{PoolName: "other", Created: now}, false},
 		} {
