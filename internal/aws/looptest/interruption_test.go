@@ -106,3 +106,30 @@ func (w *world) leaving() (n int) {
 	}
 	return n
 }
+
+// A machine that ends while it boots is told of by the interruption queue, and noticed within minutes where there is none.
+func TestMachinesThatEndWhileTheyBoot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		unqueued bool
+		within   time.Duration
+	}{"with a queue": {false, time.Minute}, "without one": {true, 3 * time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pods = 3
+				w := newWorld(t, awsmodel.Config{Seed: 9, Types: []string{"m5.4xlarge"}})
+				w.unqueued = tc.unqueued
+				defer w.start()()
+				time.Sleep(10 * time.Second)
+				w.deploy(pods, "13", "20Gi") // one to a machine
+				for len(w.aws.Alive()) == 0 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if err := w.aws.Kill(w.aws.Alive()[0].ID); err != nil {
+					t.Fatal(err)
+				}
+				w.eventually("all pods run", tc.within, w.allRun(pods))
+				w.eventually("machines, claims and nodes are the same", time.Minute, w.unequal)
+			})
+		})
+	}
+}

@@ -53,11 +53,12 @@ type world struct {
 	// seller, if set, stands between the loops and the provider.
 	seller func(cloud.Provider) cloud.Provider
 
-	shifts  bool       // zonal shifts are followed
-	search  work.Units // of the engine, 0 for as much as it likes
-	process int
-	mu      sync.Mutex
-	cut     []string // pods that ran when their machine was stopped under them
+	shifts   bool       // zonal shifts are followed
+	unqueued bool       // there is no interruption queue
+	search   work.Units // of the engine, 0 for as much as it likes
+	process  int
+	mu       sync.Mutex
+	cut      []string // pods that ran when their machine was stopped under them
 
 	pardoned []string // nodes whose machine a user stopped
 }
@@ -219,6 +220,9 @@ func (w *world) replica(ctx context.Context, name string) (*replica, error) {
 	settings := aws.DefaultSettings()
 	settings.ClusterName, settings.EKSControlPlane, settings.ClusterCABundle, settings.InterruptionQueue = "demo", true, "Q0E=", "demo"
 	settings.EnableZonalShift = w.shifts
+	if w.unqueued {
+		settings.InterruptionQueue = ""
+	}
 	metrics := telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds("karpenter_k8s_aws_ec2nodeclass"))
 	r := &replica{world: w, name: name, store: cluster.NewStore(), events: telemetry.NewEvents(func(context.Context, *corev1.Event) error { return nil }, metrics)}
 	var err error

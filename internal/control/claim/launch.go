@@ -24,6 +24,7 @@ type launch struct {
 	machine  *cloud.Machine // started, but perhaps not yet written down
 	failures int
 	next     time.Time // not to be tried before
+	asked    time.Time // when the cloud was last asked whether the machine still runs
 }
 
 // launch asks the cloud for the claim's machine and writes down what came of it.

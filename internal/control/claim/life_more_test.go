@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,6 +127,73 @@ func TestLaunchTrouble(t *testing.T) {
 			time.Sleep(time.Minute)
 			sim.WantNothing(t, w)
 		})
+	})
+}
+
+// A machine that ends while it boots is not waited for, where the cloud says so. While it says nothing, or may not show the machine yet, the claim stays.
+func TestAMachineThatEndsBeforeItsNodeJoins(t *testing.T) {
+	never := sim.Options{Joins: func(cloud.Machine) bool { return false }, Cloud: fakecloud.Options{Shutdown: time.Hour}}
+	for name, tc := range map[string]struct {
+		end   func(w *sim.World, id string)
+		fault fakecloud.Fault // of looking for it
+		after time.Duration   // when the claim is gone
+	}{
+		"it is gone":                        {func(w *sim.World, id string) { w.Cloud.Vanish(id) }, fakecloud.Fault{}, 2*time.Minute + 10*time.Second},
+		"it is stopping":                    {func(w *sim.World, id string) { _ = w.Cloud.Terminate(context.Background(), id) }, fakecloud.Fault{}, 2*time.Minute + 10*time.Second},
+		"it goes on booting":                {func(*sim.World, string) {}, fakecloud.Fault{}, 15*time.Minute + 10*time.Second},
+		"the cloud cannot tell that it is":  {func(w *sim.World, id string) { w.Cloud.Vanish(id) }, fakecloud.Fault{Err: errors.New("throttled")}, 15*time.Minute + 10*time.Second},
+		"the cloud is silent":               {func(w *sim.World, id string) { w.Cloud.Vanish(id) }, fakecloud.Fault{Delay: time.Hour}, 15*time.Minute + 20*time.Second},
+		"it is gone after a minute or more": {func(w *sim.World, id string) { time.AfterFunc(4*time.Minute, func() { w.Cloud.Vanish(id) }) }, fakecloud.Fault{}, 4*time.Minute + 50*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, never, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+				sim.Create(t, w, sim.Claim("c"))
+				time.Sleep(5 * time.Second)
+				tc.end(w, sim.Get[*v1.NodeClaim](t, w, "c").Status.ProviderID)
+				asked := 0
+				w.Cloud.SetFault(func(c fakecloud.Call) fakecloud.Fault {
+					if c.Method != fakecloud.Get {
+						return fakecloud.Fault{}
+					}
+					asked++
+					return tc.fault
+				})
+				time.Sleep(tc.after - 45*time.Second)
+				if c, ok := sim.Find[*v1.NodeClaim](w, "c"); !ok || c.DeletionTimestamp != nil {
+					t.Fatal("the claim was given up too early")
+				}
+				time.Sleep(40 * time.Second)
+				if c, ok := sim.Find[*v1.NodeClaim](w, "c"); ok && c.DeletionTimestamp == nil {
+					t.Errorf("the claim is not given up, want it to be after %s", tc.after)
+				}
+				if most := int(tc.after/(30*time.Second)) + 1; asked > most {
+					t.Errorf("the cloud was asked %d times, want at most %d", asked, most)
+				}
+			})
+		})
+	}
+}
+
+// What ends every machine while it boots is not answered by one machine after the other.
+func TestMachinesThatAllEndWhileTheyBootAreTrouble(t *testing.T) {
+	never := sim.Options{Joins: func(cloud.Machine) bool { return false }}
+	inWorld(t, never, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+		time.Sleep(time.Second)
+		for i, name := range []string{"c1", "c2"} {
+			sim.Create(t, w, sim.Claim(name, func(c *v1.NodeClaim) {
+				c.Annotations = maps.Clone(sim.Get[*v1.NodePool](t, w, "default").Annotations) // of the pool's template
+			}))
+			time.Sleep(5 * time.Second)
+			w.Cloud.Vanish(sim.Get[*v1.NodeClaim](t, w, name).Status.ProviderID)
+			time.Sleep(3 * time.Minute)
+			p := sim.Get[*v1.NodePool](t, w, "default")
+			if got := lifecycle.TroubleOf(p).Failures; got != i+1 {
+				t.Errorf("%d failures, want %d", got, i+1)
+			}
+			if unhealthy := condition.IsFalse(p, v1.ConditionTypeNodeRegistrationHealthy); unhealthy != (i == 1) {
+				t.Errorf("after machine %d registration is unhealthy: %v", i+1, unhealthy)
+			}
+		}
 	})
 }
 

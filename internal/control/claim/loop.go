@@ -176,6 +176,7 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 		l.Hint(ctx, step.Node.Name)
 		step = lifecycle.Next(v, time.Now(), l.settings.Settings) // it took seconds: the node is open from now on, not from when it was ready
 	}
+	step = l.booting(ctx, v, step)
 	if step.Overdue {
 		l.Health.NeverReady(v.Claim)
 	}
@@ -188,7 +189,7 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 		return step.Until, l.write(ctx, v, step)
 	case lifecycle.GiveUp:
 		l.Health.NotRegistered(step.Claim)
-		if step.Reason == lifecycle.RegistrationTimeout {
+		if step.Reason == lifecycle.RegistrationTimeout || step.Reason == lifecycle.GarbageCollected {
 			l.Health.NeverReady(step.Claim)
 		}
 		return time.Time{}, l.remove(ctx, v.Claim, step.Reason, 0)

@@ -238,7 +238,7 @@ func ignoreGone(err error) error {
 }
 
 // claims deletes claims whose machine is gone. A claim whose Node is ready is never one of them, whatever the cloud says; and one
-// that is not registered is left to its own deadlines, because a new machine may not be listed yet.
+// that is not registered is left to the loop that looks after its life, because a new machine may not be listed yet.
 func (l *Loop) claims(ctx context.Context) error {
 	var candidates []*cluster.Node
 	for row := range l.Store.Snapshot().Nodes() {

@@ -54,6 +54,7 @@ func (w Words) of(l Lack) string {
 const (
 	launchTimeout       = 5 * time.Minute  // until the cloud must have started a machine
 	registrationTimeout = 15 * time.Minute // until its node must have joined
+	shownAfter          = 2 * time.Minute  // until the cloud shows it for sure
 	shownWithin         = time.Minute      // until what was written to a node is seen
 )
 
@@ -215,6 +216,16 @@ func (w *work) lost(conditionType, label string) bool {
 		return false
 	}
 	return true
+}
+
+// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero where nobody need ask. Before, a
+// cloud may not show what it has just launched.
+func AskFrom(v View) time.Time {
+	c := condition.Get(v.Claim, v1.ConditionTypeLaunched)
+	if c == nil || c.Status != "True" || v.Claim.Status.ProviderID == "" || len(v.Nodes) > 0 || condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Add(shownAfter)
 }
 
 // timedOut says whether the node should have joined by now.
