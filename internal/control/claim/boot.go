@@ -26,7 +26,7 @@ func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Ste
 		return step
 	}
 	mine, now := l.launches.of(v.Claim), time.Now()
-	if next := later(from, mine.asked.Add(bootPoll)); now.Before(next) {
+	if next := when.Later(from, mine.asked.Add(bootPoll)); now.Before(next) {
 		step.Until = when.Sooner(step.Until, next)
 		return step
 	}
@@ -39,11 +39,4 @@ func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Ste
 	}
 	step.Until = when.Sooner(step.Until, now.Add(bootPoll))
 	return step
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
