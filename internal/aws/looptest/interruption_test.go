@@ -121,9 +121,7 @@ func TestMachinesThatEndWhileTheyBoot(t *testing.T) {
 				defer w.start()()
 				time.Sleep(10 * time.Second)
 				w.deploy(pods, "13", "20Gi") // one to a machine
-				for len(w.aws.Alive()) == 0 {
-					time.Sleep(10 * time.Millisecond)
-				}
+				w.until("machines run", func() bool { return len(w.aws.Alive()) > 0 })
 				if err := w.aws.Kill(w.aws.Alive()[0].ID); err != nil {
 					t.Fatal(err)
 				}

@@ -64,9 +64,7 @@ func TestMachinesOfLaunchesThatAreNeverAnsweredAreStopped(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.faults(func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
 		w.deploy(pods, "13", "20Gi") // one to a machine
-		for most := 0; most <= 2*pods; most = max(most, len(w.aws.Alive())) {
-			time.Sleep(time.Second)
-		}
+		w.until("a second launch is begun", func() bool { return len(w.aws.Alive()) > 2*pods })
 		w.faults(func(f *awsmodel.Faults) { *f = awsmodel.Faults{} })
 		w.eventually("all pods run", 5*time.Minute, w.allRun(pods))
 		w.eventually("machines, claims and nodes are the same", 5*time.Minute, w.unequal)
@@ -92,13 +90,9 @@ func TestMachinesOfALaunchWithoutAnswerAreWaitedFor(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			w.faults(func(f *awsmodel.Faults) { f.LostAnswers, f.LostAnswersOf = 1, []string{"ec2:CreateFleet"} })
 			w.deploy(pods, "13", "20Gi") // one to a machine
-			for len(w.aws.Alive()) == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
+			w.until("machines run", func() bool { return len(w.aws.Alive()) > 0 })
 			launched, begun := w.ids(), time.Now()
-			for w.lost() < 11 { // the next attempt is the last
-				time.Sleep(10 * time.Millisecond)
-			}
+			w.until("only the last attempt is left", func() bool { return w.lost() >= 11 })
 			w.faults(func(f *awsmodel.Faults) { *f = awsmodel.Faults{} })
 			w.eventually("all pods run", 2*time.Minute, w.allRun(pods))
 			longest = max(longest, time.Since(begun))

@@ -308,6 +308,16 @@ func (w *world) eventually(what string, within time.Duration, wrong func() strin
 	}
 }
 
+// until waits for the very moment at which something is so, for ten minutes at most.
+func (w *world) until(what string, so func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not within ten minutes: %s", what)
+		}
+	}
+}
+
 // allRun says how many of so many pods do not run.
 func (w *world) allRun(pods int) func() string {
 	return func() string {

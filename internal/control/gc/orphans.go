@@ -54,11 +54,9 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
 	snap := l.Store.Snapshot()
 	return slices.DeleteFunc(slices.Clone(machines), func(m cloud.Machine) bool {
-		return m.ClaimName == "" && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), registered)
+		return m.ClaimName == "" && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), lifecycle.IsRegistered)
 	})
 }
-
-func registered(n *corev1.Node) bool { return n.Labels[v1.NodeRegisteredLabelKey] == "true" }
 
 func is(m cloud.Machine) func(cloud.Machine) bool {
 	return func(other cloud.Machine) bool { return other.ProviderID == m.ProviderID }

@@ -31,7 +31,7 @@ func End(v View) Ending {
 		return Nothing
 	case v.Claim.Spec.TerminationGracePeriod != nil && v.Claim.Annotations[v1.NodeClaimTerminationTimestampAnnotationKey] == "":
 		return Stamp
-	case len(v.Nodes) > 0 && (condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) || slices.ContainsFunc(v.Nodes, opened)):
+	case len(v.Nodes) > 0 && (condition.IsTrue(v.Claim, v1.ConditionTypeRegistered) || slices.ContainsFunc(v.Nodes, IsRegistered)):
 		if slices.ContainsFunc(v.Nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp == nil }) {
 			return DeleteNodes
 		}
@@ -42,8 +42,8 @@ func End(v View) Ending {
 	return Finish
 }
 
-// opened nodes have been registered, whether or not a crash kept that from being written on their claim: pods may run there.
-func opened(n *corev1.Node) bool { return n.Labels[v1.NodeRegisteredLabelKey] == "true" }
+// IsRegistered nodes have been registered, whether or not a crash kept that from being written on their claim: pods may run there.
+func IsRegistered(n *corev1.Node) bool { return n.Labels[v1.NodeRegisteredLabelKey] == "true" }
 
 // Stamped returns the claim with the time by which it must be drained: its deletion plus its grace period.
 func Stamped(claim *v1.NodeClaim) *v1.NodeClaim {

@@ -267,8 +267,8 @@ const (
 
 // generate solves the configuration LP and keeps its proof.
 //
-// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer than that fleet, and its prices are near the truth
-// from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
+// The columns begin with the patterns that are known, of the best fleet among them: then the LP is never dearer than that fleet, and its prices are
+// near the truth from the first turn on. From patterns of one class alone it would take as many turns again to find out what the greedy knows already.
 func (r *run) generate(deepest int) *master {
 	m := newMaster(r, r.p.count)
 	if m.deepest = deepest; r.small() {
