@@ -33,7 +33,7 @@ type court struct {
 	pods  map[cluster.PodKey]*corev1.Pod
 	draw  *rand.Rand
 	news  int  // nodes that were opened
-	wary  bool // a daemon of one zone counts on a machine wherever that may be, as it does for a claim that is not launched yet
+	wary  bool // a daemon of one zone or capacity type counts on a machine whatever that may be, as it does for a claim that is not launched yet
 }
 
 // newCourt shows the world to the filters, without the nodes that are to go and the pods that are planned anew.
@@ -289,6 +289,8 @@ func (c *court) startDaemons(node string) {
 		}
 		if c.wary {
 			delete(p.Spec.NodeSelector, corev1.LabelTopologyZone)
+			delete(p.Spec.NodeSelector, v1.CapacityTypeLabelKey)
+			p.Spec.Affinity = nil
 		}
 		if why := c.ask(p).on(node); why == "" || strings.HasPrefix(why, names.InterPodAffinity) {
 			p.Spec.NodeName = node

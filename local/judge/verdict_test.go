@@ -338,15 +338,12 @@ func (c *court) hasRoom(plan *engine.Plan, bought []machine, pod *corev1.Pod) st
 	for i := range plan.Open {
 		node := fmt.Sprintf("new-%d", i+1)
 		good := map[string][]machine{}
-		c.wary = true
 		for _, m := range machinesFor(plan.Open[i].Claim, c.world.Catalog) {
-			c.become(node, m, plan.Open[i].Claim)
-			if c.ask(pod).on(node) == "" {
-				at := c.domainsOf(pod, node)
+			become := func() string { c.become(node, m, plan.Open[i].Claim); return node }
+			if at, ok := c.takes(pod, become, func() {}); ok {
 				good[at] = append(good[at], m)
 			}
 		}
-		c.wary = false
 		c.become(node, bought[i], plan.Open[i].Claim)
 		for _, at := range slices.Sorted(maps.Keys(good)) {
 			if enoughValues(c.poolOf(plan.Open[i].Pool), good[at]) {
@@ -366,6 +363,20 @@ func (c *court) poolOf(name string) *v1.NodePool {
 	return nil
 }
 
+// takes reports whether a node takes a pod whether daemons of one zone are on it or not, as nobody knows before its claim is launched, and where
+// it is in the eyes of the pod. It is shown, asked and taken away again.
+func (c *court) takes(pod *corev1.Pod, show func() string, hide func()) (at string, ok bool) {
+	ok = true
+	for _, c.wary = range []bool{false, true} {
+		node := show()
+		ok = ok && c.ask(pod).on(node) == ""
+		at = c.domainsOf(pod, node)
+		hide()
+	}
+	c.wary = false
+	return at, ok
+}
+
 // couldOpen names a node that a pool could have opened for a pod beside all that it opens; "" if there is none.
 func (c *court) couldOpen(plan *engine.Plan, bought []machine, pod *corev1.Pod) string {
 	for _, in := range c.world.Pools {
@@ -376,14 +387,11 @@ func (c *court) couldOpen(plan *engine.Plan, bought []machine, pod *corev1.Pod) 
 				if !within(m.kind.Capacity, left) {
 					continue
 				}
-				c.wary = true
-				name := c.open(m, claim)
-				c.wary = false
-				if c.ask(pod).on(name) == "" {
-					at := c.domainsOf(pod, name)
+				var name string
+				open := func() string { name = c.open(m, claim); return name }
+				if at, ok := c.takes(pod, open, func() { c.close(name) }); ok {
 					good[at] = append(good[at], m)
 				}
-				c.close(name)
 			}
 			for _, at := range slices.Sorted(maps.Keys(good)) {
 				if enoughValues(in.Pool, good[at]) && slices.ContainsFunc(good[at], func(m machine) bool { return c.leavesPlan(plan, bought, m, claim, pod) }) {

@@ -219,6 +219,11 @@ func (m *maker) makeObjects() {
 				more += fmt.Sprintf(", nodeSelector: {kubernetes.io/arch: %s}", m.pick("amd64", "arm64"))
 			case m.one(5):
 				more += fmt.Sprintf(", nodeSelector: {topology.kubernetes.io/zone: %s}", m.pick("a", "b", "c"))
+			case m.one(6):
+				more += fmt.Sprintf(", nodeSelector: {karpenter.sh/capacity-type: %s}", m.pick("spot", "on-demand"))
+			case m.one(6):
+				more += fmt.Sprintf(", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [%s]}]}, {matchExpressions: [{key: karpenter.sh/capacity-type, operator: NotIn, values: [spot]}]}]}}}",
+					m.pick("a", "b", "c"))
 			}
 			m.object("{kind: DaemonSet, metadata: {name: agent-%d, namespace: default}, spec: {template: {metadata: {labels: {app: %s}}, spec: {containers: [{name: c, resources: {requests: {cpu: %dm, memory: %dMi}}%s}]%s}}}}",
 				i, m.pick("agent", "agent", "p"), 50*m.IntN(8), 32*m.IntN(12), ports, more)

@@ -3,6 +3,8 @@ package lower
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
@@ -60,7 +62,7 @@ func (b *builder) makeTemplates() {
 			for _, p := range t.ports[g] {
 				tmpl.Daemons[g].Ports = append(tmpl.Daemons[g].Ports, b.ports.Intern(p))
 			}
-			tmpl.Daemons[g].Counted = b.arrivals(t.daemons[g])
+			tmpl.Daemons[g].Counted, tmpl.Daemons[g].Decide = b.arrivals(t.daemons[g])
 		}
 		for name, d := range b.drivers {
 			if limit := t.catalog.shape.VolumeLimit[name]; limit != nil {
@@ -88,20 +90,45 @@ func (b *builder) makeTemplates() {
 	}
 }
 
-// arrivals says which groups count the pods that some DaemonSets start on a node.
-func (b *builder) arrivals(sets []int) []solve.Arrival {
-	var out []solve.Arrival
+// arrivals says which groups count the pods that some DaemonSets start on a node, and which labels that are chosen for it decide about them.
+func (b *builder) arrivals(sets []int) (out []solve.Arrival, decide []int) {
 	for _, i := range sets {
+		if len(b.counting[i]) == 0 {
+			continue
+		}
+		d := &b.mem.daemons[i]
+		var where []int
+		if keys := b.choicesOf(d); len(keys) > 0 {
+			for _, key := range keys {
+				decide = append(decide, b.keyIndex(key))
+			}
+			for _, r := range d.info.terms {
+				where = append(where, b.reqs.of(r.Key(), r))
+			}
+		}
 		for _, g := range b.counting[i] {
-			at := slices.IndexFunc(out, func(a solve.Arrival) bool { return a.Group == g })
+			at := slices.IndexFunc(out, func(a solve.Arrival) bool { return a.Group == g && slices.Equal(a.Where, where) })
 			if at < 0 {
 				at = len(out)
-				out = append(out, solve.Arrival{Group: g})
+				out = append(out, solve.Arrival{Group: g, Where: where})
 			}
 			out[at].Count++
 		}
 	}
-	slices.SortFunc(out, func(x, y solve.Arrival) int { return x.Group - y.Group })
+	slices.SortStableFunc(out, func(x, y solve.Arrival) int { return x.Group - y.Group })
+	return out, decide
+}
+
+// choicesOf returns the labels that a DaemonSet asks nodes for and that are chosen for each node of some pool.
+func (b *builder) choicesOf(d *daemon) []string {
+	var out []string
+	for _, r := range d.info.terms {
+		for _, q := range r {
+			if q.Key != corev1.LabelHostname && !slices.Contains(out, q.Key) && !b.typesDecide(q.Key) {
+				out = append(out, q.Key)
+			}
+		}
+	}
 	return out
 }
 

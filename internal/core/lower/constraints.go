@@ -200,13 +200,24 @@ func (b *builder) readLabels() {
 	}
 }
 
-// readKeys numbers the domains of every topology key that a group uses.
+// readKeys numbers the domains of every topology key that a group uses, or that decides which daemons it counts.
 func (b *builder) readKeys() {
 	index := map[string]bool{corev1.LabelHostname: true}
+	add := func(key string) {
+		if !index[key] {
+			index[key] = true
+			b.keys = append(b.keys, &topologyKey{name: key, index: map[string]int32{}})
+		}
+	}
 	for _, g := range b.groups.list {
-		if !index[g.key] {
-			index[g.key] = true
-			b.keys = append(b.keys, &topologyKey{name: g.key, index: map[string]int32{}})
+		add(g.key)
+	}
+	for i, groups := range b.counting {
+		if len(groups) == 0 {
+			continue
+		}
+		for _, key := range b.choicesOf(&b.mem.daemons[i]) {
+			add(key)
 		}
 	}
 	for _, k := range b.keys {

@@ -315,7 +315,7 @@ func (c *checker) crowds() []crowd {
 	}
 	for i := range c.r.Bins {
 		b := &c.r.Bins[i]
-		out = append(out, crowd{len(c.p.Nodes) + i, c.residents(b.Puts), c.p.Templates[b.Template].arrivals(b.Target), func(key int) int {
+		out = append(out, crowd{len(c.p.Nodes) + i, c.residents(b.Puts), c.daemonsOn(b), func(key int) int {
 			if key == spread.Host {
 				return len(c.p.Nodes) + i
 			}
@@ -323,6 +323,16 @@ func (c *checker) crowds() []crowd {
 		}})
 	}
 	return out
+}
+
+// daemonsOn returns the daemons of a new node that groups count, whatever is launched of what its claim lists.
+func (c *checker) daemonsOn(b *Bin) []Arrival {
+	return slices.DeleteFunc(slices.Clone(c.p.Templates[b.Template].arrivals(b.Target)), func(a Arrival) bool {
+		return a.Where != nil && !slices.ContainsFunc(a.Where, func(reqs int) bool {
+			m := &c.p.Labels.OnTemplate[reqs][b.Template]
+			return m.OK && (m.Shapes == nil || b.Shapes.Within(m.Shapes)) && (m.Mask == nil || b.Mask.Within(m.Mask))
+		})
+	})
 }
 
 // checkGroups: topology constraints hold once everything is placed.

@@ -169,7 +169,7 @@ func (s *state) withOtherDaemons(t *Template, target int, shapes []int32) []int3
 	if s.arrival == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return slices.Equal(t.arrivals(int(sh)), t.arrivals(target)) })
+	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return t.sameArrivals(int(sh), target) })
 }
 
 func (s *state) shapeInDomains(i TemplateID, sh int, q *trial) bool {

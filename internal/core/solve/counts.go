@@ -78,22 +78,7 @@ func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) b
 			return false
 		}
 	}
-	if len(g.Filter) == 0 {
-		return true
-	}
-	tmpl := &f.p.Templates[t]
-	return slices.ContainsFunc(g.Filter, func(reqs int) bool {
-		m := &f.p.Labels.OnTemplate[reqs][t]
-		if !m.OK || m.Shapes != nil && !m.Shapes.Has(sh) {
-			return false
-		}
-		both := f.both[:len(tmpl.Mask)]
-		copy(both, mask)
-		if m.Mask != nil {
-			both.And(m.Mask)
-		}
-		return tmpl.SellsAny(both)
-	})
+	return len(g.Filter) == 0 || f.meetsAny(g.Filter, t, sh, mask)
 }
 
 // settleFilters narrows the choices of a trial so that the spreads that count the class, or the daemons beside it, do so, or do not, whatever is

@@ -11,33 +11,52 @@ import (
 // An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others: then whoever opens a
 // node adds to its domains, and every new node has a domain of the keys by which they are counted.
 type arrival struct {
-	keys []int // topology keys other than the host name
+	keys []int // topology keys other than the host name: those by which daemons are counted, and those that decide whether they start
 }
 
 // findArrival returns nil where no constraint counts any daemon.
 func findArrival(p *Problem) *arrival {
 	var out *arrival
+	add := func(key int) {
+		if key != spread.Host && !slices.Contains(out.keys, key) {
+			out.keys = append(out.keys, key)
+		}
+	}
 	for t := range p.Templates {
 		for g := range p.Templates[t].Daemons {
-			for _, a := range p.Templates[t].Daemons[g].Counted {
-				if out == nil {
-					out = &arrival{}
-				}
-				if key := p.Groups[a.Group].Key; key != spread.Host && !slices.Contains(out.keys, key) {
-					out.keys = append(out.keys, key)
-				}
+			d := &p.Templates[t].Daemons[g]
+			if len(d.Counted) > 0 && out == nil {
+				out = &arrival{}
+			}
+			for _, a := range d.Counted {
+				add(p.Groups[a.Group].Key)
+			}
+			for _, key := range d.Decide {
+				add(key)
 			}
 		}
 	}
 	return out
 }
 
-// arrivals are the daemons of a shape that are counted.
+// arrivals are the daemons of a shape that are counted, wherever a node of it may be.
 func (t *Template) arrivals(sh int) []Arrival {
 	if len(t.Daemons) == 0 {
 		return nil
 	}
 	return t.Daemons[t.DaemonOf[sh]].Counted
+}
+
+// sameArrivals reports whether the same daemons are counted on two shapes.
+func (t *Template) sameArrivals(a, b int) bool {
+	return slices.EqualFunc(t.arrivals(a), t.arrivals(b), func(x, y Arrival) bool {
+		return x.Group == y.Group && x.Count == y.Count && slices.Equal(x.Where, y.Where)
+	})
+}
+
+// starts reports whether daemons that are counted on a shape start on such a node of a template with these choices left.
+func (f *facts) starts(a *Arrival, t TemplateID, sh int, mask bits.Set) bool {
+	return a.Where == nil || f.meetsAny(a.Where, t, sh, mask)
 }
 
 // arrive counts, in some groups, the daemons of a new bin whose domains are settled.
@@ -49,7 +68,7 @@ func (f *fleet) arrive(groups []spread.Group, bin BinID) {
 		if group.Key != spread.Host {
 			d = f.domainOf(group.Key, bin)
 		}
-		if d < 0 || !f.counts(group, bin) {
+		if d < 0 || !f.counts(group, bin) || !f.starts(&a, n.tmpl, n.target, f.maskOf(bin)) {
 			continue
 		}
 		group.Add(int(d), int32(a.Count))
@@ -62,21 +81,23 @@ func (f *fleet) arrive(groups []spread.Group, bin BinID) {
 func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.Code {
 	list := f.p.Templates[t].arrivals(sh)
 	count := func(sign int32) {
-		for _, a := range list {
+		for i := range list {
+			a := &list[i]
 			group := &f.groups[a.Group]
 			d := int32(f.bins())
 			if group.Key != spread.Host {
 				d = q.domain[group.Key]
 			}
-			if d >= 0 && f.countsOn(group, t, sh, mask) {
+			if d >= 0 && f.countsOn(group, t, sh, mask) && f.starts(a, t, sh, mask) {
 				group.Add(int(d), sign*int32(a.Count))
 			}
 		}
 	}
 	count(1)
 	defer count(-1)
-	for _, a := range list {
-		if f.wary && f.upsets(&f.groups[a.Group], q, f.countsOn(&f.groups[a.Group], t, sh, mask)) {
+	for i := range list {
+		group := &f.groups[list[i].Group]
+		if f.wary && f.upsets(group, q, f.countsOn(group, t, sh, mask) && f.starts(&list[i], t, sh, mask)) {
 			return reason.Spread
 		}
 	}
@@ -104,6 +125,6 @@ func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
 // cutDaemons takes out shapes of a template whose daemons are counted otherwise than those of a target.
 func (f *fleet) cutDaemons(t *Template, target int, shapes bits.Set) {
 	if f.arrival != nil {
-		shapes.Only(func(sh int) bool { return slices.Equal(t.arrivals(sh), t.arrivals(target)) })
+		shapes.Only(func(sh int) bool { return t.sameArrivals(sh, target) })
 	}
 }

@@ -22,7 +22,7 @@ type facts struct {
 	rooms   roomTable
 	shapes  bits.Set // memory for shapes that are cut, of one question at a time
 	spare   bits.Set // memory for a mask that is asked about at once and kept by nobody
-	both    bits.Set // the same, of sells and countsOn, which others ask about a spare mask
+	both    bits.Set // the same, of sells and meetsAny, which others ask about a spare mask
 }
 
 // What steps cost, in units of work.

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
@@ -113,4 +115,21 @@ func (t *Template) countShapes(suits func(sh int) bool) (n int) {
 		}
 	}
 	return n
+}
+
+// meetsAny reports whether a new node of a template may meet one of some requirements, as a machine of some shape with these choices left.
+func (f *facts) meetsAny(list []int, t TemplateID, sh int, mask bits.Set) bool {
+	tmpl := &f.p.Templates[t]
+	return slices.ContainsFunc(list, func(reqs int) bool {
+		m := &f.p.Labels.OnTemplate[reqs][t]
+		if !m.OK || m.Shapes != nil && !m.Shapes.Has(sh) {
+			return false
+		}
+		both := f.both[:len(tmpl.Mask)]
+		copy(both, mask)
+		if m.Mask != nil {
+			both.And(m.Mask)
+		}
+		return tmpl.SellsAny(both)
+	})
 }

@@ -49,8 +49,8 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 	better, left := idea.s, slices.Clone(idea.left)
 	better.pinned = false
 	better.avoid()
-	if sum(left) > 0 {
-		better.fillIn(left)
+	if sum(left) > 0 && better.fillIn(left) {
+		better.avoid()
 	}
 	if len(better.misplaced()) > 0 {
 		better, left = better.rehome(left)

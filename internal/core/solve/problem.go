@@ -119,10 +119,14 @@ type DaemonGroup struct {
 	Overhead quantity.Vec
 	Ports    []int
 	Counted  []Arrival // by group
+	Decide   []int     // topology keys that say which of them start
 }
 
 // An Arrival is how many of the daemons that start on a new node a group counts.
-type Arrival struct{ Group, Count int }
+type Arrival struct {
+	Group, Count int
+	Where        []int // requirements of which the choices for the node have to meet one; nil where the daemons start whatever is chosen
+}
 
 // Labels are the answers of the requirement algebra.
 type Labels struct {

@@ -111,9 +111,9 @@ const mostMoves = 8
 // rehome gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new place may take a domain
 // from somebody else, who then is misplaced in turn: so it looks again until nobody is, and nobody was moved.
 func (s *state) rehome(left []int) (*state, []int) {
-	s.avoid()
 	left = slices.Clone(left)
 	for moves := 0; ; moves++ {
+		s.avoid() // also for the sake of those that were placed last
 		bad := s.misplaced()
 		if len(bad) > 0 {
 			s = s.without(bad)
