@@ -19,6 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/each"
+	"karpenter.sh/karpenter/internal/pause"
 )
 
 // api is the part of EC2 that machines need.
@@ -203,6 +204,10 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 		return nil, nil, launchErrorOf("SubnetResolutionFailed", ErrNoSubnet)
 	}
 	answer, err := f.api.CreateFleet(ctx, in)
+	for n > 1 && ec2api.IsUnknownOutcome(err) && pause.For(ctx, askAgain) {
+		// Another call for these claims would buy again: of this one EC2 knows the token, and says what became of it.
+		answer, err = f.api.CreateFleet(ctx, in)
+	}
 	for _, other := range o.cheapestZones(picked) {
 		if zone == "" || other == zone || ec2api.Code(err) != mismatch {
 			continue
@@ -235,6 +240,9 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 	}
 	return machines, failures, nil
 }
+
+// askAgain is how long after EC2 stayed silent about a call for several claims it is asked again.
+const askAgain = 5 * time.Second
 
 // ErrLaunchedBefore says that EC2 knows an earlier call for the claim, and nobody knows what came of it.
 var ErrLaunchedBefore = errors.New("EC2 was asked for a machine of this claim before, with other words, and may not show it yet")

@@ -134,7 +134,7 @@ func (l *Loop) unseenNode(ctx context.Context, claim *v1.NodeClaim) (*corev1.Nod
 // finish lets the claim go.
 func (l *Loop) finish(ctx context.Context, claim *v1.NodeClaim) error {
 	if claim.Status.ProviderID == "" {
-		l.suspect()
+		l.suspect(claim)
 	}
 	free := &v1.NodeClaim{ObjectMeta: *claim.ObjectMeta.DeepCopy()}
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == v1.TerminationFinalizer })

@@ -87,17 +87,17 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	_, refused := errors.AsType[*cloud.LaunchError](err)
 	_, ofClass := errors.AsType[*cloud.ClassNotReadyError](err)
 	if !refused && !ofClass {
-		l.suspect()
+		l.suspect(claim)
 	}
 	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))
 	mine.failures++
 	return when.Sooner(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
 }
 
-// suspect makes garbage collection look for a machine that we do not know of.
-func (l *Loop) suspect() {
+// suspect makes garbage collection look for a machine of the claim that we do not know of.
+func (l *Loop) suspect(claim *v1.NodeClaim) {
 	if l.Suspect != nil {
-		l.Suspect()
+		l.Suspect(claim.Name)
 	}
 }
 

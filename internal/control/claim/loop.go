@@ -45,8 +45,8 @@ type Deps struct {
 	Health Health
 	// Hint is called just before a node loses the last taint that keeps pods from it. It may be nil.
 	Hint func(ctx context.Context, node string)
-	// Suspect is called when a machine may have been launched that no claim will know of. It may be nil.
-	Suspect func()
+	// Suspect is called when a machine may have been launched for a claim that does not know of it. It may be nil.
+	Suspect func(claim string)
 }
 
 // Settings of the loop. The zero value is the documented behaviour.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,9 @@ const (
 	claimsTurn    = 2 * time.Minute
 	atOnce        = 20
 	pageSize      = 500
+	// doubtLife is how long machines are expected of claims that were in doubt: the cloud may be silent about a launch for minutes, and then not
+	// show what came of it.
+	doubtLife = 15 * time.Minute
 )
 
 // Names of the two loops in logs and metrics.
@@ -64,13 +68,23 @@ type Loop struct {
 	suspect chan struct{}
 	latched map[string]bool      // by provider id: orphans that the last round kept
 	alone   map[string]time.Time // by provider id: since when machines of Provisioners are known to have no Node
+
+	mu      sync.Mutex
+	doubted map[string]time.Time // by name of a claim: when it was last in doubt whether it has a machine
 }
 
 // New returns a loop that has not started.
-func New(d Deps) *Loop { return &Loop{Deps: d, suspect: make(chan struct{}, 1)} }
+func New(d Deps) *Loop {
+	return &Loop{Deps: d, suspect: make(chan struct{}, 1), doubted: map[string]time.Time{}}
+}
 
-// Suspect says that a machine may have been launched that no claim knows of. It never waits.
-func (l *Loop) Suspect() {
+// Suspect says that a machine may have been launched for a claim which does not know of it. It never waits.
+func (l *Loop) Suspect(claim string) {
+	l.mu.Lock()
+	now := time.Now()
+	maps.DeleteFunc(l.doubted, func(_ string, at time.Time) bool { return now.Sub(at) > doubtLife })
+	l.doubted[claim] = now
+	l.mu.Unlock()
 	select {
 	case l.suspect <- struct{}{}:
 	default:

@@ -49,12 +49,16 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 	return stop, errors.Join(errs...)
 }
 
-// used leaves out machines that were never anybody's: where the answer to a launch for several claims is lost for good, machines stay without the name
-// of a claim, and nobody registers their nodes. However many they are, no pod has run there, and nobody has made a mistake.
+// used leaves out machines that were never anybody's: where the answer to a launch is lost for good, machines stay of claims that have been given up, or,
+// where the launch was for several, without the name of a claim, and nobody registers their nodes. However many they are, no pod has run there, and
+// nobody has made a mistake.
 func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
 	snap := l.Store.Snapshot()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(machines), func(m cloud.Machine) bool {
-		return m.ClaimName == "" && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), lifecycle.IsRegistered)
+		_, doubted := l.doubted[m.ClaimName]
+		return (m.ClaimName == "" || doubted) && !slices.ContainsFunc(snap.NodesWithProviderID(m.ProviderID), lifecycle.IsRegistered)
 	})
 }
 

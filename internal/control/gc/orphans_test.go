@@ -106,6 +106,24 @@ func TestMassOrphaningOfMachinesWithoutName(t *testing.T) {
 	}
 }
 
+// TestClaimsThatEndInDoubtAreNoMistake deletes claims whose launches a crash has cut short: their machines are most of all machines, and nobody's.
+func TestClaimsThatEndInDoubtAreNoMistake(t *testing.T) {
+	sim.BubbleAlone(t, sim.Options{}, func(t *testing.T, w *sim.World) {
+		for i := range 4 {
+			name := fmt.Sprintf("cut-short-%d", i)
+			claim := sim.Claim(name, func(c *v1.NodeClaim) { c.UID, c.Finalizers = types.UID(name), []string{v1.TerminationFinalizer} })
+			launch(t, w, claim)
+			sim.Create(t, w, claim)
+			sim.Delete(t, w, claim)
+		}
+		time.Sleep(2 * time.Minute)
+		w.With(t, sim.KarpenterOptions{}, func(*sim.Karpenter) {
+			time.Sleep(time.Minute)
+			sim.WantNothing(t, w)
+		})
+	})
+}
+
 // Policies that users have already may not allow the tag.
 func TestALatchThatTheCloudRefusesHoldsInMemory(t *testing.T) {
 	restored(t, func(t *testing.T, w *sim.World) {
