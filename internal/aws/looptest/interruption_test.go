@@ -131,3 +131,27 @@ func TestMachinesThatEndWhileTheyBoot(t *testing.T) {
 		})
 	}
 }
+
+// What ends every machine while it boots, such as a key that may not be used, is not answered by one machine after the other, however soon the queue tells.
+func TestMachinesThatAllEndWhileTheyBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, awsmodel.Config{Seed: 9, Types: []string{"m5.4xlarge"}})
+		defer w.start()()
+		time.Sleep(10 * time.Second)
+		w.deploy(1, "13", "20Gi")
+		bought := map[string]bool{}
+		for begun := time.Now(); time.Since(begun) < 15*time.Minute; time.Sleep(time.Second) {
+			for _, m := range w.aws.Alive() {
+				if !bought[m.ID] {
+					bought[m.ID] = true
+					if err := w.aws.Kill(m.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if len(bought) > 3 {
+			t.Errorf("%d machines were bought in a quarter of an hour, and none got ready", len(bought))
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/when"
@@ -31,12 +33,38 @@ func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Ste
 		return step
 	}
 	mine.asked = now
-	call, cancel := context.WithTimeout(ctx, askCall)
-	defer cancel()
-	m, err := l.Cloud.Get(call, v.Claim.Status.ProviderID)
-	if errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting {
+	if l.hasEnded(ctx, v.Claim) {
 		return lifecycle.Step{Kind: lifecycle.GiveUp, Reason: lifecycle.GarbageCollected, Claim: v.Claim}
 	}
 	step.Until = when.Sooner(step.Until, now.Add(bootPoll))
 	return step
+}
+
+// hasEnded reports whether the cloud says that the machine of a claim is gone, or goes.
+func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
+	call, cancel := context.WithTimeout(ctx, askCall)
+	defer cancel()
+	m, err := l.Cloud.Get(call, claim.Status.ProviderID)
+	return errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting
+}
+
+// endsBooting counts a claim that somebody deleted because its machine has ended, before its node joined: an interruption queue tells that sooner than we
+// ask. What ends every machine at boot would be answered by one after the other.
+func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
+	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {
+		l.count(v.Claim, true)
+	}
+}
+
+// count counts, once, a claim that did not become a node; launched says that it had a machine.
+func (l *Loop) count(claim *v1.NodeClaim, launched bool) {
+	mine := l.launches.of(claim)
+	if mine.counted {
+		return
+	}
+	mine.counted = true
+	l.Health.NotRegistered(claim)
+	if launched {
+		l.Health.NeverReady(claim)
+	}
 }

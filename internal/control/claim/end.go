@@ -42,6 +42,7 @@ func (l *Loop) end(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	case lifecycle.DeleteNodes:
 		return time.Time{}, l.deleteNodes(ctx, v)
 	case lifecycle.StopMachine:
+		l.endsBooting(ctx, v)
 		return l.stopMachine(ctx, claim)
 	case lifecycle.Finish:
 		return time.Time{}, l.finish(ctx, claim)

@@ -25,6 +25,7 @@ type launch struct {
 	failures int
 	next     time.Time // not to be tried before
 	asked    time.Time // when the cloud was last asked whether the machine still runs
+	counted  bool      // as one that did not become a node
 }
 
 // launch asks the cloud for the claim's machine and writes down what came of it.

@@ -197,6 +197,44 @@ func TestMachinesThatAllEndWhileTheyBootAreTrouble(t *testing.T) {
 	})
 }
 
+// Who deletes claims because their machines have ended says something about the template, if no node ever joined; who stops machines that boot does not.
+func TestClaimsThatAreDeletedBecauseTheirMachinesEnded(t *testing.T) {
+	joins, never := sim.Options{}, sim.Options{Joins: func(cloud.Machine) bool { return false }, Cloud: fakecloud.Options{Shutdown: time.Hour}}
+	for name, tc := range map[string]struct {
+		world   sim.Options
+		end     func(w *sim.World, id string)
+		failing bool
+	}{
+		"the machine is gone":           {never, func(w *sim.World, id string) { w.Cloud.Vanish(id) }, true},
+		"the machine is stopping":       {never, func(w *sim.World, id string) { _ = w.Cloud.Terminate(context.Background(), id) }, true},
+		"the machine runs":              {never, func(*sim.World, string) {}, false},
+		"the machine was a node before": {joins, func(w *sim.World, id string) { w.Cloud.Vanish(id) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, tc.world, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {
+				time.Sleep(time.Second)
+				for i, name := range []string{"c1", "c2"} {
+					sim.Create(t, w, sim.Claim(name, func(c *v1.NodeClaim) {
+						c.Annotations = maps.Clone(sim.Get[*v1.NodePool](t, w, "default").Annotations)
+					}))
+					time.Sleep(time.Minute)
+					c := sim.Get[*v1.NodeClaim](t, w, name)
+					tc.end(w, c.Status.ProviderID)
+					sim.Delete(t, w, c)
+					time.Sleep(5 * time.Minute)
+					p := sim.Get[*v1.NodePool](t, w, "default")
+					if got := lifecycle.TroubleOf(p).Failures; tc.failing && got != i+1 || !tc.failing && got != 0 {
+						t.Errorf("%d failures after machine %d", got, i+1)
+					}
+					if unhealthy := condition.IsFalse(p, v1.ConditionTypeNodeRegistrationHealthy); unhealthy != (tc.failing && i == 1) {
+						t.Errorf("after machine %d registration is unhealthy: %v", i+1, unhealthy)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestRegistrationTrouble(t *testing.T) {
 	t.Run("a machine that never joins is given back after fifteen minutes", func(t *testing.T) {
 		never := sim.Options{Joins: func(cloud.Machine) bool { return false }}
