@@ -52,12 +52,12 @@ func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 // ask. What ends every machine at boot would be answered by one after the other.
 func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
 	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {
-		l.count(v.Claim, true)
+		l.countFailed(v.Claim, true)
 	}
 }
 
-// count counts, once, a claim that did not become a node; launched says that it had a machine.
-func (l *Loop) count(claim *v1.NodeClaim, launched bool) {
+// countFailed counts, once, a claim that did not become a node; launched says that it had a machine.
+func (l *Loop) countFailed(claim *v1.NodeClaim, launched bool) {
 	mine := l.launches.of(claim)
 	if mine.counted {
 		return

@@ -188,7 +188,7 @@ func (l *Loop) next(ctx context.Context, v lifecycle.View) (time.Time, error) {
 	case lifecycle.Write:
 		return step.Until, l.write(ctx, v, step)
 	case lifecycle.GiveUp:
-		l.count(step.Claim, step.Reason == lifecycle.RegistrationTimeout || step.Reason == lifecycle.GarbageCollected)
+		l.countFailed(step.Claim, step.Reason == lifecycle.RegistrationTimeout || step.Reason == lifecycle.GarbageCollected)
 		return time.Time{}, l.remove(ctx, v.Claim, step.Reason, 0)
 	}
 	return step.Until, nil
