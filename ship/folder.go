@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 // Names in the folder of a release. Users' commands ask for the template by the name it has here.

@@ -13,7 +13,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 // licence is the project's own.

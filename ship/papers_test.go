@@ -13,7 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 // small is a program that was never built, of a commit that somebody had changed, with three modules.

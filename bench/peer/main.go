@@ -20,8 +20,8 @@ import (
 	"karpenter.sh/karpenter/bench/peer/endtoend"
 	"karpenter.sh/karpenter/bench/peer/sold"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/benchload"
-	"karpenter.sh/karpenter/internal/replay"
+	"karpenter.sh/karpenter/internal/history/replay"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // A wish is what somebody wants to be measured.

@@ -13,7 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 const ours, theirs = "ours", "theirs"

@@ -11,9 +11,9 @@ import (
 	"karpenter.sh/karpenter/bench/peer/interrupt"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // months is how often each fleet is played, with other pools and failures each time.

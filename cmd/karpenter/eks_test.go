@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 // The commands of the pages that people copy line by line run from top to bottom: every variable has a value by then, every file is one

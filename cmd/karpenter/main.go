@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"karpenter.sh/karpenter/internal/aws/class"
-	"karpenter.sh/karpenter/internal/cli"
+	"karpenter.sh/karpenter/internal/kit/setting"
+	"karpenter.sh/karpenter/internal/kit/version"
 	"karpenter.sh/karpenter/internal/operator"
-	"karpenter.sh/karpenter/internal/setting"
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/ui/cli"
 )
 
 func main() {

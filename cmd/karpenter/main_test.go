@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 func TestControllerSaysWhatIsWrongBeforeItStarts(t *testing.T) {

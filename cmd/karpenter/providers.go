@@ -5,9 +5,9 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws"
+	"karpenter.sh/karpenter/internal/kit/setting"
+	"karpenter.sh/karpenter/internal/kit/version"
 	"karpenter.sh/karpenter/internal/operator"
-	"karpenter.sh/karpenter/internal/setting"
-	"karpenter.sh/karpenter/internal/version"
 )
 
 // provider is one cloud: its settings, and how to reach it once they are read.

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/recording"
+	"karpenter.sh/karpenter/internal/history/recording"
 )
 
 // onFiles finds the commands of pages that read files, and no cluster.
@@ -54,7 +54,7 @@ func theirFiles(t *testing.T) map[string]string {
 		"pools.yaml": pools, "large.yaml": pools, "small.yaml": example("nodepool.yaml"), "web.yaml": strings.ReplaceAll(pod, "NAMESPACE", "default"), "web/web.yaml": shop, "workloads/web.yaml": shop, "-": shop,
 		"budgets.yaml": "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}}",
 		"cluster.yaml": "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {karpenter.sh/nodepool: default, node.kubernetes.io/instance-type: m7g.large, topology.kubernetes.io/zone: us-east-1a, karpenter.sh/capacity-type: on-demand, kubernetes.io/arch: arm64, kubernetes.io/os: linux}}, status: {allocatable: {cpu: 1900m, memory: 6Gi, pods: '29'}}}",
-		"workers.json": read(t, root+"internal/cli/testdata/migrate/managed.txt"),
+		"workers.json": read(t, root+"internal/ui/cli/testdata/migrate/managed.txt"),
 		"pods.csv":     "name,created,deleted,cpu\nweb-0,2026-06-01T08:00:00Z,2026-06-01T09:00:00Z,1\n",
 		"watch.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop", "uid": "1", "creationTimestamp": "2026-06-01T08:10:00Z"},` +
 			`"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}`,

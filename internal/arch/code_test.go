@@ -256,7 +256,7 @@ func TestWhatIsExportedIsUsedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for folder, files := range byFolder(sources(t)) {
-		if !covers("internal/...", folder) || folder == "internal/aws/awsmodel" { // what it calls by AWS' names is read by them
+		if !covers("internal/...", folder) || folder == "internal/testing/awsmodel" { // what it calls by AWS' names is read by them
 			continue
 		}
 		for _, where := range homebodies(files, used[folder]) {
@@ -350,18 +350,18 @@ func readers(s source) []string {
 
 // Who looks at the operator and not only at what it means: package why, which says what would have to be written otherwise, and class.go, to which
 // kube-scheduler's own words for "no values" come.
-var writers = []string{"internal/core/why", "internal/core/lower"}
+var writers = []string{"internal/explain/why", "internal/core/lower"}
 
 func TestThereIsOneWay(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.folder != "internal/patch" {
+		if s.folder != "internal/kit/patch" {
 			for _, where := range locks(s) {
 				t.Errorf("%s: patch.Over makes a patch that whoever was faster wins", where)
 			}
 		}
-		if s.folder != "internal/each" && s.folder != "internal/aws/turns" { // turns has no list: who is called again comes again
+		if s.folder != "internal/kit/parallel" && s.folder != "internal/aws/turns" { // turns has no list: who is called again comes again
 			for _, where := range limiters(s) {
-				t.Errorf("%s: package each does the same for many things, so many at once", where)
+				t.Errorf("%s: package parallel does the same for many things, so many at once", where)
 			}
 		}
 		if covers("internal/...", s.folder) && !slices.Contains(writers, s.folder) {
@@ -369,9 +369,9 @@ func TestThereIsOneWay(t *testing.T) {
 				t.Errorf("%s: package need says what a requirement means", where)
 			}
 		}
-		if s.folder != "internal/when" {
+		if s.folder != "internal/kit/ztime" {
 			for _, where := range comparers(s) {
-				t.Errorf("%s: package when compares times, of which the zero one is none", where)
+				t.Errorf("%s: package ztime compares times, of which the zero one is none", where)
 			}
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 var (
@@ -79,7 +79,7 @@ func (w *chaos) start(ctx context.Context) {
 		for ctx.Err() == nil {
 			p, err := w.provider(ctx, wait)
 			if err != nil {
-				pause.For(ctx, time.Second)
+				sleep.For(ctx, time.Second)
 				continue
 			}
 			w.mu.Lock()
@@ -141,7 +141,7 @@ func (w *chaos) shepherd(ctx context.Context, p *Provider) {
 				}
 			}
 		}
-		pause.For(ctx, 500*time.Millisecond)
+		sleep.For(ctx, 500*time.Millisecond)
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 	switch {
 	case claim.DeletionTimestamp != nil && claim.Status.ProviderID != "":
 		if err := p.Terminate(ctx, claim.Status.ProviderID); !errors.Is(err, cloud.ErrNotFound) {
-			pause.For(ctx, time.Second)
+			sleep.For(ctx, time.Second)
 			return
 		}
 		fallthrough
@@ -165,7 +165,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 			_ = w.kube.Delete(ctx, claim) // its place is taken by a new claim
 			w.claim(ctx)
 		case err != nil:
-			pause.For(ctx, time.Second)
+			sleep.For(ctx, time.Second)
 		default:
 			claim.Status.ProviderID = m.ProviderID
 			_ = w.kube.Status().Update(ctx, claim) // if it fails, the same launch gives the same machine again
@@ -175,7 +175,7 @@ func (w *chaos) work(ctx context.Context, p *Provider, claim *v1.NodeClaim) {
 
 // collect stops machines that no claim owns, as control's collector does.
 func (w *chaos) collect(ctx context.Context, p *Provider) {
-	for ; ctx.Err() == nil; pause.For(ctx, 10*time.Second) {
+	for ; ctx.Err() == nil; sleep.For(ctx, 10*time.Second) {
 		machines, err := p.List(ctx)
 		if err != nil {
 			continue

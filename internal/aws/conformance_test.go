@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"karpenter.sh/karpenter/cloud/cloudtest"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // The laws hold in bad times too.

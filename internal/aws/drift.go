@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/class"
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/core/drift"
-	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/kit/sleep"
 )
 
 // drifted compares a claim with its class; the first difference counts. A claim without pool or class has not drifted.
@@ -82,7 +82,7 @@ func (p *Provider) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2
 		if nc, ok = p.classes.Get(name); !ok || classChecked(nc) {
 			return nc, ok, nil
 		}
-		if wait > lastWait || !pause.For(ctx, wait) {
+		if wait > lastWait || !sleep.For(ctx, wait) {
 			return nil, true, fmt.Errorf("EC2NodeClass %s was changed and is not checked yet", name)
 		}
 	}

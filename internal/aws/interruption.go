@@ -14,8 +14,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/shortage"
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // evictAfter is how long the pods of an interrupted spot machine wait for replacements: of the two minutes' notice,

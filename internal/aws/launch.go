@@ -20,12 +20,12 @@ import (
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/ttl"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/core/need"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // launches joins repeated launches of one claim, and remembers what came of them.
@@ -268,7 +268,7 @@ func (p *Provider) order(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.
 		p.reportNarrow(claim, len(choice.Candidates))
 	}
 	m, err = p.buy(ctx, nc, claim, choice)
-	for wait := firstWait; templateGone(err) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
+	for wait := firstWait; templateGone(err) && wait <= lastWait && sleep.For(ctx, wait); wait *= 2 {
 		// The template was forgotten in buy and is made again, or EC2 does not see yet that it was made.
 		m, err = p.buy(ctx, nc, claim, choice)
 	}
@@ -334,7 +334,7 @@ func (p *Provider) buy(ctx context.Context, nc *awsv1.EC2NodeClass, claim *v1.No
 // ensure makes the templates of a launch, all at the same time.
 func (p *Provider) ensure(ctx context.Context, r *launchspec.Spec) error {
 	making := func(t *launch.Template) string { return "making launch template " + t.Name() }
-	return errors.Join(each.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
+	return errors.Join(parallel.Of(r.Templates, len(r.Templates), making, func(t *launch.Template) error {
 		_, err := p.templates.Ensure(ctx, t)
 		return err
 	})...)

@@ -9,8 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 	"karpenter.sh/karpenter/internal/aws/interrupt"
 	"karpenter.sh/karpenter/internal/aws/turns"
-	"karpenter.sh/karpenter/internal/hearing"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // How often loops look.
@@ -61,8 +61,8 @@ func (p *Provider) Leader() []func(context.Context) error {
 }
 
 // Ears tell when the cluster's objects that the provider follows itself were last heard of, by what they are.
-func (p *Provider) Ears() map[string]*hearing.Ear {
-	return map[string]*hearing.Ear{
+func (p *Provider) Ears() map[string]*watchhealth.Ear {
+	return map[string]*watchhealth.Ear{
 		"EC2NodeClass (the provider's copy)": p.classes.Ear(),
 		"NodePool (the provider's copy)":     p.pools.Ear(),
 	}

@@ -21,8 +21,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/fleet"
 	"karpenter.sh/karpenter/internal/aws/launchspec"
 	"karpenter.sh/karpenter/internal/aws/shortage"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s", zone, instance) }
@@ -71,7 +71,7 @@ func (p *Provider) Terminate(ctx context.Context, providerID string) error {
 		return cloud.ErrNotFound
 	}
 	err = p.fleet.Terminate(ctx, id)
-	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && pause.For(ctx, wait); wait *= 2 {
+	for wait := firstWait; young && errors.Is(err, fleet.ErrUnknown) && wait <= lastWait && sleep.For(ctx, wait); wait *= 2 {
 		err = p.fleet.Terminate(ctx, id)
 	}
 	switch {

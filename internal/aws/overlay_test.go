@@ -10,7 +10,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // bargain says that for the pool "default" r5.2xlarge costs next to nothing and has a resource that EC2 does not know.

@@ -18,8 +18,8 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/shortage"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // useGroup makes a placement group and lets the class select it, and waits until the provider knows.

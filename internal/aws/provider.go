@@ -32,17 +32,17 @@ import (
 	"karpenter.sh/karpenter/internal/aws/inventory"
 	"karpenter.sh/karpenter/internal/aws/launch"
 	"karpenter.sh/karpenter/internal/aws/launchspec"
-	"karpenter.sh/karpenter/internal/aws/measured"
 	"karpenter.sh/karpenter/internal/aws/mirror"
 	"karpenter.sh/karpenter/internal/aws/network"
+	"karpenter.sh/karpenter/internal/aws/nodememory"
 	"karpenter.sh/karpenter/internal/aws/placement"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/profile"
 	"karpenter.sh/karpenter/internal/aws/reservation"
-	"karpenter.sh/karpenter/internal/aws/shift"
 	"karpenter.sh/karpenter/internal/aws/shortage"
 	"karpenter.sh/karpenter/internal/aws/ttl"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/aws/zonalshift"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Input is what the provider works with.
@@ -86,7 +86,7 @@ type Provider struct {
 	inventory    *inventory.Inventory
 	prices       *price.Book
 	stock        *shortage.List
-	memory       *measured.Memory
+	memory       *nodememory.Memory
 	reservations *reservation.Book
 	catalogues   *catalogue.Catalogues
 	network      *network.Finder
@@ -99,7 +99,7 @@ type Provider struct {
 
 	launches *launches
 	placing  *placing
-	shifts   *shift.Watch // nil unless zonal shifts are followed
+	shifts   *zonalshift.Watch // nil unless zonal shifts are followed
 	listed   remembered
 	kubelets kubelets
 	refusals *ttl.Map[string, string] // codes with which EC2 refuses the calls of launches at present
@@ -159,7 +159,7 @@ func (p *Provider) assemble(ctx context.Context) {
 	p.prices = price.NewBook(region, s.IsolatedVPC, c.EC2, c.Pricing)
 	p.prices.Zones = p.inventory.Zones
 	p.stock = shortage.New()
-	p.memory = measured.New()
+	p.memory = nodememory.New()
 	p.reservations = reservation.NewBook(c.EC2)
 	sources := catalogue.Sources{
 		Region: region, Settings: s.Settings, Unpriced: s.NodeOverlay, Inventory: p.inventory, Prices: p.prices, Stock: p.stock, Memory: p.memory,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/aws/hardware"
-	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/kit/setting"
 )
 
 // Settings of the provider.

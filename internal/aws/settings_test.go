@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/kit/setting"
 )
 
 func TestSettings(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
-	"karpenter.sh/karpenter/internal/aws/shift"
+	"karpenter.sh/karpenter/internal/aws/zonalshift"
 	"karpenter.sh/karpenter/internal/core/need"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // shiftEvery is how often ARC is asked for zonal shifts.
@@ -29,7 +29,7 @@ func (p *Provider) watchShifts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("enable-zonal-shift: %w", err)
 	}
-	p.shifts = shift.NewWatch(p.clients.Shifts, arn)
+	p.shifts = zonalshift.NewWatch(p.clients.Shifts, arn)
 	err = p.shifts.Refresh(ctx)
 	if ec2api.Code(err) == "ResourceNotFoundException" {
 		return fmt.Errorf("enable-zonal-shift: ARC does not manage the cluster; run aws eks update-cluster-config --name %s --zonal-shift-config enabled=true, or set it to false: %w", p.settings.ClusterName, err)

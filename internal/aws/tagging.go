@@ -12,9 +12,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/fleet"
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // tagPause is between two calls: they draw on the same allowance as launches.
@@ -40,7 +40,7 @@ func (p *Provider) tagLoop(ctx context.Context) error {
 			telemetry.Log(ctx).WarnContext(ctx, "machines could not be tagged and are tried again", "error", err)
 			wait = 10 * tagPause
 		}
-		pause.For(ctx, tagPause) // while a hundred machines start, claims change all the time
+		sleep.For(ctx, tagPause) // while a hundred machines start, claims change all the time
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (p *Provider) tagMachines(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 		if called {
-			pause.For(ctx, tagPause)
+			sleep.For(ctx, tagPause)
 		}
 	}
 	return errors.Join(errs...)

@@ -14,8 +14,8 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // Machines that other Karpenters launched are taken over with their claims: they are listed, so that nothing leaks, they drift by nothing, and

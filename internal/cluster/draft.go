@@ -15,8 +15,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/core/podclass"
-	"karpenter.sh/karpenter/internal/share"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
 // A Draft is the store's picture while it is being changed. Objects that are put must not be changed afterwards.
@@ -26,7 +26,7 @@ type Draft struct {
 	synced bool
 	failed []FailedFeed // replaced, never changed
 
-	share    *share.Table
+	share    *dedup.Table
 	intern   *podclass.Interner
 	owners   map[types.UID]*ownerRef
 	daemons  map[types.UID]map[PodKey]*Pod // live pods of each DaemonSet
@@ -71,7 +71,7 @@ func newDraft() *Draft {
 	return &Draft{
 		tables:   newTables(now),
 		now:      now,
-		share:    share.New(),
+		share:    dedup.New(),
 		intern:   podclass.NewInterner(),
 		owners:   map[types.UID]*ownerRef{},
 		daemons:  map[types.UID]map[PodKey]*Pod{},

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
 // HintManager is the field manager under which Karpenter writes status.nominatedNodeName. It tells our hints from

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
 // A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and its labels. Many seats of one kind on one machine

@@ -2,7 +2,7 @@ package observe
 
 import (
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 var bufferPods = telemetry.Gauge("karpenter_capacitybuffers_pods")

@@ -15,8 +15,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // catalogs gives the instance types of pools, for what nodes cost.
@@ -87,7 +87,7 @@ func (o *Observer) Run(ctx context.Context) error {
 			watched.Turn(ctx, "comparing snapshots", func(ctx context.Context) error { o.compare(ctx, last, snap); return nil })
 			last = snap // also after a panic, which would come again
 		}
-		if !pause.For(ctx, leastInterval) || !watched.Wait(ctx, mostInterval, snap.Stale()) {
+		if !sleep.For(ctx, leastInterval) || !watched.Wait(ctx, mostInterval, snap.Stale()) {
 			return nil
 		}
 	}

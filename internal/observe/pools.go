@@ -11,8 +11,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/halt"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 var (
@@ -56,11 +56,11 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	out.Begin(poolHalt)
 	now := time.Now()
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		paused := 0.0
-		if _, halted := halt.Of(snap, name, now); halted {
-			paused = 1
+		value := 0.0
+		if _, halted := paused.Of(snap, name, now); halted {
+			value = 1
 		}
-		out.Gauge(paused, nil, name)
+		out.Gauge(value, nil, name)
 	}
 	out.Begin(poolPlans)
 	waiting := waitingPlans(snap)

@@ -26,11 +26,11 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/catalog"
-	"karpenter.sh/karpenter/internal/fakecloud"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/history/journal"
 	"karpenter.sh/karpenter/internal/observe"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 func TestAHangingLoopFailsTheLivenessProbe(t *testing.T) {

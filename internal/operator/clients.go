@@ -19,8 +19,8 @@ import (
 	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/generations"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/compat/generations"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // clients are ways to the API server, each with a rate of its own, so that a flood of one kind of request does not

@@ -19,8 +19,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"karpenter.sh/karpenter/internal/loopback"
-	"karpenter.sh/karpenter/internal/page"
+	"karpenter.sh/karpenter/internal/kit/loopback"
+	"karpenter.sh/karpenter/internal/ui/page"
 )
 
 // reviewer is an API server that knows three people by their tokens, of whom one may read /metrics and one see the page.

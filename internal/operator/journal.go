@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // serveJournal answers with the records that are in memory, as lines of JSON: all, or those with a number above "after", or the "last" so many.
@@ -68,7 +68,7 @@ func (p *parts) keepJournal(ctx context.Context) error {
 		news := p.journal.News()
 		watched.Turn(ctx, "writing the journal", keep)
 		watched.Wait(ctx, time.Hour, news)
-		pause.For(ctx, keepEvery)
+		sleep.For(ctx, keepEvery)
 	}
 	keep(ctx)
 	return nil

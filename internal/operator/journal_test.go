@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 func TestTheJournalIsServed(t *testing.T) {

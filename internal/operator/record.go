@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/recording"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/history/recording"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // recordEvery is how often pods are compared with what is recorded of them. One that came and went in between is not recorded.
@@ -27,7 +27,7 @@ func (p *parts) record(ctx context.Context) error {
 		told = err != nil
 		return err
 	}
-	for pause.For(ctx, recordEvery) {
+	for sleep.For(ctx, recordEvery) {
 		watched.Turn(ctx, "recording pods", keep)
 	}
 	keep(ctx)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/recording"
+	"karpenter.sh/karpenter/internal/history/recording"
 )
 
 func newPod(name string) *corev1.Pod {

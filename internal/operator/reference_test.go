@@ -14,8 +14,8 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws"
-	"karpenter.sh/karpenter/internal/setting"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/setting"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference pages")

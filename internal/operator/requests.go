@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // countRequests counts and times what is asked of the API server.

@@ -25,6 +25,9 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/follow"
+	"karpenter.sh/karpenter/internal/compat/conversion"
+	"karpenter.sh/karpenter/internal/compat/legacy"
 	"karpenter.sh/karpenter/internal/control/buffer"
 	"karpenter.sh/karpenter/internal/control/catalog"
 	"karpenter.sh/karpenter/internal/control/claim"
@@ -40,21 +43,18 @@ import (
 	"karpenter.sh/karpenter/internal/control/repair"
 	"karpenter.sh/karpenter/internal/control/static"
 	"karpenter.sh/karpenter/internal/control/watch"
-	"karpenter.sh/karpenter/internal/conversion"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/follow"
-	"karpenter.sh/karpenter/internal/hearing"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/legacy"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/selector"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
 	"karpenter.sh/karpenter/internal/observe"
-	"karpenter.sh/karpenter/internal/page"
-	"karpenter.sh/karpenter/internal/scalable"
-	"karpenter.sh/karpenter/internal/selector"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/ui/page"
+	"karpenter.sh/karpenter/internal/ui/scalable"
 )
 
 // Options are what Run needs.
@@ -98,7 +98,7 @@ type Cloud struct {
 	// Gauges, if set, tells about the cloud when somebody scrapes the replica that acts.
 	Gauges prometheus.Collector
 	// Ears tell when what the provider follows itself was last heard of, by what it is: disruption stops without it.
-	Ears map[string]*hearing.Ear
+	Ears map[string]*watchhealth.Ear
 }
 
 func (c *Cloud) others() (out []watch.Ear) {
@@ -153,7 +153,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
-	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: verdict.New(), desk: &provision.Desk{}, settings: s}
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
 
@@ -215,7 +215,7 @@ type parts struct {
 	metrics  *telemetry.Metrics
 	events   *telemetry.Events
 	journal  *journal.Journal
-	verdicts *verdict.Board
+	verdicts *board.Board
 	desk     *provision.Desk
 	settings Settings
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"karpenter.sh/karpenter/internal/setting"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/setting"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // nobody has nothing to tell.

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/page"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/ui/page"
 )
 
 // Addresses are where metrics, probes and the page are served, "" where they are not.

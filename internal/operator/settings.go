@@ -14,8 +14,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/setting"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/setting"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Settings is everything about Karpenter itself that can be set. DefaultSettings returns what holds without anybody saying

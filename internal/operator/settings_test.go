@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"karpenter.sh/karpenter/internal/setting"
+	"karpenter.sh/karpenter/internal/kit/setting"
 )
 
 func readSettings(args []string, env map[string]string) (Settings, error) {

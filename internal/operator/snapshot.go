@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"sync"
 
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // A storyteller tells the last question that the engine was asked.

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"karpenter.sh/karpenter/internal/control/provision"
-	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // stories are told as they are set.

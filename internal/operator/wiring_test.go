@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // leases is an API server that keeps one lease.

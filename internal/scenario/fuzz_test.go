@@ -5,7 +5,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/stories"
+	"karpenter.sh/karpenter/internal/testing/stories"
 )
 
 // FuzzStory reads what anybody may send as a snapshot: it is refused with an error, or is a question that can be asked and written down again.

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/stories"
+	"karpenter.sh/karpenter/internal/testing/stories"
 )
 
 // A life is a world in which one engine is asked again and again.

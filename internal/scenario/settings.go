@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/selector"
+	"karpenter.sh/karpenter/internal/kit/selector"
 )
 
 func (w *World) readSettings(text string) error {

@@ -11,7 +11,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/stories"
+	"karpenter.sh/karpenter/internal/testing/stories"
 )
 
 // entered reads a story and returns its world in the first round.

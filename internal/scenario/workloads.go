@@ -11,7 +11,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/seat"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
 // sequence puts pods that are told as a whole into the order in which the engine takes them, since pods of no age get one by their order.

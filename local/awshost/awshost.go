@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/policy"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 	"karpenter.sh/karpenter/local/ebs"
 	"karpenter.sh/karpenter/local/join"
 	"karpenter.sh/karpenter/local/plane"

@@ -17,7 +17,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
 	"karpenter.sh/karpenter/local/runtime"

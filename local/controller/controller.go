@@ -19,8 +19,8 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws"
+	"karpenter.sh/karpenter/internal/kit/setting"
 	"karpenter.sh/karpenter/internal/operator"
-	"karpenter.sh/karpenter/internal/setting"
 	"karpenter.sh/karpenter/local/runtime"
 )
 

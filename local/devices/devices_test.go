@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"karpenter.sh/karpenter/internal/selector"
+	"karpenter.sh/karpenter/internal/kit/selector"
 	"karpenter.sh/karpenter/local/join"
 )
 

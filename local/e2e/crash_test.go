@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 	"karpenter.sh/karpenter/local/home"
 	"karpenter.sh/karpenter/local/plane"
 )

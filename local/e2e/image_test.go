@@ -26,8 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"karpenter.sh/karpenter/internal/loopback"
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/loopback"
+	"karpenter.sh/karpenter/internal/kit/version"
 	"karpenter.sh/karpenter/local/plane"
 )
 

@@ -21,7 +21,7 @@ import (
 )
 
 // manifests are those of the tests of karpenter convert.
-const manifests = "../../internal/cli/testdata/convert/"
+const manifests = "../../internal/ui/cli/testdata/convert/"
 
 // guides are manifests that people wrote for v1beta1: a class and pools of it. What is called default has the name of the guide here, and is so
 // named among pools.

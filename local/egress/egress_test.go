@@ -26,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/internal/kit/loopback"
 	"karpenter.sh/karpenter/local/pki"
 )
 

@@ -23,8 +23,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/selector"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/kit/selector"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // TestDevicesAreAllocatedAsPlanned has Kubernetes' own allocator give the pods of random plans their devices, one pod after the other as they

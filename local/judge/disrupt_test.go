@@ -23,8 +23,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/scenario"
-	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // The kinds of findings about steps.

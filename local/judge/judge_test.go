@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // A jury is a way to make worlds and a way to judge them.

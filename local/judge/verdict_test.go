@@ -23,8 +23,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 	"karpenter.sh/karpenter/internal/scenario"
-	"karpenter.sh/karpenter/internal/sentence"
 )
 
 // A finding is one thing in which a plan and the filters differ.

@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 
+	"karpenter.sh/karpenter/internal/kit/setting"
 	"karpenter.sh/karpenter/internal/operator"
-	"karpenter.sh/karpenter/internal/setting"
 )
 
 type values = map[string]any

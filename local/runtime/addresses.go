@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/internal/kit/loopback"
 )
 
 // addressRange is where pods that run have their addresses; those that are played have theirs elsewhere.

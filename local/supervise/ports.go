@@ -3,7 +3,7 @@ package supervise
 import (
 	"fmt"
 
-	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/internal/kit/loopback"
 	"karpenter.sh/karpenter/local/plane"
 )
 

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
-	"karpenter.sh/karpenter/internal/scalable"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/ui/scalable"
 )
 
 // customKind is a kind of the user's. One with a path to its replicas can be scaled.

@@ -18,8 +18,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/cli"
 	"karpenter.sh/karpenter/internal/core/approval"
+	"karpenter.sh/karpenter/internal/ui/cli"
 )
 
 var (

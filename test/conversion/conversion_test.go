@@ -39,8 +39,8 @@ import (
 
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/conversion"
-	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/internal/compat/conversion"
+	"karpenter.sh/karpenter/internal/kit/loopback"
 	"karpenter.sh/karpenter/test/plane"
 )
 
@@ -453,7 +453,7 @@ func (c *cluster) checkManifests(t *testing.T) {
 	for _, name := range []string{"000-01-nodepool-default", "000-02-ec2nodeclass-default", "000-03-nodepool-gpu", "000-04-nodepool-batch", "000-07-nodepool-spot-arm64-corrected",
 		"000-08-nodepool-critical-corrected", "001-01a-ec2nodeclass-role-corrected", "001-02-nodepool-default"} {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("../../internal/cli/testdata/convert", name+".yaml"))
+			text, err := os.ReadFile(filepath.Join("../../internal/ui/cli/testdata/convert", name+".yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -480,7 +480,7 @@ func (c *cluster) checkManifests(t *testing.T) {
 		"000-08-nodepool-critical":     "nodeClassRef: {name: default}",
 		"beta-budget-without-duration": "duration is missing",
 	} {
-		text, err := os.ReadFile(filepath.Join("../../internal/cli/testdata/convert", name+".yaml"))
+		text, err := os.ReadFile(filepath.Join("../../internal/ui/cli/testdata/convert", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,8 @@ import (
 
 	"karpenter.sh/karpenter/api/crds"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/legacy"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/compat/legacy"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // legacyDefinitions are those of the chart, as it renders them without annotations.

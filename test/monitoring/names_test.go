@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // ofOthers are metrics of kubelets and of kube-state-metrics that rules and dashboards use, with their labels.

@@ -25,10 +25,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/page"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/ui/page"
 )
 
 // patience is how long anything may take that takes a second on a machine with nothing else to do.
@@ -134,7 +134,7 @@ func (b *tab) clean(server *httptest.Server) {
 // serve serves the page of a town.
 func serve(t *testing.T, w *town, guard func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
-	w.journal, w.verdicts = journal.New(), verdict.New()
+	w.journal, w.verdicts = journal.New(), board.New()
 	shown := page.New(page.Deps{Store: w.Store, Catalogs: w, Journal: w.journal, Verdicts: w.verdicts,
 		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), telemetry.ConditionKinds()), Leading: func() bool { return true }})
 	ctx, stop := context.WithCancel(t.Context())

@@ -16,8 +16,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // foreign is text that somebody else has written, and that must stay text.
@@ -28,7 +28,7 @@ type town struct {
 	*cluster.Store
 	pools    map[string]engine.Pool
 	journal  *journal.Journal
-	verdicts *verdict.Board
+	verdicts *board.Board
 }
 
 var kinds = []struct {
@@ -113,11 +113,11 @@ func (w *town) tell(foreign string) {
 	})
 	w.verdicts.Refuse(map[types.UID]string{"waits": "no room for it: " + foreign})
 	refused := disrupt.Refusal{Code: disrupt.PodProtected, Pod: &cluster.PodKey{Namespace: "shop", Name: "web-5d4f-node-0001-0"}, Name: v1.DoNotDisruptAnnotationKey, Value: "true", Claim: "claim-node-0001", Node: "node-0001"}
-	w.verdicts.Keep(verdict.Disruption{
+	w.verdicts.Keep(board.Disruption{
 		Kept: []disrupt.Refusal{refused}, Budgets: map[string][]v1.DisruptionReason{"default": {v1.DisruptionReasonUnderutilized}},
 		HeldBack: map[string]cloud.NanoUSD{"default": cloud.FromDollars(0.21)}, Before: cloud.FromDollars(4), Target: cloud.FromDollars(3.2),
 	})
-	w.verdicts.Step([]verdict.Step{{ID: "s", Stage: verdict.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node: node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
+	w.verdicts.Step([]board.Step{{ID: "s", Stage: board.Waits, Reason: v1.DisruptionReasonUnderutilized, Text: "delete 1 node: node-0002/m.large/spot", Claims: []string{"claim-node-0002"},
 		Saves: cloud.FromDollars(0.04), Pods: 3, Until: now.Add(15 * time.Second)}})
 	w.journal.Add(journal.Record{Act: journal.Planned, PricePerHour: 0.31, CostPerHour: 0.312, BoundPerHour: 0.31, Text: "1 new node for 9 pods; 0 placed on what is there, 1 refused"})
 	w.journal.Add(journal.Record{Act: journal.Opened, Reason: "provisioned", PricePerHour: 0.31, About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0003"}}, Text: "c.4xlarge in us-east-1a (spot) for 9 pod(s)"})
@@ -139,7 +139,7 @@ func (w *town) work() {
 	edit("node-0012", func(_ *v1.NodeClaim, n *corev1.Node) { delete(n.Labels, v1.NodeInitializedLabelKey) })
 	w.Update(func(d *cluster.Draft) { d.MarkForRemoval("claim-node-0006") })
 	said := w.verdicts.View()
-	w.verdicts.Step(append(said.Steps, verdict.Step{ID: "t", Stage: verdict.Opening, Reason: v1.DisruptionReasonDrifted, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)",
+	w.verdicts.Step(append(said.Steps, board.Step{ID: "t", Stage: board.Opening, Reason: v1.DisruptionReasonDrifted, Text: "replace 1 node: node-0006/c.4xlarge/spot, replaced by c.4xlarge (12 types, $0.3100/h)",
 		Claims: []string{"claim-node-0006"}, Pods: 18, Since: now.Add(-40 * time.Second), Until: now.Add(9 * time.Minute)}))
 	for _, r := range []journal.Record{
 		{At: now.Add(-52 * time.Minute), Act: journal.Launched, Reason: "provisioned", About: []journal.Object{{Kind: "NodeClaim", Name: "claim-node-0012"}}, Text: "c.4xlarge in us-east-1b (spot): i-0f3a9c21"},

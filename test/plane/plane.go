@@ -10,7 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"karpenter.sh/karpenter/internal/loopback"
+	"karpenter.sh/karpenter/internal/kit/loopback"
 )
 
 // New is an API server, not started yet, that will have these definitions. Its ports are its own until release is called;

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-tools/pkg/deepcopy"
 	"sigs.k8s.io/controller-tools/pkg/genall"
 
-	"karpenter.sh/karpenter/internal/features"
+	"karpenter.sh/karpenter/internal/testing/features"
 )
 
 // apiPackages are the packages with API types, below the root of the repository.
@@ -102,7 +102,7 @@ func featurePage() (map[string][]byte, error) {
 	if err := features.Check(os.DirFS("."), all); err != nil {
 		return nil, err
 	}
-	header := "<!-- Generated from internal/features/features.txt by \"make gen\". Do not edit. -->\n\n"
+	header := "<!-- Generated from internal/testing/features/features.txt by \"make gen\". Do not edit. -->\n\n"
 	return map[string][]byte{filepath.Join(referenceFolder, "features.md"): []byte(header + features.Page(all))}, nil
 }
 

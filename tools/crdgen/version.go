@@ -5,13 +5,13 @@ import (
 	"os"
 	"regexp"
 
-	"karpenter.sh/karpenter/internal/version"
+	"karpenter.sh/karpenter/internal/kit/version"
 )
 
 // versionLine are the two places of a Chart.yaml that say a version: the chart's, and that of the program it installs.
 var versionLine = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// chartVersions are the Chart.yaml files with the version of internal/version, which the program and its image have as well.
+// chartVersions are the Chart.yaml files with the version of internal/kit/version, which the program and its image have as well.
 func chartVersions() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, path := range []string{"charts/karpenter/Chart.yaml", "charts/karpenter-crd/Chart.yaml"} {

@@ -17,13 +17,13 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
-	"karpenter.sh/karpenter/internal/recording"
-	"karpenter.sh/karpenter/internal/replay"
+	"karpenter.sh/karpenter/internal/history/recording"
+	"karpenter.sh/karpenter/internal/history/replay"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 const (

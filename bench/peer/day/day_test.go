@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/benchload"
-	"karpenter.sh/karpenter/internal/recording"
-	"karpenter.sh/karpenter/internal/replay"
+	"karpenter.sh/karpenter/internal/history/recording"
+	"karpenter.sh/karpenter/internal/history/replay"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 func TestADayIsTheSameForASeed(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // Scenarios are what both sides play.

@@ -29,7 +29,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // poolName is that of the only pool.

@@ -10,9 +10,9 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
-	"karpenter.sh/karpenter/internal/aws/awsmodel/boot"
 	"karpenter.sh/karpenter/internal/aws/offline"
-	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/testing/awsmodel/boot"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // Machines is the catalogue with the memory that machines report when they have joined. A plan for EC2 has to guess it until it has seen one, as

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // Settings are the windows of a Batcher.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // recorder answers each item with itself and remembers what went out.

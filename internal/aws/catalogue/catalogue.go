@@ -23,9 +23,9 @@ import (
 	"karpenter.sh/karpenter/internal/aws/inventory"
 	"karpenter.sh/karpenter/internal/aws/offer"
 	"karpenter.sh/karpenter/internal/aws/price"
-	"karpenter.sh/karpenter/internal/aws/shift"
 	"karpenter.sh/karpenter/internal/aws/shortage"
-	"karpenter.sh/karpenter/internal/share"
+	"karpenter.sh/karpenter/internal/aws/zonalshift"
+	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
 // Sources are what catalogues are made of.
@@ -42,7 +42,7 @@ type Sources struct {
 		Sequence() uint64
 	}
 	// Shifts knows the zones, by id, from which traffic is shifted away.
-	Shifts *shift.Watch
+	Shifts *zonalshift.Watch
 	// Home is the zone in which a cluster placement group has machines, "" for none. It may be nil.
 	Home func(group string) string
 	// Memory knows the memory that nodes were seen to have.
@@ -60,7 +60,7 @@ type Catalogues struct {
 	byClass map[*awsv1.EC2NodeClass]*shelf // rows of the class's mirror; a changed class is another pointer
 	shelves map[string]*shelf              // by signature
 	labels  map[labelsKey][]map[string][]string
-	share   *share.Table // of what types have in common
+	share   *dedup.Table // of what types have in common
 }
 
 // labelsKey is what labels are worked out from. It holds on to the goods, so that no later ones can be taken for them.
@@ -106,7 +106,7 @@ type epoch struct {
 func New(from Sources) *Catalogues {
 	return &Catalogues{
 		from: from, byClass: map[*awsv1.EC2NodeClass]*shelf{}, shelves: map[string]*shelf{},
-		labels: map[labelsKey][]map[string][]string{}, share: share.New(),
+		labels: map[labelsKey][]map[string][]string{}, share: dedup.New(),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/awsdata"
 	"karpenter.sh/karpenter/internal/aws/hardware"
 	"karpenter.sh/karpenter/internal/aws/inventory"
-	"karpenter.sh/karpenter/internal/aws/measured"
+	"karpenter.sh/karpenter/internal/aws/nodememory"
 	"karpenter.sh/karpenter/internal/aws/offline"
 	"karpenter.sh/karpenter/internal/aws/price"
 	"karpenter.sh/karpenter/internal/aws/shortage"
@@ -36,7 +36,7 @@ func (f *fixed) List() *price.List       { return f.prices }
 func (f *fixed) Left(id string) int      { return f.left[id] }
 func (f *fixed) Sequence() uint64        { return f.seq }
 
-func newCatalogues() (*Catalogues, *fixed, *shortage.List, *measured.Memory) {
+func newCatalogues() (*Catalogues, *fixed, *shortage.List, *nodememory.Memory) {
 	f := &fixed{goods: &inventory.Goods{Types: awsdata.Types(), Offered: map[string]map[string]bool{}, Zones: awsdata.Zones(region)},
 		prices: offline.Prices(region, offline.SpotModel, nil), left: map[string]int{}}
 	for _, zone := range f.goods.Zones {
@@ -47,7 +47,7 @@ func newCatalogues() (*Catalogues, *fixed, *shortage.List, *measured.Memory) {
 			f.goods.Offered[name][zone] = true
 		}
 	}
-	s, m := shortage.New(), measured.New()
+	s, m := shortage.New(), nodememory.New()
 	return New(Sources{
 		Region: region, Settings: hardware.Settings{VMMemoryOverheadPercent: hardware.DefaultVMMemoryOverheadPercent},
 		Inventory: f, Prices: f, Stock: s, Reservations: f, Memory: m,
@@ -87,8 +87,8 @@ func find(c *cloud.Catalog, name string) *cloud.InstanceType {
 func TestWhatChangesACatalogue(t *testing.T) {
 	none := func(*awsv1.EC2NodeClass) {}
 	for name, tc := range map[string]struct {
-		change func(f *fixed, s *shortage.List, m *measured.Memory) // of the world
-		class  func(*awsv1.EC2NodeClass)                            // of the class
+		change func(f *fixed, s *shortage.List, m *nodememory.Memory) // of the world
+		class  func(*awsv1.EC2NodeClass)                              // of the class
 		same   bool
 	}{
 		"nothing":           {nil, nil, true},
@@ -100,18 +100,18 @@ func TestWhatChangesACatalogue(t *testing.T) {
 			on := "enabled"
 			nc.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: &on}
 		}, false},
-		"a pool that is out": {func(_ *fixed, s *shortage.List, _ *measured.Memory) {
+		"a pool that is out": {func(_ *fixed, s *shortage.List, _ *nodememory.Memory) {
 			s.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "m5.large", Zone: "us-east-1a"})
 		}, nil, false},
-		"a pool that nobody sells": {func(_ *fixed, s *shortage.List, _ *measured.Memory) {
+		"a pool that nobody sells": {func(_ *fixed, s *shortage.List, _ *nodememory.Memory) {
 			s.Mark(shortage.Pool{CapacityType: "spot", InstanceType: "x9.large", Zone: "us-east-1a"})
 		}, nil, true},
-		"a full subnet, alone in a zone": {func(_ *fixed, s *shortage.List, _ *measured.Memory) { s.MarkSubnet("subnet-us-east-1a") }, nil, false},
-		"a new price": {func(f *fixed, _ *shortage.List, _ *measured.Memory) {
+		"a full subnet, alone in a zone": {func(_ *fixed, s *shortage.List, _ *nodememory.Memory) { s.MarkSubnet("subnet-us-east-1a") }, nil, false},
+		"a new price": {func(f *fixed, _ *shortage.List, _ *nodememory.Memory) {
 			f.prices = f.prices.WithOnDemand(map[string]cloud.NanoUSD{"m5.large": 1})
 		}, nil, false},
-		"an equal list of prices": {func(f *fixed, _ *shortage.List, _ *measured.Memory) { f.prices = f.prices.WithSpot(nil) }, nil, true},
-		"memory that was seen":    {func(_ *fixed, _ *shortage.List, m *measured.Memory) { m.See("ami-1", "m5.large", 7<<30) }, nil, false},
+		"an equal list of prices": {func(f *fixed, _ *shortage.List, _ *nodememory.Memory) { f.prices = f.prices.WithSpot(nil) }, nil, true},
+		"memory that was seen":    {func(_ *fixed, _ *shortage.List, m *nodememory.Memory) { m.See("ami-1", "m5.large", 7<<30) }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, f, st, m := newCatalogues()

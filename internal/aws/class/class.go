@@ -25,8 +25,8 @@ import (
 	"karpenter.sh/karpenter/internal/aws/network"
 	"karpenter.sh/karpenter/internal/aws/reservation"
 	"karpenter.sh/karpenter/internal/core/drift"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Images finds machine images.

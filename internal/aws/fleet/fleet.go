@@ -17,9 +17,9 @@ import (
 	"karpenter.sh/karpenter/internal/aws/batch"
 	"karpenter.sh/karpenter/internal/aws/ec2api"
 	"karpenter.sh/karpenter/internal/aws/shortage"
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/kit/sleep"
 )
 
 // api is the part of EC2 that machines need.
@@ -204,7 +204,7 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 		return nil, nil, launchErrorOf("SubnetResolutionFailed", ErrNoSubnet)
 	}
 	answer, err := f.api.CreateFleet(ctx, in)
-	for n > 1 && ec2api.IsUnknownOutcome(err) && pause.For(ctx, askAgain) {
+	for n > 1 && ec2api.IsUnknownOutcome(err) && sleep.For(ctx, askAgain) {
 		// Another call for these claims would buy again: of this one EC2 knows the token, and says what became of it.
 		answer, err = f.api.CreateFleet(ctx, in)
 	}
@@ -416,7 +416,7 @@ func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch
 	stopped, err := f.stopIDs(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
 	// What failed for reasons that concern no single machine would fail again for each.
 	final := len(ids) == 1 || ec2api.IsThrottled(err) || ec2api.IsServerFault(err) || ec2api.IsUnknownOutcome(err)
-	errs := each.Of(ids, stopsAtOnce, func(id string) string { return "stopping machine " + id }, func(id string) error {
+	errs := parallel.Of(ids, stopsAtOnce, func(id string) string { return "stopping machine " + id }, func(id string) error {
 		switch {
 		case stopped[id]:
 			return nil

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"karpenter.sh/karpenter/internal/aws/awsdata"
-	"karpenter.sh/karpenter/internal/selector"
+	"karpenter.sh/karpenter/internal/kit/selector"
 )
 
 func TestDevicesThatDriversPublish(t *testing.T) {

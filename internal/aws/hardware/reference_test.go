@@ -15,7 +15,7 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	"karpenter.sh/karpenter/internal/aws/awsdata"
-	"karpenter.sh/karpenter/internal/aws/awsmodel/boot"
+	"karpenter.sh/karpenter/internal/testing/awsmodel/boot"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference page")

@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 func metrics() *telemetry.Metrics { return telemetry.NewMetrics(prometheus.NewRegistry(), nil) }

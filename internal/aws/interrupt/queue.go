@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // queueAPI is the part of SQS that a queue needs.
@@ -80,7 +80,7 @@ func (q *Queue) turn(ctx context.Context, watched *telemetry.Loop, url *string) 
 	if err != nil {
 		return fmt.Errorf("receive messages: %w", err)
 	}
-	errs := each.Of(out.Messages, atOnce, dealing, func(m sqstypes.Message) error { return q.handle(ctx, *url, m) })
+	errs := parallel.Of(out.Messages, atOnce, dealing, func(m sqstypes.Message) error { return q.handle(ctx, *url, m) })
 	for i, err := range errs {
 		if _, panicked := errors.AsType[*bug.Panic](err); panicked {
 			watched.Panicked()

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"karpenter.sh/karpenter/internal/aws/awsdata"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/hardware"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // TestEveryTypeReadsTheSameOverTheWire compares what the SDK reads of EC2's answer with the data that the answer was made of.

@@ -21,16 +21,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"karpenter.sh/karpenter/internal/bug"
-	"karpenter.sh/karpenter/internal/hearing"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // A Mirror holds the objects of one cluster-scoped kind. It may be read concurrently.
 type Mirror[T client.Object] struct {
 	kube client.WithWatch
 	list func() client.ObjectList
-	ear  hearing.Ear
+	ear  watchhealth.Ear
 
 	mu     sync.RWMutex
 	rows   map[string]T
@@ -94,7 +94,7 @@ func (m *Mirror[T]) Synced() bool {
 }
 
 // Ear tells when the cluster was last heard.
-func (m *Mirror[T]) Ear() *hearing.Ear { return &m.ear }
+func (m *Mirror[T]) Ear() *watchhealth.Ear { return &m.ear }
 
 // Run follows the cluster until ctx ends.
 func (m *Mirror[T]) Run(ctx context.Context) error {

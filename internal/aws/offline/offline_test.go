@@ -10,7 +10,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/aws/price"
-	"karpenter.sh/karpenter/internal/benchload"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 func find(t *testing.T, c *cloud.Catalog, name string) *cloud.InstanceType {

@@ -30,8 +30,8 @@ import (
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/aws/awsmodel"
 	"karpenter.sh/karpenter/internal/aws/policy"
+	"karpenter.sh/karpenter/internal/testing/awsmodel"
 )
 
 // A world is an account and a cluster in which everything is ready, until something is broken.

@@ -18,7 +18,7 @@ import (
 	pricingtypes "github.com/aws/aws-sdk-go-v2/service/pricing/types"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 // spotAPI is the part of EC2 that spot prices come from.

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/pricing"
 
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/bug"
+	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
 func product(name, dollars string) string {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (

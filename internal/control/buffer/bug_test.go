@@ -14,14 +14,14 @@ import (
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/buffer"
 	corebuffer "karpenter.sh/karpenter/internal/core/buffer"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/sim"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/testing/memapi"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // A stage is the loop alone, on a node with room for all, before an engine and workloads that fail.

@@ -14,9 +14,9 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/buffer"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // statusInterval is how often a status is written of which only the numbers in a text changed.

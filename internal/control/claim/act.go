@@ -14,7 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/patch"
+	"karpenter.sh/karpenter/internal/kit/patch"
 )
 
 // staleWait is how long the newer picture may take to arrive after an API call showed that ours is old.

@@ -9,7 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 const (
@@ -28,15 +28,15 @@ func (l *Loop) booting(ctx context.Context, v lifecycle.View, step lifecycle.Ste
 		return step
 	}
 	mine, now := l.launches.of(v.Claim), time.Now()
-	if next := when.Later(from, mine.asked.Add(bootPoll)); now.Before(next) {
-		step.Until = when.Sooner(step.Until, next)
+	if next := ztime.Later(from, mine.asked.Add(bootPoll)); now.Before(next) {
+		step.Until = ztime.Sooner(step.Until, next)
 		return step
 	}
 	mine.asked = now
 	if l.hasEnded(ctx, v.Claim) {
 		return lifecycle.Step{Kind: lifecycle.GiveUp, Reason: lifecycle.GarbageCollected, Claim: v.Claim}
 	}
-	step.Until = when.Sooner(step.Until, now.Add(bootPoll))
+	step.Until = ztime.Sooner(step.Until, now.Add(bootPoll))
 	return step
 }
 

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/control/claim"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // A node whose pods count on a driver is open for them, and done, once the driver has published all its devices. Where it never does the machine

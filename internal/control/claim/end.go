@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // stopPoll is how often the cloud is asked whether a machine is gone.

@@ -9,7 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // Times of a launch: how long one call may take, and how long to wait between calls that fail.
@@ -32,7 +32,7 @@ type launch struct {
 func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, error) {
 	claim, mine := step.Claim, l.launches.of(step.Claim)
 	if now := time.Now(); now.Before(mine.next) {
-		return when.Sooner(mine.next, step.Until), nil
+		return ztime.Sooner(mine.next, step.Until), nil
 	}
 	if mine.machine == nil {
 		begun := time.Now().Truncate(time.Second) // clouds do not count finer
@@ -92,7 +92,7 @@ func (l *Loop) launchFailed(ctx context.Context, step lifecycle.Step, mine *laun
 	}
 	mine.next = time.Now().Add(min(firstLaunchIn<<min(mine.failures, 10), lastLaunchIn))
 	mine.failures++
-	return when.Sooner(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
+	return ztime.Sooner(mine.next, step.Until), l.writeBoth(ctx, claim, failure.Claim)
 }
 
 // suspect makes garbage collection look for a machine of the claim that we do not know of.

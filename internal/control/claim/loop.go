@@ -21,11 +21,11 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/keyed"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // lifeName is the name of the loop that brings claims to life, in metrics and the journal.
@@ -90,12 +90,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	var errs [2]error
 	wait.Go(func() {
-		errs[0] = keyed.Work[version]{
+		errs[0] = workqueue.Work[version]{
 			Workers: l.settings.Workers, Rows: l.rows, Step: l.live, Forget: l.launches.forget, Name: lifeName, Metrics: l.Metrics,
 		}.Run(ctx, l.Store)
 	})
 	wait.Go(func() {
-		errs[1] = keyed.Work[upkeepVersion]{
+		errs[1] = workqueue.Work[upkeepVersion]{
 			Workers: min(l.settings.Workers, 100), Rows: l.upkeepRows, Step: l.keep, Forget: l.upkeep.forget, Name: "nodeclaim.disruption", Metrics: l.Metrics,
 		}.Run(ctx, l.Store)
 	})

@@ -19,8 +19,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // How often what cannot be seen in the cluster is looked at again.
@@ -90,11 +90,11 @@ func (l *Loop) keep(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	claim := &next
 	var errs []error
 	before := *mine
-	again = when.Sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
+	again = ztime.Sooner(again, l.checkConsistency(ctx, mine, row, claim, now))
 	if pool := snap.Pool(claim.Labels[v1.NodePoolLabelKey]); pool != nil {
-		again = when.Sooner(again, lifecycle.Consolidatable(claim, pool, now))
+		again = ztime.Sooner(again, lifecycle.Consolidatable(claim, pool, now))
 		at, err := l.checkDrift(ctx, mine, driftInputOf(row.Claim, pool, snap), claim, pool, now)
-		again, errs = when.Sooner(again, at), append(errs, err)
+		again, errs = ztime.Sooner(again, at), append(errs, err)
 	}
 	if err := l.writeStatus(ctx, row.Claim, claim); err != nil {
 		mine.drift, mine.drifted, mine.consistent = before.drift, before.drifted, before.consistent // what was found is not written down: look again

@@ -16,10 +16,10 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/steprecord"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/explain/steprecord"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Steps of pools that want to be asked are written down as DisruptionPlans. What a plan says is never carried out: a plan that was approved is

@@ -21,8 +21,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/steprecord"
+	"karpenter.sh/karpenter/internal/explain/steprecord"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // manual makes the pool want to be asked, with rules or none.

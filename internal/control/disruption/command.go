@@ -21,10 +21,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/steprecord"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/steprecord"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
@@ -420,7 +420,7 @@ const editsAtOnce = 32
 
 // lookAfter calls do for each of them, and returns the errors in their order.
 func lookAfter[T any](list []T, name func(T) string, do func(T) error) []error {
-	return each.Of(list, editsAtOnce, func(one T) string { return "looking after " + name(one) }, do)
+	return parallel.Of(list, editsAtOnce, func(one T) string { return "looking after " + name(one) }, do)
 }
 
 func itself(name string) string { return name }

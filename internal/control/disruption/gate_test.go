@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // A gate is a loop that stands still, a step that it would begin, and the plan by which it has asked for it.

@@ -8,9 +8,9 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/core/halt"
-	"karpenter.sh/karpenter/internal/steprecord"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/explain/steprecord"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 var errHalted = errors.New("disruption was paused, or is not approved")
@@ -18,7 +18,7 @@ var errHalted = errors.New("disruption was paused, or is not approved")
 // halted tells whether a node of a step was paused while it was worked out, which may take seconds.
 func (l *Loop) halted(step *disrupt.Step) bool {
 	snap, now := l.store.Snapshot(), time.Now()
-	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := halt.Node(snap, c.Node, now); return is })
+	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := paused.Node(snap, c.Node, now); return is })
 }
 
 // letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved by now: whoever wants that
@@ -33,7 +33,7 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 // stands tells whether a candidate of a command may not go now.
 func (l *Loop) stands(n *cluster.Node, c *command) bool {
 	snap := l.store.Snapshot()
-	_, halted := halt.Node(snap, n, time.Now())
+	_, halted := paused.Node(snap, n, time.Now())
 	return halted || unapproved(snap, n, c.Record)
 }
 

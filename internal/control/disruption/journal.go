@@ -8,8 +8,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // What keeps a node is found in every turn, and written into the journal when it is another than in the turn before. Nodes that one code

@@ -9,7 +9,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/journal"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // What keeps a node is written down when it is news: once while it stays, also over passes that do not search, and again when it is another.

@@ -16,14 +16,14 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/api/label"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/seat"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Names of this loop, and of its care for commands that are under way, in logs and metrics.
@@ -114,7 +114,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		})
 		quiet := rest(time.Since(began), calm)
-		if !pause.For(ctx, quiet) {
+		if !sleep.For(ctx, quiet) {
 			break
 		}
 		l.watched.Wait(ctx, max(0, next-quiet), snap.Stale())

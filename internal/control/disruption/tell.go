@@ -15,12 +15,12 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/protection"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/protection"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Telling is where the loop reports what it finds and does.
@@ -29,7 +29,7 @@ type Telling struct {
 	Events  *telemetry.Events
 	Journal *journal.Journal // may be nil
 	// Verdicts is told what was found. It may be nil.
-	Verdicts *verdict.Board
+	Verdicts *board.Board
 	// NeverReady is told of replacements that joined and were not initialised in time. It may be nil.
 	NeverReady func(*v1.NodeClaim)
 }
@@ -45,7 +45,7 @@ type teller struct {
 	candidates map[string]time.Time
 	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
 	used       map[string]bool            // the budgets that were used up then, by pool and reason
-	said       verdict.Disruption         // to whoever shows the cluster
+	said       board.Disruption           // to whoever shows the cluster
 }
 
 func newTeller(t Telling) *teller {

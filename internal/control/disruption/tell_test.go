@@ -22,8 +22,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/disrupt"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/fakecloud"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // counts compares metrics with what they should be.

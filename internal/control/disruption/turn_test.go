@@ -12,7 +12,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // pair has two small nodes whose pods fit onto the large one, which stays, and a budget of one.

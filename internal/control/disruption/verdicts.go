@@ -6,8 +6,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
 // say tells whoever shows the cluster what a pass has found. What a pass does not look for stays as an earlier one found it: the target, and
@@ -16,7 +16,7 @@ func (t *teller) say(w *disrupt.World, out *disrupt.Proposal) {
 	if t.Verdicts == nil {
 		return
 	}
-	said := verdict.Found(out)
+	said := board.Found(out)
 	if said.Before == 0 {
 		said.Before, said.Target = t.said.Before, t.said.Target
 	}
@@ -42,13 +42,13 @@ func (l *Loop) showSteps() {
 	if l.tell.Verdicts == nil {
 		return
 	}
-	var steps []verdict.Step
+	var steps []board.Step
 	for _, id := range sortedKeys(l.pending) {
 		p := l.pending[id]
-		steps = append(steps, shown(p.Step, verdict.Step{ID: id, Stage: verdict.Waits, Until: p.Due}))
+		steps = append(steps, shown(p.Step, board.Step{ID: id, Stage: board.Waits, Until: p.Due}))
 	}
 	for _, c := range l.ordered() {
-		s := verdict.Begun(c.Record)
+		s := board.Begun(c.Record)
 		if c.step != nil {
 			s = shown(c.step, s)
 		}
@@ -58,7 +58,7 @@ func (l *Loop) showSteps() {
 }
 
 // shown completes what is shown of a step.
-func shown(step *disrupt.Step, s verdict.Step) verdict.Step {
+func shown(step *disrupt.Step, s board.Step) board.Step {
 	s.Reason, s.Text, s.Saves, s.Pods, s.Claims = step.Reason, sentence.Step(step), step.Saves(), step.Pods(), nil
 	for _, c := range step.Remove {
 		s.Claims = append(s.Claims, c.Node.Claim.Name)

@@ -14,29 +14,29 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
 )
 
 func TestAStepIsShownAsFarAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		board := verdict.New()
+		latest := board.New()
 		s := newStage(t.Context())
-		s.spoil = func(l *Loop) { l.tell.Verdicts = board }
+		s.spoil = func(l *Loop) { l.tell.Verdicts = latest }
 		defer s.run(t)()
-		look := func(when string, want verdict.Stage) {
+		look := func(when string, want board.Stage) {
 			t.Helper()
-			steps := board.View().Steps
+			steps := latest.View().Steps
 			if len(steps) != 1 || steps[0].Stage != want || !slices.Equal(steps[0].Claims, []string{"claim-a"}) || steps[0].Saves <= 0 || steps[0].Pods != 3 || steps[0].Text == "" {
 				t.Errorf("%s: %+v, want one that %q", when, steps, want)
 			}
 		}
 		time.Sleep(disrupt.SecondLook - time.Second)
-		look("before the second look", verdict.Waits)
+		look("before the second look", board.Waits)
 		time.Sleep(5 * time.Second)
-		look("with a replacement that boots", verdict.Opening)
+		look("with a replacement that boots", board.Opening)
 		s.initialise(replacementName)
 		time.Sleep(3 * time.Second)
-		v := board.View()
+		v := latest.View()
 		if len(v.Steps) > 0 {
 			t.Errorf("once its node goes: %+v, want none", v.Steps)
 		}
@@ -56,7 +56,7 @@ func TestWhatKeepsNodesIsShown(t *testing.T) {
 	waits := disrupt.Refusal{Code: disrupt.SearchWaits, Claim: "a", Reason: v1.DisruptionReasonUnderutilized, Until: at.Add(time.Minute)}
 	guarded := disrupt.Refusal{Code: disrupt.PodProtected, Claim: "a"}
 	gone := disrupt.Refusal{Code: disrupt.NothingCheaper, Claim: "gone", Reason: v1.DisruptionReasonUnderutilized}
-	tell := newTeller(Telling{Verdicts: verdict.New()})
+	tell := newTeller(Telling{Verdicts: board.New()})
 	for i, pass := range []struct {
 		at            time.Time
 		blocks, notes []disrupt.Refusal

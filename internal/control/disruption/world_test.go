@@ -14,7 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/disrupt"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // The nodes of a step that waits for its second look are kept for it, and so is its part of the budgets.

@@ -16,9 +16,9 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/fakecloud"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/memapi"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // inWorld runs a test with one large machine that is ready for pods.

@@ -22,12 +22,12 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/evict"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/keyed"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Times of a drain.
@@ -80,7 +80,7 @@ func New(d Deps, s Settings) *Loop {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	return keyed.Work[*cluster.Node]{
+	return workqueue.Work[*cluster.Node]{
 		Name: name, Metrics: l.Metrics, Workers: l.settings.Workers,
 		Rows: l.rows, Step: l.step, Forget: l.forget,
 		MinWait: 100 * time.Millisecond, MaxWait: 10 * time.Second,
@@ -217,7 +217,7 @@ type work struct {
 func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Time, waiting bool, err error) {
 	if until := evict.HeldUntil(snap, w.row, w.now); !until.IsZero() {
 		w.condition(v1.ConditionTypeDrained, v1.ReasonDraining, "pods stay until their new nodes are ready, at the latest until "+until.Format(time.RFC3339))
-		return when.Sooner(until, w.now.Add(placePoll)), true, nil
+		return ztime.Sooner(until, w.now.Add(placePoll)), true, nil
 	}
 	plan := evict.Next(w.row.Pods, w.deadline, w.now)
 	if len(plan.Waiting) > 0 {

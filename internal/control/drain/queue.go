@@ -19,9 +19,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/evict"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Times and numbers of evictions.
@@ -73,10 +73,10 @@ func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 	for _, p := range j.plan.Evict {
 		ask(p, func() bool { return l.evict(ctx, j, p) })
 	}
-	each.Of(requests, atOnce, request.doing, request.make)
+	parallel.Of(requests, atOnce, request.doing, request.make)
 	again := j.plan.Until // zero where there is nothing to ask: pods are on their way, and their end is news
 	for _, t := range q.due(j.plan) {
-		again = when.Sooner(again, t)
+		again = ztime.Sooner(again, t)
 	}
 	return again
 }

@@ -20,8 +20,8 @@ import (
 	bufferv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (

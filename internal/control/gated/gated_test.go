@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/control/gated"
-	"karpenter.sh/karpenter/internal/memapi"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 func server(t *testing.T) *memapi.Server {

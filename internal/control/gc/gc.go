@@ -28,8 +28,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // How often machines are looked for. After a start, and whenever a launch ended in doubt, it is often enough to find an
@@ -182,7 +182,7 @@ func (l *Loop) machines(ctx context.Context) error {
 		return errors.Join(untaken, err)
 	}
 	orphans, err := l.judge(ctx, machines, known.orphans(suspects), known)
-	return errors.Join(append(each.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
+	return errors.Join(append(parallel.Of(orphans, atOnce, machineOf, func(m cloud.Machine) error { return l.stopOrphan(ctx, m) }), err, untaken)...)
 }
 
 // known returns the claims that the API server has, page by page: there may be thousands, with hundreds of instance types each.
@@ -277,7 +277,7 @@ func (l *Loop) claims(ctx context.Context) error {
 			lost = append(lost, row)
 		}
 	}
-	return errors.Join(each.Of(lost, atOnce, claimOf, func(row *cluster.Node) error { return l.deleteLost(ctx, row) })...)
+	return errors.Join(parallel.Of(lost, atOnce, claimOf, func(row *cluster.Node) error { return l.deleteLost(ctx, row) })...)
 }
 
 // live claims have had a Node, are of our provider, and are not being deleted.

@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // heirs are the pools of our provider that stand in for a Provisioner.
@@ -52,7 +52,7 @@ func (l *Loop) inherit(ctx context.Context, orphans []cloud.Machine, seen claimI
 		return nil, err
 	}
 	bequests := l.bequests(snap, machines, heirs, known)
-	failed := each.Of(bequests, atOnce, bequestOf, func(b lifecycle.Bequest) error { return l.take(ctx, &b) })
+	failed := parallel.Of(bequests, atOnce, bequestOf, func(b lifecycle.Bequest) error { return l.take(ctx, &b) })
 	return slices.DeleteFunc(slices.Clone(orphans), func(m cloud.Machine) bool {
 		return slices.ContainsFunc(bequests, func(b lifecycle.Bequest) bool {
 			return b.Machine.ProviderID == m.ProviderID && b.Heir != nil && len(b.Nodes) > 0

@@ -15,9 +15,9 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
-	"karpenter.sh/karpenter/internal/fakecloud"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/memapi"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // restored is a cluster whose API server has lost the claims of four machines, before a Karpenter starts.

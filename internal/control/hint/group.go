@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/podclass"
-	"karpenter.sh/karpenter/internal/pause"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/sleep"
 )
 
 // Nodes that become ready about the same time are opened together. kube-scheduler tries every waiting pod whenever a node
@@ -76,7 +76,7 @@ func (l *Loop) open(ctx context.Context, g *group) {
 		if !gathering {
 			round++
 		}
-		if !alive || !gathering && !told || !pause.For(ctx, groupInterval) { // until the watch tells what became of them
+		if !alive || !gathering && !told || !sleep.For(ctx, groupInterval) { // until the watch tells what became of them
 			return
 		}
 	}
@@ -94,7 +94,7 @@ func (l *Loop) release(g *group) {
 
 // endWhenIdle ends ctx once no hint was written for a while.
 func (l *Loop) endWhenIdle(ctx context.Context, end context.CancelFunc) {
-	for wrote := l.wrote.Load(); pause.For(ctx, idleTimeout); wrote = l.wrote.Load() {
+	for wrote := l.wrote.Load(); sleep.For(ctx, idleTimeout); wrote = l.wrote.Load() {
 		if l.wrote.Load() == wrote {
 			end()
 		}

@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/podclass"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
@@ -103,7 +103,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			// What a turn starts outlives it, so it is given the context of the loop.
 			watched.Turn(ctx, "telling where pods are meant to go", func(context.Context) error { l.turn(ctx, snap, &wg); return nil })
 		}
-		if !pause.For(ctx, lookInterval) || !watched.Wait(ctx, askAgain, snap.Stale()) {
+		if !sleep.For(ctx, lookInterval) || !watched.Wait(ctx, askAgain, snap.Stale()) {
 			return nil
 		}
 	}

@@ -24,15 +24,15 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/each"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/parallel"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
-	// parallel is how many claims are created at the same time.
-	parallel = 100
+	// atOnce is how many claims are created at the same time.
+	atOnce = 100
 	// attempts is how often a create is tried whose outcome is not known, pausing in between.
 	attempts = 4
 	retryIn  = 250 * time.Millisecond
@@ -126,7 +126,7 @@ func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim,
 			admitted = append(admitted, &tasks[i])
 		}
 	}
-	failures := each.Of(admitted, parallel, (*task).doing, func(t *task) (err error) {
+	failures := parallel.Of(admitted, atOnce, (*task).doing, func(t *task) (err error) {
 		defer s.settle(t)
 		t.created, err = s.create(ctx, t)
 		return err
@@ -198,7 +198,7 @@ func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
 // createNamed tries one name. taken says that it belongs to a claim that is none of this task.
 func (s *Service) createNamed(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
 	for n := range attempts {
-		if n > 0 && !pause.For(ctx, retryIn<<n) {
+		if n > 0 && !sleep.For(ctx, retryIn<<n) {
 			break
 		}
 		claim = t.claim.DeepCopy()

@@ -6,8 +6,8 @@ import (
 
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // mostOthers is how many of the types that were not the cheapest are written down.

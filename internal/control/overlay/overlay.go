@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/overlay"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // lookInterval is how often overlays are looked at. Nothing is worked out again while nothing changed.

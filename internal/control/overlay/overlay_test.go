@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	control "karpenter.sh/karpenter/internal/control/overlay"
 	"karpenter.sh/karpenter/internal/core/overlay"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+	"karpenter.sh/karpenter/internal/testing/memapi"
 )
 
 // verdicts says what it is told to of every overlay.

@@ -23,14 +23,14 @@ import (
 	"karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/approval"
 	"karpenter.sh/karpenter/internal/core/drift"
-	"karpenter.sh/karpenter/internal/core/halt"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/keyed"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // staleWait is how long a newer picture may take to arrive after an API call showed that ours is old.
@@ -70,7 +70,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	var wait sync.WaitGroup
 	var err error
 	wait.Go(func() {
-		err = keyed.Work[version]{
+		err = workqueue.Work[version]{
 			Name: "nodepool.readiness", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step,
 		}.Run(ctx, l.Store)
 	})
@@ -99,7 +99,7 @@ func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
 				continue
 			}
 			v := version{pool: p, class: snap.NodeClass(p.Spec.Template.Spec.NodeClassRef), unread: unread(snap)}
-			if h, halted := halt.Of(snap, p.Name, now); halted {
+			if h, halted := paused.Of(snap, p.Name, now); halted {
 				v.halt = sentence.Halt(h)
 			}
 			if !yield(p.Name, v) {
@@ -125,7 +125,7 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	}
 	ready := false
 	now := time.Now()
-	stands, _ := halt.Of(snap, name, now)
+	stands, _ := paused.Of(snap, name, now)
 	if err == nil {
 		ready, err = l.judge(ctx, snap, pool, now)
 	}
@@ -285,7 +285,7 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 
 // checkHalt says that somebody has paused the pool.
 func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
-	h, halted := halt.Of(snap, pool.Name, now)
+	h, halted := paused.Of(snap, pool.Name, now)
 	if !halted {
 		condition.Clear(pool, v1.ConditionTypeDisruptionPaused, now)
 		return

@@ -11,7 +11,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 const (
@@ -79,7 +79,7 @@ func (m *memory) due(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time)
 		case !at.IsZero() && !at.After(now):
 			due = append(due, p)
 		default:
-			next = when.Sooner(next, at)
+			next = ztime.Sooner(next, at)
 		}
 	}
 	return due, next
@@ -142,8 +142,8 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 	if !ok {
 		return time.Time{} // its place is being made ready
 	}
-	ready := when.Later(planned.since, since)
-	usable := when.Later(ready.Add(bindTime), when.Sooner(m.bound.Add(bindTime), ready.Add(bindTimeMost)))
+	ready := ztime.Later(planned.since, since)
+	usable := ztime.Later(ready.Add(bindTime), ztime.Sooner(m.bound.Add(bindTime), ready.Add(bindTimeMost)))
 	if last.at.Before(usable) {
 		return usable
 	}

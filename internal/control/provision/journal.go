@@ -9,9 +9,9 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/core/why"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/explain/why"
+	"karpenter.sh/karpenter/internal/history/journal"
 )
 
 // write puts into the journal what a plan has decided anew: pods wait for many turns, and are told of once. What is opened the opener

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bindfail"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/spurn"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
-	"karpenter.sh/karpenter/internal/verdict"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // name is this loop's name in logs and metrics.
@@ -48,7 +48,7 @@ type Deps struct {
 	Events   *telemetry.Events
 	Times    *telemetry.PodTimes
 	Journal  *journal.Journal // may be nil
-	Verdicts *verdict.Board   // may be nil
+	Verdicts *board.Board     // may be nil
 	Desk     *Desk            // may be nil
 }
 
@@ -64,7 +64,7 @@ type Loop struct {
 	Deps
 	settings Settings
 	memory   memory
-	spurned  spurn.Memory
+	spurned  bindfail.Memory
 	recorded time.Time // when a world was last written down
 	watched  *telemetry.Loop
 	aside    aside
@@ -125,7 +125,7 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 			for _, p := range due {
 				w.add(string(p.UID), now)
 			}
-			next = when.Sooner(next, again)
+			next = ztime.Sooner(next, again)
 		}
 		if closes := w.closes(); !closes.IsZero() {
 			if !now.Before(closes) {
@@ -137,7 +137,7 @@ func (l *Loop) gather(ctx context.Context) (first, last time.Time, ok bool) {
 			return first, last, false
 		}
 		woken := time.Now() // before its time if there was news
-		if rest := lookInterval - woken.Sub(now); woken.Before(next) && rest > 0 && !pause.For(ctx, rest) {
+		if rest := lookInterval - woken.Sub(now); woken.Before(next) && rest > 0 && !sleep.For(ctx, rest) {
 			return first, last, false
 		}
 	}

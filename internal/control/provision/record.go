@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"karpenter.sh/karpenter/internal/bug"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/bindfail"
 	"karpenter.sh/karpenter/internal/core/engine"
-	"karpenter.sh/karpenter/internal/core/spurn"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 	"karpenter.sh/karpenter/internal/scenario"
-	"karpenter.sh/karpenter/internal/telemetry"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 
 // record writes down the world in which pods lost their places, for somebody who wants to know what we got wrong. It costs no pod its
 // place when that fails.
-func (l *Loop) record(ctx context.Context, in engine.Question, lost []spurn.Held) {
+func (l *Loop) record(ctx context.Context, in engine.Question, lost []bindfail.Held) {
 	if l.settings.Stories == "" || len(lost) == 0 || in.Now.Sub(l.recorded) < storyEvery || !slices.ContainsFunc(lost, l.spurned.Begins) {
 		return
 	}
@@ -38,7 +38,7 @@ func (l *Loop) record(ctx context.Context, in engine.Question, lost []spurn.Held
 	telemetry.Log(ctx).Info("wrote the scenario of a pod that is not bound, without names", "file", file)
 }
 
-func (l *Loop) writeStory(in engine.Question, lost []spurn.Held) (file string, err error) {
+func (l *Loop) writeStory(in engine.Question, lost []bindfail.Held) (file string, err error) {
 	defer bug.Catch(&err, "telling a story")
 	first := make(map[*cluster.Pod]bool, len(lost))
 	var nodes []string

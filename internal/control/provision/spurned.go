@@ -10,16 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
+	"karpenter.sh/karpenter/internal/core/bindfail"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/core/seat"
-	"karpenter.sh/karpenter/internal/core/spurn"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // respectScheduler takes from a plan the places that the scheduler of the pods does not bind them to, adds what pods may try instead, and
 // holds the others back.
-func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted spurn.Sorted, plan *engine.Plan) {
+func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted bindfail.Sorted, plan *engine.Plan) {
 	lost := l.spurned.Judge(in.Snap, staying(in.Snap, plan.Place), in.Now)
 	l.record(ctx, in, lost)
 	lost = append(lost, l.withoutBare(in, plan)...)
@@ -42,7 +42,7 @@ func (l *Loop) respectScheduler(ctx context.Context, in engine.Question, sorted 
 }
 
 // withoutBare takes from a plan the nodes that would be opened for pods whose last ones came without devices, and returns those pods.
-func (l *Loop) withoutBare(in engine.Question, plan *engine.Plan) (lost []spurn.Held) {
+func (l *Loop) withoutBare(in engine.Question, plan *engine.Plan) (lost []bindfail.Held) {
 	plan.Open = slices.DeleteFunc(plan.Open, func(o engine.Opening) bool {
 		bare := l.spurned.Bare(in.Snap, o.Pods, in.Now)
 		lost = append(lost, bare...)
@@ -81,7 +81,7 @@ func staying(snap *cluster.Snapshot, placements []engine.Placement) []*cluster.P
 }
 
 // hold notes for others which pods get no place now.
-func (l *Loop) hold(snap *cluster.Snapshot, held []spurn.Held) {
+func (l *Loop) hold(snap *cluster.Snapshot, held []bindfail.Held) {
 	keys := make(map[cluster.PodKey]bool, len(held))
 	for _, h := range held {
 		keys[h.Pod.PodKey] = true
@@ -110,7 +110,7 @@ func (l *Loop) hold(snap *cluster.Snapshot, held []spurn.Held) {
 }
 
 // spurnedText tells the owner of a pod why it gets no place, and what to look at.
-func spurnedText(h spurn.Held) string {
+func spurnedText(h bindfail.Held) string {
 	next := "one further node is tried"
 	if !h.Next.IsZero() {
 		next = "a further node is tried at " + h.Next.UTC().Format(time.TimeOnly)

@@ -14,9 +14,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // turn looks, thinks and acts once. last is when the newest pod of the batch was seen.
@@ -110,7 +110,7 @@ func (l *Loop) plan(ctx context.Context, in engine.Question) *engine.Plan {
 	aging, grown := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for pause.For(aging, time.Second) {
+		for sleep.For(aging, time.Second) {
 			age.Set(time.Since(began).Seconds())
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/verdict"
+	"karpenter.sh/karpenter/internal/explain/board"
 )
 
 func TestWhyPodsWaitIsShown(t *testing.T) {
@@ -40,7 +40,7 @@ func TestWhyPodsWaitIsShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.loop.Verdicts = verdict.New()
+				w.loop.Verdicts = board.New()
 				tc.story(w)
 				time.Sleep(5 * time.Second)
 				if got := w.loop.Verdicts.View().Refused; !maps.Equal(got, tc.want) {

@@ -3,7 +3,7 @@ package provision
 import (
 	"time"
 
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // A window decides when a batch is complete: a quiet while after the last new element, or at the latest some time after the
@@ -35,5 +35,5 @@ func (w *window) closes() time.Time {
 	if len(w.seen) == 0 {
 		return time.Time{}
 	}
-	return when.Sooner(w.last.Add(w.idle), w.first.Add(w.max))
+	return ztime.Sooner(w.last.Add(w.idle), w.first.Add(w.max))
 }

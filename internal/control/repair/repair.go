@@ -20,13 +20,13 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/journal"
-	"karpenter.sh/karpenter/internal/keyed"
-	"karpenter.sh/karpenter/internal/patch"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/patch"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
@@ -65,7 +65,7 @@ func New(d Deps) *Loop { return &Loop{d, d.Cloud.RepairPolicies()} }
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	return keyed.Work[version]{Name: name, Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
+	return workqueue.Work[version]{Name: name, Metrics: l.Metrics, Workers: workers, Rows: l.rows, Step: l.look}.Run(ctx, l.Store)
 }
 
 // version is what decides about a repair.
@@ -108,7 +108,7 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	case !snap.Fed():
 		return now.Add(unfedWait), nil
 	}
-	if _, halted := halt.Node(l.Store.Snapshot(), row, now); halted {
+	if _, halted := paused.Node(l.Store.Snapshot(), row, now); halted {
 		return now.Add(haltedWait), nil
 	}
 	if ailing, all := l.group(snap, poolOf(row)); lifecycle.TooManyAil(ailing, all) {

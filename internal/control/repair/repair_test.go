@@ -11,8 +11,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/memapi"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 // tolerated is for how long the fake cloud tolerates a node that is not ready.

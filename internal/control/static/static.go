@@ -18,13 +18,13 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/control/workqueue"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/static"
-	"karpenter.sh/karpenter/internal/keyed"
-	"karpenter.sh/karpenter/internal/sentence"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
@@ -82,7 +82,7 @@ func New(d Deps, s engine.Settings) *Loop {
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	return keyed.Work[version]{Name: "static", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step}.Run(ctx, l.Store)
+	return workqueue.Work[version]{Name: "static", Metrics: l.Metrics, Workers: 10, Rows: l.rows, Step: l.step}.Run(ctx, l.Store)
 }
 
 // version is what decides about a pool's nodes.

@@ -15,9 +15,9 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/control/pool"
-	"karpenter.sh/karpenter/internal/fakecloud"
-	"karpenter.sh/karpenter/internal/memapi"
-	"karpenter.sh/karpenter/internal/sim"
+	"karpenter.sh/karpenter/internal/testing/fakecloud"
+	"karpenter.sh/karpenter/internal/testing/memapi"
+	"karpenter.sh/karpenter/internal/testing/sim"
 )
 
 var gated = sim.KarpenterOptions{Provision: true, Disrupt: true, Gates: pool.Gates{StaticCapacity: true}}

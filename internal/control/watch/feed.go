@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/hearing"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 const (
@@ -79,7 +79,7 @@ type feed struct {
 	store  *cluster.Store
 	listed func() // called after each complete list, and when the kind is optional and unknown
 
-	ear    hearing.Ear
+	ear    watchhealth.Ear
 	seen   bool                             // a list was complete once
 	have   map[types.NamespacedName]*string // the tag, nil without one: there may be many pods
 	broken map[types.NamespacedName]bool
@@ -119,7 +119,7 @@ func (f *feed) run(ctx context.Context) error {
 			telemetry.Log(ctx).Error("could not read from the API server", "kind", f.name, "error", err)
 			wait = min(2*wait, mostWait)
 		}
-		if !pause.For(ctx, rest) {
+		if !sleep.For(ctx, rest) {
 			return nil
 		}
 	}

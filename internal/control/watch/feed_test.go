@@ -25,7 +25,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // server1 is a small API server for one kind: a list in pages, and watches that the test writes to.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/hearing"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // judgeEvery is how often the feeds are looked at.
@@ -18,13 +18,13 @@ const judgeEvery = 5 * time.Second
 // An Ear is somebody else's feed of a kind, as far as it is judged here.
 type Ear struct {
 	Kind string
-	*hearing.Ear
+	*watchhealth.Ear
 }
 
 // judge tells the store which feeds have failed, until ctx ends.
 func (w *Watch) judge(ctx context.Context) {
 	var told []cluster.FailedFeed
-	for pause.For(ctx, judgeEvery) {
+	for sleep.For(ctx, judgeEvery) {
 		now := w.failed()
 		if slices.Equal(now, told) {
 			continue

@@ -19,7 +19,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/hearing"
+	"karpenter.sh/karpenter/internal/kit/watchhealth"
 )
 
 // moody is an API server that can be told how to answer.
@@ -202,7 +202,7 @@ func TestAClosedKindIsNotAnEmptyOne(t *testing.T) {
 // What the provider follows itself counts like what is read here, from when it listens.
 func TestWhatTheProviderNoLongerHearsStopsDisruption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ear := &hearing.Ear{}
+		ear := &watchhealth.Ear{}
 		store := cluster.NewStore()
 		w := New(API{Client: fake.NewClientBuilder().Build(), REST: &rest.RESTClient{}}, store, Settings{Others: []Ear{{Kind: "a copy", Ear: ear}}})
 		w.feeds = nil

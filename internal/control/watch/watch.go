@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/pause"
-	"karpenter.sh/karpenter/internal/telemetry"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
 // Settings of the watch. The zero value watches everything that is always needed.
@@ -126,7 +126,7 @@ func (w *Watch) Run(ctx context.Context) error {
 // complain logs while the first lists take long, and returns when they have arrived.
 func (w *Watch) complain(ctx context.Context) {
 	for wait := patience; ; wait = nag {
-		if !pause.For(ctx, wait) {
+		if !sleep.For(ctx, wait) {
 			return
 		}
 		missing, d := w.Missing()

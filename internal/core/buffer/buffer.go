@@ -17,7 +17,7 @@ import (
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
 // Most is how many pods one buffer keeps room for at most. A number that somebody mistyped must not fill the memory.

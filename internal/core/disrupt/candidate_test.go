@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/seat"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
 func TestWhatBlocksANode(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/selector"
+	"karpenter.sh/karpenter/internal/kit/selector"
 )
 
 // TestDevicesThatMovedPodsWillHaveAreTaken has a pod on its way from a to b, and another one that waits.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/podclass"
-	"karpenter.sh/karpenter/internal/core/seat"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
 // Steps of one answer go together: the engine has placed all of their pods at once. A step of another answer is planned without those that the

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/core/seat"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
@@ -20,7 +20,7 @@ func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for s := range snap.Seats() {
 		if target := snap.Target(s.Target); target != nil {
-			out[target.Name] = when.Later(out[target.Name], seat.Until(snap, s, now))
+			out[target.Name] = ztime.Later(out[target.Name], seat.Until(snap, s, now))
 		}
 	}
 	return out

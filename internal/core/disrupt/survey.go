@@ -11,9 +11,9 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/halt"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/core/seat"
+	"karpenter.sh/karpenter/internal/core/paused"
 )
 
 // A survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
@@ -27,7 +27,7 @@ type survey struct {
 	settings Settings
 	pdbs     *movable.PDBs
 	promises map[string]time.Time // see promises
-	halts    halt.Switches
+	halts    paused.Switches
 	awaited  *awaited
 
 	rows  []*Candidate // nodes of ours, by name, whether they may go or not
@@ -80,7 +80,7 @@ type poolSum struct {
 // surveyOf surveys a world.
 func surveyOf(w *World) *survey {
 	s := &survey{
-		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: halt.Switches{Snap: w.Snap, Now: w.Now},
+		w: w, settings: w.Settings.complete(), pdbs: pdbsOf(w), promises: promises(w.Snap, w.Now), awaited: awaitedOf(w.Snap, w.Now), halts: paused.Switches{Snap: w.Snap, Now: w.Now},
 		pools: map[string]*poolSum{}, closed: map[string]bool{}, coming: map[string]bool{}, settling: map[string]bool{}, resting: sparesOf(w.Snap),
 	}
 	for name := range w.Pools {

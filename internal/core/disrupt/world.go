@@ -71,7 +71,7 @@ type Settings struct {
 
 // DefaultSettings are the values that are used unless somebody chose others.
 //
-// They are a compromise, and internal/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on
+// They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on
 // one side, the pods that were moved on the other.
 func DefaultSettings() Settings {
 	return Settings{MinSaving: 0.03, Toll: 1, ArrivalsPerHour: 0.02, MovedPerDay: 0.3, SlackOfPrice: 0.06, HoursPerMove: 4, Trials: 96}

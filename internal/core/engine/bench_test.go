@@ -8,10 +8,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // speedRows and priceRows are the workloads with bars on time and on price.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"karpenter.sh/karpenter/internal/benchload"
 	"karpenter.sh/karpenter/internal/core/engine"
 	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
 // everything is all that a plan says, as text.

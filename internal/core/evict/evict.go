@@ -13,7 +13,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/movable"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // A Deletion is a pod that must end by force.
@@ -92,7 +92,7 @@ func (plan *Plan) wake(p *cluster.Pod, deadline, now time.Time) {
 	}
 	for _, t := range at {
 		if t.After(now) {
-			plan.Until = when.Sooner(plan.Until, t)
+			plan.Until = ztime.Sooner(plan.Until, t)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // A View is what decides about a claim.
@@ -346,7 +346,7 @@ func missing(claim *v1.NodeClaim, node *corev1.Node) Lack {
 	return Lack{}
 }
 
-func (w *work) wake(at time.Time) { w.until = when.Sooner(w.until, at) }
+func (w *work) wake(at time.Time) { w.until = ztime.Sooner(w.until, at) }
 
 // step keeps of the copies what differs from what there is.
 func (w *work) step(v View) Step {

@@ -18,7 +18,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

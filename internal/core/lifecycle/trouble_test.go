@@ -10,7 +10,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lifecycle"
-	"karpenter.sh/karpenter/internal/sentence"
+	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
 func TestTrouble(t *testing.T) {

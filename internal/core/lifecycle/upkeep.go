@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/api/condition"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/when"
+	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
 // podEventQuiet is the time within which pod events of one claim count as one.
@@ -45,13 +45,13 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 		if p.DaemonSet {
 			continue
 		}
-		at = when.Later(at, p.Scheduled)
+		at = ztime.Later(at, p.Scheduled)
 		if !p.Deleted.IsZero() {
-			at = when.Later(at, p.Deleted.Add(-p.Grace))
+			at = ztime.Later(at, p.Deleted.Add(-p.Grace))
 		}
 	}
 	if was != nil && anyEnded(was.Pods, is.Pods) {
-		at = when.Later(at, now)
+		at = ztime.Later(at, now)
 	}
 	if at.After(now) {
 		at = now

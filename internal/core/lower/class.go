@@ -9,8 +9,8 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	apilabel "karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 	"karpenter.sh/karpenter/internal/core/label"
-	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"

@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/label"
-	"karpenter.sh/karpenter/internal/core/podclass"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
-	"karpenter.sh/karpenter/internal/core/seat"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
-// attribute that the device does not have it says so with a devices.NoKeyError, and with a devices.SelectorError that no
+// attribute that the device does not have it says so with a selectorerr.MissingKey, and with a selectorerr.Unusable that no
 // device should be asked about.
 type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
 

@@ -16,7 +16,7 @@ import (
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // A diskKind is claims that the same disks suit. A node that is ready has those that are free; a new one brings its own, as many as it takes:
-// who uses such a class has something that makes them, and where nothing does, the first new node shows it (see package spurn).
+// who uses such a class has something that makes them, and where nothing does, the first new node shows it (see package bindfail).
 type diskKind struct {
 	class  string
 	claim  *corev1.PersistentVolumeClaim // one of them; nil: all of the class

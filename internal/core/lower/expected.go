@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/cluster"
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/cluster/seat"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/seat"
 )
 
 // An expected pod has a seat that it keeps, whatever this question is answered: nobody asks where it goes. It is counted where it will be, and

@@ -13,6 +13,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/kit/selectorerr"
 )
 
 // An ask is a request, or one of its alternatives, whose device class is known.
@@ -247,12 +248,12 @@ func (d *deviceDesk) selects(kind *deviceKind, expression string) (bool, *device
 		return said.said[kind.id] == takesIt, nil
 	}
 	err := said.errs[kind.id]
-	if missing, ok := errors.AsType[*devices.NoKeyError](err); ok && kind.coming {
+	if missing, ok := errors.AsType[*selectorerr.MissingKey](err); ok && kind.coming {
 		return false, &devices.Refusal{Why: devices.Unknown, Detail: missing.Key}
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
 	no := &devices.Refusal{Why: devices.Invalid, Detail: what}
-	if _, ok := errors.AsType[*devices.SelectorError](err); ok {
+	if _, ok := errors.AsType[*selectorerr.Unusable](err); ok {
 		d.useless[expression] = no // it is not asked about other kinds of devices: that could take minutes
 	}
 	return false, no

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/kit/selectorerr"
 )
 
 // Counters and capacities come from drivers, which may write anything.
@@ -28,7 +29,7 @@ func TestASelectorOfNoUseIsAskedOnce(t *testing.T) {
 		err  error
 		want int
 	}{
-		"of no use":               {&devices.SelectorError{Err: errors.New("it takes too long")}, 1},
+		"of no use":               {&selectorerr.Unusable{Err: errors.New("it takes too long")}, 1},
 		"wrong about this device": {errors.New("no such key"), 3},
 	} {
 		t.Run(name, func(t *testing.T) {

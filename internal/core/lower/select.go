@@ -3,7 +3,7 @@ package lower
 import (
 	"slices"
 
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
 // A labelIndex answers which label sets a selector selects. Each namespace has its own sets. A selector that wants a label to have

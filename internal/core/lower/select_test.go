@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"karpenter.sh/karpenter/internal/core/podclass"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
 // TestSelectedMatchesTwin asks the index and every label set by itself.

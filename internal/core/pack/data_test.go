@@ -85,7 +85,7 @@ type podGroup struct {
 }
 
 var readWorkloads = sync.OnceValues(func() (map[string][]podGroup, error) {
-	f, err := os.Open("../../benchload/workloads.json.gz")
+	f, err := os.Open("../../testing/benchload/workloads.json.gz")
 	if err != nil {
 		return nil, err
 	}

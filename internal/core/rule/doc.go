@@ -1,4 +1,4 @@
-// Package rule is the home of what kinds of constraints keep count of, one package each: ports and volumes by bin, spread (topology spread,
+// Package rule is the home of what kinds of constraints keep count of, one package parallel: ports and volumes by bin, spread (topology spread,
 // affinity and anti-affinity) by domain, limits by pool. Each knows bins, domains and pools as numbers and nothing of its neighbours.
 //
 // What a kind has to say when pods are placed stands in package solve, a file for each kind; see kinds.go there. Room, labels and taints keep

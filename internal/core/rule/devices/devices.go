@@ -217,16 +217,3 @@ func All(states []*State, claims []*Claim) ([]*State, *Refusal) {
 	}
 	return out, nil
 }
-
-// A NoKeyError says that a selector asks for an attribute that the device does not have. Of one that is not there yet, nobody knows.
-type NoKeyError struct {
-	Key string
-	Err error // as the selector's language says it
-}
-
-// A SelectorError says that a selector is of no use, whatever device it is asked about.
-type SelectorError struct{ Err error }
-
-func (e *SelectorError) Error() string { return e.Err.Error() }
-
-func (e *NoKeyError) Error() string { return e.Err.Error() }

@@ -1,0 +1,62 @@
+package conversion
+
+import (
+	"bytes"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/compat/generations"
+)
+
+// hub is the version that is stored.
+var hub = v1.GroupVersion.Version
+
+// served makes a definition serve v1beta1 beside v1, and store v1. Of v1 it keeps what it has: another chart sees to that.
+func served(crd *apiextensionsv1.CustomResourceDefinition, v1, older apiextensionsv1.CustomResourceDefinitionVersion, call apiextensionsv1.WebhookClientConfig) {
+	versions := []apiextensionsv1.CustomResourceDefinitionVersion{v1}
+	for _, v := range crd.Spec.Versions {
+		switch v.Name {
+		case hub:
+			versions[0] = v
+		case older.Name:
+		default:
+			v.Storage = false
+			versions = append(versions, v)
+		}
+	}
+	versions[0].Served, versions[0].Storage = true, true
+	crd.Spec.Versions = append(versions, older)
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook:  &apiextensionsv1.WebhookConversion{ClientConfig: &call, ConversionReviewVersions: []string{hub}},
+	}
+}
+
+// dropped makes a definition know v1 only. It must not be done while something may be stored as v1beta1.
+func dropped(crd *apiextensionsv1.CustomResourceDefinition) {
+	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == generations.V1Beta1 })
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+}
+
+// has says whether a definition has a version.
+func has(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
+	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+}
+
+// stores says whether v1 is what a definition stores.
+func stores(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == hub && v.Storage })
+}
+
+// stale says whether objects may be stored in another version than v1.
+func stale(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.StoredVersions, func(v string) bool { return v != hub })
+}
+
+// trusts says whether a definition trusts a certificate.
+func trusts(crd *apiextensionsv1.CustomResourceDefinition, cert []byte) bool {
+	c := crd.Spec.Conversion
+	return c != nil && c.Webhook != nil && c.Webhook.ClientConfig != nil && bytes.Contains(c.Webhook.ClientConfig.CABundle, cert)
+}

@@ -1,0 +1,268 @@
+// Package workqueue runs a step for each of many objects, when the object changed or when its time has come.
+//
+// It is the engine of the loops that look after single objects. An object's version is made of row pointers, so looking for
+// what changed costs a comparison each. Steps of different keys run at the same time, steps of one key never do. A
+// step that fails is repeated, later and later; a step that panics fails only its own key.
+package workqueue
+
+import (
+	"container/heap"
+	"context"
+	"iter"
+	"time"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/kit/bug"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+// A Source gives snapshots.
+type Source interface{ Snapshot() *cluster.Snapshot }
+
+// A Work is what to do. V is the version of an object: whatever differs when a step must be taken.
+type Work[V comparable] struct {
+	// Name of the loop in logs and metrics.
+	Name    string
+	Metrics *telemetry.Metrics // may be nil
+	// Workers is how many steps may run at the same time.
+	Workers int
+	// Rows yields every key with its version.
+	Rows func(*cluster.Snapshot) iter.Seq2[string, V]
+	// Step does what one key needs, looking at a snapshot that is at least as new as the version that called for it. It
+	// returns when to look again if nothing changes; zero means never.
+	Step func(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error)
+	// Forget is told that a key is no longer there. It may be nil.
+	Forget func(key string)
+	// A failed step is repeated after MinWait, then after twice that, up to MaxWait; a second to a minute by default.
+	MinWait, MaxWait time.Duration
+}
+
+// Run works until ctx ends, and returns when the last step has.
+func (w Work[V]) Run(ctx context.Context, source Source) error {
+	r := run[V]{Work: w, source: source, states: map[string]*state[V]{}, done: make(chan result), watched: w.Metrics.Loop(w.Name, w.Workers)}
+	defer w.Metrics.End(r.watched)
+	if r.MinWait <= 0 {
+		r.MinWait = time.Second
+	}
+	if r.MaxWait <= 0 {
+		r.MaxWait = time.Minute
+	}
+	ctx = telemetry.WithController(ctx, r.Name)
+	r.loop(ctx)
+	for r.running > 0 {
+		<-r.done
+		r.running--
+	}
+	return nil
+}
+
+type run[V comparable] struct {
+	Work[V]
+	watched *telemetry.Loop
+	source  Source
+	states  map[string]*state[V]
+	ready   []string // to be started as soon as a worker is free
+	due     dueHeap
+	running int
+	done    chan result
+	round   uint64
+}
+
+type state[V comparable] struct {
+	version  V
+	round    uint64 // in which it was last seen
+	running  bool
+	called   time.Time // when it was put into ready
+	queued   bool      // in ready
+	changed  bool      // while running
+	due      time.Time // zero for never
+	failures int
+}
+
+type result struct {
+	key   string
+	again time.Time
+	err   error
+}
+
+func (r *run[V]) loop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	snap := r.source.Snapshot()
+	r.look(snap)
+	for {
+		r.wakeDue(time.Now())
+		r.start(ctx)
+		r.watched.Waiting(len(r.ready))
+		if r.running < r.Workers {
+			r.watched.Beat() // else only a step that ends shows that there is life
+		}
+		timer.Reset(r.untilDue())
+		select {
+		case <-ctx.Done():
+			return
+		case <-snap.Stale():
+			snap = r.source.Snapshot()
+			r.look(snap)
+		case res := <-r.done:
+			r.finish(ctx, res)
+		case <-timer.C:
+		}
+	}
+}
+
+// look scans a snapshot. One that cannot be read costs its news, which the next one has as well.
+func (r *run[V]) look(snap *cluster.Snapshot) {
+	var err error // a bug, which is told where it is caught
+	defer bug.Catch(&err, "looking for news for "+r.Name)
+	r.scan(snap)
+}
+
+// scan looks for keys that are new, changed or gone.
+func (r *run[V]) scan(snap *cluster.Snapshot) {
+	r.round++
+	for key, version := range r.Rows(snap) {
+		s := r.states[key]
+		if s == nil {
+			s = &state[V]{}
+			r.states[key] = s
+		} else if s.version == version {
+			s.round = r.round
+			continue
+		}
+		s.version, s.round, s.failures = version, r.round, 0
+		r.call(key, s)
+	}
+	for key, s := range r.states {
+		if s.round != r.round && !s.running {
+			r.forget(key)
+		}
+	}
+}
+
+func (r *run[V]) forget(key string) {
+	delete(r.states, key)
+	if r.Forget != nil {
+		r.Forget(key)
+	}
+}
+
+func (r *run[V]) call(key string, s *state[V]) {
+	switch {
+	case s.running:
+		s.changed = true
+	case !s.queued:
+		s.queued, s.called = true, time.Now()
+		r.ready = append(r.ready, key)
+		r.watched.Added()
+	}
+}
+
+func (r *run[V]) wakeDue(now time.Time) {
+	for len(r.due) > 0 && !r.due[0].at.After(now) {
+		d := heap.Pop(&r.due).(dueKey)
+		if s := r.states[d.key]; s != nil && s.due.Equal(d.at) {
+			s.due = time.Time{}
+			r.call(d.key, s)
+		}
+	}
+}
+
+// longestWait is how long the loop waits at most. Whoever watches over it must see that it lives.
+const longestWait = time.Minute
+
+func (r *run[V]) untilDue() time.Duration {
+	if len(r.due) == 0 {
+		return longestWait
+	}
+	return min(longestWait, time.Until(r.due[0].at))
+}
+
+func (r *run[V]) start(ctx context.Context) {
+	if r.running >= r.Workers || len(r.ready) == 0 {
+		return
+	}
+	snap := r.source.Snapshot()
+	for r.running < r.Workers && len(r.ready) > 0 {
+		key := r.ready[0]
+		r.ready = r.ready[1:]
+		s := r.states[key]
+		if s == nil {
+			continue
+		}
+		s.queued, s.running, s.changed, s.due = false, true, false, time.Time{}
+		r.watched.Waited(time.Since(s.called))
+		r.running++
+		go func() { r.done <- r.step(ctx, snap, key) }()
+	}
+}
+
+func (r *run[V]) step(ctx context.Context, snap *cluster.Snapshot, key string) result {
+	again, err := r.turn(ctx, snap, key)
+	if err != nil && ctx.Err() == nil {
+		telemetry.Log(ctx).Error("step failed, trying again", "name", key, "error", err)
+	}
+	return result{key, again, err}
+}
+
+func (r *run[V]) turn(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error) {
+	turn, ctx := r.watched.Begin(ctx, "step of "+key)
+	defer turn.End(&err)
+	again, err = r.Step(telemetry.With(ctx, "name", key), snap, key)
+	turn.Again = !again.IsZero()
+	return again, err
+}
+
+func (r *run[V]) finish(ctx context.Context, res result) {
+	r.running--
+	s := r.states[res.key]
+	s.running = false
+	if s.round != r.round {
+		r.forget(res.key)
+		return
+	}
+	switch {
+	case s.changed:
+		r.call(res.key, s)
+	case res.err != nil:
+		r.watched.Retried()
+		r.wake(res.key, s, time.Now().Add(r.backoff(s)))
+	case !res.again.IsZero():
+		s.failures = 0
+		r.wake(res.key, s, res.again)
+	default:
+		s.failures = 0
+	}
+}
+
+func (r *run[V]) backoff(s *state[V]) time.Duration {
+	wait := r.MinWait << min(s.failures, 20)
+	if wait <= 0 || wait > r.MaxWait {
+		wait = r.MaxWait
+	}
+	s.failures++
+	return wait
+}
+
+func (r *run[V]) wake(key string, s *state[V], at time.Time) {
+	s.due = at
+	heap.Push(&r.due, dueKey{key, at})
+}
+
+type dueKey struct {
+	key string
+	at  time.Time
+}
+
+type dueHeap []dueKey
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(dueKey)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,198 @@
+package bindfail
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+)
+
+// follow notes which pods wait for which nodes, and since when those have had all that the pods need.
+func (m *Memory) follow(snap *cluster.Snapshot, now time.Time) {
+	waits := make(map[types.UID]wait, len(m.waits))
+	prints := map[*cluster.Node]uint64{}
+	for key, plan := range snap.Plans() {
+		p, n := snap.Pod(key), snap.Target(plan.Target)
+		if p == nil || p.NodeName != "" || n == nil || n.Node == nil || n.MarkedForRemoval {
+			continue
+		}
+		ready, ok := n.InitializedSince()
+		if !ok {
+			continue
+		}
+		print, known := prints[n]
+		if !known {
+			print = printOf(n)
+			prints[n] = print
+		}
+		w, known := m.waits[p.UID]
+		switch {
+		case !known || w.class != p.Class || w.target != plan.Target:
+			w = w.at(plan.Target, ready, plan.At)
+		case w.node != print:
+			w.since, w.heard = now, now
+		}
+		if !complete(snap, p, n) {
+			w.since, w.heard = now, now
+		}
+		w.class, w.node = p.Class, print
+		waits[p.UID] = w
+	}
+	m.waits = waits
+}
+
+// at is the wait for another node, from when that is ready or the plan was made.
+func (w wait) at(target string, ready, planned time.Time) wait {
+	first := w.first
+	w = wait{target: target, since: planned, heard: planned.Truncate(time.Second).Add(time.Second)}
+	if ready.After(planned) {
+		w.since, w.heard = ready, ready.Add(-slack)
+	}
+	w.first = w.since
+	if ready.Before(first) { // from one node to the next of those that were there: the time does not begin anew
+		w.first = first
+	}
+	return w
+}
+
+// complete tells whether a node has what a pod needs beside room: the drivers of its volumes.
+func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
+	for i := range p.Class.Spec.Volumes {
+		v := &p.Class.Spec.Volumes[i]
+		claim := p.Name + "-" + v.Name
+		if v.PersistentVolumeClaim != nil {
+			claim = v.PersistentVolumeClaim.ClaimName
+		}
+		driver := lower.DriverOf(snap, snap.PVC(p.Namespace, claim))
+		if _, ok := n.CSINode[driver]; driver != "" && !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// printOf sums up what a scheduler may look at of a node, but for its pods.
+func printOf(n *cluster.Node) uint64 {
+	h := fnv.New64a()
+	put := func(texts ...string) {
+		for _, t := range texts {
+			_, _ = h.Write(append([]byte(t), 0))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Node.Labels)) {
+		put(k, n.Node.Labels[k])
+	}
+	for _, t := range n.Taints() {
+		put(t.Key, t.Value, string(t.Effect))
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Node.Status.Allocatable)) {
+		q := n.Node.Status.Allocatable[k]
+		put(string(k), q.String())
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.CSINode)) {
+		put(k, strconv.Itoa(int(n.CSINode[k])))
+	}
+	for i := range n.Node.Status.Conditions {
+		if c := &n.Node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			put(string(c.Status))
+		}
+	}
+	put(string(n.Node.UID), strconv.FormatBool(n.Node.Spec.Unschedulable))
+	return h.Sum64()
+}
+
+// describe says what of pools and node classes can change how the next node fares.
+func describe(snap *cluster.Snapshot) string {
+	var b strings.Builder
+	for p := range snap.Pools() {
+		b.WriteString(string(p.UID) + "/" + strconv.FormatInt(p.Generation, 10) + " ")
+	}
+	for c := range snap.NodeClasses() {
+		b.WriteString(string(c.UID) + "/" + strconv.FormatInt(c.Generation, 10) + " ")
+	}
+	return b.String()
+}
+
+// news is what all pods show about schedulers and about the kinds that are looked at.
+type news struct {
+	bound   map[Kind]time.Time   // the last binding of a pod of the kind
+	wrong   map[Kind]bool        // one was bound after all to a node where the kind was spurned
+	probing map[*trial]bool      // the pod that tries a further node has one
+	alive   map[string]time.Time // the last binding by each scheduler
+	// handled has, by scheduler and priority, when the youngest of the pods came that were bound or judged: whatever waited before it has
+	// had its turn.
+	handled map[string]map[int32]time.Time
+}
+
+// read looks at all pods, if somebody wants to know: a place is old enough to be lost, or a kind is on trial.
+func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
+	out := news{bound: map[Kind]time.Time{}, wrong: map[Kind]bool{}, probing: map[*trial]bool{}, alive: map[string]time.Time{}, handled: map[string]map[int32]time.Time{}}
+	watched := map[Kind]*trial{}
+	maps.Copy(watched, m.trials)
+	for key := range snap.Plans() {
+		if p := snap.Pod(key); p != nil && p.NodeName == "" && !now.Before(m.waits[p.UID].since.Add(Patience)) {
+			watched[kindOf(p)] = m.trials[kindOf(p)]
+		}
+	}
+	if len(watched) == 0 {
+		return out
+	}
+	for p := range snap.Pods() {
+		if p.DaemonSet || p.Mirror {
+			continue
+		}
+		out.hear(p)
+		kind := kindOf(p)
+		t, ok := watched[kind]
+		switch {
+		case !ok:
+		case p.NodeName == "":
+			if t != nil && t.probe == p.UID && hasPlace(snap, p) {
+				out.probing[t] = true
+			}
+		default:
+			out.bound[kind] = ztime.Later(out.bound[kind], p.Scheduled)
+			if t != nil && !p.Scheduled.Before(t.last.At) {
+				_, lost := t.lost[p.NodeName]
+				out.wrong[kind] = out.wrong[kind] || lost
+			}
+		}
+	}
+	return out
+}
+
+// hear notes what a pod shows about its scheduler.
+func (n *news) hear(p *cluster.Pod) {
+	if p.Scheduled.IsZero() && p.Judged.IsZero() {
+		return
+	}
+	name := p.Class.Spec.SchedulerName
+	n.alive[name] = ztime.Later(n.alive[name], p.Scheduled)
+	if n.handled[name] == nil {
+		n.handled[name] = map[int32]time.Time{}
+	}
+	n.handled[name][p.Priority] = ztime.Later(n.handled[name][p.Priority], p.Created)
+}
+
+// heard tells whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound or judged one that came
+// later and is no weightier. That others were bound says little: thousands of pods may be before this one in its queue.
+func (n *news) heard(p *cluster.Pod, since time.Time) bool {
+	if !p.Judged.IsZero() && !p.Judged.Before(since) {
+		return true
+	}
+	for priority, came := range n.handled[p.Class.Spec.SchedulerName] {
+		if priority <= p.Priority && came.After(since) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+)
+
+// A Step is a change of the fleet that was decided.
+type Step struct {
+	ID, Stage, Reason, Text string
+	Nodes                   []string
+	SavesDay                float64 // 0 where nobody knows any more
+	Pods                    int
+	Until                   time.Time
+}
+
+// Steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
+func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
+	var out []Step
+	for _, s := range decided {
+		step := Step{ID: s.ID, Stage: string(s.Stage), Reason: string(s.Reason), Text: s.Text, SavesDay: 24 * s.Saves.Dollars(), Pods: s.Pods, Until: s.Until}
+		for _, claim := range s.Claims {
+			step.Nodes = append(step.Nodes, nodeOf(snap, claim))
+		}
+		if step.Text == "" {
+			step.Text = sentence.Begun(step.Nodes, s.Opens)
+		}
+		out = append(out, step)
+	}
+	for plan := range snap.DisruptionPlans() {
+		if plan.Open() {
+			out = append(out, asked(plan))
+		}
+	}
+	return out
+}
+
+func asked(plan *v1alpha1.DisruptionPlan) Step {
+	s := plan.Status.Step
+	step := Step{ID: plan.Name, Stage: "waits for approval: karpenter approve " + plan.Name, Reason: string(s.Reason), Text: sentence.Asked(s),
+		SavesDay: 24 * dollars(s.Saves), Pods: s.Pods, Until: plan.Status.ExpiresAt.Time}
+	if plan.Approved() {
+		step.Stage = "is approved and about to be looked at again"
+	}
+	for _, n := range s.Remove {
+		step.Nodes = append(step.Nodes, n.Node)
+	}
+	return step
+}
+
+// dollars reads an amount of a DisruptionPlan, 0 where somebody has written something else.
+func dollars(text string) float64 {
+	var x float64
+	if _, err := fmt.Sscanf(text, "%g", &x); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+func nodeOf(snap *cluster.Snapshot, claim string) string {
+	if n := snap.ClaimNode(claim); n != nil {
+		return n.Name
+	}
+	return claim
+}

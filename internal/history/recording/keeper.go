@@ -1,0 +1,220 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/history/segments"
+)
+
+const (
+	pattern = "pods-*.jsonl"
+	// fileBytes is how much of a file may be news before the next begins, folderBytes what all files but the present one take at most.
+	fileBytes   = 32 << 20
+	folderBytes = 960 << 20
+)
+
+// A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file begins with all pods that are
+// there, so none needs those before it. Nothing is written of what a container is started with, no environment, of volumes only those with a claim and where they are, and no
+// annotation but the one that protects a pod. It is not safe for concurrent use.
+type Keeper struct {
+	folder *segments.Folder
+	last   *cluster.Snapshot // what is written
+	listed int               // bytes of the list with which the file begins
+	disks  map[string]bool   // of which the file tells
+}
+
+// NewKeeper returns a Keeper that has written nothing.
+func NewKeeper(folder string) *Keeper {
+	return &Keeper{folder: segments.New(folder, pattern, folderBytes)}
+}
+
+// Close ends the file. What was kept is on the disk already.
+func (k *Keeper) Close() { k.folder.Close() }
+
+// Keep writes what changed since it was last called. After trouble the next call begins a file.
+func (k *Keeper) Keep(snap *cluster.Snapshot, now time.Time) error {
+	if !snap.Synced() {
+		return nil
+	}
+	written, open := k.folder.Written()
+	anew := !open || written-k.listed >= fileBytes
+	var trouble error // with old files keeps nothing from being written
+	if anew {
+		if err := k.folder.Begin(); err != nil {
+			trouble = fmt.Errorf("record pods: %w", err)
+		}
+		if _, open = k.folder.Written(); !open {
+			return trouble
+		}
+		if k.last != nil { // what ended since belongs into some file, and the list does not tell
+			if err := k.append(changes(k.last, snap, now, true)); err != nil {
+				return err
+			}
+		}
+		k.last, k.disks = nil, map[string]bool{}
+	}
+	if err := k.append(k.disksOf(snap)); err != nil {
+		k.last, k.disks = nil, map[string]bool{}
+		return err
+	}
+	if err := k.append(changes(k.last, snap, now, false)); err != nil {
+		k.last = nil
+		return err
+	}
+	if anew {
+		k.listed, _ = k.folder.Written()
+	}
+	k.last = snap
+	return trouble
+}
+
+// disksOf are the lines of the disks of pods that came, as far as the file does not tell of them.
+func (k *Keeper) disksOf(snap *cluster.Snapshot) []byte {
+	var out bytes.Buffer
+	for _, p := range snap.PodChanges(k.last) {
+		if p == nil || p.DaemonSet || p.Mirror {
+			continue
+		}
+		for key, o := range disksOf(snap, p) {
+			if k.disks[key] {
+				continue
+			}
+			k.disks[key] = true
+			if text, err := json.Marshal(o); err == nil {
+				out.Write(append(text, '\n'))
+			}
+		}
+	}
+	return out.Bytes()
+}
+
+func (k *Keeper) append(lines []byte) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	if err := k.folder.Append(lines); err != nil {
+		return fmt.Errorf("record pods: %w", err)
+	}
+	return nil
+}
+
+// changes are the lines that lead from one picture to the next, or only those that tell of ends.
+func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
+	var out bytes.Buffer
+	line := func(kind string, p *cluster.Pod, evicted bool) {
+		text, err := json.Marshal(map[string]any{"at": now.UTC().Truncate(time.Second), "type": kind, "object": recorded(p, now, evicted)})
+		if err == nil {
+			out.Write(append(text, '\n'))
+		}
+	}
+	for old, p := range is.PodChanges(was) {
+		replaced := old != nil && p != nil && old.UID != p.UID
+		if (p == nil || replaced) && !old.DaemonSet && !old.Mirror {
+			line("DELETED", old, evicted(was, is, old))
+		}
+		if p == nil || ends || p.DaemonSet || p.Mirror || old != nil && !replaced && same(old, p) {
+			continue
+		}
+		line("ADDED", p, !p.Deleted.IsZero() && evicted(was, is, p))
+	}
+	return out.Bytes()
+}
+
+// same tells whether nothing changed that a recording tells of.
+func same(a, b *cluster.Pod) bool {
+	return a.Class == b.Class && a.Labels == b.Labels && a.Deleted.Equal(b.Deleted) && a.Terminal() == b.Terminal() && a.DoNotDisrupt == b.DoNotDisrupt
+}
+
+// evicted tells whether a pod ends because its node goes: kube-scheduler never moves one.
+func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
+	if p.NodeName == "" || p.Terminal() {
+		return false
+	}
+	now := is.Node(p.NodeName)
+	if now == nil || now.MarkedForRemoval {
+		return true
+	}
+	if was == nil {
+		return false
+	}
+	before := was.Node(p.NodeName)
+	return before != nil && before.MarkedForRemoval
+}
+
+// recorded is what is written of a pod. A row has no more of its spec than scheduling reads.
+func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
+	o := wanted(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels.Map}, Spec: *p.Class.Spec})
+	o.Kind, o.APIVersion, o.Spec.NodeName = "Pod", "v1", p.NodeName
+	o.UID, o.CreationTimestamp = p.UID, metav1.NewTime(p.Created)
+	if p.DoNotDisrupt != "" {
+		o.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: p.DoNotDisrupt}
+	}
+	if p.Owner != nil {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: p.Owner.APIVersion, Kind: p.Owner.Kind, Name: p.Owner.Name, UID: p.Owner.UID, Controller: new(true)}}
+	}
+	if p.Priority != 0 {
+		o.Spec.Priority = &p.Priority
+	}
+	if !p.Deleted.IsZero() {
+		o.DeletionTimestamp, o.DeletionGracePeriodSeconds = new(metav1.NewTime(p.Deleted)), new(int64(p.Grace/time.Second))
+	}
+	o.Status.Phase = p.Phase
+	if p.Terminal() { // when its containers ended is no field of a row
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)}}}}
+	}
+	if evicted {
+		o.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	}
+	return o
+}
+
+// ReadFolder reads what a Keeper wrote. A line that a crash tore is passed over; torn says how many there are.
+func ReadFolder(folder string) (r *Recording, torn int, err error) {
+	files, err := segments.Files(folder, pattern)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(files) == 0 {
+		return nil, 0, fmt.Errorf("%s: there is no recording in this folder; the controller writes %s to its --record-dir", folder, pattern)
+	}
+	w := newWatched()
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // it was the oldest, and has just been removed
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		s := source{name, text}
+		line := 0
+		for raw := range strings.Lines(string(text)) {
+			line++
+			if !json.Valid([]byte(raw)) {
+				torn++
+				continue
+			}
+			if err := w.take([]byte(raw)); err != nil {
+				return nil, torn, s.at(line, "%v", err)
+			}
+		}
+	}
+	if r, err = Of(folder, w.joined(), w.end); err != nil {
+		return nil, torn, err
+	}
+	r.Disks = &w.disks
+	if !w.begin.IsZero() {
+		return r.from(w.begin), torn, nil
+	}
+	return r, torn, err
+}

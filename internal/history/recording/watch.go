@@ -1,0 +1,228 @@
+package recording
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/ztime"
+)
+
+// A seen object is one that a watch showed: by itself, as kubectl writes it with -w, or in an event, as with --output-watch-events too. Who
+// writes events down may add when each came.
+type seen struct {
+	Kind   string            `json:"kind"`
+	Items  []json.RawMessage `json:"items"`
+	Type   string            `json:"type"`
+	Object json.RawMessage   `json:"object"`
+	At     time.Time         `json:"at"`
+}
+
+// watched are the pods of a watch, by UID.
+type watched struct {
+	lives map[types.UID]*witnessed
+	begin time.Time // when the first event came, zero where none says when
+	end   time.Time // of the last thing that was seen
+	disks Disks
+}
+
+func newWatched() *watched { return &watched{lives: map[types.UID]*witnessed{}} }
+
+// A witnessed life is one that a watch saw.
+type witnessed struct {
+	Life
+	uid     types.UID
+	owner   types.UID
+	evicted bool
+}
+
+func readWatch(s source) (*watched, error) {
+	w := newWatched()
+	decoder := json.NewDecoder(bytes.NewReader(s.text))
+	for {
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if err == io.EOF {
+			break
+		}
+		line := s.lineOf(decoder.InputOffset())
+		if err != nil {
+			return nil, s.notJSON(err)
+		}
+		if err := w.take(raw); err != nil {
+			return nil, s.at(line, "%v", err)
+		}
+	}
+	return w, nil
+}
+
+// take reads one object, list or event.
+func (w *watched) take(raw json.RawMessage) error {
+	var x seen
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return err
+	}
+	switch {
+	case strings.HasSuffix(x.Kind, "List"):
+		for _, item := range x.Items {
+			if err := w.pod(item, seen{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	case len(x.Object) > 0 && x.Type == "BOOKMARK":
+		return nil
+	case len(x.Object) > 0 && slices.Contains([]string{"ADDED", "MODIFIED", "DELETED"}, x.Type):
+		return w.pod(x.Object, x)
+	case len(x.Object) > 0:
+		return errors.New("an event's type is ADDED, MODIFIED or DELETED")
+	}
+	return w.pod(raw, seen{})
+}
+
+// pod notes what an object says, if it is a pod. Pods of DaemonSets come with nodes, and are none that anybody wants somewhere.
+func (w *watched) pod(raw json.RawMessage, event seen) error {
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return err
+	}
+	switch kind.Kind {
+	case "":
+		return errors.New("the object has no kind; what \"kubectl get pods -w -o json\" writes has one")
+	case "Pod":
+	default:
+		return w.disks.take(kind.Kind, raw)
+	}
+	p := &corev1.Pod{}
+	if err := json.Unmarshal(raw, p); err != nil {
+		return err
+	}
+	at := event.At.UTC().Truncate(time.Second)
+	switch {
+	case p.Name == "":
+		return errors.New("the pod has no name")
+	case p.CreationTimestamp.IsZero():
+		return errors.New("pod " + p.Name + " has no creationTimestamp; nobody knows when it came")
+	case checkMoment(p.CreationTimestamp.Time) != nil || !event.At.IsZero() && checkMoment(at) != nil:
+		return errors.New("pod " + p.Name + ": write times between 1970 and 2200")
+	case podclass.OwnedBy(p, "DaemonSet") || p.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		return nil
+	}
+	w.see(p, at, event.Type == "DELETED")
+	return nil
+}
+
+func (w *watched) see(p *corev1.Pod, at time.Time, gone bool) {
+	uid := types.UID(cmp.Or(string(p.UID), p.Namespace+"/"+p.Name))
+	l := w.lives[uid]
+	if l == nil {
+		l = &witnessed{uid: uid, Life: Life{Pod: wanted(p), From: p.CreationTimestamp.UTC().Truncate(time.Second)}}
+		if owner := metav1.GetControllerOf(p); owner != nil {
+			l.owner = owner.UID
+		}
+		w.lives[uid] = l
+	}
+	l.On = cmp.Or(l.On, p.Spec.NodeName)
+	to := endOf(p)
+	if to.IsZero() && gone {
+		to = ztime.Later(at, w.end)
+	}
+	if !to.IsZero() && (l.To.IsZero() || to.Before(l.To)) {
+		l.To = ztime.Later(to, l.From)
+	}
+	for _, c := range p.Status.Conditions {
+		l.evicted = l.evicted || c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	}
+	if w.begin.IsZero() {
+		w.begin = at
+	}
+	for _, t := range []time.Time{l.From, l.To, at} {
+		w.end = ztime.Later(w.end, t)
+	}
+}
+
+// endOf is when a pod was told to end or came to its end by itself, zero if it has not.
+func endOf(p *corev1.Pod) time.Time {
+	var out time.Time
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Terminated != nil {
+				out = ztime.Later(out, c.State.Terminated.FinishedAt.Time)
+			}
+		}
+	}
+	if p.DeletionTimestamp != nil && out.IsZero() {
+		out = p.DeletionTimestamp.Time
+		if p.DeletionGracePeriodSeconds != nil {
+			out = out.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+		}
+	}
+	if out.IsZero() || checkMoment(out) != nil {
+		return time.Time{}
+	}
+	return out.UTC().Truncate(time.Second)
+}
+
+// remadeWithin is how soon after an eviction the pod that its owner makes is the same to its user.
+const remadeWithin = time.Minute
+
+// joined are the lives. One that an eviction ended goes on in the pod that its owner made next.
+func (w *watched) joined() []Life {
+	all := slices.SortedFunc(maps.Values(w.lives), func(a, b *witnessed) int {
+		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.uid, b.uid))
+	})
+	byOwner := map[types.UID][]*witnessed{}
+	for _, l := range all {
+		if l.owner != "" {
+			byOwner[l.owner] = append(byOwner[l.owner], l)
+		}
+	}
+	next := map[*witnessed]*witnessed{}
+	taken := map[*witnessed]bool{}
+	for _, l := range all {
+		if !l.evicted || l.To.IsZero() || l.owner == "" {
+			continue
+		}
+		for _, other := range byOwner[l.owner] {
+			if since := other.From.Sub(l.To); other != l && !taken[other] && since >= 0 && since <= remadeWithin {
+				next[l], taken[other] = other, true
+				break
+			}
+		}
+	}
+	var out []Life
+	for _, l := range all {
+		if taken[l] {
+			continue
+		}
+		life := l.Life
+		for n := next[l]; n != nil; n = next[n] {
+			life.To, life.remade = n.To, true
+		}
+		out = append(out, life)
+	}
+	return out
+}
+
+// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Of volumes there are those whose
+// claim may tie it to a place.
+func wanted(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cmp.Or(p.Namespace, metav1.NamespaceDefault), Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, OwnerReferences: p.OwnerReferences,
+	}, Spec: *p.Spec.DeepCopy()}
+	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", claiming(out.Spec.Volumes), nil, nil
+	return out
+}

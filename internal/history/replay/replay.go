@@ -1,0 +1,155 @@
+package replay
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/history/recording"
+)
+
+// A Variant is a way to run the recorded pods.
+type Variant struct {
+	Name  string
+	Store *cluster.Store // what is there besides pods and machines; the run goes on with it
+	Pools []engine.Pool
+	// Engine, Planner and Labels are what the controller is told.
+	Engine  engine.Settings
+	Planner disrupt.Settings
+	Labels  label.Table
+
+	Edits []Edit // in the order of their times
+
+	fleet []standing // what is there when the recording begins
+}
+
+// Settings are the times of the model, all of whole seconds, and how closely it looks.
+type Settings struct {
+	Boot, Stop          time.Duration // of a machine, from its launch until it is ready, and from the end of its pods until it costs nothing
+	BatchIdle, BatchMax time.Duration
+	// Pace is how long there is at least between two searches for a cheaper fleet. The controller looks more often; over weeks that is
+	// most of the work.
+	Pace time.Duration
+	// Samples is at how many moments the bound is proven.
+	Samples int
+	// Market is what the cloud takes back and has not; nil for one that has everything, for ever.
+	Market Market
+}
+
+// GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside the snapshots that it is
+// seen in, and looking for garbage as often as a controller does is a quarter of the work.
+const GCPercent = 400
+
+// A Progress hears how far a run is, 0 to 1.
+type Progress func(part float64)
+
+// A run is a variant while it is played.
+type run struct {
+	Variant
+	clock
+	set      Settings
+	end      time.Time
+	pools    map[string]engine.Pool // Pools, by name
+	listed   []engine.Pool          // Pools, with all that is sold at some time
+	dried    map[offerKey]time.Time // what is known to be sold out, until when
+	axes     axes
+	pods     map[cluster.PodKey]*pod
+	waiting  []*pod // the longest first
+	machines map[string]*machine
+	open     []*machine // that take pods, in the order in which they became ready
+	classes  map[string]*class
+	serial   int
+
+	daemons []*appsv1.DaemonSet
+	budgets []*policyv1.PodDisruptionBudget
+
+	provisioner provisioner
+	disruption  disruption
+	meter       meter
+}
+
+// Run plays a recording. It ends early, with the error of ctx, when nobody waits for it any more.
+func Run(ctx context.Context, rec *recording.Recording, v Variant, s Settings, tell Progress) (*Result, error) {
+	if len(v.Pools) == 0 {
+		return nil, fmt.Errorf("variant %s has no pool", v.Name)
+	}
+	r := newRun(rec, v, s)
+	r.meter.begin(r, rec)
+	defer r.meter.bounds.stop()
+	events, length := 0, rec.End.Sub(rec.Begin)
+	for len(r.next) > 0 && !r.next[0].at.After(r.end) {
+		if events++; events%256 == 0 {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			tell(float64(r.now.Sub(rec.Begin)) / float64(length))
+		}
+		r.step()
+	}
+	r.meter.pass(r.now, r.end)
+	r.now = r.end
+	tell(1)
+	return r.meter.result(r), nil
+}
+
+// step does what is due next.
+func (r *run) step() {
+	x := heap.Pop(&r.next).(alarm)
+	r.meter.pass(r.now, x.at)
+	r.now = x.at
+	x.do()
+}
+
+func newRun(rec *recording.Recording, v Variant, s Settings) *run {
+	r := &run{
+		Variant: v, set: s, clock: clock{now: rec.Begin}, end: rec.End, axes: axes{}, dried: map[offerKey]time.Time{},
+		pods: map[cluster.PodKey]*pod{}, machines: map[string]*machine{}, classes: map[string]*class{},
+	}
+	r.provisioner = provisioner{engine: engine.New(v.Labels)}
+	r.disruption = newDisruption(v.Labels)
+	r.setPools(v.Pools)
+	snap := r.Store.Snapshot()
+	r.daemons, r.budgets = slices.Collect(snap.DaemonSets()), slices.Collect(snap.PDBs())
+	for i := range rec.Lives {
+		r.axes.add(rec.Lives[i].Pod)
+	}
+	for _, ds := range r.daemons {
+		r.axes.addSpec(&ds.Spec.Template.Spec)
+	}
+	for i := range r.fleet {
+		r.stand(&r.fleet[i])
+	}
+	r.judge(nil)
+	for i := range v.Edits {
+		e := &v.Edits[i]
+		r.at(e.At, func() { r.edit(e) })
+	}
+	for _, placed := range []bool{true, false} { // who has a place keeps it before others look for one
+		for i := range rec.Lives {
+			if life := &rec.Lives[i]; placed == (life.On != "") {
+				r.at(life.From, func() { r.arrive(life) })
+			}
+		}
+	}
+	return r
+}
+
+// update edits the picture, at the time that it is here.
+func (r *run) update(edit func(*cluster.Draft)) {
+	r.Store.Update(func(d *cluster.Draft) {
+		d.At(r.now)
+		edit(d)
+	})
+}
+
+// byKey orders pods by their names.
+func byKey(a, b *pod) int { return a.key.Compare(b.key) }

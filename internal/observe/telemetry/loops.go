@@ -1,0 +1,281 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"karpenter.sh/karpenter/internal/kit/bug"
+)
+
+const (
+	// turnLimit is when a turn is told to end. It is shorter than the patience of whoever restarts a program whose loops hang, so that
+	// what is only slow fails and is tried again.
+	turnLimit = 8 * time.Minute
+	// beatEvery is how often a loop that waits shows that it lives.
+	beatEvery = time.Minute
+)
+
+// A Loop is what operators see of one loop, and what keeps it going: its turns are counted and timed, a turn that panics fails, and
+// somebody notices when there are none any more. A nil Loop measures nothing, but its turns are safe.
+type Loop struct {
+	name                             string
+	adds, retries, panics, timeouts  prometheus.Counter
+	succeeded, again, failed, errors prometheus.Counter
+	time, wait, work                 prometheus.Observer
+	workers                          int
+
+	mu      sync.Mutex
+	beat    time.Time
+	waiting int
+	running map[*Turn]struct{}
+}
+
+// loops are all that run in this program.
+type loops struct {
+	mu  sync.Mutex
+	all map[*Loop]struct{}
+}
+
+// Loop begins to watch over a loop, which may take as many turns at the same time as it has workers. End ends that.
+func (m *Metrics) Loop(name string, workers int) *Loop {
+	if m == nil {
+		return nil
+	}
+	l := &Loop{
+		name: name, workers: workers, beat: time.Now(), running: map[*Turn]struct{}{},
+		adds: m.WorkqueueAdds.WithLabelValues(name, name), retries: m.WorkqueueRetries.WithLabelValues(name, name),
+		panics: m.ReconcilePanics.WithLabelValues(name), timeouts: m.ReconcileTimeouts.WithLabelValues(name),
+		succeeded: m.ReconcileTotal.WithLabelValues(name, "success"), again: m.ReconcileTotal.WithLabelValues(name, "requeue_after"),
+		failed: m.ReconcileTotal.WithLabelValues(name, "error"), errors: m.ReconcileErrors.WithLabelValues(name),
+		time: m.ReconcileTime.WithLabelValues(name),
+		wait: m.WorkqueueWait.WithLabelValues(name, name), work: m.WorkqueueWork.WithLabelValues(name, name),
+	}
+	m.ReconcileTerminalErrors.WithLabelValues(name) // there from the start, so that a rate has something to start from
+	m.loops.mu.Lock()
+	defer m.loops.mu.Unlock()
+	m.loops.all[l] = struct{}{}
+	return l
+}
+
+// End stops watching over a loop that ended.
+func (m *Metrics) End(l *Loop) {
+	if m == nil {
+		return
+	}
+	m.loops.mu.Lock()
+	defer m.loops.mu.Unlock()
+	delete(m.loops.all, l)
+}
+
+// Loops names the loops that run, sorted.
+func (m *Metrics) Loops() []string {
+	m.loops.mu.Lock()
+	defer m.loops.mu.Unlock()
+	var names []string
+	for l := range m.loops.all {
+		names = append(names, l.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Silent names the loops that have begun no turn for so long, sorted.
+func (m *Metrics) Silent(limit time.Duration) []string {
+	m.loops.mu.Lock()
+	defer m.loops.mu.Unlock()
+	silent := map[string]bool{}
+	for l := range m.loops.all {
+		if l.since() >= limit {
+			silent[l.name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(silent))
+}
+
+// since is how long ago the loop was last seen to live.
+func (l *Loop) since() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.beat)
+}
+
+// Beat says that the loop lives.
+func (l *Loop) Beat() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beat = time.Now()
+}
+
+// Waiting says how many turns are due that have not begun.
+func (l *Loop) Waiting(n int) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = n
+}
+
+// Added counts a turn that became due.
+func (l *Loop) Added() {
+	if l != nil {
+		l.adds.Inc()
+	}
+}
+
+// Waited notes how long a turn was due before it began.
+func (l *Loop) Waited(d time.Duration) {
+	if l != nil {
+		l.wait.Observe(d.Seconds())
+	}
+}
+
+// Retried counts a turn that will be repeated because it failed.
+func (l *Loop) Retried() {
+	if l != nil {
+		l.retries.Inc()
+	}
+}
+
+// Panicked counts a panic that cost less than a turn.
+func (l *Loop) Panicked() {
+	if l != nil {
+		l.panics.Inc()
+	}
+}
+
+// Wait waits until there is news, at most for so long, and keeps the loop alive meanwhile. It returns false, at once, when ctx ends. news
+// may be nil.
+func (l *Loop) Wait(ctx context.Context, most time.Duration, news <-chan struct{}) bool {
+	until := time.Now().Add(most)
+	timer := time.NewTimer(min(most, beatEvery))
+	defer timer.Stop()
+	for {
+		l.Beat()
+		select {
+		case <-ctx.Done():
+			return false
+		case <-news:
+			return true
+		case <-timer.C:
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return true
+		}
+		timer.Reset(min(left, beatEvery))
+	}
+}
+
+// A Chore is done again and again.
+type Chore struct {
+	Name   string // of the loop
+	What   string // is done, as a report begins: "telling about node overlays"
+	Failed string // what is logged where it fails
+	Every  time.Duration
+	Turn   func(ctx context.Context, now time.Time) error
+}
+
+// Repeat does a chore until ctx ends. What fails is logged and tried again in the next turn.
+func (m *Metrics) Repeat(ctx context.Context, c Chore) {
+	ctx = WithController(ctx, c.Name)
+	watched := m.Loop(c.Name, 1)
+	defer m.End(watched)
+	for {
+		err := watched.Turn(ctx, c.What, func(ctx context.Context) error { return c.Turn(ctx, time.Now()) })
+		if err != nil && ctx.Err() == nil {
+			Log(ctx).Error(c.Failed, "error", err)
+		}
+		if !watched.Wait(ctx, c.Every, nil) {
+			return
+		}
+	}
+}
+
+// A Turn is one turn of a loop, of one object or of all.
+type Turn struct {
+	// Again says that the turn asked for another one at some time.
+	Again bool
+
+	loop   *Loop
+	what   string
+	began  time.Time
+	ended  func() error // says why the turn's context ended, if it did
+	cancel context.CancelFunc
+}
+
+// Turn takes a turn. what says what is done, for the report of a panic, which is an error of the turn.
+func (l *Loop) Turn(ctx context.Context, what string, do func(context.Context) error) (err error) {
+	l.Added()
+	l.Waited(0)
+	t, ctx := l.Begin(ctx, what)
+	defer func() {
+		if err != nil {
+			l.Retried()
+		}
+	}()
+	defer t.End(&err)
+	return do(ctx)
+}
+
+// Begin begins a turn. Its End must be deferred. The context ends with the turn, or when it takes far too long.
+func (l *Loop) Begin(ctx context.Context, what string) (*Turn, context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, turnLimit)
+	t := &Turn{loop: l, what: what, began: time.Now(), ended: ctx.Err, cancel: cancel}
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.beat = t.began
+		l.running[t] = struct{}{}
+	}
+	return t, ctx
+}
+
+// End ends a turn that came to err, or to a panic, which becomes its error. A turn that failed because the program stops has not failed.
+func (t *Turn) End(err *error) {
+	if value := recover(); value != nil {
+		t.loop.Panicked()
+		defer t.end(err) // also when the bug is one that a test must hear of
+		*err = bug.Recovered(value, t.what)
+		return
+	}
+	t.end(err)
+}
+
+func (t *Turn) end(err *error) {
+	ended := t.ended()
+	t.cancel()
+	l := t.loop
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	delete(l.running, t)
+	l.mu.Unlock()
+	switch {
+	case *err != nil && errors.Is(ended, context.Canceled):
+		return
+	case *err != nil:
+		l.failed.Inc()
+		l.errors.Inc()
+		if errors.Is(ended, context.DeadlineExceeded) {
+			l.timeouts.Inc()
+		}
+	case t.Again:
+		l.again.Inc()
+	default:
+		l.succeeded.Inc()
+	}
+	took := time.Since(t.began).Seconds()
+	l.time.Observe(took)
+	l.work.Observe(took)
+}

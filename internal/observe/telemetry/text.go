@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"karpenter.sh/karpenter/internal/kit/bug"
+)
+
+// A Text writes gauges in Prometheus's text format as they come, so that of hundreds of thousands of series one is in memory at a time.
+// All series of a family come together.
+type Text struct {
+	out    *bufio.Writer
+	family Family
+	begun  bool   // the family has a series
+	line   []byte // kept for its memory alone
+}
+
+// NewText returns a Text that writes to out. It must be flushed.
+func NewText(out io.Writer) *Text { return &Text{out: bufio.NewWriterSize(out, 32<<10)} }
+
+// Begin begins a family. Nothing is written of one without series.
+func (t *Text) Begin(f Family) { t.family, t.begun = f, false }
+
+var (
+	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// Gauge writes one series. Its labels are values, in the order of the family's names.
+func (t *Text) Gauge(value float64, values []string, more ...string) {
+	if len(values)+len(more) != len(t.family.Labels) {
+		bug.Reportf("series of %s has %d labels, want %d", t.family.Name, len(values)+len(more), len(t.family.Labels))
+		return
+	}
+	if !t.begun {
+		t.begun = true
+		fmt.Fprintf(t.out, "# HELP %s %s\n# TYPE %s gauge\n", t.family.Name, helpEscapes.Replace(t.family.Help), t.family.Name)
+	}
+	line := append(t.line[:0], t.family.Name...)
+	for i, name := range t.family.Labels {
+		if i == 0 {
+			line = append(line, '{')
+		} else {
+			line = append(line, ',')
+		}
+		line = append(append(line, name...), `="`...)
+		if i < len(values) {
+			line = appendEscaped(line, values[i])
+		} else {
+			line = appendEscaped(line, more[i-len(values)])
+		}
+		line = append(line, '"')
+	}
+	if len(t.family.Labels) > 0 {
+		line = append(line, '}')
+	}
+	line = strconv.AppendFloat(append(line, ' '), value, 'g', -1, 64)
+	t.line = append(line, '\n')
+	t.out.Write(t.line) // an error stays, and Flush returns it
+}
+
+func appendEscaped(line []byte, value string) []byte {
+	if strings.ContainsAny(value, "\\\n\"") {
+		value = valueEscapes.Replace(value)
+	}
+	return append(line, value...)
+}
+
+// Flush writes what is left, and returns what went wrong since the beginning.
+func (t *Text) Flush() error { return t.out.Flush() }

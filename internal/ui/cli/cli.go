@@ -1,0 +1,102 @@
+// Package cli holds the commands that people type, one file each. They read files or a cluster, ask the core, and print;
+// only orphans, pause, resume, approve and deny change something: an annotation or a decision, by which the controller knows what somebody wants.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/preflight"
+)
+
+// Exit codes of every command.
+const (
+	exitFine          = 0
+	exitUnschedulable = 1 // the answer is not what one hopes for: some pod cannot run
+	exitLost          = 1 // likewise: something has no equal in what was written
+	exitUnready       = 1 // likewise: something that Karpenter needs is not there, or was not to be seen
+	exitBadInput      = 2
+)
+
+// An Env is what a command gets from outside.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Catalog returns what can be bought in a region under a node class; spot is "model", "none" or the name of a file
+	// with spot prices. A nil class means the defaults.
+	Catalog func(region, spot string, class *awsv1.EC2NodeClass) (*cloud.Catalog, error)
+	// CheckClass says why the controller would not use a node class, as far as that is to be seen without asking the cloud.
+	CheckClass func(*awsv1.EC2NodeClass) error
+	// EditClass says of machines why they drift when a node class becomes another, "" if they do not. What is not sure depends on what the cloud has.
+	EditClass func(from, to *awsv1.EC2NodeClass) func(*v1.NodeClaim) (reason cloud.DriftReason, sure bool)
+	// Preflight looks at an account and the cluster of a kubeconfig.
+	Preflight func(ctx context.Context, kubeconfig string, names preflight.Names) ([]preflight.Finding, error)
+}
+
+// A command is one word after "karpenter".
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, env Env, args []string) (int, error)
+}
+
+// commands lists them in the order in which help shows them.
+var commands = []command{
+	{"plan", "what would be launched for the pods in some files or a cluster, at what price, and why not cheaper", plan},
+	{"why", "why a pod waits and what would give it a place; why a node stays and what would become of it", askWhy},
+	{"history", "what the controller decided, by object, reason and time", history},
+	{"replay", "what recorded pods would have cost, and how long they would have waited, with other pools and settings", runReplay},
+	{"snapshot", "all that a plan rests on in one file, without secrets: to plan elsewhere, or for a report of a bug", snapshot},
+	{"lint", "pools and PodDisruptionBudgets that can never work, and what an edit of a pool or node class would replace", lint},
+	{"convert", "manifests and chart values of older Karpenters, written for this one", convert},
+	{"migrate", "NodePools and EC2NodeClasses that buy what node groups buy", migrate},
+	{"preflight", "what an account and a cluster lack for Karpenter to run, and the commands that mend it", runPreflight},
+	{"top", "the nodes, what they hold and what they cost, in a terminal", showTop},
+	{"pause", "stop voluntary disruption, of the whole cluster or of some NodePools", pause},
+	{"resume", "let it go on", resume},
+	{"approve", "say yes to steps that wait for approval, or list them", approve},
+	{"deny", "say no to them", deny},
+	{"orphans", "machines without NodeClaim: list them, adopt them, or have them stopped", orphans},
+}
+
+// Has tells whether name is one of the commands.
+func Has(name string) bool {
+	for _, c := range commands {
+		if c.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Run executes args[0] with the rest and returns the exit code.
+func Run(ctx context.Context, env Env, args []string) int {
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		code, err := c.run(ctx, env, args[1:])
+		if errors.Is(err, flag.ErrHelp) {
+			return exitFine
+		}
+		if err != nil {
+			fmt.Fprintf(env.Err, "karpenter %s: %v\n", c.name, err)
+			return exitBadInput
+		}
+		return code
+	}
+	Usage(env.Err)
+	return exitBadInput
+}
+
+// Usage lists the commands.
+func Usage(w io.Writer) {
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+	}
+}

@@ -1,0 +1,358 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+)
+
+// expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
+// cluster, and belong to a workload count towards its replicas.
+func (o *objects) expand() {
+	o.complete()
+	for _, d := range o.deployments {
+		o.replicas(workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template}, count(d.Spec.Replicas))
+	}
+	for _, r := range o.replicaSets {
+		if metav1.GetControllerOf(r) == nil { // one of a Deployment is the Deployment's affair
+			o.replicas(workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template}, count(r.Spec.Replicas))
+		}
+	}
+	for _, s := range o.statefulSets {
+		o.ordinals(s)
+	}
+	for _, j := range o.jobs {
+		if j.Spec.Suspend != nil && *j.Spec.Suspend {
+			continue
+		}
+		n := count(j.Spec.Parallelism)
+		if j.Spec.Completions != nil {
+			n = min(n, int(*j.Spec.Completions))
+		}
+		o.replicas(workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, n)
+	}
+}
+
+// oneRun is the Job that a CronJob makes when its time has come.
+func oneRun(c *batchv1.CronJob) *batchv1.Job {
+	j := &batchv1.Job{ObjectMeta: *c.Spec.JobTemplate.ObjectMeta.DeepCopy(), Spec: *c.Spec.JobTemplate.Spec.DeepCopy()}
+	j.Namespace, j.Name = c.Namespace, c.Name+"-run"
+	if c.Spec.Suspend != nil && *c.Spec.Suspend {
+		j.Spec.Suspend = c.Spec.Suspend
+	}
+	return j
+}
+
+// defaults gives pods what the API server gives new ones, as far as it decides about placement: what is limited and not asked for is
+// asked for, a port of a pod on the host's network is one of the host, and a runtime class adds what it costs and where it is.
+func (o *objects) defaults() {
+	for _, p := range o.pods {
+		o.run(p)
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			podclass.RequestLimits(list)
+			for i := range list {
+				for j := range list[i].Ports {
+					if port := &list[i].Ports[j]; p.Spec.HostNetwork && port.HostPort == 0 {
+						port.HostPort = port.ContainerPort
+					}
+				}
+			}
+		}
+	}
+}
+
+// run gives a pod what its runtime class says.
+func (o *objects) run(p *corev1.Pod) {
+	i := slices.IndexFunc(o.runtimeClasses, func(c *nodev1.RuntimeClass) bool {
+		return p.Spec.RuntimeClassName != nil && c.Name == *p.Spec.RuntimeClassName
+	})
+	if i < 0 {
+		return
+	}
+	class := o.runtimeClasses[i]
+	if class.Overhead != nil && p.Spec.Overhead == nil {
+		p.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if p.Spec.NodeSelector == nil {
+			p.Spec.NodeSelector = map[string]string{}
+		}
+		p.Spec.NodeSelector[key] = value
+	}
+	p.Spec.Tolerations = append(p.Spec.Tolerations, class.Scheduling.Tolerations...)
+}
+
+// count reads a number of replicas, whose default is one.
+func count(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+// complete does what the API server does to new objects, as far as it decides about placement.
+func (o *objects) complete() {
+	namespaced := func(m *metav1.ObjectMeta, kind string) {
+		if m.Namespace == "" {
+			m.Namespace = metav1.NamespaceDefault
+		}
+		identify(m, kind)
+	}
+	for _, p := range o.pods {
+		namespaced(&p.ObjectMeta, "Pod")
+	}
+	for _, d := range o.deployments {
+		namespaced(&d.ObjectMeta, "Deployment")
+	}
+	for _, r := range o.replicaSets {
+		namespaced(&r.ObjectMeta, "ReplicaSet")
+	}
+	for _, s := range o.statefulSets {
+		namespaced(&s.ObjectMeta, "StatefulSet")
+	}
+	for _, j := range o.jobs {
+		namespaced(&j.ObjectMeta, "Job")
+	}
+	for _, d := range o.daemonSets {
+		namespaced(&d.ObjectMeta, "DaemonSet")
+	}
+	for _, b := range o.pdbs {
+		namespaced(&b.ObjectMeta, "PodDisruptionBudget")
+	}
+	for _, c := range o.pvcs {
+		namespaced(&c.ObjectMeta, "PersistentVolumeClaim")
+	}
+	for _, s := range o.services {
+		namespaced(&s.ObjectMeta, "Service")
+	}
+	for _, b := range o.buffers {
+		namespaced(&b.ObjectMeta, "CapacityBuffer")
+	}
+	for _, t := range o.podTemplates {
+		namespaced(&t.ObjectMeta, "PodTemplate")
+	}
+	o.identifyDevices(namespaced)
+	for _, p := range o.pools {
+		identify(&p.ObjectMeta, "NodePool")
+	}
+	for _, n := range o.nodes {
+		identify(&n.ObjectMeta, "Node")
+	}
+	for _, c := range o.claims {
+		identify(&c.ObjectMeta, "NodeClaim")
+	}
+}
+
+// identify gives an object from a file the UID that it lacks.
+func identify(m *metav1.ObjectMeta, kind string) {
+	if m.UID == "" {
+		m.UID = types.UID(kind + "/" + m.Namespace + "/" + m.Name)
+	}
+}
+
+// A workload is something that owns pods made from a template.
+type workload struct {
+	apiVersion, kind string
+	meta             *metav1.ObjectMeta
+	template         *corev1.PodTemplateSpec
+}
+
+// owned returns the pods that belong to the workload, directly or through a ReplicaSet. In a cluster the workload of a file has another UID.
+func (o *objects) owned(w workload) map[string]bool {
+	owners := map[types.UID]bool{w.meta.UID: true}
+	for _, r := range o.replicaSets {
+		if ref := metav1.GetControllerOf(r); ref != nil && r.Namespace == w.meta.Namespace && (ref.UID == w.meta.UID || ref.Kind == w.kind && ref.Name == w.meta.Name) {
+			owners[r.UID] = true
+		}
+	}
+	names := map[string]bool{}
+	for _, p := range o.pods {
+		ref := metav1.GetControllerOf(p)
+		if ref != nil && p.Namespace == w.meta.Namespace && (owners[ref.UID] || ref.Kind == w.kind && ref.Name == w.meta.Name) && !ended(p) {
+			names[p.Name] = true
+		}
+	}
+	return names
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil
+}
+
+// replicas adds the pods that a workload still lacks.
+func (o *objects) replicas(w workload, want int) {
+	have := o.owned(w)
+	for i := 0; len(have) < want; i++ {
+		if name := fmt.Sprintf("%s-%d", w.meta.Name, i); !have[name] {
+			have[name] = true
+			o.pods = append(o.pods, w.pod(name))
+		}
+	}
+}
+
+// pod makes one pod of the template.
+func (w workload) pod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: *w.template.ObjectMeta.DeepCopy(), Spec: *w.template.Spec.DeepCopy()}
+	p.Name, p.Namespace, p.UID = name, w.meta.Namespace, types.UID("Pod/"+w.meta.Namespace+"/"+name)
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.apiVersion, Kind: w.kind, Name: w.meta.Name, UID: w.meta.UID, Controller: new(true)}}
+	return p
+}
+
+// ordinals adds the pods of a StatefulSet, whose names are theirs for good, with the volume claims that come with them.
+func (o *objects) ordinals(s *appsv1.StatefulSet) {
+	w := workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}
+	have := o.owned(w)
+	claims := map[string]bool{}
+	for _, c := range o.pvcs {
+		claims[c.Namespace+"/"+c.Name] = true
+	}
+	first := 0
+	if s.Spec.Ordinals != nil {
+		first = int(s.Spec.Ordinals.Start)
+	}
+	for i := first; i < first+count(s.Spec.Replicas); i++ {
+		name := fmt.Sprintf("%s-%d", s.Name, i)
+		if have[name] {
+			continue
+		}
+		p := w.pod(name)
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel] = name, fmt.Sprint(i)
+		for _, template := range s.Spec.VolumeClaimTemplates {
+			claim := template.DeepCopy()
+			claim.Name, claim.Namespace = template.Name+"-"+name, s.Namespace
+			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
+			if !claims[claim.Namespace+"/"+claim.Name] {
+				o.pvcs = append(o.pvcs, claim)
+			}
+			p.Spec.Volumes = append(slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == template.Name }), corev1.Volume{
+				Name: template.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+		}
+		o.pods = append(o.pods, p)
+	}
+}
+
+// priorities fills in the priority that a class name stands for, and returns the names of classes that are not known.
+func (o *objects) priorities() (unknown []string) {
+	values := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+	standard := int32(0)
+	for _, c := range o.priorityClasses {
+		values[c.Name] = c.Value
+		if c.GlobalDefault {
+			standard = c.Value
+		}
+	}
+	for _, p := range o.pods {
+		if p.Spec.Priority != nil {
+			continue
+		}
+		value, ok := values[p.Spec.PriorityClassName]
+		if p.Spec.PriorityClassName == "" {
+			value, ok = standard, true
+		}
+		if !ok && !slices.Contains(unknown, p.Spec.PriorityClassName) {
+			unknown = append(unknown, p.Spec.PriorityClassName)
+		}
+		p.Spec.Priority = &value
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+// ephemeral adds the claims that the control plane makes for generic ephemeral volumes.
+func (o *objects) ephemeral() {
+	have := map[string]bool{}
+	for _, c := range o.pvcs {
+		have[c.Namespace+"/"+c.Name] = true
+	}
+	for _, p := range o.pods {
+		for i := range p.Spec.Volumes {
+			v := &p.Spec.Volumes[i]
+			name := p.Name + "-" + v.Name
+			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil || have[p.Namespace+"/"+name] {
+				continue
+			}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace}, Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true)}}
+			identify(&claim.ObjectMeta, "PersistentVolumeClaim")
+			o.pvcs = append(o.pvcs, claim)
+		}
+	}
+}
+
+// ebs is the driver that makes EBS volumes.
+const ebs = "ebs.csi.aws.com"
+
+// assume takes the storage classes that claims name and no file holds for what clusters on EC2 have: volumes that are made where
+// their pod goes. It returns their names.
+func (o *objects) assume() (assumed []string) {
+	known := map[string]bool{}
+	for _, c := range o.storageClasses {
+		known[c.Name] = true
+	}
+	for _, c := range o.pvcs {
+		if c.Spec.VolumeName != "" {
+			continue
+		}
+		if c.Spec.StorageClassName == nil {
+			c.Spec.StorageClassName = new("default")
+		}
+		name := *c.Spec.StorageClassName
+		if name == "" || known[name] {
+			continue
+		}
+		known[name] = true
+		assumed = append(assumed, name)
+		o.storageClasses = append(o.storageClasses, &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: ebs, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		})
+	}
+	slices.Sort(assumed)
+	return assumed
+}
+
+// storage gives claims without a class the default one.
+func (o *objects) storage() {
+	standard := ""
+	for _, c := range o.storageClasses {
+		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			standard = c.Name
+		}
+	}
+	for _, c := range o.pvcs {
+		if c.Spec.StorageClassName == nil && standard != "" {
+			c.Spec.StorageClassName = &standard
+		}
+	}
+}
+
+// wait marks the pods that have no node as the scheduler would, so that the engine looks for a place for them. It returns
+// those that wait for something else.
+func (o *objects) wait() (gated []string) {
+	for _, p := range o.pods {
+		switch {
+		case p.Spec.NodeName != "" || ended(p):
+		case len(p.Spec.SchedulingGates) > 0:
+			gated = append(gated, p.Namespace+"/"+p.Name)
+		default:
+			p.Status.Phase = corev1.PodPending
+			p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }),
+				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
+		}
+	}
+	return gated
+}

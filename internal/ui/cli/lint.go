@@ -1,0 +1,388 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/drift"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/need"
+	"karpenter.sh/karpenter/internal/core/reason"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+)
+
+const lintHelp = `usage: karpenter lint [-f FILE_OR_DIR_OR_-…] [--kubeconfig FILE] [-o text|json]
+
+Looks for what can never work: pools whose requirements or minValues leave no instance type, pools of equal weight that take the same
+pods, PodDisruptionBudgets under which no pod can ever be evicted, label values that no node can have. With files and a cluster it
+also says what the NodePools and EC2NodeClasses in the files would do to the nodes that are there: how many drift, and what the fleet would cost.
+
+Without --kubeconfig and -f the cluster of $KUBECONFIG, or of ~/.kube/config, is read. Nothing is changed.
+
+Exit code: 0 nothing was found, 1 something was, 2 the input is wrong.
+
+`
+
+// A finding is one thing that lint found. Its JSON is documented and stays as it is.
+type finding struct {
+	Code   string `json:"code"`
+	Object string `json:"object"` // such as NodePool/default
+	Text   string `json:"text"`
+	// Of an edit that replaces nodes: how many, and what all pods on them would cost more.
+	Nodes       int     `json:"nodes,omitempty"`
+	MorePerHour float64 `json:"morePerHour,omitempty"`
+	// MoreNodes are replaced too if what the selectors of a node class find is not what is there. Only the cloud knows.
+	MoreNodes int `json:"moreNodes,omitempty"`
+}
+
+// The codes of findings.
+const (
+	lintUnsatisfiable = "Unsatisfiable" // a pool that can launch nothing
+	lintOverlap       = "Overlap"       // pools of equal weight take the same pods
+	lintNeverDrains   = "NeverDrains"   // a budget under which no pod can be evicted
+	lintLabel         = "Label"         // a label that no node can have
+	lintInvalid       = "Invalid"       // what the controller refuses
+	lintReplaces      = "Replaces"      // an edit drifts nodes
+)
+
+type lintFlags struct{ planFlags }
+
+func lint(ctx context.Context, env Env, args []string) (int, error) {
+	l := lintFlags{}
+	fs := flag.NewFlagSet("lint", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, lintHelp); fs.PrintDefaults() }
+	l.worldFlags(fs)
+	fs.StringVar(&l.output, "o", "text", "text or json")
+	words, err := parseMixed(fs, args)
+	l.files = append(l.files, words...)
+	switch {
+	case err != nil:
+		return exitBadInput, err
+	case l.output != "text" && l.output != "json":
+		return exitBadInput, fmt.Errorf("-o %s: use text or json", l.output)
+	case l.snapshot != "":
+		return exitBadInput, errors.New("a snapshot does not hold what lint looks at; give -f or --kubeconfig")
+	}
+	if err := l.someWorld(); err != nil {
+		return exitBadInput, err
+	}
+	o, err := l.read(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	found, err := l.findings(env, o)
+	if err != nil {
+		return exitBadInput, err
+	}
+	if err := writeFindings(env.Out, found, l.output); err != nil {
+		return exitBadInput, err
+	}
+	if len(found) > 0 {
+		return exitUnready, nil
+	}
+	return exitFine, nil
+}
+
+func writeFindings(w io.Writer, found []finding, format string) error {
+	if format == "json" {
+		if found == nil {
+			found = []finding{}
+		}
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(found)
+	}
+	for _, f := range found {
+		if _, err := fmt.Fprintf(w, "%s: %s (%s)\n", f.Object, f.Text, f.Code); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lintFlags) findings(env Env, o *objects) ([]finding, error) {
+	var out []finding
+	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
+	for _, p := range o.pools {
+		object := "NodePool/" + p.Name
+		if err := p.Validate(known); err != nil {
+			out = append(out, finding{Code: lintInvalid, Object: object, Text: err.Error()})
+		}
+		out = append(out, badLabels(p)...)
+	}
+	for _, c := range o.classes {
+		if err := env.CheckClass(c); err != nil {
+			out = append(out, finding{Code: lintInvalid, Object: "EC2NodeClass/" + c.Name, Text: err.Error()})
+		}
+	}
+	out = append(out, overlaps(o.pools)...)
+	for _, b := range o.pdbs {
+		if text := neverDrains(b, o.pods); text != "" {
+			out = append(out, finding{Code: lintNeverDrains, Object: "PodDisruptionBudget/" + b.Namespace + "/" + b.Name, Text: text})
+		}
+	}
+	in, err := l.input(env, o)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, unsatisfiable(in)...)
+	out = append(out, replaced(env, in, o, known)...)
+	slices.SortStableFunc(out, func(a, b finding) int { return cmp.Compare(a.Object, b.Object) })
+	return out, nil
+}
+
+// badLabels looks for values that no label can have: a node with one could not register.
+func badLabels(p *v1.NodePool) []finding {
+	var out []finding
+	check := func(key, value string) {
+		for _, problem := range validation.IsValidLabelValue(value) {
+			out = append(out, finding{Code: lintLabel, Object: "NodePool/" + p.Name, Text: fmt.Sprintf("no node can have the label %s=%s: %s", key, value, problem)})
+		}
+	}
+	check(v1.NodePoolLabelKey, p.Name)
+	for _, key := range sortedKeys(p.Spec.Template.Labels) {
+		check(key, p.Spec.Template.Labels[key])
+	}
+	for _, q := range p.Spec.Template.Spec.Requirements {
+		if q.Operator == corev1.NodeSelectorOpIn {
+			for _, value := range q.Values {
+				check(q.Key, value)
+			}
+		}
+	}
+	return out
+}
+
+// overlaps looks for pools of equal weight that nothing tells apart: which of them gets a pod is then a matter of price, and their limits
+// and budgets are each for a part of the nodes. Pools with taints of their own, or that differ in a label that pods can ask for, do not count.
+func overlaps(pools []*v1.NodePool) []finding {
+	var out []finding
+	for i, a := range pools {
+		for _, b := range pools[:i] {
+			if a.IsStatic() || b.IsStatic() || a.Weight() != b.Weight() || !sameTaints(a, b) || apart(a, b) || apart(b, a) {
+				continue
+			}
+			out = append(out, finding{Code: lintOverlap, Object: "NodePool/" + b.Name, Text: fmt.Sprintf("takes the same pods as NodePool %q, and has the same weight (%d): give one of them another weight, a taint, or requirements of its own", a.Name, a.Weight())})
+		}
+	}
+	return out
+}
+
+func sameTaints(a, b *v1.NodePool) bool {
+	text := func(p *v1.NodePool) []string {
+		var out []string
+		for _, t := range p.Spec.Template.Spec.Taints {
+			if t.Effect != corev1.TaintEffectPreferNoSchedule {
+				out = append(out, t.ToString())
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(text(a), text(b))
+}
+
+// apart tells whether a pool has a requirement or label that no node of the other meets.
+func apart(a, b *v1.NodePool) bool {
+	for key, value := range a.Spec.Template.Labels {
+		if other, ok := b.Spec.Template.Labels[key]; !ok || other != value {
+			return true
+		}
+	}
+	for i := range a.Spec.Template.Spec.Requirements {
+		q := &a.Spec.Template.Spec.Requirements[i]
+		for j := range b.Spec.Template.Spec.Requirements {
+			r := &b.Spec.Template.Spec.Requirements[j]
+			if r.Key == q.Key && r.Operator == corev1.NodeSelectorOpIn && !slices.ContainsFunc(r.Values, need.Set(q).Has) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// neverDrains says why a budget lets no pod be evicted, ever, "" if it does.
+func neverDrains(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) string {
+	if limit := b.Spec.MaxUnavailable; limit != nil && (limit.Type == intstr.Int && limit.IntVal == 0 || limit.Type == intstr.String && limit.StrVal == "0%") {
+		return "maxUnavailable: " + limit.String() + " lets no pod be evicted, ever; a node with one of its pods goes only by its terminationGracePeriod"
+	}
+	least := b.Spec.MinAvailable
+	if least == nil {
+		return ""
+	}
+	if least.Type == intstr.String && least.StrVal == "100%" {
+		return "minAvailable: 100% lets no pod be evicted, ever; a node with one of its pods goes only by its terminationGracePeriod"
+	}
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil || least.Type == intstr.String {
+		return ""
+	}
+	n := 0
+	for _, p := range pods {
+		if p.Namespace == b.Namespace && !ended(p) && selector.Matches(labelSet(p.Labels)) {
+			n++
+		}
+	}
+	if n > 0 && int(least.IntVal) >= n {
+		return fmt.Sprintf("minAvailable: %d of %s lets none be evicted as long as there are no more", least.IntVal, sentence.Count(n, "pod"))
+	}
+	return ""
+}
+
+// labelSet is labels for a selector.
+type labelSet map[string]string
+
+func (s labelSet) Has(key string) bool                       { _, ok := s[key]; return ok }
+func (s labelSet) Get(key string) string                     { return s[key] }
+func (s labelSet) Lookup(key string) (value string, ok bool) { value, ok = s[key]; return value, ok }
+
+// unsatisfiable asks the engine for a place for a pod that wants nothing: it names the pools that could not give one to any pod.
+func unsatisfiable(in engine.Question) []finding {
+	store := cluster.NewStore()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "lint", UID: "lint"}}
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	p.Spec.Containers = []corev1.Container{{Name: "lint"}}
+	p.Status.Phase = corev1.PodPending
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	store.Update(func(d *cluster.Draft) { d.PutPod(p); d.Synced(true) })
+	var out []finding
+	for _, pool := range in.Pools {
+		unlimited := pool.Pool.DeepCopy()
+		unlimited.Spec.Limits = nil // that a limit is reached is no fault
+		snap := store.Snapshot()
+		plan := engine.New(awsv1.Labels()).Plan(engine.Question{Snap: snap, Pods: snap.Provisionable(), Pools: []engine.Pool{{Pool: unlimited, Catalog: pool.Catalog}}, Settings: in.Settings})
+		if len(plan.Refused) > 0 {
+			var own []reason.Count
+			for _, c := range plan.Refused[0].Reasons {
+				c.Pool, c.Candidates = "", 0 // read as what is wrong with the pool itself
+				own = append(own, c)
+			}
+			out = append(out, finding{Code: lintUnsatisfiable, Object: "NodePool/" + pool.Pool.Name, Text: "can launch nothing, whatever a pod asks for: " + sentence.Explanation(own)})
+		}
+	}
+	return out
+}
+
+// replaced says which nodes would drift by the pools and node classes as they are given, and what their pods would cost then.
+func replaced(env Env, in engine.Question, o *objects, known *label.Vocabulary) []finding {
+	world := disruptionWorld(in)
+	var out []finding
+	note := func(object string, e *edit) {
+		if len(e.gone)+e.perhaps > 0 {
+			out = append(out, e.finding(object, in, world))
+		}
+	}
+	for _, p := range in.Pools {
+		if o.inFiles[identity(p.Pool)] {
+			note("NodePool/"+p.Pool.Name, editOfPool(in.Snap, p.Pool, known))
+		}
+	}
+	for _, to := range o.classes {
+		if from := o.edited[to.Name]; from != nil {
+			note("EC2NodeClass/"+to.Name, editOfClass(in.Snap, to.Name, env.EditClass(from, to)))
+		}
+	}
+	return out
+}
+
+// An edit is what the change of one object does to nodes.
+type edit struct {
+	gone    []*cluster.Node
+	perhaps int
+	why     map[string]int // why nodes go, or may go
+}
+
+func editOfPool(snap *cluster.Snapshot, pool *v1.NodePool, known *label.Vocabulary) *edit {
+	stamped := pool.DeepCopy()
+	stamp := drift.PoolStamp(stamped)
+	if stamped.Annotations == nil {
+		stamped.Annotations = map[string]string{}
+	}
+	stamped.Annotations[v1.NodePoolHashAnnotationKey], stamped.Annotations[v1.NodePoolHashVersionAnnotationKey] = stamp.Hash, stamp.Version
+	e := &edit{why: map[string]int{}}
+	for row := range snap.Nodes() {
+		if row.Pool() == pool.Name && row.Claim != nil {
+			e.add(row, drift.Reason(stamped, row.Claim, known), true)
+		}
+	}
+	return e
+}
+
+func editOfClass(snap *cluster.Snapshot, class string, drifts func(*v1.NodeClaim) (cloud.DriftReason, bool)) *edit {
+	e := &edit{why: map[string]int{}}
+	for row := range snap.Nodes() {
+		if row.Claim == nil || row.Claim.Spec.NodeClassRef == nil || row.Claim.Spec.NodeClassRef.Group != awsv1.Group || row.Claim.Spec.NodeClassRef.Name != class {
+			continue
+		}
+		cause, sure := drifts(row.Claim)
+		e.add(row, string(cause), sure)
+	}
+	return e
+}
+
+func (e *edit) add(row *cluster.Node, cause string, sure bool) {
+	switch {
+	case cause == "":
+		return
+	case sure:
+		e.gone = append(e.gone, row)
+	default:
+		e.perhaps++
+	}
+	e.why[cause]++
+}
+
+// finding says what an edit does, and what it costs where that is known.
+func (e *edit) finding(object string, in engine.Question, world *disrupt.World) finding {
+	var causes []string
+	for _, cause := range sortedKeys(e.why) {
+		causes = append(causes, fmt.Sprintf("%s: %d", cause, e.why[cause]))
+	}
+	f := finding{Code: lintReplaces, Object: object, Nodes: len(e.gone), MoreNodes: e.perhaps}
+	because := " (" + strings.Join(causes, ", ") + ")"
+	if len(e.gone) == 0 {
+		f.Text = fmt.Sprintf("as it is written it may replace %s%s: what its selectors find is known to the cloud only", sentence.Count(e.perhaps, "node"), because)
+		return f
+	}
+	in.Pods, in.Gone = nil, map[string]bool{}
+	before := cloud.NanoUSD(0)
+	for _, row := range e.gone {
+		in.Gone[row.Name] = true
+		before += priceOf(world, row)
+		for _, pod := range row.Pods {
+			if !pod.DaemonSet && !pod.Mirror {
+				in.Pods = append(in.Pods, pod)
+			}
+		}
+	}
+	plan := engine.New(awsv1.Labels()).Plan(in)
+	f.MorePerHour = (plan.Price - before).Dollars()
+	f.Text = fmt.Sprintf("as it is written it replaces %s%s, %s an hour", sentence.Count(f.Nodes, "node"), because, signed(f.MorePerHour))
+	if e.perhaps > 0 {
+		f.Text += fmt.Sprintf("; %d more may be replaced: what its selectors find is known to the cloud only", e.perhaps)
+	}
+	if n := len(plan.Refused); n > 0 {
+		f.Text += fmt.Sprintf("; %s on them would have no other place", sentence.Count(n, "pod"))
+	}
+	return f
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/history/replay"
+)
+
+// marketColumns are those of a table of the market, with how each is read.
+var marketColumns = map[string]func(r *replay.Rate, text string) error{
+	"type":          func(r *replay.Rate, text string) error { r.Type = text; return nil },
+	"zone":          func(r *replay.Rate, text string) error { r.Zone = text; return nil },
+	"capacity_type": func(r *replay.Rate, text string) error { return capacityType(&r.CapacityType, text) },
+	"interrupted":   func(r *replay.Rate, text string) error { return part(&r.Interrupted, text) },
+	"sold_out":      func(r *replay.Rate, text string) error { return part(&r.SoldOut, text) },
+}
+
+// readMarket reads a table of what the cloud takes back and has not.
+func readMarket(file string) (replay.Market, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return parseMarket(file, text)
+}
+
+func parseMarket(file string, text []byte) (replay.Market, error) {
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff"))))
+	r.TrimLeadingSpace = true
+	header, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s:1: %w; the first line names the columns", file, err)
+	}
+	for i, name := range header {
+		if header[i] = strings.ToLower(strings.TrimSpace(name)); marketColumns[header[i]] == nil || slices.Contains(header[:i], header[i]) {
+			return nil, fmt.Errorf("%s:1: column %q; use each of %s once", file, name, strings.Join(sortedKeys(marketColumns), ", "))
+		}
+	}
+	var out replay.Market
+	for {
+		fields, err := r.Read()
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		rate := replay.Rate{CapacityType: v1.CapacityTypeSpot}
+		for i, field := range fields {
+			if field = strings.TrimSpace(field); field == "" || field == "*" {
+				continue
+			}
+			if err := marketColumns[header[i]](&rate, field); err != nil {
+				line, _ := r.FieldPos(i)
+				return nil, fmt.Errorf("%s:%d: %s %q: %w", file, line, header[i], field, err)
+			}
+		}
+		out = append(out, rate)
+	}
+}
+
+func capacityType(to *string, text string) error {
+	if text != v1.CapacityTypeSpot && text != v1.CapacityTypeOnDemand {
+		return errors.New("write spot or on-demand")
+	}
+	*to = text
+	return nil
+}
+
+// part reads a part as 0.05, or as 5%.
+func part(to *float64, text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	f, err := strconv.ParseFloat(number, 64)
+	if percent {
+		f /= 100
+	}
+	if err != nil || !(f >= 0 && f <= 1) {
+		return errors.New("write a part of the whole, such as 5% or 0.05")
+	}
+	*to = f
+	return nil
+}

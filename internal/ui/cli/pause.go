@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/paused"
+)
+
+const pauseUsage = `Usage: karpenter pause [--pool NAME]... [--for DURATION] [--reason TEXT] [flags]
+
+Stops voluntary disruption, of the whole cluster or of some NodePools: no node is chosen any more because it is empty, drifted, under-used or
+broken. Steps that have deleted nothing are taken back, nodes that are being drained go. Machines are launched for pods as ever. Spot
+interruptions, deletions by hand and expireAfter go on: the command names the nodes that expire in the meantime.
+
+It writes the annotation karpenter.sh/paused onto the NodePools, or onto the namespace kube-system, which stops all of them. "karpenter resume"
+takes it off. Restarts of the controller change nothing.
+
+`
+
+const resumeUsage = `Usage: karpenter resume [--pool NAME]... [flags]
+
+Ends what "karpenter pause" began: without --pool the pause of the whole cluster, with --pool those of NodePools. Pauses that are left
+are named.
+
+`
+
+// names is a flag that may be given more than once.
+type names []string
+
+func (n *names) String() string     { return strings.Join(*n, ",") }
+func (n *names) Set(s string) error { *n = append(*n, s); return nil }
+
+// A stop is what "karpenter pause" was told.
+type stop struct {
+	pools  []string // none for the whole cluster
+	length time.Duration
+	reason string
+}
+
+// pause stops voluntary disruption.
+func pause(ctx context.Context, env Env, args []string) (int, error) {
+	flags := flag.NewFlagSet("pause", flag.ContinueOnError)
+	flags.SetOutput(env.Err)
+	var s stop
+	flags.Var((*names)(&s.pools), "pool", "name of a NodePool, may be given more than once; the whole cluster if none is")
+	flags.DurationVar(&s.length, "for", 0, "for how long, such as 2h; until it is resumed if it is 0")
+	flags.StringVar(&s.reason, "reason", "", "why, for whoever reads it")
+	kubeconfig := clusterFlag(flags)
+	flags.Usage = func() { fmt.Fprint(env.Err, pauseUsage); flags.PrintDefaults() }
+	if err := flags.Parse(args); err != nil {
+		return exitBadInput, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return exitBadInput, fmt.Errorf("what is %q? NodePools are named with --pool", flags.Arg(0))
+	case s.length < 0:
+		return exitBadInput, errors.New("--for cannot be negative")
+	}
+	c, err := clusterClient(*kubeconfig)
+	if err != nil {
+		return exitBadInput, err
+	}
+	return exitFine, s.throw(ctx, env.Out, c, time.Now())
+}
+
+// throw writes the switch and says what that means.
+func (s stop) throw(ctx context.Context, out io.Writer, c client.Client, now time.Time) error {
+	value, until := "true", time.Time{}
+	if s.length > 0 {
+		until = now.Add(s.length).UTC().Truncate(time.Second)
+		value = until.Format(time.RFC3339)
+	}
+	annotations := map[string]any{v1.PausedAnnotationKey: value, v1.PausedReasonAnnotationKey: nil}
+	if s.reason != "" {
+		annotations[v1.PausedReasonAnnotationKey] = s.reason
+	}
+	for _, o := range switches(s.pools) {
+		if err := writeAnnotations(ctx, c, o, annotations); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: no node is removed voluntarily until %s\n", switchName(o), cmp.Or(endOf(until), "somebody resumes it"))
+	}
+	return s.tellRest(ctx, out, c, until)
+}
+
+func endOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
+// switches are the objects that carry the switch.
+func switches(pools []string) []client.Object {
+	if len(pools) == 0 {
+		ns := &corev1.Namespace{}
+		ns.Name = v1.PausedNamespace
+		return []client.Object{ns}
+	}
+	var out []client.Object
+	for _, name := range pools {
+		p := &v1.NodePool{}
+		p.Name = name
+		out = append(out, p)
+	}
+	return out
+}
+
+func switchName(o client.Object) string {
+	if _, ok := o.(*v1.NodePool); ok {
+		return "NodePool " + o.GetName()
+	}
+	return "the whole cluster"
+}
+
+// writeAnnotations writes annotations, and takes off those that are nil.
+func writeAnnotations(ctx context.Context, c client.Client, o client.Object, annotations map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	err = c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+	if _, isPool := o.(*v1.NodePool); !isPool && apierrors.IsForbidden(err) {
+		return fmt.Errorf("pausing the whole cluster needs the right to patch the namespace %s; --pool needs the right to patch NodePools: %w", v1.PausedNamespace, err)
+	}
+	if err != nil {
+		return fmt.Errorf("annotate %s: %w", switchName(o), err)
+	}
+	return nil
+}
+
+// tellRest names the nodes that go all the same.
+func (s stop) tellRest(ctx context.Context, out io.Writer, c client.Reader, until time.Time) error {
+	var claims v1.NodeClaimList
+	if err := c.List(ctx, &claims); err != nil {
+		return fmt.Errorf("it is paused, but which nodes go all the same could not be read: %w", err)
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		if pool := claim.Labels[v1.NodePoolLabelKey]; len(s.pools) > 0 && !slices.Contains(s.pools, pool) {
+			continue
+		}
+		name := cmp.Or(claim.Status.NodeName, claim.Name)
+		life := claim.Spec.ExpireAfter.Duration
+		switch {
+		case claim.DeletionTimestamp != nil:
+			fmt.Fprintf(out, "node %s is being drained and goes\n", name)
+		case life != nil && !until.IsZero() && claim.CreationTimestamp.Add(*life).Before(until):
+			fmt.Fprintf(out, "node %s reaches its expireAfter meanwhile, at %s, and goes then\n", name, claim.CreationTimestamp.Add(*life).UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// resume ends a pause.
+func resume(ctx context.Context, env Env, args []string) (int, error) {
+	flags := flag.NewFlagSet("resume", flag.ContinueOnError)
+	flags.SetOutput(env.Err)
+	var pools names
+	flags.Var(&pools, "pool", "name of a NodePool, may be given more than once; the pause of the whole cluster if none is")
+	kubeconfig := clusterFlag(flags)
+	flags.Usage = func() { fmt.Fprint(env.Err, resumeUsage); flags.PrintDefaults() }
+	if err := flags.Parse(args); err != nil {
+		return exitBadInput, err
+	}
+	if flags.NArg() > 0 {
+		return exitBadInput, fmt.Errorf("what is %q? NodePools are named with --pool", flags.Arg(0))
+	}
+	c, err := clusterClient(*kubeconfig)
+	if err != nil {
+		return exitBadInput, err
+	}
+	return exitFine, goOn(ctx, env.Out, c, pools)
+}
+
+// goOn takes switches off and names those that are left.
+func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) error {
+	for _, o := range switches(pools) {
+		if err := writeAnnotations(ctx, c, o, map[string]any{v1.PausedAnnotationKey: nil, v1.PausedReasonAnnotationKey: nil}); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: not paused any more\n", switchName(o))
+	}
+	var left v1.NodePoolList
+	if err := c.List(ctx, &left); err != nil {
+		return fmt.Errorf("read NodePools: %w", err)
+	}
+	all := switches(nil)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // who may read NodePools only is told of those
+		tellPaused(out, all[0])
+	}
+	for i := range left.Items {
+		tellPaused(out, &left.Items[i])
+	}
+	return nil
+}
+
+func tellPaused(out io.Writer, o client.Object) {
+	if h, halted := paused.Read(o.GetAnnotations(), time.Now()); halted {
+		fmt.Fprintf(out, "%s is still paused until %s\n", switchName(o), cmp.Or(endOf(h.Until), "somebody resumes it"))
+	}
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/core/paused"
+)
+
+// pausable is a cluster of two pools; each has a node that is an hour old, and the first one node that is being drained.
+func pausable(t *testing.T, now time.Time) client.Client {
+	t.Helper()
+	scheme, err := planScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := func(name, pool string) *v1.NodeClaim {
+		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.NodePoolLabelKey: pool}, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+		c.Spec.ExpireAfter = v1.MustParseNillableDuration("2h")
+		c.Status.NodeName = "node-" + name
+		return c
+	}
+	going := claim("going", "a")
+	going.Finalizers, going.DeletionTimestamp = []string{v1.TerminationFinalizer}, &metav1.Time{Time: now}
+	forever := claim("forever", "a")
+	forever.Spec.ExpireAfter = v1.MustParseNillableDuration(v1.Never)
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", Annotations: map[string]string{"mine": "stays"}}},
+		&v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"mine": "stays"}}}, &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+		claim("one", "a"), claim("two", "b"), going, forever,
+	).Build()
+}
+
+// halts says for each switch how the controller reads it.
+func halts(t *testing.T, c client.Client, now time.Time) string {
+	t.Helper()
+	var out []string
+	for _, o := range append(switches(nil), switches([]string{"a", "b"})...) {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		if h, halted := paused.Read(o.GetAnnotations(), now); halted {
+			out = append(out, fmt.Sprintf("%s: %s %q%s", switchName(o), endOf(h.Until), h.Reason, h.Unread))
+		}
+		if o.GetName() != "b" && o.GetAnnotations()["mine"] != "stays" {
+			t.Errorf("%s lost an annotation", switchName(o))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestPause(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	const drained = "node node-going is being drained and goes\n"
+	for name, tc := range map[string]struct {
+		stop       stop
+		want, said string
+	}{
+		"the whole cluster until it is resumed": {stop{}, `the whole cluster:  ""`,
+			"the whole cluster: no node is removed voluntarily until somebody resumes it\n" + drained},
+		"for a time in which nodes expire": {stop{length: 2 * time.Hour, reason: "sale"}, `the whole cluster: 2026-05-01T14:00:00Z "sale"`,
+			"the whole cluster: no node is removed voluntarily until 2026-05-01T14:00:00Z\n" + drained +
+				"node node-one reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\nnode node-two reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\n"},
+		"for a time in which none does": {stop{length: time.Hour}, `the whole cluster: 2026-05-01T13:00:00Z ""`,
+			"the whole cluster: no node is removed voluntarily until 2026-05-01T13:00:00Z\n" + drained},
+		"one pool": {stop{pools: []string{"b"}, length: 2 * time.Hour}, `NodePool b: 2026-05-01T14:00:00Z ""`,
+			"NodePool b: no node is removed voluntarily until 2026-05-01T14:00:00Z\nnode node-two reaches its expireAfter meanwhile, at 2026-05-01T13:00:00Z, and goes then\n"},
+		"two pools": {stop{pools: []string{"a", "b"}}, `NodePool a:  ""; NodePool b:  ""`,
+			"NodePool a: no node is removed voluntarily until somebody resumes it\nNodePool b: no node is removed voluntarily until somebody resumes it\n" + drained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := pausable(t, now)
+			var out bytes.Buffer
+			if err := tc.stop.throw(t.Context(), &out, c, now); err != nil {
+				t.Fatal(err)
+			}
+			if got := halts(t, c, now); got != tc.want {
+				t.Errorf("paused: %s, want %s", got, tc.want)
+			}
+			if out.String() != tc.said {
+				t.Errorf("said:\n%swant:\n%s", out.String(), tc.said)
+			}
+		})
+	}
+}
+
+// A second pause without a reason does not keep that of the first.
+func TestResume(t *testing.T) {
+	now := time.Now()
+	c := pausable(t, now)
+	for _, s := range []stop{{reason: "old"}, {}, {pools: []string{"a"}}, {pools: []string{"b"}}} {
+		if err := s.throw(t.Context(), &bytes.Buffer{}, c, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		pools      []string
+		left, said string
+	}{
+		{[]string{"a"}, `the whole cluster:  ""; NodePool b:  ""`,
+			"NodePool a: not paused any more\nthe whole cluster is still paused until somebody resumes it\nNodePool b is still paused until somebody resumes it\n"},
+		{nil, `NodePool b:  ""`, "the whole cluster: not paused any more\nNodePool b is still paused until somebody resumes it\n"},
+		{[]string{"b"}, "", "NodePool b: not paused any more\n"},
+	} {
+		var out bytes.Buffer
+		if err := goOn(t.Context(), &out, c, tc.pools); err != nil {
+			t.Fatal(err)
+		}
+		if got := halts(t, c, now); got != tc.left || out.String() != tc.said {
+			t.Errorf("after resume %v: paused %s, want %s; said\n%s", tc.pools, got, tc.left, out.String())
+		}
+	}
+}
+
+func TestPauseSaysWhatIsWrong(t *testing.T) {
+	for args, want := range map[string]string{
+		"pause default":                       "--pool",
+		"pause --for -1h":                     "negative",
+		"pause --for soon":                    "soon",
+		"resume default":                      "--pool",
+		"pause --kubeconfig /no/such/file":    "/no/such/file",
+		"resume --kubeconfig /no/such/file":   "/no/such/file",
+		"pause --pool a --pool b --no-such-f": "no-such-f",
+	} {
+		var errs bytes.Buffer
+		if code := Run(t.Context(), Env{Out: &bytes.Buffer{}, Err: &errs}, strings.Fields(args)); code != exitBadInput || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: code %d, %q", args, code, errs.String())
+		}
+	}
+	if err := (stop{pools: []string{"none"}}).throw(t.Context(), &bytes.Buffer{}, pausable(t, time.Now()), time.Now()); err == nil || !strings.Contains(err.Error(), "NodePool none") {
+		t.Errorf("error = %v, want one that names the pool", err)
+	}
+}

@@ -1,0 +1,368 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	"karpenter.sh/karpenter/api/condition"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
+	"karpenter.sh/karpenter/api/label"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/budget"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/overlay"
+	"karpenter.sh/karpenter/internal/core/work"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+)
+
+// planFlags are what plan is asked.
+type planFlags struct {
+	files             []string
+	output            string
+	region, spot      string
+	kubeconfig        string
+	snapshot          string
+	memory            *engine.Memory // of the engine of a snapshot, nil for none
+	static            bool           // pools with a fixed number of nodes are looked at too
+	ignorePreferences bool
+	bestEffort        bool
+	ignoreDRA         bool
+	budget            time.Duration
+}
+
+const planHelp = `usage: karpenter plan -f FILE_OR_DIR_OR_-… [-o table|json|yaml] [--region us-east-1] [--spot-prices model|none|FILE]
+       karpenter plan --kubeconfig FILE [-f FILE_OR_DIR…]
+       karpenter plan --snapshot FILE
+
+Works out the machines that Karpenter would launch for pods that have no node, and changes nothing. "-f -" reads what is piped
+in. Files may hold Pods, Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs (one run of each), DaemonSets, NodePools, EC2NodeClasses, Nodes, NodeClaims, PersistentVolumes
+and claims, StorageClasses, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Namespaces, Services,
+CapacityBuffers, PodTemplates, ResourceClaims and their templates, DeviceClasses and ResourceSlices. With --kubeconfig
+the objects of a cluster are read as well.
+
+Exit code: 0 every pod can run, 1 some cannot, 2 the input is wrong.
+
+`
+
+func parsePlan(env Env, args []string) (planFlags, error) {
+	p := planFlags{}
+	fs := flag.NewFlagSet("plan", flag.ContinueOnError)
+	fs.SetOutput(env.Err)
+	fs.Usage = func() { fmt.Fprint(env.Err, planHelp); fs.PrintDefaults() }
+	p.worldFlags(fs)
+	fs.StringVar(&p.output, "o", "table", "table, json or yaml")
+	if err := fs.Parse(args); err != nil {
+		return p, err
+	}
+	p.files = append(p.files, fs.Args()...) // so that "-f a b c", as a shell expands it, works
+	switch {
+	case !slices.Contains([]string{"table", "json", "yaml"}, p.output):
+		return p, fmt.Errorf("-o %s: use table, json or yaml", p.output)
+	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
+		return p, errors.New("nothing to plan; give files with -f, or a cluster with --kubeconfig")
+	}
+	return p, p.someWorld()
+}
+
+// worldFlags are those that say what a plan rests on.
+func (p *planFlags) worldFlags(fs *flag.FlagSet) {
+	add := func(path string) error { p.files = append(p.files, path); return nil }
+	fs.Func("f", "file or folder with manifests, - for standard input; may be given several times", add)
+	fs.Func("filename", "the same as -f", add)
+	fs.StringVar(&p.region, "region", "us-east-1", "region whose instance types and prices are used")
+	fs.StringVar(&p.spot, "spot-prices", "model", `"model" for computed prices, "none" for no spot, or a file {"type": {"zone": dollars}}`)
+	fs.StringVar(&p.snapshot, "snapshot", "", "file that karpenter snapshot wrote, instead of files and clusters: it holds the types, prices and policies too")
+	fs.StringVar(&p.kubeconfig, "kubeconfig", "", "read the objects of this cluster too")
+	fs.BoolVar(&p.ignorePreferences, "ignore-preferences", false, "plan as the controller does with --preference-policy=Ignore")
+	fs.BoolVar(&p.ignoreDRA, "ignore-dra-requests", false, "plan as the controller does with --ignore-dra-requests, which is its default")
+	fs.BoolVar(&p.bestEffort, "min-values-best-effort", false, "plan as the controller does with --min-values-policy=BestEffort")
+	fs.DurationVar(&p.budget, "time", 0, "how long the reference machine may look for a cheaper fleet; 0: the controller's default. On any machine the plan is the same")
+}
+
+// someWorld takes the cluster that kubectl would, where nothing else is named.
+func (p *planFlags) someWorld() error {
+	switch {
+	case p.snapshot != "" && (len(p.files) > 0 || p.kubeconfig != ""):
+		return errors.New("--snapshot holds the whole world; give it without -f and --kubeconfig")
+	case len(p.files) == 0 && p.kubeconfig == "" && p.snapshot == "":
+		p.kubeconfig = clientcmd.NewDefaultClientConfigLoadingRules().GetDefaultFilename()
+	}
+	return nil
+}
+
+// question is what the engine is asked.
+func (p *planFlags) question(ctx context.Context, env Env) (engine.Question, error) {
+	if p.snapshot != "" {
+		in, memory, err := readSnapshot(p.snapshot)
+		p.memory = memory
+		return in, err
+	}
+	world, err := p.read(ctx, env)
+	if err != nil {
+		return engine.Question{}, err
+	}
+	return p.input(env, world)
+}
+
+func plan(ctx context.Context, env Env, args []string) (int, error) {
+	p, err := parsePlan(env, args)
+	if err != nil {
+		return exitBadInput, err
+	}
+	input, err := p.question(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	if len(withSpares(input).Pods) == 0 {
+		fmt.Fprintln(env.Err, "no pod is waiting for a node: workloads with replicas: 0 and pods that run already need nothing")
+	}
+	in := withSpares(input)
+	if spares := len(in.Pods) - len(input.Pods); spares > 0 {
+		fmt.Fprintf(env.Err, "CapacityBuffers keep room for %s\n", sentence.Count(spares, "pod"))
+	}
+	input = in
+	fmt.Fprintf(env.Err, "planning %s over %s …\n", sentence.Count(len(input.Pods), "pod"), sentence.Count(len(input.Pools), "pool"))
+	input.Ended = func() bool { return ctx.Err() != nil }
+	began := time.Now()
+	answer := p.planner().Plan(input)
+	r := newReport(answer, time.Since(began).Seconds())
+	if err := r.write(env.Out, p.output); err != nil {
+		return exitBadInput, err
+	}
+	if len(r.Unschedulable) > 0 {
+		return exitUnschedulable, nil
+	}
+	return exitFine, nil
+}
+
+// planner remembers what the engine of a snapshot did.
+func (p *planFlags) planner() *engine.Engine {
+	if p.memory == nil {
+		return engine.New(awsv1.Labels())
+	}
+	return engine.Recall(*p.memory, awsv1.Labels())
+}
+
+// read collects the objects of files and cluster.
+func (p *planFlags) read(ctx context.Context, env Env) (*objects, error) {
+	docs, others, err := readAll(env.In, p.files)
+	if err != nil {
+		return nil, err
+	}
+	tellOthers(env, others)
+	return p.assemble(ctx, env, docs)
+}
+
+// tellOthers names files that hold no manifests.
+func tellOthers(env Env, others []string) {
+	if len(others) > 0 {
+		fmt.Fprintf(env.Err, "no manifests, left out: %s\n", strings.Join(others, ", "))
+	}
+}
+
+// assemble makes objects of documents, with what the cluster has beside them.
+func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*objects, error) {
+	o, err := typed(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	if p.kubeconfig != "" {
+		fmt.Fprintf(env.Err, "reading the cluster …\n")
+		if err := o.readCluster(ctx, p.kubeconfig); err != nil {
+			return nil, err
+		}
+	}
+	if kinds := o.ignoredKinds(); len(kinds) > 0 {
+		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
+	}
+	o.expand()
+	if p.kubeconfig != "" && o.usesDevices() {
+		c, err := clusterClient(p.kubeconfig)
+		if err == nil {
+			err = o.readDevices(ctx, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.defaults()
+	o.ephemeral()
+	o.storage()
+	unknown := o.priorities()
+	if p.kubeconfig == "" { // what the files do not hold may be in the cluster
+		if assumed := o.assume(); len(assumed) > 0 {
+			fmt.Fprintf(env.Err, "storage classes in no file, taken for EBS volumes that are made where their pod goes: %s\n", strings.Join(assumed, ", "))
+		}
+		if len(unknown) > 0 {
+			fmt.Fprintf(env.Err, "priority classes in no file, taken for priority 0: %s\n", strings.Join(unknown, ", "))
+		}
+	} else if len(unknown) > 0 {
+		return nil, fmt.Errorf("there is no PriorityClass named %s; the cluster would refuse the pods", strings.Join(unknown, ", "))
+	}
+	if gated := o.wait(); len(gated) > 0 {
+		fmt.Fprintf(env.Err, "left out, because of scheduling gates: %s\n", strings.Join(gated, ", "))
+	}
+	switch {
+	case len(o.pools) == 0 && p.kubeconfig == "":
+		return nil, errors.New("there is no NodePool, and Karpenter launches nothing without; add one, or read those of a cluster with --kubeconfig")
+	case len(o.pools) == 0:
+		return nil, errors.New("there is no NodePool; add one, Karpenter launches nothing without")
+	}
+	return o, nil
+}
+
+// input makes the engine's question. Pools that cannot be used are reported and left out, so that they never stop the others.
+func (p *planFlags) input(env Env, o *objects) (engine.Question, error) {
+	store := o.store()
+	snap := store.Snapshot()
+	in := engine.Question{Snap: snap, Pods: snap.Provisionable(), Now: time.Now()}
+	in.Settings.IgnorePreferences, in.Settings.MinValuesBestEffort, in.Settings.Search = p.ignorePreferences, p.bestEffort, work.Units(p.budget)
+	in.Settings.ReservedCapacity = true
+	p.plansDevices(env, o, &in)
+	known := label.NewVocabulary(v1.Labels(), awsv1.Labels())
+	classes := map[string]*awsv1.EC2NodeClass{}
+	for _, c := range o.classes {
+		classes[c.Name] = c
+	}
+	for _, pool := range o.pools {
+		if err := pool.Validate(known); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: %v\n", pool.Name, err)
+			continue
+		}
+		if pool.Spec.Replicas != nil && !p.static {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: it has %d node(s) (spec.replicas) whatever pods there are; what those cost is not in the plan\n", pool.Name, *pool.Spec.Replicas)
+			continue
+		}
+		if _, err := budget.Allowed(pool.Spec.Disruption.Budgets, v1.DisruptionReasonEmpty, 1, in.Now); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q: %v; until that is mended none of its nodes is disrupted\n", pool.Name, err)
+		}
+		ref := pool.Spec.Template.Spec.NodeClassRef
+		class := classes[ref.Name]
+		if err := usable(env, class); err != nil {
+			fmt.Fprintf(env.Err, "NodePool %q is left out: the controller does not use EC2NodeClass %q: %v\n", pool.Name, class.Name, err)
+			continue
+		}
+		if class == nil {
+			fmt.Fprintf(env.Err, "NodePool %q: its %s %q is in no file; planning with the defaults\n", pool.Name, ref.Kind, ref.Name)
+		}
+		catalog, err := env.Catalog(p.region, p.spot, class)
+		if err != nil {
+			return in, err
+		}
+		if zones := elsewhere(pool, catalog); len(zones) > 0 {
+			fmt.Fprintf(env.Err, "NodePool %q asks for zones %s, which region %s does not have; choose another with --region\n", pool.Name, strings.Join(zones, ", "), p.region)
+		}
+		in.Pools = append(in.Pools, engine.Pool{Pool: pool, Catalog: catalog})
+	}
+	o.correct(env, known, in.Pools)
+	in.Snap = o.keepRoom(env, store, in)
+	in.Pods = in.Snap.Provisionable()
+	if len(in.Pools) == 0 {
+		return in, errors.New("no NodePool is left to plan with; see above")
+	}
+	return in, nil
+}
+
+// correct applies NodeOverlays to what pools can launch. Those that the controller does not apply are reported and left out.
+func (o *objects) correct(env Env, known *label.Vocabulary, pools []engine.Pool) {
+	var counted []*v1alpha1.NodeOverlay
+	for _, over := range o.overlays {
+		if c := condition.Get(over, v1alpha1.ConditionTypeValidationSucceeded); c != nil && c.Reason == v1alpha1.ReasonFeatureGateDisabled {
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %s\n", over.Name, c.Message)
+			continue
+		}
+		counted = append(counted, over)
+	}
+	if len(counted) == 0 {
+		return
+	}
+	judged := make([]overlay.Pool, len(pools))
+	for i, p := range pools {
+		judged[i] = overlay.Pool(p)
+	}
+	book, verdicts := overlay.Judge(counted, judged, known)
+	for i, v := range verdicts {
+		switch {
+		case v.Invalid != nil:
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %v\n", counted[i].Name, v.Invalid)
+		case v.Conflict != nil:
+			fmt.Fprintf(env.Err, "NodeOverlay %q is left out: %s\n", counted[i].Name, v.Conflict.Message())
+		}
+	}
+	for i := range pools {
+		pools[i].Catalog = book.Apply(pools[i].Pool, pools[i].Catalog, nil).Catalog()
+	}
+}
+
+// usable says why the controller would launch nothing with a class: it has refused it, or is going to. No class stands for the defaults.
+func usable(env Env, class *awsv1.EC2NodeClass) error {
+	if class == nil {
+		return nil
+	}
+	if ready := condition.Get(class, condition.Ready); ready != nil && ready.Status == metav1.ConditionFalse {
+		return errors.New(ready.Message)
+	}
+	return env.CheckClass(class)
+}
+
+// elsewhere returns the zones that a pool asks for, if the catalogue sells nothing in any of them.
+func elsewhere(pool *v1.NodePool, catalog *cloud.Catalog) []string {
+	for _, q := range pool.Spec.Template.Spec.Requirements {
+		if q.Key != corev1.LabelTopologyZone || q.Operator != corev1.NodeSelectorOpIn {
+			continue
+		}
+		sold := func(o cloud.Offering) bool { return slices.Contains(q.Values, o.Zone()) }
+		if !slices.ContainsFunc(catalog.Types, func(it *cloud.InstanceType) bool { return slices.ContainsFunc(it.Offerings, sold) }) {
+			return q.Values
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// store fills a store with the objects.
+func (o *objects) store() *cluster.Store {
+	store := cluster.NewStore()
+	store.Update(func(d *cluster.Draft) {
+		putAll(o.namespaces, d.PutNamespace)
+		putAll(o.priorityClasses, d.PutPriorityClass)
+		putAll(o.pools, d.PutPool)
+		putAll(o.storageClasses, d.PutStorageClass)
+		putAll(o.pvs, d.PutPV)
+		putAll(o.pvcs, d.PutPVC)
+		putAll(o.pdbs, d.PutPDB)
+		putAll(o.daemonSets, d.PutDaemonSet)
+		putAll(o.services, d.PutService)
+		putAll(o.csiNodes, d.PutCSINode)
+		putAll(o.resourceClaims, d.PutResourceClaim)
+		putAll(o.claimTemplates, d.PutResourceClaimTemplate)
+		putAll(o.deviceClasses, d.PutDeviceClass)
+		putAll(o.resourceSlices, d.PutResourceSlice)
+		putAll(o.nodes, func(n *corev1.Node) { d.PutNode(n) })
+		putAll(o.claims, func(c *v1.NodeClaim) { d.PutClaim(c) })
+		putAll(o.plans, d.PutDisruptionPlan)
+		putAll(o.pods, d.PutPod)
+		d.Synced(true)
+	})
+	return store
+}
+
+func putAll[T any](objects []T, put func(T)) {
+	for _, o := range objects {
+		put(o)
+	}
+}

@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/history/recording"
+	"karpenter.sh/karpenter/internal/history/replay"
+)
+
+// runs makes every variant ready, and adds to the recording what the files say is always there.
+func (f *replayFlags) runs(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, *recording.Recording, error) {
+	var out []plannedRun
+	var err error
+	if f.snapshot != "" {
+		out, err = f.runsOfSnapshot(ctx, env, rec)
+	} else {
+		out, err = f.runsOfFiles(ctx, env, rec)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range f.edits {
+		if !slices.ContainsFunc(out, func(r plannedRun) bool { return r.Name == e.variant }) {
+			return nil, nil, fmt.Errorf("--edit: there is no variant %q", e.variant)
+		}
+	}
+	for _, c := range f.changes {
+		if err := apply(out, c); err != nil {
+			return nil, nil, fmt.Errorf("--with %s:%s=%s: %w", c.variant, c.setting, c.value, err)
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil, errors.New("there is no NodePool; add one with -f or with --variant NAME=FILE")
+	}
+	rec, err = recording.Of(f.pods, slices.Concat(rec.Lives, out[0].always), rec.End)
+	return out, rec, err
+}
+
+// runsOfFiles makes the variants of what manifests say.
+func (f *replayFlags) runsOfFiles(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, error) {
+	base, others, err := readAll(env.In, f.files)
+	if err != nil {
+		return nil, err
+	}
+	tellOthers(env, others)
+	bought := func(d *document) bool {
+		return slices.Contains([]string{"NodePool", "EC2NodeClass", "NodeOverlay"}, d.obj.GetKind())
+	}
+	all := []namedFiles{}
+	if f.kubeconfig != "" || slices.ContainsFunc(base, func(d *document) bool { return d.obj.GetKind() == "NodePool" }) {
+		all = append(all, namedFiles{name: baseVariant})
+	}
+	var out []plannedRun
+	for _, v := range append(all, f.variants...) {
+		docs := base
+		if v.name != baseVariant {
+			own, _, err := readAll(env.In, v.files)
+			if err != nil {
+				return nil, err
+			}
+			docs = slices.Concat(slices.DeleteFunc(slices.Clone(base), bought), own)
+		}
+		run, err := f.run(ctx, env, v.name, docs, rec)
+		if err != nil {
+			return nil, fmt.Errorf("variant %s: %w", v.name, err)
+		}
+		out = append(out, run)
+	}
+	return out, nil
+}
+
+// run makes a variant ready.
+func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*document, rec *recording.Recording) (plannedRun, error) {
+	o, err := f.assemble(ctx, env, docs)
+	if err != nil {
+		return plannedRun{}, err
+	}
+	if len(o.buffers) > 0 {
+		fmt.Fprintln(env.Err, "CapacityBuffers are left out of a replay")
+	}
+	if f.kubeconfig != "" { // what is in the cluster now was not there then
+		o.pods, o.nodes, o.claims = nil, nil, nil
+	}
+	there := takeThere(o, rec)
+	o.takeDisks(rec.Disks)
+	o.buffers = nil
+	in, err := f.input(env, o)
+	if err != nil {
+		return plannedRun{}, err
+	}
+	run := f.planned(env, name, o, in.Pools, in.Settings, there)
+	run.Edits, err = f.editsOf(ctx, env, name, docs)
+	return run, err
+}
+
+// editsOf reads what becomes of a variant, each edit on top of those before it.
+func (f *replayFlags) editsOf(ctx context.Context, env Env, name string, docs []*document) ([]replay.Edit, error) {
+	var out []replay.Edit
+	edits := slices.Clone(f.edits)
+	slices.SortStableFunc(edits, func(a, b timedFiles) int { return a.at.Compare(b.at) })
+	for _, e := range edits {
+		if e.variant != name {
+			continue
+		}
+		own, _, err := readAll(env.In, e.files)
+		if err != nil {
+			return nil, err
+		}
+		before, err := f.assemble(ctx, env, docs)
+		if err != nil {
+			return nil, err
+		}
+		docs = slices.Concat(slices.DeleteFunc(slices.Clone(docs), func(d *document) bool {
+			return slices.ContainsFunc(own, func(x *document) bool {
+				return x.obj.GetKind() == d.obj.GetKind() && x.obj.GetName() == d.obj.GetName()
+			})
+		}), own)
+		after, err := f.assemble(ctx, env, docs)
+		if err != nil {
+			return nil, err
+		}
+		in, err := f.input(env, after)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, replay.Edit{At: e.at, Pools: in.Pools, Classes: env.drifts(before.classes, after.classes)})
+	}
+	return out, nil
+}
+
+// drifts says for node classes that were changed why their machines drift.
+func (env Env) drifts(before, after []*awsv1.EC2NodeClass) map[string]func(*v1.NodeClaim) string {
+	out := map[string]func(*v1.NodeClaim) string{}
+	for _, to := range after {
+		i := slices.IndexFunc(before, func(c *awsv1.EC2NodeClass) bool { return c.Name == to.Name })
+		if i < 0 || equality.Semantic.DeepEqual(before[i].Spec, to.Spec) {
+			continue
+		}
+		judge := env.EditClass(before[i], to)
+		out[to.Name] = func(c *v1.NodeClaim) string {
+			reason, sure := judge(c)
+			if !sure {
+				return ""
+			}
+			return string(reason)
+		}
+	}
+	return out
+}
+
+// runsOfSnapshot makes the variants of a snapshot. Those with pools of their own buy what its pools of the same node class could.
+func (f *replayFlags) runsOfSnapshot(ctx context.Context, env Env, rec *recording.Recording) ([]plannedRun, error) {
+	if len(f.edits) > 0 {
+		return nil, errors.New("--edit needs to know what machines there are; give files with -f instead of --snapshot")
+	}
+	all := append([]namedFiles{{name: baseVariant}}, f.variants...)
+	var out []plannedRun
+	for _, v := range all {
+		w, err := readWorld(f.snapshot) // a variant changes its world
+		if err != nil {
+			return nil, err
+		}
+		o := &objects{}
+		for _, obj := range w.Objects {
+			o.take(obj)
+		}
+		pools := w.Pools
+		if v.name != baseVariant {
+			if pools, err = poolsLike(ctx, env, v, pools); err != nil {
+				return nil, fmt.Errorf("variant %s: %w", v.name, err)
+			}
+		}
+		there := takeThere(o, rec)
+		o.takeDisks(rec.Disks)
+		out = append(out, f.planned(env, v.name, o, pools, w.Settings, there))
+	}
+	return out, nil
+}
+
+// poolsLike reads the pools of a variant of a snapshot.
+func poolsLike(ctx context.Context, env Env, v namedFiles, have []engine.Pool) ([]engine.Pool, error) {
+	docs, _, err := readAll(env.In, v.files)
+	if err != nil {
+		return nil, err
+	}
+	o, err := typed(ctx, docs)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.classes)+len(o.overlays) > 0 {
+		return nil, errors.New("a snapshot says what machines there are and what they cost; give NodePools alone")
+	}
+	var out []engine.Pool
+	for _, p := range o.pools {
+		class := p.Spec.Template.Spec.NodeClassRef.Name
+		i := slices.IndexFunc(have, func(x engine.Pool) bool { return x.Pool.Spec.Template.Spec.NodeClassRef.Name == class })
+		if i < 0 {
+			return nil, fmt.Errorf("NodePool %q: no pool of the snapshot has the node class %q, so nobody knows what it could buy", p.Name, class)
+		}
+		out = append(out, engine.Pool{Pool: p, Catalog: have[i].Catalog})
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there is no NodePool in it")
+	}
+	return out, nil
+}
+
+// thereAlready is the fleet, and the pods that no recording tells of.
+type thereAlready struct {
+	nodes  []*corev1.Node
+	claims []*v1.NodeClaim
+	always []recording.Life
+}
+
+// takeThere takes what is there out of the objects: nodes and pods are the replay's own. It notes in the recording where its pods are.
+func takeThere(o *objects, rec *recording.Recording) thereAlready {
+	there := thereAlready{nodes: o.nodes, claims: o.claims}
+	recorded := map[cluster.PodKey]*recording.Life{}
+	for i := range rec.Lives {
+		l := &rec.Lives[i]
+		if key := (cluster.PodKey{Namespace: l.Pod.Namespace, Name: l.Pod.Name}); l.From.Equal(rec.Begin) && recorded[key] == nil {
+			recorded[key] = l
+		}
+	}
+	for _, p := range o.pods {
+		if ended(p) || podclass.OwnedBy(p, "DaemonSet") || p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+			continue
+		}
+		if l := recorded[cluster.PodKey{Namespace: p.Namespace, Name: p.Name}]; l != nil {
+			if p.Spec.NodeName != "" {
+				l.On = p.Spec.NodeName
+			}
+			l.Made = cmp.Or(l.Made, madeBefore(p, rec.Begin))
+			continue
+		}
+		life := recording.Life{Pod: p, From: rec.Begin, Made: madeBefore(p, rec.Begin), On: p.Spec.NodeName}
+		if life.On != "" {
+			life.Pod = p.DeepCopy()
+			life.Pod.Spec.NodeName = ""
+		}
+		there.always = append(there.always, life)
+	}
+	o.pods, o.nodes, o.claims = nil, nil, nil
+	return there
+}
+
+// madeBefore is when a pod was created, zero where that is not known or not before a time.
+func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
+	if p.CreationTimestamp.Time.Before(begin) {
+		return p.CreationTimestamp.Time
+	}
+	return time.Time{}
+}
+
+// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: nobody
+// knows where they would be.
+func (o *objects) takeDisks(d *recording.Disks) {
+	if d != nil {
+		o.pvcs, o.pvs, o.storageClasses = joined(o.pvcs, d.Claims), joined(o.pvs, d.Volumes), joined(o.storageClasses, d.Classes)
+	}
+	for i, c := range o.pvcs {
+		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs, func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
+			unbound := c.DeepCopy() // nobody says where its volume is
+			unbound.Spec.VolumeName, unbound.Annotations = "", nil
+			o.pvcs[i] = unbound
+		}
+	}
+	o.assume()
+	for i, c := range o.storageClasses {
+		later := *c
+		later.VolumeBindingMode = new(storagev1.VolumeBindingWaitForFirstConsumer)
+		o.storageClasses[i] = &later
+	}
+}
+
+// joined are objects with those of others that have other names.
+func joined[T metav1.Object](have, more []T) []T {
+	known := map[cluster.PodKey]bool{}
+	for _, o := range have {
+		known[cluster.PodKey{Namespace: o.GetNamespace(), Name: o.GetName()}] = true
+	}
+	out := slices.Clone(have)
+	for _, o := range more {
+		if !known[cluster.PodKey{Namespace: o.GetNamespace(), Name: o.GetName()}] {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// planned is a variant with its fleet.
+func (f *replayFlags) planned(env Env, name string, o *objects, pools []engine.Pool, set engine.Settings, there thereAlready) plannedRun {
+	if set.Search == 0 {
+		set.Search = enoughSearch
+	}
+	r := plannedRun{set: f.set, always: there.always, Variant: replay.Variant{
+		Name: name, Store: o.store(), Pools: pools, Engine: set, Planner: disrupt.DefaultSettings(), Labels: awsv1.Labels(),
+	}}
+	r.set.BatchIdle, r.set.BatchMax = time.Second, 10*time.Second
+	claims := map[string]*v1.NodeClaim{}
+	for _, c := range there.claims {
+		claims[c.Status.NodeName], claims[c.Status.ProviderID] = c, c
+	}
+	delete(claims, "")
+	var left int
+	var why error
+	for _, n := range there.nodes {
+		c := claims[n.Name]
+		if c == nil {
+			c = claims[n.Spec.ProviderID]
+		}
+		if err := r.Stand(n, c); err != nil {
+			if left++; why == nil {
+				why = fmt.Errorf("%s: %w", n.Name, err)
+			}
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(env.Err, "variant %s begins without %s: %v\n", name, sentence.Count(left, "node"), why)
+	}
+	return r
+}

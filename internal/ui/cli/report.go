@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+)
+
+// A report is the answer of plan. Its JSON is documented and stays as it is.
+type report struct {
+	Claims             []claimReport    `json:"claims"`
+	Existing           []existingReport `json:"existing"`
+	Unschedulable      []refusedReport  `json:"unschedulable"`
+	PricePerHour       float64          `json:"pricePerHour"`
+	CostPerHour        float64          `json:"costPerHour"`
+	LowerBoundPerHour  float64          `json:"lowerBoundPerHour"`
+	VolumeBoundPerHour float64          `json:"volumeBoundPerHour"`
+	Gap                float64          `json:"gap"`
+	Seconds            float64          `json:"seconds"`
+}
+
+type claimReport struct {
+	Pool          string   `json:"pool"`
+	Type          string   `json:"type"`
+	Types         []string `json:"types"`
+	Zone          string   `json:"zone"`
+	Zones         []string `json:"zones"`
+	CapacityType  string   `json:"capacityType"`
+	CapacityTypes []string `json:"capacityTypes"`
+	PricePerHour  float64  `json:"pricePerHour"`
+	Pods          []string `json:"pods"`
+}
+
+type existingReport struct {
+	Node string   `json:"node"`
+	Pods []string `json:"pods"`
+}
+
+type refusedReport struct {
+	Pod     string   `json:"pod"`
+	Reasons []string `json:"reasons"`
+}
+
+// newReport turns a plan into what people and programs read, in an order of its own.
+func newReport(plan *engine.Plan, seconds float64) *report {
+	r := &report{
+		Claims: []claimReport{}, Existing: []existingReport{}, Unschedulable: []refusedReport{},
+		PricePerHour: plan.Price.Dollars(), CostPerHour: plan.Cost.Dollars(), LowerBoundPerHour: max(plan.VolumeBound, plan.ConfigBound).Dollars(),
+		VolumeBoundPerHour: plan.VolumeBound.Dollars(), Gap: plan.Gap(), Seconds: seconds,
+	}
+	for i := range plan.Open {
+		o := &plan.Open[i]
+		r.Claims = append(r.Claims, claimReport{
+			Pool: o.Pool, Type: o.Type, Types: o.Types, Zone: o.Zone, Zones: o.Zones, CapacityType: o.CapacityType,
+			CapacityTypes: o.CapacityTypes, PricePerHour: o.Price.Dollars(), Pods: podNames(o.Pods),
+		})
+	}
+	slices.SortStableFunc(r.Claims, func(a, b claimReport) int {
+		return strings.Compare(a.Pool+"\x00"+a.Type+"\x00"+strings.Join(a.Pods, ","), b.Pool+"\x00"+b.Type+"\x00"+strings.Join(b.Pods, ","))
+	})
+	nodes := map[string][]*cluster.Pod{}
+	for _, p := range plan.Place {
+		nodes[p.Node] = append(nodes[p.Node], p.Pod)
+	}
+	for _, node := range sortedKeys(nodes) {
+		r.Existing = append(r.Existing, existingReport{Node: node, Pods: podNames(nodes[node])})
+	}
+	for _, refused := range plan.Refused {
+		r.Unschedulable = append(r.Unschedulable, refusedReport{Pod: podName(refused.Pod), Reasons: []string{sentence.Explanation(refused.Reasons)}})
+	}
+	slices.SortStableFunc(r.Unschedulable, func(a, b refusedReport) int { return strings.Compare(a.Pod, b.Pod) })
+	return r
+}
+
+func podName(p *cluster.Pod) string { return p.Namespace + "/" + p.Name }
+
+func podNames(pods []*cluster.Pod) []string {
+	names := make([]string, len(pods))
+	for i, p := range pods {
+		names[i] = podName(p)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *report) write(w io.Writer, format string) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	case "yaml":
+		text, err := yaml.Marshal(r)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
+	}
+	return r.table(w)
+}
+
+// table prints the answer for people: equal claims in one row, the sums last.
+func (r *report) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(r.Claims) > 0 {
+		fmt.Fprintln(t, "NEW NODES\tPOOL\tTYPE\tALTERNATIVES\tCAPACITY\tZONES\t$/H EACH\tPODS")
+		for _, g := range r.groups() {
+			c := g.first
+			fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%s\t%s\t%.4f\t%s\n", g.count, c.Pool, c.Type, len(c.Types)-1,
+				strings.Join(c.CapacityTypes, ","), strings.Join(c.Zones, ","), c.PricePerHour, summarise(c.Pods))
+		}
+		fmt.Fprintln(t)
+	}
+	if len(r.Existing) > 0 {
+		fmt.Fprintln(t, "RUNNING NODE\tTAKES")
+		for _, e := range r.Existing {
+			fmt.Fprintf(t, "%s\t%s\n", e.Node, summarise(e.Pods))
+		}
+		fmt.Fprintln(t)
+	}
+	if len(r.Unschedulable) > 0 {
+		fmt.Fprintln(t, "CANNOT RUN\tBECAUSE")
+		for _, g := range r.refusals() {
+			fmt.Fprintf(t, "%s\t%s\n", named(g.pods), g.reason)
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(r.Claims) == 0 {
+		_, err := fmt.Fprintf(w, "no new nodes; %.3f s\n", r.Seconds)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s, $%.4f an hour; $%.4f with what a node and a short spot list are reckoned to cost, and no fleet comes to less than $%.4f (volume alone: $%.4f): at most %.2f%% above the optimum; %.3f s\n",
+		sentence.Count(len(r.Claims), "new node"), r.PricePerHour, r.CostPerHour, r.LowerBoundPerHour, r.VolumeBoundPerHour, 100*r.Gap, r.Seconds)
+	return err
+}
+
+// A claimGroup is claims that differ in their pods' ordinals only.
+type claimGroup struct {
+	first claimReport
+	count int
+}
+
+func (r *report) groups() []claimGroup {
+	var out []claimGroup
+	index := map[string]int{}
+	for _, c := range r.Claims {
+		key := fmt.Sprint(c.Pool, c.Type, len(c.Types), c.CapacityTypes, c.Zones, c.PricePerHour, summarise(c.Pods))
+		if i, ok := index[key]; ok {
+			out[i].count++
+			continue
+		}
+		index[key] = len(out)
+		out = append(out, claimGroup{c, 1})
+	}
+	return out
+}
+
+type refusalGroup struct {
+	reason string
+	pods   []string
+}
+
+func (r *report) refusals() []refusalGroup {
+	var out []refusalGroup
+	index := map[string]int{}
+	for _, u := range r.Unschedulable {
+		reason := strings.Join(u.Reasons, "; ")
+		i, ok := index[reason]
+		if !ok {
+			i = len(out)
+			index[reason] = i
+			out = append(out, refusalGroup{reason: reason})
+		}
+		out[i].pods = append(out[i].pods, u.Pod)
+	}
+	return out
+}
+
+// named is summarise for pods that somebody has to look for: one alone is called by its name.
+func named(pods []string) string {
+	if len(pods) == 1 {
+		return strings.TrimPrefix(pods[0], "default/")
+	}
+	return summarise(pods)
+}
+
+// summarise counts pods by what their names have in common: "web ×3, db-0".
+func summarise(pods []string) string {
+	counts := map[string]int{}
+	var order []string
+	for _, p := range pods {
+		stem := strings.TrimPrefix(p, "default/")
+		if i := strings.LastIndexByte(stem, '-'); i > 0 {
+			stem = stem[:i]
+		}
+		if counts[stem] == 0 {
+			order = append(order, stem)
+		}
+		counts[stem]++
+	}
+	parts := make([]string, len(order))
+	for i, stem := range order {
+		parts[i] = stem
+		if counts[stem] > 1 {
+			parts[i] = fmt.Sprintf("%s ×%d", stem, counts[stem])
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,417 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	awsv1 "karpenter.sh/karpenter/api/aws/v1"
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/approval"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/explain/steprecord"
+	"karpenter.sh/karpenter/internal/history/journal"
+)
+
+// A nodeAnswer is the answer of "why node" and "why nodeclaim". Its JSON is documented and stays as it is.
+type nodeAnswer struct {
+	Kind         string  `json:"kind"`
+	Node         string  `json:"node"`
+	NodeClaim    string  `json:"nodeClaim,omitempty"`
+	NodePool     string  `json:"nodePool,omitempty"`
+	Type         string  `json:"type,omitempty"`
+	Zone         string  `json:"zone,omitempty"`
+	CapacityType string  `json:"capacityType,omitempty"`
+	PricePerHour float64 `json:"pricePerHour"` // 0 where it is not known
+	Pods         int     `json:"pods"`         // on it, those of DaemonSets too
+
+	Stays   bool             `json:"stays"`
+	Holds   []holdAnswer     `json:"holds"`
+	Step    *stepAnswer      `json:"step,omitempty"` // in which it goes
+	History []journal.Record `json:"history,omitempty"`
+}
+
+// A holdAnswer is one thing that keeps a node, and what would become of the node without it.
+type holdAnswer struct {
+	Code    string         `json:"code"`
+	Text    string         `json:"text"`
+	Until   *time.Time     `json:"until,omitempty"` // when it ends by itself
+	Without *withoutAnswer `json:"without,omitempty"`
+}
+
+type withoutAnswer struct {
+	Text  string      `json:"text"`            // what is taken away
+	Step  *stepAnswer `json:"step,omitempty"`  // in which the node goes then
+	Still []string    `json:"still,omitempty"` // codes that keep it still
+}
+
+type stepAnswer struct {
+	Text         string       `json:"text"`
+	Reason       string       `json:"reason"`
+	SavesPerHour float64      `json:"savesPerHour"`
+	Moves        []moveAnswer `json:"moves"`
+}
+
+type moveAnswer struct {
+	Pod string `json:"pod"`
+	To  string `json:"to"`
+}
+
+// whyNode answers about a node, or about the node of a claim.
+func whyNode(ctx context.Context, env Env, w whyFlags) (int, error) {
+	return w.aboutNodes(ctx, env, func(o *objects, world *disrupt.World) (int, error) {
+		row := world.Snap.Node(w.name)
+		if strings.HasPrefix(strings.ToLower(w.kind), "nodeclaim") {
+			row = world.Snap.ClaimNode(w.name)
+		}
+		if row == nil {
+			return exitBadInput, noNode(world.Snap, w.kind, w.name)
+		}
+		fmt.Fprintln(env.Err, "looking for what keeps the node, and for what would become of it without …")
+		a := newNodeAnswer(world, row)
+		a.judge(&w, env, o, world, row)
+		a.History = w.decided(ctx, env, journal.Object{Kind: "Node", Name: row.Name})
+		if err := a.write(env.Out, w.output); err != nil {
+			return exitBadInput, err
+		}
+		if a.Stays {
+			return exitUnschedulable, nil
+		}
+		return exitFine, nil
+	})
+}
+
+// aboutNodes reads what disruption rests on.
+func (w *whyFlags) aboutNodes(ctx context.Context, env Env, answer func(*objects, *disrupt.World) (int, error)) (int, error) {
+	if w.snapshot != "" {
+		return exitBadInput, fmt.Errorf("a snapshot does not hold what keeps nodes; ask with -f or --kubeconfig")
+	}
+	w.static = true
+	o, err := w.read(ctx, env)
+	if err != nil {
+		return exitBadInput, err
+	}
+	input, err := w.input(env, o)
+	if err != nil {
+		return exitBadInput, err
+	}
+	return answer(o, disruptionWorld(input))
+}
+
+// disruptionWorld is what the controller would decide about, without what it alone remembers: steps that wait for their second look, failures,
+// earlier searches. Steps that were begun stand on the claims, and those that wait for approval are objects.
+func disruptionWorld(in engine.Question) *disrupt.World {
+	w := &disrupt.World{
+		Snap: in.Snap, Pools: map[string]engine.Pool{}, Busy: map[types.UID]bool{}, Promised: map[string]int{}, Now: in.Now,
+		Settings: disrupt.DefaultSettings(), Engine: engine.New(awsv1.Labels()), Terms: in.Settings,
+	}
+	for _, p := range in.Pools {
+		w.Pools[p.Pool.Name] = p
+	}
+	approval.Hold(w, nil)
+	for _, r := range steprecord.UnderWay(in.Snap) {
+		for _, m := range r.Candidates {
+			w.Busy[m.UID] = true
+		}
+	}
+	return w
+}
+
+func newNodeAnswer(w *disrupt.World, row *cluster.Node) *nodeAnswer {
+	labels := row.Labels()
+	a := &nodeAnswer{Kind: "node", Node: row.Name, NodePool: row.Pool(), Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
+		CapacityType: labels[v1.CapacityTypeLabelKey], PricePerHour: priceOf(w, row).Dollars(), Pods: len(row.Pods), Holds: []holdAnswer{}}
+	if row.Claim != nil {
+		a.NodeClaim = row.Claim.Name
+	}
+	return a
+}
+
+// priceOf is what a machine costs now, 0 where that is not known.
+func priceOf(w *disrupt.World, row *cluster.Node) cloud.NanoUSD {
+	price, _ := w.Pools[row.Pool()].Catalog.Price(row.Labels())
+	return price
+}
+
+// judge finds what holds the node, and what would happen without each of it.
+func (a *nodeAnswer) judge(w *whyFlags, env Env, o *objects, world *disrupt.World, row *cluster.Node) {
+	holds := disrupt.WhyStays(world, disrupt.Memory{}, row.Name)
+	a.Stays = len(holds) > 0
+	if !a.Stays {
+		a.Step = stepOf(world, row)
+		return
+	}
+	for _, r := range holds {
+		h := holdAnswer{Code: string(r.Code), Text: sentence.Refusal(r)}
+		if !r.Until.IsZero() {
+			h.Until = &r.Until
+		}
+		if text, changed := o.without(r, row); changed != nil {
+			h.Without = &withoutAnswer{Text: text}
+			quiet := env
+			quiet.Err = io.Discard // what is wrong with the pools was said
+			if in, err := w.input(quiet, changed); err == nil {
+				then := disruptionWorld(in)
+				then.Now = world.Now
+				for _, still := range disrupt.WhyStays(then, disrupt.Memory{}, row.Name) {
+					h.Without.Still = append(h.Without.Still, string(still.Code))
+				}
+				if len(h.Without.Still) == 0 {
+					h.Without.Step = stepOf(then, row)
+				}
+			}
+		}
+		a.Holds = append(a.Holds, h)
+	}
+}
+
+// stepOf returns the step in which a node goes, nil if others go before it.
+func stepOf(w *disrupt.World, row *cluster.Node) *stepAnswer {
+	proposal, _ := disrupt.Propose(w, disrupt.Memory{})
+	for _, s := range proposal.Steps {
+		if !slices.ContainsFunc(s.Remove, func(c *disrupt.Candidate) bool { return c.Name() == row.Name }) {
+			continue
+		}
+		out := &stepAnswer{Text: sentence.Step(s), Reason: string(s.Reason), SavesPerHour: s.Saves().Dollars(), Moves: []moveAnswer{}}
+		for _, p := range s.Place {
+			out.Moves = append(out.Moves, moveAnswer{podName(p.Pod), "node " + p.Node})
+		}
+		for i := range s.Open {
+			for _, p := range s.Open[i].Pods {
+				out.Moves = append(out.Moves, moveAnswer{podName(p), "a new " + s.Open[i].Type})
+			}
+		}
+		slices.SortFunc(out.Moves, func(a, b moveAnswer) int { return cmp.Compare(a.Pod, b.Pod) })
+		return out
+	}
+	return nil
+}
+
+// without returns the objects without what keeps a node, and says what was taken away; nil where no edit of an object does it.
+func (o *objects) without(r disrupt.Refusal, row *cluster.Node) (text string, changed *objects) {
+	c := *o
+	pool := func(edit func(*v1.Disruption)) *objects {
+		c.pools = slices.Clone(o.pools)
+		for i, p := range c.pools {
+			if p.Name == row.Pool() {
+				c.pools[i] = p.DeepCopy()
+				edit(&c.pools[i].Spec.Disruption)
+			}
+		}
+		return &c
+	}
+	switch r.Code {
+	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.DoNotConsolidate:
+		c.nodes, c.claims = slices.Clone(o.nodes), slices.Clone(o.claims)
+		for i, n := range c.nodes {
+			if row.Node != nil && n.Name == row.Node.Name {
+				c.nodes[i] = n.DeepCopy()
+				delete(c.nodes[i].Annotations, r.Name)
+			}
+		}
+		for i, n := range c.claims {
+			if row.Claim != nil && n.Name == row.Claim.Name {
+				c.claims[i] = n.DeepCopy()
+				delete(c.claims[i].Annotations, r.Name)
+			}
+		}
+		return "the annotation " + r.Name, &c
+	case disrupt.PodProtected:
+		c.pods = slices.Clone(o.pods)
+		for i, p := range c.pods {
+			if p.Namespace == r.Pod.Namespace && p.Name == r.Pod.Name {
+				c.pods[i] = p.DeepCopy()
+				delete(c.pods[i].Annotations, r.Name)
+			}
+		}
+		return fmt.Sprintf("the annotation %s of pod %s/%s", r.Name, r.Pod.Namespace, r.Pod.Name), &c
+	case disrupt.PodBudget:
+		if r.Name == "" {
+			return "", nil
+		}
+		name := r.Name[strings.LastIndex(r.Name, "/")+1:]
+		c.pdbs = nil
+		for _, b := range o.pdbs {
+			if b.Namespace != r.Pod.Namespace || b.Name != name {
+				c.pdbs = append(c.pdbs, b)
+			}
+		}
+		return "PodDisruptionBudget " + r.Name, &c
+	case disrupt.Budget, disrupt.BudgetUnread:
+		return "the budgets of the pool", pool(func(d *v1.Disruption) { d.Budgets = []v1.Budget{{Nodes: "100%"}} })
+	case disrupt.ConsolidateNever:
+		return "consolidateAfter: Never", pool(func(d *v1.Disruption) { d.ConsolidateAfter = v1.After(0) })
+	case disrupt.OnlyWhenEmpty, disrupt.Unbalanced:
+		return "consolidationPolicy: " + policyOf(o, row.Pool()), pool(func(d *v1.Disruption) {
+			d.ConsolidationPolicy = v1.ConsolidationPolicyWhenEmptyOrUnderutilized
+		})
+	}
+	return "", nil
+}
+
+func policyOf(o *objects, name string) string {
+	for _, p := range o.pools {
+		if p.Name == name {
+			return string(p.Spec.Disruption.ConsolidationPolicy)
+		}
+	}
+	return ""
+}
+
+func (a *nodeAnswer) write(w io.Writer, format string) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(a)
+	}
+	fmt.Fprintf(w, "node %s: %s in %s (%s), NodePool %s, %s, %s\n", a.Node, dash(a.Type), dash(a.Zone), dash(a.CapacityType), dash(a.NodePool), sentence.Count(a.Pods, "pod"), perMonth(a.PricePerHour))
+	switch {
+	case a.Stays:
+		fmt.Fprintln(w, "\nIt stays, because")
+	case a.Step != nil:
+		fmt.Fprintln(w, "\nIt goes:")
+		a.Step.write(w, "  ")
+	default:
+		fmt.Fprintln(w, "\nNothing keeps it; other nodes go before it.")
+	}
+	for _, h := range a.Holds {
+		h.write(w)
+	}
+	return writeDecided(w, a.History)
+}
+
+func (h *holdAnswer) write(w io.Writer) {
+	fmt.Fprintf(w, "  %s (%s)", h.Text, h.Code)
+	if h.Until != nil { // most sentences say it themselves
+		if stamp := h.Until.UTC().Format(time.RFC3339); !strings.Contains(h.Text, stamp) {
+			fmt.Fprintf(w, ", until %s", stamp)
+		}
+	}
+	fmt.Fprintln(w)
+	switch {
+	case h.Without == nil:
+	case h.Without.Step != nil:
+		fmt.Fprintf(w, "    without %s it would go:\n", h.Without.Text)
+		h.Without.Step.write(w, "      ")
+	case len(h.Without.Still) > 0:
+		fmt.Fprintf(w, "    without %s it would still stay: %s\n", h.Without.Text, strings.Join(h.Without.Still, ", "))
+	default:
+		fmt.Fprintf(w, "    without %s nothing would keep it; other nodes go before it\n", h.Without.Text)
+	}
+}
+
+func (s *stepAnswer) write(w io.Writer, indent string) {
+	fmt.Fprintf(w, "%s%s; %s, saves $%.4f an hour\n", indent, s.Text, strings.ToLower(s.Reason), s.SavesPerHour)
+	for _, m := range s.Moves {
+		fmt.Fprintf(w, "%s  %s → %s\n", indent, m.Pod, m.To)
+	}
+}
+
+// perMonth says what a price comes to.
+func perMonth(perHour float64) string {
+	if perHour == 0 {
+		return "its price is not known"
+	}
+	const hours = 730
+	return fmt.Sprintf("$%.4f an hour, $%.0f a month", perHour, perHour*hours)
+}
+
+// A whyPoolAnswer is the answer of "why nodepool".
+type whyPoolAnswer struct {
+	Kind         string           `json:"kind"`
+	Name         string           `json:"name"`
+	Nodes        int              `json:"nodes"`
+	PricePerHour float64          `json:"pricePerHour"`
+	Going        []string         `json:"going"` // nodes that nothing keeps
+	Holds        []poolHoldAnswer `json:"holds"`
+	NotAsked     int              `json:"notAsked"` // nodes that were left out, since there are so many
+	History      []journal.Record `json:"history,omitempty"`
+}
+
+type poolHoldAnswer struct {
+	Code         string   `json:"code"`
+	Text         string   `json:"text"` // of the first node
+	Nodes        []string `json:"nodes"`
+	PricePerHour float64  `json:"pricePerHour"` // of these nodes
+}
+
+// mostAsked is of how many nodes of a pool it is worked out what keeps them: each is a search.
+const mostAsked = 100
+
+func whyPool(ctx context.Context, env Env, w whyFlags) (int, error) {
+	return w.aboutNodes(ctx, env, func(_ *objects, world *disrupt.World) (int, error) {
+		if world.Snap.Pool(w.name) == nil {
+			return exitBadInput, noPool(world.Snap, w.name)
+		}
+		a := &whyPoolAnswer{Kind: "nodepool", Name: w.name, Going: []string{}, Holds: []poolHoldAnswer{}}
+		at := map[disrupt.Code]int{}
+		for row := range world.Snap.Nodes() {
+			if row.Pool() != w.name {
+				continue
+			}
+			a.Nodes++
+			price := priceOf(world, row).Dollars()
+			a.PricePerHour += price
+			if a.Nodes > mostAsked {
+				a.NotAsked++
+				continue
+			}
+			holds := disrupt.WhyStays(world, disrupt.Memory{}, row.Name)
+			if len(holds) == 0 {
+				a.Going = append(a.Going, row.Name)
+			}
+			for _, r := range holds {
+				i, known := at[r.Code]
+				if !known {
+					i = len(a.Holds)
+					at[r.Code] = i
+					a.Holds = append(a.Holds, poolHoldAnswer{Code: string(r.Code), Text: sentence.Refusal(r)})
+				}
+				a.Holds[i].Nodes = append(a.Holds[i].Nodes, row.Name)
+				a.Holds[i].PricePerHour += price
+			}
+		}
+		slices.SortStableFunc(a.Holds, func(x, y poolHoldAnswer) int { return cmp.Compare(y.PricePerHour, x.PricePerHour) })
+		a.History = w.decided(ctx, env, journal.Object{Kind: "NodePool", Name: w.name})
+		return exitFine, a.write(env.Out, w.output)
+	})
+}
+
+func (a *whyPoolAnswer) write(w io.Writer, format string) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(a)
+	}
+	fmt.Fprintf(w, "NodePool %s: %s, %s\n", a.Name, sentence.Count(a.Nodes, "node"), perMonth(a.PricePerHour))
+	if len(a.Going) > 0 {
+		fmt.Fprintf(w, "\nNothing keeps %s\n", strings.Join(a.Going, ", "))
+	}
+	if len(a.Holds) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "\nKEEPS\tNODES\t$/H\tSUCH AS")
+		for _, h := range a.Holds {
+			fmt.Fprintf(t, "%s\t%d\t%.4f\t%s: %s\n", h.Code, len(h.Nodes), h.PricePerHour, h.Nodes[0], h.Text)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if a.NotAsked > 0 {
+		fmt.Fprintf(w, "not looked at: %s more\n", sentence.Count(a.NotAsked, "node"))
+	}
+	return writeDecided(w, a.History)
+}

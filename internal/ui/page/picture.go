@@ -1,0 +1,386 @@
+package page
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/disrupt"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/core/paused"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/sentence"
+	"karpenter.sh/karpenter/internal/explain/view"
+	"karpenter.sh/karpenter/internal/history/journal"
+)
+
+// input is what a picture is made of.
+type input struct {
+	Snap    *cluster.Snapshot
+	Pools   map[string]engine.Pool // what they know of prices
+	Rows    []view.Row
+	Verdict board.View
+	Records []journal.Record // the newest, the oldest of them first
+	Plan    *journal.Record  // of the last plan that opened nodes, nil if there is none
+	Costs   []shownCost
+	Leading bool
+	Now     time.Time
+}
+
+// A picture is what the page shows. Its JSON is between the page and its own script.
+type picture struct {
+	Head      heading        `json:"head"`
+	Nodes     []shownNode    `json:"nodes"`
+	Waiting   []shownWaiting `json:"waiting"`
+	Promised  []promised     `json:"promised"`
+	Steps     []step         `json:"steps"`
+	Held      []shownHeld    `json:"held"`
+	Decisions []decision     `json:"decisions"`
+	Costs     []shownCost    `json:"costs"`
+}
+
+// A heading is what stands above.
+type heading struct {
+	Notice  string     `json:"notice,omitempty"` // why less is shown than there could be
+	Leading bool       `json:"leading"`
+	Nodes   int        `json:"nodes"`
+	Others  int        `json:"others"` // nodes that are not ours
+	Pods    int        `json:"pods"`
+	Waiting int        `json:"waiting"`
+	PerHour float64    `json:"perHour"`
+	Unknown int        `json:"unknown"` // nodes whose price is not known
+	CPU     shownShare `json:"cpu"`
+	Memory  shownShare `json:"memory"`
+	// Movable is what everything that may move costs, and Target what the cheapest fleet found for it would; 0 before the first search.
+	Movable  float64     `json:"movable"`
+	Target   float64     `json:"target"`
+	HeldBack float64     `json:"heldBack"` // savings that budgets hold back now, in dollars an hour
+	Plan     *shownPlan  `json:"plan,omitempty"`
+	Pools    []shownPool `json:"pools"`
+}
+
+// A shownPlan is the last one that opened nodes.
+type shownPlan struct {
+	At    time.Time `json:"at"`
+	Price float64   `json:"price"`
+	Cost  float64   `json:"cost"`
+	Bound float64   `json:"bound"` // 0 where none was computed
+}
+
+// A shownPool is a NodePool.
+type shownPool struct {
+	Name    string  `json:"name"`
+	Nodes   int     `json:"nodes"`
+	PerHour float64 `json:"perHour"`
+	Paused  string  `json:"paused,omitempty"`
+}
+
+// A shownShare is used and all of something: CPUs, or GiB.
+type shownShare [2]float64
+
+// A shownNode is a machine of ours. Nodes compare with ==.
+type shownNode struct {
+	Name         string     `json:"name"`
+	Claim        string     `json:"claim"`
+	Pool         string     `json:"pool"`
+	Type         string     `json:"type"`
+	Zone         string     `json:"zone"`
+	CapacityType string     `json:"capacityType"`
+	PerHour      float64    `json:"perHour"`
+	CPU          shownShare `json:"cpu"`
+	Memory       shownShare `json:"memory"`
+	Pods         int        `json:"pods"`
+	Marks        string     `json:"marks,omitempty"` // with commas between them, the weightiest first
+	Held         string     `json:"held,omitempty"`  // why it stays, in one phrase
+	By           string     `json:"by,omitempty"`    // the workload that keeps it
+}
+
+// shownWaiting are pods of one owner that wait for one reason.
+type shownWaiting struct {
+	Owner string    `json:"owner"`
+	Pods  []string  `json:"pods"` // the first few
+	Count int       `json:"count"`
+	Since time.Time `json:"since"` // the oldest was created
+	Why   string    `json:"why"`
+}
+
+// promised are pods of one owner that wait for one node.
+type promised struct {
+	Owner string    `json:"owner"`
+	Pods  []string  `json:"pods"`
+	Count int       `json:"count"`
+	Node  string    `json:"node"`
+	Boots bool      `json:"boots"`
+	Since time.Time `json:"since"`
+}
+
+// A step is a change of the fleet that was decided.
+type step struct {
+	ID       string    `json:"id"`
+	Stage    string    `json:"stage"`
+	Reason   string    `json:"reason"`
+	Text     string    `json:"text"`
+	Nodes    []string  `json:"nodes"`
+	SavesDay float64   `json:"savesDay"`
+	Pods     int       `json:"pods"`
+	Until    time.Time `json:"until"`
+}
+
+// shownHeld is what one owner, pool or person holds back.
+type shownHeld struct {
+	By    string   `json:"by"`
+	Why   string   `json:"why"` // of the first node
+	Nodes []string `json:"nodes"`
+	Count int      `json:"count"`
+	// PerDay is what the nodes cost in a day, or what would be saved where Saves says so.
+	PerDay float64 `json:"perDay"`
+	Saves  bool    `json:"saves"`
+}
+
+// A decision is a record of the journal.
+type decision struct {
+	Seq     uint64    `json:"seq"`
+	At      time.Time `json:"at"`
+	Act     string    `json:"act"`
+	Reason  string    `json:"reason,omitempty"`
+	About   string    `json:"about"`
+	Text    string    `json:"text,omitempty"`
+	PerHour string    `json:"perHour"` // what it costs, or saves with a minus
+}
+
+// A shownCost is what the fleet cost at a moment, and what the last plan until then came to.
+type shownCost struct {
+	At      time.Time `json:"at"`
+	PerHour float64   `json:"perHour"`
+	Target  float64   `json:"target"` // what would be left if everything that may move moved; 0 where nobody knows
+	Bound   float64   `json:"bound"`  // of the last plan
+	Plan    float64   `json:"plan"`
+}
+
+// Limits of what is listed. Everything beyond is counted.
+const (
+	mostGroups    = 300
+	mostNamed     = 5
+	mostDecisions = 300
+)
+
+// draw makes the picture.
+func draw(in input) picture {
+	p := picture{Costs: in.Costs, Decisions: decisions(in.Records), Steps: steps(in)}
+	kept := view.Weightiest(in.Verdict.Kept)
+	p.Nodes = make([]shownNode, 0, len(in.Rows))
+	for _, r := range in.Rows {
+		p.Nodes = append(p.Nodes, node(in, r, kept[r.Machine.Claim]))
+	}
+	p.Waiting, p.Promised = waiting(in)
+	p.Held = held(in)
+	p.Head = head(in, p.Nodes)
+	for i := range p.Waiting {
+		p.Head.Waiting += p.Waiting[i].Count
+	}
+	for i := range p.Promised {
+		p.Head.Waiting += p.Promised[i].Count
+	}
+	p.Waiting, p.Promised, p.Held = p.Waiting[:min(mostGroups, len(p.Waiting))], p.Promised[:min(mostGroups, len(p.Promised))], p.Held[:min(mostGroups, len(p.Held))]
+	return p
+}
+
+const gib = 1 << 30
+
+func share(s view.Share, unit float64) shownShare {
+	return shownShare{round(s.Used / unit), round(s.All / unit)}
+}
+
+// round leaves what people read: sums of requests have digits that nobody asked for.
+func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
+
+func node(in input, r view.Row, kept *disrupt.Refusal) shownNode {
+	m := r.Machine
+	n := shownNode{
+		Name: m.Name, Claim: m.Claim, Pool: m.Pool, Type: m.Type, Zone: m.Zone, CapacityType: m.CapacityType, PerHour: m.Price.Dollars(),
+		CPU: share(m.CPU, 1), Memory: share(m.Memory, gib), Pods: m.Pods,
+	}
+	var marks []string
+	for _, mark := range view.Marks(in.Snap, r.Node, in.Now) {
+		marks = append(marks, string(mark))
+	}
+	if kept != nil {
+		n.Held = sentence.Refusal(*kept)
+		if view.Holds(kept) {
+			marks = append(marks, "held back")
+			n.By = view.Keeper(in.Snap, kept)
+		}
+	}
+	n.Marks = strings.Join(marks, ", ")
+	return n
+}
+
+// waiting sorts the pods that wait by whether they have a place.
+func waiting(in input) ([]shownWaiting, []promised) {
+	type reason struct{ owner, why string }
+	type place struct{ owner, target string }
+	groups, places := map[reason]*shownWaiting{}, map[place]*promised{}
+	for _, p := range in.Snap.Provisionable() {
+		by := view.Owner(p)
+		if plan, planned := in.Snap.Planned(p.PodKey); planned {
+			k := place{by, plan.Target}
+			g := places[k]
+			if g == nil {
+				g = promise(in.Snap, by, plan)
+				places[k] = g
+			}
+			g.Pods, g.Count = name(g.Pods, p), g.Count+1
+			continue
+		}
+		k := reason{by, why(in, p)}
+		g := groups[k]
+		if g == nil {
+			g = &shownWaiting{Owner: by, Why: k.why, Since: p.Created}
+			groups[k] = g
+		}
+		if p.Created.Before(g.Since) {
+			g.Since = p.Created
+		}
+		g.Pods, g.Count = name(g.Pods, p), g.Count+1
+	}
+	wait := sorted(groups, func(a, b *shownWaiting) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Why, b.Why))
+	})
+	return wait, sorted(places, func(a, b *promised) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Owner, b.Owner)) })
+}
+
+func promise(snap *cluster.Snapshot, by string, plan cluster.Seat) *promised {
+	g := &promised{Owner: by, Node: plan.Target, Since: plan.At}
+	if n := snap.Target(plan.Target); n != nil {
+		g.Node, g.Boots = n.Name, !n.Initialized()
+	}
+	return g
+}
+
+func sorted[K comparable, V any](groups map[K]*V, by func(a, b *V) int) []V {
+	out := make([]V, 0, len(groups))
+	for _, g := range slices.SortedFunc(maps.Values(groups), by) {
+		out = append(out, *g)
+	}
+	return out
+}
+
+// name adds a pod to the first few.
+func name(pods []string, p *cluster.Pod) []string {
+	if len(pods) >= mostNamed {
+		return pods
+	}
+	return append(pods, p.Namespace+"/"+p.Name)
+}
+
+// why says why a pod has no place, as its events do.
+func why(in input, p *cluster.Pod) string {
+	switch text := in.Verdict.Refused[p.UID]; {
+	case text != "":
+		return text
+	case !in.Leading:
+		return "the replica that leads knows why"
+	case len(in.Pools) == 0:
+		return "there is no NodePool that could get nodes"
+	}
+	return "no plan has been made for it yet"
+}
+
+// steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
+func steps(in input) []step {
+	out := []step{}
+	for _, s := range view.Steps(in.Snap, in.Verdict.Steps) {
+		s.Nodes, s.SavesDay = append([]string{}, s.Nodes...), round(s.SavesDay)
+		out = append(out, step(s))
+	}
+	return out
+}
+
+// held says who holds back what.
+func held(in input) []shownHeld {
+	out := []shownHeld{}
+	for _, h := range view.HeldBack(in.Snap, in.Rows, in.Verdict.Disruption) {
+		h.Nodes, h.PerDay = append([]string{}, h.Nodes...), round(h.PerDay)
+		out = append(out, shownHeld(h))
+	}
+	return out
+}
+
+func decisions(records []journal.Record) []decision {
+	out := make([]decision, 0, len(records))
+	for i := range records {
+		r := &records[i]
+		out = append(out, decision{Seq: r.Seq, At: r.At, Act: string(r.Act), Reason: r.Reason, About: r.Subject(), Text: r.Text, PerHour: r.Money()})
+	}
+	return out
+}
+
+// head adds up.
+func head(in input, nodes []shownNode) heading {
+	h := heading{
+		Leading: in.Leading, Nodes: len(nodes), Others: in.Snap.NodeCount() - len(nodes), Pods: in.Snap.PodCount(),
+		Movable: in.Verdict.Before.Dollars(), Target: in.Verdict.Target.Dollars(), Plan: plan(in.Plan),
+	}
+	switch {
+	case !in.Snap.Synced():
+		h.Notice = "The cluster has not been read to its end yet: what is shown is not all there is."
+	case !in.Leading:
+		h.Notice = "This replica does not lead: it shows the cluster as it sees it, and knows nothing of what the one that leads decides."
+	case !in.Snap.Fed():
+		h.Notice = "A part of the cluster is no longer heard of: what is shown may be old, and nothing is disrupted voluntarily."
+	}
+	pools := map[string]*shownPool{}
+	for p := range in.Snap.Pools() {
+		pools[p.Name] = pool(in, p)
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		h.PerHour += n.PerHour
+		if n.PerHour == 0 {
+			h.Unknown++
+		}
+		for j := range 2 {
+			h.CPU[j] += n.CPU[j]
+			h.Memory[j] += n.Memory[j]
+		}
+		p := pools[n.Pool]
+		if p == nil {
+			p = &shownPool{Name: n.Pool}
+			pools[n.Pool] = p
+		}
+		p.Nodes++
+		p.PerHour += n.PerHour
+	}
+	for _, saved := range in.Verdict.HeldBack {
+		h.HeldBack += saved.Dollars()
+	}
+	for j := range 2 {
+		h.CPU[j], h.Memory[j] = round(h.CPU[j]), round(h.Memory[j])
+	}
+	h.PerHour, h.HeldBack = round(h.PerHour), round(h.HeldBack)
+	h.Pools = sorted(pools, func(a, b *shownPool) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range h.Pools {
+		h.Pools[i].PerHour = round(h.Pools[i].PerHour)
+	}
+	return h
+}
+
+func pool(in input, p *v1.NodePool) *shownPool {
+	out := &shownPool{Name: p.Name}
+	if h, halted := paused.Of(in.Snap, p.Name, in.Now); halted {
+		out.Paused = sentence.Halt(h)
+	}
+	return out
+}
+
+func plan(r *journal.Record) *shownPlan {
+	if r == nil {
+		return nil
+	}
+	return &shownPlan{At: r.At, Price: r.PricePerHour, Cost: r.CostPerHour, Bound: r.BoundPerHour}
+}

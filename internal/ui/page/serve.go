@@ -1,0 +1,244 @@
+package page
+
+import (
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// files are what the page is made of, by path.
+var files = map[string]struct{ name, kind string }{
+	"/":         {"page.html", "text/html; charset=utf-8"},
+	"/page.css": {"page.css", "text/css; charset=utf-8"},
+	"/page.js":  {"page.js", "text/javascript; charset=utf-8"},
+	"/icon.svg": {"icon.svg", "image/svg+xml"},
+}
+
+// Path is where the picture is: whoever may get it may see the page.
+const Path = "/picture"
+
+const (
+	// mostViewers may look at the same time.
+	mostViewers = 32
+	// viewerTime is how long a viewer may take to read what it was sent, and firstPictureTime how long one waits for a picture at most.
+	viewerTime       = 10 * time.Second
+	firstPictureTime = 20 * time.Second
+	// heartbeatInterval is how often a viewer is told that nothing has changed.
+	heartbeatInterval = 15 * time.Second
+	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
+	answerTime = 5 * time.Minute
+)
+
+// policy lets the page load what this server has, and nothing from elsewhere.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Open serves the page to everybody who reaches it, by a name of this machine: what another site's name leads to is not for its scripts.
+func (s *Service) Open() http.Handler { return harden(local(s.handler(s.picture()))) }
+
+// Guarded serves the picture to whom guard lets through. What shows it says nothing, and is for everybody.
+func (s *Service) Guarded(guard func(http.Handler) http.Handler) http.Handler {
+	return harden(s.handler(guard(s.picture())))
+}
+
+func (s *Service) handler(picture http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(Path, picture)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		file, known := files[r.URL.Path]
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
+		text, err := assets.ReadFile("assets/" + file.name)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", file.kind)
+		_, _ = w.Write(text) // who has gone reads no error
+	})
+	return mux
+}
+
+// harden sets what every answer has, and refuses what does not only read.
+func harden(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Cache-Control": "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
+			return
+		}
+		if from := r.Header.Get("Sec-Fetch-Site"); r.URL.Path == Path && from != "" && from != "same-origin" && from != "none" {
+			http.Error(w, "the picture is for this page's own script", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// local refuses requests that were sent to a name that is not one of this machine: a site whose name was made to lead here would read along.
+func local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host) {
+			http.Error(w, "this page is reached as localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return Loopback(strings.Trim(host, "[]"))
+}
+
+// Loopback tells whether a host is reached from its own machine only.
+func Loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	at, err := netip.ParseAddr(host)
+	return err == nil && at.IsLoopback()
+}
+
+// picture answers with the picture as it is now, or with all that come: to whoever accepts text/event-stream.
+func (s *Service) picture() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stream := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+		kind := "application/json"
+		if stream {
+			kind = "text/event-stream"
+		}
+		w.Header().Set("Content-Type", kind)
+		if r.Method == http.MethodHead {
+			return
+		}
+		leave, ok := s.enter()
+		if !ok {
+			w.Header().Set("Retry-After", "30")
+			http.Error(w, "too many are looking; try again later", http.StatusServiceUnavailable)
+			return
+		}
+		defer leave()
+		out := newWriter(w, r)
+		defer out.close()
+		show := s.once
+		if stream {
+			show = s.stream
+		}
+		err := show(r, out)
+		if err != nil {
+			telemetry.Log(r.Context()).Debug("a viewer of the page has gone", "because", err)
+		}
+	})
+}
+
+// once writes the picture as it is now.
+func (s *Service) once(r *http.Request, out *writer) error {
+	f, _ := s.after(r.Context(), 0, firstPictureTime)
+	if f == nil {
+		out.to.Header().Del("Content-Encoding")
+		out.zip = nil
+		http.Error(out.to, "there is no picture yet; try again", http.StatusServiceUnavailable)
+		return nil
+	}
+	return out.write(f.whole())
+}
+
+// stream writes pictures as they come: the first one whole, then what has changed, and again a whole one to whom changes were missed.
+func (s *Service) stream(r *http.Request, out *writer) error {
+	until := time.Now().Add(answerTime)
+	if err := out.write([]byte(": hello\n\n")); err != nil {
+		return err
+	}
+	for seen := uint64(0); time.Now().Before(until); {
+		f, over := s.after(r.Context(), seen, heartbeatInterval)
+		var err error
+		switch {
+		case over:
+			return nil
+		case f == nil:
+			err = out.write([]byte(": nothing new\n\n"))
+		default:
+			event, data := f.since(seen)
+			err = out.write([]byte("event: "+event+"\ndata: "), data, []byte("\n\n"))
+		}
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			seen = f.seq
+		}
+	}
+	return nil
+}
+
+// since is what somebody has to hear who saw another frame last, or none.
+func (f *frame) since(seen uint64) (event string, data []byte) {
+	if f.seq == seen+1 && f.changes != nil { // the first one has none
+		return "changes", f.changes
+	}
+	return "picture", f.whole()
+}
+
+// A writer writes to a viewer, zipped if that understands it, and waits for it no longer than patience.
+type writer struct {
+	to      http.ResponseWriter
+	control *http.ResponseController
+	zip     *gzip.Writer // nil for a viewer that does not understand it
+}
+
+func newWriter(w http.ResponseWriter, r *http.Request) *writer {
+	out := &writer{to: w, control: http.NewResponseController(w)}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		out.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one that there is
+	}
+	return out
+}
+
+func (o *writer) write(parts ...[]byte) error {
+	if err := o.control.SetWriteDeadline(time.Now().Add(viewerTime)); err != nil {
+		return fmt.Errorf("limit the time of a viewer: %w", err)
+	}
+	to := io.Writer(o.to)
+	if o.zip != nil {
+		to = o.zip
+	}
+	for _, part := range parts {
+		if _, err := to.Write(part); err != nil {
+			return err
+		}
+	}
+	if o.zip != nil {
+		if err := o.zip.Flush(); err != nil {
+			return err
+		}
+	}
+	return o.control.Flush()
+}
+
+func (o *writer) close() {
+	if o.zip != nil {
+		_ = o.zip.Close() // an error is one of the reader, who has gone
+	}
+}

@@ -1,0 +1,291 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/engine"
+	"karpenter.sh/karpenter/internal/explain/board"
+	"karpenter.sh/karpenter/internal/explain/view"
+	"karpenter.sh/karpenter/internal/history/journal"
+	"karpenter.sh/karpenter/internal/kit/sleep"
+	"karpenter.sh/karpenter/internal/observe/telemetry"
+)
+
+// loopName is what the service is called in metrics.
+const loopName = "page"
+
+const (
+	// everyPicture is the least time between two pictures.
+	everyPicture = time.Second
+	// looksAPicture is how often one looks for news, in the time between two pictures, while there is none.
+	looksAPicture = 10
+	// pictureAge is how old a picture may get while nothing changes: some of it depends on the time.
+	pictureAge = 10 * time.Second
+	// costEvery is how often the fleet's price is noted, for hour each time and then once in coarse, for day.
+	costEvery = 15 * time.Second
+	hour      = time.Hour
+	coarse    = 5 * time.Minute
+	day       = 24 * time.Hour
+)
+
+// catalogs gives the instance types of pools, for what nodes cost.
+type catalogs interface {
+	Pools(ctx context.Context, snap *cluster.Snapshot) (pools map[string]engine.Pool, notReady map[string]bool)
+}
+
+// Deps are what pictures are made of.
+type Deps struct {
+	Store    *cluster.Store
+	Catalogs catalogs
+	Journal  *journal.Journal
+	Verdicts *board.Board
+	Metrics  *telemetry.Metrics
+	Leading  func() bool // whether this replica acts
+}
+
+// A Service draws pictures while somebody looks.
+type Service struct {
+	Deps
+	pace    time.Duration // everyPicture; less in tests that serve for real
+	painter painter
+
+	mu      sync.Mutex
+	viewers int
+	frame   *frame        // the newest; nil while nobody looks
+	news    chan struct{} // closed when there is a newer one
+	wake    chan struct{} // somebody began to look
+	ended   chan struct{} // closed when Run has returned
+}
+
+// A frame is a picture on its way to whoever looks.
+type frame struct {
+	seq     uint64
+	whole   func() []byte // the picture
+	changes []byte        // what is different from the frame before
+}
+
+// painter is what the loop alone knows.
+type painter struct {
+	fleet   view.Reader
+	records []journal.Record // the newest
+	plan    *journal.Record
+	costs   []shownCost
+
+	seq   uint64
+	last  *picture
+	drawn time.Time
+	basis basis
+}
+
+// basis says whether a picture would be another one.
+type basis struct {
+	news, records, verdict uint64
+	leading                bool
+}
+
+// New returns a service that nobody looks at.
+func New(d Deps) *Service {
+	return &Service{Deps: d, pace: everyPicture, news: make(chan struct{}), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// Run draws until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	ctx = telemetry.WithController(ctx, loopName)
+	watched := s.Metrics.Loop(loopName, 1)
+	defer s.Metrics.End(watched)
+	defer close(s.ended)
+	for ctx.Err() == nil {
+		watched.Turn(ctx, "drawing the page", func(ctx context.Context) error { s.turn(ctx, time.Now()); return nil })
+		if looked, _ := s.watched(); !looked {
+			watched.Wait(ctx, max(s.pace, time.Until(s.painter.nextCost())), s.wake)
+		}
+		if !sleep.For(ctx, max(time.Until(s.painter.drawn.Add(s.pace)), s.pace/looksAPicture)) {
+			break
+		}
+	}
+	return nil
+}
+
+// watched tells whether somebody looks, and whether they have nothing to look at yet.
+func (s *Service) watched() (looked, blank bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.viewers > 0, s.frame == nil
+}
+
+// turn notes what the fleet costs when it is time, and draws if somebody looks and there is news.
+func (s *Service) turn(ctx context.Context, now time.Time) {
+	p := &s.painter
+	looked, blank := s.watched()
+	if blank {
+		p.last = nil
+	}
+	snap, view := s.Store.Snapshot(), s.Verdicts.View()
+	noting := snap.Synced() && !now.Before(p.nextCost())
+	if !looked && !noting {
+		return
+	}
+	p.read(s.Journal)
+	is := basis{snap.News(), p.newest(), view.Version, s.Leading()}
+	if !noting && p.last != nil && is == p.basis && now.Sub(p.drawn) < pictureAge {
+		return
+	}
+	pools, _ := s.Catalogs.Pools(ctx, snap)
+	in := input{Snap: snap, Pools: pools, Rows: p.fleet.Read(snap, pools), Verdict: view, Records: p.records, Plan: p.plan, Leading: is.leading, Now: now}
+	if noting {
+		p.note(in)
+	}
+	if !looked {
+		return
+	}
+	in.Costs = p.costs
+	picture := draw(in)
+	s.show(p.next(&picture, now))
+	p.basis, p.drawn = is, now
+}
+
+// read takes over what is new in the journal.
+func (p *painter) read(j *journal.Journal) {
+	fresh := j.Select(journal.Query{After: p.newest()})
+	for i := range fresh {
+		if fresh[i].Act == journal.Planned {
+			p.plan = &fresh[i]
+		}
+	}
+	p.records = append(p.records, fresh...)
+	if more := len(p.records) - mostDecisions; more > 0 {
+		p.records = append([]journal.Record(nil), p.records[more:]...)
+	}
+}
+
+func (p *painter) newest() uint64 {
+	if len(p.records) == 0 {
+		return 0
+	}
+	return p.records[len(p.records)-1].Seq
+}
+
+// nextCost is when the price of the fleet is to be noted again.
+func (p *painter) nextCost() time.Time {
+	if len(p.costs) == 0 {
+		return time.Time{}
+	}
+	return p.costs[len(p.costs)-1].At.Add(costEvery)
+}
+
+// note adds a point to the series, which stays bounded.
+func (p *painter) note(in input) {
+	c := shownCost{At: in.Now}
+	for _, r := range in.Rows {
+		c.PerHour += r.Machine.Price.Dollars()
+	}
+	if d := in.Verdict.Disruption; d.Before > 0 {
+		c.Target = max(0, c.PerHour-(d.Before-d.Target).Dollars())
+	}
+	if p.plan != nil {
+		c.Plan, c.Bound = p.plan.CostPerHour, p.plan.BoundPerHour
+	}
+	var kept []shownCost
+	for _, old := range p.costs {
+		age := in.Now.Sub(old.At)
+		if age < hour || age < day && (len(kept) == 0 || old.At.Sub(kept[len(kept)-1].At) >= coarse) {
+			kept = append(kept, old)
+		}
+	}
+	p.costs = append(kept, c)
+}
+
+// next makes the frame of a picture.
+func (p *painter) next(is *picture, now time.Time) *frame {
+	p.seq++
+	e := envelope{p.seq, now.UTC()}
+	f := &frame{seq: p.seq, whole: sync.OnceValue(func() []byte {
+		return encode(struct {
+			envelope
+			*picture
+		}{e, is})
+	})}
+	if p.last != nil {
+		f.changes = encode(struct {
+			envelope
+			changes
+		}{e, diff(p.last, is)})
+	}
+	p.last = is
+	return f
+}
+
+// An envelope says which picture it is, and what the time was.
+type envelope struct {
+	Seq uint64    `json:"seq"`
+	At  time.Time `json:"at"`
+}
+
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and times
+	}
+	return text
+}
+
+// show hands a frame to everybody who looks.
+func (s *Service) show(f *frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.viewers == 0 {
+		return
+	}
+	s.frame = f
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// enter lets one more look, unless there are too many. What it returns must be called when they have seen enough.
+func (s *Service) enter() (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.viewers >= mostViewers {
+		return nil, false
+	}
+	s.viewers++
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.viewers--; s.viewers == 0 {
+			s.frame = nil
+		}
+	}, true
+}
+
+// after returns a frame that is newer than seq, waiting for it until ctx ends, or for so long; nil if there is none. over says that there
+// will be no more.
+func (s *Service) after(ctx context.Context, seq uint64, most time.Duration) (f *frame, over bool) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		f, news := s.frame, s.news
+		s.mu.Unlock()
+		if f != nil && f.seq > seq {
+			return f, false
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return nil, false
+		case <-ctx.Done():
+			return nil, true
+		case <-s.ended:
+			return nil, true
+		}
+	}
+}
