@@ -93,7 +93,7 @@ var bans = []ban{
 }
 
 // The numeric packages see numbers only: lowering is done before they run.
-var numeric = []string{"bits", "quantity", "label", "reason", "shape", "work", "pack/...", "repack", "rule/...", "solve/..."}
+var numeric = []string{"bits", "quantity", "label", "problem", "reason", "shape", "work", "pack/...", "repack", "rule/...", "solve/..."}
 
 // The local cluster links the main module. What both use in two versions would be compiled twice by who builds both, and with it
 // everything that imports it.

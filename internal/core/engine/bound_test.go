@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
@@ -59,7 +60,7 @@ func (r dice) spreading(pods, kinds, zones int) Question {
 }
 
 // cheapestSpread finds the optimum by trying every zone for every pod and every way to share nodes in a zone; 0 if there is none.
-func cheapestSpread(p *solve.Problem, zones int) int64 {
+func cheapestSpread(p *problem.Problem, zones int) int64 {
 	var class []int
 	for i := range p.Classes {
 		for range p.Classes[i].Count {
@@ -125,7 +126,7 @@ func cheapestSpread(p *solve.Problem, zones int) int64 {
 }
 
 // cheapestNode is the lowest cost of one node in a zone that holds a set of pods; 0 if there is none.
-func cheapestNode(p *solve.Problem, tmpl *solve.Template, class []int, set int, zone string) int64 {
+func cheapestNode(p *problem.Problem, tmpl *problem.Template, class []int, set int, zone string) int64 {
 	best := int64(0)
 	for sh := range tmpl.Shapes.All() {
 		fits := true

@@ -13,13 +13,13 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // reqsOf returns what the new node's labels may be: what the pool, all pods and the chosen domains allow.
-func (b *raiser) reqsOf(bin *solve.Bin) label.Reqs {
+func (b *raiser) reqsOf(bin *problem.Bin) label.Reqs {
 	t := &b.Problem.Templates[bin.Template]
 	_, r := b.Template(bin.Template)
 	seen := map[int]bool{}
@@ -66,7 +66,7 @@ func ofReservation(cat *shape.Catalog, offer int) map[string]string {
 	return out
 }
 
-func (b *raiser) claim(bin *solve.Bin, o *Opening) *v1.NodeClaim {
+func (b *raiser) claim(bin *problem.Bin, o *Opening) *v1.NodeClaim {
 	pool, _ := b.Template(bin.Template)
 	spec := &pool.Spec.Template.Spec
 	reqs := b.reqsOf(bin)

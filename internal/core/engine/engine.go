@@ -4,16 +4,16 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	apilabel "karpenter.sh/karpenter/api/label"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/repack"
-	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // An Engine answers Questions and keeps what it derived and decided between calls. It is not safe for concurrent use.
 type Engine struct {
 	known  *apilabel.Vocabulary
-	rows   *lower.Memory // what objects mean in numbers
-	answer solve.Memory  // the last fleet
+	rows   *lower.Memory  // what objects mean in numbers
+	answer problem.Memory // the last fleet
 }
 
 // New returns an Engine that remembers nothing yet. The tables are what providers know about labels beside what is known without any.
@@ -25,8 +25,8 @@ func New(provider ...apilabel.Table) *Engine {
 // A Memory is what an engine keeps from one question to the next, as far as the next answer may depend on it. It never changes, and is
 // written down with a question so that the same answer is given elsewhere.
 type Memory struct {
-	Rows   lower.History `json:"rows"`
-	Answer solve.Memory  `json:"answer"`
+	Rows   lower.History  `json:"rows"`
+	Answer problem.Memory `json:"answer"`
 }
 
 // Memory returns what the engine remembers now.
@@ -78,7 +78,7 @@ func (e *Engine) lower(q Question) *lower.Lowered {
 		Terms: q.Settings.terms(), Work: q.Settings.Terms, Selects: q.Settings.Selects, Ended: q.ended,
 	})
 	if low.Renumbered {
-		e.answer = solve.Memory{}
+		e.answer = problem.Memory{}
 	}
 	low.Problem.Settings = q.Settings.solve()
 	return low

@@ -8,7 +8,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
-	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/problem"
 )
 
 // Who goes to a place are those who were planned onto it, then those of no plan, then those of other places, each in their order. What is
@@ -16,12 +16,12 @@ import (
 func TestThoseWhoWerePlannedOntoANodeGoThereFirst(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
-		onto := map[cluster.PodKey]solve.BinID{}
+		onto := map[cluster.PodKey]problem.BinID{}
 		var pods []*cluster.Pod
 		for i := range 1 + random.IntN(30) {
 			p := &cluster.Pod{PodKey: cluster.PodKey{Name: fmt.Sprint(i)}}
 			if random.IntN(3) == 0 {
-				onto[p.PodKey] = solve.BinID(random.IntN(4))
+				onto[p.PodKey] = problem.BinID(random.IntN(4))
 			}
 			pods = append(pods, p)
 		}
@@ -29,7 +29,7 @@ func TestThoseWhoWerePlannedOntoANodeGoThereFirst(t *testing.T) {
 		b := &raiser{Lowered: &lower.Lowered{Classes: []lower.Class{{Pods: pods, Sticky: onto}}}}
 		picks := b.picker()
 		for len(left) > 0 && random.IntN(8) > 0 {
-			bin, n := solve.BinID(random.IntN(5)), 1+random.IntN(len(left))
+			bin, n := problem.BinID(random.IntN(5)), 1+random.IntN(len(left))
 			slices.SortStableFunc(left, func(x, y *cluster.Pod) int { return rank(onto, x, bin) - rank(onto, y, bin) })
 			if got := picks.take(0, bin, n); !slices.Equal(got, left[:n]) {
 				t.Fatalf("for bin %d: %v, want %v", bin, got, left[:n])
@@ -43,7 +43,7 @@ func TestThoseWhoWerePlannedOntoANodeGoThereFirst(t *testing.T) {
 	}
 }
 
-func rank(onto map[cluster.PodKey]solve.BinID, p *cluster.Pod, bin solve.BinID) int {
+func rank(onto map[cluster.PodKey]problem.BinID, p *cluster.Pod, bin problem.BinID) int {
 	switch at, planned := onto[p.PodKey]; {
 	case planned && at == bin:
 		return 0

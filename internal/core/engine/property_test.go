@@ -14,6 +14,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
@@ -50,7 +51,7 @@ func (r dice) small(pods, kinds int, edit ...func(i int, p *corev1.Pod)) Questio
 }
 
 // together says whether host-level constraints let a set of pods share a node, where whoever they select has them too.
-func together(p *solve.Problem, class []int, set int) bool {
+func together(p *problem.Problem, class []int, set int) bool {
 	for g := range p.Groups {
 		most, n := int(p.Groups[g].MaxSkew), 0
 		if p.Groups[g].Kind == spread.Anti {
@@ -69,12 +70,12 @@ func together(p *solve.Problem, class []int, set int) bool {
 }
 
 // reckoned is what decisions make of the price of a machine: a node costs something by itself, a twentieth of its price at most.
-func reckoned(p *solve.Problem, price int64) int64 {
+func reckoned(p *problem.Problem, price int64) int64 {
 	return price + min(p.Settings.Terms.Node, price/20)
 }
 
 // cheapest finds the optimum, as decisions reckon it, by trying every way to split the pods that can run; 0 if none can.
-func cheapest(p *solve.Problem) int64 {
+func cheapest(p *problem.Problem) int64 {
 	var needs [][]int64
 	var class []int
 	for i := range p.Classes {

@@ -17,8 +17,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -97,8 +97,8 @@ func (s *Settings) OwnPrice(price cloud.NanoUSD) cloud.NanoUSD {
 }
 
 // terms says what new nodes are reckoned to cost.
-func (s *Settings) terms() solve.Terms {
-	terms := solve.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0))}
+func (s *Settings) terms() problem.Terms {
+	terms := problem.Terms{Band: s.Band, Node: int64(max(s.NodePrice, 0))}
 	if s.NodePrice == 0 {
 		terms.Node = int64(DefaultNodePrice)
 	}
@@ -117,8 +117,8 @@ const (
 	sureSearch = 4
 )
 
-func (s *Settings) solve() solve.Settings {
-	out := solve.Settings{
+func (s *Settings) solve() problem.Settings {
+	out := problem.Settings{
 		MinBestEffort: s.MinValuesBestEffort, Large: s.Size.Large, GainPermille: s.Size.GainPermille,
 		Terms: s.terms(), Most: cmp.Or(s.Search, defaultSearch), FirstFit: s.FirstFit, Unproven: s.Unproven,
 	}

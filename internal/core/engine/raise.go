@@ -10,9 +10,9 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/lower"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // mostTypes is how many instance types a claim lists at most.
@@ -26,11 +26,11 @@ type raiser struct {
 	orders []priceOrder
 }
 
-func (e *Engine) raise(q *Question, low *lower.Lowered, r *solve.Result) *Plan {
+func (e *Engine) raise(q *Question, low *lower.Lowered, r *problem.Result) *Plan {
 	return (&raiser{Lowered: low, e: e, q: q}).plan(r)
 }
 
-func (b *raiser) plan(r *solve.Result) *Plan {
+func (b *raiser) plan(r *problem.Result) *Plan {
 	p := &Plan{
 		Open: make([]Opening, 0, len(r.Bins)), Partial: r.Partial,
 		Price: cloud.NanoUSD(r.Price), Floor: cloud.NanoUSD(r.Floor), Cost: cloud.NanoUSD(r.Cost),
@@ -56,7 +56,7 @@ func (b *raiser) plan(r *solve.Result) *Plan {
 		p.Open = append(p.Open, o)
 	}
 	for class := range b.Classes {
-		left := pods.rest(solve.ClassID(class))
+		left := pods.rest(problem.ClassID(class))
 		if len(left) == 0 {
 			continue
 		}
@@ -115,7 +115,7 @@ func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 }
 
 // placed notes pods on an existing node, or why a what-if question does not accept them there.
-func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin solve.BinID) {
+func (b *raiser) placed(p *Plan, pods []*cluster.Pod, bin problem.BinID) {
 	n := b.Node(bin)
 	refused := b.q.Simulation && !n.Initialized()
 	for _, pod := range pods {
@@ -133,7 +133,7 @@ type picker []*crowd
 // A crowd is the pods of a class that have no place yet: those of no earlier plan, and those that one put onto a node.
 type crowd struct {
 	free, planned []*cluster.Pod
-	onto          map[cluster.PodKey]solve.BinID
+	onto          map[cluster.PodKey]problem.BinID
 }
 
 func (b *raiser) picker() picker {
@@ -157,7 +157,7 @@ func (b *raiser) picker() picker {
 }
 
 // take returns n pods of a class for a bin: those that were planned onto it, then those of no plan, then those of other nodes.
-func (p picker) take(class solve.ClassID, bin solve.BinID, n int) []*cluster.Pod {
+func (p picker) take(class problem.ClassID, bin problem.BinID, n int) []*cluster.Pod {
 	c := p[class]
 	var here, elsewhere []*cluster.Pod
 	for _, pod := range c.planned {
@@ -183,12 +183,12 @@ func (p picker) take(class solve.ClassID, bin solve.BinID, n int) []*cluster.Pod
 }
 
 // rest returns the pods of a class that have no place.
-func (p picker) rest(class solve.ClassID) []*cluster.Pod {
+func (p picker) rest(class problem.ClassID) []*cluster.Pod {
 	return slices.Concat(p[class].free, p[class].planned)
 }
 
 // opening writes the claim of a new node. like is an opening of the same machines, nil if there is none.
-func (b *raiser) opening(bin *solve.Bin, like *Opening) Opening {
+func (b *raiser) opening(bin *problem.Bin, like *Opening) Opening {
 	pool, _ := b.Template(bin.Template)
 	cat := b.Problem.Templates[bin.Template].Catalog
 	o := Opening{Pool: pool.Name, Price: cloud.NanoUSD(bin.Launch.Price), Floor: cloud.NanoUSD(bin.Launch.Floor), Worst: cloud.NanoUSD(bin.Launch.Worst), Sent: bin.Launch.Types, Offers: bin.Launch.Offers}
@@ -223,7 +223,7 @@ type priceOrder struct {
 }
 
 // offered returns the zones and capacity types in which some listed type can be bought.
-func (b *raiser) offered(cat *shape.Catalog, bin *solve.Bin) (zones, types []string) {
+func (b *raiser) offered(cat *shape.Catalog, bin *problem.Bin) (zones, types []string) {
 	sold := bits.Make(64 * len(bin.Mask))
 	for sh := range bin.Shapes.All() {
 		sold.Or(cat.Sold[sh])

@@ -7,10 +7,10 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // makeNodes writes the bins: what is free after pods, daemons, and seats and kept places of pods that are not asked for.
@@ -91,7 +91,7 @@ func (b *builder) makeTemplates() {
 }
 
 // arrivals says which groups count the pods that some DaemonSets start on a node, and which labels that are chosen for it decide about them.
-func (b *builder) arrivals(sets []int) (out []solve.Arrival, decide []int) {
+func (b *builder) arrivals(sets []int) (out []problem.Arrival, decide []int) {
 	for _, i := range sets {
 		if len(b.counting[i]) == 0 {
 			continue
@@ -107,15 +107,15 @@ func (b *builder) arrivals(sets []int) (out []solve.Arrival, decide []int) {
 			}
 		}
 		for _, g := range b.counting[i] {
-			at := slices.IndexFunc(out, func(a solve.Arrival) bool { return a.Group == g && slices.Equal(a.Where, where) })
+			at := slices.IndexFunc(out, func(a problem.Arrival) bool { return a.Group == g && slices.Equal(a.Where, where) })
 			if at < 0 {
 				at = len(out)
-				out = append(out, solve.Arrival{Group: g, Where: where})
+				out = append(out, problem.Arrival{Group: g, Where: where})
 			}
 			out[at].Count++
 		}
 	}
-	slices.SortStableFunc(out, func(x, y solve.Arrival) int { return x.Group - y.Group })
+	slices.SortStableFunc(out, func(x, y problem.Arrival) int { return x.Group - y.Group })
 	return out, decide
 }
 
@@ -146,7 +146,7 @@ func (b *builder) makeLabels() {
 			b.column(q.Key).keep(q.Set, on)
 		}
 		l.OnNode = append(l.OnNode, on)
-		row := make([]solve.Match, len(b.templates))
+		row := make([]problem.Match, len(b.templates))
 		for t, tmpl := range b.templates {
 			row[t] = tmpl.matchOf(r, b.reqs.texts[i])
 		}
@@ -192,7 +192,7 @@ func (b *builder) makePools() {
 		}
 	}
 	for _, t := range b.templates {
-		p := solve.Pool{Name: t.pool.Name, Limit: limits.Pool{Nodes: limits.Unlimited}, Asks: b.w.asks[t.pool.Name]}
+		p := problem.Pool{Name: t.pool.Name, Limit: limits.Pool{Nodes: limits.Unlimited}, Asks: b.w.asks[t.pool.Name]}
 		for name, q := range t.pool.Spec.Limits {
 			p.Limit.Limited = true
 			if p.Limit.Left == nil {
@@ -212,7 +212,7 @@ func (b *builder) makePools() {
 	for name, gone := range b.in.Gone {
 		if i, ok := b.w.binOf[name]; ok && gone {
 			n := b.w.nodes[i]
-			if at := slices.IndexFunc(b.problem.Pools, func(p solve.Pool) bool { return p.Name == n.pool }); at >= 0 {
+			if at := slices.IndexFunc(b.problem.Pools, func(p problem.Pool) bool { return p.Name == n.pool }); at >= 0 {
 				b.problem.Pools[at].Asks -= n.asks()
 			}
 		}

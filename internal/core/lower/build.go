@@ -7,9 +7,9 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
-	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -17,7 +17,7 @@ import (
 type builder struct {
 	mem     *Memory
 	in      Input
-	problem *solve.Problem
+	problem *problem.Problem
 
 	nodes      []*nodeInfo // bins, in order
 	binOf      map[string]int
@@ -112,7 +112,7 @@ type cohort struct {
 }
 
 func newBuilder(m *Memory, in Input) *builder {
-	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &solve.Problem{}, ports: &ports.Table{}, drivers: numbers{}, volumes: numbers{}}
+	return &builder{mem: m, in: in, counted: map[*podInfo]bool{}, problem: &problem.Problem{}, ports: &ports.Table{}, drivers: numbers{}, volumes: numbers{}}
 }
 
 func (b *builder) build() {

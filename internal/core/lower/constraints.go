@@ -7,8 +7,8 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // everywhere is the key of groups for which the cluster is one domain: pods of which one at a time may use a volume claim. No label has
@@ -21,7 +21,7 @@ type topologyKey struct {
 	values []string
 	index  map[string]int32
 	node   []int32
-	tmpl   []solve.KeyOf
+	tmpl   []problem.KeyOf
 }
 
 func (k *topologyKey) number(v string) int32 {
@@ -223,7 +223,7 @@ func (b *builder) readKeys() {
 	for _, k := range b.keys {
 		if k.name == everywhere {
 			k.number(k.name)
-			k.node, k.tmpl = make([]int32, len(b.nodes)), slices.Repeat([]solve.KeyOf{{Kind: solve.Fixed}}, len(b.templates)) // all in its only domain
+			k.node, k.tmpl = make([]int32, len(b.nodes)), slices.Repeat([]problem.KeyOf{{Kind: problem.Fixed}}, len(b.templates)) // all in its only domain
 			continue
 		}
 		asked := b.askedFor(k.name)
@@ -240,7 +240,7 @@ func (b *builder) readKeys() {
 			k.tmpl = append(k.tmpl, t.keyOf(k.name, asked, k.number))
 		}
 		for i := range k.tmpl {
-			for k.tmpl[i].Kind == solve.ByChoice && len(k.tmpl[i].Choice) < len(k.values) {
+			for k.tmpl[i].Kind == problem.ByChoice && len(k.tmpl[i].Choice) < len(k.values) {
 				k.tmpl[i].Choice = append(k.tmpl[i].Choice, nil)
 			}
 		}
@@ -292,6 +292,6 @@ func (b *builder) keyIndex(name string) int {
 }
 
 // solveKey hands a topology key to the problem.
-func solveKey(k *topologyKey) solve.Key {
-	return solve.Key{Name: k.name, Values: k.values, Node: k.node, Tmpl: k.tmpl}
+func solveKey(k *topologyKey) problem.Key {
+	return problem.Key{Name: k.name, Values: k.values, Node: k.node, Tmpl: k.tmpl}
 }

@@ -6,7 +6,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
-	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/problem"
 )
 
 // Of several required terms a node has to meet one, and a class is read as each of them in turn. A claim that has to list several types may need
@@ -60,9 +60,9 @@ func (b *builder) wantsVariety() bool {
 }
 
 // answerEither says what requirements of which one has to be met leave of nodes and templates, from what each of them leaves.
-func (b *builder) answerEither(terms []int) (on bits.Set, row []solve.Match) {
+func (b *builder) answerEither(terms []int) (on bits.Set, row []problem.Match) {
 	l := &b.problem.Labels
-	on, row = bits.Make(len(b.nodes)), make([]solve.Match, len(b.templates))
+	on, row = bits.Make(len(b.nodes)), make([]problem.Match, len(b.templates))
 	for k, at := range terms {
 		on.Or(l.OnNode[at])
 		for t, m := range l.OnTemplate[at] {

@@ -11,8 +11,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // A deviceKind is what can be said about a device without its name. It is known for as long as the engine remembers.
@@ -525,7 +525,7 @@ func (d *deviceDesk) makeShapes() {
 }
 
 // DriversOf names the drivers of a new node's devices.
-func (l *Lowered) DriversOf(bin *solve.Bin) []string {
+func (l *Lowered) DriversOf(bin *problem.Bin) []string {
 	out := make([]string, 0, len(bin.Drivers))
 	for _, n := range bin.Drivers {
 		out = append(out, l.publishers[n])

@@ -9,7 +9,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/label"
-	"karpenter.sh/karpenter/internal/core/solve"
+	"karpenter.sh/karpenter/internal/core/problem"
 )
 
 // A tolerance is a set of tolerations, with or without one for every PreferNoSchedule taint.
@@ -21,11 +21,11 @@ type tolerance struct {
 // makeClasses merges cohorts that differ only in labels that no group looks at.
 func (b *builder) makeClasses() {
 	class, n := b.sameQuestion()
-	b.classes, b.problem.Classes = make([]Class, 0, n), make([]solve.Class, 0, n) // a class is large: with thousands, growing costs more than they
+	b.classes, b.problem.Classes = make([]Class, 0, n), make([]problem.Class, 0, n) // a class is large: with thousands, growing costs more than they
 	for i, c := range b.cohorts {
 		at := class[i]
 		if at == len(b.classes) {
-			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]solve.BinID{}, Exclusive: c.exclusive})
+			b.classes = append(b.classes, Class{Sticky: map[cluster.PodKey]problem.BinID{}, Exclusive: c.exclusive})
 			b.problem.Classes = append(b.problem.Classes, b.classOf(c, at))
 		}
 		b.classes[at].Pods = append(b.classes[at].Pods, c.pods...)
@@ -63,7 +63,7 @@ func (b *builder) makeQueue() {
 	}
 	var queue []waiting
 	for at := range b.problem.Classes {
-		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants, func(v solve.Variant) bool { return len(v.Owns) > 0 }) {
+		if c := &b.problem.Classes[at]; len(c.Groups) == 0 && !slices.ContainsFunc(c.Variants, func(v problem.Variant) bool { return len(v.Owns) > 0 }) {
 			continue
 		}
 		for _, p := range b.classes[at].Pods {
@@ -100,9 +100,9 @@ func (c *cohort) text(buf []byte) []byte {
 	return buf
 }
 
-func (b *builder) classOf(c *cohort, order int) solve.Class {
+func (b *builder) classOf(c *cohort, order int) problem.Class {
 	i := c.info
-	out := solve.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Order: order,
+	out := problem.Class{Name: c.pods[0].Namespace + "/" + c.pods[0].Name, Priority: c.priority, Order: order,
 		Need: i.need, TooMuch: i.tooMuch, Groups: c.groups}
 	for _, p := range i.ports {
 		out.Ports = append(out.Ports, b.ports.Intern(p))
@@ -146,7 +146,7 @@ func (b *builder) levelsOf(c *cohort) []level {
 }
 
 // variantsOf spells out the lattice of preference levels, required terms and volume alternatives.
-func (b *builder) variantsOf(c *cohort) []solve.Variant {
+func (b *builder) variantsOf(c *cohort) []problem.Variant {
 	i := c.info
 	levels := b.levelsOf(c)
 	alternatives := c.volumes.alternatives
@@ -156,7 +156,7 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 	if most := max(1, mostVariants/(len(i.terms)*len(alternatives))); len(levels) > most {
 		levels = append(levels[:most-1:most-1], levels[len(levels)-1])
 	}
-	var out []solve.Variant
+	var out []problem.Variant
 	for n, l := range levels {
 		owns := b.ownedAt(c, l)
 		tol := b.tols.of(i.tolKey+softText(l.tolerate), tolerance{i.tolerances, l.tolerate})
@@ -170,7 +170,7 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 				reqs := full.And(alt)
 				at := b.reqs.of(reqs.Key(), reqs)
 				terms[k] = append(terms[k], at)
-				out = append(out, solve.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
 			}
 		}
 		if len(i.terms) == 1 || !b.wantsVariety() {
@@ -178,7 +178,7 @@ func (b *builder) variantsOf(c *cohort) []solve.Variant {
 		}
 		for k := range alternatives {
 			if at, ok := b.either(terms[k]); ok {
-				out = append(out, solve.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
+				out = append(out, problem.Variant{Level: n, Reqs: at, Tol: tol, Owns: owns})
 			}
 		}
 	}
@@ -219,11 +219,11 @@ func (b *builder) plannedTo(p *cluster.Pod) (int, bool) {
 }
 
 // addSticky notes where earlier plans put pods of the class.
-func (b *builder) addSticky(class *solve.Class, c *Class) {
+func (b *builder) addSticky(class *problem.Class, c *Class) {
 	counts := map[int]int{}
 	for _, p := range c.Pods {
 		if bin, ok := b.plannedTo(p); ok {
-			c.Sticky[p.PodKey] = solve.BinID(bin)
+			c.Sticky[p.PodKey] = problem.BinID(bin)
 			counts[bin]++
 		}
 	}
@@ -232,7 +232,7 @@ func (b *builder) addSticky(class *solve.Class, c *Class) {
 			break
 		}
 		if n := counts[bin]; n > 0 {
-			class.Sticky = append(class.Sticky, solve.Sticky{Node: solve.BinID(bin), Count: n})
+			class.Sticky = append(class.Sticky, problem.Sticky{Node: problem.BinID(bin), Count: n})
 			delete(counts, bin)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
-	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -46,15 +46,15 @@ type Input struct {
 	IgnorePreferences bool
 	ReservedCapacity  bool
 	DefaultSpread     []corev1.TopologySpreadConstraint
-	Terms             solve.Terms // what new nodes are reckoned to cost
-	Selects           Selects     // nil: pods that use resource claims are refused
-	Work              work.Units  // for the terms of waiting pods; 0: the default
-	Ended             func() bool // nobody waits for the answer any more; nil: somebody does
+	Terms             problem.Terms // what new nodes are reckoned to cost
+	Selects           Selects       // nil: pods that use resource claims are refused
+	Work              work.Units    // for the terms of waiting pods; 0: the default
+	Ended             func() bool   // nobody waits for the answer any more; nil: somebody does
 }
 
 // A Lowered problem, and what its numbers stand for.
 type Lowered struct {
-	Problem *solve.Problem
+	Problem *problem.Problem
 	Classes []Class        // the pods behind those of the problem
 	Reqs    []label.Reqs   // by solve.Variant.Reqs and solve.Narrowed.To
 	Refused []Refused      // pods that no plan can place
@@ -69,10 +69,10 @@ type Lowered struct {
 }
 
 // Node returns the row behind a node of the problem.
-func (l *Lowered) Node(n solve.BinID) *cluster.Node { return l.nodes[n].row }
+func (l *Lowered) Node(n problem.BinID) *cluster.Node { return l.nodes[n].row }
 
 // Template returns the pool behind a template of the problem, and what it says of the labels of its nodes.
-func (l *Lowered) Template(t solve.TemplateID) (*v1.NodePool, label.Reqs) {
+func (l *Lowered) Template(t problem.TemplateID) (*v1.NodePool, label.Reqs) {
 	return l.templates[t].pool, l.templates[t].reqs
 }
 
@@ -96,7 +96,7 @@ func (l *Lowered) Quantify(c *reason.Count) {
 // A Class is the pods behind a class of the problem, and on which nodes earlier plans put them.
 type Class struct {
 	Pods   []*cluster.Pod
-	Sticky map[cluster.PodKey]solve.BinID
+	Sticky map[cluster.PodKey]problem.BinID
 	// Exclusive are volume claims of these pods that one pod at a time may use and that others of the problem want too.
 	Exclusive []string
 }

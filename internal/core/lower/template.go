@@ -14,11 +14,11 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/need"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // A template is what a pool's new nodes are like, before any pod. It is made once for each version of pool, catalogue
@@ -30,11 +30,11 @@ type template struct {
 	version    int // of the daemons
 	learned    int // how many values of free labels were known
 	reqs       label.Reqs
-	tmpl       solve.Template
+	tmpl       problem.Template
 	openLabels []openLabel
 	ports      [][]ports.Port // host ports by daemon group
 	daemons    [][]int        // DaemonSets by daemon group
-	matches    map[string]solve.Match
+	matches    map[string]problem.Match
 	none       reason.Count // why no type is left; Code 0 if some is
 	taints     []corev1.Taint
 	used       uint64
@@ -59,7 +59,7 @@ func (m *Memory) templateOf(p Pool, in *Input) *template {
 		}
 		return t
 	}
-	t = &template{known: m.known, pool: p.Pool, catalog: cat, version: m.daemonVersion, matches: map[string]solve.Match{}, used: m.turn}
+	t = &template{known: m.known, pool: p.Pool, catalog: cat, version: m.daemonVersion, matches: map[string]problem.Match{}, used: m.turn}
 	t.taints = p.Pool.Spec.Template.Spec.Taints
 	t.reqs = m.poolReqs(p.Pool)
 	m.build(t)
@@ -74,7 +74,7 @@ const mostMatches = 20_000
 type templateKey struct {
 	pool    *v1.NodePool
 	catalog *catalog
-	terms   solve.Terms
+	terms   problem.Terms
 }
 
 // poolReqs returns what the labels of a pool's nodes may be.
@@ -97,14 +97,14 @@ func (m *Memory) poolReqs(pool *v1.NodePool) label.Reqs {
 
 func (m *Memory) build(t *template) {
 	cat := t.catalog.shape
-	t.tmpl = solve.Template{Name: t.pool.Name, Catalog: cat, Shapes: bits.Full(cat.Len())}
+	t.tmpl = problem.Template{Name: t.pool.Name, Catalog: cat, Shapes: bits.Full(cat.Len())}
 	m.findFree(t)
 	width := len(cat.Offers)
-	t.tmpl.Segments = []solve.Segment{{From: 0, To: width}}
+	t.tmpl.Segments = []problem.Segment{{From: 0, To: width}}
 	for i := range t.openLabels {
 		t.openLabels[i].from = width
 		width += len(t.openLabels[i].values) + 2
-		t.tmpl.Segments = append(t.tmpl.Segments, solve.Segment{From: t.openLabels[i].from, To: width})
+		t.tmpl.Segments = append(t.tmpl.Segments, problem.Segment{From: t.openLabels[i].from, To: width})
 	}
 	t.tmpl.Mask = bits.Full(width)
 	for _, q := range t.reqs {
@@ -298,7 +298,7 @@ func (m *Memory) addDaemons(t *template) {
 					sets = append(sets, which[i])
 				}
 			}
-			t.tmpl.Daemons = append(t.tmpl.Daemons, solve.DaemonGroup{Overhead: overhead})
+			t.tmpl.Daemons = append(t.tmpl.Daemons, problem.DaemonGroup{Overhead: overhead})
 			t.ports, t.daemons = append(t.ports, taken), append(t.daemons, sets)
 		}
 		t.tmpl.DaemonOf[s] = g
@@ -309,13 +309,13 @@ func (m *Memory) addDaemons(t *template) {
 }
 
 // match says what requirements leave of the template. With offers set, offerings count too; daemons run whatever is bought.
-func (t *template) match(r label.Reqs, offers bool) solve.Match {
+func (t *template) match(r label.Reqs, offers bool) problem.Match {
 	cat := t.catalog.shape
-	m := solve.Match{OK: true}
+	m := problem.Match{OK: true}
 	for _, q := range r {
 		if q.Key == corev1.LabelHostname {
 			if !q.Set.Open() { // nobody knows the name of a node that is not there
-				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 			continue
 		}
@@ -328,7 +328,7 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 			if !defined && !q.Set.Empty() && !t.known.WellKnown(q.Key) {
 				code = reason.LabelUnknown
 			}
-			return solve.Match{Code: code, Key: q.Key}
+			return problem.Match{Code: code, Key: q.Key}
 		}
 		if cat.Mentions(q.Key) {
 			if m.Shapes == nil {
@@ -336,7 +336,7 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 			}
 			cat.Shapes(q.Key, q.Set, m.Shapes)
 			if !m.Shapes.Any() {
-				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
 		if offers && cat.Decides(q.Key) || t.isFree(q.Key) {
@@ -350,7 +350,7 @@ func (t *template) match(r label.Reqs, offers bool) solve.Match {
 				}
 			}
 			if offers && !t.tmpl.SellsAny(m.Mask) {
-				return solve.Match{Code: reason.LabelMismatch, Key: q.Key}
+				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 		}
 	}
@@ -362,7 +362,7 @@ func (t *template) isFree(key string) bool {
 }
 
 // matchOf is match, remembered.
-func (t *template) matchOf(r label.Reqs, key string) solve.Match {
+func (t *template) matchOf(r label.Reqs, key string) problem.Match {
 	m, ok := t.matches[key]
 	if !ok {
 		m = t.match(r, true)
@@ -373,7 +373,7 @@ func (t *template) matchOf(r label.Reqs, key string) solve.Match {
 
 // keyOf says how the template's nodes get their domain of a topology key. number gives values their numbers; asked are values that
 // pods of this batch ask for where the pool leaves the label open.
-func (t *template) keyOf(key string, asked []string, number func(string) int32) solve.KeyOf {
+func (t *template) keyOf(key string, asked []string, number func(string) int32) problem.KeyOf {
 	cat := t.catalog.shape
 	set, defined := t.reqs.Get(key)
 	switch {
@@ -382,7 +382,7 @@ func (t *template) keyOf(key string, asked []string, number func(string) int32) 
 	case t.isFree(key):
 		return t.freeDomains(key, asked, number)
 	case cat.Mentions(key):
-		k := solve.KeyOf{Kind: solve.ByShape, Shape: make([]int32, cat.Len())}
+		k := problem.KeyOf{Kind: problem.ByShape, Shape: make([]int32, cat.Len())}
 		for s := range k.Shape {
 			k.Shape[s] = -1
 			if has, says := cat.TypeLabel(s, key); says {
@@ -394,14 +394,14 @@ func (t *template) keyOf(key string, asked []string, number func(string) int32) 
 		return k
 	}
 	if v, single := set.Single(); defined && single {
-		return solve.KeyOf{Kind: solve.Fixed, Domain: number(v)}
+		return problem.KeyOf{Kind: problem.Fixed, Domain: number(v)}
 	}
-	return solve.KeyOf{}
+	return problem.KeyOf{}
 }
 
 // offerDomains handles keys that the offering decides, such as the zone.
-func (t *template) offerDomains(key string, set label.Set, number func(string) int32) solve.KeyOf {
-	k := solve.KeyOf{Kind: solve.ByChoice}
+func (t *template) offerDomains(key string, set label.Set, number func(string) int32) problem.KeyOf {
+	k := problem.KeyOf{Kind: problem.ByChoice}
 	cat := t.catalog.shape
 	at := func(v string) bits.Set {
 		n := int(number(v))
@@ -437,11 +437,11 @@ func (t *template) opens(key string) bool {
 
 // freeDomains handles labels that are chosen for each node. Where the pool leaves one open, the domains are the value that every claim
 // gets unless its pods ask for another, and what pods ask for.
-func (t *template) freeDomains(key string, asked []string, number func(string) int32) solve.KeyOf {
+func (t *template) freeDomains(key string, asked []string, number func(string) int32) problem.KeyOf {
 	f := &t.openLabels[slices.IndexFunc(t.openLabels, func(f openLabel) bool { return f.key == key })]
 	set, _ := t.reqs.Get(key)
 	values, unasked := f.values, ""
-	k := solve.KeyOf{Kind: solve.ByChoice}
+	k := problem.KeyOf{Kind: problem.ByChoice}
 	if t.opens(key) {
 		values = asked
 		if v, ok := AnyValue(set); ok {

@@ -9,9 +9,9 @@ import (
 
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/label"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // bindCompleted is set by the volume controller once claim and volume belong to each other.
@@ -286,7 +286,7 @@ func (b *builder) makeVolumes() {
 }
 
 // countAttached counts the distinct claims of the pods on a node, and of those that are expected there.
-func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *solve.Node) {
+func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *problem.Node) {
 	seen := map[string]bool{}
 	for _, p := range n.pods {
 		b.attach(node, p.Namespace, b.mem.infoOf(p.Class).claimsOf(p.Name), seen)
@@ -302,7 +302,7 @@ func (b *builder) countAttached(n *nodeInfo, coming []*expected, node *solve.Nod
 }
 
 // attach counts those claims that were not seen before.
-func (b *builder) attach(node *solve.Node, namespace string, claims []string, seen map[string]bool) {
+func (b *builder) attach(node *problem.Node, namespace string, claims []string, seen map[string]bool) {
 	for _, name := range claims {
 		key := namespace + "/" + name
 		if seen[key] {

@@ -9,8 +9,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // A world is what one snapshot means, before any question: its bins, what is free on them, and which pods run where. Many
@@ -24,9 +24,9 @@ type world struct {
 	// replaced are no bins: a disruption that may still be taken back is about to remove them.
 	replaced []*nodeInfo
 	binOf    map[string]int
-	room     quantity.Vec // by bin, all resources
-	bins     []solve.Node // with that room, without what a question adds
-	ported   []int        // bins with host ports in use
+	room     quantity.Vec   // by bin, all resources
+	bins     []problem.Node // with that room, without what a question adds
+	ported   []int          // bins with host ports in use
 	columns  map[string]*column
 	taints   []taintGroup
 	asks     map[string]int64 // by pool: CPU, in thousandths, that pods on its nodes ask for, daemons aside
@@ -138,7 +138,7 @@ func (w *world) readNodes(m *Memory) {
 	}
 	w.nodes = append(w.nodes, later...)
 	r := m.resources.names.Len()
-	w.room, w.bins, w.binOf = make(quantity.Vec, r*len(w.nodes)), make([]solve.Node, 0, len(w.nodes)), make(map[string]int, len(w.nodes))
+	w.room, w.bins, w.binOf = make(quantity.Vec, r*len(w.nodes)), make([]problem.Node, 0, len(w.nodes)), make(map[string]int, len(w.nodes))
 	byTaints := map[string]int{}
 	w.asks = map[string]int64{}
 	for i, n := range w.nodes {
@@ -148,7 +148,7 @@ func (w *world) readNodes(m *Memory) {
 		copy(room, n.alloc)
 		room.Sub(n.used)
 		room.Sub(m.reserveOf(n))
-		w.bins = append(w.bins, solve.Node{Name: n.row.Name, Room: room[:r:r]})
+		w.bins = append(w.bins, problem.Node{Name: n.row.Name, Room: room[:r:r]})
 		if len(n.ports)+len(n.promised) > 0 {
 			w.ported = append(w.ported, i)
 		}

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // Zones is how many waiting pods are tied to each zone, how many could go to several, and how many to none.
@@ -20,7 +20,7 @@ type Zones struct {
 // are spread now. Preferences have no say.
 func (l *Lowered) Zones() Zones {
 	out := Zones{In: map[string]int{}}
-	at := slices.IndexFunc(l.Problem.Keys, func(k solve.Key) bool { return k.Name == corev1.LabelTopologyZone })
+	at := slices.IndexFunc(l.Problem.Keys, func(k problem.Key) bool { return k.Name == corev1.LabelTopologyZone })
 	for c := range l.Classes {
 		n := 0
 		for _, p := range l.Classes[c].Pods {
@@ -45,7 +45,7 @@ func (l *Lowered) Zones() Zones {
 
 // zonesOf returns the zones to which pods of a class can go; open says that nothing ties them to any. key is where the problem has the zone
 // as a topology key, −1 where no pod is about zones.
-func (l *Lowered) zonesOf(c *solve.Class, key int) (zones []string, open bool) {
+func (l *Lowered) zonesOf(c *problem.Class, key int) (zones []string, open bool) {
 	last := c.Variants[len(c.Variants)-1].Level
 	for _, v := range slices.Backward(c.Variants) {
 		if v.Level != last {
@@ -71,7 +71,7 @@ func (l *Lowered) zonesOf(c *solve.Class, key int) (zones []string, open bool) {
 }
 
 // askedOf returns the groups about zones that pods of a class own, or that keep them away.
-func (l *Lowered) askedOf(c *solve.Class, v *solve.Variant, key int) []int {
+func (l *Lowered) askedOf(c *problem.Class, v *problem.Variant, key int) []int {
 	var out []int
 	for _, g := range v.Owns {
 		if l.Problem.Groups[g].Key == key && key >= 0 {
@@ -87,11 +87,11 @@ func (l *Lowered) askedOf(c *solve.Class, v *solve.Variant, key int) []int {
 }
 
 // admitted returns the zones that all of these groups admit one more pod of a class to.
-func (l *Lowered) admitted(c *solve.Class, groups []int, key int, has func(zone string) bool) []string {
+func (l *Lowered) admitted(c *problem.Class, groups []int, key int, has func(zone string) bool) []string {
 	k := &l.Problem.Keys[key]
 	reach := bits.Make(len(k.Values))
 	for d, zone := range k.Values {
-		if has(zone) && slices.ContainsFunc(k.Tmpl, func(of solve.KeyOf) bool { return gives(&of, d) }) {
+		if has(zone) && slices.ContainsFunc(k.Tmpl, func(of problem.KeyOf) bool { return gives(&of, d) }) {
 			reach.Add(d)
 		}
 	}
@@ -105,18 +105,18 @@ func (l *Lowered) admitted(c *solve.Class, groups []int, key int, has func(zone 
 }
 
 // gives reports whether new nodes of a template can be in a domain.
-func gives(of *solve.KeyOf, d int) bool {
+func gives(of *problem.KeyOf, d int) bool {
 	switch of.Kind {
-	case solve.Fixed:
+	case problem.Fixed:
 		return int(of.Domain) == d
-	case solve.ByChoice:
+	case problem.ByChoice:
 		return of.Choice[d] != nil
 	}
 	return slices.Contains(of.Shape, int32(d))
 }
 
 // refuses reports whether a group that pods of a class own, or that is about them, keeps one more of them out of a domain.
-func (l *Lowered) refuses(c *solve.Class, g, d int, reach bits.Set) bool {
+func (l *Lowered) refuses(c *problem.Class, g, d int, reach bits.Set) bool {
 	of := &l.Problem.Groups[g]
 	owned := slices.Contains(c.Variants[len(c.Variants)-1].Owns, g)
 	self := slices.Contains(c.Groups, g)

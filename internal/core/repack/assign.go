@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
@@ -38,10 +39,10 @@ type assignment struct {
 
 // assign packs pods that are held apart on a host by what cannot be told the packer, or returns nil where there are none or they find
 // no place. It says how many steps too large a machine may be for anybody.
-func assign(p *solve.Problem, at *solve.Placement) (idea *solve.Placement, over int) {
+func assign(p *problem.Problem, at *solve.Placement) (idea *solve.Placement, over int) {
 	q := newQuestion(p, at)
 	q.collect(nil)
-	bad := map[solve.ClassID]bool{}
+	bad := map[problem.ClassID]bool{}
 	if len(q.items) == 0 || !q.tie(bad) {
 		return nil, 0
 	}
@@ -67,7 +68,7 @@ func assign(p *solve.Problem, at *solve.Placement) (idea *solve.Placement, over 
 }
 
 // sort makes one item of all that are equal to the packer, once it knows nothing of ties among several of them.
-func (a *assignment) sort(bad map[solve.ClassID]bool) {
+func (a *assignment) sort(bad map[problem.ClassID]bool) {
 	q := a.q
 	known := map[string]int{}
 	var key []byte
@@ -121,7 +122,7 @@ func (q *question) sizeKey(key []byte, it *item) []byte {
 }
 
 // fill puts n pods of a size on a bin, or as many as may be there: those that have the fewest other places first.
-func (a *assignment) fill(idea *solve.Placement, bin solve.BinID, s *size, n int) {
+func (a *assignment) fill(idea *solve.Placement, bin problem.BinID, s *size, n int) {
 	tied := s.parts[:s.tied]
 	for i := 1; i < len(tied); i++ { // nearly in order since the last time
 		for j := i; j > 0 && a.pressure(&tied[j]) > a.pressure(&tied[j-1]); j-- {
@@ -152,7 +153,7 @@ func (a *assignment) pressure(p *part) int {
 }
 
 // put places up to n pods of a part on a bin and returns how many.
-func (a *assignment) put(idea *solve.Placement, bin solve.BinID, p *part, n int) int {
+func (a *assignment) put(idea *solve.Placement, bin problem.BinID, p *part, n int) int {
 	placed := 0
 	if n = min(n, p.left); n > 0 && idea.Pinned(bin, p.pins) {
 		placed = idea.Put(p.on(bin, n))

@@ -7,13 +7,14 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // bound writes a bound on every plan for the pods of new nodes, whatever domains it chooses and whatever limits and minValues allow. Machines
 // up to so many steps too large are for anybody.
-func bound(p *solve.Problem, at *solve.Placement, r *solve.Result, over int) {
+func bound(p *problem.Problem, at *solve.Placement, r *problem.Result, over int) {
 	q := newQuestion(p, at)
 	q.loose, q.proves = true, true
 	opened := 0
@@ -133,7 +134,7 @@ func (q *question) alone(g int, it *item) bool {
 		return false
 	}
 	for i := range q.p.Classes {
-		if solve.ClassID(i) != it.class && slices.Contains(q.p.Classes[i].Groups, g) {
+		if problem.ClassID(i) != it.class && slices.Contains(q.p.Classes[i].Groups, g) {
 			return false
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // extremes tries every order in which n pods may come to the domains, and returns the fewest and the most that ever came to each.
@@ -38,8 +38,8 @@ func TestLeastOfIsNeverMoreThanAPlanPutsNorLess(t *testing.T) {
 	for _, before := range [][]int32{{0, 0, 0}, {3, 0, 0}, {5, 4, 1}, {2, 2, 0}, {0, 7, 3}} {
 		for skew := int32(1); skew <= 3; skew++ {
 			for n := range 20 {
-				p := &solve.Problem{
-					Keys:   []solve.Key{{Name: "zone", Values: []string{"a", "b", "c"}}},
+				p := &problem.Problem{
+					Keys:   []problem.Key{{Name: "zone", Values: []string{"a", "b", "c"}}},
 					Groups: []spread.Group{{MaxSkew: skew, Universe: bits.Full(2), Count: before}},
 				}
 				q := &question{p: p}

@@ -7,9 +7,9 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // makeCells lists what nodes can be bought as, and which items may be on which.
@@ -22,9 +22,9 @@ func (q *question) makeCells() {
 	}
 	q.findKinds()
 	q.exact = q.proves
-	var seen []solve.TemplateID
+	var seen []problem.TemplateID
 	for i := range q.p.Templates {
-		t, tmpl := solve.TemplateID(i), &q.p.Templates[i]
+		t, tmpl := problem.TemplateID(i), &q.p.Templates[i]
 		if !q.loose && (!tiers[tmpl.Tier] || len(tmpl.Min) > 0) || q.likeAnother(t, seen) {
 			continue
 		}
@@ -65,7 +65,7 @@ func (q *question) kindKey(key []byte, it *item) []byte {
 }
 
 // likeAnother reports whether the twin of a template sells the same machines to the same items, and as large ones.
-func (q *question) likeAnother(t solve.TemplateID, seen []solve.TemplateID) bool {
+func (q *question) likeAnother(t problem.TemplateID, seen []problem.TemplateID) bool {
 	u := q.at.Twin(t)
 	if u < 0 || !slices.Contains(seen, u) {
 		return false
@@ -84,12 +84,12 @@ func (q *question) likeAnother(t solve.TemplateID, seen []solve.TemplateID) bool
 
 // readings returns the variants that count for an item: the one that it was placed as, or for a bound every one of the
 // same level.
-func (q *question) readings(it *item) []*solve.Variant {
+func (q *question) readings(it *item) []*problem.Variant {
 	all := q.p.Classes[it.class].Variants
 	if !q.loose {
-		return []*solve.Variant{&all[it.variant]}
+		return []*problem.Variant{&all[it.variant]}
 	}
-	var out []*solve.Variant
+	var out []*problem.Variant
 	for i := range all {
 		if all[i].Level == all[it.variant].Level {
 			out = append(out, &all[i])
@@ -99,7 +99,7 @@ func (q *question) readings(it *item) []*solve.Variant {
 }
 
 // reads reports whether a template suits one reading of an item.
-func (q *question) reads(it *item, v *solve.Variant, t solve.TemplateID) bool {
+func (q *question) reads(it *item, v *problem.Variant, t problem.TemplateID) bool {
 	if tier := q.p.Templates[t].Tier; tier != it.tier && !(q.loose && (q.limitedTo(it.tier) || tier < it.tier)) {
 		return false
 	}
@@ -108,11 +108,11 @@ func (q *question) reads(it *item, v *solve.Variant, t solve.TemplateID) bool {
 
 // limitedTo reports whether some pool of a tier or of a heavier one has limits, so that pods may go to lighter ones.
 func (q *question) limitedTo(tier int) bool {
-	return slices.ContainsFunc(q.p.Templates, func(t solve.Template) bool { return t.Tier <= tier && q.limited(&t) })
+	return slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool { return t.Tier <= tier && q.limited(&t) })
 }
 
 // limited reports whether the pool of a template has limits.
-func (q *question) limited(t *solve.Template) bool { return q.p.Pools[t.Pool].Limit.Limited }
+func (q *question) limited(t *problem.Template) bool { return q.p.Pools[t.Pool].Limit.Limited }
 
 // A want is what one reading of items leaves of a template: their node is one of these shapes, bought by one of these offers.
 type want struct {
@@ -134,7 +134,7 @@ func (w *want) both(v *want) (want, bool) {
 }
 
 // wantsOf returns what the readings of an item leave of a template.
-func (q *question) wantsOf(it *item, t solve.TemplateID) []want {
+func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 	var out []want
 	for _, v := range q.readings(it) {
 		if !q.reads(it, v, t) {
@@ -151,7 +151,7 @@ func (q *question) wantsOf(it *item, t solve.TemplateID) []want {
 
 // split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in all of them: then whoever
 // places the item chooses.
-func (q *question) split(it *item, t solve.TemplateID, w want) []want {
+func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	if it.over == 0 {
 		return []want{w}
 	}
@@ -170,7 +170,7 @@ func (q *question) split(it *item, t solve.TemplateID, w want) []want {
 	return out
 }
 
-func (q *question) wantOf(it *item, v *solve.Variant, t solve.TemplateID) want {
+func (q *question) wantOf(it *item, v *problem.Variant, t problem.TemplateID) want {
 	tmpl := &q.p.Templates[t]
 	m := q.match(v, t)
 	w := want{shapes: tmpl.Shapes.Clone(), offers: tmpl.Mask.Clone()}
@@ -186,7 +186,7 @@ func (q *question) wantOf(it *item, v *solve.Variant, t solve.TemplateID) want {
 }
 
 // bought returns the offers of a mask. Whatever else is chosen is bought in the same way.
-func bought(t *solve.Template, mask bits.Set) bits.Set {
+func bought(t *problem.Template, mask bits.Set) bits.Set {
 	if len(t.Segments) == 1 {
 		return mask
 	}
@@ -198,13 +198,13 @@ func bought(t *solve.Template, mask bits.Set) bits.Set {
 }
 
 // pin narrows a want to one domain of a topology key.
-func (w *want) pin(of *solve.KeyOf, d int32) {
+func (w *want) pin(of *problem.KeyOf, d int32) {
 	switch {
-	case of.Kind == solve.ByChoice && of.Choice[d] != nil:
+	case of.Kind == problem.ByChoice && of.Choice[d] != nil:
 		w.offers.And(of.Choice[d])
-	case of.Kind == solve.ByShape:
+	case of.Kind == problem.ByShape:
 		w.shapes.Only(func(sh int) bool { return of.Shape[sh] == d })
-	case of.Kind != solve.Fixed || of.Domain != d:
+	case of.Kind != problem.Fixed || of.Domain != d:
 		w.offers.Clear()
 	}
 }
@@ -214,7 +214,7 @@ const mostWants = 64
 
 // findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
 // if there are too many combinations; then not all are among them.
-func (q *question) findWants(t solve.TemplateID) (all []want, byKind [][]want, complete bool) {
+func (q *question) findWants(t problem.TemplateID) (all []want, byKind [][]want, complete bool) {
 	complete = true
 	note := func(w want) {
 		if slices.ContainsFunc(all, func(x want) bool { return x.equal(&w) }) {
@@ -244,7 +244,7 @@ func (q *question) findWants(t solve.TemplateID) (all []want, byKind [][]want, c
 }
 
 // byReservation takes reserved offers out of wants, and, for a bound, adds each of them by itself.
-func (q *question) byReservation(wants []want, t solve.TemplateID) []want {
+func (q *question) byReservation(wants []want, t problem.TemplateID) []want {
 	cat := q.p.Templates[t].Catalog
 	if len(cat.Left) == 0 {
 		return wants
@@ -268,7 +268,7 @@ func (q *question) byReservation(wants []want, t solve.TemplateID) []want {
 }
 
 // addCells lists what nodes of a template can be bought as.
-func (q *question) addCells(t solve.TemplateID) {
+func (q *question) addCells(t problem.TemplateID) {
 	tmpl := &q.p.Templates[t]
 	all, byKind, complete := q.findWants(t)
 	q.exact = q.exact && complete
@@ -300,7 +300,7 @@ func (q *question) openCells(from int, byKind [][]want, suits func(*cell, *want)
 }
 
 // addLists adds a cell for each list that a launch of what is wanted may send.
-func (q *question) addLists(t solve.TemplateID, w *want) {
+func (q *question) addLists(t problem.TemplateID, w *want) {
 	lists, complete := q.listsOf(t, w)
 	q.exact = q.exact && complete
 	for i := range lists {
@@ -312,7 +312,7 @@ func (q *question) addLists(t solve.TemplateID, w *want) {
 
 // addShapes adds a cell for each shape. Limits count what shapes have, and not what is asked of it, so that a small machine may be the
 // better one though a larger one costs less.
-func (q *question) addShapes(t solve.TemplateID, w *want) {
+func (q *question) addShapes(t problem.TemplateID, w *want) {
 	tmpl := &q.p.Templates[t]
 	prices := q.at.Prices(t, w.offers)
 	for sh := range w.shapes.All() {
@@ -323,7 +323,7 @@ func (q *question) addShapes(t solve.TemplateID, w *want) {
 }
 
 // addFloors adds a cell for each shape at the lowest price at which it is sold, whoever would be preferred: no plan gets it for less.
-func (q *question) addFloors(t solve.TemplateID, byKind [][]want) {
+func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 	tmpl := &q.p.Templates[t]
 	from := len(q.cells)
 	for sh := range tmpl.Shapes.All() {
@@ -348,7 +348,7 @@ func (q *question) addCell(c cell, vcpu int64, as pack.Cell) {
 }
 
 // roomsOf is what every shape has, and roomOf what one has: attach limits are further dimensions where volumes are counted, and so are devices.
-func (q *question) roomsOf(t *solve.Template) []quantity.Vec {
+func (q *question) roomsOf(t *problem.Template) []quantity.Vec {
 	if q.p.Drivers+len(q.gear.sets) == 0 {
 		return t.Room
 	}
@@ -359,7 +359,7 @@ func (q *question) roomsOf(t *solve.Template) []quantity.Vec {
 	return rooms
 }
 
-func (q *question) roomOf(t *solve.Template, shape int) quantity.Vec {
+func (q *question) roomOf(t *problem.Template, shape int) quantity.Vec {
 	out := append(make(quantity.Vec, 0, len(t.Room[shape])+q.p.Drivers+len(q.gear.sets)), t.Room[shape]...)
 	for d := range q.p.Drivers {
 		most := quantity.Max
@@ -391,7 +391,7 @@ func (q *question) fillOf() shape.Fill {
 }
 
 // listsOf returns the lists that launches of what is wanted may send, and whether these are all.
-func (q *question) listsOf(t solve.TemplateID, w *want) (lists []shape.List, complete bool) {
+func (q *question) listsOf(t problem.TemplateID, w *want) (lists []shape.List, complete bool) {
 	tmpl := &q.p.Templates[t]
 	fill := q.fillOf()
 	ruledOut := q.loose && q.limited(tmpl) // by limits, shapes may be
@@ -439,7 +439,7 @@ func (q *question) brings() bool {
 }
 
 // cheapestOf returns the lowest price at which a shape is sold under the offers, whoever would be preferred.
-func cheapestOf(tmpl *solve.Template, sh int, offers bits.Set) int64 {
+func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	best := int64(0)
 	for o := range tmpl.Catalog.Sold[sh].All() {
 		if p := max(tmpl.Catalog.Price[sh][o], 1); offers.Has(o) && (best == 0 || p < best) {

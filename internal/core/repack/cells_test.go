@@ -5,14 +5,14 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // A machine is a cell of a test: the shapes of each template are an ordinary one and an exotic one.
 type machine struct {
-	tmpl   solve.TemplateID
+	tmpl   problem.TemplateID
 	exotic bool
 	room   int64
 	over   int
@@ -20,14 +20,14 @@ type machine struct {
 
 // questionAbout asks about items that need so much room each, and may be on all machines that have it.
 func questionAbout(machines []machine, needs ...int64) *question {
-	p := &solve.Problem{Resources: 1}
+	p := &problem.Problem{Resources: 1}
 	for range 2 {
-		p.Templates = append(p.Templates, solve.Template{Catalog: &shape.Catalog{Exotic: bits.Of(2, 1)}})
+		p.Templates = append(p.Templates, problem.Template{Catalog: &shape.Catalog{Exotic: bits.Of(2, 1)}})
 	}
 	q := &question{p: p, exact: true}
 	for i, need := range needs {
-		p.Classes = append(p.Classes, solve.Class{Need: quantity.Vec{need}})
-		q.items = append(q.items, item{class: solve.ClassID(i), count: 1})
+		p.Classes = append(p.Classes, problem.Class{Need: quantity.Vec{need}})
+		q.items = append(q.items, item{class: problem.ClassID(i), count: 1})
 		q.kindOf = append(q.kindOf, 0)
 		q.problem.Classes = append(q.problem.Classes, pack.Class{Need: []int64{need}})
 	}

@@ -3,8 +3,8 @@ package repack
 import (
 	"slices"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
-	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // mostGear is how many sets of kinds of devices are counted.
@@ -17,7 +17,7 @@ type gear struct {
 	needs [][]int64 // by class; nil where numbers do not say all
 }
 
-func gearOf(p *solve.Problem) gear {
+func gearOf(p *problem.Problem) gear {
 	var g gear
 	if p.Devices == nil {
 		return g
@@ -66,10 +66,10 @@ func (g *gear) needOf(list []devices.Demand) []int64 {
 }
 
 // counts reports whether numbers say all about what a class asks of devices.
-func (g *gear) counts(class solve.ClassID) bool { return g.needs == nil || g.needs[class] != nil }
+func (g *gear) counts(class problem.ClassID) bool { return g.needs == nil || g.needs[class] != nil }
 
 // need appends what a class needs.
-func (g *gear) need(to []int64, class solve.ClassID) []int64 {
+func (g *gear) need(to []int64, class problem.ClassID) []int64 {
 	if g.counts(class) && g.needs != nil {
 		return append(to, g.needs[class]...)
 	}
@@ -77,7 +77,7 @@ func (g *gear) need(to []int64, class solve.ClassID) []int64 {
 }
 
 // room appends what a shape of a template has.
-func (g *gear) room(to []int64, t *solve.Template, shape int) []int64 {
+func (g *gear) room(to []int64, t *problem.Template, shape int) []int64 {
 	for _, kinds := range g.sets {
 		n := int64(0)
 		if t.Devices != nil && t.Devices[shape] != nil {

@@ -7,6 +7,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
@@ -18,7 +19,7 @@ const mostConflicts = 20_000
 
 // An item is pods that the packer sees as equal: of one class and variant, pinned to the domains that they are counted in.
 type item struct {
-	class   solve.ClassID
+	class   problem.ClassID
 	variant int
 	tier    int
 	pins    []int32 // by topology key; negative where the pods touch nothing; nil where they touch none
@@ -30,22 +31,22 @@ type item struct {
 }
 
 // on is some pods of the item on a bin.
-func (it *item) on(bin solve.BinID, n int) solve.Put {
-	return solve.Put{Class: it.class, Variant: it.variant, Bin: bin, Count: n}
+func (it *item) on(bin problem.BinID, n int) problem.Put {
+	return problem.Put{Class: it.class, Variant: it.variant, Bin: bin, Count: n}
 }
 
 // A question is what the packer is asked, and how to read its answer.
 type question struct {
-	p       *solve.Problem
+	p       *problem.Problem
 	at      *solve.Placement // whose new nodes are taken apart
 	items   []item
 	index   map[string]int // of items
 	kinds   []int          // one item of each kind; see findKinds
 	kindOf  []int          // by item
 	cells   []cell
-	exotic  bits.Set      // items that fit exotic machines only
-	frozen  []solve.BinID // new bins that stay as they are, in order
-	mounts  map[int]int   // pods that mount each volume
+	exotic  bits.Set        // items that fit exotic machines only
+	frozen  []problem.BinID // new bins that stay as they are, in order
+	mounts  map[int]int     // pods that mount each volume
 	gear    gear
 	problem pack.Problem
 	pinned  bool // some item is
@@ -60,13 +61,13 @@ type question struct {
 
 // A cell is a template with what a launch sends, the cheapest shape first.
 type cell struct {
-	tmpl  solve.TemplateID
+	tmpl  problem.TemplateID
 	shape int
 	pins  []int32  // the domains that it was split into; nil where it was not
 	kinds bits.Set // of items that may be on it
 }
 
-func newQuestion(p *solve.Problem, at *solve.Placement) *question {
+func newQuestion(p *problem.Problem, at *solve.Placement) *question {
 	q := &question{p: p, at: at, index: map[string]int{}, mounts: map[int]int{}, gear: gearOf(p)}
 	for i := range p.Classes {
 		for _, v := range p.Classes[i].Volumes {
@@ -78,7 +79,7 @@ func newQuestion(p *solve.Problem, at *solve.Placement) *question {
 
 // ask takes apart the new nodes that are tied by nothing but per-node caps and pairwise conflicts, and makes the question of how to fill
 // nodes with their pods. It returns nil if there is nothing to ask.
-func ask(p *solve.Problem, at *solve.Placement) *question {
+func ask(p *problem.Problem, at *solve.Placement) *question {
 	q := newQuestion(p, at)
 	if !q.gather() {
 		return nil
@@ -90,7 +91,7 @@ func ask(p *solve.Problem, at *solve.Placement) *question {
 
 // askChoosing is ask where the packer chooses domains, too: pods that are spread evenly are in a domain only as far as every plan has them
 // there. It returns nil where there is no choice, or nobody has the time for it.
-func askChoosing(p *solve.Problem, at *solve.Placement) *question {
+func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	pods := 0
 	for _, n := range at.New() {
 		for _, put := range n.Puts {
@@ -115,7 +116,7 @@ func askChoosing(p *solve.Problem, at *solve.Placement) *question {
 
 // gather collects items with their ties, and says whether there are any.
 func (q *question) gather() bool {
-	bad := map[solve.ClassID]bool{} // classes whose ties the packer cannot express
+	bad := map[problem.ClassID]bool{} // classes whose ties the packer cannot express
 	for again := true; again; {
 		q.collect(bad)
 		if len(q.items) == 0 {
@@ -128,14 +129,14 @@ func (q *question) gather() bool {
 }
 
 // collect sorts the pods of new bins into items, and lists the bins that stay.
-func (q *question) collect(bad map[solve.ClassID]bool) {
+func (q *question) collect(bad map[problem.ClassID]bool) {
 	q.items, q.frozen, q.pinned = nil, nil, false
 	clear(q.index)
 	for bin, n := range q.at.New() {
 		if len(n.Puts) == 0 {
 			continue
 		}
-		if n.Holds || len(q.p.Templates[n.Template].Min) > 0 || slices.ContainsFunc(n.Puts, func(p solve.Put) bool { return bad[p.Class] || !q.simple(&p, n.Template) }) {
+		if n.Holds || len(q.p.Templates[n.Template].Min) > 0 || slices.ContainsFunc(n.Puts, func(p problem.Put) bool { return bad[p.Class] || !q.simple(&p, n.Template) }) {
 			q.frozen = append(q.frozen, bin)
 			continue
 		}
@@ -151,7 +152,7 @@ func (q *question) collect(bad map[solve.ClassID]bool) {
 }
 
 // pinsOf are the domains that pods are held in; those that are to be chosen do not count.
-func (q *question) pinsOf(p solve.Put) []int32 {
+func (q *question) pinsOf(p problem.Put) []int32 {
 	pins := q.at.Pins(p)
 	if pins == nil || !q.chooses {
 		return pins
@@ -164,7 +165,7 @@ func (q *question) pinsOf(p solve.Put) []int32 {
 }
 
 // simple reports whether the packer can express what a class asks for.
-func (q *question) simple(p *solve.Put, t solve.TemplateID) bool {
+func (q *question) simple(p *problem.Put, t problem.TemplateID) bool {
 	c, ties := &q.p.Classes[p.Class], q.at.Ties(p.Class, p.Variant)
 	if ties.Glued || len(c.Ports) > 0 || !q.gear.counts(p.Class) || slices.ContainsFunc(c.Volumes, q.shared) {
 		return false
@@ -173,14 +174,14 @@ func (q *question) simple(p *solve.Put, t solve.TemplateID) bool {
 }
 
 // match returns what a variant leaves of a template.
-func (q *question) match(v *solve.Variant, t solve.TemplateID) *solve.Match {
+func (q *question) match(v *problem.Variant, t problem.TemplateID) *problem.Match {
 	return &q.p.Labels.OnTemplate[v.Reqs][t]
 }
 
 // shared reports whether several pods mount a volume.
 func (q *question) shared(v volumes.Volume) bool { return q.mounts[v.ID] > 1 }
 
-func (q *question) add(p solve.Put, tier int, pins []int32) {
+func (q *question) add(p problem.Put, tier int, pins []int32) {
 	key := binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(make([]byte, 0, 64), int64(p.Class)), int64(p.Variant)), int64(tier))
 	for _, d := range pins {
 		key = binary.AppendVarint(key, int64(d))
@@ -196,7 +197,7 @@ func (q *question) add(p solve.Put, tier int, pins []int32) {
 
 // tie writes per-node caps and pairwise conflicts of host-level groups. Classes for which that does not work are added to bad,
 // and true is returned: the collection has to start over.
-func (q *question) tie(bad map[solve.ClassID]bool) bool {
+func (q *question) tie(bad map[problem.ClassID]bool) bool {
 	q.problem = pack.Problem{Classes: make([]pack.Class, len(q.items))}
 	before := len(bad)
 	counted := map[int][]int{} // by host-level group: items that it counts
@@ -251,7 +252,7 @@ func (q *question) tieOwner(g, o int, counted, owners []int) bool {
 }
 
 // needOf returns the vector of a class, with its volumes and devices as further dimensions.
-func (q *question) needOf(ci solve.ClassID) []int64 {
+func (q *question) needOf(ci problem.ClassID) []int64 {
 	c := &q.p.Classes[ci]
 	out := append([]int64(nil), c.Need...)
 	for range q.p.Drivers {
@@ -280,7 +281,7 @@ func (q *question) makeLimits() {
 }
 
 // stays reports whether a bin is one of the frozen.
-func (q *question) stays(bin solve.BinID) bool {
+func (q *question) stays(bin problem.BinID) bool {
 	_, found := slices.BinarySearch(q.frozen, bin)
 	return found
 }

@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/pack"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/solve"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Run places the pods of p, as cheaply as it can, and says how far that may be from the cheapest. It does not modify p, but for its meter,
 // and gives the same result for the same problem, unless the meter cuts it short.
-func Run(p *solve.Problem) *solve.Result {
+func Run(p *problem.Problem) *problem.Result {
 	at, r := solve.Place(p)
 	if p.Settings.FirstFit || r.Partial || !at.Movable() || len(r.Bins) == 0 {
 		return r
@@ -39,7 +40,7 @@ func Run(p *solve.Problem) *solve.Result {
 
 // improve asks the packer for a cheaper fleet, with one of so many parts of the search, and for a bound where the question is the whole one. It
 // returns nil where there is none, and how many steps too large a machine of it may be for anybody.
-func (q *question) improve(r *solve.Result, part work.Units) (idea *solve.Placement, over int) {
+func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Placement, over int) {
 	o := q.options()
 	if stays := q.at.Cost(q.frozen); stays > 0 && stays < r.Cost && !slices.ContainsFunc(r.Left, func(n int) bool { return n > 0 }) {
 		o = partOf(o, r.Cost-stays, r.Cost)
@@ -64,9 +65,9 @@ func (q *question) improve(r *solve.Result, part work.Units) (idea *solve.Placem
 }
 
 // prove writes down what the packer proved.
-func (q *question) prove(r *solve.Result, answer *pack.Result) {
+func (q *question) prove(r *problem.Result, answer *pack.Result) {
 	r.Volume, r.Config = answer.VolumeBound, answer.ConfigBound
-	r.Proof = solve.Proof{Problem: &q.problem, Certificate: answer.Certificate}
+	r.Proof = problem.Proof{Problem: &q.problem, Certificate: answer.Certificate}
 }
 
 // plain reports whether the packer's own bound holds for every plan: no item could be read another way at the same level, and
@@ -86,7 +87,7 @@ func (q *question) plain() bool {
 
 // free reports whether every pool may buy as much as it likes of whatever it sells.
 func (q *question) free() bool {
-	return !slices.ContainsFunc(q.p.Templates, func(t solve.Template) bool {
+	return !slices.ContainsFunc(q.p.Templates, func(t problem.Template) bool {
 		return q.limited(&t) || len(t.Min) > 0 || len(t.Catalog.Left) > 0
 	})
 }
@@ -130,7 +131,7 @@ func partOf(o pack.Options, price, whole int64) pack.Options {
 // more. Whom they refuse there gets another place (Take).
 func (q *question) replay(fleet []pack.Pattern) *solve.Placement {
 	idea := q.at.Afresh(q.frozen)
-	var free []solve.Put
+	var free []problem.Put
 	for _, pattern := range fleet {
 		if q.wastes(&pattern) {
 			return nil
@@ -163,7 +164,7 @@ func (q *question) wastes(pattern *pack.Pattern) bool {
 }
 
 // open opens a node of a pattern in the domains of its items and of its cell. Whoever was to have a reserved machine is in a frozen bin.
-func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) solve.BinID {
+func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) problem.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)
 	for _, x := range pattern.Items {

@@ -3,6 +3,7 @@ package solve
 import (
 	"math"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
@@ -15,7 +16,7 @@ type candidates struct {
 // heaviest returns the first tier, from the given one on, whose templates could hold a pod of the class at all, or Tiers.
 func (s *state) heaviest(r reading, from int) int {
 	for i := range s.p.Templates {
-		t, tmpl := TemplateID(i), &s.p.Templates[i]
+		t, tmpl := problem.TemplateID(i), &s.p.Templates[i]
 		if tmpl.Tier < from {
 			continue
 		}
@@ -27,7 +28,7 @@ func (s *state) heaviest(r reading, from int) int {
 }
 
 // candidatesOf returns the shapes of template t that can hold one pod of the visited class.
-func (s *state) candidatesOf(r reading, t TemplateID) []int32 {
+func (s *state) candidatesOf(r reading, t problem.TemplateID) []int32 {
 	v := &s.visit
 	at := &v.cands[r.variant*len(s.p.Templates)+int(t)]
 	if !at.known {
@@ -37,7 +38,7 @@ func (s *state) candidatesOf(r reading, t TemplateID) []int32 {
 	return at.shapes
 }
 
-func (s *state) findCandidates(c *Class, v *Variant, t TemplateID) []int32 {
+func (s *state) findCandidates(c *problem.Class, v *problem.Variant, t problem.TemplateID) []int32 {
 	out := s.suitable(s.visit.arena[len(s.visit.arena):], c, v, t)
 	s.visit.arena = s.visit.arena[:len(s.visit.arena)+len(out)]
 	if room := len(s.p.Templates[t].Room); cap(out) > 0 && cap(s.visit.arena) < len(s.visit.arena)+room {
@@ -47,7 +48,7 @@ func (s *state) findCandidates(c *Class, v *Variant, t TemplateID) []int32 {
 }
 
 // suitable appends the shapes of template t that can hold one pod of a class, read as v.
-func (s *state) suitable(out []int32, c *Class, v *Variant, t TemplateID) []int32 {
+func (s *state) suitable(out []int32, c *problem.Class, v *problem.Variant, t problem.TemplateID) []int32 {
 	tmpl := &s.p.Templates[t]
 	if c.TooMuch != "" || !s.tolerates(v, t) || s.tooLargeFor(c.Need, t) {
 		return nil
@@ -80,7 +81,7 @@ func (s *state) suitable(out []int32, c *Class, v *Variant, t TemplateID) []int3
 }
 
 // preferOrdinary drops exotic machines where an ordinary one would do, as launch does, and large ones by the size policy.
-func (s *state) preferOrdinary(tmpl *Template, shapes []int32, ordinary bool) []int32 {
+func (s *state) preferOrdinary(tmpl *problem.Template, shapes []int32, ordinary bool) []int32 {
 	if ordinary {
 		kept := shapes[:0]
 		for _, sh := range shapes {

@@ -7,6 +7,7 @@ import (
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/pack/verify"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
@@ -14,7 +15,7 @@ import (
 
 // Check says what is wrong with a result, or returns nil. It is slow and obvious: each pod against the plain meaning of
 // each rule, with none of the machinery that found the result. It also proves the bound once more.
-func Check(p *Problem, r *Result) error {
+func Check(p *problem.Problem, r *problem.Result) error {
 	c := &checker{p: p, r: r}
 	c.checkCounts()
 	for i := range p.Nodes {
@@ -32,8 +33,8 @@ func Check(p *Problem, r *Result) error {
 }
 
 type checker struct {
-	p   *Problem
-	r   *Result
+	p   *problem.Problem
+	r   *problem.Result
 	bad []error
 }
 
@@ -61,11 +62,11 @@ func (c *checker) checkCounts() {
 
 // A resident is one pod somewhere.
 type resident struct {
-	class   *Class
-	variant *Variant
+	class   *problem.Class
+	variant *problem.Variant
 }
 
-func (c *checker) residents(puts []Put) []resident {
+func (c *checker) residents(puts []problem.Put) []resident {
 	var out []resident
 	for _, p := range puts {
 		for range p.Count {
@@ -77,7 +78,7 @@ func (c *checker) residents(puts []Put) []resident {
 }
 
 func (c *checker) onNode(i int) []resident {
-	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p Put) bool { return p.Bin != BinID(i) }))
+	return c.residents(slices.DeleteFunc(slices.Clone(c.r.Placed), func(p problem.Put) bool { return p.Bin != problem.BinID(i) }))
 }
 
 func sumNeeds(pods []resident, n int) quantity.Vec {
@@ -181,12 +182,12 @@ func (c *checker) checkBin(i int) {
 	for sh := range b.Shapes.All() {
 		c.checkShape(where, b, t, sh, pods, used)
 	}
-	if !t.diverse(b.Shapes, b.Mask, b.Relaxed) {
+	if !t.MeetsMinValues(b.Shapes, b.Mask, b.Relaxed) {
 		c.failf("%w: bought as one kind it has too few values of %v, lowered to %v", where, t.Min, b.Relaxed)
 	}
 }
 
-func (c *checker) checkShape(where error, b *Bin, t *Template, sh int, pods []resident, used quantity.Vec) {
+func (c *checker) checkShape(where error, b *problem.Bin, t *problem.Template, sh int, pods []resident, used quantity.Vec) {
 	name := t.Catalog.Names[sh]
 	if !t.Shapes.Has(sh) {
 		c.failf("%w lists %s, which the pool excludes", where, name)
@@ -204,7 +205,7 @@ func (c *checker) checkShape(where error, b *Bin, t *Template, sh int, pods []re
 	}
 	as := fmt.Errorf("%w as %s", where, name)
 	c.checkPorts(as, pods, ports)
-	c.checkDevices(as, t.devicesOf(sh), pods)
+	c.checkDevices(as, t.DevicesOf(sh), pods)
 	for d := range t.Drivers {
 		if t.Drivers[d] != nil && t.Drivers[d][sh] >= 0 && attached(pods, d, nil) > int(t.Drivers[d][sh]) {
 			c.failf("%w lists %s, which takes no %d volumes", where, name, attached(pods, d, nil))
@@ -297,7 +298,7 @@ func (c *checker) checkReservations() {
 type crowd struct {
 	bin    int // nodes first, then new ones
 	pods   []resident
-	daemon []Arrival // those of a new node that groups count
+	daemon []problem.Arrival // those of a new node that groups count
 	domain func(key int) int
 }
 
@@ -326,8 +327,8 @@ func (c *checker) crowds() []crowd {
 }
 
 // daemonsOn returns the daemons of a new node that groups count, whatever is launched of what its claim lists.
-func (c *checker) daemonsOn(b *Bin) []Arrival {
-	return slices.DeleteFunc(slices.Clone(c.p.Templates[b.Template].arrivals(b.Target)), func(a Arrival) bool {
+func (c *checker) daemonsOn(b *problem.Bin) []problem.Arrival {
+	return slices.DeleteFunc(slices.Clone(c.p.Templates[b.Template].Arrivals(b.Target)), func(a problem.Arrival) bool {
 		return a.Where != nil && !slices.ContainsFunc(a.Where, func(reqs int) bool {
 			m := &c.p.Labels.OnTemplate[reqs][b.Template]
 			return m.OK && (m.Shapes == nil || b.Shapes.Within(m.Shapes)) && (m.Mask == nil || b.Mask.Within(m.Mask))
@@ -398,7 +399,7 @@ func (c *checker) countedOn(group *spread.Group, bin int) bool {
 		return group.Nodes == nil || group.Nodes.Has(bin)
 	}
 	b := &c.r.Bins[bin-len(c.p.Nodes)]
-	if group.Templates != nil && !group.Templates.Has(int(b.Template)) || slices.ContainsFunc(group.Beside, func(key int) bool { return b.Domain[key] == noDomain }) {
+	if group.Templates != nil && !group.Templates.Has(int(b.Template)) || slices.ContainsFunc(group.Beside, func(key int) bool { return b.Domain[key] == problem.NoDomain }) {
 		return false
 	}
 	return len(group.Filter) == 0 || slices.ContainsFunc(group.Filter, func(r int) bool { return c.p.Labels.OnTemplate[r][b.Template].OK })
@@ -439,8 +440,8 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	least := 0
 	if group.Key != spread.Host {
 		known := 0
-		class := slices.IndexFunc(c.p.Classes, func(x Class) bool { return x.Name == t.sample.class.Name })
-		reach := newState(factsOf(c.p)).reachOf(ClassID(class)).domains[group.Key]
+		class := slices.IndexFunc(c.p.Classes, func(x problem.Class) bool { return x.Name == t.sample.class.Name })
+		reach := newState(factsOf(c.p)).reachOf(problem.ClassID(class)).domains[group.Key]
 		for u := range c.p.Keys[group.Key].Values {
 			if !group.Universe.Has(u) && !reach.Has(u) {
 				continue
@@ -490,7 +491,7 @@ func (c *checker) checkPrice() {
 	for i := range c.r.Bins {
 		b := &c.r.Bins[i]
 		t := &c.p.Templates[b.Template]
-		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, t.wanted(b.Relaxed), c.p.Settings.Terms.Band)
+		l, ok := t.Catalog.Launch(b.Shapes, b.Mask, t.WantedMinValues(b.Relaxed), c.p.Settings.Terms.Band)
 		if !ok || l != b.Launch {
 			c.failf("new node %d: launch %+v, recorded %+v", i, l, b.Launch)
 		}

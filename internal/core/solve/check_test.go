@@ -3,18 +3,19 @@ package solve_test
 import (
 	"testing"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/repack"
 	"karpenter.sh/karpenter/internal/core/solve"
 )
 
 // TestCheckFindsFaults breaks a good result in several ways.
 func TestCheckFindsFaults(t *testing.T) {
-	for name, spoil := range map[string]func(*solve.Result){
-		"a pod is lost":                    func(r *solve.Result) { r.Bins[0].Puts = nil },
-		"two pods that keep apart share":   func(r *solve.Result) { r.Bins[0].Puts[0].Count++; r.Bins = r.Bins[:len(r.Bins)-1] },
-		"the price is not what was listed": func(r *solve.Result) { r.Price-- },
-		"the bound is above the price":     func(r *solve.Result) { r.Volume = r.Price + 1 },
-		"all go to one zone": func(r *solve.Result) {
+	for name, spoil := range map[string]func(*problem.Result){
+		"a pod is lost":                    func(r *problem.Result) { r.Bins[0].Puts = nil },
+		"two pods that keep apart share":   func(r *problem.Result) { r.Bins[0].Puts[0].Count++; r.Bins = r.Bins[:len(r.Bins)-1] },
+		"the price is not what was listed": func(r *problem.Result) { r.Price-- },
+		"the bound is above the price":     func(r *problem.Result) { r.Volume = r.Price + 1 },
+		"all go to one zone": func(r *problem.Result) {
 			for i := range r.Bins {
 				r.Bins[i].Domain = []int32{0}
 			}
@@ -38,10 +39,10 @@ func TestCheckFindsFaults(t *testing.T) {
 func TestDaemonsThatStartInOneZone(t *testing.T) {
 	p := solve.ThreeZones(6)
 	inA := len(p.Labels.OnTemplate)
-	p.Labels.OnTemplate = append(p.Labels.OnTemplate, []solve.Match{{OK: true, Mask: p.Keys[0].Tmpl[0].Choice[0]}})
+	p.Labels.OnTemplate = append(p.Labels.OnTemplate, []problem.Match{{OK: true, Mask: p.Keys[0].Tmpl[0].Choice[0]}})
 	p.Labels.OnNode = append(p.Labels.OnNode, nil)
-	daemons := solve.DaemonGroup{Overhead: make([]int64, p.Resources), Counted: []solve.Arrival{{Group: 0, Count: 1, Where: []int{inA}}}, Decide: []int{0}}
-	p.Templates[0].Daemons, p.Templates[0].DaemonOf = []solve.DaemonGroup{daemons}, []int32{0}
+	daemons := problem.DaemonGroup{Overhead: make([]int64, p.Resources), Counted: []problem.Arrival{{Group: 0, Count: 1, Where: []int{inA}}}, Decide: []int{0}}
+	p.Templates[0].Daemons, p.Templates[0].DaemonOf = []problem.DaemonGroup{daemons}, []int32{0}
 	r := repack.Run(p)
 	if err := solve.Check(p, r); err != nil {
 		t.Fatal(err)

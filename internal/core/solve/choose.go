@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -47,7 +48,7 @@ func (s *state) bestTarget(q *trial, among run) (target, reason.Code) {
 
 // twinSellsTheSame reports whether the twin of a template sells the same machines on the same terms, so that this one cannot be
 // better.
-func (s *state) twinSellsTheSame(q *trial, i TemplateID) bool {
+func (s *state) twinSellsTheSame(q *trial, i problem.TemplateID) bool {
 	u := s.twin[i]
 	a, b := s.match(q.v, i), s.match(q.v, u)
 	if a.OK != b.OK || !a.Shapes.Equal(b.Shapes) || !a.Mask.Equal(b.Mask) || s.tolerates(q.v, i) != s.tolerates(q.v, u) {
@@ -63,8 +64,8 @@ func (s *state) twinSellsTheSame(q *trial, i TemplateID) bool {
 }
 
 // findTwins says, for each template, which earlier one sells the same machines for the same prices, noTemplate for none.
-func findTwins(p *Problem) []TemplateID {
-	out := make([]TemplateID, len(p.Templates))
+func findTwins(p *problem.Problem) []problem.TemplateID {
+	out := make([]problem.TemplateID, len(p.Templates))
 	for i := range p.Templates {
 		out[i] = noTemplate
 		a := &p.Templates[i]
@@ -72,7 +73,7 @@ func findTwins(p *Problem) []TemplateID {
 			b := &p.Templates[j]
 			if out[j] < 0 && a.Catalog == b.Catalog && a.Tier == b.Tier && len(a.Segments) == 1 && len(b.Segments) == 1 && len(a.Min)+len(b.Min)+len(a.Daemons)+len(b.Daemons) == 0 &&
 				!p.Pools[a.Pool].Limit.Limited && !p.Pools[b.Pool].Limit.Limited && a.Shapes.Equal(b.Shapes) && a.Mask.Equal(b.Mask) {
-				out[i] = TemplateID(j)
+				out[i] = problem.TemplateID(j)
 				break
 			}
 		}
@@ -97,11 +98,11 @@ func better(a, b target) bool {
 }
 
 // domainPossible reports whether template i can be in the chosen domains at all, as far as no shape has a say.
-func (s *state) domainPossible(i TemplateID, q *trial) bool {
+func (s *state) domainPossible(i problem.TemplateID, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key
 		of := s.keyOf(key, i)
-		if d := q.domain[key]; of.Kind == ByChoice && of.choice(d) == nil || of.Kind <= Fixed && of.domain(0) != d {
+		if d := q.domain[key]; of.Kind == problem.ByChoice && of.ChoiceOf(d) == nil || of.Kind <= problem.Fixed && of.DomainOf(0) != d {
 			return false
 		}
 	}
@@ -109,14 +110,14 @@ func (s *state) domainPossible(i TemplateID, q *trial) bool {
 }
 
 // narrow takes choices of a template out of mask that the variant and the domains of a trial do not leave.
-func (s *state) narrow(q *trial, t TemplateID, mask bits.Set) {
+func (s *state) narrow(q *trial, t problem.TemplateID, mask bits.Set) {
 	mask.Keep(s.match(q.v, t).Mask)
 	s.choose(q, t, mask)
-	s.p.Templates[t].leaveReserved(mask)
+	leaveReserved(&s.p.Templates[t], mask)
 }
 
 // bestShape chooses among the candidates of template i.
-func (s *state) bestShape(q *trial, i TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
+func (s *state) bestShape(q *trial, i problem.TemplateID, mask bits.Set, cands []int32) (target, reason.Code) {
 	tmpl := &s.p.Templates[i]
 	prices := s.pricesOf(i, mask)
 	s.meter.Charge(work.Units(len(cands)) * shapeWork)
@@ -165,14 +166,14 @@ func (s *state) bestShape(q *trial, i TemplateID, mask bits.Set, cands []int32) 
 }
 
 // withOtherDaemons returns those of some shapes whose daemons are counted otherwise than those of a target, with which they share no claim.
-func (s *state) withOtherDaemons(t *Template, target int, shapes []int32) []int32 {
+func (s *state) withOtherDaemons(t *problem.Template, target int, shapes []int32) []int32 {
 	if s.arrival == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return t.sameArrivals(int(sh), target) })
+	return slices.DeleteFunc(slices.Clone(shapes), func(sh int32) bool { return t.SameArrivals(int(sh), target) })
 }
 
-func (s *state) shapeInDomains(i TemplateID, sh int, q *trial) bool {
+func (s *state) shapeInDomains(i problem.TemplateID, sh int, q *trial) bool {
 	for k := range q.keys {
 		key := q.keys[k].key
 		if of := s.keyOf(key, i); of.Shape != nil && of.Shape[sh] != q.domain[key] {

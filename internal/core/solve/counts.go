@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -11,7 +12,7 @@ import (
 // choices that all count alike.
 
 // record tells the groups of one key that n pods came to domain d.
-func (f *fleet) record(to *touch, d int32, bin BinID, n int) {
+func (f *fleet) record(to *touch, d int32, bin problem.BinID, n int) {
 	if d < 0 {
 		f.recordElsewhere(to, bin, n)
 		return
@@ -42,7 +43,7 @@ func (f *fleet) recordSpread(to *touch, d int, n int32) {
 }
 
 // recordElsewhere tells affinities that pods have no domain here, but one of another term.
-func (f *fleet) recordElsewhere(to *touch, bin BinID, n int) {
+func (f *fleet) recordElsewhere(to *touch, bin problem.BinID, n int) {
 	for _, g := range to.counted {
 		if group := &f.groups[g]; slices.ContainsFunc(group.Others, func(key int) bool { return key == spread.Host || f.domainOf(key, bin) >= 0 }) {
 			group.Elsewhere += n
@@ -51,7 +52,7 @@ func (f *fleet) recordElsewhere(to *touch, bin BinID, n int) {
 }
 
 // counts reports whether a group counts the pods of a bin: whether the bin passes the node filter.
-func (f *fleet) counts(g *spread.Group, bin BinID) bool {
+func (f *fleet) counts(g *spread.Group, bin problem.BinID) bool {
 	if n := f.node(bin); n != nil {
 		return f.countsAs(g, bin, n.target)
 	}
@@ -59,9 +60,9 @@ func (f *fleet) counts(g *spread.Group, bin BinID) bool {
 }
 
 // countsAs is counts for a new bin, if it became a machine of some shape.
-func (f *fleet) countsAs(g *spread.Group, bin BinID, sh int) bool {
+func (f *fleet) countsAs(g *spread.Group, bin problem.BinID, sh int) bool {
 	for _, key := range g.Beside {
-		if f.domainOf(key, bin) == noDomain {
+		if f.domainOf(key, bin) == problem.NoDomain {
 			return false
 		}
 	}
@@ -69,12 +70,12 @@ func (f *fleet) countsAs(g *spread.Group, bin BinID, sh int) bool {
 }
 
 // countsOn is counts for a new node of a template, if it became a machine of some shape with these choices left.
-func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) bool {
+func (f *fleet) countsOn(g *spread.Group, t problem.TemplateID, sh int, mask bits.Set) bool {
 	if g.Templates != nil && !g.Templates.Has(int(t)) {
 		return false
 	}
 	for _, key := range g.Beside {
-		if f.keyOf(key, t).domain(sh) == noDomain {
+		if f.keyOf(key, t).DomainOf(sh) == problem.NoDomain {
 			return false
 		}
 	}
@@ -85,7 +86,7 @@ func (f *fleet) countsOn(g *spread.Group, t TemplateID, sh int, mask bits.Set) b
 // bought.
 func (f *fleet) settleFilters(q *trial) {
 	n := f.node(q.bin)
-	for _, a := range f.template(n).arrivals(n.target) {
+	for _, a := range f.template(n).Arrivals(n.target) {
 		f.settleFilter(q, n, a.Group)
 	}
 	for _, g := range q.c.Groups {
@@ -95,7 +96,7 @@ func (f *fleet) settleFilters(q *trial) {
 
 func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 	filter := f.groups[g].Filter
-	suits := func(reqs int) *Match {
+	suits := func(reqs int) *problem.Match {
 		if m := &f.p.Labels.OnTemplate[reqs][n.tmpl]; m.OK && (m.Shapes == nil || m.Shapes.Has(n.target)) {
 			return m
 		}
@@ -125,28 +126,28 @@ func (f *fleet) settleFilter(q *trial, n *newNode, g int) {
 }
 
 // narrowed returns how a new bin's choices were narrowed for the sake of others, to be written.
-func (f *fleet) narrowed(n *newNode) *Narrowed {
+func (f *fleet) narrowed(n *newNode) *problem.Narrowed {
 	if n.narrow == nil {
-		n.narrow = &Narrowed{}
+		n.narrow = &problem.Narrowed{}
 	}
 	return n.narrow
 }
 
 // narrowing is the same, to be read.
-func (n *newNode) narrowing() Narrowed {
+func (n *newNode) narrowing() problem.Narrowed {
 	if n.narrow == nil {
-		return Narrowed{}
+		return problem.Narrowed{}
 	}
 	return *n.narrow
 }
 
 // cutCounts takes out shapes on which spreads would count the bin's pods or daemons, or not count them, otherwise than they did, unless too few are left.
-func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
+func (f *fleet) cutCounts(bin problem.BinID, shapes bits.Set) {
 	n := f.node(bin)
 	if tmpl := f.template(n); len(tmpl.Min) > 0 {
 		before := shapes.Clone()
 		defer func() {
-			if !tmpl.diverse(shapes, f.maskOf(bin), n.lowered()) {
+			if !tmpl.MeetsMinValues(shapes, f.maskOf(bin), n.lowered()) {
 				shapes.Copy(before)
 			}
 		}()
@@ -157,7 +158,7 @@ func (f *fleet) cutCounts(bin BinID, shapes bits.Set) {
 			shapes.Only(func(sh int) bool { return f.countsAs(group, bin, sh) == want })
 		}
 	}
-	for _, a := range f.template(n).arrivals(n.target) {
+	for _, a := range f.template(n).Arrivals(n.target) {
 		like(a.Group)
 	}
 	for _, put := range n.puts {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
@@ -15,7 +16,7 @@ type arrival struct {
 }
 
 // findArrival returns nil where no constraint counts any daemon.
-func findArrival(p *Problem) *arrival {
+func findArrival(p *problem.Problem) *arrival {
 	var out *arrival
 	add := func(key int) {
 		if key != spread.Host && !slices.Contains(out.keys, key) {
@@ -39,30 +40,15 @@ func findArrival(p *Problem) *arrival {
 	return out
 }
 
-// arrivals are the daemons of a shape that are counted, wherever a node of it may be.
-func (t *Template) arrivals(sh int) []Arrival {
-	if len(t.Daemons) == 0 {
-		return nil
-	}
-	return t.Daemons[t.DaemonOf[sh]].Counted
-}
-
-// sameArrivals reports whether the same daemons are counted on two shapes.
-func (t *Template) sameArrivals(a, b int) bool {
-	return slices.EqualFunc(t.arrivals(a), t.arrivals(b), func(x, y Arrival) bool {
-		return x.Group == y.Group && x.Count == y.Count && slices.Equal(x.Where, y.Where)
-	})
-}
-
 // starts reports whether daemons that are counted on a shape start on such a node of a template with these choices left.
-func (f *facts) starts(a *Arrival, t TemplateID, sh int, mask bits.Set) bool {
+func (f *facts) starts(a *problem.Arrival, t problem.TemplateID, sh int, mask bits.Set) bool {
 	return a.Where == nil || f.meetsAny(a.Where, t, sh, mask)
 }
 
 // arrive counts, in some groups, the daemons of a new bin whose domains are settled.
-func (f *fleet) arrive(groups []spread.Group, bin BinID) {
+func (f *fleet) arrive(groups []spread.Group, bin problem.BinID) {
 	n := f.node(bin)
-	for _, a := range f.template(n).arrivals(n.target) {
+	for _, a := range f.template(n).Arrivals(n.target) {
 		group := &groups[a.Group]
 		d := int32(bin)
 		if group.Key != spread.Host {
@@ -78,8 +64,8 @@ func (f *fleet) arrive(groups []spread.Group, bin BinID) {
 
 // expected says why the pod of a trial may not be the first on a new node of a shape, in the domains that were chosen, once the daemons are
 // there; 0 if it may.
-func (f *fleet) expected(q *trial, t TemplateID, sh int, mask bits.Set) reason.Code {
-	list := f.p.Templates[t].arrivals(sh)
+func (f *fleet) expected(q *trial, t problem.TemplateID, sh int, mask bits.Set) reason.Code {
+	list := f.p.Templates[t].Arrivals(sh)
 	count := func(sign int32) {
 		for i := range list {
 			a := &list[i]
@@ -123,8 +109,8 @@ func (f *fleet) upsets(g *spread.Group, q *trial, counted bool) bool {
 }
 
 // cutDaemons takes out shapes of a template whose daemons are counted otherwise than those of a target.
-func (f *fleet) cutDaemons(t *Template, target int, shapes bits.Set) {
+func (f *fleet) cutDaemons(t *problem.Template, target int, shapes bits.Set) {
 	if f.arrival != nil {
-		shapes.Only(func(sh int) bool { return t.sameArrivals(sh, target) })
+		shapes.Only(func(sh int) bool { return t.SameArrivals(sh, target) })
 	}
 }

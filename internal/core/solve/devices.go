@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -14,23 +15,23 @@ import (
 
 // A deviceBook is which devices are left on each bin, and where the claims are that several pods share.
 type deviceBook struct {
-	at   [][]*devices.State // by bin
-	held map[int]BinID      // by claim
+	at   [][]*devices.State    // by bin
+	held map[int]problem.BinID // by claim
 }
 
 // newDeviceBook returns nil for nearly all problems: nobody asks for devices.
-func newDeviceBook(p *Problem) *deviceBook {
+func newDeviceBook(p *problem.Problem) *deviceBook {
 	if p.Devices == nil {
 		return nil
 	}
-	b := &deviceBook{held: map[int]BinID{}}
+	b := &deviceBook{held: map[int]problem.BinID{}}
 	for i := range p.Nodes {
 		b.at = append(b.at, p.Nodes[i].Devices)
 	}
 	for i := range p.Classes {
 		for _, d := range p.Classes[i].Devices {
 			if d.At != devices.Nowhere {
-				b.held[d.ID] = BinID(d.At)
+				b.held[d.ID] = problem.BinID(d.At)
 			}
 		}
 	}
@@ -51,7 +52,7 @@ func (f *fleet) admitDevices(q *trial) verdict {
 }
 
 // heldOff reports whether a claim of a pod is on another bin.
-func (f *fleet) heldOff(q *trial, bin BinID) bool {
+func (f *fleet) heldOff(q *trial, bin problem.BinID) bool {
 	return slices.ContainsFunc(q.c.Devices, func(d *devices.Claim) bool {
 		at, held := f.devices.held[d.ID]
 		return held && at != bin
@@ -85,23 +86,15 @@ func (f *fleet) takeDevices(q *trial, n int) {
 	}
 }
 
-func (f *fleet) openDevices(bin BinID) {
+func (f *fleet) openDevices(bin problem.BinID) {
 	if f.devices != nil {
 		n := f.node(bin)
-		f.devices.at = append(f.devices.at, f.template(n).devicesOf(n.target))
+		f.devices.at = append(f.devices.at, f.template(n).DevicesOf(n.target))
 	}
-}
-
-// devicesOf is what a shape of a template brings.
-func (t *Template) devicesOf(shape int) []*devices.State {
-	if t.Devices == nil || t.Devices[shape] == nil {
-		return nil
-	}
-	return t.Devices[shape : shape+1]
 }
 
 // fitsDevices asks about a node of its own. Where a claim is allocated already no new node will do.
-func fitsDevices(c *Class, t *Template, shape int) bool {
+func fitsDevices(c *problem.Class, t *problem.Template, shape int) bool {
 	if len(c.Devices) == 0 {
 		return true
 	}
@@ -109,13 +102,13 @@ func fitsDevices(c *Class, t *Template, shape int) bool {
 	return no == nil
 }
 
-func ownDevices(c *Class, t *Template, shape int) (code reason.Code, no *devices.Refusal) {
+func ownDevices(c *problem.Class, t *problem.Template, shape int) (code reason.Code, no *devices.Refusal) {
 	for _, d := range c.Devices {
 		if d.At != devices.Nowhere {
 			return reason.DeviceAt, &devices.Refusal{Request: d.Name}
 		}
 	}
-	at := t.devicesOf(shape)
+	at := t.DevicesOf(shape)
 	if at == nil {
 		return reason.Devices, &devices.Refusal{Request: c.Devices[0].Name}
 	}
@@ -123,11 +116,6 @@ func ownDevices(c *Class, t *Template, shape int) (code reason.Code, no *devices
 		return codeOfDevices(no), no
 	}
 	return 0, nil
-}
-
-// sharesDevices reports whether the pods use a claim that others use too: all of them have to be where it is.
-func (c *Class) sharesDevices() bool {
-	return slices.ContainsFunc(c.Devices, func(d *devices.Claim) bool { return d.Shared })
 }
 
 func codeOfDevices(no *devices.Refusal) reason.Code {
@@ -144,7 +132,7 @@ func codeOfDevices(no *devices.Refusal) reason.Code {
 }
 
 // cutDevices leaves the shapes that have devices for all pods of a bin, and for one more that brings claims.
-func (f *fleet) cutDevices(bin BinID, more []*devices.Claim, shapes bits.Set) {
+func (f *fleet) cutDevices(bin problem.BinID, more []*devices.Claim, shapes bits.Set) {
 	if f.devices == nil {
 		return
 	}
@@ -155,9 +143,9 @@ func (f *fleet) cutDevices(bin BinID, more []*devices.Claim, shapes bits.Set) {
 }
 
 // replayDevices gives the pods of a bin their devices as if it were another shape.
-func (f *fleet) replayDevices(bin BinID, shape int, more []*devices.Claim) (at []*devices.State, ok bool) {
+func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Claim) (at []*devices.State, ok bool) {
 	n := f.node(bin)
-	at = f.template(n).devicesOf(shape)
+	at = f.template(n).DevicesOf(shape)
 	add := func(claims []*devices.Claim) bool {
 		next, no := f.withDevices(at, claims)
 		at = next
@@ -179,14 +167,14 @@ func (f *fleet) replayDevices(bin BinID, shape int, more []*devices.Claim) (at [
 }
 
 // retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have none there, nobody else gets any.
-func (f *fleet) retargetDevices(bin BinID) {
+func (f *fleet) retargetDevices(bin problem.BinID) {
 	if f.devices != nil {
 		f.devices.at[bin], _ = f.replayDevices(bin, f.node(bin).target, nil)
 	}
 }
 
 // driversOn are the drivers whose devices the pods of a bin get, whichever of some shapes it is.
-func (f *fleet) driversOn(bin BinID, shapes bits.Set) (out []int) {
+func (f *fleet) driversOn(bin problem.BinID, shapes bits.Set) (out []int) {
 	if f.devices == nil {
 		return nil
 	}
@@ -222,7 +210,7 @@ func (s *state) whyNoDevices(q *trial) (request, detail string) {
 }
 
 // explainDevices says which shapes of a template have no devices for a pod, and why.
-func (s *state) explainDevices(c *Class, tmpl *Template, pool string) reason.Explanation {
+func (s *state) explainDevices(c *problem.Class, tmpl *problem.Template, pool string) reason.Explanation {
 	counts := map[cause]int{}
 	for sh := range tmpl.Shapes.All() {
 		if len(c.Devices) == 0 {

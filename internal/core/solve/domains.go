@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -35,7 +36,7 @@ func (f *fleet) settle(q *trial, i int) reason.Code {
 	}
 	to := &q.keys[i]
 	d := f.domainOf(to.key, q.bin)
-	if d == openDomain {
+	if d == problem.OpenDomain {
 		return f.settleOpen(q, i)
 	}
 	if code := f.admits(to, int(d)); code != 0 {
@@ -55,11 +56,11 @@ func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 	code := reason.Code(reason.NoOffering)
 	domains := f.byCount(q, i)
 	for at := -1; at < len(domains); at++ {
-		d := int32(noDomain) // first: nobody gives a node a label that nobody asks for
+		d := int32(problem.NoDomain) // first: nobody gives a node a label that nobody asks for
 		if at >= 0 {
 			d = domains[at]
 		}
-		chosen := of.choice(d)
+		chosen := of.ChoiceOf(d)
 		if chosen == nil {
 			continue
 		}
@@ -107,8 +108,8 @@ func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
 	for k := range q.keys {
 		to := &q.keys[k]
 		of, d := f.keyOf(to.key, n.tmpl), f.domainOf(to.key, q.bin)
-		if d != openDomain {
-			if (of.Kind != ByShape || f.boundOf(q.bin)[to.key]) && f.admits(to, int(d)) != 0 {
+		if d != problem.OpenDomain {
+			if (of.Kind != problem.ByShape || f.boundOf(q.bin)[to.key]) && f.admits(to, int(d)) != 0 {
 				return false
 			}
 			continue
@@ -116,8 +117,8 @@ func (f *fleet) keepAdmitted(q *trial, mask bits.Set) bool {
 		f.meter.Charge(work.Units(len(of.Choice) * groupWork))
 		admitted := f.spare
 		clear(admitted)
-		for d := noDomain; d < len(of.Choice); d++ {
-			if choice := of.choice(int32(d)); choice != nil && f.admits(to, d) == 0 {
+		for d := problem.NoDomain; d < len(of.Choice); d++ {
+			if choice := of.ChoiceOf(int32(d)); choice != nil && f.admits(to, d) == 0 {
 				admitted.Or(choice)
 			}
 		}
@@ -141,12 +142,12 @@ func (f *fleet) cutRefused(q *trial, shapes bits.Set) {
 const zoneLabel = "topology.kubernetes.io/zone"
 
 // findZones returns the place of the key of zones, −1 without one.
-func findZones(p *Problem) int {
-	return slices.IndexFunc(p.Keys, func(k Key) bool { return k.Name == zoneLabel })
+func findZones(p *problem.Problem) int {
+	return slices.IndexFunc(p.Keys, func(k problem.Key) bool { return k.Name == zoneLabel })
 }
 
 // countZones counts the nodes that exist by zone.
-func countZones(p *Problem, key int) []int32 {
+func countZones(p *problem.Problem, key int) []int32 {
 	if key < 0 {
 		return nil
 	}
@@ -160,7 +161,7 @@ func countZones(p *Problem, key int) []int32 {
 }
 
 // bind gives a new bin its domain of a key for good.
-func (f *fleet) bind(bin BinID, key int, d int32) {
+func (f *fleet) bind(bin problem.BinID, key int, d int32) {
 	if key == f.zones && d >= 0 && !f.boundOf(bin)[key] {
 		f.inZone[d]++
 	}
@@ -219,48 +220,26 @@ func (f *fleet) takeDomains(q *trial, n int) {
 	}
 }
 
-func (f *fleet) openDomains(bin BinID) {
+func (f *fleet) openDomains(bin problem.BinID) {
 	n := f.node(bin)
 	for k := range f.p.Keys {
-		f.domain = append(f.domain, f.keyOf(k, n.tmpl).domain(n.target))
+		f.domain = append(f.domain, f.keyOf(k, n.tmpl).DomainOf(n.target))
 		f.bound = append(f.bound, false)
 	}
 }
 
-// domain returns the domain of a new node of a shape, before anything is chosen.
-func (k *KeyOf) domain(sh int) int32 {
-	switch k.Kind {
-	case Fixed:
-		return k.Domain
-	case ByShape:
-		return k.Shape[sh]
-	case ByChoice:
-		return openDomain
-	default:
-		return noDomain
-	}
-}
-
-// choice returns the bits that remain for a domain, nil where it is impossible.
-func (k *KeyOf) choice(d int32) bits.Set {
-	if d < 0 {
-		return k.None
-	}
-	return k.Choice[d]
-}
-
 // choose narrows mask to the domains of a trial, as far as choices decide.
-func (f *fleet) choose(q *trial, t TemplateID, mask bits.Set) {
+func (f *fleet) choose(q *trial, t problem.TemplateID, mask bits.Set) {
 	for k := range q.keys {
 		key := q.keys[k].key
-		if of := f.keyOf(key, t); of.Kind == ByChoice {
-			mask.And(of.choice(q.domain[key]))
+		if of := f.keyOf(key, t); of.Kind == problem.ByChoice {
+			mask.And(of.ChoiceOf(q.domain[key]))
 		}
 	}
 }
 
 // cutDomains takes out shapes that would put the bin into another domain than its pods were counted in.
-func (f *fleet) cutDomains(bin BinID, shapes bits.Set) {
+func (f *fleet) cutDomains(bin problem.BinID, shapes bits.Set) {
 	n := f.node(bin)
 	for k, bound := range f.boundOf(bin) {
 		if of, d := f.keyOf(k, n.tmpl).Shape, f.domainOf(k, bin); bound && of != nil {
@@ -270,7 +249,7 @@ func (f *fleet) cutDomains(bin BinID, shapes bits.Set) {
 }
 
 // cutChosen takes out shapes that are not in the domains of a trial.
-func (f *fleet) cutChosen(q *trial, t TemplateID, shapes bits.Set) {
+func (f *fleet) cutChosen(q *trial, t problem.TemplateID, shapes bits.Set) {
 	for k := range q.keys {
 		if of, d := f.keyOf(q.keys[k].key, t).Shape, q.domain[q.keys[k].key]; of != nil {
 			shapes.Only(func(sh int) bool { return of[sh] == d })

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -12,13 +13,13 @@ func (s *state) explain(left []int, partial bool) []reason.Explanation {
 	out := make([]reason.Explanation, len(left))
 	for ci, n := range left {
 		if n > 0 {
-			out[ci] = s.explainClass(ClassID(ci), partial)
+			out[ci] = s.explainClass(problem.ClassID(ci), partial)
 		}
 	}
 	return out
 }
 
-func (s *state) explainClass(ci ClassID, partial bool) reason.Explanation {
+func (s *state) explainClass(ci problem.ClassID, partial bool) reason.Explanation {
 	c := &s.p.Classes[ci]
 	if c.TooMuch != "" {
 		return reason.Explanation{{Code: reason.TooLarge, Key: c.TooMuch}}
@@ -30,7 +31,7 @@ func (s *state) explainClass(ci ClassID, partial bool) reason.Explanation {
 	q := s.ask(s.read(ci, len(c.Variants)-1))
 	out := s.explainNodes(q)
 	for t := range s.p.Templates {
-		out = append(out, s.explainTemplate(q, TemplateID(t))...)
+		out = append(out, s.explainTemplate(q, problem.TemplateID(t))...)
 	}
 	if len(s.p.Templates) == 0 {
 		out = append(out, reason.Count{Code: reason.NoPools})
@@ -59,7 +60,7 @@ func (s *state) explainNodes(q *trial) reason.Explanation {
 		case !on.Has(bin):
 			why.code = reason.LabelMismatch
 		default:
-			why.code = s.try(q, BinID(bin)).code
+			why.code = s.try(q, problem.BinID(bin)).code
 			why.key, why.detail = s.keyFor(why.code, q)
 		}
 		if why.code != 0 {
@@ -92,7 +93,7 @@ func (s *state) keyFor(code reason.Code, q *trial) (key, detail string) {
 
 // explainTemplate says why no new node of a template could take the class: the first constraint that leaves no shape, with how
 // many shapes each constraint alone removes.
-func (s *state) explainTemplate(q *trial, t TemplateID) reason.Explanation {
+func (s *state) explainTemplate(q *trial, t problem.TemplateID) reason.Explanation {
 	tmpl := &s.p.Templates[t]
 	pool := s.p.Pools[tmpl.Pool].Name
 	all := tmpl.Shapes.Count()
@@ -127,7 +128,7 @@ func (s *state) explainTemplate(q *trial, t TemplateID) reason.Explanation {
 }
 
 // explainShapes says why no shape of a template could hold a pod: how many shapes each constraint alone removes.
-func (s *state) explainShapes(c *Class, m *Match, t TemplateID) reason.Explanation {
+func (s *state) explainShapes(c *problem.Class, m *problem.Match, t problem.TemplateID) reason.Explanation {
 	tmpl := &s.p.Templates[t]
 	all := tmpl.Shapes.Count()
 	var out reason.Explanation
@@ -137,7 +138,7 @@ func (s *state) explainShapes(c *Class, m *Match, t TemplateID) reason.Explanati
 		}
 	}
 	match, sold := matching(m, tmpl.Shapes), s.sold(m, t)
-	equipped := tmpl.countShapes(func(sh int) bool { return fitsPorts(c, tmpl, sh) && fitsVolumes(c, tmpl, sh) })
+	equipped := tmpl.CountShapes(func(sh int) bool { return fitsPorts(c, tmpl, sh) && fitsVolumes(c, tmpl, sh) })
 	devices := s.explainDevices(c, tmpl, s.p.Pools[tmpl.Pool].Name)
 	add(reason.LabelMismatch, "", all-match)
 	for r, n := range s.shortOf(c.Need, t) {

@@ -2,23 +2,24 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // Facts are what all placements of one run share: what follows from the problem alone, worked out once, and the meter.
 type facts struct {
-	p       *Problem
+	p       *problem.Problem
 	meter   *work.Meter
-	width   int          // words of the longest mask
-	largest int          // shapes of the largest catalogue
-	least   quantity.Vec // of each resource, the smallest need of anybody
-	twin    []TemplateID // by template; see findTwins
-	large   []int64      // by pool; see findLarge
-	arrival *arrival     // daemons that groups count; nil for nearly all
-	diverse bool         // some pool has minValues
-	strict  bits.Set     // groups on which some class insists
-	zones   int          // the key of zones, −1 without one
+	width   int                  // words of the longest mask
+	largest int                  // shapes of the largest catalogue
+	least   quantity.Vec         // of each resource, the smallest need of anybody
+	twin    []problem.TemplateID // by template; see findTwins
+	large   []int64              // by pool; see findLarge
+	arrival *arrival             // daemons that groups count; nil for nearly all
+	diverse bool                 // some pool has minValues
+	strict  bits.Set             // groups on which some class insists
+	zones   int                  // the key of zones, −1 without one
 	rooms   roomTable
 	shapes  bits.Set // memory for shapes that are cut, of one question at a time
 	spare   bits.Set // memory for a mask that is asked about at once and kept by nobody
@@ -33,7 +34,7 @@ const (
 	shapeWork  = 8  // of looking at a shape as the machine for a new bin
 )
 
-func factsOf(p *Problem) *facts {
+func factsOf(p *problem.Problem) *facts {
 	f := &facts{p: p, meter: p.Settings.Meter, width: 1, least: leastNeed(p), twin: findTwins(p), large: findLarge(p), arrival: findArrival(p), strict: findStrict(p), zones: findZones(p)}
 	if f.meter == nil {
 		f.meter = &work.Meter{}
@@ -48,7 +49,7 @@ func factsOf(p *Problem) *facts {
 	return f
 }
 
-func leastNeed(p *Problem) quantity.Vec {
+func leastNeed(p *problem.Problem) quantity.Vec {
 	least := make(quantity.Vec, p.Resources)
 	for r := range least {
 		if len(p.Classes) > 0 {
@@ -62,7 +63,7 @@ func leastNeed(p *Problem) quantity.Vec {
 }
 
 // findStrict returns the groups that are more than a preference to some pods.
-func findStrict(p *Problem) bits.Set {
+func findStrict(p *problem.Problem) bits.Set {
 	out := bits.Make(len(p.Groups))
 	for i := range p.Classes {
 		if v := p.Classes[i].Variants; len(v) > 0 {
@@ -75,12 +76,14 @@ func findStrict(p *Problem) bits.Set {
 }
 
 // match returns what a variant leaves of a template.
-func (f *facts) match(v *Variant, t TemplateID) *Match { return &f.p.Labels.OnTemplate[v.Reqs][t] }
+func (f *facts) match(v *problem.Variant, t problem.TemplateID) *problem.Match {
+	return &f.p.Labels.OnTemplate[v.Reqs][t]
+}
 
 // tolerates reports whether pods of a variant may be on nodes of a template, as far as taints go.
-func (f *facts) tolerates(v *Variant, t TemplateID) bool {
+func (f *facts) tolerates(v *problem.Variant, t problem.TemplateID) bool {
 	return f.p.Labels.TolTmpl[v.Tol].Has(int(t))
 }
 
 // keyOf returns how new nodes of a template get their domain of a key.
-func (f *facts) keyOf(key int, t TemplateID) *KeyOf { return &f.p.Keys[key].Tmpl[t] }
+func (f *facts) keyOf(key int, t problem.TemplateID) *problem.KeyOf { return &f.p.Keys[key].Tmpl[t] }

@@ -4,19 +4,19 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
-	"karpenter.sh/karpenter/internal/core/quantity"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 )
 
 // finish turns the state's new nodes into bins of a result: every machine that could hold the pods is listed, and the
 // launch is priced. A pool that may afford too few kinds of machine in the end to meet its minValues gives the pods back:
 // they are added to left.
-func (s *state) finish(left []int) []Bin {
+func (s *state) finish(left []int) []problem.Bin {
 	free := make([]limits.Pool, len(s.limits))
 	for i := range free {
 		free[i] = s.limits[i].Clone()
 	}
-	out := make([]Bin, 0, len(s.news))
+	out := make([]problem.Bin, 0, len(s.news))
 	known := map[string]int{}
 	strange := s.findStrange()
 	var key []byte
@@ -44,14 +44,14 @@ func (s *state) finish(left []int) []Bin {
 }
 
 // launch prices a finished bin, if it keeps minValues, which are lowered where the settings allow.
-func (s *state) launch(b *Bin) bool {
+func (s *state) launch(b *problem.Bin) bool {
 	tmpl := &s.p.Templates[b.Template]
 	low, _, ok := s.lowerMinValues(tmpl, b.Shapes, b.Mask, b.Relaxed)
 	if !ok {
 		return false
 	}
 	b.Relaxed = low
-	if b.Launch, ok = tmpl.Catalog.Launch(b.Shapes, b.Mask, tmpl.wanted(low), s.p.Settings.Terms.Band); ok {
+	if b.Launch, ok = tmpl.Catalog.Launch(b.Shapes, b.Mask, tmpl.WantedMinValues(low), s.p.Settings.Terms.Band); ok {
 		b.Target = b.Launch.First.Shape
 	}
 	return b.Shapes.Any()
@@ -59,10 +59,10 @@ func (s *state) launch(b *Bin) bool {
 
 // finishKey identifies what finishBin looks at, so that equal nodes are finished once. It is empty where that is not
 // worth the trouble.
-func (s *state) finishKey(key []byte, bin BinID) []byte {
+func (s *state) finishKey(key []byte, bin problem.BinID) []byte {
 	n := s.node(bin)
 	tmpl := s.template(n)
-	if s.limits[tmpl.Pool].Limited || n.held != noReservation || n.lowered() != nil {
+	if s.limits[tmpl.Pool].Limited || n.held != problem.NoReservation || n.lowered() != nil {
 		return key
 	}
 	word := func(n int64) {
@@ -99,7 +99,7 @@ func (s *state) finishKey(key []byte, bin BinID) []byte {
 }
 
 // finishedAs is the bin of a result that is finished as another one was.
-func (s *state) finishedAs(b *Bin, at int, bin BinID) Bin {
+func (s *state) finishedAs(b *problem.Bin, at int, bin problem.BinID) problem.Bin {
 	out := *b
 	out.SameAs = at
 	n := s.node(bin)
@@ -107,50 +107,31 @@ func (s *state) finishedAs(b *Bin, at int, bin BinID) Bin {
 	return out
 }
 
-func (s *state) finishBin(bin BinID, strange *stranger, free *limits.Pool) Bin {
+func (s *state) finishBin(bin problem.BinID, strange *stranger, free *limits.Pool) problem.Bin {
 	n := s.node(bin)
 	tmpl := s.template(n)
-	b := Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
+	b := problem.Bin{Template: n.tmpl, Target: n.target, Mask: s.maskOf(bin)[:len(tmpl.Mask)].Clone(), Puts: n.puts,
 		Used: s.used(bin), Held: n.held, Relaxed: n.lowered(), Narrowed: n.narrowing(), Domain: slices.Clone(s.domainsOf(bin)), SameAs: -1}
 	shapes := s.holding(bin, s.maskOf(bin), b.Used, nil)
 	s.cut(bin, shapes)
 	s.avoidShapes(strange, bin, shapes)
 	s.cutLimits(n, shapes, free)
 	b.Shapes = shapes[:bits.Words(tmpl.Catalog.Len())].Clone()
-	b.Overhead = tmpl.leastOverhead(b.Shapes)
+	b.Overhead = tmpl.LeastOverhead(b.Shapes)
 	b.Drivers = s.driversOn(bin, b.Shapes)
 	return b
-}
-
-// leastOverhead returns the least that daemons take of each resource on any of the shapes.
-func (t *Template) leastOverhead(shapes bits.Set) quantity.Vec {
-	if len(t.Daemons) == 0 {
-		return nil
-	}
-	var least quantity.Vec
-	for sh := range shapes.All() {
-		o := t.Daemons[t.DaemonOf[sh]].Overhead
-		if least == nil {
-			least = slices.Clone(o)
-			continue
-		}
-		for r := range least {
-			least[r] = min(least[r], o[r])
-		}
-	}
-	return least
 }
 
 // A bill is what bins cost together.
 type bill struct{ price, floor, cost int64 }
 
-func billOf(bins []Bin, terms *Terms) bill {
+func billOf(bins []problem.Bin, terms *problem.Terms) bill {
 	var b bill
 	for i := range bins {
 		l := &bins[i].Launch
 		b.price += l.Price
 		b.floor += l.Floor
-		b.cost += terms.with(l.Cost, l.Floor)
+		b.cost += terms.With(l.Cost, l.Floor)
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
@@ -18,9 +19,9 @@ import (
 // and pods do not leave, so a refusal that is final stays true.
 type fleet struct {
 	*facts
-	room   []int64  // [bin][resource] free beside pods and daemons; never negative on a new bin
-	alive  bits.Set // bins with room for the smallest need of anybody; closed nodes are not among them
-	placed []Put    // on nodes that exist, in the order in which they came
+	room   []int64       // [bin][resource] free beside pods and daemons; never negative on a new bin
+	alive  bits.Set      // bins with room for the smallest need of anybody; closed nodes are not among them
+	placed []problem.Put // on nodes that exist, in the order in which they came
 
 	news   []newNode
 	mask   []uint64 // [new bin][word] choices that are left, see Template.Mask: they only get fewer, and under them the target is sold
@@ -44,12 +45,12 @@ type fleet struct {
 
 // A newNode is a bin that a fleet opens.
 type newNode struct {
-	tmpl   TemplateID
-	target int       // the shape that it is filled for: it holds the pods, and its pool's limits allow it
-	held   int       // the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
-	puts   []Put     // in the order in which they came; empty only between open and the first commit
-	min    *minimum  // how it meets minValues; nil for nearly all
-	narrow *Narrowed // for the sake of pods that are elsewhere; nil for nearly all
+	tmpl   problem.TemplateID
+	target int               // the shape that it is filled for: it holds the pods, and its pool's limits allow it
+	held   int               // the reservation whose machine it has, noReservation for nearly all; with one, its offer is the only choice left
+	puts   []problem.Put     // in the order in which they came; empty only between open and the first commit
+	min    *minimum          // how it meets minValues; nil for nearly all
+	narrow *problem.Narrowed // for the sake of pods that are elsewhere; nil for nearly all
 }
 
 func newFleet(facts *facts) fleet {
@@ -85,10 +86,10 @@ func newFleet(facts *facts) fleet {
 }
 
 // bins returns how many nodes there are: the BinID of the next one.
-func (f *fleet) bins() BinID { return BinID(len(f.p.Nodes) + len(f.news)) }
+func (f *fleet) bins() problem.BinID { return problem.BinID(len(f.p.Nodes) + len(f.news)) }
 
 // node returns a new bin, nil for a node that exists.
-func (f *fleet) node(bin BinID) *newNode {
+func (f *fleet) node(bin problem.BinID) *newNode {
 	if i := int(bin) - len(f.p.Nodes); i >= 0 {
 		return &f.news[i]
 	}
@@ -96,10 +97,10 @@ func (f *fleet) node(bin BinID) *newNode {
 }
 
 // newBins yields the new bins.
-func (f *fleet) newBins() iter.Seq2[BinID, *newNode] {
-	return func(yield func(BinID, *newNode) bool) {
+func (f *fleet) newBins() iter.Seq2[problem.BinID, *newNode] {
+	return func(yield func(problem.BinID, *newNode) bool) {
 		for i := range f.news {
-			if !yield(BinID(len(f.p.Nodes)+i), &f.news[i]) {
+			if !yield(problem.BinID(len(f.p.Nodes)+i), &f.news[i]) {
 				return
 			}
 		}
@@ -107,8 +108,8 @@ func (f *fleet) newBins() iter.Seq2[BinID, *newNode] {
 }
 
 // puts yields where all pods are.
-func (f *fleet) puts() iter.Seq[*Put] {
-	return func(yield func(*Put) bool) {
+func (f *fleet) puts() iter.Seq[*problem.Put] {
+	return func(yield func(*problem.Put) bool) {
 		for i := range f.placed {
 			if !yield(&f.placed[i]) {
 				return
@@ -125,34 +126,34 @@ func (f *fleet) puts() iter.Seq[*Put] {
 }
 
 // template returns what a new bin is made from.
-func (f *fleet) template(n *newNode) *Template { return &f.p.Templates[n.tmpl] }
+func (f *fleet) template(n *newNode) *problem.Template { return &f.p.Templates[n.tmpl] }
 
 // roomOf returns what is free on a bin.
-func (f *fleet) roomOf(bin BinID) quantity.Vec {
+func (f *fleet) roomOf(bin problem.BinID) quantity.Vec {
 	at, r := int(bin)*f.p.Resources, f.p.Resources
 	return quantity.Vec(f.room[at : at+r : at+r])
 }
 
 // maskOf returns the choices that are left to a new bin.
-func (f *fleet) maskOf(bin BinID) bits.Set {
+func (f *fleet) maskOf(bin problem.BinID) bits.Set {
 	at := (int(bin) - len(f.p.Nodes)) * f.width
 	return bits.Set(f.mask[at : at+f.width : at+f.width])
 }
 
 // domainsOf returns the domains of a new bin by topology key.
-func (f *fleet) domainsOf(bin BinID) []int32 {
+func (f *fleet) domainsOf(bin problem.BinID) []int32 {
 	at, n := (int(bin)-len(f.p.Nodes))*len(f.p.Keys), len(f.p.Keys)
 	return f.domain[at : at+n : at+n]
 }
 
 // boundOf returns, by topology key, whether the pods of a new bin have to do with it.
-func (f *fleet) boundOf(bin BinID) []bool {
+func (f *fleet) boundOf(bin problem.BinID) []bool {
 	at, n := (int(bin)-len(f.p.Nodes))*len(f.p.Keys), len(f.p.Keys)
 	return f.bound[at : at+n : at+n]
 }
 
 // domainOf returns the bin's domain of a topology key.
-func (f *fleet) domainOf(key int, bin BinID) int32 {
+func (f *fleet) domainOf(key int, bin problem.BinID) int32 {
 	if int(bin) < len(f.p.Nodes) {
 		return f.p.Keys[key].Node[bin]
 	}
@@ -160,9 +161,9 @@ func (f *fleet) domainOf(key int, bin BinID) int32 {
 }
 
 // open adds a bin without pods that is filled for a target.
-func (f *fleet) open(to target) BinID {
+func (f *fleet) open(to target) problem.BinID {
 	bin := f.bins()
-	f.news = append(f.news, newNode{tmpl: to.tmpl, target: to.shape, held: noReservation, min: to.min})
+	f.news = append(f.news, newNode{tmpl: to.tmpl, target: to.shape, held: problem.NoReservation, min: to.min})
 	f.opened(bin)
 	return bin
 }
@@ -170,7 +171,7 @@ func (f *fleet) open(to target) BinID {
 // commit places n pods of a trial that was admitted.
 func (f *fleet) commit(q *trial, n int) {
 	f.meter.Charge(commitWork + work.Units(len(q.c.Groups))*groupWork)
-	put := Put{Class: q.class, Variant: q.variant, Bin: q.bin, Count: n}
+	put := problem.Put{Class: q.class, Variant: q.variant, Bin: q.bin, Count: n}
 	if node := f.node(q.bin); node == nil {
 		f.placed = appendPut(f.placed, put)
 	} else {
@@ -190,7 +191,7 @@ func (f *fleet) commit(q *trial, n int) {
 	f.commits++
 }
 
-func appendPut(puts []Put, p Put) []Put {
+func appendPut(puts []problem.Put, p problem.Put) []problem.Put {
 	if n := len(puts); n > 0 && puts[n-1].Class == p.Class && puts[n-1].Variant == p.Variant && puts[n-1].Bin == p.Bin {
 		puts[n-1].Count += p.Count
 		return puts
@@ -199,7 +200,7 @@ func appendPut(puts []Put, p Put) []Put {
 }
 
 // retarget changes the shape that a bin is filled for, and how it meets minValues then. Its pods fit there, and are counted in the same domains.
-func (f *fleet) retarget(bin BinID, shape int, min *minimum) {
+func (f *fleet) retarget(bin problem.BinID, shape int, min *minimum) {
 	n := f.node(bin)
 	tmpl := f.template(n)
 	f.limits[tmpl.Pool].Give(f.takenBy(n))
@@ -209,7 +210,7 @@ func (f *fleet) retarget(bin BinID, shape int, min *minimum) {
 	n.target, n.min = shape, min
 	f.limits[tmpl.Pool].Take(f.takenBy(n))
 	f.volumes.Limit(int(bin), f.attachables(n.tmpl, shape))
-	f.ports.Take(int(bin), tmpl.portsOf(shape))
+	f.ports.Take(int(bin), tmpl.PortsOf(shape))
 	f.retargetDevices(bin)
 	for k := range f.domainsOf(bin) {
 		if of := f.keyOf(k, n.tmpl).Shape; of != nil && !f.boundOf(bin)[k] {

@@ -1,13 +1,17 @@
 package solve
 
-import "karpenter.sh/karpenter/internal/core/bits"
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+
+	"karpenter.sh/karpenter/internal/core/problem"
+)
 
 // grow makes a new bin fit for one more pod by choosing another target, one that is larger, that the pod accepts or that may be where the pod
 // has to be, and places it there.
-func (s *state) grow(q *trial, bin BinID) bool {
+func (s *state) grow(q *trial, bin problem.BinID) bool {
 	n := s.node(bin)
 	m := s.match(q.v, n.tmpl)
-	if n.held != noReservation || !m.OK || !s.tolerates(q.v, n.tmpl) {
+	if n.held != problem.NoReservation || !m.OK || !s.tolerates(q.v, n.tmpl) {
 		return false
 	}
 	mask := s.maskOf(bin).Clone()

@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
@@ -13,7 +14,7 @@ func (f *fleet) admitHosts(q *trial) verdict {
 }
 
 // refusesHost says which group keeps a pod off a bin, 0 if none does.
-func (f *fleet) refusesHost(t *touches, bin BinID) reason.Code {
+func (f *fleet) refusesHost(t *touches, bin problem.BinID) reason.Code {
 	for _, g := range t.host.shunned {
 		if f.groups[g].Repels(int(bin)) {
 			return reason.AntiAffinity
@@ -23,7 +24,7 @@ func (f *fleet) refusesHost(t *touches, bin BinID) reason.Code {
 }
 
 // refusesOwners asks the groups that the pods own about a bin, or about one that is not there yet.
-func (f *fleet) refusesOwners(t *touches, bin BinID) reason.Code {
+func (f *fleet) refusesOwners(t *touches, bin problem.BinID) reason.Code {
 	for i, g := range t.host.owned {
 		if group := &f.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {
 			return codeOf(group.Kind)

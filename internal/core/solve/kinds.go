@@ -1,6 +1,10 @@
 package solve
 
-import "karpenter.sh/karpenter/internal/core/bits"
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+
+	"karpenter.sh/karpenter/internal/core/problem"
+)
 
 // Each kind of constraint has a file, in which it answers the same few questions, as far as it has a say:
 //
@@ -45,7 +49,7 @@ func (f *fleet) take(q *trial, n int) {
 	f.takeDomains(q, n)
 }
 
-func (f *fleet) opened(bin BinID) {
+func (f *fleet) opened(bin problem.BinID) {
 	f.openRoom(bin)
 	f.openLabels(bin)
 	f.openPorts(bin)
@@ -55,12 +59,12 @@ func (f *fleet) opened(bin BinID) {
 	f.openLimits(bin)
 }
 
-func fits(c *Class, t *Template, shape int) bool {
+func fits(c *problem.Class, t *problem.Template, shape int) bool {
 	return c.Need.Fits(t.Room[shape]) && fitsPorts(c, t, shape) && fitsVolumes(c, t, shape) && fitsDevices(c, t, shape)
 }
 
 // cut leaves the shapes that could hold the pods of a bin as they are counted now. What limits and other bins want of it is not asked.
-func (f *fleet) cut(bin BinID, shapes bits.Set) {
+func (f *fleet) cut(bin problem.BinID, shapes bits.Set) {
 	f.cutDomains(bin, shapes)
 	f.cutCounts(bin, shapes)
 	f.cutDaemons(f.template(f.node(bin)), f.node(bin).target, shapes)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
@@ -35,26 +36,13 @@ func (f *fleet) admitLabels(q *trial) verdict {
 	return verdict{}
 }
 
-func (f *fleet) openLabels(bin BinID) {
+func (f *fleet) openLabels(bin problem.BinID) {
 	f.mask = append(f.mask, make([]uint64, f.width)...)
 	copy(f.maskOf(bin), f.template(f.node(bin)).Mask)
 }
 
-// SellsAny reports whether every segment of mask still has a choice.
-func (t *Template) SellsAny(mask bits.Set) bool {
-	if len(t.Segments) == 1 {
-		return mask.Any()
-	}
-	for _, g := range t.Segments {
-		if at := mask.Next(g.From); at < 0 || at >= g.To {
-			return false
-		}
-	}
-	return true
-}
-
 // sells reports whether a shape can be bought under mask.
-func (f *facts) sells(tmpl *Template, sh int, mask bits.Set) bool {
+func (f *facts) sells(tmpl *problem.Template, sh int, mask bits.Set) bool {
 	if len(tmpl.Segments) == 1 {
 		return tmpl.ShapeMask[sh].Meets(mask)
 	}
@@ -65,7 +53,7 @@ func (f *facts) sells(tmpl *Template, sh int, mask bits.Set) bool {
 }
 
 // holding returns the shapes that can hold need, allow mask and satisfy every pod of the bin, and more if given.
-func (f *fleet) holding(bin BinID, mask bits.Set, need quantity.Vec, more *Match) bits.Set {
+func (f *fleet) holding(bin problem.BinID, mask bits.Set, need quantity.Vec, more *problem.Match) bits.Set {
 	n := f.node(bin)
 	shapes := f.buyable(n.tmpl, mask, need)
 	for _, put := range n.puts {
@@ -78,7 +66,7 @@ func (f *fleet) holding(bin BinID, mask bits.Set, need quantity.Vec, more *Match
 }
 
 // buyable returns the shapes of a template that can hold need and be bought under mask. It is in memory that the next call uses again.
-func (f *fleet) buyable(t TemplateID, mask bits.Set, need quantity.Vec) bits.Set {
+func (f *fleet) buyable(t problem.TemplateID, mask bits.Set, need quantity.Vec) bits.Set {
 	tmpl := &f.p.Templates[t]
 	f.meter.Charge(work.Units(len(tmpl.Room)) * shapeWork)
 	clear(f.shapes)
@@ -91,34 +79,25 @@ func (f *fleet) buyable(t TemplateID, mask bits.Set, need quantity.Vec) bits.Set
 }
 
 // sold returns how many shapes of a template can be bought under the choices that a variant leaves.
-func (f *facts) sold(m *Match, t TemplateID) int {
+func (f *facts) sold(m *problem.Match, t problem.TemplateID) int {
 	tmpl := &f.p.Templates[t]
 	if m.Mask == nil {
 		return tmpl.Shapes.Count() // what the pool lists can be bought somehow
 	}
 	mask := tmpl.Mask.Clone()
 	mask.And(m.Mask)
-	return tmpl.countShapes(func(sh int) bool { return f.sells(tmpl, sh, mask) })
+	return tmpl.CountShapes(func(sh int) bool { return f.sells(tmpl, sh, mask) })
 }
 
 // matching returns how many shapes of a template agree with a variant's requirements.
-func matching(m *Match, shapes bits.Set) int {
+func matching(m *problem.Match, shapes bits.Set) int {
 	both := shapes.Clone()
 	both.Keep(m.Shapes)
 	return both.Count()
 }
 
-func (t *Template) countShapes(suits func(sh int) bool) (n int) {
-	for sh := range t.Shapes.All() {
-		if suits(sh) {
-			n++
-		}
-	}
-	return n
-}
-
 // meetsAny reports whether a new node of a template may meet one of some requirements, as a machine of some shape with these choices left.
-func (f *facts) meetsAny(list []int, t TemplateID, sh int, mask bits.Set) bool {
+func (f *facts) meetsAny(list []int, t problem.TemplateID, sh int, mask bits.Set) bool {
 	tmpl := &f.p.Templates[t]
 	return slices.ContainsFunc(list, func(reqs int) bool {
 		m := &f.p.Labels.OnTemplate[reqs][t]

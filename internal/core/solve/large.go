@@ -3,6 +3,7 @@ package solve
 import (
 	"slices"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 )
 
@@ -14,7 +15,7 @@ const (
 
 // findLarge returns by pool the vCPU above which a node is large: it takes a pod that needs it, or a lower bill. The pods of a pool are
 // those on its nodes, and those that are to be placed and may come to it.
-func findLarge(p *Problem) []int64 {
+func findLarge(p *problem.Problem) []int64 {
 	out := make([]int64, len(p.Pools))
 	if p.Settings.Large <= 0 {
 		return out
@@ -44,14 +45,14 @@ func findLarge(p *Problem) []int64 {
 }
 
 // mayBeOn reports whether a template suits some reading of a class.
-func mayBeOn(p *Problem, c *Class, t int) bool {
-	return slices.ContainsFunc(c.Variants, func(v Variant) bool {
+func mayBeOn(p *problem.Problem, c *problem.Class, t int) bool {
+	return slices.ContainsFunc(c.Variants, func(v problem.Variant) bool {
 		return p.Labels.TolTmpl[v.Tol].Has(t) && p.Labels.OnTemplate[v.Reqs][t].OK
 	})
 }
 
 // tooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
-func (s *state) tooLarge(tmpl *Template, vcpu int64) (times int) {
+func (s *state) tooLarge(tmpl *problem.Template, vcpu int64) (times int) {
 	most := s.large[tmpl.Pool]
 	if most == 0 {
 		return 0

@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
@@ -10,7 +11,7 @@ import (
 // A pool's limit is asked when a node is opened or becomes another machine, not when pods join: what a new bin may be bought as in the end
 // is cut to what the limit allows all of them together.
 
-func (f *fleet) openLimits(bin BinID) {
+func (f *fleet) openLimits(bin problem.BinID) {
 	n := f.node(bin)
 	f.limits[f.template(n).Pool].Take(f.takenBy(n))
 }
@@ -27,7 +28,7 @@ func (f *fleet) takenBy(n *newNode) quantity.Vec {
 func (n *newNode) fixed() bool { return n.min != nil && n.min.reserve != nil }
 
 // exhausted reports whether a pool's limits allow none of some shapes any more.
-func (f *fleet) exhausted(t TemplateID, shapes []int32) bool {
+func (f *fleet) exhausted(t problem.TemplateID, shapes []int32) bool {
 	tmpl := &f.p.Templates[t]
 	limit := &f.limits[tmpl.Pool]
 	if !limit.Limited {
@@ -54,7 +55,7 @@ func (f *fleet) cutLimits(n *newNode, shapes bits.Set, free *limits.Pool) {
 }
 
 // largestOf returns the most that any of some shapes has of each resource.
-func (f *fleet) largestOf(t *Template, shapes bits.Set) quantity.Vec {
+func (f *fleet) largestOf(t *problem.Template, shapes bits.Set) quantity.Vec {
 	most := make(quantity.Vec, f.p.Resources)
 	for sh := range shapes.All() {
 		most.Max(t.Catalog.Capacity[sh])
@@ -63,7 +64,7 @@ func (f *fleet) largestOf(t *Template, shapes bits.Set) quantity.Vec {
 }
 
 // explainLimit names the limit that keeps the smallest of some shapes out.
-func (f *fleet) explainLimit(t TemplateID, shapes []int32) reason.Count {
+func (f *fleet) explainLimit(t problem.TemplateID, shapes []int32) reason.Count {
 	tmpl := &f.p.Templates[t]
 	limit := &f.limits[tmpl.Pool]
 	c := reason.Count{Code: reason.Limit, Pool: f.p.Pools[tmpl.Pool].Name, Candidates: tmpl.Shapes.Count()}

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
-	"karpenter.sh/karpenter/internal/core/shape"
 )
 
 // A pool may say that the types of a claim have so many values of a label together at least. What a claim takes from the pool's limit is then
@@ -48,7 +48,7 @@ func (f *fleet) meetsValues(q *trial, n *newNode, mask bits.Set) bool {
 	if n.min.reserve != nil {
 		shapes.Only(func(sh int) bool { return tmpl.Catalog.Capacity[sh].Fits(n.min.reserve) })
 	}
-	return tmpl.diverse(shapes, mask, n.min.low)
+	return tmpl.MeetsMinValues(shapes, mask, n.min.low)
 }
 
 // lowered returns what minValues were lowered to, nil where none was.
@@ -59,33 +59,15 @@ func (n *newNode) lowered() []int {
 	return n.min.low
 }
 
-// wanted returns the minValues of a template, low where they were lowered.
-func (t *Template) wanted(low []int) []shape.MinValues {
-	if low == nil {
-		return t.Min
-	}
-	want := slices.Clone(t.Min)
-	for k := range want {
-		want[k].N = low[k]
-	}
-	return want
-}
-
-// diverse reports whether a claim that allows these shapes and choices meets the minValues of a template, low where they were lowered.
-func (t *Template) diverse(shapes, mask bits.Set, low []int) bool {
-	v := t.Catalog.Variety(shapes, mask, t.wanted(low))
-	return v.Enough()
-}
-
 // leaveReserved takes reservations out of mask that do not meet minValues by themselves, where anything else is left: the claim that holds a
 // machine of one is bought from it alone.
-func (t *Template) leaveReserved(mask bits.Set) {
+func leaveReserved(t *problem.Template, mask bits.Set) {
 	if len(t.Min) == 0 || len(t.Catalog.Left) == 0 {
 		return
 	}
 	less := mask.Clone()
 	for o := range t.Catalog.Offers {
-		if t.Catalog.Offers[o].Reservation >= 0 && !t.diverse(t.Shapes, bits.Of(len(t.Catalog.Offers), o), nil) {
+		if t.Catalog.Offers[o].Reservation >= 0 && !t.MeetsMinValues(t.Shapes, bits.Of(len(t.Catalog.Offers), o), nil) {
 			less.Remove(o)
 		}
 	}
@@ -95,8 +77,8 @@ func (t *Template) leaveReserved(mask bits.Set) {
 }
 
 // lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the one that it may not lower.
-func (f *fleet) lowerMinValues(t *Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
-	want := t.wanted(low)
+func (f *fleet) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
+	want := t.WantedMinValues(low)
 	v := t.Catalog.Variety(shapes, mask, want)
 	if v.Enough() {
 		return low, 0, true
@@ -150,7 +132,7 @@ func (f *fleet) minimumAs(n *newNode, target int, mask, shapes bits.Set) (*minim
 
 // smallest cuts shapes to the smallest machines that meet minValues within the limit, and returns the largest capacity among them: what the
 // claim takes from the limit. What is not limited keeps no other machine out.
-func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
+func (f *fleet) smallest(t *problem.Template, limit *limits.Pool, target int, shapes, mask bits.Set) quantity.Vec {
 	var order []int
 	for sh := range shapes.All() {
 		if limit.Fits(t.Catalog.Capacity[sh]) {
@@ -163,7 +145,7 @@ func (f *fleet) smallest(t *Template, limit *limits.Pool, target int, shapes, ma
 	clear(shapes)
 	shapes.Add(target)
 	for _, sh := range order {
-		if t.diverse(shapes, mask, nil) {
+		if t.MeetsMinValues(shapes, mask, nil) {
 			break
 		}
 		shapes.Add(sh)

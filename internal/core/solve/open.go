@@ -3,12 +3,13 @@ package solve
 import (
 	"slices"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // A target is what a new node could be: a template, and the shape that it is filled for.
 type target struct {
-	tmpl  TemplateID
+	tmpl  problem.TemplateID
 	shape int
 	price int64
 	value int64 // of the demand that it could hold
@@ -17,13 +18,13 @@ type target struct {
 }
 
 // A run is neighbouring templates: those of a tier, or just one.
-type run struct{ from, to TemplateID }
+type run struct{ from, to problem.TemplateID }
 
 // tierRun returns the templates of a tier.
 func (s *state) tierRun(tier int) run {
-	at := func(tier int) TemplateID {
-		i, _ := slices.BinarySearchFunc(s.p.Templates, tier, func(t Template, tier int) int { return t.Tier - tier })
-		return TemplateID(i)
+	at := func(tier int) problem.TemplateID {
+		i, _ := slices.BinarySearchFunc(s.p.Templates, tier, func(t problem.Template, tier int) int { return t.Tier - tier })
+		return problem.TemplateID(i)
 	}
 	return run{at(tier), at(tier + 1)}
 }
@@ -66,9 +67,9 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 	if s.arrival != nil && len(to.owned)+len(to.counted) == 0 {
 		return s.openAnywhere(q, among, i)
 	}
-	bare := s.admitsFirst(to, noDomain) == 0
+	bare := s.admitsFirst(to, problem.NoDomain) == 0
 	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
-		q.domain[to.key] = noDomain
+		q.domain[to.key] = problem.NoDomain
 		if got, bad := s.openFrom(q, among, i+1); bad == 0 {
 			return got, 0
 		}
@@ -93,7 +94,7 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 		}
 	}
 	if bare {
-		q.domain[to.key] = noDomain
+		q.domain[to.key] = problem.NoDomain
 		if got, bad := s.openFrom(q, among, i+1); bad != reason.NoShape {
 			return got, bad
 		}
@@ -135,7 +136,7 @@ func (s *state) openAnywhere(q *trial, among run, i int) (target, reason.Code) {
 	key := q.keys[i].key
 	best, code := target{tmpl: noTemplate}, reason.Code(reason.NoShape)
 	chosen := append([]int32(nil), q.domain...)
-	for d := int32(noDomain); int(d) < len(s.p.Keys[key].Values); d++ {
+	for d := int32(problem.NoDomain); int(d) < len(s.p.Keys[key].Values); d++ {
 		q.domain[key] = d
 		got, bad := s.openFrom(q, among, i+1)
 		switch {
@@ -160,7 +161,7 @@ func (s *state) admitsFirst(to *touch, d int) reason.Code {
 
 // leavesOut reports whether some of the templates have the label of a key only if somebody asks for it.
 func (s *state) leavesOut(key int, among run) bool {
-	return slices.ContainsFunc(s.p.Keys[key].Tmpl[among.from:among.to], func(k KeyOf) bool { return k.None != nil })
+	return slices.ContainsFunc(s.p.Keys[key].Tmpl[among.from:among.to], func(k problem.KeyOf) bool { return k.None != nil })
 }
 
 func codeOfTouch(s *state, to *touch) reason.Code {

@@ -5,15 +5,16 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
 // A visit is what is known while the pods of one class are placed: which bins have refused for good, which machines could
 // hold a pod. Its memory is used again for the next class.
 type visit struct {
-	want   int        // pods left
-	open   []bits.Set // [variant] bins that have not refused finally
-	bins   BinID      // bins that existed when open was last extended
+	want   int           // pods left
+	open   []bits.Set    // [variant] bins that have not refused finally
+	bins   problem.BinID // bins that existed when open was last extended
 	cands  []candidates
 	arena  []int32
 	tier   []int         // [variant] the heaviest tier that can hold a pod
@@ -25,14 +26,14 @@ type visit struct {
 
 // order returns the classes in the order in which they are placed: important ones first; among these as they stand in the queue, if that is
 // asked for, else those whose node is chosen for them, and then those that are worth the most.
-func (s *state) order() []ClassID {
-	out := make([]ClassID, len(s.p.Classes))
+func (s *state) order() []problem.ClassID {
+	out := make([]problem.ClassID, len(s.p.Classes))
 	worth := make([]int64, len(s.p.Classes))
 	for i := range out {
-		out[i] = ClassID(i)
+		out[i] = problem.ClassID(i)
 		worth[i] = s.value(s.p.Classes[i].Need)
 	}
-	slices.SortStableFunc(out, func(a, b ClassID) int {
+	slices.SortStableFunc(out, func(a, b problem.ClassID) int {
 		x, y := &s.p.Classes[a], &s.p.Classes[b]
 		return cmp.Or(
 			cmp.Compare(y.Priority, x.Priority),
@@ -45,7 +46,7 @@ func (s *state) order() []ClassID {
 }
 
 // looseness puts classes first that have a right to be, and those that must share a node with others: their node is chosen for them.
-func (s *state) looseness(ci ClassID) int {
+func (s *state) looseness(ci problem.ClassID) int {
 	if s.p.Classes[ci].First {
 		return 0
 	}
@@ -69,10 +70,10 @@ func (s *state) allPods() []int {
 
 // placeLeft places what is left of each class, and returns what is left then.
 func (s *state) placeLeft(left []int) []int {
-	queue := slices.DeleteFunc(s.order(), func(ci ClassID) bool { return left[ci] == 0 })
+	queue := slices.DeleteFunc(s.order(), func(ci problem.ClassID) bool { return left[ci] == 0 })
 	for round := 0; len(queue) > 0; round++ {
 		before := s.commits
-		var again []ClassID
+		var again []problem.ClassID
 		for _, ci := range queue {
 			if s.meter.Cut() {
 				return left
@@ -91,8 +92,8 @@ func (s *state) placeLeft(left []int) []int {
 }
 
 // worthWaiting reports whether any of the classes could be placed later in the same run.
-func (s *state) worthWaiting(classes []ClassID) bool {
-	return slices.ContainsFunc(classes, func(ci ClassID) bool {
+func (s *state) worthWaiting(classes []problem.ClassID) bool {
+	return slices.ContainsFunc(classes, func(ci problem.ClassID) bool {
 		for vi := range s.p.Classes[ci].Variants {
 			if t := s.touchesOf(ci, vi); len(t.keys) > 0 || len(t.host.owned) > 0 {
 				return true
@@ -103,7 +104,7 @@ func (s *state) worthWaiting(classes []ClassID) bool {
 }
 
 // placeClass places up to n pods of a class and returns how many are left.
-func (s *state) placeClass(ci ClassID, n int) int {
+func (s *state) placeClass(ci problem.ClassID, n int) int {
 	c := &s.p.Classes[ci]
 	s.begin(ci, n)
 	for _, st := range c.Sticky {
@@ -126,7 +127,7 @@ func (s *state) placeClass(ci ClassID, n int) int {
 }
 
 // begin prepares the scratch of a visit.
-func (s *state) begin(ci ClassID, want int) {
+func (s *state) begin(ci problem.ClassID, want int) {
 	v, c := &s.visit, &s.p.Classes[ci]
 	n := len(c.Variants)
 	v.want, v.bins, v.spared, v.lavish = want, s.bins(), false, false
@@ -155,7 +156,7 @@ func resize[T any](s []T, n int) []T {
 }
 
 // firstOpen returns the bins that a variant may try: nodes that agree with its requirements and tolerations, and all new ones.
-func (s *state) firstOpen(open bits.Set, v *Variant) bits.Set {
+func (s *state) firstOpen(open bits.Set, v *problem.Variant) bits.Set {
 	open = append(open, s.alive...)
 	for w := range bits.Words(len(s.p.Nodes)) {
 		both := s.p.Labels.OnNode[v.Reqs][w] & s.p.Labels.TolNode[v.Tol][w]
@@ -168,14 +169,14 @@ func (s *state) firstOpen(open bits.Set, v *Variant) bits.Set {
 }
 
 // extend adds the bins that were opened since the visit began.
-func (v *visit) extend(bins BinID) {
+func (v *visit) extend(bins problem.BinID) {
 	for ; v.bins < bins; v.bins++ {
 		v.reopen(v.bins)
 	}
 }
 
 // reopen lets the class ask a bin: one that is new, or one that had no room and has grown since.
-func (v *visit) reopen(bin BinID) {
+func (v *visit) reopen(bin problem.BinID) {
 	for i := range v.open {
 		v.open[i] = v.open[i].Grow(int(bin))
 		v.open[i].Add(int(bin))
@@ -183,7 +184,7 @@ func (v *visit) reopen(bin BinID) {
 }
 
 // placeAt places one pod on one node, by the first variant that it admits.
-func (s *state) placeAt(ci ClassID, bin BinID) bool {
+func (s *state) placeAt(ci problem.ClassID, bin problem.BinID) bool {
 	for vi := range s.p.Classes[ci].Variants {
 		if !s.visit.open[vi].Has(int(bin)) {
 			continue
@@ -197,7 +198,7 @@ func (s *state) placeAt(ci ClassID, bin BinID) bool {
 }
 
 // placeSome places at least one pod by the strictest variant that has room for it, and returns how many it placed.
-func (s *state) placeSome(ci ClassID, n int) int {
+func (s *state) placeSome(ci problem.ClassID, n int) int {
 	c := &s.p.Classes[ci]
 	if c.TooMuch != "" {
 		return 0
@@ -219,7 +220,7 @@ func (s *state) placeSome(ci ClassID, n int) int {
 }
 
 // spareNothing lets a class use exotic and large machines too, where they could be in domains in which no other is.
-func (s *state) spareNothing(ci ClassID) bool {
+func (s *state) spareNothing(ci problem.ClassID) bool {
 	v, c := &s.visit, &s.p.Classes[ci]
 	if v.lavish || !v.spared && !s.reachOf(ci).spared || !s.choosy(s.hard(ci)) {
 		return false
@@ -264,7 +265,7 @@ func (s *state) placeVariant(q *trial, n int) int {
 func (s *state) join(q *trial, n, least, most int) int {
 	open := s.visit.open[q.variant]
 	for at := open.Next(0); at >= 0 && at < int(s.bins()); at = open.Next(at + 1) {
-		bin := BinID(at)
+		bin := problem.BinID(at)
 		if node := s.node(bin); node != nil {
 			if tier := s.template(node).Tier; tier < least || tier > most {
 				continue
@@ -309,7 +310,7 @@ func (s *state) tierOf(q *trial) int {
 // suits reports whether machines of any template could hold a pod, whatever limits say.
 func (s *state) suits(q *trial) bool {
 	for t := range s.p.Templates {
-		if len(s.candidatesOf(q.reading, TemplateID(t))) > 0 {
+		if len(s.candidatesOf(q.reading, problem.TemplateID(t))) > 0 {
 			return true
 		}
 	}

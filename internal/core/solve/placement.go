@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/limits"
 	"karpenter.sh/karpenter/internal/core/shape"
@@ -20,29 +21,29 @@ type Placement struct {
 }
 
 // Place places the pods of a problem, class after class.
-func Place(p *Problem) (*Placement, *Result) {
+func Place(p *problem.Problem) (*Placement, *problem.Result) {
 	s := newState(factsOf(p))
 	s.findWorth()
 	s, left := s.inOrder(s.place())
-	at, r := &Placement{s: s, left: left}, &Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: Memory{Known: p.Settings.Memory.Known}}
+	at, r := &Placement{s: s, left: left}, &problem.Result{Left: left, Partial: s.meter.CutAt() > 0, Memory: problem.Memory{Known: p.Settings.Memory.Known}}
 	r.Bins, r.Placed = s.finish(left), s.placed
 	r.Why = s.explain(left, r.Partial)
-	r.charge(billOf(r.Bins, &p.Settings.Terms))
+	charge(r, billOf(r.Bins, &p.Settings.Terms))
 	at.costs = costsOf(r.Bins, &p.Settings.Terms)
 	return at, r
 }
 
 // costsOf returns what each node is reckoned to cost.
-func costsOf(bins []Bin, terms *Terms) (costs []int64) {
+func costsOf(bins []problem.Bin, terms *problem.Terms) (costs []int64) {
 	for i := range bins {
-		costs = append(costs, terms.with(bins[i].Launch.Cost, bins[i].Launch.Floor))
+		costs = append(costs, terms.With(bins[i].Launch.Cost, bins[i].Launch.Floor))
 	}
 	return costs
 }
 
 // Take makes a better idea the result, if it leaves fewer pods over or is cheaper. It comes with the pods of the first placement; what that
 // left over gets the room that there is now, and pods that kube-scheduler would not put there get other places. The idea becomes what was made of it.
-func (at *Placement) Take(r *Result, idea *Placement) {
+func (at *Placement) Take(r *problem.Result, idea *Placement) {
 	if idea == nil {
 		return
 	}
@@ -60,7 +61,7 @@ func (at *Placement) Take(r *Result, idea *Placement) {
 	bill := billOf(bins, &better.p.Settings.Terms)
 	if sum(left) < sum(r.Left) || sum(left) == sum(r.Left) && bill.cost < r.Cost {
 		r.Bins, r.Placed, r.Left = bins, better.placed, left
-		r.charge(bill)
+		charge(r, bill)
 	}
 }
 
@@ -77,28 +78,30 @@ func (at *Placement) Meter() *work.Meter { return at.s.meter }
 func (at *Placement) Least() quantity.Vec { return at.s.least }
 
 // Twin returns an earlier template that may sell the same machines, −1 where there is none.
-func (at *Placement) Twin(t TemplateID) TemplateID { return at.s.twin[t] }
+func (at *Placement) Twin(t problem.TemplateID) problem.TemplateID { return at.s.twin[t] }
 
 // Lavish reports whether pods may use exotic and large machines that others may not, because they have no other place.
 func (at *Placement) Lavish() bool { return at.s.lavish.Any() }
 
 // TooLarge says how many times a node of so many vCPU is twice too large for the pool of a template.
-func (at *Placement) TooLarge(t TemplateID, vcpu int64) int {
+func (at *Placement) TooLarge(t problem.TemplateID, vcpu int64) int {
 	return at.s.tooLarge(&at.s.p.Templates[t], vcpu)
 }
 
 // Prices returns what a filled node of each shape costs that is bought by one of these offers, 0 where it is not sold.
-func (at *Placement) Prices(t TemplateID, offers bits.Set) []int64 {
+func (at *Placement) Prices(t problem.TemplateID, offers bits.Set) []int64 {
 	return at.s.pricesOf(t, at.s.wide(offers))
 }
 
 // Lists returns what launches by these offers send for pods that ask for no more than CPU and memory, and whether these are all the lists.
-func (at *Placement) Lists(t TemplateID, offers bits.Set) (lists []shape.List, complete bool) {
-	return at.s.rowOf(t, at.s.wide(offers)).listed(&at.s.p.Templates[t], &at.s.p.Settings.Terms)
+func (at *Placement) Lists(t problem.TemplateID, offers bits.Set) (lists []shape.List, complete bool) {
+	return listed(at.s.rowOf(t, at.s.wide(offers)), &at.s.p.Templates[t], &at.s.p.Settings.Terms)
 }
 
 // Reach returns the domains of a key in which pods of a class could get a new node.
-func (at *Placement) Reach(class ClassID, key int) bits.Set { return at.s.reachOf(class).domains[key] }
+func (at *Placement) Reach(class problem.ClassID, key int) bits.Set {
+	return at.s.reachOf(class).domains[key]
+}
 
 // Ties are the groups that a class, read as one of its variants, has to do with.
 type Ties struct {
@@ -108,18 +111,18 @@ type Ties struct {
 }
 
 // Ties returns what ties pods to others.
-func (at *Placement) Ties(class ClassID, variant int) Ties {
+func (at *Placement) Ties(class problem.ClassID, variant int) Ties {
 	t := at.s.touchesOf(class, variant)
 	return Ties{t.host.owned, t.host.counted, t.glued, len(t.keys) > 0}
 }
 
 // Pins returns, by topology key, the domains that pods are counted in; nil where they have to do with none.
-func (at *Placement) Pins(p Put) []int32 {
+func (at *Placement) Pins(p problem.Put) []int32 {
 	t := at.s.touchesOf(p.Class, p.Variant)
 	if len(t.keys) == 0 {
 		return nil
 	}
-	pins := slices.Repeat([]int32{noDomain}, len(at.s.p.Keys))
+	pins := slices.Repeat([]int32{problem.NoDomain}, len(at.s.p.Keys))
 	for i := range t.keys {
 		pins[t.keys[i].key] = at.s.domainOf(t.keys[i].key, p.Bin)
 	}
@@ -128,16 +131,16 @@ func (at *Placement) Pins(p Put) []int32 {
 
 // An Opened node is one that the placement opened.
 type Opened struct {
-	Template TemplateID
+	Template problem.TemplateID
 	Holds    bool // a machine of a reservation
-	Puts     []Put
+	Puts     []problem.Put
 }
 
 // New yields the nodes that the placement opened.
-func (at *Placement) New() iter.Seq2[BinID, Opened] {
-	return func(yield func(BinID, Opened) bool) {
+func (at *Placement) New() iter.Seq2[problem.BinID, Opened] {
+	return func(yield func(problem.BinID, Opened) bool) {
 		for bin, n := range at.s.newBins() {
-			if !yield(bin, Opened{n.tmpl, n.held != noReservation, n.puts}) {
+			if !yield(bin, Opened{n.tmpl, n.held != problem.NoReservation, n.puts}) {
 				return
 			}
 		}
@@ -145,7 +148,7 @@ func (at *Placement) New() iter.Seq2[BinID, Opened] {
 }
 
 // Cost is what some of its new nodes, in order, are reckoned to cost.
-func (at *Placement) Cost(bins []BinID) (sum int64) {
+func (at *Placement) Cost(bins []problem.BinID) (sum int64) {
 	next := 0
 	for bin, n := range at.s.newBins() {
 		if len(n.puts) == 0 {
@@ -160,7 +163,7 @@ func (at *Placement) Cost(bins []BinID) (sum int64) {
 }
 
 // Remains returns what a pool has left once its new nodes are given back, but for those that stay.
-func (at *Placement) Remains(pool int, stays func(BinID) bool) limits.Pool {
+func (at *Placement) Remains(pool int, stays func(problem.BinID) bool) limits.Pool {
 	left := at.s.limits[pool].Clone()
 	if !left.Limited {
 		return left
@@ -174,7 +177,7 @@ func (at *Placement) Remains(pool int, stays func(BinID) bool) limits.Pool {
 }
 
 // Allows reports whether the limits of its pool allow one more node of a shape.
-func (at *Placement) Allows(t TemplateID, shape int) bool {
+func (at *Placement) Allows(t problem.TemplateID, shape int) bool {
 	tmpl := &at.s.p.Templates[t]
 	return at.s.limits[tmpl.Pool].Fits(tmpl.Catalog.Capacity[shape])
 }
@@ -189,17 +192,17 @@ func (at *Placement) Together(groups []int, n int) int {
 }
 
 // Open opens a node that is filled for a shape. It has no reserved machine.
-func (at *Placement) Open(t TemplateID, shape int) BinID {
+func (at *Placement) Open(t problem.TemplateID, shape int) problem.BinID {
 	bin := at.s.open(target{tmpl: t, shape: shape})
-	at.s.p.Templates[t].withoutReserved(at.s.maskOf(bin))
+	at.s.p.Templates[t].DropReserved(at.s.maskOf(bin))
 	return bin
 }
 
 // Pin settles domains of a new node before its pods come.
-func (at *Placement) Pin(bin BinID, pins []int32) {
+func (at *Placement) Pin(bin problem.BinID, pins []int32) {
 	s := at.s
 	for key, d := range pins {
-		if d < 0 || s.domainOf(key, bin) != openDomain {
+		if d < 0 || s.domainOf(key, bin) != problem.OpenDomain {
 			continue
 		}
 		s.domainsOf(bin)[key] = d
@@ -208,7 +211,7 @@ func (at *Placement) Pin(bin BinID, pins []int32) {
 }
 
 // Pinned reports whether a node is in the domains of some pins.
-func (at *Placement) Pinned(bin BinID, pins []int32) bool {
+func (at *Placement) Pinned(bin problem.BinID, pins []int32) bool {
 	for key, d := range pins {
 		if d >= 0 && at.s.domainOf(key, bin) != d {
 			return false
@@ -221,13 +224,13 @@ func (at *Placement) Pinned(bin BinID, pins []int32) bool {
 func (at *Placement) AskDomains() { at.s.pinned = false }
 
 // Leave says that pods have no place.
-func (at *Placement) Leave(p Put) {
+func (at *Placement) Leave(p problem.Put) {
 	at.left = slices.Clone(at.left)
 	at.left[p.Class] += p.Count
 }
 
 // Put places pods on their bin, as many of them as the rules allow, and returns how many.
-func (at *Placement) Put(p Put) int {
+func (at *Placement) Put(p problem.Put) int {
 	placed := 0
 	q := at.s.ask(at.s.read(p.Class, p.Variant))
 	for placed < p.Count && at.s.try(q, p.Bin).code == 0 {
@@ -238,4 +241,4 @@ func (at *Placement) Put(p Put) int {
 	return placed
 }
 
-func (r *Result) charge(b bill) { r.Price, r.Floor, r.Cost = b.price, b.floor, b.cost }
+func charge(r *problem.Result, b bill) { r.Price, r.Floor, r.Cost = b.price, b.floor, b.cost }

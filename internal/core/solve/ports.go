@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
 
@@ -21,25 +22,17 @@ func (f *fleet) takePorts(q *trial) {
 }
 
 // openPorts gives the daemons of the target their ports.
-func (f *fleet) openPorts(bin BinID) {
+func (f *fleet) openPorts(bin problem.BinID) {
 	f.ports.Grow(int(f.bins()))
 	n := f.node(bin)
-	f.ports.Take(int(bin), f.template(n).portsOf(n.target))
+	f.ports.Take(int(bin), f.template(n).PortsOf(n.target))
 }
 
-// portsOf are the ports that daemons take on a shape.
-func (t *Template) portsOf(shape int) []int {
-	if len(t.Daemons) == 0 {
-		return nil
-	}
-	return t.Daemons[t.DaemonOf[shape]].Ports
+func fitsPorts(c *problem.Class, t *problem.Template, shape int) bool {
+	return len(c.Ports) == 0 || !slices.ContainsFunc(t.PortsOf(shape), c.Conflict.Has)
 }
 
-func fitsPorts(c *Class, t *Template, shape int) bool {
-	return len(c.Ports) == 0 || !slices.ContainsFunc(t.portsOf(shape), c.Conflict.Has)
-}
-
-func (f *fleet) cutPorts(bin BinID, shapes bits.Set) {
+func (f *fleet) cutPorts(bin problem.BinID, shapes bits.Set) {
 	n := f.node(bin)
 	for _, put := range n.puts {
 		if c := &f.p.Classes[put.Class]; len(c.Ports) > 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corebits "karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/shape"
 	"karpenter.sh/karpenter/internal/core/worth"
@@ -12,84 +13,65 @@ import (
 
 // A priceTable remembers, for a template and the choices left, what machines cost.
 type priceTable struct {
-	rows []*priceRow
-}
-
-// A priceRow is what machines of a template cost while certain choices are left. It is worked out when it is asked for.
-type priceRow struct {
-	tmpl     TemplateID
-	mask     corebits.Set
-	prices   []int64 // of a node that is filled, per shape; 0: cannot be bought
-	lists    []shape.List
-	complete bool // see shape.Market.Lists
+	rows []*problem.Prices
 }
 
 // pricesOf returns the price of every shape of template t under mask. It stays valid until reservations change.
-func (f *fleet) pricesOf(t TemplateID, mask corebits.Set) []int64 {
+func (f *fleet) pricesOf(t problem.TemplateID, mask corebits.Set) []int64 {
 	row, tmpl := f.rowOf(t, mask), &f.p.Templates[t]
-	if row.prices == nil {
-		row.prices = row.price(tmpl, f.left, &f.p.Settings.Terms)
+	if row.PerShape == nil {
+		row.PerShape = priceShapes(row, tmpl, f.left, &f.p.Settings.Terms)
 	}
-	return row.prices
+	return row.PerShape
 }
 
-func (f *fleet) rowOf(t TemplateID, mask corebits.Set) *priceRow {
+func (f *fleet) rowOf(t problem.TemplateID, mask corebits.Set) *problem.Prices {
 	tmpl := &f.p.Templates[t]
-	if tmpl.Known != nil && mask[:len(tmpl.Mask)].Equal(tmpl.Mask) {
-		return tmpl.Known.row
+	if tmpl.Prices != nil && mask[:len(tmpl.Mask)].Equal(tmpl.Mask) {
+		return tmpl.Prices
 	}
 	for _, r := range f.prices.rows {
-		if r.tmpl == t && r.mask.Equal(mask) {
+		if r.Template == t && r.Mask.Equal(mask) {
 			return r
 		}
 	}
 	if len(f.prices.rows) > 256 { // many distinct masks: the table would only grow
 		f.prices.rows = nil
 	}
-	row := &priceRow{tmpl: t, mask: mask.Clone()}
+	row := &problem.Prices{Template: t, Mask: mask.Clone()}
 	f.prices.rows = append(f.prices.rows, row)
 	return row
 }
 
-// Known is what machines of a template cost while nothing is chosen. It is kept as long as the template.
-type Known struct{ row *priceRow }
-
-// Reprice makes room for what is known of costs. There is none where they depend on what reservations have left.
-func (t *Template) Reprice() {
-	if len(t.Catalog.Left) == 0 {
-		t.Known = &Known{&priceRow{mask: t.Mask}}
-	}
-}
-
 // listed returns what launches send for pods that ask for no more than CPU and memory, and whether these are all the lists.
-func (r *priceRow) listed(t *Template, terms *Terms) ([]shape.List, bool) {
-	if r.lists == nil {
-		r.lists, r.complete = t.market(t.sold(r.mask), r.mask, terms).Lists(shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}})
+func listed(r *problem.Prices, t *problem.Template, terms *problem.Terms) ([]shape.List, bool) {
+	if r.Lists == nil {
+		r.Lists, r.Complete = marketOf(t, t.Sold(r.Mask), r.Mask, terms).Lists(shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}})
 	}
-	return r.lists, r.complete
+	return r.Lists, r.Complete
 }
 
-// price returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is bought as what the launch
+// priceShapes returns what a node costs that is filled, for each shape; 0 where the shape cannot be bought. It is bought as what the launch
 // sends for all that is as large.
-func (r *priceRow) price(t *Template, left []int, terms *Terms) []int64 {
+func priceShapes(r *problem.Prices, t *problem.Template, left []int, terms *problem.Terms) []int64 {
 	out := make([]int64, t.Catalog.Len())
-	sold := t.sold(r.mask)
-	lists, _ := r.listed(t, terms)
+	sold := t.Sold(r.Mask)
+	lists, _ := listed(r, t, terms)
 	var market *shape.Market
 	for sh := range sold.All() {
-		if price, o := t.offer(sh, r.mask, left); len(t.Min) > 0 || o >= 0 && t.Catalog.Offers[o].Reservation >= 0 {
-			out[sh] = terms.with(price, price)
+		if price, o := cheapestOffer(t, sh, r.Mask, left); len(t.Min) > 0 || o >= 0 && t.Catalog.Offers[o].Reservation >= 0 {
+			out[sh] = terms.With(price, price)
 			continue
 		}
 		l := cheapestFilled(lists, t.Room[sh])
 		if hasRare(t.Room[sh]) {
 			if market == nil {
-				market = t.market(sold, r.mask, terms)
+				market = marketOf(t, sold, r.Mask, terms)
 			}
 			l = market.Anchored(sh)
 		}
 		if l != nil {
-			out[sh] = max(terms.with(l.Cost, l.Floor), 1)
+			out[sh] = max(terms.With(l.Cost, l.Floor), 1)
 		}
 	}
 	return out
@@ -112,32 +94,18 @@ func cheapestFilled(lists []shape.List, room quantity.Vec) *shape.List {
 	return best
 }
 
-// sold returns the shapes that can be bought under mask.
-func (t *Template) sold(mask corebits.Set) corebits.Set {
-	out := corebits.Make(t.Catalog.Len())
-	both := corebits.Make(64 * len(t.Mask))
-	for sh := range t.Shapes.All() {
-		copy(both, mask[:len(both)])
-		both.And(t.ShapeMask[sh])
-		if t.SellsAny(both) {
-			out.Add(sh)
-		}
-	}
-	return out
-}
-
 // market returns what claims cost that allow some shapes and offers. Reservations are counted elsewhere.
-func (t *Template) market(shapes, offers corebits.Set, terms *Terms) *shape.Market {
+func marketOf(t *problem.Template, shapes, offers corebits.Set, terms *problem.Terms) *shape.Market {
 	if len(t.Catalog.Left) > 0 {
 		offers = offers.Clone()
-		t.withoutReserved(offers)
+		t.DropReserved(offers)
 	}
 	return t.Catalog.Market(shapes, offers, terms.Band, t.Room)
 }
 
 // offer returns what a node of this shape costs, and the offer that sets the price: the cheapest of the kind that launch
 // prefers. Free things cost 1, so that 0 means none. left is what reservations have.
-func (t *Template) offer(sh int, mask corebits.Set, left []int) (price int64, offer int) {
+func cheapestOffer(t *problem.Template, sh int, mask corebits.Set, left []int) (price int64, offer int) {
 	best, kind, at := int64(0), shape.Kinds, -1
 	cat := t.Catalog
 	for o := mask.Next(0); o >= 0 && o < len(cat.Offers); o = mask.Next(o + 1) {
@@ -190,7 +158,7 @@ func (s *state) machines() []worth.Machine {
 			continue
 		}
 		seen[tmpl.Catalog] = true
-		prices := s.pricesOf(TemplateID(t), s.wide(tmpl.Mask))
+		prices := s.pricesOf(problem.TemplateID(t), s.wide(tmpl.Mask))
 		for sh := range tmpl.Shapes.All() {
 			if prices[sh] <= 1 || tmpl.Catalog.Exotic.Has(sh) || s.tooLarge(tmpl, tmpl.Catalog.VCPU[sh]) > 0 {
 				continue

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 	"karpenter.sh/karpenter/internal/core/work"
 )
@@ -79,7 +80,7 @@ func (s *state) foundGround(left []int) bool {
 	}
 	opened := s.opened()
 	for ci, n := range left {
-		if n > 0 && slices.ContainsFunc(s.hard(ClassID(ci)).keys, func(to touch) bool { return s.strays(&to, opened) }) {
+		if n > 0 && slices.ContainsFunc(s.hard(problem.ClassID(ci)).keys, func(to touch) bool { return s.strays(&to, opened) }) {
 			return true
 		}
 	}
@@ -153,16 +154,16 @@ func (s *state) emptyInOrder() *state {
 }
 
 // without is the placement without some of its pods.
-func (s *state) without(bad []Put) *state {
+func (s *state) without(bad []problem.Put) *state {
 	next := s.emptied()
-	gone := map[Put]int{}
+	gone := map[problem.Put]int{}
 	for _, p := range bad {
-		gone[Put{p.Class, p.Variant, p.Bin, 0}] += p.Count
+		gone[problem.Put{Class: p.Class, Variant: p.Variant, Bin: p.Bin}] += p.Count
 	}
-	stay := func(puts []Put) []Put {
-		var out []Put
+	stay := func(puts []problem.Put) []problem.Put {
+		var out []problem.Put
 		for _, p := range puts {
-			at := Put{p.Class, p.Variant, p.Bin, 0}
+			at := problem.Put{Class: p.Class, Variant: p.Variant, Bin: p.Bin}
 			n := min(gone[at], p.Count)
 			gone[at] -= n
 			if p.Count -= n; p.Count > 0 {
@@ -183,12 +184,14 @@ func (s *state) without(bad []Put) *state {
 }
 
 // hard returns what a class has to do with as kube-scheduler sees it: its preferences refuse no node.
-func (s *state) hard(ci ClassID) *touches { return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1) }
+func (s *state) hard(ci problem.ClassID) *touches {
+	return s.touchesOf(ci, len(s.p.Classes[ci].Variants)-1)
+}
 
 // misplaced returns the pods that kube-scheduler would refuse where they are placed. It plays kube-scheduler: pods bind one after the other,
 // in the order of the queue, each to any of the places that its class has in the plan, and who is refused is asked again once somebody
 // else was bound. Those who wait when nobody binds any more are misplaced.
-func (s *state) misplaced() []Put {
+func (s *state) misplaced() []problem.Put {
 	places := s.places()
 	if !s.disputed(places) {
 		return nil
@@ -204,7 +207,7 @@ func (s *state) misplaced() []Put {
 		for _, ci := range waiting {
 			switch {
 			case len(places[ci]) == 0:
-			case refused[ci] != bound && s.bindOne(ClassID(ci), places):
+			case refused[ci] != bound && s.bindOne(problem.ClassID(ci), places):
 				bound++
 			default:
 				refused[ci] = bound
@@ -217,12 +220,12 @@ func (s *state) misplaced() []Put {
 }
 
 // places lists where the pods of each class are that stand in the queue.
-func (s *state) places() [][]Put {
+func (s *state) places() [][]problem.Put {
 	queued := bits.Make(len(s.p.Classes))
 	for _, ci := range s.p.Queue {
 		queued.Add(int(ci))
 	}
-	out := make([][]Put, len(s.p.Classes))
+	out := make([][]problem.Put, len(s.p.Classes))
 	for p := range s.puts() {
 		if queued.Has(int(p.Class)) {
 			out[p.Class] = append(out[p.Class], *p)
@@ -232,7 +235,7 @@ func (s *state) places() [][]Put {
 }
 
 // bindOne binds a pod of a class to the first of its places that takes it.
-func (s *state) bindOne(ci ClassID, places [][]Put) bool {
+func (s *state) bindOne(ci problem.ClassID, places [][]problem.Put) bool {
 	t := s.hard(ci)
 	for at := range places[ci] {
 		p := &places[ci][at]
@@ -253,7 +256,7 @@ func (s *state) bindOne(ci ClassID, places [][]Put) bool {
 }
 
 // takes reports whether what is bound so far lets a pod onto a bin.
-func (s *state) takes(t *touches, bin BinID) bool {
+func (s *state) takes(t *touches, bin problem.BinID) bool {
 	if s.refusesHost(t, bin) != 0 {
 		return false
 	}
@@ -276,7 +279,7 @@ func (s *state) takes(t *touches, bin BinID) bool {
 
 // disputed reports whether the order could matter. It does not where all pods that a constraint counts carry it themselves and are in domains
 // that it knew: then those in the emptiest domain can always be bound.
-func (s *state) disputed(places [][]Put) bool {
+func (s *state) disputed(places [][]problem.Put) bool {
 	if s.arrival != nil {
 		return true
 	}
@@ -286,7 +289,7 @@ func (s *state) disputed(places [][]Put) bool {
 		if len(places[ci]) == 0 {
 			continue
 		}
-		t := s.hard(ClassID(ci))
+		t := s.hard(problem.ClassID(ci))
 		spreads := 0
 		for k := range t.keys {
 			if t.keys[k].reach != nil {
@@ -364,15 +367,15 @@ func (s *state) mayAllBeIn(key int, strange []bits.Set) [][]int32 {
 
 // mayBeIn returns the domains of a key in which a new bin may be, as far as its target goes; and all that it may become where minValues keep
 // several types, of which those in strange domains are left out if they can be.
-func (s *state) mayBeIn(key int, bin BinID, strange []bits.Set) []int32 {
+func (s *state) mayBeIn(key int, bin problem.BinID, strange []bits.Set) []int32 {
 	n := s.node(bin)
 	of := s.keyOf(key, n.tmpl)
 	switch d := s.domainOf(key, bin); {
-	case len(n.puts) == 0 || d == noDomain:
+	case len(n.puts) == 0 || d == problem.NoDomain:
 		return nil
-	case of.Kind == ByShape && strange != nil && len(s.template(n).Min) > 0 && !s.boundOf(bin)[key]:
+	case of.Kind == problem.ByShape && strange != nil && len(s.template(n).Min) > 0 && !s.boundOf(bin)[key]:
 		return s.shapesIn(of, bin, strange[key])
-	case d != openDomain:
+	case d != problem.OpenDomain:
 		return s.domainsOf(bin)[key : key+1]
 	}
 	var out []int32
@@ -391,7 +394,7 @@ func (s *state) mayBeIn(key int, bin BinID, strange []bits.Set) []int32 {
 }
 
 // shapesIn returns the domains in which a new bin may be as one of the machines that it may become.
-func (s *state) shapesIn(of *KeyOf, bin BinID, strange bits.Set) []int32 {
+func (s *state) shapesIn(of *problem.KeyOf, bin problem.BinID, strange bits.Set) []int32 {
 	n := s.node(bin)
 	shapes := s.holding(bin, s.maskOf(bin), s.used(bin), nil)
 	s.cut(bin, shapes)
@@ -452,11 +455,11 @@ func (s *state) openedGroups(sure bool) []spread.Group {
 }
 
 // settled reports whether a new bin is in its domain of a key whatever machine is bought.
-func (s *state) settled(key int, bin BinID) bool {
+func (s *state) settled(key int, bin problem.BinID) bool {
 	n := s.node(bin)
 	of := s.keyOf(key, n.tmpl)
-	if of.Kind != ByChoice || s.domainOf(key, bin) != openDomain {
-		return of.Kind != ByShape || s.boundOf(bin)[key]
+	if of.Kind != problem.ByChoice || s.domainOf(key, bin) != problem.OpenDomain {
+		return of.Kind != problem.ByShape || s.boundOf(bin)[key]
 	}
 	left := 0 // domains that its choices leave, for some machine
 	for _, choice := range of.Choice {
@@ -474,7 +477,7 @@ func (s *state) settled(key int, bin BinID) bool {
 }
 
 // byTurn compares classes by their turn in the queue, where that is asked for.
-func (s *state) byTurn(a, b ClassID) int {
+func (s *state) byTurn(a, b problem.ClassID) int {
 	if s.turn == nil {
 		return 0
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -17,7 +18,7 @@ type reach struct {
 // reachOf returns, by topology key, the domains in which pods of a class could get a new node: where a pool that they may use can launch
 // something that they accept, at the beginning of the run. They are domains of a spread beside those of nodes that are there; a zone
 // in which nothing can be bought is none. Preferences and volumes have no say, as in kube-scheduler.
-func (s *state) reachOf(class ClassID) reach {
+func (s *state) reachOf(class problem.ClassID) reach {
 	c := &s.p.Classes[class]
 	spreads := s.spreadKeys(c)
 	key := reachKey(c, spreads)
@@ -35,10 +36,10 @@ func (s *state) reachOf(class ClassID) reach {
 	}
 	var shapes []int32
 	for i := range s.p.Templates {
-		t := TemplateID(i)
+		t := problem.TemplateID(i)
 		for _, reqs := range c.Terms {
 			mask := s.labelledMask(t, s.p.Labels.OnTemplate[reqs][t].Mask, spreads)
-			shapes = s.labelled(s.suitable(shapes[:0], c, &Variant{Reqs: reqs, Tol: c.Tol}, t), t, mask, spreads)
+			shapes = s.labelled(s.suitable(shapes[:0], c, &problem.Variant{Reqs: reqs, Tol: c.Tol}, t), t, mask, spreads)
 			s.addReach(out, t, mask, shapes)
 		}
 	}
@@ -51,7 +52,7 @@ func (s *state) reachOf(class ClassID) reach {
 }
 
 // spreadKeys returns the topology keys over which pods of a class insist to be spread, sorted. Nodes without such a label are closed to them.
-func (s *state) spreadKeys(c *Class) []int {
+func (s *state) spreadKeys(c *problem.Class) []int {
 	var out []int
 	for _, g := range c.Variants[len(c.Variants)-1].Owns {
 		if group := &s.groups[g]; group.Kind == spread.Spread && group.Key != spread.Host {
@@ -64,10 +65,10 @@ func (s *state) spreadKeys(c *Class) []int {
 
 // labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys: one that it gets if
 // nobody asks for another.
-func (s *state) labelledMask(t TemplateID, mask bits.Set, keys []int) bits.Set {
+func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bits.Set {
 	for _, key := range keys {
 		of := s.keyOf(key, t)
-		if of.Kind != ByChoice {
+		if of.Kind != problem.ByChoice {
 			continue
 		}
 		domains, some := bits.Make(len(of.Choice)), bits.Make(64*len(s.p.Templates[t].Mask))
@@ -91,14 +92,14 @@ func (s *state) labelledMask(t TemplateID, mask bits.Set, keys []int) bits.Set {
 }
 
 // labelled keeps the shapes of template t that have some value for each of the keys, with choices that labelledMask left.
-func (s *state) labelled(shapes []int32, t TemplateID, mask bits.Set, keys []int) []int32 {
+func (s *state) labelled(shapes []int32, t problem.TemplateID, mask bits.Set, keys []int) []int32 {
 	return slices.DeleteFunc(shapes, func(sh int32) bool {
-		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) || slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).domain(int(sh)) == noDomain })
+		return mask != nil && !s.sells(&s.p.Templates[t], int(sh), mask) || slices.ContainsFunc(keys, func(key int) bool { return s.keyOf(key, t).DomainOf(int(sh)) == problem.NoDomain })
 	})
 }
 
 // reachKey identifies what reachOf asks about a class.
-func reachKey(c *Class, spreads []int) string {
+func reachKey(c *problem.Class, spreads []int) string {
 	key := binary.AppendVarint(nil, int64(c.Tol))
 	key = binary.AppendVarint(key, int64(len(spreads)))
 	for _, k := range spreads {
@@ -125,7 +126,7 @@ func reachKey(c *Class, spreads []int) string {
 }
 
 // addReach adds the domains of some shapes of a template, as far as its pool's limits allow them.
-func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []int32) {
+func (s *state) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, shapes []int32) {
 	tmpl := &s.p.Templates[t]
 	limit := &s.p.Pools[tmpl.Pool].Limit
 	sold, one := bits.Make(64*len(tmpl.Mask)), bits.Make(64*len(tmpl.Mask))
@@ -151,7 +152,7 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 	for k := range out {
 		of := s.keyOf(k, t)
 		switch of.Kind {
-		case ByChoice:
+		case problem.ByChoice:
 			addChoices(out[k], of, func(choice bits.Set) bool {
 				if choice == nil {
 					return false
@@ -160,7 +161,7 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 				one.And(choice)
 				return tmpl.SellsAny(one)
 			})
-		case Fixed:
+		case problem.Fixed:
 			out[k].Add(int(of.Domain))
 		}
 	}
@@ -168,7 +169,7 @@ func (s *state) addReach(out []bits.Set, t TemplateID, mask bits.Set, shapes []i
 
 // addChoices adds the domains among which the mask decides. Those that nodes have only if their pods ask for them are places to fill for
 // nobody else.
-func addChoices(out bits.Set, of *KeyOf, open func(choice bits.Set) bool) {
+func addChoices(out bits.Set, of *problem.KeyOf, open func(choice bits.Set) bool) {
 	unasked := open(of.None)
 	for d, choice := range of.Choice {
 		if !of.Asked.Has(d) && open(choice) {

@@ -1,6 +1,8 @@
 package solve
 
-import "karpenter.sh/karpenter/internal/core/bits"
+import (
+	"karpenter.sh/karpenter/internal/core/bits"
+)
 
 // A reservation is machines that are paid for: so many new bins may each hold one, and no other is bought with that offer.
 
@@ -11,7 +13,7 @@ func (f *fleet) hold(n *newNode, mask bits.Set) {
 	if len(cat.Left) == 0 {
 		return
 	}
-	_, o := f.template(n).offer(n.target, mask, f.left)
+	_, o := cheapestOffer(f.template(n), n.target, mask, f.left)
 	if o >= 0 && cat.Offers[o].Reservation >= 0 {
 		for at := range cat.Offers {
 			if at != o {
@@ -21,7 +23,7 @@ func (f *fleet) hold(n *newNode, mask bits.Set) {
 		f.holds(n, cat.Offers[o].Reservation)
 		return
 	}
-	f.template(n).withoutReserved(mask)
+	f.template(n).DropReserved(mask)
 }
 
 // holds gives a new bin a machine of a reservation.
@@ -30,17 +32,5 @@ func (f *fleet) holds(n *newNode, reservation int) {
 	f.left[reservation]--
 	if f.left[reservation] == 0 {
 		f.prices.rows = nil
-	}
-}
-
-// withoutReserved takes reserved offers out of choices: they are for who holds a machine of them.
-func (t *Template) withoutReserved(mask bits.Set) {
-	if len(t.Catalog.Left) == 0 {
-		return
-	}
-	for o := range t.Catalog.Offers {
-		if t.Catalog.Offers[o].Reservation >= 0 {
-			mask.Remove(o)
-		}
 	}
 }

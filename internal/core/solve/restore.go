@@ -1,10 +1,14 @@
 package solve
 
-import "slices"
+import (
+	"slices"
+
+	"karpenter.sh/karpenter/internal/core/problem"
+)
 
 // Afresh is the placement with what is on nodes that exist and on some of the new ones. Domains of pods that are placed next count as
 // decided.
-func (at *Placement) Afresh(stay []BinID) *Placement {
+func (at *Placement) Afresh(stay []problem.BinID) *Placement {
 	old := at.s
 	s := old.emptied()
 	s.turn, s.pinned = nil, true
@@ -21,7 +25,7 @@ func (at *Placement) Afresh(stay []BinID) *Placement {
 }
 
 // restore commits pods without asking, with the domains that their bin had.
-func (s *state) restore(p Put, bin BinID, domain func(key int, bin BinID) int32) {
+func (s *state) restore(p problem.Put, bin problem.BinID, domain func(key int, bin problem.BinID) int32) {
 	q := s.ask(s.read(p.Class, p.Variant))
 	q.bin = bin
 	for i := range q.keys {
@@ -34,15 +38,15 @@ func (s *state) restore(p Put, bin BinID, domain func(key int, bin BinID) int32)
 }
 
 // restoreBin adds a bin of another state with some or all of its pods.
-func (s *state) restoreBin(old *state, bin BinID, puts []Put) {
+func (s *state) restoreBin(old *state, bin problem.BinID, puts []problem.Put) {
 	was := old.node(bin)
 	at := s.open(target{tmpl: was.tmpl, shape: was.target, min: was.min})
 	copy(s.maskOf(at), old.maskOf(bin))
 	n := s.node(at)
 	if was.narrow != nil {
-		n.narrow = &Narrowed{To: slices.Clip(was.narrow.To), From: slices.Clip(was.narrow.From)}
+		n.narrow = &problem.Narrowed{To: slices.Clip(was.narrow.To), From: slices.Clip(was.narrow.From)}
 	}
-	if was.held != noReservation {
+	if was.held != problem.NoReservation {
 		s.holds(n, was.held)
 	}
 	for _, p := range puts {

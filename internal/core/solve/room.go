@@ -3,6 +3,7 @@ package solve
 import (
 	"slices"
 
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/reason"
 )
@@ -25,7 +26,7 @@ func (f *fleet) takeRoom(q *trial, n int) {
 	}
 }
 
-func (f *fleet) openRoom(bin BinID) {
+func (f *fleet) openRoom(bin problem.BinID) {
 	n := f.node(bin)
 	f.room = append(f.room, f.template(n).Room[n.target]...)
 	f.alive = f.alive.Grow(int(bin))
@@ -33,7 +34,7 @@ func (f *fleet) openRoom(bin BinID) {
 }
 
 // used returns what the pods of a new bin use.
-func (f *fleet) used(bin BinID) quantity.Vec {
+func (f *fleet) used(bin problem.BinID) quantity.Vec {
 	n := f.node(bin)
 	u := slices.Clone(f.template(n).Room[n.target])
 	u.Sub(f.roomOf(bin))
@@ -48,7 +49,7 @@ type roomTable struct {
 }
 
 // tooLargeFor reports whether no shape of a template has enough of some resource.
-func (f *facts) tooLargeFor(need quantity.Vec, t TemplateID) bool {
+func (f *facts) tooLargeFor(need quantity.Vec, t problem.TemplateID) bool {
 	if f.rooms.most == nil {
 		f.rooms.most = make([]quantity.Vec, len(f.p.Templates))
 	}
@@ -63,7 +64,7 @@ func (f *facts) tooLargeFor(need quantity.Vec, t TemplateID) bool {
 }
 
 // shortOf returns how many shapes of a template have less than need of each resource.
-func (f *facts) shortOf(need quantity.Vec, t TemplateID) []int {
+func (f *facts) shortOf(need quantity.Vec, t problem.TemplateID) []int {
 	if f.rooms.sorted == nil {
 		f.rooms.sorted = make([][][]int64, len(f.p.Templates))
 	}
@@ -87,7 +88,7 @@ func (f *facts) shortOf(need quantity.Vec, t TemplateID) []int {
 }
 
 // fitting reports whether any shape of a template has enough of everything.
-func (f *facts) fitting(need quantity.Vec, t TemplateID) bool {
+func (f *facts) fitting(need quantity.Vec, t problem.TemplateID) bool {
 	if f.tooLargeFor(need, t) {
 		return false
 	}

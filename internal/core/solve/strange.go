@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -74,7 +75,7 @@ func (s *state) avoid() {
 		return
 	}
 	for bin, n := range s.newBins() {
-		if len(n.puts) == 0 || n.held != noReservation {
+		if len(n.puts) == 0 || n.held != problem.NoReservation {
 			continue
 		}
 		s.leaveStrange(strange, bin)
@@ -92,13 +93,13 @@ func (s *state) avoid() {
 }
 
 // leaveStrange makes a new bin another machine where what it is filled for is sold in strange domains only, and its pods do not care.
-func (s *state) leaveStrange(strange []bits.Set, bin BinID) {
+func (s *state) leaveStrange(strange []bits.Set, bin problem.BinID) {
 	n := s.node(bin)
 	tmpl, less := s.template(n), s.maskOf(bin).Clone()
 	for k := range strange {
-		if of := s.keyOf(k, n.tmpl); of.Kind == ByChoice && s.domainOf(k, bin) == openDomain {
+		if of := s.keyOf(k, n.tmpl); of.Kind == problem.ByChoice && s.domainOf(k, bin) == problem.OpenDomain {
 			for d := range strange[k].All() {
-				tmpl.exclude(less, of.Choice[d])
+				tmpl.Exclude(less, of.Choice[d])
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func (s *state) leaveStrange(strange []bits.Set, bin BinID) {
 }
 
 // isStrange reports whether a new bin would be in a strange domain as a machine of some shape, where its pods do not care.
-func (s *state) isStrange(strange []bits.Set, bin BinID, sh int) bool {
+func (s *state) isStrange(strange []bits.Set, bin problem.BinID, sh int) bool {
 	for k := range strange {
 		of := s.keyOf(k, s.node(bin).tmpl).Shape
 		if of != nil && of[sh] >= 0 && strange[k].Has(int(of[sh])) && !s.boundOf(bin)[k] {
@@ -124,57 +125,42 @@ func (s *state) isStrange(strange []bits.Set, bin BinID, sh int) bool {
 }
 
 // avoidChoices takes strange domains out of the choices of a new bin.
-func (s *state) avoidChoices(strange []bits.Set, bin BinID) {
+func (s *state) avoidChoices(strange []bits.Set, bin problem.BinID) {
 	n := s.node(bin)
 	tmpl := s.template(n)
 	for k := range strange {
 		of := s.keyOf(k, n.tmpl)
-		if of.Kind != ByChoice || s.domainOf(k, bin) != openDomain {
+		if of.Kind != problem.ByChoice || s.domainOf(k, bin) != problem.OpenDomain {
 			continue
 		}
 		for d := range strange[k].All() {
 			less := s.spare
 			copy(less, s.maskOf(bin))
-			tmpl.exclude(less, of.Choice[d])
+			tmpl.Exclude(less, of.Choice[d])
 			if !of.Choice[d].Any() || s.maskOf(bin).Equal(less) || !s.sells(tmpl, n.target, less) || !s.diverseWith(bin, less) {
 				continue
 			}
 			copy(s.maskOf(bin), less)
 			to := s.narrowed(n)
-			to.From = append(to.From, Domain{k, d})
+			to.From = append(to.From, problem.Domain{Key: k, Value: d})
 		}
 	}
 }
 
 // diverseWith reports whether a new bin meets minValues with these choices left.
-func (s *state) diverseWith(bin BinID, mask bits.Set) bool {
+func (s *state) diverseWith(bin problem.BinID, mask bits.Set) bool {
 	n := s.node(bin)
 	if len(s.template(n).Min) == 0 {
 		return true
 	}
 	shapes := s.holding(bin, mask, s.used(bin), nil)
 	s.cut(bin, shapes)
-	return s.template(n).diverse(shapes, mask, n.lowered())
-}
-
-// exclude takes the bits out of mask that decide for a choice: where a segment is not left whole by it.
-func (t *Template) exclude(mask, choice bits.Set) {
-	for _, g := range t.Segments {
-		whole := true
-		for at := g.From; at < g.To; at++ {
-			whole = whole && choice.Has(at)
-		}
-		for at := g.From; at < g.To && !whole; at++ {
-			if choice.Has(at) {
-				mask.Remove(at)
-			}
-		}
-	}
+	return s.template(n).MeetsMinValues(shapes, mask, n.lowered())
 }
 
 // avoidShapes takes out shapes that are in strange domains, or that make the bin's own domain one of a spread that has it not, unless too few
 // are left.
-func (s *state) avoidShapes(strange *stranger, bin BinID, shapes bits.Set) {
+func (s *state) avoidShapes(strange *stranger, bin problem.BinID, shapes bits.Set) {
 	n := s.node(bin)
 	for k, domains := range strange.domains {
 		of := s.keyOf(k, n.tmpl).Shape
@@ -193,11 +179,11 @@ func (s *state) avoidShapes(strange *stranger, bin BinID, shapes bits.Set) {
 }
 
 // onlyDiverse keeps the shapes of a new bin that are wanted, unless too few are left.
-func (s *state) onlyDiverse(bin BinID, shapes bits.Set, wanted func(sh int) bool) {
+func (s *state) onlyDiverse(bin problem.BinID, shapes bits.Set, wanted func(sh int) bool) {
 	n := s.node(bin)
 	before := shapes.Clone()
 	shapes.Only(wanted)
-	if !s.template(n).diverse(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
+	if !s.template(n).MeetsMinValues(shapes, s.maskOf(bin), n.lowered()) || !shapes.Has(n.target) {
 		shapes.Copy(before)
 	}
 }

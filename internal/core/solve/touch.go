@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
@@ -28,7 +29,7 @@ type touch struct {
 }
 
 // read returns a class as one of its variants.
-func (s *state) read(class ClassID, variant int) reading {
+func (s *state) read(class problem.ClassID, variant int) reading {
 	c := &s.p.Classes[class]
 	return reading{class, variant, c, &c.Variants[variant], s.touchesOf(class, variant)}
 }
@@ -40,7 +41,7 @@ func (s *state) ask(r reading) *trial {
 }
 
 // touchesOf returns the groups that a variant has to do with.
-func (s *state) touchesOf(class ClassID, variant int) *touches {
+func (s *state) touchesOf(class problem.ClassID, variant int) *touches {
 	if s.touch[class] == nil {
 		s.touch[class] = make([]touches, len(s.p.Classes[class].Variants))
 	}
@@ -51,10 +52,10 @@ func (s *state) touchesOf(class ClassID, variant int) *touches {
 	return t
 }
 
-func (s *state) fillTouches(t *touches, class ClassID, v *Variant) {
+func (s *state) fillTouches(t *touches, class problem.ClassID, v *problem.Variant) {
 	c := &s.p.Classes[class]
 	t.ready = true
-	t.glued = c.sharesDevices()
+	t.glued = c.SharesDevices()
 	if len(c.Groups) == 0 && len(v.Owns) == 0 && s.arrival == nil {
 		return
 	}

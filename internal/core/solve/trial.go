@@ -2,16 +2,17 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
 // A reading is a class of pods, read as one of its variants, with the groups that it has to do with.
 type reading struct {
-	class   ClassID
+	class   problem.ClassID
 	variant int
-	c       *Class
-	v       *Variant
+	c       *problem.Class
+	v       *problem.Variant
 	*touches
 }
 
@@ -19,7 +20,7 @@ type reading struct {
 // one is what commit takes. A state has memory for one trial at a time, so that asking allocates nothing.
 type trial struct {
 	reading
-	bin BinID
+	bin problem.BinID
 	// mask is the choices that remain for a new bin; not meant where the bin exists.
 	mask bits.Set
 	// domain is, of each topology key that the pod has to do with, where it would be counted.
@@ -47,7 +48,7 @@ func newTrial(f *facts) trial {
 }
 
 // try asks whether one more pod may join bin. It changes nothing but the trial.
-func (f *fleet) try(q *trial, bin BinID) verdict {
+func (f *fleet) try(q *trial, bin problem.BinID) verdict {
 	f.meter.Charge(tryWork + work.Units(len(q.host.shunned)+len(q.host.owned)+len(q.keys))*groupWork)
 	q.bin = bin
 	return f.admit(q)

@@ -2,6 +2,7 @@ package solve
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
+	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
@@ -19,13 +20,13 @@ func (f *fleet) takeVolumes(q *trial) {
 	}
 }
 
-func (f *fleet) openVolumes(bin BinID) {
+func (f *fleet) openVolumes(bin problem.BinID) {
 	n := f.node(bin)
 	f.volumes.Open(f.attachables(n.tmpl, n.target), nil)
 }
 
 // attachables is what a shape of a template takes of each driver.
-func (f *facts) attachables(t TemplateID, shape int) []volumes.Use {
+func (f *facts) attachables(t problem.TemplateID, shape int) []volumes.Use {
 	var out []volumes.Use
 	for d := range f.p.Drivers {
 		out = append(out, volumes.Use{Limit: f.p.Templates[t].Attachable(d, shape)})
@@ -33,15 +34,7 @@ func (f *facts) attachables(t TemplateID, shape int) []volumes.Use {
 	return out
 }
 
-// Attachable is how many volumes of a driver a shape takes, −1 where that is not limited.
-func (t *Template) Attachable(driver, shape int) int32 {
-	if driver >= len(t.Drivers) || t.Drivers[driver] == nil {
-		return -1
-	}
-	return t.Drivers[driver][shape]
-}
-
-func fitsVolumes(c *Class, t *Template, shape int) bool {
+func fitsVolumes(c *problem.Class, t *problem.Template, shape int) bool {
 	for i, v := range c.Volumes {
 		n := int32(0)
 		for j := range c.Volumes[:i+1] {
@@ -56,10 +49,10 @@ func fitsVolumes(c *Class, t *Template, shape int) bool {
 	return true
 }
 
-func (f *fleet) cutVolumes(bin BinID, shapes bits.Set) { f.cutVolumesWith(bin, nil, shapes) }
+func (f *fleet) cutVolumes(bin problem.BinID, shapes bits.Set) { f.cutVolumesWith(bin, nil, shapes) }
 
 // cutVolumesWith is cutVolumes once more volumes are attached.
-func (f *fleet) cutVolumesWith(bin BinID, more []volumes.Volume, shapes bits.Set) {
+func (f *fleet) cutVolumesWith(bin problem.BinID, more []volumes.Volume, shapes bits.Set) {
 	t := f.template(f.node(bin))
 	for d := range f.p.Drivers {
 		if n := f.volumes.With(int(bin), d, more); n > 0 {

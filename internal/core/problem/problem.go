@@ -1,4 +1,7 @@
-package solve
+// Package problem holds the problem that the planner solves, and its result, as numbers: nodes, templates of new nodes, classes of equal pods,
+// and the bins that a plan opens. Package lower makes problems; solve, repack and engine read them. The package has types, ids and accessors
+// but no algorithm. Its types are tested where they are made and used.
+package problem
 
 import (
 	"karpenter.sh/karpenter/internal/core/bits"
@@ -58,10 +61,10 @@ type Terms struct {
 // nodeShare is the part of its price that a node costs by itself at most.
 const nodeShare = 20
 
-// Own is what a node costs by itself, and with adds it to the cost of its machine.
+// Own is what a node costs by itself, and With adds it to the cost of its machine.
 func (t *Terms) Own(floor int64) int64 { return min(t.Node, floor/nodeShare) }
 
-func (t *Terms) with(cost, floor int64) int64 { return cost + t.Own(floor) }
+func (t *Terms) With(cost, floor int64) int64 { return cost + t.Own(floor) }
 
 // A Memory is what one result leaves for the next problem, which may be nearly the same: what did not change stays where it was. The
 // zero value knows nothing.
@@ -105,10 +108,19 @@ type Template struct {
 	Daemons   []DaemonGroup
 	DaemonOf  []int32 // per shape: index into Daemons
 	Min       []shape.MinValues
-	Known     *Known // what machines cost while nothing is chosen; nil where that is not known beforehand
-	Soft      bool   // has a PreferNoSchedule taint
+	Prices    *Prices // of its shapes while no choice is narrowed; nil where reservations decide, whose number changes
+	Soft      bool    // has a PreferNoSchedule taint
 	Drivers   [][]int32
 	Devices   []*devices.State // per shape; nil where no class asks for any
+}
+
+// Prices are what the machines of a template cost under a mask of choices. They are filled in when they are first needed.
+type Prices struct {
+	Template TemplateID
+	Mask     bits.Set
+	PerShape []int64 // of a node that is filled; 0: cannot be bought
+	Lists    []shape.List
+	Complete bool // see shape.Market.Lists
 }
 
 // A Segment is a range of mask bits.
