@@ -2,8 +2,9 @@ package label
 
 import (
 	"slices"
-	"strconv"
 	"strings"
+
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A Req is what one label may be.
@@ -93,35 +94,23 @@ func (r Reqs) Allow(labels map[string]string) (string, bool) {
 	return "", true
 }
 
-// Key returns a text that is equal for equal requirements.
+// Key returns the identity of the requirements: equal requirements have equal keys.
 func (r Reqs) Key() string {
-	var b strings.Builder
+	w := make([]byte, 0, 256)
 	for _, q := range r {
-		b.WriteString(q.Key)
-		q.Set.key(&b)
-		b.WriteByte(1)
+		w = identity.Text(w, q.Key)
+		w = q.Set.key(w)
 	}
-	return b.String()
+	return string(w)
 }
 
-func (s Set) key(b *strings.Builder) {
-	flags := byte('0')
-	if s.open {
-		flags |= 1
+func (s Set) key(w []byte) []byte {
+	w = identity.Flag(w, s.open)
+	w = identity.Flag(w, s.absent)
+	w = identity.Texts(w, s.vals)
+	if w = identity.Flag(w, s.bounded()); s.bounded() {
+		w = identity.Number(w, s.lo)
+		w = identity.Number(w, s.hi)
 	}
-	if s.absent {
-		flags |= 2
-	}
-	b.WriteByte(flags)
-	for _, v := range s.vals {
-		b.WriteByte(0)
-		b.WriteString(v)
-	}
-	if s.bounded() || s.Min > 0 {
-		b.WriteByte('|')
-		for _, n := range []int64{s.lo, s.hi, int64(s.Min)} {
-			b.WriteString(strconv.FormatInt(n, 10))
-			b.WriteByte('|')
-		}
-	}
+	return identity.Number(w, int64(s.Min))
 }

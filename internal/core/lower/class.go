@@ -2,7 +2,6 @@ package lower
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -15,6 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/reason"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
 	"karpenter.sh/karpenter/internal/core/taint"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // Bounds on hostile objects. Nobody writes so many by hand.
@@ -82,10 +82,10 @@ func tolerationKey(list []corev1.Toleration) string {
 	}
 	parts := make([]string, 0, len(list))
 	for _, t := range list {
-		parts = append(parts, strings.Join([]string{t.Key, string(t.Operator), t.Value, string(t.Effect)}, "\x00"))
+		parts = append(parts, identity.Of(t.Key, string(t.Operator), t.Value, string(t.Effect)))
 	}
 	slices.Sort(parts)
-	return strings.Join(slices.Compact(parts), "\x01")
+	return identity.Of(slices.Compact(parts)...)
 }
 
 func (i *podInfo) readVolumes(spec *corev1.PodSpec) {

@@ -6,6 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A base is what a group is before a question takes nodes and pods away: its filters, and everything that runs, counted.
@@ -80,7 +81,7 @@ func (b *builder) baseOf(g *group) *base {
 
 // filterOf returns the node filter of a spread.
 func (b *builder) filterOf(g *group, key int) *nodeFilter {
-	name := g.key + "\x00" + g.filter
+	name := identity.Of(g.key, g.filter)
 	if out := b.w.filters[name]; out != nil {
 		return out
 	}

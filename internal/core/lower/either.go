@@ -2,11 +2,11 @@ package lower
 
 import (
 	"slices"
-	"strings"
 
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/problem"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // Of several required terms a node has to meet one, and a class is read as each of them in turn. A claim that has to list several types may need
@@ -16,8 +16,7 @@ import (
 // either returns the requirements of which one has to be met as one, if they can be told so.
 func (b *builder) either(terms []int) (int, bool) {
 	agreed := b.reqs.list[terms[0]]
-	var text strings.Builder
-	text.WriteString("either")
+	text := []byte{0} // the key of requirements never starts with an empty text
 	for _, at := range terms {
 		for _, key := range differing(b.reqs.list[terms[0]], b.reqs.list[at]) {
 			if !b.typesDecide(key) {
@@ -25,10 +24,9 @@ func (b *builder) either(terms []int) (int, bool) {
 			}
 			agreed = agreed.Without(key)
 		}
-		text.WriteByte(0)
-		text.WriteString(b.reqs.texts[at])
+		text = identity.Text(text, b.reqs.texts[at])
 	}
-	at := b.reqs.of(text.String(), agreed)
+	at := b.reqs.of(string(text), agreed)
 	if b.eithers == nil {
 		b.eithers = map[int][]int{}
 	}

@@ -2,7 +2,6 @@ package lower
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,6 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/bits"
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/rule/spread"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A group is a topology constraint in the making.
@@ -37,44 +37,32 @@ type group struct {
 
 // filterText returns the identity of the node filter.
 func (g *group) filterText(tolKey string) string {
-	var b strings.Builder
-	if g.honorTaints {
-		b.WriteString("taints\x02" + tolKey + "\x02")
+	w := make([]byte, 0, 256)
+	if w = identity.Flag(w, g.honorTaints); g.honorTaints {
+		w = identity.Text(w, tolKey)
 	}
+	w = identity.Number(w, int64(len(g.terms)))
 	for _, t := range g.terms {
-		b.WriteString("term\x02" + t.Key() + "\x02")
+		w = identity.Text(w, t.Key())
 	}
-	for _, key := range g.beside {
-		b.WriteString("beside\x02" + key + "\x02")
-	}
-	return b.String()
+	w = identity.Texts(w, g.beside)
+	return string(w)
 }
 
 // text returns the group's identity.
 func (g *group) text() string {
-	var b strings.Builder
-	w := func(parts ...string) {
-		for _, p := range parts {
-			b.WriteString(p)
-			b.WriteByte(2)
-		}
-	}
-	w(string('0'+rune(g.kind)), g.key, g.selector.text)
-	if g.required {
-		w("required")
-	}
-	if g.every {
-		w("*")
-	}
-	w(g.namespaces...)
-	if len(g.others) > 0 {
-		w("beside")
-		w(g.others...)
-	}
-	if g.kind == spread.Spread {
-		w(itoa(g.skew), itoa(g.minDomains), g.filter)
-	}
-	return b.String()
+	w := make([]byte, 0, 256)
+	w = identity.Number(w, int64(g.kind))
+	w = identity.Text(w, g.key)
+	w = identity.Text(w, g.selector.text)
+	w = identity.Flag(w, g.required)
+	w = identity.Flag(w, g.every)
+	w = identity.Texts(w, g.namespaces)
+	w = identity.Texts(w, g.others)
+	w = identity.Number(w, int64(g.skew))
+	w = identity.Number(w, int64(g.minDomains))
+	w = identity.Text(w, g.filter)
+	return string(w)
 }
 
 func (g *group) covers(namespace string) bool {

@@ -13,6 +13,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 	"karpenter.sh/karpenter/internal/core/problem"
 	"karpenter.sh/karpenter/internal/core/rule/devices"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A deviceKind is what can be said about a device without its name. It is known for as long as the engine remembers.
@@ -92,11 +93,13 @@ func (m *deviceMemory) kindOf(driver string, d *resourcev1.Device, from *cloud.D
 	if err != nil {
 		text = []byte(d.Name)
 	}
-	key := driver + "\x00" + string(text)
+	var key []byte
+	key = identity.Text(key, driver)
+	key = identity.Text(key, string(text))
 	if from != nil {
-		key += "\x00" + strings.Join(from.Later, "\x00")
+		key = identity.Texts(key, from.Later)
 	}
-	sum := sha256.Sum256([]byte(key))
+	sum := sha256.Sum256(key)
 	k := m.kinds[sum]
 	if k == nil {
 		k = &deviceKind{driver: driver, device: d, id: len(m.kinds)}

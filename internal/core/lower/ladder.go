@@ -187,7 +187,7 @@ func (b *builder) variantsOf(c *cohort) []problem.Variant {
 
 func softText(soft bool) string {
 	if soft {
-		return "\x03soft"
+		return "\x00soft" // no part of a tolerations key is empty
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/label"
 	"karpenter.sh/karpenter/internal/core/quantity"
 	"karpenter.sh/karpenter/internal/core/rule/ports"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A nodeInfo is what a row of the cluster means as a place for pods. It is made once for each version of the row.
@@ -93,10 +93,10 @@ func taintKey(taints []corev1.Taint) string {
 	}
 	parts := make([]string, 0, len(taints))
 	for _, t := range taints {
-		parts = append(parts, t.Key+"\x00"+t.Value+"\x00"+string(t.Effect))
+		parts = append(parts, identity.Of(t.Key, t.Value, string(t.Effect)))
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, "\x01")
+	return identity.Of(parts...)
 }
 
 // roomOf returns what pods may use of a row. A claim that is not launched yet counts as the larger of what it was made

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
 // A selector selects pods by label. Its text is canonical: equal texts select the same pods.
@@ -61,7 +62,11 @@ func canonical(reqs labels.Requirements) selector {
 		case op == "!=":
 			op = "notin"
 		}
-		texts[i] = r.Key() + "\x00" + op + "\x00" + strings.Join(values, "\x00")
+		w := make([]byte, 0, 256)
+		w = identity.Text(w, r.Key())
+		w = identity.Text(w, op)
+		w = identity.Texts(w, values)
+		texts[i] = string(w)
 	}
 	order := make([]int, len(reqs))
 	for i := range order {
@@ -77,9 +82,9 @@ func canonical(reqs labels.Requirements) selector {
 		}
 		parts, kept = append(parts, texts[i]), append(kept, reqs[i])
 	}
-	s := selector{text: strings.Join(parts, "\x01"), sel: out.Add(kept...), whole: len(kept) == 1}
+	s := selector{text: identity.Of(parts...), sel: out.Add(kept...), whole: len(kept) == 1}
 	for i := range kept {
-		if strings.HasPrefix(parts[i], kept[i].Key()+"\x00in\x00") && (s.key == "" || kept[i].Values().Len() < len(s.values)) {
+		if strings.HasPrefix(parts[i], identity.Of(kept[i].Key(), "in")) && (s.key == "" || kept[i].Values().Len() < len(s.values)) {
 			s.key, s.values = kept[i].Key(), kept[i].Values().List()
 		}
 	}
