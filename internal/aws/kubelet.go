@@ -2,55 +2,70 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/cloud"
+	"karpenter.sh/karpenter/internal/aws/class"
 )
 
-// kubelets are classes with the kubelet's configuration of pools that v1beta1 wrote, each made once: what is worked out for a class is
-// remembered by its pointer.
+// kubelets keeps a copy of a node class for each kubelet configuration that v1beta1 left in an annotation of a NodePool. Caches of the
+// provider are keyed by the pointer of a class, so equal configurations get the same copy.
 type kubelets struct {
 	mu   sync.Mutex
 	made map[kubeletKey]*awsv1.EC2NodeClass
 }
+
+// mostKubelets bounds the copies of one class: an author who edits the annotation in a loop fills no memory.
+const mostKubelets = 64
 
 type kubeletKey struct {
 	class   *awsv1.EC2NodeClass
 	kubelet string
 }
 
-// readyClassFor is the class of a pool or claim. A kubelet configuration that v1beta1 kept in the pool counts before the class's.
+// readyClassFor returns the class of a pool or claim. Where v1beta1 is supported, the kubelet configuration that v1beta1 kept in the pool
+// replaces the class's. Otherwise the annotation is ignored: authors of NodePools must not reach what only authors of classes decide.
 func (p *Provider) readyClassFor(ctx context.Context, name string, annotations map[string]string) (*awsv1.EC2NodeClass, error) {
 	nc, err := p.readyClass(ctx, name)
 	kubelet := annotations[v1.KubeletCompatibilityAnnotationKey]
-	if err != nil || kubelet == "" {
+	if err != nil || kubelet == "" || !p.settings.V1Beta1 {
 		return nc, err
 	}
-	return p.kubelets.with(nc, kubelet)
+	out, err := p.kubelets.with(nc, kubelet)
+	if err != nil {
+		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("annotation %s: %w", v1.KubeletCompatibilityAnnotationKey, err)}
+	}
+	return out, nil
 }
 
-func (k *kubelets) with(nc *awsv1.EC2NodeClass, kubelet string) (*awsv1.EC2NodeClass, error) {
+// with returns a copy of a class with another kubelet configuration.
+func (k *kubelets) with(nc *awsv1.EC2NodeClass, text string) (*awsv1.EC2NodeClass, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	key := kubeletKey{nc, kubelet}
+	key := kubeletKey{nc, text}
 	if made := k.made[key]; made != nil {
 		return made, nil
 	}
+	kubelet, err := awsv1.ParseManagedKubelet(text)
+	if err != nil {
+		return nil, err
+	}
+	if bad := class.CheckKubelet(kubelet); len(bad) > 0 {
+		return nil, errors.New(strings.Join(bad, "; "))
+	}
 	out := nc.DeepCopy()
-	out.Spec.Kubelet = &awsv1.KubeletConfiguration{Raw: []byte(kubelet)}
-	if _, err := out.Spec.Kubelet.Managed(); err != nil {
-		return nil, &cloud.ClassNotReadyError{Err: fmt.Errorf("annotation %s: %w", v1.KubeletCompatibilityAnnotationKey, err)}
-	}
-	if k.made == nil {
+	out.Spec.Kubelet = kubelet
+	maps.DeleteFunc(k.made, func(old kubeletKey, _ *awsv1.EC2NodeClass) bool {
+		return old.class != nc && old.class.Name == nc.Name
+	})
+	if k.made == nil || len(k.made) >= mostKubelets {
 		k.made = map[kubeletKey]*awsv1.EC2NodeClass{}
-	}
-	for old := range k.made {
-		if old.class != nc && old.class.Name == nc.Name {
-			delete(k.made, old)
-		}
 	}
 	k.made[key] = out
 	return out, nil

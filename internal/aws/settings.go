@@ -29,6 +29,8 @@ type Settings struct {
 	// ReservedCapacity and NodeOverlay are feature gates of the core, SpotTypes its setting; 0 is the default.
 	ReservedCapacity, NodeOverlay bool
 	SpotTypes                     int
+	// V1Beta1 is set while the core supports v1beta1: kubelet configurations that it left in annotations of NodePools are used.
+	V1Beta1 bool
 }
 
 // DefaultSettings are what applies unless something else is set.

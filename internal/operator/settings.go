@@ -97,6 +97,9 @@ type OlderSettings struct {
 	Provisioners string // ignore, tell or convert
 }
 
+// SupportsV1Beta1 reports whether objects of v1beta1 are served or being rewritten.
+func (o OlderSettings) SupportsV1Beta1() bool { return o.V1Beta1 != olderNone }
+
 // What OlderSettings.V1Beta1 may be.
 const (
 	olderNone  = "none"  // The definitions are left alone.

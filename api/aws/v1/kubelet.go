@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -61,6 +63,32 @@ type ManagedKubelet struct {
 	ImageGCHighThresholdPercent *int32              `json:"imageGCHighThresholdPercent,omitempty"`
 	ImageGCLowThresholdPercent  *int32              `json:"imageGCLowThresholdPercent,omitempty"`
 	CPUCFSQuota                 *bool               `json:"cpuCFSQuota,omitempty"`
+}
+
+// ParseManagedKubelet reads a configuration that may have the fields of ManagedKubelet only, each with a value and no expression. It is the
+// form in which v1beta1 let authors of NodePools configure kubelets.
+func ParseManagedKubelet(text string) (*KubeletConfiguration, error) {
+	var managed ManagedKubelet
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&managed); err != nil {
+		return nil, err
+	}
+	if managed.MaxPods != nil && managed.MaxPods.Type == intstr.String {
+		return nil, fmt.Errorf("maxPods: %q is not a number", managed.MaxPods.StrVal)
+	}
+	for _, amounts := range []map[string]string{managed.SystemReserved, managed.KubeReserved} {
+		for name, amount := range amounts {
+			if _, err := resource.ParseQuantity(amount); err != nil {
+				return nil, fmt.Errorf("%s: %q is not a quantity", name, amount)
+			}
+		}
+	}
+	raw, err := json.Marshal(managed)
+	if err != nil {
+		return nil, err
+	}
+	return &KubeletConfiguration{Raw: raw}, nil
 }
 
 // ManagedKubeletFields lists the JSON names of the fields of ManagedKubelet, sorted.

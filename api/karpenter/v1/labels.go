@@ -72,7 +72,7 @@ const (
 	// On NodePools and NodeClaims: what older API versions said about the provider, as JSON.
 	ProviderCompatibilityAnnotationKey = "compatibility." + Group + "/provider"
 
-	// On NodePools and NodeClaims that v1beta1 wrote: the kubelet's configuration that v1beta1 kept there, as JSON. It is used instead of the node class's.
+	// On NodePools and NodeClaims that v1beta1 wrote: the kubelet's configuration that v1beta1 kept there, as JSON. While `legacy.v1beta1` is `serve` or `drop` it is used instead of the node class's; otherwise it is ignored.
 	KubeletCompatibilityAnnotationKey = "compatibility." + Group + "/v1beta1-kubelet-conversion"
 	// On NodePools and NodeClaims that v1beta1 wrote: the nodeClassRef as it was written, as JSON.
 	NodeClassReferenceAnnotationKey = "compatibility." + Group + "/v1beta1-nodeclass-reference"

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -28,20 +27,20 @@ func userParts(text string, contentType func(string) string) ([]part, error) {
 
 func al2Script(o Options) string {
 	options := []string{
-		fmt.Sprintf("/etc/eks/bootstrap.sh '%s' --apiserver-endpoint '%s'", o.Cluster.Name, o.Cluster.Endpoint),
+		"/etc/eks/bootstrap.sh " + bashWord(o.Cluster.Name) + " --apiserver-endpoint " + bashWord(o.Cluster.Endpoint),
 	}
 	if o.Cluster.CABundle != "" {
-		options[0] += fmt.Sprintf(" --b64-cluster-ca '%s'", o.Cluster.CABundle)
+		options[0] += " --b64-cluster-ca " + bashWord(o.Cluster.CABundle)
 	}
 	if dns := o.Kubelet.ClusterDNS; len(dns) > 0 {
 		if ip, err := netip.ParseAddr(dns[0]); err == nil && ip.Is6() {
 			options = append(options, "--ip-family ipv6")
 		}
-		options = append(options, fmt.Sprintf("--dns-cluster-ip '%s'", dns[0]))
+		options = append(options, "--dns-cluster-ip "+bashWord(dns[0]))
 	}
 	options = append(options, "--use-max-pods false")
 	if args := kubeletArgs(o); len(args) > 0 {
-		options = append(options, fmt.Sprintf("--kubelet-extra-args '%s'", strings.Join(args, " ")))
+		options = append(options, "--kubelet-extra-args "+bashWord(strings.Join(args, " ")))
 	}
 	if o.RAID0 {
 		options = append(options, "--local-disks raid0")

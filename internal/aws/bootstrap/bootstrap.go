@@ -147,7 +147,8 @@ func addMap(add func(flag, value string), flag string, m map[string]string, sepa
 	}
 }
 
-func quoted(s string) string { return `"` + s + `"` }
+// quoted returns a value in double quotes, as the kubelet's service reads its flags.
+func quoted(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }
 
 // pairs writes a map sorted by key, so that equal maps are equal text.
 func pairs(m map[string]string, separator string) string {

@@ -1,9 +1,6 @@
 package bootstrap
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // windows writes one PowerShell block: the user's commands, then the image's bootstrap script.
 func windows(o Options) string {
@@ -13,15 +10,18 @@ func windows(o Options) string {
 		b.WriteString(strings.TrimRight(o.UserData, "\n") + "\n")
 	}
 	b.WriteString(`[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"` + "\n")
-	fmt.Fprintf(&b, "& $EKSBootstrapScriptFile -EKSClusterName '%s' -APIServerEndpoint '%s'", o.Cluster.Name, o.Cluster.Endpoint)
+	add := func(option, value string) { b.WriteString(" -" + option + " " + powerShellWord(value)) }
+	b.WriteString("& $EKSBootstrapScriptFile")
+	add("EKSClusterName", o.Cluster.Name)
+	add("APIServerEndpoint", o.Cluster.Endpoint)
 	if o.Cluster.CABundle != "" {
-		fmt.Fprintf(&b, " -Base64ClusterCA '%s'", o.Cluster.CABundle)
+		add("Base64ClusterCA", o.Cluster.CABundle)
 	}
 	if args := kubeletArgs(o); len(args) > 0 {
-		fmt.Fprintf(&b, " -KubeletExtraArgs '%s'", strings.Join(args, " "))
+		add("KubeletExtraArgs", strings.Join(args, " "))
 	}
 	if dns := o.Kubelet.ClusterDNS; len(dns) > 0 {
-		fmt.Fprintf(&b, " -DNSClusterIP '%s'", dns[0])
+		add("DNSClusterIP", dns[0])
 	}
 	b.WriteString("\n</powershell>\n")
 	return b.String()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ var signals = []string{
 // reservable are the resources that can be kept for daemons.
 var reservable = []string{"cpu", "ephemeral-storage", "memory", "pid"}
 
-// checkKubelet lists what is wrong with a kubelet configuration whatever the family of images; nil if nothing is.
-func checkKubelet(k *awsv1.KubeletConfiguration) []string {
+// CheckKubelet lists the errors of a kubelet configuration that do not depend on the AMI family; nil if there are none.
+func CheckKubelet(k *awsv1.KubeletConfiguration) []string {
 	fields, err := k.Fields()
 	if err != nil {
 		return []string{err.Error()}
@@ -43,6 +44,7 @@ func checkKubelet(k *awsv1.KubeletConfiguration) []string {
 	bad = append(bad, checkReserved("systemReserved", m.SystemReserved)...)
 	bad = append(bad, checkImageGC(m)...)
 	bad = append(bad, checkNumbers(m)...)
+	bad = append(bad, checkDNS(m)...)
 	return bad
 }
 
@@ -127,6 +129,17 @@ func checkImageGC(m *awsv1.ManagedKubelet) []string {
 	}
 	if high != nil && low != nil && *high <= *low {
 		bad = append(bad, "imageGCHighThresholdPercent must be greater than imageGCLowThresholdPercent")
+	}
+	return bad
+}
+
+// checkDNS lists the addresses that are none.
+func checkDNS(m *awsv1.ManagedKubelet) []string {
+	var bad []string
+	for _, address := range m.ClusterDNS {
+		if _, err := netip.ParseAddr(address); err != nil {
+			bad = append(bad, fmt.Sprintf("clusterDNS: %q is not an IP address", address))
+		}
 	}
 	return bad
 }

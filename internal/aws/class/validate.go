@@ -122,7 +122,7 @@ func Check(nc *awsv1.EC2NodeClass) error {
 
 // checkStatic looks at what needs no call, and returns what it has read of the class.
 func checkStatic(nc *awsv1.EC2NodeClass, s hardware.Settings) (*hardware.Class, finding) {
-	if bad := checkKubelet(nc.Spec.Kubelet); len(bad) > 0 {
+	if bad := CheckKubelet(nc.Spec.Kubelet); len(bad) > 0 {
 		return nil, missing(awsv1.ReasonInvalidKubeletConfiguration, strings.Join(bad, "; "), 0)
 	}
 	managed, err := nc.Spec.Kubelet.Managed()
