@@ -4,12 +4,16 @@ import (
 	"iter"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // What dynamic resource allocation is about. The tables are empty where it is not planned for.
 
 // PutResourceClaim takes over a ResourceClaim.
-func (d *Draft) PutResourceClaim(c *resourcev1.ResourceClaim) { d.resourceClaims.put(c) }
+func (d *Draft) PutResourceClaim(c *resourcev1.ResourceClaim) {
+	d.resourceClaims.put(bounded.Object(c))
+}
 
 // DeleteResourceClaim forgets a ResourceClaim.
 func (d *Draft) DeleteResourceClaim(namespace, name string) {
@@ -18,7 +22,7 @@ func (d *Draft) DeleteResourceClaim(namespace, name string) {
 
 // PutResourceClaimTemplate takes over a ResourceClaimTemplate.
 func (d *Draft) PutResourceClaimTemplate(t *resourcev1.ResourceClaimTemplate) {
-	d.claimTemplates.put(t)
+	d.claimTemplates.put(bounded.Object(t))
 }
 
 // DeleteResourceClaimTemplate forgets a ResourceClaimTemplate.
@@ -33,7 +37,9 @@ func (d *Draft) PutDeviceClass(c *resourcev1.DeviceClass) { d.deviceClasses.put(
 func (d *Draft) DeleteDeviceClass(name string) { d.deviceClasses.delete(objectKey{"", name}) }
 
 // PutResourceSlice takes over a ResourceSlice.
-func (d *Draft) PutResourceSlice(s *resourcev1.ResourceSlice) { d.resourceSlices.put(s) }
+func (d *Draft) PutResourceSlice(s *resourcev1.ResourceSlice) {
+	d.resourceSlices.put(bounded.Object(s))
+}
 
 // DeleteResourceSlice forgets a ResourceSlice.
 func (d *Draft) DeleteResourceSlice(name string) { d.resourceSlices.delete(objectKey{"", name}) }

@@ -16,6 +16,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 	"karpenter.sh/karpenter/internal/kit/dedup"
 )
 
@@ -116,13 +117,13 @@ func (d *Draft) Hold(pod PodKey) { d.held.put(pod) }
 func (d *Draft) Unhold(pod PodKey) { d.held.delete(pod) }
 
 // PutPool adds or replaces a NodePool.
-func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(p) }
+func (d *Draft) PutPool(p *v1.NodePool) { d.pools.put(bounded.Object(p)) }
 
 // DeletePool removes a NodePool.
 func (d *Draft) DeletePool(name string) { d.pools.delete(name) }
 
 // PutOverlay adds or replaces a NodeOverlay.
-func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(o) }
+func (d *Draft) PutOverlay(o *v1alpha1.NodeOverlay) { d.overlays.put(bounded.Object(o)) }
 
 // DeleteOverlay removes a NodeOverlay.
 func (d *Draft) DeleteOverlay(name string) { d.overlays.delete(name) }
@@ -150,7 +151,7 @@ func (d *Draft) PutNodeClass(c *NodeClass) { d.classes.put(c) }
 func (d *Draft) DeleteNodeClass(ref v1.NodeClassReference) { d.classes.delete(ref) }
 
 // PutDaemonSet adds or replaces a DaemonSet.
-func (d *Draft) PutDaemonSet(o *appsv1.DaemonSet) { d.daemonSets.put(o) }
+func (d *Draft) PutDaemonSet(o *appsv1.DaemonSet) { d.daemonSets.put(bounded.Object(o)) }
 
 // DeleteDaemonSet removes a DaemonSet.
 func (d *Draft) DeleteDaemonSet(namespace, name string) {
@@ -171,14 +172,14 @@ func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) {
 		claim.Spec.StorageClassName = &class
 		o = &claim
 	}
-	d.pvcs.put(o)
+	d.pvcs.put(bounded.Object(o))
 }
 
 // DeletePVC removes a PersistentVolumeClaim.
 func (d *Draft) DeletePVC(namespace, name string) { d.pvcs.delete(objectKey{namespace, name}) }
 
 // PutPV adds or replaces a PersistentVolume.
-func (d *Draft) PutPV(o *corev1.PersistentVolume) { d.pvs.put(o) }
+func (d *Draft) PutPV(o *corev1.PersistentVolume) { d.pvs.put(bounded.Object(o)) }
 
 // DeletePV removes a PersistentVolume.
 func (d *Draft) DeletePV(name string) { d.pvs.delete(objectKey{"", name}) }

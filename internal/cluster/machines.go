@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
+
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // rowKey names a row of the node table. A Node and a claim without Node may have the same name and not be the same machine.
@@ -83,7 +85,7 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	if older(n, old) {
 		return false
 	}
-	n = d.slimNode(old, n)
+	n = d.slimNode(old, bounded.Object(n))
 	m.nodes[n.Name] = n
 	if old == nil {
 		d.link(n.Spec.ProviderID, n.Name, nodesOf)
@@ -142,7 +144,7 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 		d.DeleteClaim(c.Name)
 		old = nil
 	}
-	c = d.slimClaim(old, c)
+	c = d.slimClaim(old, bounded.Object(c))
 	m.claims[c.Name] = c
 	if old == nil {
 		d.link(c.Status.ProviderID, c.Name, claimsOf)

@@ -12,6 +12,7 @@ import (
 
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // HintManager is the field manager under which Karpenter writes status.nominatedNodeName. It tells our hints from
@@ -52,7 +53,9 @@ func (d *Draft) DeletePod(key PodKey) {
 	d.Unhold(key)
 }
 
+// newPod returns the row of a pod, with quantities within limits.
 func (d *Draft) newPod(pod *corev1.Pod) *Pod {
+	pod = bounded.Pod(pod)
 	class := d.intern.Class(pod)
 	row := &Pod{
 		PodKey:       PodKey{class.Namespace, pod.Name},

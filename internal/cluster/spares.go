@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	autoscalingv1beta1 "karpenter.sh/karpenter/api/autoscaling/v1beta1"
+
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 // A Spare says of a row that it stands for a pod that a CapacityBuffer keeps room for. Nobody made such a pod: it is in no table of
@@ -28,7 +30,7 @@ type Spares struct {
 func (s *Spares) key() objectKey { return objectKey{s.Namespace, s.Buffer} }
 
 // PutBuffer adds or replaces a CapacityBuffer.
-func (d *Draft) PutBuffer(b *autoscalingv1beta1.CapacityBuffer) { d.buffers.put(b) }
+func (d *Draft) PutBuffer(b *autoscalingv1beta1.CapacityBuffer) { d.buffers.put(bounded.Object(b)) }
 
 // DeleteBuffer removes a CapacityBuffer and its spares.
 func (d *Draft) DeleteBuffer(namespace, name string) {
@@ -37,7 +39,7 @@ func (d *Draft) DeleteBuffer(namespace, name string) {
 }
 
 // PutPodTemplate adds or replaces a PodTemplate.
-func (d *Draft) PutPodTemplate(t *corev1.PodTemplate) { d.templates.put(t) }
+func (d *Draft) PutPodTemplate(t *corev1.PodTemplate) { d.templates.put(bounded.Object(t)) }
 
 // DeletePodTemplate removes a PodTemplate.
 func (d *Draft) DeletePodTemplate(namespace, name string) {

@@ -19,6 +19,8 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 	"karpenter.sh/karpenter/api/karpenter/v1alpha1"
 	"karpenter.sh/karpenter/internal/cluster"
+	"karpenter.sh/karpenter/internal/cluster/podclass"
+	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
 func node(name, id string, labels ...string) *corev1.Node {
@@ -963,5 +965,28 @@ func TestAPlanThatIsGoneStaysGone(t *testing.T) {
 	s.Update(func(d *cluster.Draft) { d.PutDisruptionPlan(again) })
 	if !known() {
 		t.Error("another plan of the same name is not known")
+	}
+}
+
+// A quantity of forty million digits takes 20 s to compare. The pod has a row at once, and its request is more than any machine has.
+func TestAbsurdQuantitiesDelayNothing(t *testing.T) {
+	absurd := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1e40000000")}
+	store := cluster.NewStore()
+	begin := time.Now()
+	store.Update(func(d *cluster.Draft) {
+		for i := range 100 {
+			meta := metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i)}
+			d.PutPod(&corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: absurd}}}}})
+			d.PutNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Status: corev1.NodeStatus{Capacity: absurd, Allocatable: absurd}})
+		}
+	})
+	for i := range 100 {
+		row := store.Snapshot().Pod(cluster.PodKey{Namespace: "shop", Name: fmt.Sprint("web-", i)})
+		if cpu := podclass.Requests(row.Class.Spec)[corev1.ResourceCPU]; cpu.CmpInt64(bounded.Most) != 0 {
+			t.Fatalf("the pod requests %s CPUs", cpu.String())
+		}
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("100 pods and 100 nodes took %v", took)
 	}
 }

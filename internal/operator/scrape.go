@@ -1,11 +1,14 @@
 package operator
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -19,13 +22,26 @@ type registry interface {
 	prometheus.Gatherer
 }
 
+const (
+	// scrapes is how many are written at the same time: each is some work. Others wait for their turn.
+	scrapes = 2
+	// scrapeWait is how long a scrape waits for its turn.
+	scrapeWait = 5 * time.Second
+	// mostReaders is how many answers are kept for readers at the same time, and readersOfOneHost how many of them for one address.
+	mostReaders, readersOfOneHost = 32, 4
+	// partTimeout is how long a reader may take for readChunk bytes.
+	partTimeout = 10 * time.Second
+	readChunk   = 256 << 10
+)
+
 // scrapesHandler answers scrapes in Prometheus's text format: first what is registered, then what is read from the newest snapshot, which
-// is far more and is written as it is read.
+// is far more. The text is compressed into memory before it is sent, so a slow reader delays no other reader.
 type scrapesHandler struct {
 	registered http.Handler
 	snapshot   scraper
 	slots      chan struct{}
 	zippers    sync.Pool
+	readers    readers
 }
 
 func newScrapes(r registry, s scraper) http.Handler {
@@ -33,48 +49,114 @@ func newScrapes(r registry, s scraper) http.Handler {
 		registered: promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, DisableCompression: true}), snapshot: s,
 		slots:   make(chan struct{}, scrapes),
 		zippers: sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }}, // the level is one that there is
+		readers: readers{hosts: map[string]int{}},
 	}
 }
 
 func (h *scrapesHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if !h.readers.enter(host) {
+		busy(w)
+		return
+	}
+	defer h.readers.leave(host)
+	turn := time.NewTimer(scrapeWait)
+	defer turn.Stop()
 	select {
 	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "others are being answered; try again", http.StatusServiceUnavailable)
+	case <-turn.C:
+		busy(w)
+		return
+	case <-r.Context().Done():
 		return
 	}
-	a := &answer{ResponseWriter: w, body: w}
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		z := h.zippers.Get().(*gzip.Writer)
-		z.Reset(w)
-		defer h.zippers.Put(z)
-		defer z.Close() // an error is one of the reader, who has gone
-		a.body = z
-		w.Header().Set("Content-Encoding", "gzip")
-	}
-	asked := r.Clone(r.Context())
-	asked.Header.Set("Accept", "text/plain;version=0.0.4") // whoever wants another format understands this one too
-	h.registered.ServeHTTP(a, asked)
-	if a.status != 0 && a.status != http.StatusOK {
-		return
-	}
-	if err := h.snapshot.Scrape(a); err != nil {
-		telemetry.Log(r.Context()).Debug("a scrape was not read to its end", "error", err)
+	text := h.write(w, r)
+	<-h.slots
+	if text != nil {
+		send(w, text, strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"))
 	}
 }
 
-// An answer may be zipped, and remembers its status.
+func busy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, "others are being answered; try again", http.StatusServiceUnavailable)
+}
+
+// write returns the compressed text. It returns nil after it has answered with an error.
+func (h *scrapesHandler) write(w http.ResponseWriter, r *http.Request) *bytes.Buffer {
+	text := &bytes.Buffer{}
+	z := h.zippers.Get().(*gzip.Writer)
+	defer h.zippers.Put(z)
+	z.Reset(text)
+	a := &answer{header: w.Header(), body: z}
+	asked := r.Clone(r.Context())
+	asked.Header.Set("Accept", "text/plain;version=0.0.4") // readers of other formats understand this one too
+	h.registered.ServeHTTP(a, asked)
+	if a.status != 0 && a.status != http.StatusOK {
+		w.WriteHeader(a.status)
+		return nil
+	}
+	if err := h.snapshot.Scrape(a); err != nil {
+		telemetry.Log(r.Context()).Debug("a scrape was not written to its end", "error", err)
+	}
+	z.Close() // to a buffer: it cannot fail
+	return text
+}
+
+// send sends compressed text to a reader, who has partTimeout for each part of it.
+func send(w http.ResponseWriter, text *bytes.Buffer, zipped bool) {
+	var from io.Reader = text
+	if zipped {
+		w.Header().Set("Content-Encoding", "gzip")
+	} else if z, err := gzip.NewReader(text); err == nil {
+		from = z
+	}
+	control := http.NewResponseController(w)
+	for {
+		_ = control.SetWriteDeadline(time.Now().Add(partTimeout)) // without one the server's own deadline holds
+		if n, err := io.CopyN(w, from, readChunk); n < readChunk || err != nil {
+			return // the end, or the reader has gone
+		}
+	}
+}
+
+// readers counts the requests of each host that are being answered.
+type readers struct {
+	mu    sync.Mutex
+	all   int
+	hosts map[string]int
+}
+
+// enter reports whether one more request of a host may be answered now.
+func (r *readers) enter(host string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all >= mostReaders || r.hosts[host] >= readersOfOneHost {
+		return false
+	}
+	r.all++
+	r.hosts[host]++
+	return true
+}
+
+func (r *readers) leave(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all--
+	if r.hosts[host]--; r.hosts[host] == 0 {
+		delete(r.hosts, host)
+	}
+}
+
+// An answer is compressed, and remembers its status.
 type answer struct {
-	http.ResponseWriter
+	header http.Header
 	body   io.Writer
 	status int
 }
 
-func (a *answer) WriteHeader(status int) {
-	a.status = status
-	a.ResponseWriter.WriteHeader(status)
-}
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) { a.status = status }
 
 func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }

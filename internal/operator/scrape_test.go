@@ -3,11 +3,15 @@ package operator
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,31 +120,96 @@ func TestAScrapeThatFailsSaysSo(t *testing.T) {
 	}
 }
 
-func TestTwoScrapesAtOnceAreEnough(t *testing.T) {
-	may := make(chan struct{})
-	server := httptest.NewServer(newScrapes(prometheus.NewRegistry(), scraped{may}))
-	defer server.Close()
-	codes := make(chan int, 3)
-	for range 3 {
-		go func() {
-			resp, err := http.Get(server.URL)
-			if err != nil {
-				t.Error(err)
-				codes <- 0
-				return
-			}
-			resp.Body.Close()
-			codes <- resp.StatusCode
-		}()
-	}
-	if code := <-codes; code != http.StatusServiceUnavailable { // the others wait to be told something
-		t.Errorf("the third scrape: status %d, want unavailable", code)
-	}
-	close(may)
-	for range 2 {
-		if code := <-codes; code != http.StatusOK {
-			t.Errorf("status %d, want OK", code)
+// get asks for metrics as one host and returns the status.
+func get(h http.Handler, host string) int {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	r.RemoteAddr = host + ":40000"
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+func TestOneHostHasSoManyScrapesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		may := make(chan struct{})
+		h := newScrapes(prometheus.NewRegistry(), scraped{may})
+		codes := make(chan int, readersOfOneHost)
+		for range readersOfOneHost {
+			go func() { codes <- get(h, "10.0.0.1") }()
 		}
+		synctest.Wait()
+		if code := get(h, "10.0.0.1"); code != http.StatusServiceUnavailable {
+			t.Errorf("one more scrape of the host: status %d, want unavailable", code)
+		}
+		go func() { time.Sleep(time.Second); close(may) }()
+		if code := get(h, "10.0.0.2"); code != http.StatusOK {
+			t.Errorf("a scrape of another host: status %d, want OK after its turn", code)
+		}
+		for range readersOfOneHost {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("status %d, want OK", code)
+			}
+		}
+	})
+}
+
+func TestAScrapeThatGetsNoTurnIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		may := make(chan struct{})
+		h := newScrapes(prometheus.NewRegistry(), scraped{may})
+		for range scrapes {
+			go get(h, "10.0.0.1")
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if code := get(h, "10.0.0.2"); code != http.StatusServiceUnavailable || time.Since(begin) != scrapeWait {
+			t.Errorf("status %d after %v, want unavailable after %v", code, time.Since(begin), scrapeWait)
+		}
+		close(may)
+	})
+}
+
+// large writes more than the buffers of a connection hold.
+type large struct{}
+
+func (large) Scrape(w io.Writer) error {
+	line := make([]byte, 1<<20)
+	for range 32 {
+		for i := range line { // it does not compress
+			line[i] = byte(rand.Uint32())
+		}
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestASlowReaderDelaysNoOther(t *testing.T) {
+	server := httptest.NewServer(newScrapes(prometheus.NewRegistry(), large{}))
+	defer server.Close()
+	for range readersOfOneHost - 1 { // these never read
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	resp, err := http.Get(server.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d, %v", resp.StatusCode, err)
+	}
+	if took := time.Since(begin); took > partTimeout {
+		t.Errorf("the scrape took %v beside readers that do not read", took)
 	}
 }
 

@@ -53,8 +53,6 @@ const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = time.Minute
 	idleTimeout  = 2 * time.Minute
-	// scrapes is how many may be answered at the same time: each is some work and some memory, and anybody may ask.
-	scrapes = 2
 )
 
 // A listening says what is served where.

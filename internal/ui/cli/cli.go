@@ -80,6 +80,11 @@ func Run(ctx context.Context, env Env, args []string) int {
 		if c.name != args[0] {
 			continue
 		}
+		env := env
+		env.Err = plainWriter{env.Err}
+		if c.name != "top" { // it draws, and makes each cell plain itself
+			env.Out = plainWriter{env.Out}
+		}
 		code, err := c.run(ctx, env, args[1:])
 		if errors.Is(err, flag.ErrHelp) {
 			return exitFine

@@ -65,7 +65,7 @@ func readAll(in io.Reader, paths []string) (docs []*document, others []string, e
 	var errs []error
 	for _, path := range paths {
 		if path == standardInput {
-			text, err := io.ReadAll(in)
+			text, err := readBounded(in, "standard input")
 			got, broken := parse("standard input", text)
 			docs, errs = append(docs, got...), append(errs, err, broken)
 			continue
@@ -76,7 +76,7 @@ func readAll(in io.Reader, paths []string) (docs []*document, others []string, e
 			continue
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
+			text, err := readRegular(file)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -107,6 +107,9 @@ func filesIn(path string) (files []string, searched bool, err error) {
 	}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			if leaves(path, file) {
+				return fmt.Errorf("%s: a link to a file outside of the folder; name that file with -f", file)
+			}
 			files = append(files, file)
 		}
 		return err
@@ -197,6 +200,9 @@ func fromYAML(text []byte) (any, error) {
 }
 
 func (d *document) decode() ([]*document, error) {
+	if err := d.checkNumbers(); err != nil {
+		return nil, err
+	}
 	decoded, err := fromYAML(d.text)
 	if err != nil && template.Match(d.text) {
 		return nil, &foreignError{d.at(d.line, "a template that is not rendered yet; render it first, as in: helm template … | karpenter plan -f pools.yaml -f -")}
@@ -214,6 +220,9 @@ func (d *document) decode() ([]*document, error) {
 	}
 	if len(content) == 0 {
 		return nil, nil
+	}
+	if err := d.checkLists(content, ""); err != nil {
+		return nil, err
 	}
 	d.obj = &unstructured.Unstructured{Object: content}
 	switch kind, version := d.obj.GetKind(), d.obj.GetAPIVersion(); {

@@ -17,18 +17,45 @@ import (
 
 // expand adds the pods that the controllers of the workloads in the files would create. Pods that stand in the files, or run in the
 // cluster, and belong to a workload count towards its replicas.
-func (o *objects) expand() {
+func (o *objects) expand() error {
 	o.complete()
+	all := o.replicated()
+	pods := 0
+	for _, r := range all {
+		if pods += r.pods; pods > mostPods {
+			return fmt.Errorf("%s %s/%s: with its %d replicas the files have more than %d pods; plan for fewer replicas", r.kind, r.meta.Namespace, r.meta.Name, r.pods, mostPods)
+		}
+	}
+	for _, r := range all {
+		if r.set != nil {
+			o.ordinals(r.set)
+		} else {
+			o.replicas(r.workload, r.pods)
+		}
+	}
+	return nil
+}
+
+// A replicated workload has so many pods; set is the StatefulSet that it is, if it is one.
+type replicated struct {
+	workload
+	pods int
+	set  *appsv1.StatefulSet
+}
+
+// replicated lists the workloads whose pods a controller would create.
+func (o *objects) replicated() []replicated {
+	var out []replicated
 	for _, d := range o.deployments {
-		o.replicas(workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template}, count(d.Spec.Replicas))
+		out = append(out, replicated{workload: workload{"apps/v1", "Deployment", &d.ObjectMeta, &d.Spec.Template}, pods: count(d.Spec.Replicas)})
 	}
 	for _, r := range o.replicaSets {
-		if metav1.GetControllerOf(r) == nil { // one of a Deployment is the Deployment's affair
-			o.replicas(workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template}, count(r.Spec.Replicas))
+		if metav1.GetControllerOf(r) == nil { // the Deployment creates the pods of its ReplicaSets
+			out = append(out, replicated{workload: workload{"apps/v1", "ReplicaSet", &r.ObjectMeta, &r.Spec.Template}, pods: count(r.Spec.Replicas)})
 		}
 	}
 	for _, s := range o.statefulSets {
-		o.ordinals(s)
+		out = append(out, replicated{workload: workload{"apps/v1", "StatefulSet", &s.ObjectMeta, &s.Spec.Template}, pods: count(s.Spec.Replicas), set: s})
 	}
 	for _, j := range o.jobs {
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
@@ -38,8 +65,9 @@ func (o *objects) expand() {
 		if j.Spec.Completions != nil {
 			n = min(n, int(*j.Spec.Completions))
 		}
-		o.replicas(workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, n)
+		out = append(out, replicated{workload: workload{"batch/v1", "Job", &j.ObjectMeta, &j.Spec.Template}, pods: n})
 	}
+	return out
 }
 
 // oneRun is the Job that a CronJob makes when its time has come.

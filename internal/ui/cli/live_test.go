@@ -84,7 +84,9 @@ func TestPodsOfTheClusterCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.expand()
+	if err := o.expand(); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for _, p := range o.pods {
 		got = append(got, p.Name)

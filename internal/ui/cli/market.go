@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ var marketColumns = map[string]func(r *replay.Rate, text string) error{
 
 // readMarket reads a table of what the cloud takes back and has not.
 func readMarket(file string) (replay.Market, error) {
-	text, err := os.ReadFile(file)
+	text, err := readRegular(file)
 	if err != nil {
 		return nil, err
 	}

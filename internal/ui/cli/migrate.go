@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -67,7 +66,7 @@ func readFile(in io.Reader, path string) (text []byte, name string, err error) {
 		text, err = io.ReadAll(in)
 		return text, "standard input", err
 	}
-	text, err = os.ReadFile(path)
+	text, err = readRegular(path)
 	return text, path, err
 }
 

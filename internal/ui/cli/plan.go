@@ -188,7 +188,9 @@ func (p *planFlags) assemble(ctx context.Context, env Env, docs []*document) (*o
 	if kinds := o.ignoredKinds(); len(kinds) > 0 {
 		fmt.Fprintf(env.Err, "not needed for a plan: %s\n", strings.Join(kinds, ", "))
 	}
-	o.expand()
+	if err := o.expand(); err != nil {
+		return nil, err
+	}
 	if p.kubeconfig != "" && o.usesDevices() {
 		c, err := clusterClient(p.kubeconfig)
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -109,7 +108,7 @@ func readValues(in io.Reader, file string) ([]byte, error) {
 	if file == standardInput {
 		return io.ReadAll(in)
 	}
-	return os.ReadFile(file)
+	return readRegular(file)
 }
 
 // renameValues moves what has another name. What is given under both names must be the same.

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of what files may ask of the commands.
+const (
+	mostBytes  = 64 << 20 // of one file
+	mostPods   = 200_000  // that workloads of files may have together
+	mostValues = 2_000    // of one list in a document
+)
+
+// readRegular reads a regular file of at most mostBytes. A shell's process substitution is a pipe that has a writer, so it is read as well.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	piped := info.Mode()&os.ModeNamedPipe != 0 && (strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/"))
+	if !info.Mode().IsRegular() && !piped {
+		return nil, fmt.Errorf("%s: not a regular file; use -f - and a pipe to read the output of a command", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readBounded(f, path)
+}
+
+func readBounded(in io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
+	if err == nil && len(text) > mostBytes {
+		return nil, fmt.Errorf("%s: more than %d MiB; split the file", name, mostBytes>>20)
+	}
+	return text, err
+}
+
+// leaves reports whether a file of a folder is a link to somewhere outside of the folder.
+func leaves(folder, file string) bool {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return true
+	}
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return true
+	}
+	relative, err := filepath.Rel(root, target)
+	return err != nil || relative == ".." || strings.HasPrefix(relative, ".."+string(filepath.Separator))
+}
+
+// absurdNumber matches numbers whose exponent makes the decoder of Kubernetes compute millions of digits.
+var absurdNumber = regexp.MustCompile(`[0-9.][eE](-[0-9]{4,}|[+]?[0-9]{10,})\b`)
+
+// checkNumbers refuses a document with a number that no quantity means.
+func (d *document) checkNumbers() error {
+	at := absurdNumber.FindIndex(d.text)
+	if at == nil {
+		return nil
+	}
+	line := bytes.Count(d.text[:at[0]], []byte("\n"))
+	return d.at(d.line+line, "a number with the exponent %s; write a quantity such as 500m or 2Gi", d.text[at[0]+1:at[1]])
+}
+
+// checkLists refuses a document with a list of more values than mostValues.
+func (d *document) checkLists(value any, path string) error {
+	switch x := value.(type) {
+	case map[string]any:
+		for key, v := range x {
+			if err := d.checkLists(v, path+"."+key); err != nil {
+				return err
+			}
+		}
+	case []any:
+		if len(x) > mostValues && allTexts(x) {
+			return d.at(d.lineOf(path), "%s has %d values, at most %d are read; use the operators NotIn, Gt, Lt or a label that groups the values", strings.TrimPrefix(path, "."), len(x), mostValues)
+		}
+		for _, v := range x {
+			if err := d.checkLists(v, path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func allTexts(list []any) bool {
+	for _, v := range list {
+		if _, ok := v.(string); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// A plainWriter writes text that moves no cursor: files and objects of a cluster may contain terminal escapes.
+type plainWriter struct{ to io.Writer }
+
+func (w plainWriter) Write(text []byte) (int, error) {
+	if bytes.IndexFunc(text, control) < 0 {
+		return w.to.Write(text)
+	}
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if control(r) {
+			r = '?'
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	if _, err := w.to.Write(out); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+func control(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' || unicode.Is(unicode.Bidi_Control, r)
+}
