@@ -35,9 +35,10 @@ type Provider interface {
 	Catalog(ctx context.Context, pool *v1.NodePool) (*Catalog, error)
 
 	// Launch starts one machine that satisfies the claim and returns what was started. Launch is idempotent by
-	// claim UID and launch token: a repeated call for the same claim, also after a crash, returns the machine that the
-	// earlier call started. When it returns an error no machine of this claim is left running, unless the
-	// error is one that says the outcome is unknown (context expiry, lost answer): then a repeated call adopts the machine or List shows it.
+	// claim UID and launch token: a repeated call for the same claim, also after a crash, returns the machine that
+	// the earlier call started. When it returns an error no machine of this claim is left running, unless the error
+	// is one that says the outcome is unknown (context expiry, lost answer): then a repeated call adopts the
+	// machine or List shows it.
 	Launch(ctx context.Context, claim *v1.NodeClaim) (Machine, error)
 
 	// Terminate begins to stop a machine. It is idempotent, and returns ErrNotFound once the machine is gone for good.
@@ -54,12 +55,14 @@ type Provider interface {
 	// Latched, to other processes too. It is idempotent, and returns ErrNotFound when the machine is gone.
 	SetLatch(ctx context.Context, providerID string, latched bool) error
 
-	// Inherited returns every machine in this cluster that a Karpenter without NodeClaims launched and that is not gone, also once it was adopted. It
-	// has Provisioner set, and until it is adopted no PoolName, and List does not show it.
+	// Inherited returns every machine in this cluster that a Karpenter without NodeClaims launched and that is not
+	// gone, also once it was adopted. It has Provisioner set, and until it is adopted no PoolName, and List does
+	// not show it.
 	Inherited(ctx context.Context) ([]Machine, error)
 
-	// Adopt makes a machine of Inherited that of a claim: from then on List shows it, with the names of the claim and of its pool. It is idempotent, and
-	// returns ErrNotFound when the machine is gone, was not inherited, or is of another pool.
+	// Adopt makes a machine of Inherited that of a claim: from then on List shows it, with the names of the claim
+	// and of its pool. It is idempotent, and returns ErrNotFound when the machine is gone, was not inherited, or is
+	// of another pool.
 	Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (Machine, error)
 
 	// Drifted says why the claim's machine no longer is what its node class asks for, "" if it still is.
@@ -76,13 +79,15 @@ type Kinds interface {
 
 // Serves tells whether a reference names a node class of the provider.
 func Serves(p Kinds, ref *v1.NodeClassReference) bool {
-	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
+	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
+		func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
 }
 
 // ServesGroup tells whether a reference names the group of a node class of the provider, perhaps with a kind that there is not: nobody
 // else would say so.
 func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
-	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(), func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
+	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
+		func(kind schema.GroupVersionKind) bool { return kind.Group == ref.Group })
 }
 
 // A Catalog is every instance type that a pool could be given, before the pool's own requirements are applied.
@@ -123,8 +128,8 @@ type InstanceType struct {
 	// this type never have the label. Zone, capacity type and what else depends on the offering is in Offerings; the union
 	// over all offerings stands here too.
 	Labels map[string][]string
-	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead, and memory also without
-	// what is set aside for huge pages.
+	// Capacity is what the node will report; Overhead is what is kept from pods. Allocatable = Capacity − Overhead,
+	// and memory also without what is set aside for huge pages.
 	Capacity corev1.ResourceList
 	Overhead Overhead
 	// VolumeLimits is the number of volumes that may be attached, by CSI driver. A missing driver is unlimited.
@@ -171,8 +176,8 @@ func (it *InstanceType) Room(name corev1.ResourceName) resource.Quantity {
 	return it.left(it.Capacity, name)
 }
 
-// left is what a machine of the type and the capacity has of a resource for pods: daemons keep some, and huge pages are memory that no pod gets
-// by asking for memory.
+// left is what a machine of the type and the capacity has of a resource for pods: daemons keep some, and huge pages
+// are memory that no pod gets by asking for memory.
 func (it *InstanceType) left(capacity corev1.ResourceList, name corev1.ResourceName) resource.Quantity {
 	left := capacity[name].DeepCopy()
 	for _, kept := range []corev1.ResourceList{it.Overhead.KubeReserved, it.Overhead.SystemReserved, it.Overhead.EvictionThreshold} {
@@ -217,8 +222,9 @@ type Offering struct {
 	// NeedsPrice says that it could be bought if its price were known. It is not Available then.
 	NeedsPrice bool
 	Overlaid   bool // a NodeOverlay decided the price
-	// Reservation names what a machine is taken from that is bought so, and Reserved is how many are left in it. Offerings of one reservation share
-	// them. Both are meaningful only for capacity type "reserved"; one without a name is a reservation of its own.
+	// Reservation names what a machine is taken from that is bought so, and Reserved is how many are left in it.
+	// Offerings of one reservation share them. Both are meaningful only for capacity type "reserved"; one without a
+	// name is a reservation of its own.
 	Reservation string
 	Reserved    int
 	// Capacity overrides entries of the type's capacity for machines bought this way; nil for most.

@@ -74,14 +74,18 @@ func layer(files []file, made time.Time) (v1.Layer, error) {
 	if err := pack(&packed, files, made); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+	return tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(packed.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
 }
 
 // pack writes files into an archive in which nothing says who made it, and when.
 func pack(w io.Writer, files []file, made time.Time) error {
 	t := tar.NewWriter(w)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)), ModTime: made, Format: tar.FormatPAX}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)),
+			ModTime: made, Format: tar.FormatPAX}
 		if err := t.WriteHeader(header); err != nil {
 			return err
 		}

@@ -40,7 +40,8 @@ type linkedModule struct {
 func (j job) licences(ctx context.Context) ([]byte, error) {
 	modules := map[string]*linkedModule{}
 	for _, p := range platforms {
-		cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}\t{{.Dir}}\t{{.Standard}}", "./cmd/karpenter")
+		cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
+			"{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}\t{{.Dir}}\t{{.Standard}}", "./cmd/karpenter")
 		cmd.Dir = j.root
 		cmd.Env = append(append(os.Environ(), goEnv...), "GOOS="+p.OS, "GOARCH="+p.Architecture)
 		var trouble bytes.Buffer

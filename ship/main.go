@@ -42,7 +42,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, say io.Writer) error {
-	words := map[string]func(job, context.Context) error{"image": job.makeImage, "release": job.makeRelease, "push": job.push, "licences": job.makeLicences}
+	words := map[string]func(job, context.Context) error{"image": job.makeImage, "release": job.makeRelease,
+		"push": job.push, "licences": job.makeLicences}
 	if len(args) == 0 || words[args[0]] == nil {
 		return errors.New("say one of: image, release, push, licences")
 	}

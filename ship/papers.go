@@ -92,7 +92,8 @@ func contents(p program, licences map[string]string) ([]byte, error) {
 	for i, m := range linked(p) {
 		id := fmt.Sprintf("SPDXRef-module-%d", i+1)
 		d.Packages = append(d.Packages, spdxPackage{
-			ID: id, Name: m.Path, Version: m.Version, Location: nothingSaid, Concluded: nothingSaid, Declared: cmp.Or(licences[m.Path], nothingSaid), Copyright: nothingSaid,
+			ID: id, Name: m.Path, Version: m.Version, Location: nothingSaid, Concluded: nothingSaid,
+			Declared: cmp.Or(licences[m.Path], nothingSaid), Copyright: nothingSaid,
 			Purpose: "LIBRARY", Refs: []spdxRef{purl(m)},
 		})
 		d.Relationships = append(d.Relationships, spdxRelationship{programID, "CONTAINS", id})
@@ -153,7 +154,8 @@ func origin(programs []program, all v1.Hash, images []v1.Hash) ([]byte, error) {
 	for i, p := range programs {
 		targets = append(targets, called(p.platform))
 		s.Subjects = append(s.Subjects,
-			resource{Name: "karpenter:" + version.Number() + " for " + called(p.platform), Digest: map[string]string{images[i].Algorithm: images[i].Hex}},
+			resource{Name: "karpenter:" + version.Number() + " for " + called(p.platform),
+				Digest: map[string]string{images[i].Algorithm: images[i].Hex}},
 			resource{Name: p.name(), Digest: map[string]string{"sha256": sum(p.text)}})
 	}
 	module := programs[0].info.Main.Path

@@ -42,7 +42,8 @@ func (j job) push(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := pusher{job: j, to: ref.Context(), options: []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
+	p := pusher{job: j, to: ref.Context(), options: []remote.Option{remote.WithContext(ctx),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain)}}
 	all, err := p.index()
 	if err != nil {
 		return err

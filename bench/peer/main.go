@@ -1,5 +1,5 @@
-// Peer measures Karpenter and this project side by side, on this machine: the same pods, instance types, prices and pools. What it measures are
-// the parts of one page.
+// Peer measures Karpenter and this project side by side, on this machine: the same pods, instance types, prices and
+// pools. What it measures are the parts of one page.
 package main
 
 import (
@@ -43,11 +43,13 @@ func main() {
 	flag.IntVar(&w.runs, "runs", 3, "how often each row of the engine is measured; the median counts")
 	flag.StringVar(&w.only, "rows", "", "only rows whose name contains this")
 	flag.StringVar(&w.bin, "bin", "bin", "the folder with karpenter, karpenter-local and karpenter-peer")
-	flag.StringVar(&w.day, "trace", "", "a recording of pods for the part day, instead of pods by chance: a CSV, or what else karpenter replay reads")
+	flag.StringVar(&w.day, "trace", "", "a recording of pods for the part day, instead of pods by chance: a CSV, or "+
+		"what else karpenter replay reads")
 	chosen := flag.String("parts", strings.Join(partNames(), ","), "what to measure")
 	where := flag.String("page", "", "the file that has what was measured, and gets it")
 	note := flag.String("note", "", "what else ran on the machine, as a sentence for the page")
-	child := flag.String("measure", "", "measure one row of one side, by their names with a slash between, and print it as JSON (for this program itself)")
+	child := flag.String("measure", "", "measure one row of one side, by their names with a slash between, and print "+
+		"it as JSON (for this program itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -32,7 +32,8 @@ type row struct {
 func rows() []row {
 	var out []row
 	for _, n := range []int{100, 500, 1000, 2000, 5000, 10_000, 20_000} {
-		out = append(out, row{name: fmt.Sprintf("diverse %d", n), workload: "diverse5000", pods: n, large: n > 5000 || n == 1000 || n == 2000})
+		out = append(out, row{name: fmt.Sprintf("diverse %d", n), workload: "diverse5000", pods: n, large: n > 5000 ||
+			n == 1000 || n == 2000})
 	}
 	out = append(out, row{name: "preferences 4000", workload: "preferences4000", large: true})
 	for _, name := range []string{"few3", "few2skew", "few2complement", "few5", "many5000", "zonespread", "hostanti"} {
@@ -76,7 +77,8 @@ func measure(side, name string) (measured, error) {
 	pool := benchload.Pool(r.spot, false)
 	if r.capped {
 		pool.Spec.Template.Spec.Requirements = append(pool.Spec.Template.Spec.Requirements,
-			v1.NodeSelectorRequirementWithMinValues{Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt, Values: []string{"65"}})
+			v1.NodeSelectorRequirementWithMinValues{Key: awsv1.LabelInstanceCPU, Operator: corev1.NodeSelectorOpLt,
+				Values: []string{"65"}})
 	}
 	switch side {
 	case ours:

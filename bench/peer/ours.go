@@ -51,7 +51,8 @@ func (p *planner) bins(plan *engine.Plan) []bin {
 		for _, name := range open.Types {
 			it := p.byName[name]
 			for j := range it.Offerings {
-				if o := &it.Offerings[j]; o.Available && slices.Contains(open.Zones, o.Zone()) && slices.Contains(open.CapacityTypes, o.CapacityType()) {
+				if o := &it.Offerings[j]; o.Available && slices.Contains(open.Zones, o.Zone()) &&
+					slices.Contains(open.CapacityTypes, o.CapacityType()) {
 					b.offerings = append(b.offerings, o)
 				}
 			}

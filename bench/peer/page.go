@@ -38,7 +38,8 @@ func (p page) put(name, text string) error {
 
 // provenance says where figures come from.
 func provenance(name string, took time.Duration, note string) string {
-	text := fmt.Sprintf("`PARTS=%s make bench-peer` measured this on %s, in %.0f s, on %s, beside Karpenter %s.", name, time.Now().Format("2006-01-02"), took.Seconds(), machine(), peerVersion())
+	text := fmt.Sprintf("`PARTS=%s make bench-peer` measured this on %s, in %.0f s, on %s, beside Karpenter %s.",
+		name, time.Now().Format("2006-01-02"), took.Seconds(), machine(), peerVersion())
 	if note != "" {
 		text += " " + note
 	}

@@ -21,20 +21,26 @@ func report(done []compared, runs int) string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("Medians of %d runs a side, of runs beyond ten seconds one.", runs)
 	line("")
-	line("Both planners get the same pods, the same EC2 types, prices and zones (us-east-1, three zones; categories c, m and r, generations above 4) and one")
-	line("pool. Time runs from pods to claims, with the catalogue built. Each measurement is a process of its own. The peer is its published Go module: its")
+	line("Both planners get the same pods, the same EC2 types, prices and zones (us-east-1, three zones; categories c, " +
+		"m and r, generations above 4) and one")
+	line("pool. Time runs from pods to claims, with the catalogue built. Each measurement is a process of its own. The " +
+		"peer is its published Go module: its")
 	line("topology, its scheduler, its cut to 60 types, as its provisioner calls them, with as many threads as there are processors.")
 	line("")
 	line("### Price")
 	line("")
-	line("On-demand: the cheapest offering that each claim allows, which is what a launch takes. With spot beside it: the same, which flatters who names few")
-	line("types; what a spot launch really pays is a mean over many. The bound is proven for the problem (no fleet under the rules can cost less); it reckons")
-	line("with $0.002 an hour for each node, and so do the two columns that are divided by it. It has no spot rows, because it holds for means.")
+	line("On-demand: the cheapest offering that each claim allows, which is what a launch takes. With spot beside it: " +
+		"the same, which flatters who names few")
+	line("types; what a spot launch really pays is a mean over many. The bound is proven for the problem (no fleet " +
+		"under the rules can cost less); it reckons")
+	line("with $0.002 an hour for each node, and so do the two columns that are divided by it. It has no spot rows, " +
+		"because it holds for means.")
 	line("")
 	line("| problem | ours: nodes | $/h | ÷ bound | Karpenter: nodes | $/h | ÷ bound | ours ÷ Karpenter |")
 	line("|---|---|---|---|---|---|---|---|")
 	for _, c := range done {
-		line("| %s | %s | %.2f | %s | %s | %.2f | %s | **%.3f** |", c.name, nodes(&c.ours), c.ours.Bill.Floor.Dollars(), c.above(&c.ours), nodes(&c.theirs), c.theirs.Bill.Floor.Dollars(),
+		line("| %s | %s | %.2f | %s | %s | %.2f | %s | **%.3f** |", c.name, nodes(&c.ours),
+			c.ours.Bill.Floor.Dollars(), c.above(&c.ours), nodes(&c.theirs), c.theirs.Bill.Floor.Dollars(),
 			c.above(&c.theirs), float64(c.ours.Bill.Floor)/float64(c.theirs.Bill.Floor))
 	}
 	line("")

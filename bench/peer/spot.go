@@ -30,7 +30,9 @@ func interruptions(_ context.Context, w *wish, tell func(string)) (string, error
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Means of %d times ninety days. %s\n\n", months, kinds())
-	b.WriteString("| pods | types a launch may name | it names, in pools | in pools at the start | $/h | failures a week | one ends, of all pods | the worst of ninety days | a pod's machine fails, in 30 days | on-demand |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| pods | types a launch may name | it names, in pools | in pools at the start | $/h | failures a " +
+		"week | one ends, of all pods | the worst of ninety days | a pod's machine fails, in 30 days | on-demand " +
+		"|\n|---|---|---|---|---|---|---|---|---|---|\n")
 	rows := 0
 	for _, name := range []string{"few3", "few2skew", "zonespread", "hostanti"} {
 		if !w.wants(name, false) {
@@ -55,7 +57,8 @@ func interruptions(_ context.Context, w *wish, tell func(string)) (string, error
 func kinds() string {
 	var out []string
 	for _, k := range interrupt.Kinds() {
-		out = append(out, fmt.Sprintf("%.0f %% of them give %.0f machines and fail every %.0f days", 100*k.Share, k.Machines, k.Every.Hours()/24))
+		out = append(out, fmt.Sprintf("%.0f %% of them give %.0f machines and fail every %.0f days", 100*k.Share,
+			k.Machines, k.Every.Hours()/24))
 	}
 	return "Of all pools " + strings.Join(out, ", ") + "."
 }
@@ -78,7 +81,8 @@ func fleetOf(workload string, catalog *cloud.Catalog, types int) ([]interrupt.Cl
 	return out, nil
 }
 
-// claim says what the launch of an opening names: its first types by price, in every pool that is not dearer than the dearest that is sent.
+// claim says what the launch of an opening names: its first types by price, in every pool that is not dearer than
+// the dearest that is sent.
 func (p *planner) claim(open *engine.Opening) interrupt.Claim {
 	c := interrupt.Claim{Pods: len(open.Pods)}
 	onDemand := cloud.NanoUSD(0)

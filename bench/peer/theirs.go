@@ -65,7 +65,8 @@ func (p *peer) plan(pods []*corev1.Pod) (scheduling.Results, error) {
 	if err != nil {
 		return scheduling.Results{}, fmt.Errorf("its topology: %w", err)
 	}
-	s := scheduling.NewScheduler(p.ctx, client, pools, cluster, nil, topology, types, nil, events.NewRecorder(&record.FakeRecorder{}), now, nil, nil, opts...)
+	s := scheduling.NewScheduler(p.ctx, client, pools, cluster, nil, topology, types, nil,
+		events.NewRecorder(&record.FakeRecorder{}), now, nil, nil, opts...)
 	results, err := s.Solve(p.ctx, pods)
 	if err != nil {
 		return results, fmt.Errorf("its scheduler: %w", err)

@@ -42,7 +42,8 @@ func run(ctx context.Context, args []string, out, trouble io.Writer) int {
 	}
 	switch {
 	case cli.Has(word):
-		return cli.Run(ctx, cli.Env{In: os.Stdin, Out: out, Err: trouble, Catalog: planCatalog, CheckClass: class.Check, EditClass: editClass, Preflight: runPreflight}, args)
+		return cli.Run(ctx, cli.Env{In: os.Stdin, Out: out, Err: trouble, Catalog: planCatalog,
+			CheckClass: class.Check, EditClass: editClass, Preflight: runPreflight}, args)
 	case word == "help" || word == "-h" || word == "--help":
 		usage(out)
 		return 0

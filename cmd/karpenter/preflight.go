@@ -39,11 +39,13 @@ func runPreflight(ctx context.Context, kubeconfig string, names preflight.Names)
 	rules.ExplicitPath = kubeconfig
 	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; say --kubeconfig FILE, or write one with aws eks update-kubeconfig --name %s --region %s", err, names.Cluster, account.Region)
+		return nil, fmt.Errorf("find the cluster: %w; say --kubeconfig FILE, or write one with aws eks "+
+			"update-kubeconfig --name %s --region %s", err, names.Cluster, account.Region)
 	}
 	rest.Timeout = patience
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1.AddToScheme(scheme), awsv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		v1.AddToScheme(scheme), awsv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	kube, err := client.New(rest, client.Options{Scheme: scheme})

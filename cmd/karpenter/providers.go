@@ -31,13 +31,15 @@ func awsProvider() provider {
 			s.ReservedCapacity, s.NodeOverlay, s.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
 			s.V1Beta1 = core.Older.SupportsV1Beta1()
 			p, err := aws.Open(ctx, s, aws.Surroundings{
-				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Corrected: in.Corrected,
+				REST: in.REST, Client: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics,
+				Events: in.Events, Corrected: in.Corrected,
 				Version: version.Number(),
 			})
 			if err != nil {
 				return nil, err
 			}
-			return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges(), Ears: p.Ears()}, nil
+			return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(),
+				Gauges: p.Gauges(), Ears: p.Ears()}, nil
 		},
 	}
 }

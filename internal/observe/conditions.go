@@ -76,7 +76,8 @@ func few(snap *cluster.Snapshot) iter.Seq[*object] {
 			}
 		}
 		for b := range snap.Buffers() {
-			o := &object{ref: telemetry.BufferRef(types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, b.UID), conditions: readConditions(b.Status.Conditions), version: b}
+			o := &object{ref: telemetry.BufferRef(types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, b.UID),
+				conditions: readConditions(b.Status.Conditions), version: b}
 			if !yield(o.meta(b)) {
 				return
 			}
@@ -177,7 +178,8 @@ func (o *Observer) writeConditions(out *telemetry.Text, snap *cluster.Snapshot, 
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(o.gauges)) {
-		writeKind(out, o.gauges[kind], byKind[kind], now, func(labels []string, x *object) []string { return append(labels, x.ref.Namespace, x.ref.Name) })
+		writeKind(out, o.gauges[kind], byKind[kind], now,
+			func(labels []string, x *object) []string { return append(labels, x.ref.Namespace, x.ref.Name) })
 	}
 	for _, x := range old {
 		x.extra = nil
@@ -188,7 +190,8 @@ func (o *Observer) writeConditions(out *telemetry.Text, snap *cluster.Snapshot, 
 }
 
 // writeKind writes the three families about some objects. names adds the first labels of their series.
-func writeKind(out *telemetry.Text, g telemetry.ConditionGauges, objects []*object, now time.Time, names func([]string, *object) []string) {
+func writeKind(out *telemetry.Text, g telemetry.ConditionGauges, objects []*object, now time.Time,
+	names func([]string, *object) []string) {
 	var labels []string
 	for _, f := range []struct {
 		family telemetry.Family
@@ -301,7 +304,8 @@ func (o *Observer) changed(was, is *object, first bool) {
 func (o *Observer) transitioned(x *object, from string, c condition) {
 	o.Events.Publish(telemetry.Event{
 		Object: x.ref, Reason: telemetry.Reason(c.kind),
-		Message: fmt.Sprintf("Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s%s", c.kind, from, c.status, c.reason, tail(c.message)),
+		Message: fmt.Sprintf("Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s%s", c.kind, from,
+			c.status, c.reason, tail(c.message)),
 	})
 }
 

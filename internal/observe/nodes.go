@@ -124,7 +124,8 @@ func (o *Observer) nodeRows(snap *cluster.Snapshot) []nodeRow {
 		if n.Node == nil {
 			continue
 		}
-		row := nodeRow{labels: o.labelsOf(n), born: n.Node.CreationTimestamp.Time, all: usage{amounts{}, amounts{}}, daemons: usage{amounts{}, amounts{}}}
+		row := nodeRow{labels: o.labelsOf(n), born: n.Node.CreationTimestamp.Time, all: usage{amounts{}, amounts{}},
+			daemons: usage{amounts{}, amounts{}}}
 		for _, p := range n.Pods {
 			u, ok := classes[p.Class]
 			if !ok {

@@ -59,8 +59,8 @@ func (o *Observer) writeAges(out *telemetry.Text, snap *cluster.Snapshot, f podA
 	}
 }
 
-// writeWithoutRequests counts the pods that ask for no CPU, or for no memory, by namespace. Plans have to take them for nothing, so they crowd
-// nodes.
+// writeWithoutRequests counts the pods that ask for no CPU, or for no memory, by namespace. Plans have to take them
+// for nothing, so they crowd nodes.
 func writeWithoutRequests(out *telemetry.Text, snap *cluster.Snapshot) {
 	lacking := map[*podclass.Class][]corev1.ResourceName{}
 	counts := map[corev1.ResourceName]map[string]int{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}}

@@ -60,7 +60,8 @@ const (
 func scheme(of NodeClasses) (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, bufferv1beta1.AddToScheme, apiextensionsv1.AddToScheme, of.AddToScheme,
+		clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, bufferv1beta1.AddToScheme,
+		apiextensionsv1.AddToScheme, of.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("scheme: %w", err)
@@ -134,8 +135,8 @@ func (c *clients) understandsHints() (bool, error) {
 	return have.AtLeast(version.MajorMinor(1, 35)), nil
 }
 
-// tellUnconverted says in the log that the definitions serve a version that nobody converts: whoever reads or writes it is refused, and so is
-// every reader of an object that is stored in it.
+// tellUnconverted says in the log that the definitions serve a version that nobody converts: whoever reads or
+// writes it is refused, and so is every reader of an object that is stored in it.
 func (c *clients) tellUnconverted(ctx context.Context) {
 	groups, err := c.version.ServerGroups()
 	if err != nil {
@@ -144,7 +145,8 @@ func (c *clients) tellUnconverted(ctx context.Context) {
 	for _, g := range groups.Groups {
 		served := slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == generations.V1Beta1 })
 		if served && slices.Contains(c.groups, g.Name) {
-			telemetry.Log(ctx).Error("v1beta1 is served and nobody converts it: set v1beta1 to serve, or to drop to be rid of it", "group", g.Name)
+			telemetry.Log(ctx).Error("v1beta1 is served and nobody converts it: set v1beta1 to serve, or to drop to be "+
+				"rid of it", "group", g.Name)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// busyGarbage and calmGarbage are about how much garbage may lie around before it is collected. By default a process grows to twice of
-	// what is alive before it looks for garbage; in a large cluster most of that would be memory bought for nothing. The less garbage there
-	// is, the less often it would have to be collected anyway, so a process that hardly makes any may as well be small.
+	// busyGarbage and calmGarbage are about how much garbage may lie around before it is collected. By default a
+	// process grows to twice of what is alive before it looks for garbage; in a large cluster most of that would be
+	// memory bought for nothing. The less garbage there is, the less often it would have to be collected anyway, so
+	// a process that hardly makes any may as well be small.
 	busyGarbage = 64 << 20
 	calmGarbage = 24 << 20
 	// calmCycles is how many collections between two looks are few.

@@ -12,7 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// serveJournal answers with the records that are in memory, as lines of JSON: all, or those with a number above "after", or the "last" so many.
+// serveJournal answers with the records that are in memory, as lines of JSON: all, or those with a number above
+// "after", or the "last" so many.
 func serveJournal(j *journal.Journal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

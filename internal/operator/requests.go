@@ -28,7 +28,8 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	c.metrics.ClientRequests.WithLabelValues(code, r.Method).Inc()
 	if p, ok := parsePath(r.URL.Path); ok && r.URL.Query().Get("watch") == "" {
-		c.metrics.ClientRequestDuration.WithLabelValues(r.Method, p.group, p.version, p.kind, p.subresource).Observe(time.Since(began).Seconds())
+		c.metrics.ClientRequestDuration.WithLabelValues(r.Method, p.group, p.version, p.kind,
+			p.subresource).Observe(time.Since(began).Seconds())
 	}
 	return resp, err
 }

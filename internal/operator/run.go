@@ -145,7 +145,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	metered := meter(provider.Provider, metrics)
 	feeds := watch.New(watch.API{Client: clients.main, REST: clients.raw}, store, watch.Settings{
-		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0, Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer, Devices: s.Scheduling.Devices,
+		NodeClasses: metered.NodeClassKinds(), OwnerSelectors: len(s.Scheduling.DefaultSpread) > 0,
+		Overlays: s.Gates.NodeOverlay, Buffers: s.Gates.CapacityBuffer, Devices: s.Scheduling.Devices,
 		Others: provider.others(),
 	})
 
@@ -153,7 +154,8 @@ func Run(ctx context.Context, o Options) error {
 	if s.Gates.NodeOverlay {
 		catalogs.WithOverlays(store, label.NewVocabulary(v1.Labels(), provider.Labels))
 	}
-	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels, metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s}
+	p := parts{store: store, clients: clients, cloud: metered, catalogs: catalogs, labels: provider.Labels,
+		metrics: metrics, events: events, journal: journal.New(), verdicts: board.New(), desk: &provision.Desk{}, settings: s}
 	loops, times := p.loops()
 	loops = append(loops, provider.Leader...)
 
@@ -168,8 +170,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	metrics.LeaderStatus.WithLabelValues(s.LeaderElection.Name).Set(0)
-	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts, Metrics: metrics, Leading: leading.Load})
-	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal, p.desk, s.EnableProfiling)), pageHandler(s, clients, shown), checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
+	shown := page.New(page.Deps{Store: store, Catalogs: catalogs, Journal: p.journal, Verdicts: p.verdicts,
+		Metrics: metrics, Leading: leading.Load})
+	stopServers, err := serve(ctx, s, guarded(s, clients, metricsHandler(s.registry(registered), observer, p.journal,
+		p.desk, s.EnableProfiling)), pageHandler(s, clients, shown),
+		checks{alive(metrics), ready(clients.main.RESTMapper(), feeds.Missing, &leading, s.DisableWarmup)}, o.Started)
 	if err != nil {
 		return err
 	}
@@ -192,7 +197,8 @@ func Run(ctx context.Context, o Options) error {
 		return together(ctx, append(loops, observer.Run)...)
 	}
 	if s.DisableWarmup {
-		return together(ctx, append(always, p.elected(o.REST, func(ctx context.Context) error { return together(ctx, feeds.Run, lead) }))...)
+		return together(ctx, append(always, p.elected(o.REST,
+			func(ctx context.Context) error { return together(ctx, feeds.Run, lead) }))...)
 	}
 	return together(ctx, append(always, feeds.Run, p.elected(o.REST, lead))...)
 }
@@ -289,7 +295,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	opener := open.New(p.store, p.clients.main, catalogs, p.metrics, p.events)
 	opener.Journal = p.journal
 	provisioning := provision.New(provision.Deps{
-		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics, Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts, Desk: p.desk,
+		Store: p.store, Engine: engine.New(p.labels), Catalogs: catalogs, Opener: opener, Metrics: p.metrics,
+		Events: p.events, Times: times, Journal: p.journal, Verdicts: p.verdicts, Desk: p.desk,
 	}, provision.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine(), Stories: s.Stories})
 
 	hints := hint.New(p.store, p.clients.hints, p.metrics, p.clients.understandsHints)
@@ -311,7 +318,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	claims := claim.New(claimDeps, claim.Settings{Settings: life, Workers: s.Workers(1000, 5000), Devices: s.Scheduling.Devices})
 	drains := drain.New(drain.Deps{
-		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal,
+		Store: p.store, Client: p.clients.main, Evictions: p.clients.evictions, Cloud: p.cloud, Metrics: p.metrics,
+		Events: p.events, Journal: p.journal,
 	}, drain.Settings{Workers: s.Workers(100, 5000)})
 	disruptions := disruption.New(p.store, p.clients.main, catalogs, opener,
 		disruption.Telling{Metrics: p.metrics, Events: p.events, Journal: p.journal, Verdicts: p.verdicts, NeverReady: pools.NeverReady},
@@ -326,7 +334,8 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Gates.StaticCapacity {
 		loops = append(loops, static.New(static.Deps{
-			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels), Metrics: p.metrics, Events: p.events,
+			Store: p.store, Client: p.clients.main, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
+			Metrics: p.metrics, Events: p.events,
 		}, s.engine()).Run)
 	}
 	if s.Older.Provisioners != provisionersIgnore {
@@ -337,12 +346,14 @@ func (p *parts) loops() ([]func(context.Context) error, *telemetry.PodTimes) {
 	}
 	if s.Gates.CapacityBuffer {
 		loops = append(loops, buffer.New(buffer.Deps{
-			Store: p.store, Client: p.clients.main, Workloads: scalable.Workloads{Client: p.clients.main}, Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
+			Store: p.store, Client: p.clients.main, Workloads: scalable.Workloads{Client: p.clients.main},
+			Catalogs: catalogs, Opener: opener, Engine: engine.New(p.labels),
 			Metrics: p.metrics, Events: p.events,
 		}, buffer.Settings{Idle: s.Batch.Idle, Max: s.Batch.Max, Engine: s.engine()}).Run)
 	}
 	if s.Gates.NodeRepair {
-		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud, Metrics: p.metrics, Events: p.events, Journal: p.journal}).Run)
+		loops = append(loops, repair.New(repair.Deps{Store: p.store, Client: p.clients.main, Cloud: p.cloud,
+			Metrics: p.metrics, Events: p.events, Journal: p.journal}).Run)
 	}
 	return loops, times
 }

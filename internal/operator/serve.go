@@ -123,7 +123,8 @@ func (l listening) listen() (net.Listener, error) {
 
 // newServer returns a server that waits for nobody for long.
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
+	return &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
 }
 
 // A scraper writes gauges in Prometheus's text format.
@@ -180,8 +181,8 @@ func healthHandler(c checks) http.Handler {
 	return mux
 }
 
-// longestSilence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while: without a restart such a
-// program would lead for ever.
+// longestSilence is how long a loop may neither begin a turn nor wait for one. The lease is renewed all the while:
+// without a restart such a program would lead for ever.
 const longestSilence = 10 * time.Minute
 
 // alive returns the liveness check: no loop hangs.

@@ -138,10 +138,14 @@ func (s *Settings) List() []setting.Setting {
 	return []setting.Setting{
 		setting.String(&s.Service, "karpenter-service", "name of Karpenter's Kubernetes service"),
 		setting.Int(&s.MetricsPort, "metrics-port", "port of /metrics and /journal; 0 for none"),
-		setting.Bool(&s.MetricsAuthentication, "metrics-authentication", "serve the metrics port over TLS, with a certificate of its own, and only to whom the API server knows by their bearer token and allows to get the path"),
+		setting.Bool(&s.MetricsAuthentication, "metrics-authentication",
+			"serve the metrics port over TLS, with a certificate of its own, and only to whom the API server knows by "+
+				"their bearer token and allows to get the path"),
 		setting.Int(&s.HealthProbePort, "health-probe-port", "port of /healthz and /readyz; 0 for none"),
 		setting.Int(&s.UIPort, "ui-port", "port of the page that shows the fleet; 0 for none"),
-		setting.String(&s.UIHost, "ui-host", "address on which the page listens; where that is not one of the machine's own it is served over TLS, with a certificate of its own, and the picture only to whom the API server knows by their bearer token and allows to get the path /picture"),
+		setting.String(&s.UIHost, "ui-host", "address on which the page listens; where that is not one of the "+
+			"machine's own it is served over TLS, with a certificate of its own, and the picture only to whom the API "+
+			"server knows by their bearer token and allows to get the path /picture"),
 		setting.Int(&s.Client.QPS, "kube-client-qps", "requests per second to the API server"),
 		setting.Int(&s.Client.Burst, "kube-client-burst", "requests to the API server that may come at once"),
 		setting.Bool(&s.EnableProfiling, "enable-profiling", "serve /debug/pprof/ on the metrics port"),
@@ -149,8 +153,10 @@ func (s *Settings) List() []setting.Setting {
 		setting.Bool(&s.LeaderElection.Disabled, "disable-leader-election", "act without a lease; only for a single replica"),
 		setting.String(&s.LeaderElection.Name, "leader-election-name", "name of the lease"),
 		setting.String(&s.LeaderElection.Namespace, "leader-election-namespace", "namespace of the lease; the program's own if empty"),
-		setting.Bool(&s.DisableObservability, "disable-cluster-state-observability", "no metrics about single nodes, pods and pools, nor about conditions"),
-		setting.Bool(&s.HistoricMetrics, "historic-metrics", "metrics also have the names that releases before gave them, for dashboards that were written for those: see metrics.md"),
+		setting.Bool(&s.DisableObservability, "disable-cluster-state-observability",
+			"no metrics about single nodes, pods and pools, nor about conditions"),
+		setting.Bool(&s.HistoricMetrics, "historic-metrics",
+			"metrics also have the names that releases before gave them, for dashboards that were written for those: see metrics.md"),
 		setting.Int64(&s.MemoryLimit, "memory-limit", "bytes of memory of the container; the garbage collector aims at 90 % of it"),
 		setting.Int(&s.CPURequests, "cpu-requests", "millicores of CPU of the container; scales the number of workers"),
 		setting.String(&s.Log.Level, "log-level", "debug, info or error"),
@@ -159,19 +165,36 @@ func (s *Settings) List() []setting.Setting {
 		setting.Duration(&s.Batch.Max, "batch-max-duration", "longest time for which pods are collected before they are planned for"),
 		setting.Duration(&s.Batch.Idle, "batch-idle-duration", "time without a new pod after which those collected are planned for"),
 		choice(&s.Scheduling.IgnorePreferences, "preference-policy", "Respect", "Ignore", "whether soft constraints of pods count"),
-		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort", "whether minValues may be lowered when they cannot be met"),
-		setting.Int(&s.Scheduling.SpotTypes, "spot-types", "of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted less and cost more"),
-		setting.Float(&s.Scheduling.NodePrice, "node-price", "dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
-		setting.String(&s.JournalDir, "journal-dir", "folder to which what is decided is written, as lines of JSON, 64 MB at most of which the oldest go; only in memory, the last 10,000, if empty"),
-		setting.String(&s.RecordDir, "record-dir", "folder to which pods are written as they come and go, without what their containers are started with, 1 GB at most of which the oldest goes; for karpenter replay; nothing if empty"),
-		setting.String(&s.Stories, "scenario-folder", "folder to which the world is written, without its names, when a scheduler does not bind a pod although there is room for it: at most once an hour, the last 24; nothing is written if empty"),
-		setting.Func("ignore-dra-requests", "true", "refuse pods that use resource claims; false: devices are planned for, see docs/devices.md", s.Scheduling.parseIgnoreDRA),
+		choice(&s.Scheduling.MinValuesBestEffort, "min-values-policy", "Strict", "BestEffort",
+			"whether minValues may be lowered when they cannot be met"),
+		setting.Int(&s.Scheduling.SpotTypes, "spot-types",
+			"of how many instance types a spot machine is bought, where so many are cheap enough; more are interrupted "+
+				"less and cost more"),
+		setting.Float(&s.Scheduling.NodePrice, "node-price",
+			"dollars an hour that decisions add for each node, at most a twentieth of its price: at equal price fewer nodes win"),
+		setting.String(&s.JournalDir, "journal-dir",
+			"folder to which what is decided is written, as lines of JSON, 64 MB at most of which the oldest go; only "+
+				"in memory, the last 10,000, if empty"),
+		setting.String(&s.RecordDir, "record-dir",
+			"folder to which pods are written as they come and go, without what their containers are started with, 1 "+
+				"GB at most of which the oldest goes; for karpenter replay; nothing if empty"),
+		setting.String(&s.Stories, "scenario-folder",
+			"folder to which the world is written, without its names, when a scheduler does not bind a pod although "+
+				"there is room for it: at most once an hour, the last 24; nothing is written if empty"),
+		setting.Func("ignore-dra-requests", "true",
+			"refuse pods that use resource claims; false: devices are planned for, see docs/devices.md", s.Scheduling.parseIgnoreDRA),
 		setting.Func("feature-gates", s.Gates.String(), "features to switch on or off, as Name=true,Name=false", s.Gates.parse),
 		setting.Func("scheduler-config", "", "default spread constraints of kube-scheduler, as YAML or JSON", s.Scheduling.parseConfig),
-		setting.Bool(&s.Hints.Enabled, "nomination-hints", "tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
-		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready", "keep the taint of unregistered nodes until they are ready, for a minute at most, so that hints come in time; without effect where a DaemonSet on the host's network does not tolerate it"),
-		setting.String(&s.Older.V1Beta1, "v1beta1", "none, serve (karpenter.sh/v1beta1 and karpenter.k8s.aws/v1beta1 beside v1, by a conversion webhook), or drop (rewrite what is stored as v1beta1 and drop it from the definitions)"),
-		setting.String(&s.Older.Provisioners, "provisioners", "ignore Provisioners and AWSNodeTemplates, tell each what it would be today, or convert: keep that in step with it"),
+		setting.Bool(&s.Hints.Enabled, "nomination-hints",
+			"tell kube-scheduler, through status.nominatedNodeName, where pods are meant to go"),
+		setting.Bool(&s.Hints.HoldTaint, "hold-taint-until-ready",
+			"keep the taint of unregistered nodes until they are ready, for a minute at most, so that hints come in "+
+				"time; without effect where a DaemonSet on the host's network does not tolerate it"),
+		setting.String(&s.Older.V1Beta1, "v1beta1",
+			"none, serve (karpenter.sh/v1beta1 and karpenter.k8s.aws/v1beta1 beside v1, by a conversion webhook), or "+
+				"drop (rewrite what is stored as v1beta1 and drop it from the definitions)"),
+		setting.String(&s.Older.Provisioners, "provisioners",
+			"ignore Provisioners and AWSNodeTemplates, tell each what it would be today, or convert: keep that in step with it"),
 		setting.Int(&s.Older.Port, "webhook-port", "port of the conversion webhook"),
 		setting.String(&s.Older.URL, "webhook-url", "how the API server reaches the conversion webhook; by a service if empty"),
 	}
@@ -209,18 +232,23 @@ func (s *Settings) Validate() error {
 	add(s.MetricsPort == 0 || s.MetricsPort != s.HealthProbePort, "metrics-port and health-probe-port are both %d", s.MetricsPort)
 	add(s.UIPort >= 0 && s.UIPort <= 65535, "ui-port: %d is not a port", s.UIPort)
 	webhook := s.Older.V1Beta1 != olderNone && s.UIPort == s.Older.Port
-	add(s.UIPort == 0 || s.UIPort != s.MetricsPort && s.UIPort != s.HealthProbePort && !webhook, "ui-port is %d, which is served already", s.UIPort)
+	add(s.UIPort == 0 || s.UIPort != s.MetricsPort && s.UIPort != s.HealthProbePort && !webhook,
+		"ui-port is %d, which is served already", s.UIPort)
 	add(s.Client.QPS > 0, "kube-client-qps: %d is not positive", s.Client.QPS)
 	add(s.Client.Burst > 0, "kube-client-burst: %d is not positive", s.Client.Burst)
 	add(s.Batch.Idle > 0, "batch-idle-duration: %v is not positive", s.Batch.Idle)
 	add(s.Batch.Max >= s.Batch.Idle, "batch-max-duration: %v is less than batch-idle-duration %v", s.Batch.Max, s.Batch.Idle)
 	add(s.LeaderElection.Disabled || s.LeaderElection.Name != "", "leader-election-name is empty")
 	add(s.Scheduling.NodePrice >= 0 && s.Scheduling.NodePrice < 1000, "node-price: %v is not between 0 and 1000", s.Scheduling.NodePrice)
-	add(s.Scheduling.SpotTypes >= 1 && s.Scheduling.SpotTypes <= shape.MostSpotTypes, "spot-types: %d is not between 1 and %d", s.Scheduling.SpotTypes, shape.MostSpotTypes)
-	add(slices.Contains([]string{olderNone, olderServe, olderDrop}, s.Older.V1Beta1), "v1beta1: %q is neither none, serve nor drop", s.Older.V1Beta1)
-	add(slices.Contains([]string{provisionersIgnore, provisionersTell, provisionersConvert}, s.Older.Provisioners), "provisioners: %q is neither ignore, tell nor convert", s.Older.Provisioners)
+	add(s.Scheduling.SpotTypes >= 1 && s.Scheduling.SpotTypes <= shape.MostSpotTypes,
+		"spot-types: %d is not between 1 and %d", s.Scheduling.SpotTypes, shape.MostSpotTypes)
+	add(slices.Contains([]string{olderNone, olderServe, olderDrop}, s.Older.V1Beta1),
+		"v1beta1: %q is neither none, serve nor drop", s.Older.V1Beta1)
+	add(slices.Contains([]string{provisionersIgnore, provisionersTell, provisionersConvert}, s.Older.Provisioners),
+		"provisioners: %q is neither ignore, tell nor convert", s.Older.Provisioners)
 	add(s.Older.V1Beta1 == olderNone || s.Older.Port > 0 && s.Older.Port <= 65535, "webhook-port: %d is not a port", s.Older.Port)
-	add(s.Older.V1Beta1 == olderNone || s.Older.URL != "" || s.Service != "", "karpenter-service is empty: the webhook's service is named after it")
+	add(s.Older.V1Beta1 == olderNone || s.Older.URL != "" || s.Service != "",
+		"karpenter-service is empty: the webhook's service is named after it")
 	return errors.Join(errs...)
 }
 

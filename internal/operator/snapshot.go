@@ -12,8 +12,8 @@ type storyteller interface {
 	Story(anonymous bool) ([]byte, error)
 }
 
-// serveSnapshot answers with the last question for which a plan was made, as karpenter plan reads it. A large cluster is many megabytes: one is
-// told at a time.
+// serveSnapshot answers with the last question for which a plan was made, as karpenter plan reads it. A large
+// cluster is many megabytes: one is told at a time.
 func serveSnapshot(asked storyteller) http.HandlerFunc {
 	var one sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -63,9 +63,9 @@ func (w *World) typeOf(name string) *cloud.InstanceType {
 	return nil
 }
 
-// readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices), reserved=id:count,
-// gpu, exotic, label=k:v|w, volumes=driver:limit, device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is
-// known only later).
+// readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices),
+// reserved=id:count, gpu, exotic, label=k:v|w, volumes=driver:limit,
+// device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is known only later).
 func readShapes(text string) (*cloud.Catalog, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
@@ -73,7 +73,8 @@ func readShapes(text string) (*cloud.Catalog, error) {
 	c := &cloud.Catalog{}
 	err := eachLine(text, func(l *line) error {
 		it := &cloud.InstanceType{Name: l.name, Labels: map[string][]string{}, Exotic: l.has("exotic"), Capacity: corev1.ResourceList{}}
-		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
+		for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
+			corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
 			q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110"}[key]))
 			if err != nil {
 				if l.has(key) {
@@ -147,7 +148,8 @@ func addOfferings(it *cloud.InstanceType, l *line) error {
 	add := func(zone, ct string, price float64, more map[string]string, reserved int) {
 		labels := map[string]string{corev1.LabelTopologyZone: zone, v1.CapacityTypeLabelKey: ct}
 		maps.Copy(labels, more)
-		it.Offerings = append(it.Offerings, cloud.Offering{Labels: labels, Price: cloud.FromDollars(price), Available: !slices.Contains(split(l.get("dry", ""), ","), zone), Reserved: reserved})
+		it.Offerings = append(it.Offerings, cloud.Offering{Labels: labels, Price: cloud.FromDollars(price),
+			Available: !slices.Contains(split(l.get("dry", ""), ","), zone), Reserved: reserved})
 	}
 	for _, zone := range split(l.get("zones", "a,b,c"), ",") {
 		for key, ct := range map[string]string{"od": v1.CapacityTypeOnDemand, "spot": v1.CapacityTypeSpot} {
@@ -244,7 +246,8 @@ func (w *writer) catalog(b *strings.Builder, c *cloud.Catalog, pools []string, m
 		}
 		redacted.Capacity = w.amounts(it.Capacity)
 		redacted.Overhead = cloud.Overhead{
-			KubeReserved: w.amounts(it.Overhead.KubeReserved), SystemReserved: w.amounts(it.Overhead.SystemReserved), EvictionThreshold: w.amounts(it.Overhead.EvictionThreshold),
+			KubeReserved: w.amounts(it.Overhead.KubeReserved), SystemReserved: w.amounts(it.Overhead.SystemReserved),
+			EvictionThreshold: w.amounts(it.Overhead.EvictionThreshold),
 		}
 		redacted.Offerings = nil
 		for _, o := range it.Offerings {

@@ -39,7 +39,9 @@ func (w *writer) devices() {
 		if name := c.Annotations[resourcev1.PodResourceClaimAnnotation]; name != "" {
 			meta.Annotations = map[string]string{resourcev1.PodResourceClaimAnnotation: name}
 			for _, owner := range c.OwnerReferences {
-				meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: types.UID(c.Namespace + "/" + owner.Name)})
+				meta.OwnerReferences = append(meta.OwnerReferences,
+					metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name,
+						UID: types.UID(c.Namespace + "/" + owner.Name)})
 			}
 		}
 		w.device("ResourceClaim", meta, c.Spec, c.Status)

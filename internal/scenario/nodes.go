@@ -21,12 +21,13 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// readNodes reads nodes: a name with pool, cpu, mem, gpu, pods (those of its type where it says none of them), zone, ct, type, labels, taint,
-// volumes=driver:limit, starting, going (it is about to be removed), cordoned, protected[=value] (do-not-disrupt), unready, unlabelled=key;
-// what stateOf reads of its claim follows.
+// readNodes reads nodes: a name with pool, cpu, mem, gpu, pods (those of its type where it says none of them),
+// zone, ct, type, labels, taint, volumes=driver:limit, starting, going (it is about to be removed), cordoned,
+// protected[=value] (do-not-disrupt), unready, unlabelled=key; what stateOf reads of its claim follows.
 func (w *World) readNodes(text string) error {
 	return eachLine(text, func(l *line) error {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name), Labels: map[string]string{corev1.LabelHostname: l.name}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.name, UID: types.UID("node-" + l.name),
+			Labels: map[string]string{corev1.LabelHostname: l.name}}}
 		n.Spec.ProviderID = "test://" + l.name
 		maps.Copy(n.Labels, pairs(l.get("labels", "")))
 		for _, key := range []string{"zone", "ct", "type", "arch", "os"} {
@@ -69,7 +70,8 @@ func (w *World) sizeOf(l *line) (corev1.ResourceList, error) {
 		return it.Capacity, nil
 	}
 	out := corev1.ResourceList{}
-	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
+	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
+		corev1.ResourcePods: "pods", "gpu.example/gpu": "gpu"} {
 		q, err := resource.ParseQuantity(l.get(key, map[string]string{"cpu": "4", "mem": "4Gi", "pods": "110", "gpu": "0"}[key]))
 		if err != nil {
 			return nil, err
@@ -107,7 +109,8 @@ func (w *World) claimOf(n *corev1.Node, pool string, ready bool) *v1.NodeClaim {
 		reached = append(reached, v1.ConditionTypeInitialized, v1.ConditionTypeConsolidatable)
 	}
 	opened := w.Now.Add(-time.Hour)
-	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name), Labels: maps.Clone(n.Labels), CreationTimestamp: metav1.NewTime(opened)}}
+	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim-" + n.Name, UID: types.UID("claim-" + n.Name),
+		Labels: maps.Clone(n.Labels), CreationTimestamp: metav1.NewTime(opened)}}
 	c.Spec.NodeClassRef = &classRef
 	c.Status.ProviderID, c.Status.NodeName = n.Spec.ProviderID, n.Name
 	c.Status.Allocatable, c.Status.Capacity = n.Status.Allocatable, n.Status.Capacity
@@ -163,7 +166,8 @@ func (w *World) readAttachLimits(node string, l *line) error {
 		if err != nil {
 			return err
 		}
-		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: node, Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(limit))}})
+		csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: node,
+			Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(limit))}})
 	}
 	if len(csi.Spec.Drivers) > 0 {
 		w.Objects = append(w.Objects, csi)
@@ -209,8 +213,10 @@ func (w *writer) node(n *cluster.Node) bool {
 	provider := "test://" + name
 	ok := true
 	if n.Claim != nil {
-		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: n.Claim.Labels, DeletionTimestamp: n.Claim.DeletionTimestamp, CreationTimestamp: n.Claim.CreationTimestamp}}
-		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements, n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
+		c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: n.Claim.Labels,
+			DeletionTimestamp: n.Claim.DeletionTimestamp, CreationTimestamp: n.Claim.CreationTimestamp}}
+		c.Spec.Requirements, c.Spec.Taints, c.Spec.StartupTaints, c.Spec.Resources = n.Claim.Spec.Requirements,
+			n.Claim.Spec.Taints, n.Claim.Spec.StartupTaints, n.Claim.Spec.Resources
 		c.Status.Allocatable, c.Status.Capacity = n.Claim.Status.Allocatable, n.Claim.Status.Capacity
 		if since, ok := n.InitializedSince(); ok && w.width > 0 { // for how long room is kept there
 			condition.Set(c, metav1.Condition{Type: v1.ConditionTypeInitialized, Status: metav1.ConditionTrue}, since)
@@ -226,7 +232,8 @@ func (w *writer) node(n *cluster.Node) bool {
 		})
 	}
 	if n.Node != nil {
-		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Node.Labels, DeletionTimestamp: n.Node.DeletionTimestamp, CreationTimestamp: n.Node.CreationTimestamp}}
+		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Node.Labels,
+			DeletionTimestamp: n.Node.DeletionTimestamp, CreationTimestamp: n.Node.CreationTimestamp}}
 		o.Spec.Taints, o.Spec.Unschedulable = n.Node.Spec.Taints, n.Node.Spec.Unschedulable
 		o.Status.Allocatable, o.Status.Capacity = n.Node.Status.Allocatable, n.Node.Status.Capacity
 		ok = ok && w.putMachine("Node", name, o, n.MarkedForRemoval, func(o map[string]any) {

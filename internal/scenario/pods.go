@@ -68,7 +68,8 @@ func (w *World) readPDBs(text string) error {
 		if err != nil {
 			return err
 		}
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Name: l.name + "-" + strconv.Itoa(w.next("pdb "+l.name))}}
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"),
+			Name: l.name + "-" + strconv.Itoa(w.next("pdb "+l.name))}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": l.name}}
 		b.Spec.MinAvailable, b.Status.DisruptionsAllowed = new(intstr.FromInt32(1)), int32(allowed)
 		if l.has("full") {
@@ -99,7 +100,8 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 	case p.Spec.NodeName == "":
 		p.Status.Phase = corev1.PodPending
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonUnschedulable}}
 		w.pending = append(w.pending, p)
 	}
 	w.Objects = append(w.Objects, p)
@@ -116,7 +118,8 @@ type note struct {
 
 // readNotes takes them off a pod.
 func (w *World) readNotes(p *corev1.Pod) {
-	n := note{asked: p.Annotations[askedAnnotation] != "", aside: p.Annotations[asideAnnotation] != "", planned: p.Annotations[plannedAnnotation]}
+	n := note{asked: p.Annotations[askedAnnotation] != "", aside: p.Annotations[asideAnnotation] != "",
+		planned: p.Annotations[plannedAnnotation]}
 	n.since, _ = time.Parse(time.RFC3339Nano, p.Annotations[sinceAnnotation])
 	n.plansLeftOut, _ = strconv.Atoi(p.Annotations[leftOutAnnotation])
 	if n == (note{}) {
@@ -168,7 +171,8 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: l.get("ns", "default"), Labels: pairs(l.get("labels", ""))}}
 	p.Name = l.name + "-" + strconv.Itoa(w.next(l.name))
 	requests := corev1.ResourceList{}
-	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem", "gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
+	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "cpu", corev1.ResourceMemory: "mem",
+		"gpu.example/gpu": "gpu", corev1.ResourceEphemeralStorage: "disk"} {
 		if !l.has(key) {
 			continue
 		}
@@ -201,7 +205,8 @@ func (w *World) podOf(l *line) (*corev1.Pod, error) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, t)
 	}
 	for _, x := range l.all("pvc") {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: x, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: x}}})
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: x,
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: x}}})
 	}
 	for _, x := range l.all("claim") {
 		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: x, ResourceClaimName: &x})
@@ -230,7 +235,8 @@ func addLife(p *corev1.Pod, l *line, now time.Time) {
 		}
 		if x != "" {
 			api := map[string]string{"Node": "v1"}[kind]
-			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: cmp.Or(api, "apps/v1"), Kind: kind, Name: x, UID: types.UID(x), Controller: new(true)}}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: cmp.Or(api, "apps/v1"), Kind: kind, Name: x,
+				UID: types.UID(x), Controller: new(true)}}
 		}
 	}
 	p.Annotations = protectionOf(l)
@@ -260,7 +266,8 @@ func addSmallPrint(p *corev1.Pod, l *line) error {
 			if err != nil {
 				return err
 			}
-			c := corev1.Container{Name: key + "-" + strconv.Itoa(len(p.Spec.InitContainers)), Resources: corev1.ResourceRequirements{Requests: list}}
+			c := corev1.Container{Name: key + "-" + strconv.Itoa(len(p.Spec.InitContainers)),
+				Resources: corev1.ResourceRequirements{Requests: list}}
 			if key == "sidecar" {
 				c.RestartPolicy = &always
 			}
@@ -296,7 +303,8 @@ func quantitiesOf(text string) (corev1.ResourceList, error) {
 func portOf(text string) (corev1.ContainerPort, error) {
 	f := append(strings.SplitN(text, ":", 3), "", "")
 	n, err := strconv.ParseInt(f[0], 10, 32)
-	return corev1.ContainerPort{HostPort: int32(n), ContainerPort: int32(n), Protocol: corev1.Protocol(cmp.Or(f[1], string(corev1.ProtocolTCP))), HostIP: f[2]}, err
+	return corev1.ContainerPort{HostPort: int32(n), ContainerPort: int32(n),
+		Protocol: corev1.Protocol(cmp.Or(f[1], string(corev1.ProtocolTCP))), HostIP: f[2]}, err
 }
 
 func (w *World) next(name string) int {
@@ -312,7 +320,8 @@ func addConstraints(p *corev1.Pod, l *line) error {
 		}
 		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
 	}
-	a := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	a := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{},
+		PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	if x := l.get("need", ""); x != "" {
 		sel := &corev1.NodeSelector{}
 		for _, term := range strings.Split(x, ";") {
@@ -330,21 +339,29 @@ func addConstraints(p *corev1.Pod, l *line) error {
 		for _, r := range strings.Split(rest, ",") {
 			t.MatchExpressions = append(t.MatchExpressions, requirementOf(r))
 		}
-		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: weight, Preference: t})
+		a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution =
+			append(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+				corev1.PreferredSchedulingTerm{Weight: weight, Preference: t})
 	}
 	for _, x := range l.all("near") {
-		a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
+		a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+			append(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
 	}
 	for _, x := range l.all("apart") {
-		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
+		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution =
+			append(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, podTermOf(x))
 	}
 	for _, x := range l.all("nearish") {
 		weight, rest := weighted(x)
-		a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
+		a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution =
+			append(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+				corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
 	}
 	for _, x := range l.all("apartish") {
 		weight, rest := weighted(x)
-		a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
+		a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution =
+			append(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+				corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: podTermOf(rest)})
 	}
 	p.Spec.Affinity = a
 	return nil
@@ -381,10 +398,12 @@ func podTermOf(text string) corev1.PodAffinityTerm {
 
 func selectorOf(key, value string) *metav1.LabelSelector {
 	if value == "*" {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key,
+			Operator: metav1.LabelSelectorOpExists}}}
 	}
 	if other, not := strings.CutPrefix(value, "!"); not {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{other}}}}
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key,
+			Operator: metav1.LabelSelectorOpNotIn, Values: []string{other}}}}
 	}
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
@@ -393,7 +412,8 @@ func selectorOf(key, value string) *metav1.LabelSelector {
 // of=all. Without "of" the selector is the pod's own labels.
 func spreadOf(text string, own map[string]string) (corev1.TopologySpreadConstraint, error) {
 	f := strings.Split(text, ":")
-	c := corev1.TopologySpreadConstraint{TopologyKey: longKey(f[0]), MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: own}}
+	c := corev1.TopologySpreadConstraint{TopologyKey: longKey(f[0]), MaxSkew: 1,
+		WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: own}}
 	for _, x := range f[1:] {
 		k, v, _ := strings.Cut(x, "=")
 		switch {

@@ -148,7 +148,8 @@ func (w *writer) pools() {
 		p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: in.Pool.DeletionTimestamp}}
 		t, from := &p.Spec.Template, &in.Pool.Spec.Template
 		t.Labels = from.Labels
-		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints, StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
+		t.Spec = v1.NodeClaimTemplateSpec{Requirements: from.Spec.Requirements, Taints: from.Spec.Taints,
+			StartupTaints: from.Spec.StartupTaints, NodeClassRef: from.Spec.NodeClassRef}
 		p.Spec.Limits, p.Spec.Weight, p.Spec.Replicas = in.Pool.Spec.Limits, in.Pool.Spec.Weight, in.Pool.Spec.Replicas
 		if w.keep { // no plan rests on it, and a replay does
 			p.Spec.Disruption = in.Pool.Spec.Disruption

@@ -16,7 +16,8 @@ func (w *World) Disruption() *disrupt.World {
 	for _, p := range w.Pools {
 		pools[p.Pool.Name] = p
 	}
-	return &disrupt.World{Snap: w.Store.Snapshot(), Pools: pools, Vacant: w.vacant, Settings: w.disruption, Engine: w.Engine, Terms: w.Settings, Now: w.Now}
+	return &disrupt.World{Snap: w.Store.Snapshot(), Pools: pools, Vacant: w.vacant, Settings: w.disruption,
+		Engine: w.Engine, Terms: w.Settings, Now: w.Now}
 }
 
 // Propose makes one pass over the nodes that may go, as if it were the first one.

@@ -34,12 +34,14 @@ func (r *redactor) name(kind, old string) string {
 }
 
 // public are the domains of keys that everybody uses.
-var public = []string{"kubernetes.io", "k8s.io", v1.Group, "k8s.aws", "aws.amazon.com", "nvidia.com", "amd.com", "habana.ai", "csi.aws.com"}
+var public = []string{"kubernetes.io", "k8s.io", v1.Group, "k8s.aws", "aws.amazon.com", "nvidia.com", "amd.com",
+	"habana.ai", "csi.aws.com"}
 
 // key returns the new name of a key of a label or taint, or of a resource.
 func (r *redactor) key(key string) string {
 	domain, _, found := strings.Cut(key, "/")
-	if !found && (key == "cpu" || key == "memory" || key == "pods" || key == "nodes" || key == "storage" || key == "ephemeral-storage" || strings.HasPrefix(key, "hugepages-")) {
+	if !found && (key == "cpu" || key == "memory" || key == "pods" || key == "nodes" || key == "storage" ||
+		key == "ephemeral-storage" || strings.HasPrefix(key, "hugepages-")) {
 		return key
 	}
 	for _, p := range public {
@@ -80,15 +82,19 @@ func (r *redactor) value(key, value string) string {
 
 // plain are the fields whose texts are words of the API or amounts.
 var plain = map[string]bool{
-	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true, "protocol": true, "hostIP": true,
-	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true, "provisioner": true, "driver": true, "storage": true,
-	"volumeBindingMode": true, "status": true, "type": true, "reason": true, "group": true, "lastTransitionTime": true, "deletionTimestamp": true,
+	"operator": true, "effect": true, "whenUnsatisfiable": true, "nodeAffinityPolicy": true, "nodeTaintsPolicy": true,
+	"protocol": true, "hostIP": true,
+	"restartPolicy": true, "preemptionPolicy": true, "apiVersion": true, "kind": true, "phase": true,
+	"provisioner": true, "driver": true, "storage": true,
+	"volumeBindingMode": true, "status": true, "type": true, "reason": true, "group": true,
+	"lastTransitionTime": true, "deletionTimestamp": true,
 	"creationTimestamp": true, "accessModes": true, "volumeMode": true, "expireAfter": true, "consolidateAfter": true,
 }
 
 // fields are those that hold names, by the kind of what they name.
 var fields = map[string]string{
-	"nodeName": "node", "claimName": "disk", "volumeName": "volume", "storageClassName": "class", "schedulerName": "scheduler", "priorityClassName": "priority",
+	"nodeName": "node", "claimName": "disk", "volumeName": "volume", "storageClassName": "class",
+	"schedulerName": "scheduler", "priorityClassName": "priority",
 	"namespaces": "ns", "namespace": "ns", "name": "name",
 }
 

@@ -100,7 +100,8 @@ func describe(p *engine.Plan) string {
 		if len(o.Types) > 1 {
 			fmt.Fprintf(&b, "+%d", len(o.Types)-1)
 		}
-		fmt.Fprintf(&b, " zones=%s ct=%s price=%g pods=%s\n", strings.Join(o.Zones, ","), strings.Join(o.CapacityTypes, ","), o.Price.Dollars(), podNames(o.Pods))
+		fmt.Fprintf(&b, " zones=%s ct=%s price=%g pods=%s\n", strings.Join(o.Zones, ","),
+			strings.Join(o.CapacityTypes, ","), o.Price.Dollars(), podNames(o.Pods))
 	}
 	byNode := map[string][]*cluster.Pod{}
 	for _, x := range p.Place {

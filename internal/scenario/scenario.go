@@ -1,15 +1,17 @@
 // Package scenario reads and runs stories about what the core decides: small tables of pools, machines, nodes and pods, and what should
 // become of them. A story is one txtar file; its comment tells it, and "want" is the answer of each round.
 //
-// One language tells a cluster to whoever decides about it. A round's section "do" says who is asked: "plan" (where nothing else stands), the
-// engine about pods that wait; "propose", package disrupt about nodes that may go. What a round opened is there as nodes in the next one,
-// and what it placed is bound; what is proposed is not carried out. What package lifecycle does next is asked of one claim and one Node, not of a cluster, and rests on
-// conditions, taints and timers that no other story has: its stories are a table of its own test.
+// One language tells a cluster to whoever decides about it. A round's section "do" says who is asked: "plan" (where
+// nothing else stands), the engine about pods that wait; "propose", package disrupt about nodes that may go. What a
+// round opened is there as nodes in the next one, and what it placed is bound; what is proposed is not carried out.
+// What package lifecycle does next is asked of one claim and one Node, not of a cluster, and rests on conditions,
+// taints and timers that no other story has: its stories are a table of its own test.
 //
-// The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The sections
-// are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes, pods, buffers, pdbs, objects (YAML),
-// delete, memory (of an engine, as JSON), do, and want; "pods 2", "want 2" and so on are of further rounds. What stands in a line of a table
-// is said where it is read; a word that nobody knows is an error.
+// The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The
+// sections are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes,
+// pods, buffers, pdbs, objects (YAML), delete, memory (of an engine, as JSON), do, and want; "pods 2", "want 2" and
+// so on are of further rounds. What stands in a line of a table is said where it is read; a word that nobody knows
+// is an error.
 package scenario
 
 import (
@@ -46,7 +48,8 @@ func Parse(data []byte) (*Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "buffers", "pdbs", "delete", "memory", "do", "want"}, name) {
+		if !slices.Contains([]string{"settings", "shapes", "types", "pools", "nodes", "pods", "objects", "buffers",
+			"pdbs", "delete", "memory", "do", "want"}, name) {
 			return nil, fmt.Errorf("unknown section %q", f.Name)
 		}
 		if do := strings.TrimSpace(string(f.Data)); name == "do" && do != plan && do != propose {

@@ -29,7 +29,8 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	if !w.keep {
 		name = w.name("pod", p.Namespace+"/"+p.Name)
 	}
-	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels.Map, CreationTimestamp: metav1.NewTime(p.Created)}, Spec: *p.Class.Spec.DeepCopy()}
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Labels: p.Labels.Map,
+		CreationTimestamp: metav1.NewTime(p.Created)}, Spec: *p.Class.Spec.DeepCopy()}
 	o.Spec.NodeName = p.NodeName
 	if p.NodeName == "" {
 		o.Status.Phase = corev1.PodPending
@@ -66,7 +67,8 @@ func (w *writer) pod(p *cluster.Pod) bool {
 		if p.DaemonSet || p.StatefulSet || p.Owner.APIVersion == "apps/v1" {
 			api = "apps/v1"
 		}
-		meta["ownerReferences"] = []any{map[string]any{"apiVersion": api, "kind": p.Owner.Kind, "name": owner, "uid": owner, "controller": true}}
+		meta["ownerReferences"] = []any{map[string]any{"apiVersion": api, "kind": p.Owner.Kind, "name": owner,
+			"uid": owner, "controller": true}}
 	}
 	if notes := w.notes(p); len(notes) > 0 {
 		meta["annotations"] = notes
@@ -76,7 +78,8 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	fields["kind"], fields["metadata"] = "Pod", meta
 	if p.Spare != nil {
 		delete(fields["spec"].(map[string]any), "priority") // a spare has the least by itself
-		fields["kind"], meta["annotations"] = "Spare", map[string]any{v1.CapacityBufferNameAnnotationKey: w.name("buffer", p.Namespace+"/"+p.Spare.Buffer)}
+		fields["kind"], meta["annotations"] = "Spare",
+			map[string]any{v1.CapacityBufferNameAnnotationKey: w.name("buffer", p.Namespace+"/"+p.Spare.Buffer)}
 	}
 	return w.line(fields)
 }
@@ -118,7 +121,9 @@ func (w *writer) volumeClaim(namespace, name string) {
 	if pvc == nil {
 		return
 	}
-	o := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: map[string]string{}, DeletionTimestamp: pvc.DeletionTimestamp}, Spec: pvc.Spec, Status: corev1.PersistentVolumeClaimStatus{Phase: pvc.Status.Phase}}
+	o := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Annotations: map[string]string{}, DeletionTimestamp: pvc.DeletionTimestamp}, Spec: pvc.Spec,
+		Status: corev1.PersistentVolumeClaimStatus{Phase: pvc.Status.Phase}}
 	for _, key := range []string{"pv.kubernetes.io/bind-completed"} {
 		if v, ok := pvc.Annotations[key]; ok {
 			o.Annotations[key] = v
@@ -136,7 +141,8 @@ func (w *writer) volumeClaim(namespace, name string) {
 		c.ObjectMeta, c.Parameters, c.MountOptions = metav1.ObjectMeta{}, nil, nil
 		w.put("StorageClass", w.name("class", sc.Name), c)
 		for pv := range w.in.Snap.PVs() {
-			if sc.Provisioner == "kubernetes.io/no-provisioner" && pv.Spec.StorageClassName == sc.Name && pv.Status.Phase == corev1.VolumeAvailable {
+			if sc.Provisioner == "kubernetes.io/no-provisioner" && pv.Spec.StorageClassName == sc.Name &&
+				pv.Status.Phase == corev1.VolumeAvailable {
 				w.volume(pv) // pods that wait may get it
 			}
 		}
@@ -193,7 +199,8 @@ func (w *writer) vacant(name string, s *cluster.Seat) {
 	if err != nil {
 		return
 	}
-	notes := map[string]any{asideAnnotation: "true", plannedAnnotation: w.target(w.in.Snap.Target(s.Target)), sinceAnnotation: w.in.Now.UTC().Format(time.RFC3339Nano)}
+	notes := map[string]any{asideAnnotation: "true", plannedAnnotation: w.target(w.in.Snap.Target(s.Target)),
+		sinceAnnotation: w.in.Now.UTC().Format(time.RFC3339Nano)}
 	w.line(map[string]any{"kind": "Pod", "metadata": map[string]any{"name": name, "annotations": notes}, "spec": w.object("", fields)})
 }
 
@@ -212,7 +219,8 @@ func (w *writer) daemonSets() {
 		spec := cutDaemon(&set.Spec.Template.Spec)
 		w.put("DaemonSet", name, map[string]any{
 			"metadata": map[string]any{"namespace": set.Namespace},
-			"spec":     map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": set.Spec.Template.Labels}, "spec": spec}},
+			"spec": map[string]any{"template": map[string]any{
+				"metadata": map[string]any{"labels": set.Spec.Template.Labels}, "spec": spec}},
 		})
 	}
 }
@@ -227,7 +235,9 @@ func cutDaemon(in *corev1.PodSpec) *corev1.PodSpec {
 		return out
 	}
 	return &corev1.PodSpec{
-		InitContainers: containers(in.InitContainers), Containers: containers(in.Containers), NodeSelector: in.NodeSelector, Affinity: in.Affinity,
-		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork, ResourceClaims: in.ResourceClaims,
+		InitContainers: containers(in.InitContainers), Containers: containers(in.Containers),
+		NodeSelector: in.NodeSelector, Affinity: in.Affinity,
+		Tolerations: in.Tolerations, Overhead: in.Overhead, Priority: in.Priority, HostNetwork: in.HostNetwork,
+		ResourceClaims: in.ResourceClaims,
 	}
 }

@@ -58,7 +58,8 @@ func longKey(key string) string {
 
 // World builds the world of a story, before any round.
 func (s *Scenario) World() (*World, error) {
-	w := &World{Store: cluster.NewStore(), Engine: engine.New(zones), names: map[string]int{}, disruption: disrupt.DefaultSettings(), vacant: map[types.UID]time.Time{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
+	w := &World{Store: cluster.NewStore(), Engine: engine.New(zones), names: map[string]int{},
+		disruption: disrupt.DefaultSettings(), vacant: map[types.UID]time.Time{}, Now: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)}
 	if err := w.readSettings(s.section("settings", 1)); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,8 @@ func (w *World) Enter(s *Scenario, round int) error {
 	for _, step := range []struct {
 		section string
 		read    func(string) error
-	}{{"objects", w.readObjects}, {"nodes", w.readNodes}, {"delete", w.readDeletions}, {"pods", w.readPods}, {"buffers", w.readBuffers}, {"pdbs", w.readPDBs}} {
+	}{{"objects", w.readObjects}, {"nodes", w.readNodes}, {"delete", w.readDeletions}, {"pods", w.readPods},
+		{"buffers", w.readBuffers}, {"pdbs", w.readPDBs}} {
 		if err := step.read(s.section(step.section, round)); err != nil {
 			return fmt.Errorf("%s of round %d: %w", step.section, round, err)
 		}

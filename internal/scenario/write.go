@@ -12,8 +12,9 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the nodes of first and the
-// pods, comes first; other nodes and instance types follow as long as there is room: it has at most so many bytes, and says what it left out.
+// Write tells a question as a story that Parse reads, with every name in it replaced. What the story is about, the
+// nodes of first and the pods, comes first; other nodes and instance types follow as long as there is room: it has
+// at most so many bytes, and says what it left out.
 func Write(story string, in engine.Question, first []string, most int) []byte {
 	w := &writer{redactor: newRedactor(), in: in, left: most - 4096}
 	return w.write(story, first, most)
@@ -29,8 +30,8 @@ func Snapshot(story string, in engine.Question, anonymous bool) []byte {
 	return w.write(story, nil, unbounded)
 }
 
-// Recollection tells a question with what an engine remembered when it was asked it: that engine's answer is the plan of the story. Names are in
-// it, also of values of labels that the question does not mention any more.
+// Recollection tells a question with what an engine remembered when it was asked it: that engine's answer is the
+// plan of the story. Names are in it, also of values of labels that the question does not mention any more.
 func Recollection(story string, in engine.Question, m engine.Memory) ([]byte, error) {
 	memory, err := json.Marshal(m)
 	if err != nil {
@@ -67,7 +68,8 @@ func (w *writer) write(story string, first []string, most int) []byte {
 		story += fmt.Sprintf("\n%d nodes and their pods are left out, and %d pods that wait.", left, untold)
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n\n-- settings --\n%s-- types --\n%s-- pools --\n# see the objects\n-- objects --\n%s", story, settings, types, append(w.more.Bytes(), w.out.Bytes()...))
+	fmt.Fprintf(&out, "%s\n\n-- settings --\n%s-- types --\n%s-- pools --\n# see the objects\n-- objects --\n%s",
+		story, settings, types, append(w.more.Bytes(), w.out.Bytes()...))
 	return out.Bytes()
 }
 

@@ -77,7 +77,8 @@ func run(ctx context.Context, o options) error {
 		Region:  plane.Region,
 		Account: plane.Account,
 		Cluster: awsmodel.Cluster{
-			Name: o.cluster, Endpoint: rest.Host, CA: base64.StdEncoding.EncodeToString(rest.CAData), Version: "1.36", ServiceCIDR: "10.96.0.0/16",
+			Name: o.cluster, Endpoint: rest.Host, CA: base64.StdEncoding.EncodeToString(rest.CAData), Version: "1.36",
+			ServiceCIDR: "10.96.0.0/16",
 		},
 		Timing:     timing,
 		Identities: map[string]awsmodel.Identity{plane.ControllerKey: identity, "role": role(o.cluster, identity)},
@@ -149,7 +150,8 @@ func controller(cluster string) (awsmodel.Identity, error) {
 
 // role is the controller's role itself, for whoever takes it with the token of a service account.
 func role(cluster string, controller awsmodel.Identity) awsmodel.Identity {
-	return awsmodel.Identity{ARN: "arn:aws:iam::" + plane.Account + ":role/KarpenterControllerRole-" + cluster, Policies: controller.Policies}
+	return awsmodel.Identity{ARN: "arn:aws:iam::" + plane.Account + ":role/KarpenterControllerRole-" + cluster,
+		Policies: controller.Policies}
 }
 
 // A host lets machines join and leave the cluster.

@@ -25,7 +25,8 @@ const byHand = "BrokenByHand"
 // breakNode lets a simulated machine fail.
 func breakNode(args []string) error {
 	flags := flag.NewFlagSet("karpenter-local break", flag.ContinueOnError)
-	condition := flags.String("condition", "", "a `condition` to break instead of Ready, as node monitoring agents set them, such as AcceleratedHardwareReady")
+	condition := flags.String("condition", "", "a `condition` to break instead of Ready, as node monitoring agents set "+
+		"them, such as AcceleratedHardwareReady")
 	silent := flags.Bool("stop-kubelet", false, "stop the kubelet: the node is Unknown when its lease has run out, within a minute")
 	since := flags.Duration("for", 0, "say that it has been so for that long, for those who repair only what stays broken")
 	node, err := oneNode(flags, args)
@@ -119,7 +120,8 @@ func oneNode(flags *flag.FlagSet, args []string) (string, error) {
 
 // bad is the status of a condition that means trouble, and the one that means that all is well.
 func bad(c corev1.NodeConditionType) (trouble, well corev1.ConditionStatus) {
-	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
+	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+		corev1.NodeNetworkUnavailable}
 	if slices.Contains(pressure, c) {
 		return corev1.ConditionTrue, corev1.ConditionFalse
 	}

@@ -29,14 +29,16 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--boot-delay 2s] [--boot-spread 1s] [--port N] [--foreground]",
+		{"up", "[--set key=value] [--values FILE] [--reset-values] [--empty] [--boot-delay 2s] [--boot-spread 1s] " +
+			"[--port N] [--foreground]",
 			"start the cluster; where it runs, change the chart's values", up},
 		{"down", "", "stop it and keep its state", down},
 		{"status", "", "what runs, which nodes there are, and what they cost", status},
 		{"logs", "[-f] [program]", "what a program said; all programs without a name", logs},
 		{part.Kubectl, "…", "kubectl for this cluster", kubectl},
 		{part.Helm, "…", "helm for this cluster", helm},
-		{"break", "[--condition X] [--stop-kubelet] [--for 31m] <node>", "let a simulated machine fail: its node is not ready, and stays so", breakNode},
+		{"break", "[--condition X] [--stop-kubelet] [--for 31m] <node>",
+			"let a simulated machine fail: its node is not ready, and stays so", breakNode},
 		{"mend", "<node>", "undo what break did", mendNode},
 		{"env", "", "the environment in which kubectl and aws reach this cluster: eval \"$(karpenter-local env)\"", env},
 		{"clean", "", "stop it and forget its state", clean},

@@ -21,7 +21,8 @@ type spotMarket struct {
 	types []ec2types.InstanceType
 }
 
-func (m spotMarket) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSpotPriceHistoryInput, opts ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+func (m spotMarket) DescribeSpotPriceHistory(ctx context.Context, in *ec2.DescribeSpotPriceHistoryInput,
+	opts ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
 	in.InstanceTypes = m.types
 	return m.Client.DescribeSpotPriceHistory(ctx, in, opts...)
 }
@@ -29,7 +30,8 @@ func (m spotMarket) DescribeSpotPriceHistory(ctx context.Context, in *ec2.Descri
 // market is where the cluster's AWS sells.
 func market(p plane.Plane) *ec2.Client {
 	return ec2.New(ec2.Options{
-		Region: plane.Region, BaseEndpoint: aws.String(p.AWSEndpoint()), Credentials: credentials.NewStaticCredentialsProvider(plane.PeopleKey, "local", ""),
+		Region: plane.Region, BaseEndpoint: aws.String(p.AWSEndpoint()),
+		Credentials: credentials.NewStaticCredentialsProvider(plane.PeopleKey, "local", ""),
 	})
 }
 

@@ -47,7 +47,8 @@ func settingsFlags(name string) (*flag.FlagSet, *home.Settings) {
 
 // settingsArgs are settings as flags.
 func settingsArgs(s home.Settings) []string {
-	return []string{fmt.Sprintf("--port=%d", s.Port), fmt.Sprintf("--boot-delay=%s", s.BootDelay), fmt.Sprintf("--boot-spread=%s", s.BootSpread)}
+	return []string{fmt.Sprintf("--port=%d", s.Port), fmt.Sprintf("--boot-delay=%s", s.BootDelay),
+		fmt.Sprintf("--boot-spread=%s", s.BootSpread)}
 }
 
 func up(args []string) error {

@@ -37,10 +37,12 @@ func Main(args []string) error {
 		return err
 	}
 	core.Host = "127.0.0.1" // nobody on another machine has any business with it
-	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.UIPort, &core.Older.Port); err != nil {
+	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.UIPort,
+		&core.Older.Port); err != nil {
 		return err
 	}
-	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity, core.Gates.NodeOverlay, core.Scheduling.SpotTypes
+	provider.ReservedCapacity, provider.NodeOverlay, provider.SpotTypes = core.Gates.ReservedCapacity,
+		core.Gates.NodeOverlay, core.Scheduling.SpotTypes
 	kube, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -93,14 +95,16 @@ func open(ctx context.Context, in operator.CloudInput, s aws.Settings) (*operato
 		return nil, fmt.Errorf("find out how to reach AWS: %w", err)
 	}
 	p, err := aws.New(ctx, s, aws.Input{
-		Config: account, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events, Corrected: in.Corrected,
+		Config: account, Kube: in.Client, Claims: in.Claims, Nodes: in.Nodes, Metrics: in.Metrics, Events: in.Events,
+		Corrected:         in.Corrected,
 		KubernetesVersion: func(context.Context) (string, error) { return serverVersion(in.REST) },
 		Version:           version,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(), Gauges: p.Gauges(), Ears: p.Ears()}, nil
+	return &operator.Cloud{Provider: p, Labels: awsv1.Labels(), Always: p.Always(), Leader: p.Leader(),
+		Gauges: p.Gauges(), Ears: p.Ears()}, nil
 }
 
 func serverVersion(kube *rest.Config) (string, error) {

@@ -1,6 +1,6 @@
-// Package devices is the drivers of devices as the local cluster has them: a moment after a node is ready they publish what its machine has.
-// Devices are ResourceSlices and nothing else. Who gets which is the affair of Kubernetes itself, as everywhere, and a slice goes with its
-// node.
+// Package devices is the drivers of devices as the local cluster has them: a moment after a node is ready they
+// publish what its machine has. Devices are ResourceSlices and nothing else. Who gets which is the affair of
+// Kubernetes itself, as everywhere, and a slice goes with its node.
 package devices
 
 import (

@@ -34,7 +34,8 @@ type Drivers struct {
 // New returns drivers that write with the given client.
 func New(client kubernetes.Interface, log *slog.Logger) *Drivers {
 	all := informers.NewSharedInformerFactory(client, 0)
-	d := &Drivers{client: client, log: log, all: all, nodes: all.Core().V1().Nodes().Lister(), slices: all.Resource().V1().ResourceSlices().Lister(), machines: map[string]*awsdata.InstanceType{}}
+	d := &Drivers{client: client, log: log, all: all, nodes: all.Core().V1().Nodes().Lister(),
+		slices: all.Resource().V1().ResourceSlices().Lister(), machines: map[string]*awsdata.InstanceType{}}
 	for _, m := range awsdata.Types() {
 		d.machines[m.Name] = m
 	}

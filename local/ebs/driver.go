@@ -63,7 +63,8 @@ func New(client kubernetes.Interface, log *slog.Logger) (*Driver, error) {
 		events: sink.NewRecorder(scheme.Scheme, corev1.EventSource{Component: hardware.EBSDriver}),
 		all:    []informers.SharedInformerFactory{all, pending},
 		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(), nodes: core.Nodes().Lister(),
-		waiting: pending.Core().V1().Pods().Lister(), classes: storage.StorageClasses().Lister(), attachments: storage.VolumeAttachments().Lister(),
+		waiting: pending.Core().V1().Pods().Lister(), classes: storage.StorageClasses().Lister(),
+		attachments: storage.VolumeAttachments().Lister(),
 	}
 	for _, i := range []cache.SharedIndexInformer{
 		core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(), storage.StorageClasses().Informer(),
@@ -74,11 +75,12 @@ func New(client kubernetes.Interface, log *slog.Logger) (*Driver, error) {
 		}
 	}
 	// Heartbeats of nodes change nothing for volumes.
-	_, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.wake() }, UpdateFunc: func(_, o any) {
-		if n, is := o.(*corev1.Node); is && slices.ContainsFunc(n.Spec.Taints, isNotReady) {
-			d.wake()
-		}
-	}})
+	_, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { d.wake() },
+		UpdateFunc: func(_, o any) {
+			if n, is := o.(*corev1.Node); is && slices.ContainsFunc(n.Spec.Taints, isNotReady) {
+				d.wake()
+			}
+		}})
 	return d, err
 }
 
@@ -249,7 +251,8 @@ func (d *Driver) attach(ctx context.Context, attachments []*storagev1.VolumeAtta
 	var failed []error
 	for _, a := range attachments {
 		if a.Spec.Attacher == hardware.EBSDriver && !a.Status.Attached && a.DeletionTimestamp == nil {
-			_, err := d.client.StorageV1().VolumeAttachments().Patch(ctx, a.Name, types.MergePatchType, []byte(`{"status":{"attached":true}}`), metav1.PatchOptions{}, "status")
+			_, err := d.client.StorageV1().VolumeAttachments().Patch(ctx, a.Name, types.MergePatchType,
+				[]byte(`{"status":{"attached":true}}`), metav1.PatchOptions{}, "status")
 			failed = append(failed, past(err))
 		}
 	}
@@ -266,7 +269,8 @@ func (d *Driver) mount(ctx context.Context, attachments []*storagev1.VolumeAttac
 	for _, p := range waiting {
 		if waits(p) && d.mountable(p, attachments) {
 			patch := []byte(`{"status":{"conditions":[{"type":"` + string(corev1.PodReadyToStartContainers) + `","status":"True"}]}}`)
-			_, err := d.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			_, err := d.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{}, "status")
 			failed = append(failed, past(err))
 		}
 	}

@@ -1,8 +1,9 @@
-// Package ebs is the CSI driver of EBS volumes as the local cluster has it. Volumes are objects of the API and nothing else: whoever wants one gets
-// it in the zone where its first pod goes, it is attached as soon as kube-controller-manager asks for that, and it goes with its claim.
+// Package ebs is the CSI driver of EBS volumes as the local cluster has it. Volumes are objects of the API and
+// nothing else: whoever wants one gets it in the zone where its first pod goes, it is attached as soon as
+// kube-controller-manager asks for that, and it goes with its claim.
 //
-// Binding, deciding what is attached where, and the limit of each machine are the affair of Kubernetes itself, as everywhere. Package kubelet
-// starts a pod once this package has said that its volumes are attached.
+// Binding, deciding what is attached where, and the limit of each machine are the affair of Kubernetes itself, as
+// everywhere. Package kubelet starts a pod once this package has said that its volumes are attached.
 package ebs
 
 import (
@@ -74,8 +75,10 @@ func allowed(class *storagev1.StorageClass, zone string) bool {
 }
 
 // makeVolume returns the volume for a claim.
-func makeVolume(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, zones map[string]string) (*corev1.PersistentVolume, error) {
-	if isBlock := c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == corev1.PersistentVolumeBlock; !isBlock && slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) {
+func makeVolume(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+	zones map[string]string) (*corev1.PersistentVolume, error) {
+	if isBlock := c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == corev1.PersistentVolumeBlock; !isBlock &&
+		slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) {
 		return nil, errShared
 	}
 	zone, err := placed(c, class, zones)
@@ -95,13 +98,15 @@ func makeVolume(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, 
 			StorageClassName:              class.Name,
 			MountOptions:                  class.MountOptions,
 			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
+				ResourceVersion: c.ResourceVersion,
 			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: hardware.EBSDriver, VolumeHandle: handle(c), FSType: "ext4",
 			}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone,
+					Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
 			}}}},
 		},
 	}, nil

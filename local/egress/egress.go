@@ -84,8 +84,9 @@ func (p *Proxy) Serve(ctx context.Context, port int, files Files) error {
 		return err
 	}
 	server := &http.Server{
-		Handler: http.HandlerFunc(p.connect), ReadHeaderTimeout: 10 * time.Second, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		Handler: http.HandlerFunc(p.connect), ReadHeaderTimeout: 10 * time.Second,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close(); p.kubelet.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -110,7 +111,8 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	here.SetDeadline(time.Time{})
 	if nothing != nil {
 		p.log.Info("nothing to lead to", "address", r.Host, "because", nothing)
-		fmt.Fprintf(here, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", strings.ReplaceAll(nothing.Error(), "\n", "; ")) // all that the API server shows
+		// all that the API server shows
+		fmt.Fprintf(here, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", strings.ReplaceAll(nothing.Error(), "\n", "; "))
 		return
 	}
 	defer there.Close()

@@ -42,7 +42,10 @@ const byClusterIP = "cluster IP"
 func NewResolver(client kubernetes.Interface, ranges Ranges, pods func(host string, port int) (int, bool)) (*Resolver, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services, slices := factory.Core().V1().Services(), factory.Discovery().V1().EndpointSlices()
-	err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: func(o any) ([]string, error) { return o.(*corev1.Service).Spec.ClusterIPs, nil }})
+	err := services.Informer().AddIndexers(cache.Indexers{byClusterIP: func(o any) ([]string,
+		error) {
+		return o.(*corev1.Service).Spec.ClusterIPs, nil
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -80,9 +80,11 @@ func Node(m Machine, now time.Time) *corev1.Node {
 				{Type: corev1.NodeInternalDNS, Address: m.Node},
 			},
 			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory",
+					"kubelet has sufficient memory available"),
 				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID",
+					"kubelet has sufficient PID available"),
 				condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "container runtime network not ready"),
 			},
 			NodeInfo: corev1.NodeSystemInfo{
@@ -192,8 +194,8 @@ func (n *Nodes) Silence(ctx context.Context, node string) {
 	})
 }
 
-// Forget removes the Nodes whose machine went while nobody looked. There says whether a machine is there. Nodes that never had one, those of the
-// control plane, stay.
+// Forget removes the Nodes whose machine went while nobody looked. There says whether a machine is there. Nodes
+// that never had one, those of the control plane, stay.
 func (n *Nodes) Forget(ctx context.Context, there func(providerID string) bool) error {
 	all, err := n.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -43,7 +43,8 @@ func controlMachine(i int, name string) join.Machine {
 	return join.Machine{
 		Node: name,
 		Labels: map[string]string{
-			corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: plane.Region,
+			corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", corev1.LabelTopologyZone: zone,
+			corev1.LabelTopologyRegion: plane.Region,
 		},
 		Taints:      []corev1.Taint{{Key: "CriticalAddonsOnly", Value: "true", Effect: corev1.TaintEffectNoSchedule}},
 		Capacity:    size("2", "8Gi"),

@@ -24,7 +24,8 @@ func serve(ctx context.Context, l net.Listener, files egress.Files, pods *runtim
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // connections are taken over, which HTTP/2 does not allow
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
-	if err := server.Serve(tls.NewListener(l, config)); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(tls.NewListener(l, config)); err != nil && !errors.Is(err, http.ErrServerClosed) &&
+		!errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil

@@ -34,7 +34,8 @@ var programs = map[string]func(){
 	Helm:                    runHelm,
 }
 
-// Run becomes the named program, which reads its arguments from os.Args. It does not come back; it returns false when there is no such program.
+// Run becomes the named program, which reads its arguments from os.Args. It does not come back; it returns false
+// when there is no such program.
 func Run(name string) bool {
 	run, known := programs[name]
 	if known {

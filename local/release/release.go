@@ -47,10 +47,12 @@ func Releases(values map[string]any) []Release {
 	return []Release{
 		{Chart: "karpenter-crd"},
 		{Chart: "karpenter", Values: loader.MergeMaps(map[string]any{
-			"replicas":   1,                                                                             // a second one would cost a laptop memory, and seconds of each start
+			// a second one would cost a laptop memory, and seconds of each start
+			"replicas":   1,
 			"controller": map[string]any{"image": map[string]any{"repository": "karpenter/controller"}}, // see package runtime
-			"settings":   map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName, "uiPort": 8082, "ignoreDRARequests": false},
-			"legacy":     map[string]any{"v1beta1": "serve"},
+			"settings": map[string]any{"clusterName": plane.ClusterName, "interruptionQueue": plane.ClusterName,
+				"uiPort": 8082, "ignoreDRARequests": false},
+			"legacy": map[string]any{"v1beta1": "serve"},
 		}, values)},
 	}
 }

@@ -88,7 +88,8 @@ func (c *container) ended(code int32, err error) bool {
 
 // waits says why the container does not run. One that never ran is not restarted.
 func (c *container) waits(err error, wait time.Duration) {
-	waiting := corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.spec.Name)}
+	waiting := corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
+		Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.spec.Name)}
 	if err != nil {
 		waiting = corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: err.Error()}
 		c.pod.event(corev1.EventTypeWarning, "Failed", "Error: %v", err)

@@ -125,7 +125,8 @@ func (s source) value(ctx context.Context, c *corev1.Container, v corev1.EnvVar,
 		return value, true, err
 	case from.ResourceFieldRef != nil:
 		ref := from.ResourceFieldRef
-		value, err := resource.ExtractResourceValueByContainerNameAndNodeAllocatable(ref, s.pod, cmp.Or(ref.ContainerName, c.Name), s.node.Allocatable)
+		value, err := resource.ExtractResourceValueByContainerNameAndNodeAllocatable(ref, s.pod,
+			cmp.Or(ref.ContainerName, c.Name), s.node.Allocatable)
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef

@@ -52,7 +52,8 @@ func (i identity) renew(ctx context.Context, p *corev1.Pod) error {
 		ExpirationSeconds: &seconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID},
 	}}
-	answer, err := i.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	answer, err := i.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("get a token for service account %s/%s: %w", p.Namespace, p.Spec.ServiceAccountName, err)
 	}

@@ -221,7 +221,8 @@ func (p *pod) status() corev1.PodStatus {
 	for _, c := range p.object.Spec.InitContainers { // which nothing stands for
 		s.InitContainerStatuses = append(s.InitContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, Ready: true, Started: new(false),
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: p.begun, FinishedAt: p.begun}},
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed",
+				StartedAt: p.begun, FinishedAt: p.begun}},
 		})
 	}
 	restart := p.object.Spec.RestartPolicy
@@ -240,6 +241,7 @@ func (p *pod) write(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode a status: %w", err)
 	}
-	_, err = p.runtime.client.CoreV1().Pods(p.object.Namespace).Patch(ctx, p.object.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = p.runtime.client.CoreV1().Pods(p.object.Namespace).Patch(ctx, p.object.Name,
+		types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	return err
 }

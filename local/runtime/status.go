@@ -61,7 +61,8 @@ func Processes(dir home.Dir, pods []corev1.Pod) []Process {
 			if pid, runs := PID(&s); runs {
 				ports, _ := os.ReadFile(filepath.Join(dir.PodFolder(string(p.UID)), portsFile)) // it may end at this very moment
 				all = append(all, Process{
-					Pod: p.Name, Ports: string(ports), Page: portNamed(&p, s.Name, pagePort, string(ports)), PID: pid, Started: s.State.Running.StartedAt.Time, Restarts: int(s.RestartCount),
+					Pod: p.Name, Ports: string(ports), Page: portNamed(&p, s.Name, pagePort, string(ports)), PID: pid,
+					Started: s.State.Running.StartedAt.Time, Restarts: int(s.RestartCount),
 				})
 			}
 		}

@@ -103,7 +103,8 @@ func prepare(dir home.Dir, o Options, ports map[string]int) (*supervisor, error)
 
 // freshLogs keeps the logs of one earlier run.
 func freshLogs(dir home.Dir) error {
-	for _, program := range []string{plane.Etcd, plane.APIServer, plane.Scheduler, plane.ControllerManager, plane.Kubelets, plane.AWS, Installer} {
+	for _, program := range []string{plane.Etcd, plane.APIServer, plane.Scheduler, plane.ControllerManager,
+		plane.Kubelets, plane.AWS, Installer} {
 		err := os.Rename(dir.Log(program), dir.Log(program)+".old")
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -25,7 +25,8 @@ var cloudFormation string
 
 // subPlaces say what CloudFormation calls the places to fill in that have other names there.
 var subPlaces = strings.NewReplacer(
-	"${Partition}", "${AWS::Partition}", "${Region}", "${AWS::Region}", "${AccountID}", "${AWS::AccountId}", "${DNSSuffix}", "${AWS::URLSuffix}",
+	"${Partition}", "${AWS::Partition}", "${Region}", "${AWS::Region}", "${AccountID}", "${AWS::AccountId}",
+	"${DNSSuffix}", "${AWS::URLSuffix}",
 	"${NodeRole}", "${KarpenterNodeRole}", "${Queue}", "${KarpenterInterruptionQueue.QueueName}",
 )
 

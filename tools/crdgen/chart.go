@@ -22,12 +22,14 @@ const chartPageHeader = "<!-- Written by \"make gen\" from values.yaml. -->\n"
 var openValues = []string{"strategy", "podSecurityContext", "nodeSelector", "affinity", "dashboards.labels"}
 
 // freeValues may be of more than one kind.
-var freeValues = []string{"settings.schedulerConfig", "podDisruptionBudget.maxUnavailable", "terminationGracePeriodSeconds", "serviceMonitor.sampleLimit", "initContainers"}
+var freeValues = []string{"settings.schedulerConfig", "podDisruptionBudget.maxUnavailable",
+	"terminationGracePeriodSeconds", "serviceMonitor.sampleLimit", "initContainers"}
 
 // oldValues are of older charts, or of charts that hold this one. They pass the schema because templates/_checks.tpl says what to write
 // instead, NOTES.txt that they have no effect, or because they are Helm's own.
 var oldValues = map[string][]string{
-	"":                      {"aws", "clusterEndpoint", "clusterName", "enabled", "extraObjects", "global", "logConfig", "logEncoding", "postInstallHook", "webhook"},
+	"": {"aws", "clusterEndpoint", "clusterName", "enabled", "extraObjects", "global",
+		"logConfig", "logEncoding", "postInstallHook", "webhook"},
 	"controller":            {"batchIdleDuration", "batchMaxDuration", "errorOutputPaths", "logLevel", "outputPaths"},
 	"settings":              {"assumeRoleARN", "assumeRoleDuration", "aws"},
 	"settings.featureGates": {"drift", "driftEnabled"},

@@ -119,7 +119,8 @@ func olderFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string][]b
 			name := filepath.Join(crdFolder, version.Name, fmt.Sprintf("%s_%s.yaml", spec.Group, spec.Names.Plural))
 			files[name] = append([]byte(fileHeader), text...)
 		}
-		spec.Versions = slices.DeleteFunc(spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Storage })
+		spec.Versions = slices.DeleteFunc(spec.Versions,
+			func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Storage })
 	}
 	return files, nil
 }

@@ -110,7 +110,9 @@ func featurePage() (map[string][]byte, error) {
 // same folders.
 func generatedFiles() ([]string, error) {
 	var out []string
-	for pattern, header := range map[string]string{terraformFolder + "/*.json": "", crdFolder + "/*.yaml": fileHeader, crdFolder + "/*/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader, referenceFolder + "/*.md": pageHeader} {
+	for pattern, header := range map[string]string{terraformFolder + "/*.json": "", crdFolder + "/*.yaml": fileHeader,
+		crdFolder + "/*/*.yaml": fileHeader, chartFolder + "/*.yaml": fileHeader, firstFolder + "/*.yaml": fileHeader,
+		referenceFolder + "/*.md": pageHeader} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err

@@ -180,7 +180,8 @@ func (taints) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *apiextensionsv1
 			"value": {Type: "string", Pattern: qualifiedKey, Description: "Value of the taint."},
 			"effect": {
 				Type: "string", Enum: texts("NoSchedule", "PreferNoSchedule", "NoExecute"),
-				Description: "Effect on pods that do not tolerate the taint: they are not scheduled to the node (NoSchedule), only if there is no\nother (PreferNoSchedule), or they are also evicted from it (NoExecute).",
+				Description: "Effect on pods that do not tolerate the taint: they are not scheduled to the node " +
+					"(NoSchedule), only if there is no\nother (PreferNoSchedule), or they are also evicted from it (NoExecute).",
 			},
 			"timeAdded": {Type: "string", Format: "date-time", Description: "TimeAdded is when the taint was put on a node."},
 		},
@@ -221,7 +222,8 @@ func (sparseConditions) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *apiex
 				Type: "integer", Format: "int64", Minimum: &zero,
 				Description: "ObservedGeneration is the generation of the object that the condition is about.",
 			},
-			"lastTransitionTime": {Type: "string", Format: "date-time", Description: "LastTransitionTime is when the status last changed."},
+			"lastTransitionTime": {Type: "string", Format: "date-time",
+				Description: "LastTransitionTime is when the status last changed."},
 		},
 	}}
 	return nil
@@ -246,7 +248,8 @@ func (amiFamilyMatchesAlias) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *
 	families := awsv1.AliasFamilies()
 	for _, word := range slices.Sorted(maps.Keys(families)) {
 		addRule(schema,
-			fmt.Sprintf("!has(self.amiFamily) || self.amiFamily in ['%s', '%s'] || !self.amiSelectorTerms.exists(t, has(t.alias) && t.alias.startsWith('%s@'))",
+			fmt.Sprintf("!has(self.amiFamily) || self.amiFamily in ['%s', '%s'] || !self.amiSelectorTerms.exists(t, "+
+				"has(t.alias) && t.alias.startsWith('%s@'))",
 				families[word], awsv1.AMIFamilyCustom, word),
 			fmt.Sprintf("amiFamily must be %s or %s with an alias of family %s", families[word], awsv1.AMIFamilyCustom, word))
 	}

@@ -42,9 +42,11 @@ func referenceFiles(crds []apiextensionsv1.CustomResourceDefinition) (map[string
 		return nil, err
 	}
 	pages["labels"], pages["conditions"] = labelPage(constants), conditionPage(constants)
-	pages["README"] = index + "- [Labels, annotations, taints, finalizers and tags](labels.md)\n- [Conditions and their reasons](conditions.md)\n\n" +
+	pages["README"] = index + "- [Labels, annotations, taints, finalizers and tags](labels.md)\n- [Conditions and " +
+		"their reasons](conditions.md)\n\n" +
 		"Written from other tables of the code: [settings](settings.md), [metrics](metrics.md), [events](events.md), and\n" +
-		"[what pods get of every EC2 instance type](allocatable.md). [Features](features.md) lists what there is, with the tests that hold it.\n"
+		"[what pods get of every EC2 instance type](allocatable.md). [Features](features.md) lists what there is, with " +
+		"the tests that hold it.\n"
 	files := map[string][]byte{}
 	for name, page := range pages {
 		files[filepath.Join(referenceFolder, name+".md")] = []byte(pageHeader + page)
@@ -59,7 +61,8 @@ func kindPage(definition *apiextensionsv1.CustomResourceDefinition) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, "# %s\n\n%s\n\n", names.Kind, schema.Description)
 	page.WriteString("| | |\n|---|---|\n")
-	fmt.Fprintf(&page, "| apiVersion | `%s/%s` |\n| scope | %s |\n| names | %s |\n", definition.Spec.Group, version.Name, definition.Spec.Scope,
+	fmt.Fprintf(&page, "| apiVersion | `%s/%s` |\n| scope | %s |\n| names | %s |\n", definition.Spec.Group,
+		version.Name, definition.Spec.Scope,
 		code(slices.Concat([]string{names.Plural, names.Singular}, names.ShortNames)))
 	fmt.Fprintf(&page, "| categories | %s |\n", code(names.Categories))
 	if scale := version.Subresources.Scale; scale != nil {
@@ -208,13 +211,16 @@ func code(texts []string) string {
 func labelPage(constants sources) string {
 	var page strings.Builder
 	page.WriteString("# Labels, annotations, taints, finalizers and tags\n\n## Node labels\n\n")
-	page.WriteString("*well-known*: pods may ask for it although no pool names it. *restricted*: nobody may ask for it. *numeric*: holds whole numbers,\n" +
-		"so `Gt`, `Lt`, `Gte` and `Lte` make sense. *owned*: set by Karpenter, pools may neither set nor require it. *closed*: a pool that\n" +
+	page.WriteString("*well-known*: pods may ask for it although no pool names it. *restricted*: nobody may ask for " +
+		"it. *numeric*: holds whole numbers,\n" +
+		"so `Gt`, `Lt`, `Gte` and `Lte` make sense. *owned*: set by Karpenter, pools may neither set nor require it. " +
+		"*closed*: a pool that\n" +
 		"allows none of the values is refused. All other labels of the domains ")
 	page.WriteString(code(slices.Concat(v1.Labels().RestrictedDomains, awsv1.Labels().RestrictedDomains)))
 	page.WriteString(" are restricted.\n\n| Label | Flags | Values | Older keys | Meaning |\n|---|---|---|---|---|\n")
 	for _, l := range label.NewVocabulary(v1.Labels(), awsv1.Labels()).Labels() {
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", l.Key, strings.Join(flags(l), ", "), code(l.Values), code(l.Aliases), cell(l.Doc))
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", l.Key, strings.Join(flags(l), ", "), code(l.Values),
+			code(l.Aliases), cell(l.Doc))
 	}
 	for _, file := range keyFiles {
 		for _, g := range constants[file] {
@@ -232,7 +238,8 @@ func flags(l label.Label) []string {
 		set  bool
 		name string
 	}{
-		{l.WellKnown, "well-known"}, {l.Restricted, "restricted"}, {l.Numeric, "numeric"}, {l.Owned, "owned"}, {l.Closed, "closed"}, {l.Reservation, "reservation"},
+		{l.WellKnown, "well-known"}, {l.Restricted, "restricted"}, {l.Numeric, "numeric"}, {l.Owned, "owned"},
+		{l.Closed, "closed"}, {l.Reservation, "reservation"},
 	} {
 		if flag.set {
 			out = append(out, flag.name)
@@ -244,8 +251,10 @@ func flags(l label.Label) []string {
 // conditionPage lists the conditions of all kinds and their reasons.
 func conditionPage(constants sources) string {
 	var page strings.Builder
-	page.WriteString("# Conditions and their reasons\n\nA condition has a `type`, a `status` (`True`, `False` or `Unknown`), a `reason` in one word, a `message` for people, the\n" +
-		"`observedGeneration` of the object that it is about, and the time of its last change of status. `Ready` is `True` when all conditions\nthat it sums up are `True` for the object as it stands now.\n")
+	page.WriteString("# Conditions and their reasons\n\nA condition has a `type`, a `status` (`True`, `False` or " +
+		"`Unknown`), a `reason` in one word, a `message` for people, the\n" +
+		"`observedGeneration` of the object that it is about, and the time of its last change of status. `Ready` is " +
+		"`True` when all conditions\nthat it sums up are `True` for the object as it stands now.\n")
 	for _, file := range conditionFiles {
 		for _, g := range constants[file] {
 			writeConstants(&page, g)

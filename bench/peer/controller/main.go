@@ -1,5 +1,6 @@
-// Controller is Karpenter itself, all its loops from its published module, over its KWOK provider: what it buys are Nodes without machines. Only
-// the instance types are ours. It takes Karpenter's own environment variables, and SCARCE: a file that names pools of machines which have run out.
+// Controller is Karpenter itself, all its loops from its published module, over its KWOK provider: what it buys are
+// Nodes without machines. Only the instance types are ours. It takes Karpenter's own environment variables, and
+// SCARCE: a file that names pools of machines which have run out.
 package main
 
 import (

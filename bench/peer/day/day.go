@@ -1,5 +1,6 @@
-// Package day plays a day of pods that come, scale and go through this project's decisions in simulated time: what calm costs. Karpenter's loops
-// run under a manager that waits by the clock of the machine; package endtoend has both live through minutes instead.
+// Package day plays a day of pods that come, scale and go through this project's decisions in simulated time: what
+// calm costs. Karpenter's loops run under a manager that waits by the clock of the machine; package endtoend has
+// both live through minutes instead.
 package day
 
 import (
@@ -56,8 +57,8 @@ func Generated(seed uint64) (*Trace, error) {
 	return &Trace{Recording: rec}, err
 }
 
-// Read reads a day, or however long it took, that somebody has recorded: a CSV with times of creation and deletion, the public trace of Alibaba's GPU
-// cluster among them, or whatever else karpenter replay reads.
+// Read reads a day, or however long it took, that somebody has recorded: a CSV with times of creation and deletion,
+// the public trace of Alibaba's GPU cluster among them, or whatever else karpenter replay reads.
 func Read(path string) (*Trace, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -80,8 +81,8 @@ func Read(path string) (*Trace, error) {
 // gpu is what pods of a trace ask for that need one.
 const gpu = "nvidia.com/gpu"
 
-// Lives are the pods of a day: services that are larger by day than by night and are scaled every ten minutes, and jobs that come at random and
-// take a quarter of an hour on average.
+// Lives are the pods of a day: services that are larger by day than by night and are scaled every ten minutes, and
+// jobs that come at random and take a quarter of an hour on average.
 func Lives(seed uint64) []recording.Life {
 	random := rand.New(rand.NewPCG(seed, 18))
 	var out []recording.Life
@@ -138,7 +139,8 @@ func size(random *rand.Rand) (cpuMilli, memMiB int64) {
 func life(app string, number int, cpuMilli, memMiB int64, from, to time.Duration) recording.Life {
 	p := benchload.Pending(fmt.Sprintf("%s-%05d", app, number), cpuMilli, memMiB)
 	p.Labels = map[string]string{"app": app}
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app,
+		UID: types.UID(app), Controller: new(true)}}
 	p.Status = corev1.PodStatus{}
 	l := recording.Life{Pod: p, From: midnight.Add(from.Truncate(time.Second))}
 	if to < length {
@@ -157,26 +159,33 @@ type Calm struct {
 // Calms are the points of the curve.
 func Calms() []Calm {
 	return []Calm{
-		{"0s", v1.After(0), false}, {"5m", v1.After(5 * time.Minute), false}, {"30m", v1.After(30 * time.Minute), true}, {"Never", v1.NillableDuration{}, false},
+		{"0s", v1.After(0), false}, {"5m", v1.After(5 * time.Minute), false}, {"30m", v1.After(30 * time.Minute),
+			true}, {"Never", v1.NillableDuration{}, false},
 	}
 }
 
 // Play plays a day with a pool that is as calm as told.
 func Play(ctx context.Context, trace *Trace, catalog *cloud.Catalog, calm Calm) (*replay.Result, error) {
 	pool := benchload.Pool(false, trace.GPUs)
-	pool.Spec.Disruption = v1.Disruption{ConsolidateAfter: calm.After, ConsolidationPolicy: v1.ConsolidationPolicyWhenEmptyOrUnderutilized, Budgets: []v1.Budget{{Nodes: "10%"}}}
-	variant := replay.Variant{Name: calm.Name, Store: cluster.NewStore(), Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Planner: disrupt.DefaultSettings(), Engine: engine.Settings{Search: enoughSearch}}
-	settings := replay.Settings{Boot: 40 * time.Second, Stop: 30 * time.Second, BatchIdle: time.Second, BatchMax: 10 * time.Second, Pace: pace(trace.Recording), Samples: 24}
+	pool.Spec.Disruption = v1.Disruption{ConsolidateAfter: calm.After,
+		ConsolidationPolicy: v1.ConsolidationPolicyWhenEmptyOrUnderutilized, Budgets: []v1.Budget{{Nodes: "10%"}}}
+	variant := replay.Variant{Name: calm.Name, Store: cluster.NewStore(),
+		Pools: []engine.Pool{{Pool: pool, Catalog: catalog}}, Planner: disrupt.DefaultSettings(),
+		Engine: engine.Settings{Search: enoughSearch}}
+	settings := replay.Settings{Boot: 40 * time.Second, Stop: 30 * time.Second, BatchIdle: time.Second,
+		BatchMax: 10 * time.Second, Pace: pace(trace.Recording), Samples: 24}
 	return replay.Run(ctx, trace.Recording, variant, settings, func(float64) {})
 }
 
 // Report writes days as Markdown.
 func Report(all []*replay.Result) string {
 	var b strings.Builder
-	b.WriteString("| `consolidateAfter` | bill | bound | bill ÷ bound | evictions | a pod and day | waited: middle, 95 %, most | machines bought |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| `consolidateAfter` | bill | bound | bill ÷ bound | evictions | a pod and day | waited: middle, " +
+		"95 %, most | machines bought |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		w := r.WaitSeconds
-		fmt.Fprintf(&b, "| %s | $%.2f | $%.2f | %.3f | %d | %.2f | %d s, %d s, %d s | %d |\n", r.Variant, r.Dollars, r.Bound, r.Dollars/r.Bound, r.Evictions, r.EvictionsByPodDay, w.P50, w.P95, w.Max, r.Launched)
+		fmt.Fprintf(&b, "| %s | $%.2f | $%.2f | %.3f | %d | %.2f | %d s, %d s, %d s | %d |\n", r.Variant, r.Dollars,
+			r.Bound, r.Dollars/r.Bound, r.Evictions, r.EvictionsByPodDay, w.P50, w.P95, w.Max, r.Launched)
 	}
 	return b.String()
 }

@@ -181,7 +181,8 @@ func (c *cluster) until(ctx context.Context, what string, done func() (bool, err
 
 // transient tells whether an error is over soon.
 func transient(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsNotFound(err)
+	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsNotFound(err)
 }
 
 // tail is an error with the end of the controller's log.

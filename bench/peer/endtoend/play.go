@@ -121,7 +121,8 @@ func Play(ctx context.Context, bin string, side Side, catalog *cloud.Catalog, sc
 	}
 	var all []Result
 	for i := range scenarios {
-		g := &game{cluster: c, pods: watched, failed: launches, catalog: catalog, prices: pricesOf(catalog), out: Result{Side: side, Scenario: scenarios[i].Name}, tell: tell}
+		g := &game{cluster: c, pods: watched, failed: launches, catalog: catalog, prices: pricesOf(catalog),
+			out: Result{Side: side, Scenario: scenarios[i].Name}, tell: tell}
 		if err := g.play(ctx, &scenarios[i]); err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", side.Name, scenarios[i].Name, err)
 		}
@@ -185,7 +186,8 @@ func (g *game) come(ctx context.Context, s *Scenario) error {
 	f, err := g.prices.fleet(ctx, g.cluster, "")
 	g.out.Nodes, g.out.Dollars = f.nodes, f.dollars
 	g.out.Storm, g.out.Failed = len(s.Dry) > 0, g.failed.count()-failed
-	g.tell(fmt.Sprintf("%s, %s: running after %.0f s, $%.2f/h on %d nodes, %.0f s CPU", g.side.Name, s.Name, g.out.Running.Seconds(), f.dollars, f.nodes, g.out.CPU.Seconds()))
+	g.tell(fmt.Sprintf("%s, %s: running after %.0f s, $%.2f/h on %d nodes, %.0f s CPU", g.side.Name, s.Name,
+		g.out.Running.Seconds(), f.dollars, f.nodes, g.out.CPU.Seconds()))
 	return err
 }
 
@@ -228,7 +230,8 @@ func (g *game) change(ctx context.Context, s *Scenario) error {
 			return err
 		}
 		running, all := g.pods.count()
-		g.out.Samples = append(g.out.Samples, Sample{At: time.Since(begin), Nodes: f.nodes, Dollars: f.dollars, Evictions: all - evicted, Running: running, Stale: f.stale})
+		g.out.Samples = append(g.out.Samples, Sample{At: time.Since(begin), Nodes: f.nodes, Dollars: f.dollars,
+			Evictions: all - evicted, Running: running, Stale: f.stale})
 		cpu, mib, err := used(g.controller.Process.Pid)
 		if err != nil {
 			return err
@@ -237,7 +240,8 @@ func (g *game) change(ctx context.Context, s *Scenario) error {
 	}
 	g.out.Waits = g.pods.forget()
 	last := g.out.Samples[len(g.out.Samples)-1]
-	g.tell(fmt.Sprintf("%s, %s, %s: $%.2f/h on %d nodes, %d evictions, %.0f s CPU", g.side.Name, s.Name, s.Change, last.Dollars, last.Nodes, last.Evictions, g.out.ChangeCPU.Seconds()))
+	g.tell(fmt.Sprintf("%s, %s, %s: $%.2f/h on %d nodes, %d evictions, %.0f s CPU", g.side.Name, s.Name, s.Change,
+		last.Dollars, last.Nodes, last.Evictions, g.out.ChangeCPU.Seconds()))
 	return nil
 }
 

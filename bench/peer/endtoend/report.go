@@ -11,17 +11,20 @@ import (
 func Report(all []Result) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("Until all pods run, from the moment at which their Deployments are made. Seconds depend on the whole cluster, which is on the same processors.")
+	line("Until all pods run, from the moment at which their Deployments are made. Seconds depend on the whole " +
+		"cluster, which is on the same processors.")
 	line("")
 	line("| pods | who | until all run | controller's CPU | its peak | nodes | $/h | ours ÷ this |")
 	line("|---|---|---|---|---|---|---|---|")
 	for i := range all {
 		r := &all[i]
-		line("| %s | %s | %.0f s | %.1f s | %.0f MiB | %d | %.2f | %s |", loads(r.Scenario), r.Side.Name, r.Running.Seconds(), r.CPU.Seconds(), r.PeakMiB, r.Nodes, r.Dollars,
+		line("| %s | %s | %.0f s | %.1f s | %.0f MiB | %d | %.2f | %s |", loads(r.Scenario), r.Side.Name,
+			r.Running.Seconds(), r.CPU.Seconds(), r.PeakMiB, r.Nodes, r.Dollars,
 			ratio(oursOf(all, r.Scenario), r, func(x *Result) float64 { return x.Dollars }))
 	}
 	return b.String() + reportStorms(some(all, func(r *Result) bool { return r.Storm })) +
-		reportChanges(some(all, func(r *Result) bool { return len(r.Samples) > 0 && !r.Course })) + reportCourses(some(all, func(r *Result) bool { return r.Course }))
+		reportChanges(some(all, func(r *Result) bool { return len(r.Samples) > 0 && !r.Course })) +
+		reportCourses(some(all, func(r *Result) bool { return r.Course }))
 }
 
 func reportStorms(all []Result) string {
@@ -31,7 +34,8 @@ func reportStorms(all []Result) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
-	line("Where machines have run out. A launch that names some of them gets the cheapest that is left; one that names nothing else fails, and its claim goes.")
+	line("Where machines have run out. A launch that names some of them gets the cheapest that is left; one that names " +
+		"nothing else fails, and its claim goes.")
 	line("")
 	line("| pods | who | until all run | launches that failed | nodes | $/h | ours ÷ this |")
 	line("|---|---|---|---|---|---|---|")
@@ -55,15 +59,19 @@ func reportChanges(changed []Result) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
-	line("After a change, with `consolidateAfter: 10s` and a budget of 10 %% on both sides. Dollars an hour by the minute, and their mean over the three minutes.")
+	line("After a change, with `consolidateAfter: 10s` and a budget of 10 %% on both sides. Dollars an hour by the " +
+		"minute, and their mean over the three minutes.")
 	line("")
-	line("| what happens | who | at once | 1 min | 2 min | 3 min | mean | evictions | old nodes left | controller's CPU | ours ÷ this after 3 min |")
+	line("| what happens | who | at once | 1 min | 2 min | 3 min | mean | evictions | old nodes left | controller's " +
+		"CPU | ours ÷ this after 3 min |")
 	line("|---|---|---|---|---|---|---|---|---|---|---|")
 	for i := range changed {
 		r := &changed[i]
 		last := r.at(settle)
-		line("| %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %d | %d | %.1f s | %s |", r.Scenario, r.Side.Name, r.Samples[0].Dollars, r.at(time.Minute).Dollars, r.at(2*time.Minute).Dollars,
-			last.Dollars, r.mean(), last.Evictions, last.Stale, r.ChangeCPU.Seconds(), ratio(oursOf(changed, r.Scenario), r, func(x *Result) float64 { return x.at(settle).Dollars }))
+		line("| %s | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %d | %d | %.1f s | %s |", r.Scenario, r.Side.Name,
+			r.Samples[0].Dollars, r.at(time.Minute).Dollars, r.at(2*time.Minute).Dollars,
+			last.Dollars, r.mean(), last.Evictions, last.Stale, r.ChangeCPU.Seconds(),
+			ratio(oursOf(changed, r.Scenario), r, func(x *Result) float64 { return x.at(settle).Dollars }))
 	}
 	return b.String()
 }
@@ -75,13 +83,15 @@ func reportCourses(all []Result) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
-	line("While Deployments are scaled up and down all the time, with the same settings. A pod waits from its creation until it runs; the clock of creation has whole seconds.")
+	line("While Deployments are scaled up and down all the time, with the same settings. A pod waits from its creation " +
+		"until it runs; the clock of creation has whole seconds.")
 	line("")
 	line("| what happens | who | mean $/h | evictions | pods waited: middle, 95 %%, most | controller's CPU | ours ÷ this |")
 	line("|---|---|---|---|---|---|---|")
 	for i := range all {
 		r := &all[i]
-		line("| %s | %s | %.2f | %d | %.0f s, %.0f s, %.0f s | %.1f s | %s |", r.Scenario, r.Side.Name, r.mean(), r.Samples[len(r.Samples)-1].Evictions,
+		line("| %s | %s | %.2f | %d | %.0f s, %.0f s, %.0f s | %.1f s | %s |", r.Scenario, r.Side.Name, r.mean(),
+			r.Samples[len(r.Samples)-1].Evictions,
 			r.waited(0.5), r.waited(0.95), r.waited(1), r.ChangeCPU.Seconds(), ratio(oursOf(all, r.Scenario), r, (*Result).mean))
 	}
 	return b.String()

@@ -18,9 +18,11 @@ func Scenarios() []Scenario {
 		{Name: "500 + 500 pods: 30 % fewer", Loads: two(0.7), Change: "30 % fewer", Large: true},
 		{Name: "1,000 pods of one shape: 30 % fewer", Loads: one(0.7), Change: "30 % fewer", Large: true},
 		{Name: "30 deployments with spread and anti-affinity", Loads: mix(), Large: true},
-		{Name: "30 deployments with spread and anti-affinity: every other loses half its pods or more", Loads: fragments(), Change: "fragments", Large: true},
+		{Name: "30 deployments with spread and anti-affinity: every other loses half its pods or more",
+			Loads: fragments(), Change: "fragments", Large: true},
 		{Name: "500 + 500 pods: all nodes drift", Loads: two(0), Change: "drift", Drift: true, Large: true},
-		{Name: "300 pods, and of what is newer than the fifth generation there is nothing", Loads: three(), Dry: []string{"*/[cmr][6-9]*.*/*"}, Large: true},
+		{Name: "300 pods, and of what is newer than the fifth generation there is nothing", Loads: three(),
+			Dry: []string{"*/[cmr][6-9]*.*/*"}, Large: true},
 	}
 }
 
@@ -43,7 +45,8 @@ func two(keep float64) []Load {
 // three are pods of different shapes, so that first choices differ.
 func three() []Load {
 	return []Load{
-		{Name: "even", Replicas: 100, CPU: "1", Memory: "4Gi"}, {Name: "thin", Replicas: 100, CPU: "2", Memory: "3Gi"}, {Name: "fat", Replicas: 100, CPU: "500m", Memory: "4Gi"},
+		{Name: "even", Replicas: 100, CPU: "1", Memory: "4Gi"}, {Name: "thin", Replicas: 100, CPU: "2",
+			Memory: "3Gi"}, {Name: "fat", Replicas: 100, CPU: "500m", Memory: "4Gi"},
 	}
 }
 

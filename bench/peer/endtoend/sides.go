@@ -57,7 +57,8 @@ func (c *cluster) startPeer(ctx context.Context) error {
 		"METRICS_PORT=0", "HEALTH_PROBE_PORT=0", "CPU_REQUESTS=2000", "LOG_LEVEL=info", "SCARCE="+c.file("scarce")))
 }
 
-// runOut has pools of machines run out, and all others be endless: by the switches of the model of AWS, or the file that bin/karpenter-peer reads.
+// runOut has pools of machines run out, and all others be endless: by the switches of the model of AWS, or the file
+// that bin/karpenter-peer reads.
 func (c *cluster) runOut(ctx context.Context, pools []string) error {
 	if c.side.Peer {
 		return os.WriteFile(c.file("scarce"), []byte(strings.Join(pools, "\n")), 0o600)
@@ -129,8 +130,8 @@ func (c *cluster) make(ctx context.Context, o client.Object) error {
 	})
 }
 
-// startOurs has bin/karpenter take over from the one that is linked into the local cluster, which carries Kubernetes in its memory, with the
-// environment and the rights of its pod.
+// startOurs has bin/karpenter take over from the one that is linked into the local cluster, which carries
+// Kubernetes in its memory, with the environment and the rights of its pod.
 func (c *cluster) startOurs(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "karpenter"}); err != nil {
@@ -160,7 +161,8 @@ func (c *cluster) startOurs(ctx context.Context) error {
 		return err
 	}
 	return c.run("karpenter", append(own(strings.Split(string(environment), "\x00")),
-		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"), "--kubeconfig="+c.file("measured"))
+		"METRICS_PORT=18180", "HEALTH_PROBE_PORT=18181", "WEBHOOK_PORT=18182", "WEBHOOK_URL=https://127.0.0.1:18182"),
+		"--kubeconfig="+c.file("measured"))
 }
 
 // own is an environment without what binds a process to its pod.
@@ -223,8 +225,10 @@ func (c *cluster) pool(side Side) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1.GroupVersion.String(), "kind": "NodePool", "metadata": map[string]any{"name": poolName},
 		"spec": map[string]any{
-			"template":   map[string]any{"spec": map[string]any{"nodeClassRef": class, "requirements": requirements, "expireAfter": "Never"}},
-			"disruption": map[string]any{"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "Never", "budgets": []any{map[string]any{"nodes": "10%"}}},
+			"template": map[string]any{"spec": map[string]any{"nodeClassRef": class, "requirements": requirements,
+				"expireAfter": "Never"}},
+			"disruption": map[string]any{"consolidationPolicy": "WhenEmptyOrUnderutilized",
+				"consolidateAfter": "Never", "budgets": []any{map[string]any{"nodes": "10%"}}},
 		},
 	}}
 }

@@ -166,7 +166,8 @@ func pricesOf(catalog *cloud.Catalog) prices {
 	return out
 }
 
-// fleet asks for the claims: a machine is paid for from its launch until its claim has gone. Version is a label that stale ones have not got.
+// fleet asks for the claims: a machine is paid for from its launch until its claim has gone. Version is a label
+// that stale ones have not got.
 func (p prices) fleet(ctx context.Context, c *cluster, version string) (fleet, error) {
 	var all unstructured.UnstructuredList
 	all.SetGroupVersionKind(v1.GroupVersion.WithKind("NodeClaimList"))

@@ -1,10 +1,11 @@
-// Package interrupt plays what interruptions do to a fleet of spot machines: how many pods go at once, and what it costs, when launches name few
-// pools or many.
+// Package interrupt plays what interruptions do to a fleet of spot machines: how many pods go at once, and what it
+// costs, when launches name few pools or many.
 //
-// A pool is a type in a zone. Kinds says how pools differ; a hash of its name decides of which kind a pool is. A pool fails as a whole: every machine of it goes at
-// the same moment, and for some hours it gives none. What EC2 knows and nobody else, how much a pool has left, wavers from hour to hour
-// and shrinks with what we took; a launch gets the cheapest of the pools on its list that have most left, as price-capacity-optimized promises. Where the list has
-// nothing, the machine is bought on-demand until it has again. The same seed gives the same months.
+// A pool is a type in a zone. Kinds says how pools differ; a hash of its name decides of which kind a pool is. A
+// pool fails as a whole: every machine of it goes at the same moment, and for some hours it gives none. What EC2
+// knows and nobody else, how much a pool has left, wavers from hour to hour and shrinks with what we took; a launch
+// gets the cheapest of the pools on its list that have most left, as price-capacity-optimized promises. Where the
+// list has nothing, the machine is bought on-demand until it has again. The same seed gives the same months.
 package interrupt
 
 import (
@@ -42,8 +43,8 @@ type Kind struct {
 
 const day = 24 * time.Hour
 
-// Kinds are chosen, not measured: EC2 publishes only in five steps how often each type is interrupted in a month, from less than one in twenty machines to more
-// than one in five.
+// Kinds are chosen, not measured: EC2 publishes only in five steps how often each type is interrupted in a month,
+// from less than one in twenty machines to more than one in five.
 func Kinds() []Kind {
 	return []Kind{{0.50, 40, 60 * day}, {0.30, 20, 20 * day}, {0.15, 8, 5 * day}, {0.05, 3, day}}
 }

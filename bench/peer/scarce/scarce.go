@@ -1,6 +1,7 @@
-// Package scarce has pools of machines run out under Karpenter, as the model of AWS has them run out under us. Its KWOK provider sells whatever is
-// asked for; here a launch gets the cheapest machine that it names and that there is, learns which dearer ones it did not get, and fails where there is
-// none. What was found missing is not offered for three minutes, as Karpenter's AWS provider has it.
+// Package scarce has pools of machines run out under Karpenter, as the model of AWS has them run out under us. Its
+// KWOK provider sells whatever is asked for; here a launch gets the cheapest machine that it names and that there
+// is, learns which dearer ones it did not get, and fails where there is none. What was found missing is not offered
+// for three minutes, as Karpenter's AWS provider has it.
 package scarce
 
 import (
@@ -69,7 +70,8 @@ func (p *Provider) Create(ctx context.Context, claim *peerv1.NodeClaim) (*peerv1
 				rest = append(rest, r)
 			}
 		}
-		narrow.Spec.Requirements = append(rest, peerv1.NodeSelectorRequirementWithMinValues{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
+		narrow.Spec.Requirements = append(rest, peerv1.NodeSelectorRequirementWithMinValues{Key: key,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
 	}
 	return p.CloudProvider.Create(ctx, narrow)
 }
@@ -124,7 +126,8 @@ func (p *Provider) GetInstanceTypes(ctx context.Context, pool *peerv1.NodePool) 
 		left := &cloudprovider.InstanceType{Name: it.Name, Requirements: it.Requirements, Capacity: it.Capacity, Overhead: it.Overhead}
 		for _, o := range it.Offerings {
 			_, missed := p.missed[offering{o.CapacityType(), it.Name, o.Zone()}]
-			left.Offerings = append(left.Offerings, &cloudprovider.Offering{Requirements: o.Requirements, Price: o.Price, Available: o.Available && !missed})
+			left.Offerings = append(left.Offerings, &cloudprovider.Offering{Requirements: o.Requirements,
+				Price: o.Price, Available: o.Available && !missed})
 		}
 		out = append(out, left)
 	}

@@ -15,8 +15,8 @@ import (
 	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
-// Machines is the catalogue with the memory that machines report when they have joined. A plan for EC2 has to guess it until it has seen one, as
-// ours does here and Karpenter does on EC2; its KWOK provider knows it from the start.
+// Machines is the catalogue with the memory that machines report when they have joined. A plan for EC2 has to guess
+// it until it has seen one, as ours does here and Karpenter does on EC2; its KWOK provider knows it from the start.
 func Machines() (*cloud.Catalog, error) {
 	guessed, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
 	if err != nil {
@@ -36,8 +36,8 @@ func Machines() (*cloud.Catalog, error) {
 	return out, nil
 }
 
-// Types are all types of a catalogue but the exotic ones, which its AWS provider leaves out of a launch that can do without. Its core knows no
-// EC2, so that labels of EC2 are made known to it as its AWS provider does.
+// Types are all types of a catalogue but the exotic ones, which its AWS provider leaves out of a launch that can do
+// without. Its core knows no EC2, so that labels of EC2 are made known to it as its AWS provider does.
 func Types(catalog *cloud.Catalog) []*cloudprovider.InstanceType {
 	var out []*cloudprovider.InstanceType
 	for _, it := range catalog.Types {
@@ -53,9 +53,11 @@ func Types(catalog *cloud.Catalog) []*cloudprovider.InstanceType {
 
 // Type is one of ours as one of theirs.
 func Type(it *cloud.InstanceType) *cloudprovider.InstanceType {
-	out := &cloudprovider.InstanceType{Name: it.Name, Capacity: it.Capacity, Requirements: scheduling.NewRequirements(), Overhead: &cloudprovider.InstanceTypeOverhead{
-		KubeReserved: it.Overhead.KubeReserved, SystemReserved: it.Overhead.SystemReserved, EvictionThreshold: it.Overhead.EvictionThreshold,
-	}}
+	out := &cloudprovider.InstanceType{Name: it.Name, Capacity: it.Capacity,
+		Requirements: scheduling.NewRequirements(), Overhead: &cloudprovider.InstanceTypeOverhead{
+			KubeReserved: it.Overhead.KubeReserved, SystemReserved: it.Overhead.SystemReserved,
+			EvictionThreshold: it.Overhead.EvictionThreshold,
+		}}
 	for key, values := range it.Labels {
 		operator := corev1.NodeSelectorOpIn
 		if len(values) == 0 {
@@ -69,7 +71,8 @@ func Type(it *cloud.InstanceType) *cloudprovider.InstanceType {
 		for key, value := range o.Labels {
 			reqs.Add(scheduling.NewRequirement(key, corev1.NodeSelectorOpIn, value))
 		}
-		out.Offerings = append(out.Offerings, &cloudprovider.Offering{Requirements: reqs, Price: o.Price.Dollars(), Available: o.Available})
+		out.Offerings = append(out.Offerings, &cloudprovider.Offering{Requirements: reqs, Price: o.Price.Dollars(),
+			Available: o.Available})
 	}
 	return out
 }

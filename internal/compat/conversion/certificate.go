@@ -124,8 +124,8 @@ func renewed(data map[string][]byte, host string, now time.Time, trusted func(ce
 	return out, err
 }
 
-// mostTrusted is how many certificates a bundle holds at most: the one in use, its successor, its predecessor, which replicas that have not read the
-// Secret again still serve with, and one more.
+// mostTrusted is how many certificates a bundle holds at most: the one in use, its successor, its predecessor,
+// which replicas that have not read the Secret again still serve with, and one more.
 const mostTrusted = 4
 
 // bundle joins certificates that have not expired, each once.

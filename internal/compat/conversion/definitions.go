@@ -14,7 +14,8 @@ import (
 var hub = v1.GroupVersion.Version
 
 // served makes a definition serve v1beta1 beside v1, and store v1. Of v1 it keeps what it has: another chart sees to that.
-func served(crd *apiextensionsv1.CustomResourceDefinition, v1, older apiextensionsv1.CustomResourceDefinitionVersion, call apiextensionsv1.WebhookClientConfig) {
+func served(crd *apiextensionsv1.CustomResourceDefinition, v1, older apiextensionsv1.CustomResourceDefinitionVersion,
+	call apiextensionsv1.WebhookClientConfig) {
 	versions := []apiextensionsv1.CustomResourceDefinitionVersion{v1}
 	for _, v := range crd.Spec.Versions {
 		switch v.Name {
@@ -36,7 +37,8 @@ func served(crd *apiextensionsv1.CustomResourceDefinition, v1, older apiextensio
 
 // dropped makes a definition know v1 only. It must not be done while something may be stored as v1beta1.
 func dropped(crd *apiextensionsv1.CustomResourceDefinition) {
-	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == generations.V1Beta1 })
+	crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions,
+		func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == generations.V1Beta1 })
 	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 }
 

@@ -42,7 +42,8 @@ func (s *Service) Migration(c client.Client) *Migration {
 
 // Run works until ctx ends.
 func (m *Migration) Run(ctx context.Context) error {
-	m.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion.migration", What: "rewriting what is stored as v1beta1", Failed: "not everything that is stored as v1beta1 was rewritten", Every: every, Turn: m.turn})
+	m.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion.migration", What: "rewriting what is stored as v1beta1",
+		Failed: "not everything that is stored as v1beta1 was rewritten", Every: every, Turn: m.turn})
 	return nil
 }
 
@@ -87,7 +88,8 @@ func (m *Migration) rewrite(ctx context.Context, crd *apiextensionsv1.CustomReso
 	if err := m.client.Status().Update(ctx, crd); err != nil { // not if the definition was changed since it was read
 		return fmt.Errorf("trim the stored versions of %s: %w", crd.Name, err)
 	}
-	telemetry.Log(ctx).Info("everything is stored as v1", "kind", crd.Spec.Names.Kind, "count", count, "took", time.Since(began).Round(time.Millisecond).String())
+	telemetry.Log(ctx).Info("everything is stored as v1", "kind", crd.Spec.Names.Kind, "count", count, "took",
+		time.Since(began).Round(time.Millisecond).String())
 	return nil
 }
 

@@ -82,7 +82,8 @@ func (s *Service) Run(ctx context.Context) error {
 
 // keep takes a turn every few seconds.
 func (s *Service) keep(ctx context.Context) {
-	s.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion", What: "keeping certificate and definitions", Failed: "certificate or definitions of v1beta1 could not be kept", Every: every, Turn: s.turn})
+	s.metrics.Repeat(ctx, telemetry.Chore{Name: "conversion", What: "keeping certificate and definitions",
+		Failed: "certificate or definitions of v1beta1 could not be kept", Every: every, Turn: s.turn})
 }
 
 // turn reads Secret and definitions and writes what is not as it should be. What another replica wrote meanwhile is read in the next turn.
@@ -123,7 +124,8 @@ func (s *Service) definitions(ctx context.Context) ([]*apiextensionsv1.CustomRes
 
 // certificate sees to the Secret, takes up what it holds, and returns what clients shall trust.
 func (s *Service) certificate(ctx context.Context, defs []*apiextensionsv1.CustomResourceDefinition, now time.Time) ([]byte, error) {
-	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.settings.Namespace, Name: s.settings.Service}, Type: corev1.SecretTypeTLS}
+	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.settings.Namespace, Name: s.settings.Service},
+		Type: corev1.SecretTypeTLS}
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(held), held)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {

@@ -58,7 +58,8 @@ func (w *webhook) listen(ctx context.Context, address string) error {
 	mux.HandleFunc("POST "+path, w.serve)
 	log := slog.NewLogLogger(telemetry.Log(ctx).Handler(), slog.LevelDebug)
 	server := &http.Server{
-		Handler: mux, ErrorLog: log, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		Handler: mux, ErrorLog: log, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if c := w.certificate.Load(); c != nil {
@@ -138,8 +139,8 @@ func (w *webhook) convert(ctx context.Context, r *apiextensionsv1.ConversionRequ
 	return out, nil
 }
 
-// age is when nodes of a pool go, as v1 has it, "" if there is no such pool. Pools are asked for in v1: to convert one that is stored otherwise
-// needs no other object, so nothing waits for itself.
+// age is when nodes of a pool go, as v1 has it, "" if there is no such pool. Pools are asked for in v1: to convert
+// one that is stored otherwise needs no other object, so nothing waits for itself.
 func (w *webhook) age(ctx context.Context, pool string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

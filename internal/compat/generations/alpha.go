@@ -66,7 +66,8 @@ func (o Options) requirements(c *Converted, spec tree) {
 		}
 		key := known.Normalize(textAt(r, "key"))
 		if key == awsv1.Group+"/instance-pods" {
-			c.note(true, path("spec.requirements"), to, "the label %s is gone: %s is left out; choose sizes or instance-cpu instead", key, asJSON(r))
+			c.note(true, path("spec.requirements"), to,
+				"the label %s is gone: %s is left out; choose sizes or instance-cpu instead", key, asJSON(r))
 			continue
 		}
 		if key != "" {
@@ -77,7 +78,8 @@ func (o Options) requirements(c *Converted, spec tree) {
 	}
 	if !o.IgnoreDefaults {
 		for _, r := range defaultRequirements(asked) {
-			c.note(false, nil, to, "%s %s %s: what a Provisioner without such a requirement got", r["key"], r["operator"], asJSON(r["values"]))
+			c.note(false, nil, to, "%s %s %s: what a Provisioner without such a requirement got", r["key"],
+				r["operator"], asJSON(r["values"]))
 			out = append(out, r)
 		}
 	}
@@ -100,7 +102,8 @@ func defaultRequirements(asked map[string]bool) []tree {
 	if !asked[v1.CapacityTypeLabelKey] {
 		add(v1.CapacityTypeLabelKey, "In", v1.CapacityTypeOnDemand)
 	}
-	about := []string{corev1.LabelInstanceTypeStable, awsv1.LabelInstanceFamily, awsv1.LabelInstanceCategory, awsv1.LabelInstanceGeneration}
+	about := []string{corev1.LabelInstanceTypeStable, awsv1.LabelInstanceFamily, awsv1.LabelInstanceCategory,
+		awsv1.LabelInstanceGeneration}
 	if !slices.ContainsFunc(about, func(key string) bool { return asked[key] }) {
 		add(awsv1.LabelInstanceCategory, "In", "c", "m", "r")
 		add(awsv1.LabelInstanceGeneration, "Gt", "2")
@@ -115,7 +118,8 @@ func (c *Converted) disruption(spec tree) *OfflineError {
 	out := tree{"consolidationPolicy": string(v1.ConsolidationPolicyWhenEmpty), "consolidateAfter": v1.Never}
 	switch {
 	case consolidation == true && emptyThere:
-		return &OfflineError{At: path("spec.ttlSecondsAfterEmpty"), Text: "spec.consolidation.enabled and spec.ttlSecondsAfterEmpty exclude each other; delete one"}
+		return &OfflineError{At: path("spec.ttlSecondsAfterEmpty"),
+			Text: "spec.consolidation.enabled and spec.ttlSecondsAfterEmpty exclude each other; delete one"}
 	case consolidation == true:
 		out = tree{"consolidationPolicy": string(v1.ConsolidationPolicyWhenEmptyOrUnderutilized), "consolidateAfter": atOnce}
 	case emptyThere:
@@ -134,7 +138,8 @@ func (c *Converted) disruption(spec tree) *OfflineError {
 	case !ok:
 		put(c.Object, v1.Never, to...)
 	case fmt.Sprint(expired) == "0":
-		return &OfflineError{At: path("spec.ttlSecondsUntilExpired"), Text: "spec.ttlSecondsUntilExpired is 0, which removes every node as it comes; delete it to keep nodes, or write an age"}
+		return &OfflineError{At: path("spec.ttlSecondsUntilExpired"),
+			Text: "spec.ttlSecondsUntilExpired is 0, which removes every node as it comes; delete it to keep nodes, or write an age"}
 	default:
 		put(c.Object, seconds(expired), to...)
 		c.move(path("spec.ttlSecondsUntilExpired"), to)
@@ -143,12 +148,14 @@ func (c *Converted) disruption(spec tree) *OfflineError {
 	return nil
 }
 
-// standIn lets the pool stand in for its Provisioner. Its machines were launched before there was drift, so that none goes for that until somebody wants it.
+// standIn lets the pool stand in for its Provisioner. Its machines were launched before there was drift, so that
+// none goes for that until somebody wants it.
 func (c *Converted) standIn(old tree) {
 	put(c.Object, textAt(old, "metadata", "name"), annotations(v1.ProvisionerAnnotationKey)...)
 	budgets := path("spec.disruption.budgets")
 	put(c.Object, []any{tree{"nodes": "10%"}, tree{"nodes": "0", "reasons": []any{string(v1.DisruptionReasonDrifted)}}}, budgets...)
-	c.note(false, nil, budgets, "nodes that are taken over are not replaced for drift, such as a newer image, while the second budget stands")
+	c.note(false, nil, budgets, "nodes that are taken over are not replaced for drift, such as a newer image, while "+
+		"the second budget stands")
 }
 
 // seconds writes a number of seconds as people write durations.
@@ -166,7 +173,8 @@ func seconds(value any) string {
 func (c *Converted) kubeletOf(spec tree) {
 	kubelet := treeAt(spec, "kubeletConfiguration")
 	if runtime, ok := take(kubelet, "containerRuntime"); ok {
-		c.note(runtime == "dockerd", path("spec.kubeletConfiguration.containerRuntime"), path("spec.template.spec"), "containerRuntime %v is left out: nodes run containerd", runtime)
+		c.note(runtime == "dockerd", path("spec.kubeletConfiguration.containerRuntime"), path("spec.template.spec"),
+			"containerRuntime %v is left out: nodes run containerd", runtime)
 	}
 	if len(kubelet) > 0 {
 		c.kubelet = kubelet
@@ -178,14 +186,16 @@ func (o Options) reference(c *Converted, old, spec tree) ([]*Converted, *Offline
 	name, inline := textAt(spec, "providerRef", "name"), treeAt(spec, "provider")
 	switch {
 	case name == "" && inline == nil:
-		return nil, &OfflineError{At: []string{"spec"}, Text: "spec.providerRef is missing: name the AWSNodeTemplate that the nodes are built from"}
+		return nil, &OfflineError{At: []string{"spec"},
+			Text: "spec.providerRef is missing: name the AWSNodeTemplate that the nodes are built from"}
 	case name != "" && inline != nil:
 		return nil, &OfflineError{At: path("spec.provider"), Text: "spec.provider and spec.providerRef are both set; delete one"}
 	}
 	all := []*Converted{c}
 	if inline != nil {
 		name = textAt(old, "metadata", "name")
-		class := &Converted{Doc: c.Doc, Object: tree{"apiVersion": awsv1.GroupVersion.String(), "kind": awsv1.Kind, "metadata": tree{"name": name}}}
+		class := &Converted{Doc: c.Doc, Object: tree{"apiVersion": awsv1.GroupVersion.String(), "kind": awsv1.Kind,
+			"metadata": tree{"name": name}}}
 		delete(inline, "apiVersion")
 		delete(inline, "kind")
 		if err := o.template(class, inline, path("spec.provider")); err != nil {

@@ -12,12 +12,14 @@ const ubuntu = "Ubuntu"
 
 // ubuntuDevices is the disk that Ubuntu had by default.
 func ubuntuDevices() []any {
-	return []any{tree{"deviceName": "/dev/sda1", "rootVolume": true, "ebs": tree{"encrypted": true, "volumeType": "gp3", "volumeSize": "20Gi"}}}
+	return []any{tree{"deviceName": "/dev/sda1", "rootVolume": true, "ebs": tree{"encrypted": true,
+		"volumeType": "gp3", "volumeSize": "20Gi"}}}
 }
 
 // v1OnlyClassFields are the fields of a class that v1beta1 does not have.
 var v1OnlyClassFields = []string{
-	"capacityReservationSelectorTerms", "connectionTracking", "cpuOptions", "ipPrefixCount", "kubelet", "networkInterfaces", "placementGroupSelector",
+	"capacityReservationSelectorTerms", "connectionTracking", "cpuOptions", "ipPrefixCount", "kubelet",
+	"networkInterfaces", "placementGroupSelector",
 }
 
 // aliasWord is what an alias calls a family, "" if none does.

@@ -124,7 +124,8 @@ func freshObject(old tree, apiVersion, kind string) tree {
 // machineWritten are annotations that programs wrote onto old objects.
 var machineWritten = []string{
 	"kubectl.kubernetes.io/last-applied-configuration", v1.NodePoolHashAnnotationKey, v1.NodePoolHashVersionAnnotationKey,
-	awsv1.AnnotationNodeClassHash, awsv1.AnnotationNodeClassHashVersion, v1.Group + "/provisioner-hash", awsv1.Group + "/nodetemplate-hash",
+	awsv1.AnnotationNodeClassHash, awsv1.AnnotationNodeClassHashVersion, v1.Group + "/provisioner-hash",
+	awsv1.Group + "/nodetemplate-hash",
 	v1.NodeClassReferenceAnnotationKey, v1.KubeletCompatibilityAnnotationKey, v1.V1FieldsAnnotationKey, v1.V1Beta1FieldsAnnotationKey,
 	v1.StoredVersionMigratedAnnotationKey,
 }
@@ -162,7 +163,8 @@ func (o Options) beta(doc int, object tree, gvk schema.GroupVersionKind) ([]*Con
 		return nil, &OfflineError{Text: err.Error()}
 	}
 	changed := textAt(out, annotations(awsv1.AnnotationUbuntu)...)
-	c.Object = tree{"apiVersion": schema.GroupVersion{Group: gvk.Group, Version: "v1"}.String(), "kind": gvk.Kind, "metadata": freshMetadata(out), "spec": out["spec"]}
+	c.Object = tree{"apiVersion": schema.GroupVersion{Group: gvk.Group, Version: "v1"}.String(), "kind": gvk.Kind,
+		"metadata": freshMetadata(out), "spec": out["spec"]}
 	switch gvk.Kind {
 	case "NodePool":
 		c.origin = path("spec.template.spec.kubelet")
@@ -190,10 +192,12 @@ func (o Options) oneIdentity(c *Converted, spec tree) *OfflineError {
 	other := map[string]string{"role": "instanceProfile", "instanceProfile": "role"}[o.Prefer]
 	if other == "" {
 		return &OfflineError{At: path("spec.instanceProfile"),
-			Text: "spec.role and spec.instanceProfile are both set; delete one of the lines, or say --prefer role or --prefer instanceProfile"}
+			Text: "spec.role and spec.instanceProfile are both set; delete one of the lines, or say --prefer role or " +
+				"--prefer instanceProfile"}
 	}
 	delete(spec, other)
-	c.note(true, []string{"spec", other}, []string{"spec", o.Prefer}, "%s is left out: exactly one of role and instanceProfile may be set", other)
+	c.note(true, []string{"spec", other}, []string{"spec", o.Prefer},
+		"%s is left out: exactly one of role and instanceProfile may be set", other)
 	return nil
 }
 
@@ -201,7 +205,8 @@ func (o Options) oneIdentity(c *Converted, spec tree) *OfflineError {
 func (c *Converted) aboutExpiry(from []string) {
 	age, ok := at(c.Object, path("spec.template.spec.expireAfter")...)
 	if d, err := v1.ParseNillableDuration(fmt.Sprint(age)); ok && err == nil && d.Duration != nil && d.Hours() < 24 {
-		c.note(false, from, path("spec.template.spec.expireAfter"), "in v1 a node is removed at this age whatever budgets and do-not-disrupt say")
+		c.note(false, from, path("spec.template.spec.expireAfter"),
+			"in v1 a node is removed at this age whatever budgets and do-not-disrupt say")
 	}
 }
 
@@ -209,9 +214,11 @@ func (c *Converted) aboutUbuntu(changed string) {
 	if changed == "" {
 		return
 	}
-	c.note(false, path("spec.amiFamily"), path("spec.amiFamily"), "amiFamily Ubuntu is AL2 with Ubuntu's images; its root disk is written down")
+	c.note(false, path("spec.amiFamily"), path("spec.amiFamily"),
+		"amiFamily Ubuntu is AL2 with Ubuntu's images; its root disk is written down")
 	if strings.Contains(changed, awsv1.UbuntuIncompatible) {
-		c.note(true, path("spec.amiFamily"), path("spec.amiSelectorTerms"), "there is no alias for Ubuntu: select its images by id, name or tags")
+		c.note(true, path("spec.amiFamily"), path("spec.amiSelectorTerms"),
+			"there is no alias for Ubuntu: select its images by id, name or tags")
 	}
 }
 
@@ -253,7 +260,8 @@ func settleKubelets(all []*Converted, objects []map[string]any) []*Converted {
 func poolsByClass(all []*Converted, objects []map[string]any) map[string][]*Converted {
 	users := map[string][]*Converted{}
 	add := func(c *Converted) {
-		if name := textAt(c.Object, path("spec.template.spec.nodeClassRef.name")...); name != "" && textAt(c.Object, "kind") == "NodePool" {
+		if name := textAt(c.Object, path("spec.template.spec.nodeClassRef.name")...); name != "" &&
+			textAt(c.Object, "kind") == "NodePool" {
 			users[name] = append(users[name], c)
 		}
 	}
@@ -293,7 +301,8 @@ func (c *Converted) setKubelet(pool *Converted) {
 func (c *Converted) keepKubelet() {
 	put(c.Object, string(asJSON(c.kubelet)), annotations(v1.KubeletCompatibilityAnnotationKey)...)
 	c.note(false, c.origin, []string{"metadata", "annotations"},
-		"the kubelet's configuration belongs to the EC2NodeClass, which these files do not have: write it there as spec.kubelet and drop this annotation")
+		"the kubelet's configuration belongs to the EC2NodeClass, which these files do not have: write it there as "+
+			"spec.kubelet and drop this annotation")
 }
 
 // cloneFor makes a class for one pool whose nodes need another kubelet than those of other pools.
@@ -302,7 +311,8 @@ func (c *Converted) cloneFor(pool *Converted) *Converted {
 	out := &Converted{Doc: c.Doc, Object: clone(c.Object).(tree), Moves: slices.Clone(c.Moves)}
 	put(out.Object, name, "metadata", "name")
 	out.setKubelet(pool)
-	out.note(false, nil, path("metadata.name"), "made because the pools of EC2NodeClass %s want different kubelets", textAt(c.Object, "metadata", "name"))
+	out.note(false, nil, path("metadata.name"), "made because the pools of EC2NodeClass %s want different kubelets",
+		textAt(c.Object, "metadata", "name"))
 	put(pool.Object, name, path("spec.template.spec.nodeClassRef.name")...)
 	pool.note(false, pool.origin, path("spec.template.spec.nodeClassRef.name"), "a class of its own, with this pool's kubelet")
 	return out

@@ -23,7 +23,8 @@ func (o Options) template(c *Converted, spec tree, from []string) *OfflineError 
 	old := func(field string) []string { return append(slices.Clone(from), field) }
 	if _, ok := at(spec, "launchTemplate"); ok {
 		return &OfflineError{At: old("launchTemplate"),
-			Text: "launchTemplate has no counterpart: write what the template does as userData, blockDeviceMappings, metadataOptions, securityGroupSelectorTerms and role"}
+			Text: "launchTemplate has no counterpart: write what the template does as userData, blockDeviceMappings, " +
+				"metadataOptions, securityGroupSelectorTerms and role"}
 	}
 	if err := wrongSelector(spec, old); err != nil {
 		return err
@@ -57,12 +58,14 @@ func wrongSelector(spec tree, old func(string) []string) *OfflineError {
 		}
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			if textAt(keys, key) == "" {
-				return &OfflineError{At: append(old(selector), key), Text: fmt.Sprintf("%s %q: %v is no text; put it into quotes", selector, key, keys[key])}
+				return &OfflineError{At: append(old(selector), key),
+					Text: fmt.Sprintf("%s %q: %v is no text; put it into quotes", selector, key, keys[key])}
 			}
 		}
 		if tooMany(keys) {
 			return &OfflineError{At: old(selector),
-				Text: fmt.Sprintf("%s: spelled out, its lists are more than the %d terms that a selector may have: select by a common tag instead", selector, mostTerms)}
+				Text: fmt.Sprintf("%s: spelled out, its lists are more than the %d terms that a selector may have: "+
+					"select by a common tag instead", selector, mostTerms)}
 		}
 	}
 	return nil
@@ -112,7 +115,10 @@ func (c *Converted) terms(selector tree, from []string, field string) []any {
 		for i, id := range ids {
 			out[i] = tree{"id": id}
 		}
-		if slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(key string) bool { return key != "aws-ids" && key != "aws::ids" }) {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(key string) bool {
+			return key != "aws-ids" &&
+				key != "aws::ids"
+		}) {
 			c.note(true, from, to, "ids may not be combined with anything else: the other keys of the selector are left out")
 		}
 		return out
@@ -219,6 +225,7 @@ func (o Options) identity(c *Converted, out tree, from []string) {
 		out["role"] = o.Role
 	default:
 		out["role"] = placeholderRole
-		c.note(true, from, path("spec.role"), "the old installation's default instance profile is gone: write the role of the nodes, or say --instance-profile or --role")
+		c.note(true, from, path("spec.role"), "the old installation's default instance profile is gone: write the role "+
+			"of the nodes, or say --instance-profile or --role")
 	}
 }

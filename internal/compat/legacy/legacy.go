@@ -1,6 +1,7 @@
-// Package legacy looks after Provisioners and AWSNodeTemplates that somebody applies. Nothing is launched for them: each is told, by a
-// condition and an event, which NodePool and EC2NodeClass "karpenter convert" writes for it. Where it is asked to, it keeps those objects in step
-// with the old ones, as their property: they go when the old ones go. An object of the name that belongs to nobody is not touched.
+// Package legacy looks after Provisioners and AWSNodeTemplates that somebody applies. Nothing is launched for them:
+// each is told, by a condition and an event, which NodePool and EC2NodeClass "karpenter convert" writes for it.
+// Where it is asked to, it keeps those objects in step with the old ones, as their property: they go when the old
+// ones go. An object of the name that belongs to nobody is not touched.
 package legacy
 
 import (
@@ -38,14 +39,16 @@ type Loop struct {
 	metrics *telemetry.Metrics
 }
 
-// New returns a loop that has not started. The client must ask the API server, not a cache. keep says whether new objects are kept in step.
+// New returns a loop that has not started. The client must ask the API server, not a cache. keep says whether new
+// objects are kept in step.
 func New(c client.Client, keep bool, events *telemetry.Events, m *telemetry.Metrics) *Loop {
 	return &Loop{client: c, keep: keep, events: events, metrics: m}
 }
 
 // Run works until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
-	l.metrics.Repeat(ctx, telemetry.Chore{Name: "legacy", What: "looking after Provisioners", Failed: "looking after Provisioners failed", Every: lookInterval, Turn: l.turn})
+	l.metrics.Repeat(ctx, telemetry.Chore{Name: "legacy", What: "looking after Provisioners",
+		Failed: "looking after Provisioners failed", Every: lookInterval, Turn: l.turn})
 	return nil
 }
 
@@ -137,9 +140,12 @@ func (l *Loop) settle(ctx context.Context, old *unstructured.Unstructured, made 
 	what := strings.Join(names, " and ")
 	switch {
 	case len(lost) > 0:
-		return &answer{metav1.ConditionFalse, v1.ReasonNotConvertible, fmt.Sprintf("as %s it would lose something: %s; \"karpenter convert\" writes what is left", what, strings.Join(lost, "; "))}, nil
+		return &answer{metav1.ConditionFalse, v1.ReasonNotConvertible,
+			fmt.Sprintf("as %s it would lose something: %s; \"karpenter convert\" writes what is left", what,
+				strings.Join(lost, "; "))}, nil
 	case !l.keep:
-		return &answer{metav1.ConditionFalse, v1.ReasonOlderKind, fmt.Sprintf("nothing is launched for this kind: apply %s, which \"karpenter convert\" writes", what)}, nil
+		return &answer{metav1.ConditionFalse, v1.ReasonOlderKind,
+			fmt.Sprintf("nothing is launched for this kind: apply %s, which \"karpenter convert\" writes", what)}, nil
 	}
 	for _, c := range made {
 		if taken, err := l.write(ctx, old, &unstructured.Unstructured{Object: c.Object}); err != nil || taken != nil {
@@ -149,7 +155,8 @@ func (l *Loop) settle(ctx context.Context, old *unstructured.Unstructured, made 
 	return &answer{metav1.ConditionTrue, v1.ReasonKeptInStep, what + " is kept in step with this object"}, nil
 }
 
-// write makes a new object what the old one says. Fields that nobody has set are the API server's, so an object that is in step is not changed.
+// write makes a new object what the old one says. Fields that nobody has set are the API server's, so an object
+// that is in step is not changed.
 func (l *Loop) write(ctx context.Context, old, o *unstructured.Unstructured) (*answer, error) {
 	have := &unstructured.Unstructured{}
 	have.SetGroupVersionKind(o.GroupVersionKind())
@@ -159,11 +166,13 @@ func (l *Loop) write(ctx context.Context, old, o *unstructured.Unstructured) (*a
 	}
 	owned := slices.ContainsFunc(have.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == old.GetUID() })
 	if err == nil && !owned {
-		return &answer{metav1.ConditionFalse, v1.ReasonNameTaken, fmt.Sprintf("%s %s exists and is not this object's: it is left as it is", o.GetKind(), o.GetName())}, nil
+		return &answer{metav1.ConditionFalse, v1.ReasonNameTaken,
+			fmt.Sprintf("%s %s exists and is not this object's: it is left as it is", o.GetKind(), o.GetName())}, nil
 	}
 	yes := true
 	o.SetFinalizers(nil)
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: old.GetAPIVersion(), Kind: old.GetKind(), Name: old.GetName(), UID: old.GetUID(), Controller: &yes}})
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: old.GetAPIVersion(), Kind: old.GetKind(),
+		Name: old.GetName(), UID: old.GetUID(), Controller: &yes}})
 	err = l.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(writer), client.ForceOwnership)
 	if apierrors.IsInvalid(err) {
 		return &answer{metav1.ConditionFalse, v1.ReasonNotConvertible, err.Error()}, nil

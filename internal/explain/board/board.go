@@ -64,7 +64,8 @@ type Disruption struct {
 
 // Found is what one pass of the planner said.
 func Found(out *disrupt.Proposal) Disruption {
-	return Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack, Before: out.Before, Target: out.Target}
+	return Disruption{Kept: slices.Concat(out.Blocks, out.Notes), Budgets: out.Budgets, HeldBack: out.HeldBack,
+		Before: out.Before, Target: out.Target}
 }
 
 // A Board may be used concurrently. What it returns must not be changed. A nil Board is told things and knows nothing.

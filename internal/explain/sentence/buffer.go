@@ -25,9 +25,11 @@ func BufferFlaw(f *buffer.Flaw) string {
 		if f.Value != "" {
 			cause = " (" + f.Value + ")"
 		}
-		return fmt.Sprintf("%s has no pod template at spec.template%s: write one as a PodTemplate and name it in spec.podTemplateRef", f.Name, cause)
+		return fmt.Sprintf("%s has no pod template at spec.template%s: write one as a PodTemplate and name it in "+
+			"spec.podTemplateRef", f.Name, cause)
 	case buffer.EveryNode:
-		return "a DaemonSet has a pod on every node and is not scaled: name a Deployment, StatefulSet, ReplicaSet, Job or another kind that can be scaled"
+		return "a DaemonSet has a pod on every node and is not scaled: name a Deployment, StatefulSet, ReplicaSet, Job " +
+			"or another kind that can be scaled"
 	case buffer.ByTheClock:
 		return "a CronJob is not scaled: name a PodTemplate in spec.podTemplateRef"
 	case buffer.TemplateNotFound:
@@ -46,7 +48,8 @@ func BufferNote(n buffer.Note) string {
 	case buffer.NothingAsked:
 		return "nothing says how many pods: set spec.replicas, spec.percentage or spec.limits"
 	case buffer.BelowOne:
-		return fmt.Sprintf("spec.limits allows %s of %s and one pod requests %s: raise it, or no room is kept", n.Limit.String(), n.Resource, n.Request.String())
+		return fmt.Sprintf("spec.limits allows %s of %s and one pod requests %s: raise it, or no room is kept",
+			n.Limit.String(), n.Resource, n.Request.String())
 	case buffer.Limited:
 		return fmt.Sprintf("spec.limits allows %s of %s, which is enough for %d of %d pods", n.Limit.String(), n.Resource, n.Fit, n.Wanted)
 	case buffer.NoPods:
@@ -54,7 +57,8 @@ func BufferNote(n buffer.Note) string {
 	case buffer.TooMany:
 		return fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, the most for one buffer", n.Wanted, n.Fit)
 	case buffer.TooManyOfAll:
-		return fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, because all buffers of the cluster together have %d at most", n.Wanted, n.Fit, buffer.MostOfAll)
+		return fmt.Sprintf("the buffer asks for %d pods; room is kept for %d, because all buffers of the cluster "+
+			"together have %d at most", n.Wanted, n.Fit, buffer.MostOfAll)
 	}
 	return ""
 }

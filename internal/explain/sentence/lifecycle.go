@@ -37,7 +37,8 @@ func Failing(f lifecycle.Failing) string {
 	case f.Joined:
 		what = "its node was not initialized"
 	}
-	text := fmt.Sprintf("%d machine(s) in a row ran for their whole time without becoming ready nodes, the last of them NodeClaim %s: %s", f.Failures, f.Claim, what)
+	text := fmt.Sprintf("%d machine(s) in a row ran for their whole time without becoming ready nodes, the last of "+
+		"them NodeClaim %s: %s", f.Failures, f.Claim, what)
 	if f.Broken() {
 		text += "; until one does, one machine is tried at a time, at most two an hour, and nodes that work are not replaced at first"
 	}
@@ -47,9 +48,11 @@ func Failing(f lifecycle.Failing) string {
 // Hold says why a pool gets no machine now.
 func Hold(h *lifecycle.Hold) string {
 	if h.Tried != "" {
-		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first", h.Failures, h.Pool, h.Tried)
+		return fmt.Sprintf("the last %d machines of pool %q did not get ready, and NodeClaim %s is tried first",
+			h.Failures, h.Pool, h.Tried)
 	}
-	return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", h.Failures, h.Pool, h.TryAt().UTC().Format(time.TimeOnly))
+	return fmt.Sprintf("the last %d machines of pool %q did not get ready, the next is tried at %s", h.Failures,
+		h.Pool, h.TryAt().UTC().Format(time.TimeOnly))
 }
 
 // Inconsistency says what a node has too little of.

@@ -46,7 +46,8 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	},
 	disrupt.PodBudget: func(r *disrupt.Refusal) string {
 		if r.Name == "" {
-			return fmt.Sprintf("pod %s/%s is under more than one PodDisruptionBudget, so it cannot be evicted", r.Pod.Namespace, r.Pod.Name)
+			return fmt.Sprintf("pod %s/%s is under more than one PodDisruptionBudget, so it cannot be evicted",
+				r.Pod.Namespace, r.Pod.Name)
 		}
 		return fmt.Sprintf("PodDisruptionBudget %s allows no disruption of pod %s/%s now", r.Name, r.Pod.Namespace, r.Pod.Name)
 	},
@@ -71,22 +72,25 @@ var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NoLabel: named("the node has no label %s, so its price is not known"),
 	disrupt.DoNotConsolidate: named("the node has the annotation %s=true; its name today is " + v1.DoNotDisruptAnnotationKey +
 		", which holds drift back too"),
-	disrupt.NotOffered:       named("instance type %q is not offered in the node's zone and capacity type any more, so its price is not known"),
+	disrupt.NotOffered: named("instance type %q is not offered in the node's zone and capacity type any more, so " +
+		"its price is not known"),
 	disrupt.ConsolidateNever: named("NodePool %q has consolidateAfter: Never"),
 	disrupt.FeedsBuffer:      named("no pods run on it that would have to move, but CapacityBuffer %s has its room there"),
 	disrupt.OnlyWhenEmpty:    named("NodePool %q has consolidationPolicy: WhenEmpty and the node is not empty"),
 	disrupt.NothingCheaper: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("no replacement is at least %.0f%% cheaper", 100*r.Need)
 	},
-	disrupt.NothingButSpot: plain("no cheaper replacement without spot, and spot nodes are not replaced by spot nodes (feature gate SpotToSpotConsolidation)"),
-	disrupt.SpotForSpot:    plain("as many spot nodes of other types would only move the fleet to pools that are cheaper now"),
+	disrupt.NothingButSpot: plain("no cheaper replacement without spot, and spot nodes are not replaced by spot nodes " +
+		"(feature gate SpotToSpotConsolidation)"),
+	disrupt.SpotForSpot: plain("as many spot nodes of other types would only move the fleet to pools that are cheaper now"),
 	disrupt.FewSpotTypes: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("spot to spot needs %.0f cheaper instance types to choose from, there are %.0f", r.Need, r.Have)
 	},
-	disrupt.MinValues:    plain("no cheaper replacement satisfies the pool's minValues"),
-	disrupt.Unbalanced:   plain("the saving is too small for the pods that would move (policy Balanced)"),
-	disrupt.TooManyMoves: plain("it could be replaced by something cheaper, but that saves too little for each pod that would have to move"),
-	disrupt.Churn:        plain("the node is no candidate for it any more"),
+	disrupt.MinValues:  plain("no cheaper replacement satisfies the pool's minValues"),
+	disrupt.Unbalanced: plain("the saving is too small for the pods that would move (policy Balanced)"),
+	disrupt.TooManyMoves: plain("it could be replaced by something cheaper, but that saves too little for each pod " +
+		"that would have to move"),
+	disrupt.Churn: plain("the node is no candidate for it any more"),
 	disrupt.Budget: func(r *disrupt.Refusal) string {
 		return fmt.Sprintf("the budgets do not let %.0f node(s) go for the reason %s now", r.Need, r.Reason)
 	},

@@ -52,7 +52,8 @@ func Asked(s *v1alpha1.DisruptionStep) string {
 func Begun(nodes, claims []string) string {
 	text := fmt.Sprintf("delete %s: %s", Count(len(nodes), "node"), strings.Join(nodes, " "))
 	if len(claims) > 0 {
-		text = fmt.Sprintf("replace %s: %s, replaced by %s", Count(len(nodes), "node"), strings.Join(nodes, " "), strings.Join(claims, " "))
+		text = fmt.Sprintf("replace %s: %s, replaced by %s", Count(len(nodes), "node"), strings.Join(nodes, " "),
+			strings.Join(claims, " "))
 	}
 	return text
 }

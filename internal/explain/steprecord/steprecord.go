@@ -102,8 +102,8 @@ func (r Record) Names(claim *v1.NodeClaim) bool {
 	return slices.Contains(r.Candidates, Of(claim)) || slices.Contains(r.Replacements, claim.Name)
 }
 
-// UnderWay returns the records of the steps that are under way, the oldest first: those that every candidate that is left carries, and by which
-// at least one of them has yet to go.
+// UnderWay returns the records of the steps that are under way, the oldest first: those that every candidate that
+// is left carries, and by which at least one of them has yet to go.
 func UnderWay(snap *cluster.Snapshot) []Record {
 	known := map[string]Record{}
 	for n := range snap.Nodes() {

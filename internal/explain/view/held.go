@@ -31,7 +31,8 @@ const mostNamed = 5
 // Holds tells whether a refusal is somebody's doing, and not a stage of life or a matter of prices.
 func Holds(r *disrupt.Refusal) bool {
 	switch r.Code {
-	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.NoPool, disrupt.PodProtected, disrupt.PodBudget, disrupt.NoPlace, disrupt.BudgetUnread, disrupt.NoLabel,
+	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.NoPool, disrupt.PodProtected, disrupt.PodBudget,
+		disrupt.NoPlace, disrupt.BudgetUnread, disrupt.NoLabel,
 		disrupt.DoNotConsolidate, disrupt.NotOffered, disrupt.Paused:
 		return true
 	}

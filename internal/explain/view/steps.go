@@ -24,7 +24,8 @@ type Step struct {
 func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
 	var out []Step
 	for _, s := range decided {
-		step := Step{ID: s.ID, Stage: string(s.Stage), Reason: string(s.Reason), Text: s.Text, SavesDay: 24 * s.Saves.Dollars(), Pods: s.Pods, Until: s.Until}
+		step := Step{ID: s.ID, Stage: string(s.Stage), Reason: string(s.Reason), Text: s.Text,
+			SavesDay: 24 * s.Saves.Dollars(), Pods: s.Pods, Until: s.Until}
 		for _, claim := range s.Claims {
 			step.Nodes = append(step.Nodes, nodeOf(snap, claim))
 		}
@@ -43,7 +44,8 @@ func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
 
 func asked(plan *v1alpha1.DisruptionPlan) Step {
 	s := plan.Status.Step
-	step := Step{ID: plan.Name, Stage: "waits for approval: karpenter approve " + plan.Name, Reason: string(s.Reason), Text: sentence.Asked(s),
+	step := Step{ID: plan.Name, Stage: "waits for approval: karpenter approve " + plan.Name, Reason: string(s.Reason),
+		Text:     sentence.Asked(s),
 		SavesDay: 24 * dollars(s.Saves), Pods: s.Pods, Until: plan.Status.ExpiresAt.Time}
 	if plan.Approved() {
 		step.Stage = "is approved and about to be looked at again"

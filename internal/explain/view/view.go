@@ -80,7 +80,8 @@ type amount struct{ cpu, memory float64 }
 func read(n *cluster.Node, catalog *cloud.Catalog, requests map[*podclass.Class]amount) Machine {
 	labels := n.Labels()
 	m := Machine{
-		Name: n.Name, Claim: n.Claim.Name, Pool: n.Pool(), Type: labels[corev1.LabelInstanceTypeStable], Zone: labels[corev1.LabelTopologyZone],
+		Name: n.Name, Claim: n.Claim.Name, Pool: n.Pool(), Type: labels[corev1.LabelInstanceTypeStable],
+		Zone:         labels[corev1.LabelTopologyZone],
 		CapacityType: labels[v1.CapacityTypeLabelKey], Pods: len(n.Pods),
 	}
 	m.Price, _ = catalog.Price(labels)

@@ -65,7 +65,8 @@ func (k *Keeper) write(records []Record) error {
 	return nil
 }
 
-// appendLine writes a record as JSON. Its objects, a hundred in the most, are written by hand: with reflection they are nearly all that a folder costs.
+// appendLine writes a record as JSON. Its objects, a hundred in the most, are written by hand: with reflection they
+// are nearly all that a folder costs.
 func appendLine(to []byte, r Record) ([]byte, error) {
 	about := r.About
 	r.About = nil
@@ -131,7 +132,8 @@ func ReadFolder(folder string) (records []Record, torn int, err error) {
 // longestLine is longer than any record.
 const longestLine = 1 << 20
 
-// Read reads lines of JSON. torn is how many of them are no records: a crash may leave a block of zeros in the place of lines, however long.
+// Read reads lines of JSON. torn is how many of them are no records: a crash may leave a block of zeros in the
+// place of lines, however long.
 func Read(r io.Reader) (records []Record, torn int, err error) {
 	lines := bufio.NewReaderSize(r, longestLine)
 	for err == nil {

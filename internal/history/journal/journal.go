@@ -25,8 +25,8 @@ type Journal struct {
 // New returns an empty journal.
 func New() *Journal { return &Journal{news: make(chan struct{})} }
 
-// Add numbers a record and keeps it. Without a time it gets the present one. Its lists belong to the journal from then on: they are as long as
-// a batch is large, and are not copied.
+// Add numbers a record and keeps it. Without a time it gets the present one. Its lists belong to the journal from
+// then on: they are as long as a batch is large, and are not copied.
 func (j *Journal) Add(r Record) {
 	if j == nil {
 		return

@@ -66,8 +66,9 @@ type Record struct {
 	// besides the one that was priced. Types that cannot hold the pods are counted by "karpenter why", not here.
 	Others []Option `json:"others,omitempty"`
 
-	PricePerHour  float64 `json:"pricePerHour,omitempty"`
-	CostPerHour   float64 `json:"costPerHour,omitempty"`  // what decisions reckon with: the price, and what a node and a short spot list are reckoned to cost
+	PricePerHour float64 `json:"pricePerHour,omitempty"`
+	// what decisions reckon with: the price, and what a node and a short spot list are reckoned to cost
+	CostPerHour   float64 `json:"costPerHour,omitempty"`
 	BoundPerHour  float64 `json:"boundPerHour,omitempty"` // no fleet for the same pods has a lower cost; 0 if that was not computed
 	SavingPerHour float64 `json:"savingPerHour,omitempty"`
 	Evictions     int     `json:"evictions,omitempty"` // pods that have to move because of it
@@ -170,7 +171,8 @@ func (q *Query) Select(records []Record) []Record {
 	var out []Record
 	for i := range records {
 		r := &records[i]
-		if r.Seq > q.After && !r.At.Before(q.Since) && (q.Object == nil || r.Mentions(*q.Object)) && (q.Act == "" || r.Act == q.Act) && (q.Reason == "" || r.Reason == q.Reason) {
+		if r.Seq > q.After && !r.At.Before(q.Since) && (q.Object == nil || r.Mentions(*q.Object)) &&
+			(q.Act == "" || r.Act == q.Act) && (q.Reason == "" || r.Reason == q.Reason) {
 			out = append(out, *r)
 		}
 	}

@@ -1,8 +1,8 @@
-// Package kubescore holds the scores by which kube-scheduler's default profile, version 1.36, tells nodes apart: how many unwelcoming taints a
-// node has counts three times as much as how empty it would be and how evenly filled.
+// Package kubescore holds the scores by which kube-scheduler's default profile, version 1.36, tells nodes apart:
+// how many unwelcoming taints a node has counts three times as much as how empty it would be and how evenly filled.
 //
-// Scores for affinity, spread and images are left out, and so is the sampling of nodes in clusters of more than a hundred. Who fits where is not
-// decided here.
+// Scores for affinity, spread and images are left out, and so is the sampling of nodes in clusters of more than a
+// hundred. Who fits where is not decided here.
 package kubescore
 
 import (
@@ -32,7 +32,8 @@ func (r Request) Minus(less Request) Request {
 
 // guessed is what kube-scheduler takes a container for that does not say what it needs, when it looks for the emptiest node.
 var guessed = corev1.ResourceList{
-	corev1.ResourceCPU: *resource.NewMilliQuantity(100, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
+	corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
+	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 }
 
 // Asked is what a pod asks for, and what kube-scheduler takes it for.
@@ -40,7 +41,8 @@ type Asked struct{ Request, Guessed Request }
 
 // Of returns what a pod asks for.
 func Of(p *corev1.Pod) Asked {
-	return Asked{requestOf(p, resources.PodResourcesOptions{}), requestOf(p, resources.PodResourcesOptions{NonMissingContainerRequests: guessed})}
+	return Asked{requestOf(p, resources.PodResourcesOptions{}),
+		requestOf(p, resources.PodResourcesOptions{NonMissingContainerRequests: guessed})}
 }
 
 func requestOf(p *corev1.Pod, o resources.PodResourcesOptions) Request {

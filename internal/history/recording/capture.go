@@ -138,11 +138,13 @@ func (w *captured) make(id string, meta metav1.ObjectMeta, t *corev1.PodTemplate
 		w.workloads[id] = &workload{}
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cmp.Or(meta.Namespace, metav1.NamespaceDefault), Name: cmp.Or(meta.Name, "workload"), Labels: t.Labels, Annotations: t.Annotations,
+		Namespace: cmp.Or(meta.Namespace, metav1.NamespaceDefault), Name: cmp.Or(meta.Name, "workload"),
+		Labels: t.Labels, Annotations: t.Annotations,
 	}, Spec: t.Spec}
 	podclass.RequestLimits(p.Spec.Containers)
 	podclass.RequestLimits(p.Spec.InitContainers)
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.Name, UID: types.UID(id), Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: p.Name,
+		UID: types.UID(id), Controller: new(true)}}
 	w.workloads[id].pod = wanted(p)
 }
 

@@ -66,8 +66,8 @@ func (d *Disks) take(kind string, raw json.RawMessage) error {
 	return nil
 }
 
-// disksOf yields what a recording tells of the disks of a pod: where they are and where they may be made, and nothing that is on them, or how to get
-// at it.
+// disksOf yields what a recording tells of the disks of a pod: where they are and where they may be made, and
+// nothing that is on them, or how to get at it.
 func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, v := range p.Class.Spec.Volumes {
@@ -75,8 +75,10 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 			if claim == nil {
 				continue
 			}
-			c := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
-			c.Spec.StorageClassName, c.Spec.VolumeName, c.Spec.AccessModes, c.Spec.Resources = claim.Spec.StorageClassName, claim.Spec.VolumeName, claim.Spec.AccessModes, claim.Spec.Resources
+			c := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
+				Kind: "PersistentVolumeClaim"}, ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+			c.Spec.StorageClassName, c.Spec.VolumeName, c.Spec.AccessModes, c.Spec.Resources =
+				claim.Spec.StorageClassName, claim.Spec.VolumeName, claim.Spec.AccessModes, claim.Spec.Resources
 			c.Status.Phase = claim.Status.Phase
 			if done, there := claim.Annotations[bound]; there {
 				c.Annotations = map[string]string{bound: done}
@@ -91,7 +93,8 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 				continue
 			}
 			if sc := snap.StorageClass(*claim.Spec.StorageClassName); sc != nil {
-				s := &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: sc.Name}}
+				s := &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1",
+					Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: sc.Name}}
 				s.Provisioner, s.VolumeBindingMode, s.AllowedTopologies = sc.Provisioner, sc.VolumeBindingMode, sc.AllowedTopologies
 				if !yield("s/"+s.Name, s) {
 					return
@@ -103,8 +106,10 @@ func disksOf(snap *cluster.Snapshot, p *cluster.Pod) iter.Seq2[string, any] {
 
 // told is what a recording tells of a volume.
 func told(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
-	out := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}, ObjectMeta: metav1.ObjectMeta{Name: pv.Name}}
-	out.Spec.NodeAffinity, out.Spec.StorageClassName, out.Spec.AccessModes, out.Spec.Capacity = pv.Spec.NodeAffinity, pv.Spec.StorageClassName, pv.Spec.AccessModes, pv.Spec.Capacity
+	out := &corev1.PersistentVolume{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
+		ObjectMeta: metav1.ObjectMeta{Name: pv.Name}}
+	out.Spec.NodeAffinity, out.Spec.StorageClassName, out.Spec.AccessModes, out.Spec.Capacity = pv.Spec.NodeAffinity,
+		pv.Spec.StorageClassName, pv.Spec.AccessModes, pv.Spec.Capacity
 	if pv.Spec.CSI != nil {
 		out.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: pv.Spec.CSI.Driver}
 	}
@@ -128,7 +133,8 @@ func claiming(volumes []corev1.Volume) []corev1.Volume {
 	for i := range volumes {
 		switch v := &volumes[i]; {
 		case v.PersistentVolumeClaim != nil:
-			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
+			out = append(out, corev1.Volume{Name: v.Name,
+				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}})
 		case v.Ephemeral != nil:
 			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
 		}

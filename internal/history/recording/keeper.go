@@ -23,9 +23,10 @@ const (
 	folderBytes = 960 << 20
 )
 
-// A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file begins with all pods that are
-// there, so none needs those before it. Nothing is written of what a container is started with, no environment, of volumes only those with a claim and where they are, and no
-// annotation but the one that protects a pod. It is not safe for concurrent use.
+// A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file
+// begins with all pods that are there, so none needs those before it. Nothing is written of what a container is
+// started with, no environment, of volumes only those with a claim and where they are, and no annotation but the
+// one that protects a pod. It is not safe for concurrent use.
 type Keeper struct {
 	folder *segments.Folder
 	last   *cluster.Snapshot // what is written
@@ -132,7 +133,8 @@ func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
 
 // same tells whether nothing changed that a recording tells of.
 func same(a, b *cluster.Pod) bool {
-	return a.Class == b.Class && a.Labels == b.Labels && a.Deleted.Equal(b.Deleted) && a.Terminal() == b.Terminal() && a.DoNotDisrupt == b.DoNotDisrupt
+	return a.Class == b.Class && a.Labels == b.Labels && a.Deleted.Equal(b.Deleted) && a.Terminal() == b.Terminal() &&
+		a.DoNotDisrupt == b.DoNotDisrupt
 }
 
 // evicted tells whether a pod ends because its node goes: kube-scheduler never moves one.
@@ -153,14 +155,16 @@ func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
 
 // recorded is what is written of a pod. A row has no more of its spec than scheduling reads.
 func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
-	o := wanted(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels.Map}, Spec: *p.Class.Spec})
+	o := wanted(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels.Map},
+		Spec: *p.Class.Spec})
 	o.Kind, o.APIVersion, o.Spec.NodeName = "Pod", "v1", p.NodeName
 	o.UID, o.CreationTimestamp = p.UID, metav1.NewTime(p.Created)
 	if p.DoNotDisrupt != "" {
 		o.Annotations = map[string]string{v1.DoNotDisruptAnnotationKey: p.DoNotDisrupt}
 	}
 	if p.Owner != nil {
-		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: p.Owner.APIVersion, Kind: p.Owner.Kind, Name: p.Owner.Name, UID: p.Owner.UID, Controller: new(true)}}
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: p.Owner.APIVersion, Kind: p.Owner.Kind,
+			Name: p.Owner.Name, UID: p.Owner.UID, Controller: new(true)}}
 	}
 	if p.Priority != 0 {
 		o.Spec.Priority = &p.Priority
@@ -170,7 +174,8 @@ func recorded(p *cluster.Pod, now time.Time, evicted bool) *corev1.Pod {
 	}
 	o.Status.Phase = p.Phase
 	if p.Terminal() { // when its containers ended is no field of a row
-		o.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)}}}}
+		o.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)}}}}
 	}
 	if evicted {
 		o.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
@@ -185,7 +190,8 @@ func ReadFolder(folder string) (r *Recording, torn int, err error) {
 		return nil, 0, err
 	}
 	if len(files) == 0 {
-		return nil, 0, fmt.Errorf("%s: there is no recording in this folder; the controller writes %s to its --record-dir", folder, pattern)
+		return nil, 0, fmt.Errorf("%s: there is no recording in this folder; the controller writes %s to its "+
+			"--record-dir", folder, pattern)
 	}
 	w := newWatched()
 	for _, name := range files {

@@ -1,9 +1,10 @@
-// Package recording reads what happened to the pods of a cluster: tables of pods with the times of their creation and deletion, workloads as
-// kubereplay captures them, and pods as kubectl and the controller write them down.
+// Package recording reads what happened to the pods of a cluster: tables of pods with the times of their creation
+// and deletion, workloads as kubereplay captures them, and pods as kubectl and the controller write them down.
 //
-// Whatever the format, a Recording says the same: which pods somebody wanted, from when until when. What an eviction ends and its owner makes
-// anew at once is one life, so that what the controller did when it was recorded is not taken for what users wanted. Times are whole
-// seconds, as Kubernetes writes them. Every error names the file, the line and what to change.
+// Whatever the format, a Recording says the same: which pods somebody wanted, from when until when. What an
+// eviction ends and its owner makes anew at once is one life, so that what the controller did when it was recorded
+// is not taken for what users wanted. Times are whole seconds, as Kubernetes writes them. Every error names the
+// file, the line and what to change.
 package recording
 
 import (
@@ -59,7 +60,8 @@ func Read(name string, text []byte) (*Recording, error) {
 	var err error
 	switch trimmed := bytes.TrimLeft(text, " \t\r\n\ufeff"); {
 	case len(trimmed) == 0:
-		return nil, s.at(1, "the file is empty; give a CSV of pods, what \"kubectl get pods -w -o json\" wrote, or what kubereplay captured")
+		return nil, s.at(1, "the file is empty; give a CSV of pods, what \"kubectl get pods -w -o json\" wrote, or "+
+			"what kubereplay captured")
 	case trimmed[0] != '{':
 		lives, err = readTable(s)
 	case isCapture(trimmed):

@@ -46,8 +46,9 @@ var columns = map[string]func(r *row, text string) error{
 	"node_selector":  (*row).selector,
 	"do_not_disrupt": (*row).protect,
 
-	// What the public trace of Alibaba's GPU cluster of 2023 calls them. Where a part of a GPU is asked for, a whole one is: nothing less can be
-	// bought. Which GPU it is, its quality of service and what became of it decide nothing here.
+	// What the public trace of Alibaba's GPU cluster of 2023 calls them. Where a part of a GPU is asked for, a
+	// whole one is: nothing less can be bought. Which GPU it is, its quality of service and what became of it
+	// decide nothing here.
 	"cpu_milli":      func(r *row, text string) error { return r.ask(corev1.ResourceCPU, text+"m") },
 	"memory_mib":     func(r *row, text string) error { return r.ask(corev1.ResourceMemory, text+"Mi") },
 	"num_gpu":        func(r *row, text string) error { return r.ask(gpuColumn, text) },
@@ -132,7 +133,8 @@ func (s source) checkHeader(header []string) error {
 }
 
 func readRow(header, fields []string) (*row, error) {
-	r := &row{count: 1, asks: corev1.ResourceList{}, gpu: "nvidia.com/gpu", life: Life{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}}}}
+	r := &row{count: 1, asks: corev1.ResourceList{}, gpu: "nvidia.com/gpu",
+		life: Life{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault}}}}
 	for i, text := range fields {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
@@ -145,7 +147,8 @@ func readRow(header, fields []string) (*row, error) {
 	case r.life.From.IsZero():
 		return nil, errors.New("created is empty; say when the pod came, or remove the line")
 	case !r.life.To.IsZero() && r.life.To.Before(r.life.From):
-		return nil, fmt.Errorf("the pod is deleted at %s, before it is created at %s", r.life.To.Format(time.RFC3339), r.life.From.Format(time.RFC3339))
+		return nil, fmt.Errorf("the pod is deleted at %s, before it is created at %s", r.life.To.Format(time.RFC3339),
+			r.life.From.Format(time.RFC3339))
 	}
 	return r, nil
 }
@@ -245,7 +248,8 @@ func (r *row) lives(line int, same sharedSpecs) []Life {
 	if app := p.Labels["app"]; app != "" {
 		owner = app
 	}
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(p.Namespace + "/" + owner), Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner,
+		UID: types.UID(p.Namespace + "/" + owner), Controller: new(true)}}
 	out := []Life{r.life}
 	if r.count == 1 {
 		return out

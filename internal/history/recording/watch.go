@@ -19,8 +19,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A seen object is one that a watch showed: by itself, as kubectl writes it with -w, or in an event, as with --output-watch-events too. Who
-// writes events down may add when each came.
+// A seen object is one that a watch showed: by itself, as kubectl writes it with -w, or in an event, as with
+// --output-watch-events too. Who writes events down may add when each came.
 type seen struct {
 	Kind   string            `json:"kind"`
 	Items  []json.RawMessage `json:"items"`
@@ -217,11 +217,12 @@ func (w *watched) joined() []Life {
 	return out
 }
 
-// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Of volumes there are those whose
-// claim may tie it to a place.
+// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Of
+// volumes there are those whose claim may tie it to a place.
 func wanted(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: cmp.Or(p.Namespace, metav1.NamespaceDefault), Name: p.Name, Labels: p.Labels, Annotations: p.Annotations, OwnerReferences: p.OwnerReferences,
+		Namespace: cmp.Or(p.Namespace, metav1.NamespaceDefault), Name: p.Name, Labels: p.Labels,
+		Annotations: p.Annotations, OwnerReferences: p.OwnerReferences,
 	}, Spec: *p.Spec.DeepCopy()}
 	out.Spec.NodeName, out.Spec.Volumes, out.Spec.SchedulingGates, out.Spec.ResourceClaims = "", claiming(out.Spec.Volumes), nil, nil
 	return out

@@ -12,8 +12,8 @@ import (
 // bound says of a claim that its volume is there.
 const bound = "pv.kubernetes.io/bind-completed"
 
-// mount gives a pod the volumes whose claims are known. Nobody can say where others are: they tie it to no place. Claims of ephemeral volumes are made
-// anew with each pod, like the one that its first pod had.
+// mount gives a pod the volumes whose claims are known. Nobody can say where others are: they tie it to no place.
+// Claims of ephemeral volumes are made anew with each pod, like the one that its first pod had.
 func (r *run) mount(p *pod) {
 	volumes := p.life.Pod.Spec.Volumes
 	if len(volumes) == 0 {
@@ -32,7 +32,8 @@ func (r *run) mount(p *pod) {
 			}
 			kept = append(kept, v)
 			if name := p.key.Name + "-" + v.Name; name != like.Name {
-				c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: name}, Spec: *like.Spec.DeepCopy()}
+				c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace,
+					Name: name}, Spec: *like.Spec.DeepCopy()}
 				c.Spec.VolumeName = ""
 				r.update(func(d *cluster.Draft) { d.PutPVC(c) })
 			}
@@ -65,7 +66,8 @@ func (r *run) provision(p *pod, m *machine) {
 		made := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "replay-" + p.key.Namespace + "-" + name}}
 		made.Spec.AccessModes, made.Status.Phase = claim.Spec.AccessModes, corev1.VolumeBound
 		made.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{m.offer.zone}}},
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone,
+				Operator: corev1.NodeSelectorOpIn, Values: []string{m.offer.zone}}},
 		}}}}
 		if claim.Spec.StorageClassName != nil {
 			made.Spec.StorageClassName = *claim.Spec.StorageClassName

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment is closed by then. Steps that wait for
-	// their turn are looked at as often.
+	// nextTurn is when nodes are emptied of a step for which nothing boots: whatever else is begun at that moment
+	// is closed by then. Steps that wait for their turn are looked at as often.
 	nextTurn = time.Second
 	// hollowPart is the part of the pace at which nodes that got empty are looked for.
 	hollowPart = 10
@@ -222,7 +222,8 @@ func (d *disruption) world(r *run) *disrupt.World {
 		r.update(func(draft *cluster.Draft) { draft.DropVacant(over) })
 	}
 	w := &disrupt.World{
-		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Ahead: true, Landing: landing, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
+		Snap: snap, Pools: r.pools, Busy: maps.Clone(d.busy), Promised: map[string]int{}, Ahead: true,
+		Landing: landing, Vacant: d.vacancies.Look(snap, r.now), Facts: &d.facts,
 		Settings: r.Planner, Now: r.now, Engine: d.engine, Terms: r.Engine,
 	}
 	d.pending.Hold(w)

@@ -28,8 +28,8 @@ type standing struct {
 	offer *cloud.Offering
 }
 
-// Stand has a machine be there from the beginning, or says why the variant cannot have it. Its claim may be nil. Both are changed to what they are
-// while nothing is done to them.
+// Stand has a machine be there from the beginning, or says why the variant cannot have it. Its claim may be nil.
+// Both are changed to what they are while nothing is done to them.
 func (v *Variant) Stand(node *corev1.Node, claim *v1.NodeClaim) error {
 	i := slices.IndexFunc(v.Pools, func(p engine.Pool) bool { return p.Pool.Name == node.Labels[v1.NodePoolLabelKey] })
 	if i < 0 {
@@ -62,7 +62,8 @@ func (r *run) stand(s *standing) {
 	name := s.node.Name
 	id := cmp.Or(s.node.Spec.ProviderID, "replay://"+name)
 	sold := cloud.Machine{
-		ProviderID: id, ClaimName: name, PoolName: s.node.Labels[v1.NodePoolLabelKey], InstanceType: s.it.Name, Zone: s.offer.Zone(), CapacityType: s.offer.CapacityType(),
+		ProviderID: id, ClaimName: name, PoolName: s.node.Labels[v1.NodePoolLabelKey], InstanceType: s.it.Name,
+		Zone: s.offer.Zone(), CapacityType: s.offer.CapacityType(),
 		Labels: s.node.Labels, Capacity: s.it.CapacityAs(s.offer), Allocatable: s.it.Allocatable(s.offer),
 	}
 	var c *v1.NodeClaim
@@ -77,7 +78,8 @@ func (r *run) stand(s *standing) {
 		c.CreationTimestamp = metav1.NewTime(r.now)
 	}
 	c = lifecycle.Launched(c, sold, r.now, sentence.Lack)
-	m := &machine{name: name, claim: c, price: s.offer.Price, offer: offerKey{s.it.Name, sold.Zone, sold.CapacityType}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
+	m := &machine{name: name, claim: c, price: s.offer.Price, offer: offerKey{s.it.Name, sold.Zone,
+		sold.CapacityType}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(name)}
 	m.node = s.node
 	m.node.UID, m.node.DeletionTimestamp = types.UID(cmp.Or(string(m.node.UID), "node/"+name)), nil
 	m.node.Spec.ProviderID, m.node.Spec.Unschedulable = id, false
@@ -92,7 +94,8 @@ func (r *run) stand(s *standing) {
 
 // passing tells whether a taint is one that says how things are at a moment, and not what a node is.
 func passing(key string) bool {
-	return key == v1.DisruptedTaintKey || key == v1.UnderusedTaintKey || key == v1.UnregisteredTaintKey || key == corev1.TaintNodeUnschedulable ||
+	return key == v1.DisruptedTaintKey || key == v1.UnderusedTaintKey || key == v1.UnregisteredTaintKey ||
+		key == corev1.TaintNodeUnschedulable ||
 		key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 

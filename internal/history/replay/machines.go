@@ -58,10 +58,12 @@ func (r *run) launch(o *engine.Opening, it *cloud.InstanceType, offer *cloud.Off
 	}
 	maps.Copy(labels, offer.Labels)
 	c = lifecycle.Launched(c, cloud.Machine{
-		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name, Zone: offer.Zone(), CapacityType: offer.CapacityType(),
+		ProviderID: "replay://" + c.Name, ClaimName: c.Name, PoolName: o.Pool, InstanceType: it.Name,
+		Zone: offer.Zone(), CapacityType: offer.CapacityType(),
 		Labels: labels, Capacity: it.CapacityAs(offer), Allocatable: it.Allocatable(offer),
 	}, r.now, sentence.Lack)
-	m := &machine{name: c.Name, claim: c, price: offer.Price, offer: offerKey{it.Name, offer.Zone(), offer.CapacityType()}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
+	m := &machine{name: c.Name, claim: c, price: offer.Price, offer: offerKey{it.Name, offer.Zone(),
+		offer.CapacityType()}, pods: map[*pod]bool{}, stirred: r.now, lot: lotOf(c.Name)}
 	r.machines[c.Name] = m
 	r.meter.launched(m)
 	r.update(func(d *cluster.Draft) { d.PutClaim(c) })
@@ -80,7 +82,8 @@ func (r *run) booted(m *machine) {
 	if m.stopped {
 		return
 	}
-	m.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID("node/" + m.name), CreationTimestamp: metav1.NewTime(r.now)}}
+	m.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID("node/" + m.name),
+		CreationTimestamp: metav1.NewTime(r.now)}}
 	m.node.Spec.ProviderID = m.claim.Status.ProviderID
 	m.node.Status.Capacity, m.node.Status.Allocatable = m.claim.Status.Capacity, m.claim.Status.Allocatable
 	m.node.Spec.Taints = slices.Clone(m.claim.Spec.Taints)
@@ -118,9 +121,11 @@ func (m *machine) measure(a axes) {
 // daemon starts the pod of a DaemonSet on a new node, if it belongs there.
 func (r *run) daemon(ds *appsv1.DaemonSet, m *machine) {
 	t := &ds.Spec.Template
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + m.node.Name, Labels: t.Labels, CreationTimestamp: metav1.NewTime(r.now)}, Spec: t.Spec}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + m.node.Name,
+		Labels: t.Labels, CreationTimestamp: metav1.NewTime(r.now)}, Spec: t.Spec}
 	p.UID = types.UID(p.Namespace + "/" + p.Name)
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
+		Controller: new(true)}}
 	c := r.classOf(p)
 	if !c.admits(m) {
 		return

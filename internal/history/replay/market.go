@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// A Market says what the cloud takes back and has not. What happens is drawn by name and hour, so that it is the same in every run, and for every
-// variant that asks for the same.
+// A Market says what the cloud takes back and has not. What happens is drawn by name and hour, so that it is the
+// same in every run, and for every variant that asks for the same.
 type Market []Rate
 
 // A Rate is of the machines of a type in a zone; "" stands for all. Of several rates the last counts.
@@ -36,7 +36,8 @@ type offerKey struct{ kind, zone, capacityType string }
 
 func (m Market) of(k offerKey) Rate {
 	for _, r := range slices.Backward(m) {
-		if (r.Type == "" || r.Type == k.kind) && (r.Zone == "" || r.Zone == k.zone) && (r.CapacityType == "" || r.CapacityType == k.capacityType) {
+		if (r.Type == "" || r.Type == k.kind) && (r.Zone == "" || r.Zone == k.zone) &&
+			(r.CapacityType == "" || r.CapacityType == k.capacityType) {
 			return r
 		}
 	}

@@ -17,8 +17,9 @@ type Result struct {
 	Variant string    `json:"variant"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have come to: what is proven at the moments of Curve, taken
-	// for the time around them. Regret is what the fleet cost at those moments above what was proven then, as a part of that.
+	// Dollars is the bill. Bound is about the least that any fleet for the same pods could have come to: what is
+	// proven at the moments of Curve, taken for the time around them. Regret is what the fleet cost at those
+	// moments above what was proven then, as a part of that.
 	Dollars float64 `json:"dollars"`
 	Bound   float64 `json:"bound"`
 	Regret  float64 `json:"regret"`
@@ -84,7 +85,8 @@ func (m *meter) begin(r *run, rec *recording.Recording) {
 	m.began, m.until, m.reasons, m.bounds = rec.Begin, rec.End, map[string]int{}, newBounder(r)
 	for i := range r.set.Samples { // in the middle of equal parts
 		length := rec.End.Sub(rec.Begin)
-		r.at(rec.Begin.Add(time.Duration(float64(length)*(float64(i)+0.5)/float64(r.set.Samples)).Truncate(time.Second)), func() { m.sample(r) })
+		r.at(rec.Begin.Add(time.Duration(float64(length)*(float64(i)+0.5)/float64(r.set.Samples)).Truncate(
+			time.Second)), func() { m.sample(r) })
 	}
 }
 
@@ -131,7 +133,8 @@ func (m *meter) never(p *pod, now time.Time) {
 }
 
 func (m *meter) sample(r *run) {
-	m.curve = append(m.curve, Point{At: r.now, Price: dollars(m.rate.Dollars()), Nodes: m.machines, Pods: len(r.pods), Waiting: len(r.waiting)})
+	m.curve = append(m.curve, Point{At: r.now, Price: dollars(m.rate.Dollars()), Nodes: m.machines, Pods: len(r.pods),
+		Waiting: len(r.waiting)})
 	m.bounds.ask(r.Store.Snapshot(), r.listed, r.now)
 }
 
@@ -144,7 +147,8 @@ func (m *meter) result(r *run) *Result {
 	}
 	m.bounds.stop()
 	out := &Result{
-		Variant: r.Name, From: m.began, To: m.until, Dollars: dollars(cloud.NanoUSD(m.spent).Dollars()), PeakNodes: m.peak, Launched: m.made,
+		Variant: r.Name, From: m.began, To: m.until, Dollars: dollars(cloud.NanoUSD(m.spent).Dollars()),
+		PeakNodes: m.peak, Launched: m.made,
 		Pods: m.pods, Evictions: m.evictions, Unplaced: m.unplaced, SoldOut: m.soldOut, Steps: m.reasons, Curve: m.curve,
 	}
 	length := m.until.Sub(m.began)

@@ -79,13 +79,15 @@ func (r *run) classOf(p *corev1.Pod) *class {
 	if c := r.classes[key]; c != nil {
 		return c
 	}
-	c := &class{asks: r.axes.vector(resources.PodRequests(p, resources.PodResourcesOptions{})), score: kubescore.Of(p), tolerate: p.Spec.Tolerations, allowed: map[*machine]bool{}}
+	c := &class{asks: r.axes.vector(resources.PodRequests(p, resources.PodResourcesOptions{})),
+		score: kubescore.Of(p), tolerate: p.Spec.Tolerations, allowed: map[*machine]bool{}}
 	affinity := p.Spec.Affinity
 	if len(p.Spec.NodeSelector) > 0 || affinity != nil && affinity.NodeAffinity != nil {
 		required := nodeaffinity.GetRequiredNodeAffinity(p)
 		c.affinity = &required
 	}
-	c.entangled = len(p.Spec.TopologySpreadConstraints) > 0 || affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil) || hostPorts(p) || disked(p.Spec.Volumes)
+	c.entangled = len(p.Spec.TopologySpreadConstraints) > 0 || affinity != nil && (affinity.PodAffinity != nil ||
+		affinity.PodAntiAffinity != nil) || hostPorts(p) || disked(p.Spec.Volumes)
 	r.classes[key] = c
 	return c
 }
@@ -185,13 +187,16 @@ func (p *pod) object(now time.Time) *corev1.Pod {
 	o.Namespace, o.Name, o.UID = p.key.Namespace, p.key.Name, types.UID(p.key.Namespace+"/"+p.key.Name)
 	o.CreationTimestamp, o.Spec.Volumes = metav1.NewTime(p.made), p.volumes
 	if p.on == nil {
-		o.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
+		o.Status = corev1.PodStatus{Phase: corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: corev1.PodReasonUnschedulable}}}
 		return o
 	}
 	at := metav1.NewTime(now)
 	o.Spec.NodeName = p.on.node.Name
 	o.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &at, Conditions: []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
 	}}
 	return o
 }

@@ -34,7 +34,8 @@ type Variant struct {
 
 // Settings are the times of the model, all of whole seconds, and how closely it looks.
 type Settings struct {
-	Boot, Stop          time.Duration // of a machine, from its launch until it is ready, and from the end of its pods until it costs nothing
+	// of a machine, from its launch until it is ready, and from the end of its pods until it costs nothing
+	Boot, Stop          time.Duration
 	BatchIdle, BatchMax time.Duration
 	// Pace is how long there is at least between two searches for a cheaper fleet. The controller looks more often; over weeks that is
 	// most of the work.
@@ -45,8 +46,8 @@ type Settings struct {
 	Market Market
 }
 
-// GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside the snapshots that it is
-// seen in, and looking for garbage as often as a controller does is a quarter of the work.
+// GCPercent is how much garbage a program that does nothing but replay should let pile up: a fleet is small beside
+// the snapshots that it is seen in, and looking for garbage as often as a controller does is a quarter of the work.
 const GCPercent = 400
 
 // A Progress hears how far a run is, 0 to 1.

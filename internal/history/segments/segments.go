@@ -1,8 +1,8 @@
 // Package segments keeps lines in a folder, in files of which the oldest go.
 //
-// What was appended is on the disk. A line that a crash tears is the last of its file: a process begins a file of its own, and after trouble
-// another one. Files are in the order in which they were begun, even where the clock went back. Several processes may share a folder: whose file
-// another one removed as the oldest begins one.
+// What was appended is on the disk. A line that a crash tears is the last of its file: a process begins a file of
+// its own, and after trouble another one. Files are in the order in which they were begun, even where the clock
+// went back. Several processes may share a folder: whose file another one removed as the oldest begins one.
 package segments
 
 import (
@@ -25,7 +25,8 @@ type Folder struct {
 	bytes   int
 }
 
-// New returns a folder for files that are named after a pattern. Before a file is begun so many go that the others have no more than keep bytes.
+// New returns a folder for files that are named after a pattern. Before a file is begun so many go that the others
+// have no more than keep bytes.
 func New(path, pattern string, keep int64) *Folder {
 	return &Folder{path: path, pattern: pattern, keep: keep}
 }
@@ -72,7 +73,8 @@ func (f *Folder) Begin() error {
 	}
 }
 
-// next is the time after which a file is named: now, or just after the newest file. It would be the oldest, and go first, where the clock went back.
+// next is the time after which a file is named: now, or just after the newest file. It would be the oldest, and go
+// first, where the clock went back.
 func (f *Folder) next() (time.Time, error) {
 	now := time.Now().UTC()
 	files, err := Files(f.path, f.pattern)
@@ -121,8 +123,8 @@ func (f *Folder) Append(lines []byte) error {
 	return nil
 }
 
-// takeBack ends a file without what could not be written whole: a full disk is not to fill up with beginnings. The next attempt begins a file.
-// Where even that fails, a line is torn.
+// takeBack ends a file without what could not be written whole: a full disk is not to fill up with beginnings. The
+// next attempt begins a file. Where even that fails, a line is torn.
 func (f *Folder) takeBack() {
 	if f.bytes == 0 {
 		_ = os.Remove(f.file.Name())

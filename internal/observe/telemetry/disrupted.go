@@ -10,7 +10,8 @@ import (
 // Disrupted counts a claim that Karpenter deleted of its own accord, with the pods that had to move because of it.
 // policy is the pool's consolidation policy for consolidation, empty for everything else.
 func (m *Metrics) Disrupted(claim *v1.NodeClaim, reason string, policy v1.ConsolidationPolicy, pods int) {
-	labels := []string{reason, claim.Labels[v1.NodePoolLabelKey], claim.Labels[v1.CapacityTypeLabelKey], snake(string(policy)), terminationMode(claim)}
+	labels := []string{reason, claim.Labels[v1.NodePoolLabelKey], claim.Labels[v1.CapacityTypeLabelKey],
+		snake(string(policy)), terminationMode(claim)}
 	m.NodeClaimsDisrupted.WithLabelValues(labels...).Inc()
 	m.PodsDisruptionInitiated.WithLabelValues(labels...).Add(float64(pods))
 }

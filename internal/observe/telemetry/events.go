@@ -142,7 +142,8 @@ func (s *Events) object(e *Event, now time.Time) *corev1.Event {
 	}
 	at := metav1.NewTime(now)
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x%04x", e.Object.Name, now.UnixNano(), s.serial&0xffff)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x%04x", e.Object.Name,
+			now.UnixNano(), s.serial&0xffff)},
 		InvolvedObject:      e.Object,
 		Reason:              string(e.Reason),
 		Message:             short(e.Message),
@@ -308,5 +309,6 @@ func PoolRef(p *v1.NodePool) corev1.ObjectReference {
 
 // BufferRef names a CapacityBuffer as the object of an event.
 func BufferRef(name types.NamespacedName, uid types.UID) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: autoscalingv1beta1.GroupVersion.String(), Kind: "CapacityBuffer", Namespace: name.Namespace, Name: name.Name, UID: uid}
+	return corev1.ObjectReference{APIVersion: autoscalingv1beta1.GroupVersion.String(), Kind: "CapacityBuffer",
+		Namespace: name.Namespace, Name: name.Name, UID: uid}
 }

@@ -7,7 +7,9 @@ var gauges = []Row{
 	{"karpenter_cluster_state_node_count", "gauge", Stable, "Nodes and NodeClaims without Node that Karpenter knows of.", nil},
 	{"karpenter_cluster_state_synced", "gauge", Stable, "1 once everything that is watched has been read.", nil},
 	{"karpenter_cluster_state_unsynced_time_seconds", "gauge", Stable, "How long that has been waited for.", nil},
-	{"karpenter_cluster_state_failed_feeds", "gauge", Alpha, "Kinds of objects that decisions need and that can no longer be read. While there are any, no node is disrupted voluntarily, or nothing is planned for pods that use resource claims.", nil},
+	{"karpenter_cluster_state_failed_feeds", "gauge", Alpha,
+		"Kinds of objects that decisions need and that can no longer be read. While there are any, no node is " +
+			"disrupted voluntarily, or nothing is planned for pods that use resource claims.", nil},
 
 	{"karpenter_nodes_current_lifetime_seconds", "gauge", Alpha, "Age of a node.", nodeSet},
 	{"karpenter_nodes_allocatable", "gauge", Beta, "What a node has for pods.", nodeSetByResource},
@@ -16,25 +18,36 @@ var gauges = []Row{
 	{"karpenter_nodes_total_daemon_requests", "gauge", Beta, "Requests of the DaemonSet pods of a node.", nodeSetByResource},
 	{"karpenter_nodes_total_daemon_limits", "gauge", Beta, "Limits of the DaemonSet pods of a node.", nodeSetByResource},
 	{"karpenter_nodes_system_overhead", "gauge", Beta, "What a node keeps from pods.", nodeSetByResource},
-	{"karpenter_cluster_utilization_percent", "gauge", Alpha, "Requests of all pods as a part of what all nodes have.", []string{"resource_type"}},
+	{"karpenter_cluster_utilization_percent", "gauge", Alpha,
+		"Requests of all pods as a part of what all nodes have.", []string{"resource_type"}},
 
 	{"karpenter_nodepools_limit", "gauge", Alpha, "Limits of a pool.", []string{"resource_type", "nodepool"}},
 	{"karpenter_nodepools_usage", "gauge", Alpha, "What the nodes of a pool have together.", []string{"resource_type", "nodepool"}},
-	{"karpenter_nodepools_disruption_paused", "gauge", Alpha, "1 while somebody has paused voluntary disruption, of the pool or of the cluster.", []string{"nodepool"}},
-	{"karpenter_nodepools_disruption_plans_waiting", "gauge", Alpha, "DisruptionPlans with nodes of a pool about which nobody has decided yet.", []string{"nodepool"}},
+	{"karpenter_nodepools_disruption_paused", "gauge", Alpha,
+		"1 while somebody has paused voluntary disruption, of the pool or of the cluster.", []string{"nodepool"}},
+	{"karpenter_nodepools_disruption_plans_waiting", "gauge", Alpha,
+		"DisruptionPlans with nodes of a pool about which nobody has decided yet.", []string{"nodepool"}},
 	{"karpenter_nodepools_cost_total", "gauge", Alpha, "Hourly cost of the machines of a pool.", []string{"nodepool"}},
 
-	{"karpenter_capacitybuffers_pods", "gauge", Alpha, "Pods that a CapacityBuffer keeps room for: on nodes that run (ready), on nodes that are on their way (coming), or nowhere (none).", []string{"namespace", "name", "room"}},
+	{"karpenter_capacitybuffers_pods", "gauge", Alpha,
+		"Pods that a CapacityBuffer keeps room for: on nodes that run (ready), on nodes that are on their way " +
+			"(coming), or nowhere (none).", []string{"namespace", "name", "room"}},
 
 	{"karpenter_pods_state", "gauge", Beta, "1 for each pod.", []string{
-		"name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type", "instance_type", "phase", "ready", "managed",
+		"name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type",
+		"instance_type", "phase", "ready", "managed",
 	}},
 	{"karpenter_pods_unstarted_time_seconds", "gauge", Alpha, "Age of a pod that is not ready yet.", podName},
 	{"karpenter_pods_unbound_time_seconds", "gauge", Alpha, "Age of a pod that is on no node yet.", podName},
-	{"karpenter_pods_provisioning_unbound_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is on no node yet.", podName},
-	{"karpenter_pods_provisioning_unstarted_time_seconds", "gauge", Alpha, "Time since a plan first had a place for a pod that is not ready yet.", podName},
-	{"karpenter_pods_provisioning_scheduling_undecided_time_seconds", "gauge", Alpha, "Time since a pod about which nothing was decided was first seen waiting.", podName},
-	{"karpenter_pods_without_requests", "gauge", Alpha, "Pods that ask for nothing of a resource, CPU or memory: they have to be planned for as if they used none.", []string{"namespace", "resource_type"}},
+	{"karpenter_pods_provisioning_unbound_time_seconds", "gauge", Alpha,
+		"Time since a plan first had a place for a pod that is on no node yet.", podName},
+	{"karpenter_pods_provisioning_unstarted_time_seconds", "gauge", Alpha,
+		"Time since a plan first had a place for a pod that is not ready yet.", podName},
+	{"karpenter_pods_provisioning_scheduling_undecided_time_seconds", "gauge", Alpha,
+		"Time since a pod about which nothing was decided was first seen waiting.", podName},
+	{"karpenter_pods_without_requests", "gauge", Alpha,
+		"Pods that ask for nothing of a resource, CPU or memory: they have to be planned for as if they used none.",
+		[]string{"namespace", "resource_type"}},
 }
 
 var (
@@ -99,7 +112,8 @@ func conditionRows(prefix string, s Stability, object, extra []string) []Row {
 	return []Row{
 		{prefix + "status_condition_count", "gauge", s, "1 for each condition of an object.", condition},
 		{prefix + "status_condition_current_status_seconds", "gauge", s, "How long a condition has been what it is.", condition},
-		{prefix + "termination_current_time_seconds", "gauge", s, "How long ago an object was deleted that is still there.", slices.Concat(object, extra)},
+		{prefix + "termination_current_time_seconds", "gauge", s,
+			"How long ago an object was deleted that is still there.", slices.Concat(object, extra)},
 	}
 }
 

@@ -46,7 +46,8 @@ func newAWSMetrics(t *maker) awsMetrics {
 		InstanceTerminationFailures: t.counter("karpenter_cloudprovider_instance_termination_failures_total", Alpha,
 			"Terminations that failed.", "zone", "zone_id"),
 		Refreshed: t.gauge("karpenter_cloudprovider_refreshed_timestamp_seconds", Alpha,
-			"When a periodic task of the provider last succeeded, or began where it has not yet, such as reading prices (providers.pricing) or instance types (providers.instancetype).", "controller"),
+			"When a periodic task of the provider last succeeded, or began where it has not yet, such as reading "+
+				"prices (providers.pricing) or instance types (providers.instancetype).", "controller"),
 		BatcherTime: t.histogram("karpenter_cloudprovider_batcher_batch_time_seconds", Beta, durations,
 			"How long calls were collected before they were sent as one.", "batcher"),
 		BatcherSize: t.histogram("karpenter_cloudprovider_batcher_batch_size", Beta, batchSizes,

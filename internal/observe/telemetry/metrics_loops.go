@@ -22,7 +22,8 @@ func newLoops(t *maker) *loops {
 		longest: t.scraped("workqueue_longest_running_processor_seconds", Stable,
 			"How long the oldest step that is under way has taken.", workqueued...),
 		heardOff: t.scraped("karpenter_loop_silent_seconds", Alpha,
-			"Since when a loop has neither begun a turn nor waited for one. After ten minutes the program counts as hanging.", "controller"),
+			"Since when a loop has neither begun a turn nor waited for one. After ten minutes the program counts as "+
+				"hanging.", "controller"),
 	})
 	return all
 }

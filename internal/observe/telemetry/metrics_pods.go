@@ -32,7 +32,8 @@ func newPodMetrics(t *maker) podMetrics {
 		PodEvictionRequests: t.counter("karpenter_pods_eviction_requests_total", Alpha,
 			"Answers of the eviction API.", "code"),
 		PlacesLost: t.counter("karpenter_pods_places_lost_total", Alpha,
-			"Pods that lost the place they were planned for, because their scheduler did not bind them to a ready node that has room for them.", "nodepool"),
+			"Pods that lost the place they were planned for, because their scheduler did not bind them to a ready node "+
+				"that has room for them.", "nodepool"),
 		PodsDrained: t.counter("karpenter_pods_drained_total", Alpha,
 			"Pods that were evicted or deleted to drain a node.", "reason"),
 	}

@@ -98,15 +98,19 @@ var reasons = []EventRow{
 	{InvalidDoNotDisruptAnnotation, warning, "A do-not-disrupt annotation means nothing and is ignored.", repeatInterval, 0, 0, false},
 	{DoNotDisruptUntil, normal, "A pod is protected until some time.", repeatInterval, 0, 0, false},
 	{DoNotDisruptGracePeriodElapsed, normal, "The protection of a pod has ended.", repeatInterval, 0, 0, false},
-	{DeprecatedAnnotation, warning, "An annotation of a pod has an older name, which counts still; the message gives the new one.", time.Hour, 0, 0, false},
-	{OlderKind, warning, "A Provisioner or AWSNodeTemplate is of a kind of older Karpenters; the message says what it would be today.", time.Hour, 0, 0, false},
+	{DeprecatedAnnotation, warning, "An annotation of a pod has an older name, which counts still; the message gives " +
+		"the new one.", time.Hour, 0, 0, false},
+	{OlderKind, warning, "A Provisioner or AWSNodeTemplate is of a kind of older Karpenters; the message says what it " +
+		"would be today.", time.Hour, 0, 0, false},
 
 	{DisruptionLaunching, normal, "A replacement is being launched.", repeatInterval, 0, 0, false},
 	{DisruptionWaitingReadiness, normal, "A replacement is not ready yet.", repeatInterval, 0, 0, false},
 	{DisruptionTerminating, normal, "A node is being removed by disruption.", repeatInterval, 0, 0, false},
 	{DisruptionBlocked, normal, "A node or pool cannot be disrupted now; the message says why.", repeatInterval, 0, 0, false},
-	{DisruptionAwaitsApproval, normal, "A step waits for somebody's approval; the message names its DisruptionPlan.", repeatInterval, 0, 0, false},
-	{DisruptionFailed, warning, "A step was begun and taken back; the message says why. On a NodePool: it may not have what the step asks for, such as more than its limits.", repeatInterval, 0, 0, false},
+	{DisruptionAwaitsApproval, normal, "A step waits for somebody's approval; the message names its DisruptionPlan.",
+		repeatInterval, 0, 0, false},
+	{DisruptionFailed, warning, "A step was begun and taken back; the message says why. On a NodePool: it may not have " +
+		"what the step asks for, such as more than its limits.", repeatInterval, 0, 0, false},
 	{Unconsolidatable, normal, "A node cannot be consolidated; the message says why.", 15 * time.Minute, 0, 0, false},
 	{ConsolidationCandidate, normal, "A node could be replaced; the message gives the savings.", repeatInterval, 0, 0, false},
 	{ConsolidationRejected, normal, "A move did not pass validation.", repeatInterval, 0, 0, false},
@@ -116,21 +120,29 @@ var reasons = []EventRow{
 	{TerminationGracePeriodEnding, warning, "The time by which a node must be gone is known.", repeatInterval, 0, 0, false},
 	{FailedConsistencyCheck, warning, "A node is not what its NodeClaim promised.", repeatInterval, 0, 0, false},
 	{InsufficientCapacity, warning, "The cloud has none of what a NodeClaim allows.", repeatInterval, 0, 0, false},
-	{LaunchFailed, warning, "The cloud refuses to launch a machine, for another reason than capacity, or does so for now; the message says why. It is tried again.", repeatInterval, 0, 0, false},
-	{FewInstanceTypes, normal, "A spot machine is bought from fewer than five instance types, because the pool and its pods allow no more; told once an hour for each pool.", time.Hour, 0, 0, false},
-	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is registered.", repeatInterval, 0, 0, false},
+	{LaunchFailed, warning, "The cloud refuses to launch a machine, for another reason than capacity, or does so for " +
+		"now; the message says why. It is tried again.", repeatInterval, 0, 0, false},
+	{FewInstanceTypes, normal, "A spot machine is bought from fewer than five instance types, because the pool and its " +
+		"pods allow no more; told once an hour for each pool.", time.Hour, 0, 0, false},
+	{UnregisteredTaintMissing, warning, "A node joined without the taint that keeps pods away until it is " +
+		"registered.", repeatInterval, 0, 0, false},
 	{Finalized, normal, "A finalizer was removed.", 0, 0, 0, false},
 
 	{NoCompatibleInstanceTypes, warning, "The requirements of a pool leave no instance type.", time.Minute, 0, 0, false},
 	{NodePoolNotReady, warning, "A pool gets no nodes; the message says why.", repeatInterval, 0, 0, false},
 	{PodsUnschedulable, warning, "Pods that no pool can hold, counted by what keeps them from this pool.", time.Minute, 0, 0, false},
-	{MachinesNeverReady, warning, "Machines of a pool ran for their whole time without becoming ready nodes; the message says what failed.", 15 * time.Minute, 0, 0, false},
+	{MachinesNeverReady, warning, "Machines of a pool ran for their whole time without becoming ready nodes; the " +
+		"message says what failed.", 15 * time.Minute, 0, 0, false},
 	{ReplicasMissing, warning, "A pool with replicas cannot get all its nodes; the message says why.", 5 * time.Minute, 0, 0, false},
 	{UnreadableObject, warning, "An object could not be read and is left out.", 15 * time.Minute, 0, 0, false},
-	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody decides.", 15 * time.Minute, 0, 0, false},
-	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the machines.", 15 * time.Minute, 0, 0, false},
-	{BufferWithoutRoom, warning, "A CapacityBuffer cannot be understood, or no pool can hold its pods; the message says what to change.", 5 * time.Minute, 0, 0, false},
-	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. Please report it.", time.Minute, 0, 0, false},
+	{OrphanKept, warning, "The machine of a Node has no NodeClaim, as most machines; it is kept until somebody " +
+		"decides.", 15 * time.Minute, 0, 0, false},
+	{NodeRepairBlocked, warning, "A broken node stays, because so many of its pool are broken that it is hardly the " +
+		"machines.", 15 * time.Minute, 0, 0, false},
+	{BufferWithoutRoom, warning, "A CapacityBuffer cannot be understood, or no pool can hold its pods; the message " +
+		"says what to change.", 5 * time.Minute, 0, 0, false},
+	{LeftOut, warning, "Decisions about an object run into a bug of Karpenter, and it is left out of them for a while. " +
+		"Please report it.", time.Minute, 0, 0, false},
 
 	{SpotInterrupted, warning, "The cloud takes a spot machine back.", repeatInterval, 0, 0, false},
 	{SpotRebalanceRecommendation, normal, "A spot machine is likely to be taken back.", repeatInterval, 0, 0, false},
@@ -138,10 +150,13 @@ var reasons = []EventRow{
 	{InstanceTerminating, warning, "A machine was told to terminate.", repeatInterval, 0, 0, false},
 	{InstanceUnhealthy, warning, "The cloud found a machine broken.", repeatInterval, 0, 0, false},
 	{CapacityReservationInterrupted, warning, "The reservation of a machine is taken back.", repeatInterval, 0, 0, false},
-	{ZonalShiftActive, warning, "Traffic is shifted away from a zone in which a pool may have nodes; nothing is launched, stopped or replaced there.", repeatInterval, 0, 0, false},
-	{ZonalShiftCleared, normal, "Traffic is no longer shifted away from a zone in which a pool may have nodes.", repeatInterval, 0, 0, false},
+	{ZonalShiftActive, warning, "Traffic is shifted away from a zone in which a pool may have nodes; nothing is " +
+		"launched, stopped or replaced there.", repeatInterval, 0, 0, false},
+	{ZonalShiftCleared, normal, "Traffic is no longer shifted away from a zone in which a pool may have nodes.",
+		repeatInterval, 0, 0, false},
 	{TerminatingOnInterruption, warning, "A node is removed because its machine is going away.", repeatInterval, 0, 0, false},
-	{SpotServiceRoleMissing, warning, "No spot machine can be launched: the account lacks a role, and the controller may not create it.", repeatInterval, 0, 0, false},
+	{SpotServiceRoleMissing, warning, "No spot machine can be launched: the account lacks a role, and the controller " +
+		"may not create it.", repeatInterval, 0, 0, false},
 	{WaitingOnNodeClaimTermination, normal, "A node class cannot go while NodeClaims use it.", repeatInterval, 0, 0, false},
 	{BootstrapsTwice, warning, "The user data of a node class joins the cluster, which Karpenter does as well.", time.Hour, 0, 0, false},
 	{NodeClassNotReady, warning, "Something that a node class asks for is not there or not allowed; the message names it.", repeatInterval, 0, 0, false},

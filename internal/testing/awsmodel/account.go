@@ -21,7 +21,8 @@ type Account struct {
 	PeoplesEntries []string
 	// Associations are the service accounts, as namespace/name, that Pod Identity gives a role.
 	Associations []string
-	// Unmanaged says that ARC does not manage the cluster; else Shifts are the zones, by id, from which traffic is shifted away, and until when.
+	// Unmanaged says that ARC does not manage the cluster; else Shifts are the zones, by id, from which traffic is
+	// shifted away, and until when.
 	Unmanaged bool
 	Shifts    map[string]time.Time
 	// Quotas are limits of EC2 by their codes, such as virtual CPUs of running machines.
@@ -46,14 +47,17 @@ func (c Config) ready() Account {
 func (c *call) getManagedResource(in *arczonalshift.GetManagedResourceInput) (*arczonalshift.GetManagedResourceOutput, error) {
 	arn := c.cfg.arn("eks", "cluster/"+c.boot.Name)
 	if aws.ToString(in.ResourceIdentifier) != arn || c.account.Unmanaged {
-		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "The resource %s is not managed by ARC zonal shift.", aws.ToString(in.ResourceIdentifier))
+		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException",
+			"The resource %s is not managed by ARC zonal shift.", aws.ToString(in.ResourceIdentifier))
 	}
-	out := &arczonalshift.GetManagedResourceOutput{Arn: &arn, Name: &c.boot.Name, AppliedWeights: map[string]float32{}, ZonalShifts: []shifttypes.ZonalShiftInResource{}}
+	out := &arczonalshift.GetManagedResourceOutput{Arn: &arn, Name: &c.boot.Name,
+		AppliedWeights: map[string]float32{}, ZonalShifts: []shifttypes.ZonalShiftInResource{}}
 	for _, zone := range slices.Sorted(maps.Keys(c.account.Shifts)) {
 		until := c.account.Shifts[zone]
 		if until.After(c.now) {
 			out.ZonalShifts = append(out.ZonalShifts, shifttypes.ZonalShiftInResource{
-				AppliedStatus: shifttypes.AppliedStatusApplied, AwayFrom: &zone, Comment: aws.String("impaired"), ExpiryTime: &until, StartTime: &c.started,
+				AppliedStatus: shifttypes.AppliedStatusApplied, AwayFrom: &zone, Comment: aws.String("impaired"),
+				ExpiryTime: &until, StartTime: &c.started,
 				ResourceIdentifier: &arn, ZonalShiftId: aws.String(nameID("shift", zone)),
 			})
 		}
@@ -85,7 +89,8 @@ func (c *call) describeAccessEntry(in *eks.DescribeAccessEntryInput) (*eks.Descr
 	case here && slices.Contains(c.account.PeoplesEntries, arn):
 		entry.Type = aws.String("STANDARD")
 	default:
-		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException", "The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'.")
+		return nil, refuseWith(http.StatusNotFound, "ResourceNotFoundException",
+			"The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'.")
 	}
 	return &eks.DescribeAccessEntryOutput{AccessEntry: entry}, nil
 }

@@ -99,7 +99,8 @@ func (k *call) forbidden(n need, why string) *fault {
 	text := fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s %s", k.who.arn, n.action, n.resource, why)
 	switch k.op.service {
 	case "ec2":
-		return refuseWith(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. %s. Encoded authorization failure message: %s", text, encoded(n))
+		return refuseWith(http.StatusForbidden, "UnauthorizedOperation",
+			"You are not authorized to perform this operation. %s. Encoded authorization failure message: %s", text, encoded(n))
 	case "iam", "sts":
 		return refuseWith(http.StatusForbidden, "AccessDenied", "%s", text)
 	}
@@ -139,7 +140,8 @@ func (k *call) needs(in any) []need {
 		if strings.HasPrefix(name, "arn:") {
 			return []need{k.plain("ssm:GetParameter", name)}
 		}
-		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.cfg.Region+":"+k.parameterOwner(name)+":parameter/"+strings.TrimPrefix(name, "/"))}
+		return []need{k.plain("ssm:GetParameter", "arn:aws:ssm:"+k.cfg.Region+":"+k.parameterOwner(name)+
+			":parameter/"+strings.TrimPrefix(name, "/"))}
 	case *sqs.GetQueueUrlInput:
 		return []need{k.plain("sqs:GetQueueUrl", k.cfg.arn("sqs", aws.ToString(in.QueueName)))}
 	case *sqs.ReceiveMessageInput:
@@ -214,7 +216,8 @@ func (k *call) creates(action, kind string, tags, more []ec2types.Tag) []need {
 
 // kinds are EC2's kinds of resources by what their ids begin with.
 var kinds = map[string]string{
-	"i": "instance", "lt": "launch-template", "vol": "volume", "eni": "network-interface", "subnet": "subnet", "sg": "security-group", "ami": "image",
+	"i": "instance", "lt": "launch-template", "vol": "volume", "eni": "network-interface", "subnet": "subnet",
+	"sg": "security-group", "ami": "image",
 	"cr": "capacity-reservation", "pg": "placement-group",
 }
 
@@ -298,7 +301,8 @@ func (k *call) uses(d *ec2types.RequestLaunchTemplateData, subnetID, imageID str
 		out = append(out, k.on("ec2:RunInstances", "subnet/"+subnetID, s.Subnet.Tags))
 	}
 	out = append(out, k.eachResource("ec2:RunInstances", groups, nil)...)
-	if r := d.CapacityReservationSpecification; r != nil && r.CapacityReservationTarget != nil && r.CapacityReservationTarget.CapacityReservationId != nil {
+	if r := d.CapacityReservationSpecification; r != nil && r.CapacityReservationTarget != nil &&
+		r.CapacityReservationTarget.CapacityReservationId != nil {
 		out = append(out, k.eachResource("ec2:RunInstances", []string{*r.CapacityReservationTarget.CapacityReservationId}, nil)...)
 	}
 	if p := d.Placement; p != nil && p.GroupId != nil {

@@ -98,7 +98,8 @@ func (c *Cloud) SpotPrice(instanceType, zone string) (float64, bool) {
 func (c *Cloud) spotPriceAt(instanceType, zone string, at time.Time) (float64, bool) {
 	price, ok := c.data.prices[instanceType]
 	f := c.data.facts[instanceType]
-	if !ok || f == nil || !c.data.offered[zone][instanceType] || slices.Contains(c.data.local, zone) || !slices.Contains(f.UsageClasses, "spot") {
+	if !ok || f == nil || !c.data.offered[zone][instanceType] || slices.Contains(c.data.local, zone) ||
+		!slices.Contains(f.UsageClasses, "spot") {
 		return 0, false
 	}
 	return spotPrice(price, instanceType, zone, c.data.arm(instanceType), at.Sub(c.started)), true
@@ -160,17 +161,23 @@ func values[S ~string](list []S) []string {
 }
 
 var typeFilters = filters[ec2types.InstanceTypeInfo]{
-	"instance-type":                         func(t ec2types.InstanceTypeInfo) []string { return []string{string(t.InstanceType)} },
-	"bare-metal":                            func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.BareMetal) },
-	"burstable-performance-supported":       func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.BurstablePerformanceSupported) },
-	"current-generation":                    func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.CurrentGeneration) },
-	"free-tier-eligible":                    func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.FreeTierEligible) },
-	"hypervisor":                            func(t ec2types.InstanceTypeInfo) []string { return []string{string(t.Hypervisor)} },
-	"instance-storage-supported":            func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.InstanceStorageSupported) },
-	"supported-virtualization-type":         func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedVirtualizationTypes) },
-	"supported-usage-class":                 func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedUsageClasses) },
-	"supported-root-device-type":            func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedRootDeviceTypes) },
-	"processor-info.supported-architecture": func(t ec2types.InstanceTypeInfo) []string { return values(t.ProcessorInfo.SupportedArchitectures) },
+	"instance-type": func(t ec2types.InstanceTypeInfo) []string { return []string{string(t.InstanceType)} },
+	"bare-metal":    func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.BareMetal) },
+	"burstable-performance-supported": func(t ec2types.InstanceTypeInfo) []string {
+		return boolValue(
+			t.BurstablePerformanceSupported)
+	},
+	"current-generation":            func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.CurrentGeneration) },
+	"free-tier-eligible":            func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.FreeTierEligible) },
+	"hypervisor":                    func(t ec2types.InstanceTypeInfo) []string { return []string{string(t.Hypervisor)} },
+	"instance-storage-supported":    func(t ec2types.InstanceTypeInfo) []string { return boolValue(t.InstanceStorageSupported) },
+	"supported-virtualization-type": func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedVirtualizationTypes) },
+	"supported-usage-class":         func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedUsageClasses) },
+	"supported-root-device-type":    func(t ec2types.InstanceTypeInfo) []string { return values(t.SupportedRootDeviceTypes) },
+	"processor-info.supported-architecture": func(t ec2types.InstanceTypeInfo) []string {
+		return values(
+			t.ProcessorInfo.SupportedArchitectures)
+	},
 	"memory-info.size-in-mib": func(t ec2types.InstanceTypeInfo) []string {
 		return []string{strconv.FormatInt(aws.ToInt64(t.MemoryInfo.SizeInMiB), 10)}
 	},
@@ -179,7 +186,8 @@ var typeFilters = filters[ec2types.InstanceTypeInfo]{
 	},
 }
 
-func (c *call) describeInstanceTypeOfferings(in *ec2.DescribeInstanceTypeOfferingsInput) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+func (c *call) describeInstanceTypeOfferings(in *ec2.DescribeInstanceTypeOfferingsInput) (
+	*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 	var out []ec2types.InstanceTypeOffering
 	kind := in.LocationType
 	if kind == "" {
@@ -307,7 +315,8 @@ func pageOfPrices(all []ec2types.SpotPrice, in *ec2.DescribeSpotPriceHistoryInpu
 		size = min(n, spotPage)
 	}
 	end := min(start+size, len(all))
-	out := &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: append([]ec2types.SpotPrice{}, all[start:end]...), NextToken: aws.String("")}
+	out := &ec2.DescribeSpotPriceHistoryOutput{SpotPriceHistory: append([]ec2types.SpotPrice{}, all[start:end]...),
+		NextToken: aws.String("")}
 	if end < len(all) {
 		out.NextToken = aws.String(base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(end))))
 	}

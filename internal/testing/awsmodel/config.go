@@ -36,7 +36,8 @@ type Config struct {
 	Identities map[string]Identity
 	// Snapshot is a file that keeps the state over restarts; "" keeps it in memory only.
 	Snapshot string
-	// Join is called when a machine's kubelet registers; once more when it is heard of again, and after a restart for each machine that had joined.
+	// Join is called when a machine's kubelet registers; once more when it is heard of again, and after a restart
+	// for each machine that had joined.
 	Join func(Join)
 	// Gone is called when a machine stops, goes silent or ceases to exist.
 	Gone func(Gone)

@@ -36,15 +36,18 @@ func (c *Cloud) deliver(source, kind string, resources []string, detail any, now
 func (c *Cloud) instanceARN(m *machine) string { return c.cfg.arn("ec2", "instance/"+m.id()) }
 
 func (c *Cloud) stateChanged(m *machine, name ec2types.InstanceStateName, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Instance State-change Notification", []string{c.instanceARN(m)}, map[string]string{"instance-id": m.id(), "state": string(name)}, now)
+	c.deliver("aws.ec2", "EC2 Instance State-change Notification", []string{c.instanceARN(m)},
+		map[string]string{"instance-id": m.id(), "state": string(name)}, now)
 }
 
 func (c *Cloud) spotWarning(m *machine, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Spot Instance Interruption Warning", []string{c.instanceARN(m)}, map[string]string{"instance-id": m.id(), "instance-action": "terminate"}, now)
+	c.deliver("aws.ec2", "EC2 Spot Instance Interruption Warning", []string{c.instanceARN(m)},
+		map[string]string{"instance-id": m.id(), "instance-action": "terminate"}, now)
 }
 
 func (c *Cloud) rebalance(m *machine, now time.Time) {
-	c.deliver("aws.ec2", "EC2 Instance Rebalance Recommendation", []string{c.instanceARN(m)}, map[string]string{"instance-id": m.id()}, now)
+	c.deliver("aws.ec2", "EC2 Instance Rebalance Recommendation", []string{c.instanceARN(m)},
+		map[string]string{"instance-id": m.id()}, now)
 }
 
 func (c *Cloud) schedule(m *machine, code ec2types.EventCode, notBefore, now time.Time) {

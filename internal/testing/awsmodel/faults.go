@@ -135,8 +135,8 @@ func (c *Cloud) SetFaults(change func(*Faults)) error {
 	return nil
 }
 
-// draw returns a number below one. It follows from the seed, from what is drawn about, and from how often that was: what happens to others in the
-// meantime, or in which order the calls of one moment come, makes no difference.
+// draw returns a number below one. It follows from the seed, from what is drawn about, and from how often that was:
+// what happens to others in the meantime, or in which order the calls of one moment come, makes no difference.
 func (c *Cloud) draw(about string) float64 {
 	c.lots[about]++
 	return unit(fmt.Sprint(c.cfg.Seed, c.lots[about], about))

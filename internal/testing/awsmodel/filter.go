@@ -97,7 +97,8 @@ func page[T any](items []T, size *int32, token *string, least, most int, key fun
 	if size != nil {
 		n = int(*size)
 		if n < least {
-			return nil, nil, refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.", n, least)
+			return nil, nil, refuse("InvalidParameterValue",
+				"Value ( %d ) for parameter maxResults is invalid. Expecting a value greater than %d.", n, least)
 		}
 		n = min(n, most)
 	}

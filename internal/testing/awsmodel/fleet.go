@@ -71,7 +71,8 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 		return "", 0, refuse("MissingParameter", "The fleet request needs a launch template and overrides.")
 	}
 	if n := len(in.LaunchTemplateConfigs); n > maxTemplates {
-		return "", 0, refuse("InvalidParameterValue", "The fleet request has %d launch template configs, at most %d are allowed.", n, maxTemplates)
+		return "", 0, refuse("InvalidParameterValue",
+			"The fleet request has %d launch template configs, at most %d are allowed.", n, maxTemplates)
 	}
 	switch t.DefaultTargetCapacityType {
 	case ec2types.DefaultTargetCapacityTypeSpot:
@@ -80,12 +81,15 @@ func checkFleet(in *ec2.CreateFleetInput) (capacityType string, want int, err er
 		return onDemand, int(*t.TotalTargetCapacity), nil
 	case ec2types.DefaultTargetCapacityTypeCapacityBlock:
 		if len(in.LaunchTemplateConfigs) > 1 || overrides > 1 || in.ReservedCapacityOptions != nil {
-			return "", 0, refuse("InvalidParameterCombination", "A fleet of type capacity-block takes one launch template with one instance type, and no options for reserved capacity.")
+			return "", 0, refuse("InvalidParameterCombination",
+				"A fleet of type capacity-block takes one launch template with one instance type, and no options for reserved capacity.")
 		}
 		return onDemand, int(*t.TotalTargetCapacity), nil
 	case ec2types.DefaultTargetCapacityTypeReservedCapacity:
-		if o := in.ReservedCapacityOptions; o == nil || len(o.ReservationTypes) != 1 || o.ReservationTypes[0] != ec2types.FleetReservationTypeInterruptibleCapacityReservation {
-			return "", 0, refuse("InvalidParameterCombination", "A fleet of type reserved-capacity needs the reservation type interruptible-capacity-reservation.")
+		if o := in.ReservedCapacityOptions; o == nil || len(o.ReservationTypes) != 1 ||
+			o.ReservationTypes[0] != ec2types.FleetReservationTypeInterruptibleCapacityReservation {
+			return "", 0, refuse("InvalidParameterCombination",
+				"A fleet of type reserved-capacity needs the reservation type interruptible-capacity-reservation.")
 		}
 		return onDemand, int(*t.TotalTargetCapacity), nil
 	}
@@ -110,7 +114,8 @@ func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]
 			return nil, err
 		}
 		told := ec2types.FleetLaunchTemplateSpecification{
-			LaunchTemplateId: t.Template.LaunchTemplateId, LaunchTemplateName: t.Template.LaunchTemplateName, Version: aws.String(fmt.Sprint(n)),
+			LaunchTemplateId: t.Template.LaunchTemplateId, LaunchTemplateName: t.Template.LaunchTemplateName,
+			Version: aws.String(fmt.Sprint(n)),
 		}
 		for _, o := range l.Overrides {
 			if name := setOutside(o, fleetOverrides); name != "" {
@@ -123,8 +128,12 @@ func (c *call) choices(in *ec2.CreateFleetInput, capacityType, fleet string) ([]
 			k.spec, k.err = c.resolve(t.Versions[n-1].Data, override{
 				string(o.InstanceType), aws.ToString(o.SubnetId), aws.ToString(o.AvailabilityZone), aws.ToString(o.ImageId), capacityType,
 			})
-			if k.err == nil && k.spec.reservation != nil && targetOf(marketOf(k.spec.reservation)) != in.TargetCapacitySpecification.DefaultTargetCapacityType && k.spec.pool.capacityType == reserved {
-				k.err = refuse("InvalidParameterCombination", "The target capacity type %s does not match that of the launch template's market.", in.TargetCapacitySpecification.DefaultTargetCapacityType)
+			if k.err == nil && k.spec.reservation != nil &&
+				targetOf(marketOf(k.spec.reservation)) != in.TargetCapacitySpecification.DefaultTargetCapacityType &&
+				k.spec.pool.capacityType == reserved {
+				k.err = refuse("InvalidParameterCombination",
+					"The target capacity type %s does not match that of the launch template's market.",
+					in.TargetCapacitySpecification.DefaultTargetCapacityType)
 			}
 			if k.err == nil {
 				k.spec.tags, k.spec.template, k.spec.version, k.spec.fleet = in.TagSpecifications, t, n, fleet
@@ -183,7 +192,8 @@ func rank(choices []*choice, strategy string, want int) {
 		return want - k.room
 	}
 	name := func(a, b *choice) int {
-		return cmp.Or(cmp.Compare(a.override.InstanceType, b.override.InstanceType), cmp.Compare(aws.ToString(a.override.SubnetId), aws.ToString(b.override.SubnetId)))
+		return cmp.Or(cmp.Compare(a.override.InstanceType, b.override.InstanceType),
+			cmp.Compare(aws.ToString(a.override.SubnetId), aws.ToString(b.override.SubnetId)))
 	}
 	slices.SortStableFunc(choices, func(a, b *choice) int {
 		switch strategy {
@@ -237,12 +247,14 @@ func (c *call) capacity(s *spec) error {
 	}
 	if s.reservation != nil {
 		if *s.reservation.AvailableInstanceCount <= 0 {
-			return refuse("ReservationCapacityExceeded", "The requested reservation does not have sufficient compatible and available capacity for this request.")
+			return refuse("ReservationCapacityExceeded",
+				"The requested reservation does not have sufficient compatible and available capacity for this request.")
 		}
 		return nil
 	}
 	if s.subnet.Subnet.OutpostArn != nil && !slices.Contains(s.subnet.Outpost, s.facts.Name) {
-		return refuseWith(500, "InsufficientInstanceCapacity", "There is not enough capacity on the Outpost to launch or start the instance of type %s.", s.facts.Name)
+		return refuseWith(500, "InsufficientInstanceCapacity",
+			"There is not enough capacity on the Outpost to launch or start the instance of type %s.", s.facts.Name)
 	}
 	if c.room(s) == 0 {
 		return insufficient(s)
@@ -252,10 +264,12 @@ func (c *call) capacity(s *spec) error {
 
 func insufficient(s *spec) *fault {
 	if s.pool.capacityType == spot {
-		return refuseWith(500, "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request: %s in %s.", s.pool.instanceType, s.pool.zone)
+		return refuseWith(500, "InsufficientInstanceCapacity",
+			"There is no Spot capacity available that matches your request: %s in %s.", s.pool.instanceType, s.pool.zone)
 	}
 	return refuseWith(500, "InsufficientInstanceCapacity",
-		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity.", s.pool.instanceType, s.pool.zone)
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will "+
+			"be working on provisioning additional capacity.", s.pool.instanceType, s.pool.zone)
 }
 
 const plenty = 1 << 30
@@ -295,7 +309,8 @@ func (c *call) quota(s *spec) error {
 		return nil
 	}
 	if code == "VcpuLimitExceeded" {
-		return refuse(code, "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket that the specified instance type belongs to.", limit)
+		return refuse(code, "You have requested more vCPU capacity than your current vCPU limit of %d allows for the "+
+			"instance bucket that the specified instance type belongs to.", limit)
 	}
 	return refuse(code, "Max spot instance count exceeded")
 }
@@ -308,7 +323,8 @@ func told(k *choice) *ec2types.LaunchTemplateAndOverridesResponse {
 	return &ec2types.LaunchTemplateAndOverridesResponse{
 		LaunchTemplateSpecification: &k.template,
 		Overrides: &ec2types.FleetLaunchTemplateOverrides{
-			InstanceType: o.InstanceType, SubnetId: o.SubnetId, AvailabilityZone: o.AvailabilityZone, ImageId: o.ImageId, Priority: o.Priority,
+			InstanceType: o.InstanceType, SubnetId: o.SubnetId, AvailabilityZone: o.AvailabilityZone,
+			ImageId: o.ImageId, Priority: o.Priority,
 		},
 	}
 }
@@ -319,7 +335,8 @@ func instancesOf(choices []*choice) []ec2types.CreateFleetInstance {
 		if len(k.launched) == 0 {
 			continue
 		}
-		i := ec2types.CreateFleetInstance{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle, InstanceType: ec2types.InstanceType(k.spec.facts.Name)}
+		i := ec2types.CreateFleetInstance{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle,
+			InstanceType: ec2types.InstanceType(k.spec.facts.Name)}
 		for _, m := range k.launched {
 			i.InstanceIds = append(i.InstanceIds, m.id())
 		}
@@ -337,7 +354,8 @@ func errorsOf(choices []*choice) []ec2types.CreateFleetError {
 			continue
 		}
 		f := asFault(k.err)
-		out = append(out, ec2types.CreateFleetError{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle, ErrorCode: &f.code, ErrorMessage: &f.message})
+		out = append(out, ec2types.CreateFleetError{LaunchTemplateAndOverrides: told(k), Lifecycle: k.lifecycle,
+			ErrorCode: &f.code, ErrorMessage: &f.message})
 	}
 	return out
 }

@@ -54,10 +54,12 @@ func (c *call) createInstanceProfile(in *iam.CreateInstanceProfileInput) (*iam.C
 		path = "/"
 	}
 	if !profileName.MatchString(name) {
-		return nil, refuse("ValidationError", "The specified value for instanceProfileName is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-")
+		return nil, refuse("ValidationError", "The specified value for instanceProfileName is invalid. It must contain "+
+			"only alphanumeric characters and/or the following: +=,.@_-")
 	}
 	if !strings.HasPrefix(path, "/") || !strings.HasSuffix(path, "/") || len(path) > 512 {
-		return nil, refuse("ValidationError", "The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.")
+		return nil, refuse("ValidationError", "The specified value for path is invalid. It must begin and end with / "+
+			"and contain only alphanumeric characters and/or / characters.")
 	}
 	if _, ok := c.st.Profiles[name]; ok {
 		return nil, refuseWith(http.StatusConflict, "EntityAlreadyExists", "Instance Profile %s already exists.", name)
@@ -150,7 +152,8 @@ func (c *call) deleteInstanceProfile(in *iam.DeleteInstanceProfileInput) (*iam.D
 		return nil, err
 	}
 	if p.Role != "" {
-		return nil, refuseWith(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must remove roles from instance profile first.")
+		return nil, refuseWith(http.StatusConflict, "DeleteConflict",
+			"Cannot delete entity, must remove roles from instance profile first.")
 	}
 	delete(c.st.Profiles, *in.InstanceProfileName)
 	return &iam.DeleteInstanceProfileOutput{}, nil
@@ -182,7 +185,8 @@ func (c *call) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error
 func (c *Cloud) addRoleNamed(name string) {
 	c.st.Roles[name] = &iamtypes.Role{
 		RoleName: &name, RoleId: aws.String("AROA" + strings.ToUpper(fmt.Sprintf("%016x", hash(name)))), Path: aws.String("/"),
-		Arn: aws.String(c.cfg.arn("iam", "role/"+name)), CreateDate: aws.Time(time.Now().Truncate(time.Second)), AssumeRolePolicyDocument: aws.String("%7B%7D"),
+		Arn: aws.String(c.cfg.arn("iam", "role/"+name)), CreateDate: aws.Time(time.Now().Truncate(time.Second)),
+		AssumeRolePolicyDocument: aws.String("%7B%7D"),
 	}
 }
 
@@ -239,7 +243,8 @@ func (c *Cloud) Profiles() []Profile {
 }
 
 func (c *call) getCallerIdentity(*sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
-	return &sts.GetCallerIdentityOutput{Account: &c.cfg.Account, Arn: &c.who.arn, UserId: aws.String("AIDA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.who.arn))))}, nil
+	return &sts.GetCallerIdentityOutput{Account: &c.cfg.Account, Arn: &c.who.arn,
+		UserId: aws.String("AIDA" + strings.ToUpper(fmt.Sprintf("%016x", hash(c.who.arn))))}, nil
 }
 
 func (c *call) assumeRole(in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
@@ -252,7 +257,8 @@ func (c *call) assumeRoleWithWebIdentity(in *sts.AssumeRoleWithWebIdentityInput)
 		return nil, refuse("InvalidIdentityToken", "The web identity token that was passed is empty.")
 	}
 	cred, user := c.session(aws.ToString(in.RoleArn), aws.ToString(in.RoleSessionName))
-	return &sts.AssumeRoleWithWebIdentityOutput{Credentials: cred, AssumedRoleUser: user, Audience: aws.String("sts.amazonaws.com"), SubjectFromWebIdentityToken: aws.String("system:serviceaccount")}, nil
+	return &sts.AssumeRoleWithWebIdentityOutput{Credentials: cred, AssumedRoleUser: user,
+		Audience: aws.String("sts.amazonaws.com"), SubjectFromWebIdentityToken: aws.String("system:serviceaccount")}, nil
 }
 
 // session gives credentials whose access key id stands for the role: a caller that Config.Identities lists under the
@@ -264,7 +270,8 @@ func (c *call) session(role, name string) (*ststypes.Credentials, *ststypes.Assu
 	}
 	short := role[strings.LastIndex(role, "/")+1:]
 	return &ststypes.Credentials{
-			AccessKeyId: &key, SecretAccessKey: aws.String("secret"), SessionToken: aws.String("session"), Expiration: aws.Time(c.now.Add(time.Hour)),
+			AccessKeyId: &key, SecretAccessKey: aws.String("secret"), SessionToken: aws.String("session"),
+			Expiration: aws.Time(c.now.Add(time.Hour)),
 		}, &ststypes.AssumedRoleUser{
 			Arn: aws.String(c.cfg.arn("sts", "assumed-role/"+short+"/"+name)), AssumedRoleId: aws.String(key + ":" + name),
 		}

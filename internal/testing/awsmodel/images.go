@@ -97,7 +97,8 @@ func (c *Cloud) publishWindows(st *state, r release, minor string, at time.Time)
 		}
 		base := fmt.Sprintf("Windows_Server-%s-English-Core-EKS_Optimized-%s", e.year, minor)
 		name := fmt.Sprintf("%s-%s.%s.%s", base, r.date[:4], r.date[4:6], r.date[6:])
-		id := c.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50, image{Family: boot.Windows, Build: e.build, Kubernetes: minor}, at)
+		id := c.addImage(st, name, "x86_64", windowsOwner, "/dev/sda1", 50,
+			image{Family: boot.Windows, Build: e.build, Kubernetes: minor}, at)
 		st.put("/aws/service/ami-windows-latest/"+base+"/image_id", id, at)
 	}
 }
@@ -110,15 +111,19 @@ func (c *Cloud) addImage(st *state, name, arch, owner, root string, gib int32, i
 		Description: aws.String("image for Kubernetes " + img.Kubernetes), ImageType: ec2types.ImageTypeValuesMachine,
 		DeprecationTime: aws.String(at.AddDate(2, 0, 0).UTC().Format("2006-01-02T15:04:05.000Z")),
 		Hypervisor:      ec2types.HypervisorTypeXen, VirtualizationType: ec2types.VirtualizationTypeHvm, EnaSupport: aws.Bool(true),
-		RootDeviceType: ec2types.DeviceTypeEbs, RootDeviceName: &root, PlatformDetails: aws.String("Linux/UNIX"), UsageOperation: aws.String("RunInstances"),
+		RootDeviceType: ec2types.DeviceTypeEbs, RootDeviceName: &root, PlatformDetails: aws.String("Linux/UNIX"),
+		UsageOperation: aws.String("RunInstances"),
 		BlockDeviceMappings: []ec2types.BlockDeviceMapping{{DeviceName: &root, Ebs: &ec2types.EbsBlockDevice{
-			DeleteOnTermination: aws.Bool(true), SnapshotId: aws.String(nameID("snap", name)), VolumeSize: &gib, VolumeType: ec2types.VolumeTypeGp3, Encrypted: aws.Bool(false),
+			DeleteOnTermination: aws.Bool(true), SnapshotId: aws.String(nameID("snap", name)), VolumeSize: &gib,
+			VolumeType: ec2types.VolumeTypeGp3, Encrypted: aws.Bool(false),
 		}}},
 	}
 	if img.Family == boot.Bottlerocket {
-		img.Image.BlockDeviceMappings = append(img.Image.BlockDeviceMappings, ec2types.BlockDeviceMapping{DeviceName: aws.String("/dev/xvdb"), Ebs: &ec2types.EbsBlockDevice{
-			DeleteOnTermination: aws.Bool(true), SnapshotId: aws.String(nameID("snap", name+"/data")), VolumeSize: aws.Int32(20), VolumeType: ec2types.VolumeTypeGp3, Encrypted: aws.Bool(false),
-		}})
+		img.Image.BlockDeviceMappings = append(img.Image.BlockDeviceMappings,
+			ec2types.BlockDeviceMapping{DeviceName: aws.String("/dev/xvdb"), Ebs: &ec2types.EbsBlockDevice{
+				DeleteOnTermination: aws.Bool(true), SnapshotId: aws.String(nameID("snap", name+"/data")),
+				VolumeSize: aws.Int32(20), VolumeType: ec2types.VolumeTypeGp3, Encrypted: aws.Bool(false),
+			}})
 	}
 	if img.Family == boot.Windows {
 		img.Image.Platform = ec2types.PlatformValuesWindows
@@ -147,7 +152,8 @@ func (c *Cloud) PublishImages(date, bottlerocket string) error {
 func (c *Cloud) AddImage(name, arch string, family boot.Family, tags map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.addImage(c.st, name, arch, c.cfg.Account, "/dev/xvda", 20, image{Family: family, Kubernetes: c.cfg.Cluster.Version}, time.Now())
+	id := c.addImage(c.st, name, arch, c.cfg.Account, "/dev/xvda", 20,
+		image{Family: family, Kubernetes: c.cfg.Cluster.Version}, time.Now())
 	for i := range c.st.Images {
 		if img := &c.st.Images[i].Image; *img.ImageId == id {
 			img.Public, img.ImageOwnerAlias, img.DeprecationTime = aws.Bool(false), nil, nil

@@ -97,7 +97,8 @@ func (c *call) resolveType(s *spec, d *ec2types.RequestLaunchTemplateData, o ove
 	}
 	s.facts = f
 	if arch := string(s.image.Image.Architecture); !slices.Contains(f.Processor.Architectures, arch) {
-		return refuse("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.",
+		return refuse("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match "+
+			"the architecture '%s' of the specified AMI.",
 			strings.Join(f.Processor.Architectures, ","), arch)
 	}
 	return nil
@@ -111,7 +112,8 @@ func (c *call) resolveNetwork(s *spec, d *ec2types.RequestLaunchTemplateData, o 
 			id = aws.ToString(n.SubnetId)
 		}
 		if len(d.SecurityGroupIds) > 0 {
-			return refuse("InvalidParameterCombination", "Network interfaces and an instance-level security groups may not be specified on the same request")
+			return refuse("InvalidParameterCombination",
+				"Network interfaces and an instance-level security groups may not be specified on the same request")
 		}
 		for _, g := range n.Groups {
 			if !slices.Contains(groups, g) {
@@ -145,7 +147,8 @@ func (c *call) resolveNetwork(s *spec, d *ec2types.RequestLaunchTemplateData, o 
 
 func (c *call) checkOffered(s *spec, _ *ec2types.RequestLaunchTemplateData) error {
 	if !c.data.offered[s.pool.zone][s.facts.Name] {
-		return refuse("Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). Please retry by choosing %s.",
+		return refuse("Unsupported", "Your requested instance type (%s) is not supported in your requested "+
+			"Availability Zone (%s). Please retry by choosing %s.",
 			s.facts.Name, s.pool.zone, strings.Join(c.zonesWith(s.facts.Name), ", "))
 	}
 	usage := s.pool.capacityType
@@ -185,7 +188,8 @@ func (c *call) resolveProfile(s *spec, d *ec2types.RequestLaunchTemplateData) er
 	}
 	p, ok := c.st.Profiles[name]
 	if !ok || !c.sees(profiles, p.Hidden, c.now) {
-		return refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s", name, field, field)
+		return refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM "+
+			"Instance Profile %s", name, field, field)
 	}
 	if p.Role == "" {
 		return refuse("InvalidParameterValue", "IAM Instance Profile %q has no associated IAM Roles", name)
@@ -222,7 +226,8 @@ func (c *call) checkNICs(s *spec, d *ec2types.RequestLaunchTemplateData) error {
 		}
 	}
 	if efa > s.facts.Network.EFA.Max {
-		return refuse("InvalidParameterCombination", "EFA interfaces are not supported on %s in this number (%d, at most %d)", s.facts.Name, efa, s.facts.Network.EFA.Max)
+		return refuse("InvalidParameterCombination",
+			"EFA interfaces are not supported on %s in this number (%d, at most %d)", s.facts.Name, efa, s.facts.Network.EFA.Max)
 	}
 	return nil
 }
@@ -233,7 +238,8 @@ func (c *call) checkVolumes(s *spec, d *ec2types.RequestLaunchTemplateData) erro
 			continue
 		}
 		for _, own := range s.image.Image.BlockDeviceMappings {
-			if aws.ToString(own.DeviceName) == aws.ToString(m.DeviceName) && m.Ebs.VolumeSize != nil && *m.Ebs.VolumeSize < *own.Ebs.VolumeSize {
+			if aws.ToString(own.DeviceName) == aws.ToString(m.DeviceName) && m.Ebs.VolumeSize != nil &&
+				*m.Ebs.VolumeSize < *own.Ebs.VolumeSize {
 				return refuse("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot '%s', expect size >= %dGB",
 					*m.Ebs.VolumeSize, *own.Ebs.SnapshotId, *own.Ebs.VolumeSize)
 			}
@@ -251,7 +257,8 @@ func checkVolume(e *ec2types.LaunchTemplateEbsBlockDeviceRequest) error {
 		kind = ec2types.VolumeTypeGp2
 	}
 	limits := map[ec2types.VolumeType][2]int32{
-		ec2types.VolumeTypeGp2: {1, 16384}, ec2types.VolumeTypeGp3: {1, 65536}, ec2types.VolumeTypeIo1: {4, 16384}, ec2types.VolumeTypeIo2: {4, 65536},
+		ec2types.VolumeTypeGp2: {1, 16384}, ec2types.VolumeTypeGp3: {1, 65536}, ec2types.VolumeTypeIo1: {4, 16384},
+		ec2types.VolumeTypeIo2: {4, 65536},
 		ec2types.VolumeTypeSt1: {125, 16384}, ec2types.VolumeTypeSc1: {125, 16384}, ec2types.VolumeTypeStandard: {1, 1024},
 	}
 	l, ok := limits[kind]
@@ -286,7 +293,9 @@ func (c *call) checkOptions(s *spec, d *ec2types.RequestLaunchTemplateData) erro
 	if d.MetadataOptions != nil && d.MetadataOptions.InstanceMetadataTags == ec2types.LaunchTemplateInstanceMetadataTagsStateEnabled {
 		for _, t := range withTags(templateTags(d, ec2types.ResourceTypeInstance), tagsFor(s.tags, ec2types.ResourceTypeInstance)) {
 			if strings.Contains(*t.Key, "/") {
-				return refuse("InvalidParameterValue", "'%s' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{1,255}) when instance metadata tags are enabled", *t.Key)
+				return refuse("InvalidParameterValue",
+					"'%s' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{1,255}) when "+
+						"instance metadata tags are enabled", *t.Key)
 			}
 		}
 	}
@@ -324,24 +333,32 @@ func (c *call) instance(s *spec, id string) ec2types.Instance {
 	d := s.data
 	tags := withTags(templateTags(d, ec2types.ResourceTypeInstance), tagsFor(s.tags, ec2types.ResourceTypeInstance))
 	if s.template != nil {
-		tags = withTags(tags, tagList("aws:ec2launchtemplate:id", *s.template.Template.LaunchTemplateId, "aws:ec2launchtemplate:version", fmt.Sprint(s.version)))
+		tags = withTags(tags, tagList("aws:ec2launchtemplate:id", *s.template.Template.LaunchTemplateId,
+			"aws:ec2launchtemplate:version", fmt.Sprint(s.version)))
 	}
 	if s.fleet != "" {
 		tags = withTags(tags, tagList("aws:ec2:fleet-id", s.fleet))
 	}
 	i := ec2types.Instance{
-		InstanceId: &id, ImageId: s.image.Image.ImageId, State: stateOf(ec2types.InstanceStateNamePending), InstanceType: ec2types.InstanceType(s.facts.Name),
-		LaunchTime: aws.Time(c.now), Architecture: s.image.Image.Architecture, Hypervisor: ec2types.HypervisorTypeXen /* EC2 says so for Nitro too */, VirtualizationType: ec2types.VirtualizationTypeHvm,
-		RootDeviceName: s.image.Image.RootDeviceName, RootDeviceType: s.image.Image.RootDeviceType, SubnetId: s.subnet.Subnet.SubnetId, VpcId: s.subnet.Subnet.VpcId,
-		SecurityGroups: s.groups, Tags: tags, AmiLaunchIndex: aws.Int32(0), EnaSupport: aws.Bool(true), EbsOptimized: d.EbsOptimized, KeyName: d.KeyName,
+		InstanceId: &id, ImageId: s.image.Image.ImageId, State: stateOf(ec2types.InstanceStateNamePending),
+		InstanceType: ec2types.InstanceType(s.facts.Name),
+		LaunchTime:   aws.Time(c.now), Architecture: s.image.Image.Architecture,
+		Hypervisor: ec2types.HypervisorTypeXen /* EC2 says so for Nitro too */, VirtualizationType: ec2types.VirtualizationTypeHvm,
+		RootDeviceName: s.image.Image.RootDeviceName, RootDeviceType: s.image.Image.RootDeviceType,
+		SubnetId: s.subnet.Subnet.SubnetId, VpcId: s.subnet.Subnet.VpcId,
+		SecurityGroups: s.groups, Tags: tags, AmiLaunchIndex: aws.Int32(0), EnaSupport: aws.Bool(true),
+		EbsOptimized: d.EbsOptimized, KeyName: d.KeyName,
 		Placement: &ec2types.Placement{
-			AvailabilityZone: s.subnet.Subnet.AvailabilityZone, AvailabilityZoneId: s.subnet.Subnet.AvailabilityZoneId, Tenancy: ec2types.TenancyDefault, GroupName: aws.String(""),
+			AvailabilityZone:   s.subnet.Subnet.AvailabilityZone,
+			AvailabilityZoneId: s.subnet.Subnet.AvailabilityZoneId, Tenancy: ec2types.TenancyDefault, GroupName: aws.String(""),
 		},
 		Monitoring:      &ec2types.Monitoring{State: ec2types.MonitoringStateDisabled},
 		ClientToken:     &s.token,
 		PlatformDetails: s.image.Image.PlatformDetails, UsageOperation: s.image.Image.UsageOperation, Platform: s.image.Image.Platform,
-		CpuOptions:            &ec2types.CpuOptions{CoreCount: aws.Int32(int32(max(1, s.facts.VCPU.Default/2))), ThreadsPerCore: aws.Int32(2)},
-		EnclaveOptions:        &ec2types.EnclaveOptions{Enabled: aws.Bool(d.EnclaveOptions != nil && aws.ToBool(d.EnclaveOptions.Enabled))},
+		CpuOptions: &ec2types.CpuOptions{CoreCount: aws.Int32(int32(max(1, s.facts.VCPU.Default/2))),
+			ThreadsPerCore: aws.Int32(2)},
+		EnclaveOptions: &ec2types.EnclaveOptions{Enabled: aws.Bool(d.EnclaveOptions != nil &&
+			aws.ToBool(d.EnclaveOptions.Enabled))},
 		StateTransitionReason: aws.String(""), SourceDestCheck: aws.Bool(true), PublicDnsName: aws.String(""),
 	}
 	if c.data.arm(s.facts.Name) {
@@ -380,16 +397,20 @@ func (c *call) placeInstance(i *ec2types.Instance, s *spec) {
 	}
 	if m := d.MetadataOptions; m != nil {
 		i.MetadataOptions = &ec2types.InstanceMetadataOptionsResponse{
-			State: ec2types.InstanceMetadataOptionsStateApplied, HttpTokens: ec2types.HttpTokensState(m.HttpTokens), HttpPutResponseHopLimit: m.HttpPutResponseHopLimit,
-			HttpEndpoint: ec2types.InstanceMetadataEndpointState(m.HttpEndpoint), HttpProtocolIpv6: ec2types.InstanceMetadataProtocolState(m.HttpProtocolIpv6),
-			InstanceMetadataTags: ec2types.InstanceMetadataTagsState(m.InstanceMetadataTags),
+			State: ec2types.InstanceMetadataOptionsStateApplied, HttpTokens: ec2types.HttpTokensState(m.HttpTokens),
+			HttpPutResponseHopLimit: m.HttpPutResponseHopLimit,
+			HttpEndpoint:            ec2types.InstanceMetadataEndpointState(m.HttpEndpoint),
+			HttpProtocolIpv6:        ec2types.InstanceMetadataProtocolState(m.HttpProtocolIpv6),
+			InstanceMetadataTags:    ec2types.InstanceMetadataTagsState(m.InstanceMetadataTags),
 		}
 	}
-	i.CapacityReservationSpecification = &ec2types.CapacityReservationSpecificationResponse{CapacityReservationPreference: ec2types.CapacityReservationPreferenceOpen}
+	i.CapacityReservationSpecification = &ec2types.CapacityReservationSpecificationResponse{
+		CapacityReservationPreference: ec2types.CapacityReservationPreferenceOpen}
 	if r := d.CapacityReservationSpecification; r != nil {
 		i.CapacityReservationSpecification.CapacityReservationPreference = r.CapacityReservationPreference
 		if t := r.CapacityReservationTarget; t != nil {
-			i.CapacityReservationSpecification.CapacityReservationTarget = &ec2types.CapacityReservationTargetResponse{CapacityReservationId: t.CapacityReservationId}
+			i.CapacityReservationSpecification.CapacityReservationTarget =
+				&ec2types.CapacityReservationTargetResponse{CapacityReservationId: t.CapacityReservationId}
 		}
 	}
 }
@@ -414,7 +435,8 @@ func (s *spec) addresses() int {
 }
 
 func fullSubnet(s *spec) *fault {
-	return refuse("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", *s.subnet.Subnet.SubnetId)
+	return refuse("InsufficientFreeAddressesInSubnet",
+		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", *s.subnet.Subnet.SubnetId)
 }
 
 // attach gives a machine its interfaces and their addresses.
@@ -432,7 +454,8 @@ func (c *call) attach(m *machine, s *spec) error {
 			addresses = addresses[addressesOf(n):]
 			dns := c.privateDNS(ip)
 			nic.PrivateIpAddress, nic.PrivateDnsName = &ip, &dns
-			nic.PrivateIpAddresses = []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true), PrivateIpAddress: &ip, PrivateDnsName: &dns}}
+			nic.PrivateIpAddresses = []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true),
+				PrivateIpAddress: &ip, PrivateDnsName: &dns}}
 			if i == 0 {
 				m.Now.PrivateIpAddress, m.Now.PrivateDnsName = &ip, &dns
 			}
@@ -459,17 +482,21 @@ func addressesOf(n ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationR
 	return 1 + prefixAddresses*int(aws.ToInt32(n.Ipv4PrefixCount))
 }
 
-func (c *call) nic(m *machine, s *spec, n ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest, i int) ec2types.InstanceNetworkInterface {
+func (c *call) nic(m *machine, s *spec, n ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest,
+	i int) ec2types.InstanceNetworkInterface {
 	kind := aws.ToString(n.InterfaceType)
 	if kind == "" {
 		kind = "interface"
 	}
 	nic := ec2types.InstanceNetworkInterface{
-		NetworkInterfaceId: aws.String(c.newID("eni")), InterfaceType: &kind, SubnetId: s.subnet.Subnet.SubnetId, VpcId: s.subnet.Subnet.VpcId,
-		OwnerId: &c.cfg.Account, Status: ec2types.NetworkInterfaceStatusInUse, Description: aws.String(aws.ToString(n.Description)), SourceDestCheck: aws.Bool(true),
+		NetworkInterfaceId: aws.String(c.newID("eni")), InterfaceType: &kind, SubnetId: s.subnet.Subnet.SubnetId,
+		VpcId:   s.subnet.Subnet.VpcId,
+		OwnerId: &c.cfg.Account, Status: ec2types.NetworkInterfaceStatusInUse,
+		Description: aws.String(aws.ToString(n.Description)), SourceDestCheck: aws.Bool(true),
 		MacAddress: aws.String(mac(m.id(), i)),
 		Attachment: &ec2types.InstanceNetworkInterfaceAttachment{
-			AttachmentId: aws.String(c.newID("eni-attach")), AttachTime: aws.Time(c.now), DeleteOnTermination: aws.Bool(true), DeviceIndex: n.DeviceIndex,
+			AttachmentId: aws.String(c.newID("eni-attach")), AttachTime: aws.Time(c.now),
+			DeleteOnTermination: aws.Bool(true), DeviceIndex: n.DeviceIndex,
 			NetworkCardIndex: aws.Int32(aws.ToInt32(n.NetworkCardIndex)), Status: ec2types.AttachmentStatusAttached,
 		},
 		Groups: s.groups,
@@ -479,17 +506,20 @@ func (c *call) nic(m *machine, s *spec, n ec2types.LaunchTemplateInstanceNetwork
 		h := hash(fmt.Sprint(m.id(), i))
 		for k := range aws.ToInt32(n.Ipv6AddressCount) {
 			address := fmt.Sprintf("%s%x:%x", within, h&0xffff, k+1)
-			nic.Ipv6Addresses = append(nic.Ipv6Addresses, ec2types.InstanceIpv6Address{Ipv6Address: &address, IsPrimaryIpv6: aws.Bool(k == 0 && aws.ToBool(n.PrimaryIpv6))})
+			nic.Ipv6Addresses = append(nic.Ipv6Addresses, ec2types.InstanceIpv6Address{Ipv6Address: &address,
+				IsPrimaryIpv6: aws.Bool(k == 0 && aws.ToBool(n.PrimaryIpv6))})
 			if i == 0 && k == 0 {
 				m.Now.Ipv6Address = &address
 			}
 		}
 		for k := range aws.ToInt32(n.Ipv6PrefixCount) {
-			nic.Ipv6Prefixes = append(nic.Ipv6Prefixes, ec2types.InstanceIpv6Prefix{Ipv6Prefix: aws.String(fmt.Sprintf("%s%x:%x:0/80", within, h&0xffff, k+1))})
+			nic.Ipv6Prefixes = append(nic.Ipv6Prefixes,
+				ec2types.InstanceIpv6Prefix{Ipv6Prefix: aws.String(fmt.Sprintf("%s%x:%x:0/80", within, h&0xffff, k+1))})
 		}
 	}
 	for p := range aws.ToInt32(n.Ipv4PrefixCount) {
-		nic.Ipv4Prefixes = append(nic.Ipv4Prefixes, ec2types.InstanceIpv4Prefix{Ipv4Prefix: aws.String(fmt.Sprintf("10.128.%d.%d/28", hash(m.id())%256, 16*(p%16)))})
+		nic.Ipv4Prefixes = append(nic.Ipv4Prefixes,
+			ec2types.InstanceIpv4Prefix{Ipv4Prefix: aws.String(fmt.Sprintf("10.128.%d.%d/28", hash(m.id())%256, 16*(p%16)))})
 	}
 	return nic
 }
@@ -554,12 +584,14 @@ func (c *call) addVolume(m *machine, device string, gib int32, kind ec2types.Vol
 		VolumeId: &id, Size: &gib, VolumeType: kind, State: ec2types.VolumeStateInUse, Encrypted: &encrypted, CreateTime: aws.Time(c.now),
 		AvailabilityZone: m.Now.Placement.AvailabilityZone, Tags: tags,
 		Attachments: []ec2types.VolumeAttachment{{
-			VolumeId: &id, InstanceId: m.Now.InstanceId, Device: &device, State: ec2types.VolumeAttachmentStateAttached, AttachTime: aws.Time(c.now), DeleteOnTermination: aws.Bool(true),
+			VolumeId: &id, InstanceId: m.Now.InstanceId, Device: &device,
+			State: ec2types.VolumeAttachmentStateAttached, AttachTime: aws.Time(c.now), DeleteOnTermination: aws.Bool(true),
 		}},
 	})
-	m.Now.BlockDeviceMappings = append(m.Now.BlockDeviceMappings, ec2types.InstanceBlockDeviceMapping{DeviceName: &device, Ebs: &ec2types.EbsInstanceBlockDevice{
-		VolumeId: &id, Status: ec2types.AttachmentStatusAttached, AttachTime: aws.Time(c.now), DeleteOnTermination: aws.Bool(true),
-	}})
+	m.Now.BlockDeviceMappings = append(m.Now.BlockDeviceMappings,
+		ec2types.InstanceBlockDeviceMapping{DeviceName: &device, Ebs: &ec2types.EbsInstanceBlockDevice{
+			VolumeId: &id, Status: ec2types.AttachmentStatusAttached, AttachTime: aws.Time(c.now), DeleteOnTermination: aws.Bool(true),
+		}})
 }
 
 // runInstances is modelled for what its dry run checks and for people who want a machine by hand.

@@ -110,8 +110,9 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 	c.tellJoin(*m.Joined)
 }
 
-// roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is attached by then. Where
-// interfaces count too, that is all but the first, and the spare one that the VPC network plug-in has attached on Linux.
+// roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is
+// attached by then. Where interfaces count too, that is all but the first, and the spare one that the VPC network
+// plug-in has attached on Linux.
 func roomForVolumes(m *machine, t *awsdata.InstanceType, os string) int {
 	room := t.EBS.MaxAttachments - len(m.Volumes)
 	if t.EBS.AttachmentLimit == "shared" {

@@ -67,11 +67,13 @@ func (c *call) describeInstances(in *ec2.DescribeInstancesInput) (*ec2.DescribeI
 		}
 		if ok {
 			out = append(out, ec2types.Reservation{
-				ReservationId: aws.String(nameID("r", *i.InstanceId)), OwnerId: &c.cfg.Account, Groups: []ec2types.GroupIdentifier{}, Instances: []ec2types.Instance{i},
+				ReservationId: aws.String(nameID("r", *i.InstanceId)), OwnerId: &c.cfg.Account,
+				Groups: []ec2types.GroupIdentifier{}, Instances: []ec2types.Instance{i},
 			})
 		}
 	}
-	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000, func(r ec2types.Reservation) string { return *r.Instances[0].InstanceId })
+	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000,
+		func(r ec2types.Reservation) string { return *r.Instances[0].InstanceId })
 	return &ec2.DescribeInstancesOutput{Reservations: out, NextToken: next}, err
 }
 
@@ -137,7 +139,8 @@ func transition(machines []*machine, act func(*machine) error) ([]ec2types.Insta
 		if err := act(m); err != nil {
 			return nil, err
 		}
-		out = append(out, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before, CurrentState: copyOf(*m.Now.State)})
+		out = append(out, ec2types.InstanceStateChange{InstanceId: m.Now.InstanceId, PreviousState: &before,
+			CurrentState: copyOf(*m.Now.State)})
 	}
 	return out, nil
 }
@@ -211,8 +214,10 @@ func (c *call) status(m *machine, i ec2types.Instance) ec2types.InstanceStatus {
 		system = &c.started
 	}
 	return ec2types.InstanceStatus{
-		InstanceId: i.InstanceId, InstanceState: i.State, AvailabilityZone: i.Placement.AvailabilityZone, AvailabilityZoneId: i.Placement.AvailabilityZoneId,
-		SystemStatus: summary(system), InstanceStatus: summary(m.Broken), Events: append([]ec2types.InstanceStatusEvent{}, m.Events...),
+		InstanceId: i.InstanceId, InstanceState: i.State, AvailabilityZone: i.Placement.AvailabilityZone,
+		AvailabilityZoneId: i.Placement.AvailabilityZoneId,
+		SystemStatus:       summary(system), InstanceStatus: summary(m.Broken),
+		Events: append([]ec2types.InstanceStatusEvent{}, m.Events...),
 	}
 }
 
@@ -228,12 +233,15 @@ func summary(since *time.Time) *ec2types.InstanceStatusSummary {
 }
 
 var statusFilters = filters[ec2types.InstanceStatus]{
-	"instance-status.status":       func(s ec2types.InstanceStatus) []string { return []string{string(s.InstanceStatus.Status)} },
-	"system-status.status":         func(s ec2types.InstanceStatus) []string { return []string{string(s.SystemStatus.Status)} },
-	"instance-status.reachability": func(s ec2types.InstanceStatus) []string { return []string{string(s.InstanceStatus.Details[0].Status)} },
-	"system-status.reachability":   func(s ec2types.InstanceStatus) []string { return []string{string(s.SystemStatus.Details[0].Status)} },
-	"instance-state-name":          func(s ec2types.InstanceStatus) []string { return []string{string(s.InstanceState.Name)} },
-	"availability-zone":            func(s ec2types.InstanceStatus) []string { return []string{*s.AvailabilityZone} },
+	"instance-status.status": func(s ec2types.InstanceStatus) []string { return []string{string(s.InstanceStatus.Status)} },
+	"system-status.status":   func(s ec2types.InstanceStatus) []string { return []string{string(s.SystemStatus.Status)} },
+	"instance-status.reachability": func(s ec2types.InstanceStatus) []string {
+		return []string{
+			string(s.InstanceStatus.Details[0].Status)}
+	},
+	"system-status.reachability": func(s ec2types.InstanceStatus) []string { return []string{string(s.SystemStatus.Details[0].Status)} },
+	"instance-state-name":        func(s ec2types.InstanceStatus) []string { return []string{string(s.InstanceState.Name)} },
+	"availability-zone":          func(s ec2types.InstanceStatus) []string { return []string{*s.AvailabilityZone} },
 	"event.code": func(s ec2types.InstanceStatus) []string {
 		var out []string
 		for _, e := range s.Events {
@@ -249,7 +257,8 @@ func (c *call) getConsoleOutput(in *ec2.GetConsoleOutputInput) (*ec2.GetConsoleO
 		return nil, err
 	}
 	text := strings.Join(some[0].Console, "\r\n")
-	return &ec2.GetConsoleOutputOutput{InstanceId: in.InstanceId, Timestamp: aws.Time(c.now), Output: aws.String(base64.StdEncoding.EncodeToString([]byte(text)))}, nil
+	return &ec2.GetConsoleOutputOutput{InstanceId: in.InstanceId, Timestamp: aws.Time(c.now),
+		Output: aws.String(base64.StdEncoding.EncodeToString([]byte(text)))}, nil
 }
 
 func (c *call) describeVolumes(in *ec2.DescribeVolumesInput) (*ec2.DescribeVolumesOutput, error) {
@@ -283,12 +292,17 @@ func (c *call) describeNetworkInterfaces(in *ec2.DescribeNetworkInterfacesInput)
 	for _, m := range c.st.Machines {
 		for _, n := range m.Now.NetworkInterfaces {
 			nic := ec2types.NetworkInterface{
-				NetworkInterfaceId: n.NetworkInterfaceId, SubnetId: n.SubnetId, VpcId: n.VpcId, Status: n.Status, PrivateIpAddress: n.PrivateIpAddress,
-				PrivateDnsName: n.PrivateDnsName, MacAddress: n.MacAddress, OwnerId: n.OwnerId, Groups: n.Groups, TagSet: m.NICTags, AvailabilityZone: m.Now.Placement.AvailabilityZone,
-				InterfaceType: ec2types.NetworkInterfaceType(aws.ToString(n.InterfaceType)), Description: n.Description, SourceDestCheck: n.SourceDestCheck,
+				NetworkInterfaceId: n.NetworkInterfaceId, SubnetId: n.SubnetId, VpcId: n.VpcId, Status: n.Status,
+				PrivateIpAddress: n.PrivateIpAddress,
+				PrivateDnsName:   n.PrivateDnsName, MacAddress: n.MacAddress, OwnerId: n.OwnerId, Groups: n.Groups,
+				TagSet: m.NICTags, AvailabilityZone: m.Now.Placement.AvailabilityZone,
+				InterfaceType: ec2types.NetworkInterfaceType(aws.ToString(n.InterfaceType)),
+				Description:   n.Description, SourceDestCheck: n.SourceDestCheck,
 				Attachment: &ec2types.NetworkInterfaceAttachment{
-					AttachmentId: n.Attachment.AttachmentId, InstanceId: m.Now.InstanceId, DeviceIndex: n.Attachment.DeviceIndex, NetworkCardIndex: n.Attachment.NetworkCardIndex,
-					Status: n.Attachment.Status, AttachTime: n.Attachment.AttachTime, DeleteOnTermination: n.Attachment.DeleteOnTermination, InstanceOwnerId: &c.cfg.Account,
+					AttachmentId: n.Attachment.AttachmentId, InstanceId: m.Now.InstanceId,
+					DeviceIndex: n.Attachment.DeviceIndex, NetworkCardIndex: n.Attachment.NetworkCardIndex,
+					Status: n.Attachment.Status, AttachTime: n.Attachment.AttachTime,
+					DeleteOnTermination: n.Attachment.DeleteOnTermination, InstanceOwnerId: &c.cfg.Account,
 				},
 			}
 			ok, err := matches(in.Filters, nic, nicFilters, m.NICTags)
@@ -300,7 +314,8 @@ func (c *call) describeNetworkInterfaces(in *ec2.DescribeNetworkInterfacesInput)
 			}
 		}
 	}
-	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000, func(n ec2types.NetworkInterface) string { return *n.NetworkInterfaceId })
+	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000,
+		func(n ec2types.NetworkInterface) string { return *n.NetworkInterfaceId })
 	return &ec2.DescribeNetworkInterfacesOutput{NetworkInterfaces: out, NextToken: next}, err
 }
 
@@ -320,7 +335,8 @@ func (c *call) describeSpotInstanceRequests(in *ec2.DescribeSpotInstanceRequests
 			continue
 		}
 		r := ec2types.SpotInstanceRequest{
-			SpotInstanceRequestId: m.Now.SpotInstanceRequestId, InstanceId: m.Now.InstanceId, State: ec2types.SpotInstanceStateActive, Type: ec2types.SpotInstanceTypeOneTime,
+			SpotInstanceRequestId: m.Now.SpotInstanceRequestId, InstanceId: m.Now.InstanceId,
+			State: ec2types.SpotInstanceStateActive, Type: ec2types.SpotInstanceTypeOneTime,
 			CreateTime: m.Now.LaunchTime, LaunchedAvailabilityZone: m.Now.Placement.AvailabilityZone, ProductDescription: "Linux/UNIX",
 			Status: &ec2types.SpotInstanceStatus{Code: aws.String("fulfilled"), UpdateTime: m.Now.LaunchTime},
 		}
@@ -338,7 +354,8 @@ func (c *call) describeSpotInstanceRequests(in *ec2.DescribeSpotInstanceRequests
 			out = append(out, r)
 		}
 	}
-	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000, func(r ec2types.SpotInstanceRequest) string { return *r.SpotInstanceRequestId })
+	out, next, err := page(out, in.MaxResults, in.NextToken, 5, 1000,
+		func(r ec2types.SpotInstanceRequest) string { return *r.SpotInstanceRequestId })
 	return &ec2.DescribeSpotInstanceRequestsOutput{SpotInstanceRequests: out, NextToken: next}, err
 }
 

@@ -184,7 +184,8 @@ func (c *call) describeRegions(in *ec2.DescribeRegionsInput) (*ec2.DescribeRegio
 	out := []ec2types.Region{}
 	for _, r := range awsdata.Regions() {
 		if known(in.RegionNames, &r) {
-			out = append(out, ec2types.Region{RegionName: &r, Endpoint: aws.String("ec2." + r + ".amazonaws.com"), OptInStatus: aws.String("opt-in-not-required")})
+			out = append(out, ec2types.Region{RegionName: &r, Endpoint: aws.String("ec2." + r + ".amazonaws.com"),
+				OptInStatus: aws.String("opt-in-not-required")})
 		}
 	}
 	return &ec2.DescribeRegionsOutput{Regions: out}, nil

@@ -98,7 +98,8 @@ func (c *call) getParametersByPath(in *ssm.GetParametersByPathInput) (*ssm.GetPa
 func (c *call) putParameter(in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
 	name := aws.ToString(in.Name)
 	if _, ok := c.st.Parameters[name]; ok && !aws.ToBool(in.Overwrite) {
-		return nil, refuse("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
+		return nil, refuse("ParameterAlreadyExists",
+			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
 	}
 	c.st.put(name, aws.ToString(in.Value), c.now)
 	return &ssm.PutParameterOutput{Version: c.st.Parameters[name].Version}, nil
@@ -149,7 +150,8 @@ func (c *catalogue) priceList() []product {
 			out = append(out, c.product(t, "Dedicated", "Compute Instance (bare metal)", c.prices[t]))
 			continue
 		}
-		out = append(out, c.product(t, "Shared", "Compute Instance", c.prices[t]), c.product(t, "Dedicated", "Compute Instance", c.prices[t]*dedicatedSurcharge))
+		out = append(out, c.product(t, "Shared", "Compute Instance", c.prices[t]),
+			c.product(t, "Dedicated", "Compute Instance", c.prices[t]*dedicatedSurcharge))
 	}
 	return append(out, c.localPrices()...)
 }
@@ -159,15 +161,18 @@ const dedicatedSurcharge = 1.06
 // product is one line. Filters may name attributes in any case, so they are kept a second time in lower case.
 func (c *catalogue) product(name, tenancy, family string, price float64) product {
 	a := map[string]string{
-		"instanceType": name, "regionCode": c.region, "location": c.region, "locationType": "AWS Region", "servicecode": "AmazonEC2", "servicename": "Amazon Elastic Compute Cloud",
-		"tenancy": tenancy, "operatingSystem": "Linux", "preInstalledSw": "NA", "capacitystatus": "Used", "marketoption": "OnDemand", "licenseModel": "No License required",
+		"instanceType": name, "regionCode": c.region, "location": c.region, "locationType": "AWS Region",
+		"servicecode": "AmazonEC2", "servicename": "Amazon Elastic Compute Cloud",
+		"tenancy": tenancy, "operatingSystem": "Linux", "preInstalledSw": "NA", "capacitystatus": "Used",
+		"marketoption": "OnDemand", "licenseModel": "No License required",
 		"operation": "RunInstances",
 	}
 	if f := c.facts[name]; f != nil {
 		a["vcpu"] = strconv.Itoa(f.VCPU.Default)
 		a["memory"] = fmt.Sprintf("%g GiB", float64(f.Memory.MiB)/1024)
 	}
-	p := product{SKU: strings.ToUpper(fmt.Sprintf("%016x", hash(c.region+name+tenancy))), Family: family, Attributes: a, price: price, fields: map[string]string{"productfamily": family}}
+	p := product{SKU: strings.ToUpper(fmt.Sprintf("%016x", hash(c.region+name+tenancy))), Family: family,
+		Attributes: a, price: price, fields: map[string]string{"productfamily": family}}
 	for k, v := range a {
 		p.fields[strings.ToLower(k)] = v
 	}
@@ -214,12 +219,15 @@ func (c *call) describeCluster(in *eks.DescribeClusterInput) (*eks.DescribeClust
 		network = &ekstypes.KubernetesNetworkConfigResponse{ServiceIpv6Cidr: &k.ServiceCIDR, IpFamily: ekstypes.IpFamilyIpv6}
 	}
 	return &eks.DescribeClusterOutput{Cluster: &ekstypes.Cluster{
-		Name: &k.Name, Arn: aws.String(c.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version, Endpoint: &k.Endpoint, Status: ekstypes.ClusterStatusActive,
+		Name: &k.Name, Arn: aws.String(c.cfg.arn("eks", "cluster/"+k.Name)), Version: &k.Version,
+		Endpoint: &k.Endpoint, Status: ekstypes.ClusterStatusActive,
 		CertificateAuthority: &ekstypes.Certificate{Data: &k.CA}, CreatedAt: aws.Time(c.started), PlatformVersion: aws.String("eks.1"),
 		KubernetesNetworkConfig: network,
-		Identity:                &ekstypes.Identity{Oidc: &ekstypes.OIDC{Issuer: aws.String("https://oidc.eks." + c.cfg.Region + ".amazonaws.com/id/" + k.Name)}},
+		Identity: &ekstypes.Identity{Oidc: &ekstypes.OIDC{Issuer: aws.String("https://oidc.eks." +
+			c.cfg.Region + ".amazonaws.com/id/" + k.Name)}},
 		ResourcesVpcConfig: &ekstypes.VpcConfigResponse{
-			VpcId: c.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)), EndpointPublicAccess: true,
+			VpcId: c.st.Vpcs[0].VpcId, SubnetIds: subnets, ClusterSecurityGroupId: aws.String(nameID("sg", k.Name)),
+			EndpointPublicAccess: true,
 		},
 		RoleArn: aws.String(c.cfg.arn("iam", "role/eks-"+k.Name)), Tags: map[string]string{},
 	}}, nil

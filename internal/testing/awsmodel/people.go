@@ -45,7 +45,8 @@ func (c *call) describeInstanceAttribute(in *ec2.DescribeInstanceAttributeInput)
 	case ec2types.InstanceAttributeNameDisableApiTermination:
 		out.DisableApiTermination = &ec2types.AttributeBooleanValue{Value: aws.Bool(false)}
 	default:
-		return nil, refuse("InvalidParameterValue", "The model does not know attribute '%s'; it knows userData, instanceType, groupSet and disableApiTermination", in.Attribute)
+		return nil, refuse("InvalidParameterValue",
+			"The model does not know attribute '%s'; it knows userData, instanceType, groupSet and disableApiTermination", in.Attribute)
 	}
 	return out, nil
 }
@@ -81,7 +82,8 @@ func (c *call) describeTags(in *ec2.DescribeTagsInput) (*ec2.DescribeTagsOutput,
 			}
 		}
 	}
-	out, next, err := page(all, in.MaxResults, in.NextToken, 5, 1000, func(d ec2types.TagDescription) string { return *d.ResourceId + "/" + *d.Key })
+	out, next, err := page(all, in.MaxResults, in.NextToken, 5, 1000,
+		func(d ec2types.TagDescription) string { return *d.ResourceId + "/" + *d.Key })
 	return &ec2.DescribeTagsOutput{Tags: out, NextToken: next}, err
 }
 
@@ -101,7 +103,8 @@ func (c *call) describeFleets(in *ec2.DescribeFleetsInput) (*ec2.DescribeFleetsO
 		for _, m := range slices.SortedFunc(maps.Values(c.st.Machines), func(a, b *machine) int { return cmp.Compare(a.id(), b.id()) }) {
 			if m.Fleet == id {
 				f.Instances = append(f.Instances, ec2types.DescribeFleetsInstances{
-					InstanceIds: []string{m.id()}, InstanceType: m.Now.InstanceType, Lifecycle: ec2types.InstanceLifecycle(cmp.Or(string(m.Now.InstanceLifecycle), "on-demand")),
+					InstanceIds: []string{m.id()}, InstanceType: m.Now.InstanceType,
+					Lifecycle: ec2types.InstanceLifecycle(cmp.Or(string(m.Now.InstanceLifecycle), "on-demand")),
 				})
 			}
 		}

@@ -87,7 +87,8 @@ func guess(r *http.Request, body []byte) string {
 		return map[string]string{"AmazonSSM": "ssm", "AmazonSQS": "sqs", "AWSPriceListService": "pricing"}[prefix]
 	}
 	if form, err := params(r, body); err == nil {
-		if s, ok := map[string]string{"2016-11-15": "ec2", "2010-05-08": "iam", "2011-06-15": "sts", "2012-11-05": "sqs"}[form.Get("Version")]; ok {
+		if s, ok := map[string]string{"2016-11-15": "ec2", "2010-05-08": "iam", "2011-06-15": "sts",
+			"2012-11-05": "sqs"}[form.Get("Version")]; ok {
 			return s
 		}
 	}
@@ -165,7 +166,8 @@ type rawXML interface{ xml() []byte }
 
 func queryProtocol(service string, style wire.Style) *protocol {
 	space := map[string]string{
-		"iam": "https://iam.amazonaws.com/doc/2010-05-08/", "sts": "https://sts.amazonaws.com/doc/2011-06-15/", "sqs": "http://queue.amazonaws.com/doc/2012-11-05/",
+		"iam": "https://iam.amazonaws.com/doc/2010-05-08/", "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
+		"sqs": "http://queue.amazonaws.com/doc/2012-11-05/",
 	}[service]
 	return &protocol{
 		service: service, decode: decodeForm(service, style),

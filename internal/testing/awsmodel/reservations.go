@@ -39,10 +39,12 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 			return refuse("InvalidCapacityReservationId.NotFound", "The capacity reservation '%s' does not exist", target)
 		}
 		if !fits(r, s) {
-			return refuse("InvalidParameterValue", "The capacity reservation %s does not match the launch: it is for %s in %s", target, *r.InstanceType, *r.AvailabilityZone)
+			return refuse("InvalidParameterValue",
+				"The capacity reservation %s does not match the launch: it is for %s in %s", target, *r.InstanceType, *r.AvailabilityZone)
 		}
 		if want := marketOf(r); want != market && (own[want] || own[market]) {
-			return refuse("InvalidParameterValue", "The market type %q cannot be used with capacity reservation %s, which is of type %q.", market, target, want)
+			return refuse("InvalidParameterValue",
+				"The market type %q cannot be used with capacity reservation %s, which is of type %q.", market, target, want)
 		}
 		s.reservation = r
 		s.pool.capacityType = reserved
@@ -53,7 +55,8 @@ func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.st.Reservations)) {
 		r := c.st.Reservations[id]
-		if r.State == ec2types.CapacityReservationStateActive && r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen && fits(r, s) && *r.AvailableInstanceCount > 0 {
+		if r.State == ec2types.CapacityReservationStateActive &&
+			r.InstanceMatchCriteria == ec2types.InstanceMatchCriteriaOpen && fits(r, s) && *r.AvailableInstanceCount > 0 {
 			s.reservation = r
 			return nil
 		}
@@ -78,7 +81,8 @@ func marketOf(r *ec2types.CapacityReservation) ec2types.MarketType {
 	return ""
 }
 
-// A Reservation is capacity that a cluster's owner has bought in a way that has no call here: a capacity block, or what others may take back.
+// A Reservation is capacity that a cluster's owner has bought in a way that has no call here: a capacity block, or
+// what others may take back.
 type Reservation struct {
 	InstanceType, Zone string
 	Count              int32
@@ -95,12 +99,16 @@ func (c *Cloud) Reserve(r Reservation) string {
 	now := time.Now()
 	id := c.newID("cr")
 	out := &ec2types.CapacityReservation{
-		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
+		CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)),
+		OwnerId:      &c.cfg.Account,
 		InstanceType: &r.InstanceType, AvailabilityZone: &r.Zone, AvailabilityZoneId: aws.String(c.data.zoneID(r.Zone)),
-		InstancePlatform: ec2types.CapacityReservationInstancePlatformLinuxUnix, TotalInstanceCount: &r.Count, AvailableInstanceCount: aws.Int32(r.Count),
-		State: ec2types.CapacityReservationStateActive, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted, EndDateType: ec2types.EndDateTypeUnlimited,
-		CreateDate: &now, StartDate: &now, Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,
-		Interruptible: aws.Bool(r.Interruptible), EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
+		InstancePlatform: ec2types.CapacityReservationInstancePlatformLinuxUnix, TotalInstanceCount: &r.Count,
+		AvailableInstanceCount: aws.Int32(r.Count),
+		State:                  ec2types.CapacityReservationStateActive, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted,
+		EndDateType: ec2types.EndDateTypeUnlimited,
+		CreateDate:  &now, StartDate: &now, Tenancy: ec2types.CapacityReservationTenancyDefault,
+		ReservationType: ec2types.CapacityReservationTypeDefault,
+		Interruptible:   aws.Bool(r.Interruptible), EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
 	}
 	if r.Block {
 		out.ReservationType = ec2types.CapacityReservationTypeCapacityBlock
@@ -140,7 +148,8 @@ func (c *Cloud) Reclaim(id string) error {
 	}
 	return c.each(ids, func(c *Cloud, m *machine, now time.Time) {
 		c.at(now.Add(c.cfg.Timing.SpotNotice), m.id(), func(c *Cloud, m *machine, now time.Time) {
-			c.terminate(m, now, "Server.CapacityReservationInterruption", "Server.CapacityReservationInterruption: The capacity was reclaimed")
+			c.terminate(m, now, "Server.CapacityReservationInterruption",
+				"Server.CapacityReservationInterruption: The capacity was reclaimed")
 		})
 	})
 }
@@ -167,12 +176,17 @@ func (c *call) createCapacityReservation(in *ec2.CreateCapacityReservationInput)
 	return idempotent(c, in.ClientToken, in, func() (*ec2.CreateCapacityReservationOutput, error) {
 		id := c.newID("cr")
 		r := &ec2types.CapacityReservation{
-			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+id)), OwnerId: &c.cfg.Account,
-			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)), InstancePlatform: in.InstancePlatform,
-			TotalInstanceCount: in.InstanceCount, AvailableInstanceCount: aws.Int32(*in.InstanceCount), State: ec2types.CapacityReservationStateActive,
-			InstanceMatchCriteria: in.InstanceMatchCriteria, EndDate: in.EndDate, EndDateType: in.EndDateType, CreateDate: aws.Time(c.now), StartDate: aws.Time(c.now),
+			CapacityReservationId: &id, CapacityReservationArn: aws.String(c.cfg.arn("ec2", "capacity-reservation/"+
+				id)), OwnerId: &c.cfg.Account,
+			InstanceType: &name, AvailabilityZone: &zone, AvailabilityZoneId: aws.String(c.data.zoneID(zone)),
+			InstancePlatform:   in.InstancePlatform,
+			TotalInstanceCount: in.InstanceCount, AvailableInstanceCount: aws.Int32(*in.InstanceCount),
+			State:                 ec2types.CapacityReservationStateActive,
+			InstanceMatchCriteria: in.InstanceMatchCriteria, EndDate: in.EndDate, EndDateType: in.EndDateType,
+			CreateDate: aws.Time(c.now), StartDate: aws.Time(c.now),
 			Tenancy: ec2types.CapacityReservationTenancyDefault, ReservationType: ec2types.CapacityReservationTypeDefault,
-			Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypeCapacityReservation), EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
+			Tags:         tagsFor(in.TagSpecifications, ec2types.ResourceTypeCapacityReservation),
+			EbsOptimized: aws.Bool(false), EphemeralStorage: aws.Bool(false),
 		}
 		if r.InstanceMatchCriteria == "" {
 			r.InstanceMatchCriteria = ec2types.InstanceMatchCriteriaOpen
@@ -228,7 +242,8 @@ func (c *Cloud) lapseExpired(now time.Time) {
 
 func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservationsInput) (*ec2.DescribeCapacityReservationsOutput, error) {
 	if len(in.CapacityReservationIds) > 0 && in.MaxResults != nil {
-		return nil, refuse("InvalidParameterCombination", "The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
+		return nil, refuse("InvalidParameterCombination",
+			"The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
 	}
 	var out []ec2types.CapacityReservation
 	for _, id := range in.CapacityReservationIds {
@@ -245,7 +260,8 @@ func (c *call) describeCapacityReservations(in *ec2.DescribeCapacityReservations
 			out = append(out, *r)
 		}
 	}
-	out, next, err := page(out, in.MaxResults, in.NextToken, 1, 1000, func(r ec2types.CapacityReservation) string { return *r.CapacityReservationId })
+	out, next, err := page(out, in.MaxResults, in.NextToken, 1, 1000,
+		func(r ec2types.CapacityReservation) string { return *r.CapacityReservationId })
 	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: out, NextToken: next}, err
 }
 
@@ -265,7 +281,8 @@ func (c *call) partitionFor(s *spec) *int32 {
 	}
 	members := make([]int, aws.ToInt32(s.placement.PartitionCount))
 	for _, m := range c.st.Machines {
-		if n := aws.ToInt32(m.Now.Placement.PartitionNumber); m.alive() && n > 0 && m.zone() == s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
+		if n := aws.ToInt32(m.Now.Placement.PartitionNumber); m.alive() && n > 0 && m.zone() == s.pool.zone &&
+			aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
 			members[n-1]++
 		}
 	}
@@ -286,10 +303,12 @@ func (c *call) resolvePlacement(s *spec, d *ec2types.RequestLaunchTemplateData) 
 		}
 	}
 	if s.placement == nil {
-		return refuse("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.", aws.ToString(p.GroupId)+aws.ToString(p.GroupName))
+		return refuse("InvalidPlacementGroup.Unknown", "The Placement Group '%s' is unknown.",
+			aws.ToString(p.GroupId)+aws.ToString(p.GroupName))
 	}
 	if !slices.Contains(s.facts.Placement.Strategies, string(s.placement.Strategy)) {
-		return refuse("InvalidParameterCombination", "%s placement groups may not be used with instances of type '%s'.", s.placement.Strategy, s.facts.Name)
+		return refuse("InvalidParameterCombination",
+			"%s placement groups may not be used with instances of type '%s'.", s.placement.Strategy, s.facts.Name)
 	}
 	if s.placement.Strategy == ec2types.PlacementStrategySpread && p.Tenancy == ec2types.TenancyDedicated {
 		return refuse("InvalidParameterCombination", "Spread placement groups do not support Dedicated Instances.")
@@ -308,11 +327,13 @@ func (c *call) crowded(s *spec) error {
 	if s.placement != nil && s.placement.Strategy == ec2types.PlacementStrategyCluster {
 		for _, m := range c.st.Machines {
 			if m.alive() && m.zone() != s.pool.zone && aws.ToString(m.Now.Placement.GroupId) == *s.placement.GroupId {
-				return refuse("InvalidPlacementGroup.InUse", "The placement group '%s' is in use in another availability zone: %s", *s.placement.GroupName, m.zone())
+				return refuse("InvalidPlacementGroup.InUse",
+					"The placement group '%s' is in use in another availability zone: %s", *s.placement.GroupName, m.zone())
 			}
 		}
 	}
-	if s.placement == nil || s.placement.Strategy != ec2types.PlacementStrategySpread || s.placement.SpreadLevel == ec2types.SpreadLevelHost {
+	if s.placement == nil || s.placement.Strategy != ec2types.PlacementStrategySpread ||
+		s.placement.SpreadLevel == ec2types.SpreadLevelHost {
 		return nil
 	}
 	n := 0
@@ -322,7 +343,9 @@ func (c *call) crowded(s *spec) error {
 		}
 	}
 	if n >= spreadLimit {
-		return refuse("InsufficientInstanceCapacity", "Spread placement group %s has reached its limit of %d running instances per Availability Zone.", *s.placement.GroupName, spreadLimit)
+		return refuse("InsufficientInstanceCapacity",
+			"Spread placement group %s has reached its limit of %d running instances per Availability Zone.",
+			*s.placement.GroupName, spreadLimit)
 	}
 	return nil
 }
@@ -337,13 +360,16 @@ func (c *call) createPlacementGroup(in *ec2.CreatePlacementGroupInput) (*ec2.Cre
 	if in.Strategy == ec2types.PlacementStrategyPartition && in.PartitionCount == nil {
 		in.PartitionCount, count = aws.Int32(2), 2
 	}
-	if partitioned := in.Strategy == ec2types.PlacementStrategyPartition; partitioned && (count < 1 || count > 7) || !partitioned && in.PartitionCount != nil {
+	if partitioned := in.Strategy == ec2types.PlacementStrategyPartition; partitioned && (count < 1 || count > 7) ||
+		!partitioned && in.PartitionCount != nil {
 		return nil, refuse("InvalidParameterValue", "PartitionCount is from 1 to 7, and for the strategy partition only.")
 	}
 	id := c.newID("pg")
 	g := &ec2types.PlacementGroup{
-		GroupId: &id, GroupName: in.GroupName, GroupArn: aws.String(c.cfg.arn("ec2", "placement-group/"+aws.ToString(in.GroupName))), State: ec2types.PlacementGroupStateAvailable,
-		Strategy: in.Strategy, PartitionCount: in.PartitionCount, SpreadLevel: in.SpreadLevel, Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypePlacementGroup),
+		GroupId: &id, GroupName: in.GroupName, GroupArn: aws.String(c.cfg.arn("ec2",
+			"placement-group/"+aws.ToString(in.GroupName))), State: ec2types.PlacementGroupStateAvailable,
+		Strategy: in.Strategy, PartitionCount: in.PartitionCount, SpreadLevel: in.SpreadLevel,
+		Tags: tagsFor(in.TagSpecifications, ec2types.ResourceTypePlacementGroup),
 	}
 	if g.Strategy == ec2types.PlacementStrategySpread && g.SpreadLevel == "" {
 		g.SpreadLevel = ec2types.SpreadLevelRack

@@ -56,8 +56,10 @@ func (c *call) checkTagSpecs(specs []ec2types.TagSpecification) error {
 
 // launchMembers are the members of RunInstances that a template has too, under the same names.
 var launchMembers = []string{
-	"ImageId", "InstanceType", "UserData", "IamInstanceProfile", "Monitoring", "BlockDeviceMappings", "MetadataOptions", "SecurityGroupIds",
-	"NetworkInterfaces", "CpuOptions", "Placement", "EnclaveOptions", "CapacityReservationSpecification", "InstanceMarketOptions", "EbsOptimized", "KeyName",
+	"ImageId", "InstanceType", "UserData", "IamInstanceProfile", "Monitoring", "BlockDeviceMappings",
+	"MetadataOptions", "SecurityGroupIds",
+	"NetworkInterfaces", "CpuOptions", "Placement", "EnclaveOptions", "CapacityReservationSpecification",
+	"InstanceMarketOptions", "EbsOptimized", "KeyName",
 }
 
 // lay puts the members that the call sets over those of the template. The shapes differ in type but not in member names,

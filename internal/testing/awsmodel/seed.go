@@ -48,13 +48,18 @@ func (c *Cloud) seed() *state {
 		{
 			GroupId: &group, GroupName: aws.String("eks-cluster-sg-" + name), Description: aws.String("EKS cluster " + name),
 			OwnerId: &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+group)),
-			IpPermissions:       []ec2types.IpPermission{{IpProtocol: aws.String("-1"), UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &group, UserId: &c.cfg.Account}}}},
-			IpPermissionsEgress: []ec2types.IpPermission{{IpProtocol: aws.String("-1"), IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
-			Tags:                tagList("Name", "eks-cluster-sg-"+name, "aws:eks:cluster-name", name, discoveryTag, name, "kubernetes.io/cluster/"+name, "owned"),
+			IpPermissions: []ec2types.IpPermission{{IpProtocol: aws.String("-1"),
+				UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: &group, UserId: &c.cfg.Account}}}},
+			IpPermissionsEgress: []ec2types.IpPermission{{IpProtocol: aws.String("-1"),
+				IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}}},
+			Tags: tagList("Name", "eks-cluster-sg-"+name, "aws:eks:cluster-name", name, discoveryTag,
+				name, "kubernetes.io/cluster/"+name, "owned"),
 		},
 		{
-			GroupId: aws.String(nameID("sg", "default/"+name)), GroupName: aws.String("default"), Description: aws.String("default VPC security group"),
-			OwnerId: &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2", "security-group/"+nameID("sg", "default/"+name))),
+			GroupId: aws.String(nameID("sg", "default/"+name)), GroupName: aws.String("default"),
+			Description: aws.String("default VPC security group"),
+			OwnerId:     &c.cfg.Account, VpcId: &vpc, SecurityGroupArn: aws.String(c.cfg.arn("ec2",
+				"security-group/"+nameID("sg", "default/"+name))),
 		},
 	}
 	st.Roles[c.cfg.NodeRole] = &iamtypes.Role{

@@ -91,7 +91,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !c.regional(id) {
-		p.fail(w, c.requestID(), refuseWith(http.StatusForbidden, "AuthFailure", "Credential should be scoped to a valid region, not '%s': this is %s.", id.region, c.cfg.Region))
+		p.fail(w, c.requestID(), refuseWith(http.StatusForbidden, "AuthFailure",
+			"Credential should be scoped to a valid region, not '%s': this is %s.", id.region, c.cfg.Region))
 		return
 	}
 	name, in, err := p.decode(r, body)

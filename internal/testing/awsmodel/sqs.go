@@ -136,10 +136,12 @@ func (c *call) receiveMessage(in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageO
 		most = 1
 	}
 	if most < 1 || most > maxReceive {
-		return nil, refuse("InvalidParameterValue", "Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided.", most)
+		return nil, refuse("InvalidParameterValue",
+			"Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided.", most)
 	}
 	if in.WaitTimeSeconds < 0 || in.WaitTimeSeconds > maxWait {
-		return nil, refuse("InvalidParameterValue", "Value %d for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.", in.WaitTimeSeconds)
+		return nil, refuse("InvalidParameterValue",
+			"Value %d for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.", in.WaitTimeSeconds)
 	}
 	deadline := c.now.Add(time.Duration(in.WaitTimeSeconds) * time.Second)
 	for {

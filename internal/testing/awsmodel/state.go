@@ -59,7 +59,8 @@ func (m *machine) zone() string                      { return *m.Now.Placement.A
 // alive machines hold capacity and an address.
 func (m *machine) alive() bool {
 	switch m.state() {
-	case ec2types.InstanceStateNamePending, ec2types.InstanceStateNameRunning, ec2types.InstanceStateNameStopping, ec2types.InstanceStateNameStopped:
+	case ec2types.InstanceStateNamePending, ec2types.InstanceStateNameRunning, ec2types.InstanceStateNameStopping,
+		ec2types.InstanceStateNameStopped:
 		return true
 	}
 	return false

@@ -78,7 +78,8 @@ func (c *call) checkTemplateData(d *ec2types.RequestLaunchTemplateData) error {
 	}
 	if m := d.MetadataOptions; m != nil {
 		if hops := m.HttpPutResponseHopLimit; hops != nil && (*hops < 1 || *hops > 64) {
-			return refuse("InvalidParameterValue", "Value (%d) for parameter HttpPutResponseHopLimit is invalid. Expected a value between 1 and 64", *hops)
+			return refuse("InvalidParameterValue",
+				"Value (%d) for parameter HttpPutResponseHopLimit is invalid. Expected a value between 1 and 64", *hops)
 		}
 	}
 	for _, s := range d.TagSpecifications {
@@ -115,7 +116,8 @@ func checkInterfaces(nics []ec2types.LaunchTemplateInstanceNetworkInterfaceSpeci
 			return refuse("InvalidParameterCombination", "Interfaces of type efa-only have no IP addresses.")
 		}
 		if len(nics) > 1 && aws.ToBool(n.AssociatePublicIpAddress) {
-			return refuse("InvalidParameterCombination", "The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.")
+			return refuse("InvalidParameterCombination",
+				"The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.")
 		}
 	}
 	return nil
@@ -139,12 +141,14 @@ func (c *call) findTemplate(id, name *string) (*template, error) {
 	case id != nil:
 		t = c.st.Templates[*id]
 		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
-			return nil, refuse("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", *id)
+			return nil, refuse("InvalidLaunchTemplateId.NotFound",
+				"The specified launch template, with template ID %s, does not exist.", *id)
 		}
 	case name != nil:
 		t = c.templateNamed(*name)
 		if t == nil || !c.sees(*t.Template.LaunchTemplateName, t.Hidden, c.now) {
-			return nil, refuse("InvalidLaunchTemplateName.NotFoundException", "At least one of the launch templates specified in the request does not exist: %s", *name)
+			return nil, refuse("InvalidLaunchTemplateName.NotFoundException",
+				"At least one of the launch templates specified in the request does not exist: %s", *name)
 		}
 	default:
 		return nil, refuse("MissingParameter", "The request must name a launch template.")
@@ -162,7 +166,8 @@ func (t *template) version(want string) (int, error) {
 	default:
 		v, err := strconv.Atoi(want)
 		if err != nil || v < 1 || v > len(t.Versions) {
-			return 0, refuse("InvalidLaunchTemplateId.VersionNotFound", "Could not find the specified version %s for the launch template with ID %s.", want, *t.Template.LaunchTemplateId)
+			return 0, refuse("InvalidLaunchTemplateId.VersionNotFound",
+				"Could not find the specified version %s for the launch template with ID %s.", want, *t.Template.LaunchTemplateId)
 		}
 		n = v
 	}
@@ -219,7 +224,8 @@ var templateFilters = filters[ec2types.LaunchTemplate]{
 	"create-time":          func(t ec2types.LaunchTemplate) []string { return []string{t.CreateTime.UTC().Format(time.RFC3339)} },
 }
 
-func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVersionsInput) (*ec2.DescribeLaunchTemplateVersionsOutput, error) {
+func (c *call) describeLaunchTemplateVersions(in *ec2.DescribeLaunchTemplateVersionsInput) (
+	*ec2.DescribeLaunchTemplateVersionsOutput, error) {
 	if in.LaunchTemplateId == nil && in.LaunchTemplateName == nil {
 		return c.describeTemplatesAt(in)
 	}
@@ -291,8 +297,9 @@ func (c *call) describeVersion(t *template, n int) (*ec2types.LaunchTemplateVers
 		return nil, err
 	}
 	out := &ec2types.LaunchTemplateVersion{
-		LaunchTemplateId: t.Template.LaunchTemplateId, LaunchTemplateName: t.Template.LaunchTemplateName, VersionNumber: aws.Int64(int64(n)),
-		CreateTime: &v.Created, CreatedBy: t.Template.CreatedBy, DefaultVersion: aws.Bool(int64(n) == *t.Template.DefaultVersionNumber),
+		LaunchTemplateId: t.Template.LaunchTemplateId, LaunchTemplateName: t.Template.LaunchTemplateName,
+		VersionNumber: aws.Int64(int64(n)),
+		CreateTime:    &v.Created, CreatedBy: t.Template.CreatedBy, DefaultVersion: aws.Bool(int64(n) == *t.Template.DefaultVersionNumber),
 		LaunchTemplateData: &data,
 	}
 	if v.Description != "" {

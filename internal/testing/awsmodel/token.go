@@ -27,7 +27,8 @@ func idempotent[O any](c *call, clientToken *string, in any, run func() (*O, err
 	key := c.op.String() + "/" + *clientToken
 	if t, ok := c.st.Tokens[key]; ok && c.now.Sub(t.At) < tokenLife {
 		if t.Request != hash(string(request)) {
-			return nil, refuse("IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+			return nil, refuse("IdempotentParameterMismatch",
+				"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
 		}
 		out := new(O)
 		return out, json.Unmarshal(t.Answer, out)

@@ -103,7 +103,8 @@ func (g *podGroup) shape(p *corev1.Pod, row []json.RawMessage) {
 		p.Spec.TopologySpreadConstraints = Spread(g.Key, max(g.MaxSkew, 1), map[string]string{"my-label": text(row[3])})
 	case "affinity":
 		p.Labels = map[string]string{"my-affinity": text(row[2])}
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{Term(g.Key, p.Labels)}}}
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{Term(g.Key, p.Labels)}}}
 	case "anti-affinity":
 		p.Labels = map[string]string{"app": "nginx"}
 		p.Spec.Affinity = Apart(g.Key, p.Labels)
@@ -124,18 +125,21 @@ func (g *podGroup) prefer(p *corev1.Pod) {
 	p.Labels = map[string]string{"app": "nginx"}
 	p.Spec.Affinity = &corev1.Affinity{
 		NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1,
-			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"us-east-1a"}}}}}}},
+			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"us-east-1a"}}}}}}},
 		PodAntiAffinity: &corev1.PodAntiAffinity{},
 	}
 	for _, x := range g.AntiPreference {
-		p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-			corev1.WeightedPodAffinityTerm{Weight: int32(number(x[0])), PodAffinityTerm: Term(text(x[1]), p.Labels)})
+		p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution =
+			append(p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+				corev1.WeightedPodAffinityTerm{Weight: int32(number(x[0])), PodAffinityTerm: Term(text(x[1]), p.Labels)})
 	}
 }
 
 // Spread is a hard spread over a key of the pods with some labels.
 func Spread(key string, skew int32, labels map[string]string) []corev1.TopologySpreadConstraint {
-	return []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}}
+	return []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: key,
+		WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}}
 }
 
 // Term matches the pods with some labels, in one domain of a key.
@@ -145,17 +149,23 @@ func Term(key string, labels map[string]string) corev1.PodAffinityTerm {
 
 // Apart keeps pods with some labels in different domains of a key.
 func Apart(key string, labels map[string]string) *corev1.Affinity {
-	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{Term(key, labels)}}}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{Term(key, labels)}}}
 }
 
 // Pending returns a pod that kube-scheduler found no place for.
 func Pending(name string, cpuMilli, memMiB int64) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(Now.Add(-time.Minute))},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(cpuMilli, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(memMiB<<20, resource.BinarySI),
-		}}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.NewTime(Now.Add(-time.Minute))},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    *resource.NewMilliQuantity(cpuMilli, resource.DecimalSI),
+				corev1.ResourceMemory: *resource.NewQuantity(memMiB<<20, resource.BinarySI),
+			}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: corev1.PodReasonUnschedulable}}},
 	}
 }
 
@@ -168,7 +178,8 @@ func Pool(spot, anyCategory bool) *v1.NodePool {
 	p := &v1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "pool"}}
 	p.Spec.Template.Spec.NodeClassRef = &v1.NodeClassReference{Group: awsv1.Group, Kind: "EC2NodeClass", Name: "default"}
 	req := func(key string, op corev1.NodeSelectorOperator, values ...string) {
-		p.Spec.Template.Spec.Requirements = append(p.Spec.Template.Spec.Requirements, v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: op, Values: values})
+		p.Spec.Template.Spec.Requirements = append(p.Spec.Template.Spec.Requirements,
+			v1.NodeSelectorRequirementWithMinValues{Key: key, Operator: op, Values: values})
 	}
 	req(v1.CapacityTypeLabelKey, corev1.NodeSelectorOpIn, capacity...)
 	if !anyCategory {
@@ -196,8 +207,8 @@ func Resize(pods []*corev1.Pod, n int) []*corev1.Pod {
 // GPU is what pods ask for that use one.
 const GPU = "nvidia.com/gpu"
 
-// GPUCluster returns 8,152 pods as a cluster of GPUs has them, drawn with a seed: a hundred shapes, of which a few hold most pods (Zipf); of
-// seven shapes six ask for a GPU, of those few for 2, 4 or 8; 1–64 cores and 2–500 GiB.
+// GPUCluster returns 8,152 pods as a cluster of GPUs has them, drawn with a seed: a hundred shapes, of which a few
+// hold most pods (Zipf); of seven shapes six ask for a GPU, of those few for 2, 4 or 8; 1–64 cores and 2–500 GiB.
 func GPUCluster(seed uint64) []*corev1.Pod {
 	const pods, shapes = 8152, 100
 	rng := rand.New(rand.NewPCG(seed, shapes))

@@ -144,7 +144,8 @@ func send(claim *v1.NodeClaim, catalog *cloud.Catalog) []choice {
 }
 
 func cheaper(a, b choice) int {
-	return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), cmp.Compare(a.kind.Name, b.kind.Name), cmp.Compare(a.offer.Zone(), b.offer.Zone()))
+	return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), cmp.Compare(a.kind.Name, b.kind.Name),
+		cmp.Compare(a.offer.Zone(), b.offer.Zone()))
 }
 
 // ordinary drops exotic types if something ordinary would do.
@@ -189,7 +190,8 @@ func limitTypes(all []choice) []choice {
 // serves says whether a machine bought this way is what a claim asks for.
 func serves(needs need.Needs, requests corev1.ResourceList, t *cloud.InstanceType, o *cloud.Offering) bool {
 	for key, set := range needs {
-		if values, decided := valuesOf(t, o, key); decided && !set.Takes(values...) { // what the cloud does not decide is no business of it
+		// what the cloud does not decide is no business of it
+		if values, decided := valuesOf(t, o, key); decided && !set.Takes(values...) {
 			return false
 		}
 	}

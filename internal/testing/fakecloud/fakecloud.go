@@ -163,8 +163,9 @@ func (c *Cloud) launch(claim *v1.NodeClaim, base *cloud.Catalog) (cloud.Machine,
 	if id, ok := c.byToken[token]; ok {
 		m := c.machines[id]
 		if m.Gone || m.Deleting {
-			return cloud.Machine{}, &cloud.LaunchError{Reason: "MachineGone", Message: "the machine of this launch has been stopped already",
-				Err: fmt.Errorf("token %s: %w", token, cloud.ErrNotFound)}
+			return cloud.Machine{}, &cloud.LaunchError{Reason: "MachineGone",
+				Message: "the machine of this launch has been stopped already",
+				Err:     fmt.Errorf("token %s: %w", token, cloud.ErrNotFound)}
 		}
 		return c.copy(m), nil
 	}

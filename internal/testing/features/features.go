@@ -1,4 +1,5 @@
-// Package features is the list of what Karpenter does, row by row, each with the tests that hold it and the pages that tell it: features.txt.
+// Package features is the list of what Karpenter does, row by row, each with the tests that hold it and the pages
+// that tell it: features.txt.
 //
 // "make gen" writes it as docs/reference/features.md, and refuses to where a test or a page is gone. It is linked into no program.
 package features
@@ -165,7 +166,8 @@ func (c *checker) page(p string) error {
 // Page is the list for people, as a page in docs/reference.
 func Page(all []Section) string {
 	var page strings.Builder
-	page.WriteString("# Features\n\nWhat there is, what switches it and how it is without that, which tests hold it, and where it is told.\n")
+	page.WriteString("# Features\n\nWhat there is, what switches it and how it is without that, which tests hold it, " +
+		"and where it is told.\n")
 	for _, s := range all {
 		fmt.Fprintf(&page, "\n## %s\n\n| | | switch, default | tests | pages |\n|---|---|---|---|---|\n", s.Title)
 		for _, r := range s.Rows {

@@ -305,7 +305,8 @@ func (c *Client) checkPreconditions(k key, o client.Object, p *metav1.Preconditi
 	case p.UID != nil && *p.UID != o.GetUID():
 		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("uid is %s, not %s", o.GetUID(), *p.UID))
 	case p.ResourceVersion != nil && *p.ResourceVersion != o.GetResourceVersion():
-		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("resource version is %s, not %s", o.GetResourceVersion(), *p.ResourceVersion))
+		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("resource version is %s, not %s",
+			o.GetResourceVersion(), *p.ResourceVersion))
 	}
 	return nil
 }
@@ -426,7 +427,8 @@ func (s *Server) useBudget(pod *corev1.Pod) error {
 	case budgets[0].Status.DisruptionsAllowed <= 0:
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		err.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
-			Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s needs more healthy pods", budgets[0].Name),
+			Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf(
+				"The disruption budget %s needs more healthy pods", budgets[0].Name),
 		}}}
 		return err
 	}

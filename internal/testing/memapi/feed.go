@@ -25,7 +25,8 @@ import (
 // Scheme knows the kinds that loops work with.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, v1alpha1.AddToScheme, autoscalingv1beta1.AddToScheme, awsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme,
+		v1alpha1.AddToScheme, autoscalingv1beta1.AddToScheme, awsv1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}

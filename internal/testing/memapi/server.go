@@ -55,7 +55,8 @@ type Request struct {
 
 // New makes an empty server for the kinds of a scheme.
 func New(scheme *runtime.Scheme) *Server {
-	return &Server{scheme: scheme, objects: map[key]client.Object{}, shelves: map[schema.GroupKind]*shelf{}, owned: map[types.UID]map[key]bool{}}
+	return &Server{scheme: scheme, objects: map[key]client.Object{}, shelves: map[schema.GroupKind]*shelf{},
+		owned: map[types.UID]map[key]bool{}}
 }
 
 // SetFault installs a function that may refuse requests from now on; nil refuses none. It is asked about one request at a time, so that
@@ -224,7 +225,8 @@ func (s *Server) disown(k key, o client.Object) {
 // ownedBy are the objects that an object owns, by kind and name.
 func (s *Server) ownedBy(owner client.Object) []key {
 	return slices.SortedFunc(maps.Keys(s.owned[owner.GetUID()]), func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -233,7 +235,8 @@ func (s *Server) orphan(k key) {
 	owner := s.objects[k]
 	for _, other := range s.ownedBy(owner) {
 		dependent := copyOf(s.objects[other])
-		dependent.SetOwnerReferences(slices.DeleteFunc(dependent.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() }))
+		dependent.SetOwnerReferences(slices.DeleteFunc(dependent.GetOwnerReferences(),
+			func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() }))
 		s.store(other, dependent)
 	}
 }
@@ -315,7 +318,8 @@ func (s *Server) replace(k key, change func(before map[string]any) (map[string]a
 func checkMeta(k key, old client.Object, after map[string]any) error {
 	meta, _ := after["metadata"].(map[string]any)
 	if v, _ := meta["resourceVersion"].(string); v != "" && v != old.GetResourceVersion() {
-		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("the object has been modified: it is at %s, not %s", old.GetResourceVersion(), v))
+		return apierrors.NewConflict(resource(k), k.Name,
+			fmt.Errorf("the object has been modified: it is at %s, not %s", old.GetResourceVersion(), v))
 	}
 	if uid, _ := meta["uid"].(string); uid != "" && uid != string(old.GetUID()) {
 		return apierrors.NewConflict(resource(k), k.Name, fmt.Errorf("uid is %s, not %s", old.GetUID(), uid))

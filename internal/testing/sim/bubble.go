@@ -129,9 +129,11 @@ func Claim(name string, edits ...func(*v1.NodeClaim)) *v1.NodeClaim {
 	c := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: name,
 		Labels: map[string]string{
-			v1.NodePoolLabelKey: "default", "team": "a", v1.NodeClassLabelKey(awsv1.GroupVersion.WithKind(awsv1.Kind).GroupKind()): "default",
+			v1.NodePoolLabelKey: "default", "team": "a",
+			v1.NodeClassLabelKey(awsv1.GroupVersion.WithKind(awsv1.Kind).GroupKind()): "default",
 		},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool", Name: "default", UID: "pool-default"}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1.GroupVersion.String(), Kind: "NodePool",
+			Name: "default", UID: "pool-default"}},
 	}}
 	c.Spec.NodeClassRef = Ref("default")
 	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
@@ -157,7 +159,8 @@ func Pod(name, cpus string, edits ...func(*corev1.Pod)) *corev1.Pod {
 // OwnedBy makes a pod one of a ReplicaSet, so that it is made anew when it is evicted.
 func OwnedBy(set string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set,
+			UID: types.UID(set), Controller: new(true)}}
 	}
 }
 
@@ -209,7 +212,8 @@ func Get[T client.Object](t *testing.T, w *World, name string) T {
 // WantNothing fails the test if a claim, a node or a machine is left.
 func WantNothing(t *testing.T, w *World) {
 	t.Helper()
-	if claims, nodes, machines := len(memapi.All[*v1.NodeClaim](w.API)), len(memapi.All[*corev1.Node](w.API)), len(w.Cloud.Machines()); claims+nodes+machines > 0 {
+	if claims, nodes, machines := len(memapi.All[*v1.NodeClaim](w.API)), len(memapi.All[*corev1.Node](w.API)),
+		len(w.Cloud.Machines()); claims+nodes+machines > 0 {
 		t.Errorf("%d claims, %d nodes and %d machines are left", claims, nodes, machines)
 	}
 }

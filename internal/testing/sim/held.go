@@ -50,5 +50,6 @@ func (w *World) forget(key types.NamespacedName) {
 
 // settled says of a pod that it has no step to take until it or its node changes.
 func (w *World) settled(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && w.nodes[p.Spec.NodeName] != nil && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodPending && p.Status.Phase != ""
+	return p.Spec.NodeName != "" && w.nodes[p.Spec.NodeName] != nil && p.DeletionTimestamp == nil &&
+		p.Status.Phase != corev1.PodPending && p.Status.Phase != ""
 }

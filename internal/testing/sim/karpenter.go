@@ -109,11 +109,13 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 	if provider == nil {
 		provider = w.Cloud
 	}
-	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: known(), Metrics: k.Metrics, Events: k.sink, Gates: o.Gates})
+	pools := pool.New(pool.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Known: known(), Metrics: k.Metrics,
+		Events: k.sink, Gates: o.Gates})
 	garbage := gc.New(gc.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink})
 	o.Claim.Devices = o.Claim.Devices || o.Devices
 	claims := claim.New(claim.Deps{
-		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, Known: known(), Health: pools, Suspect: garbage.Suspect,
+		Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal,
+		Known: known(), Health: pools, Suspect: garbage.Suspect,
 		Hint: o.Hint,
 	}, o.Claim)
 	drains := drain.New(drain.Deps{
@@ -124,7 +126,8 @@ func (w *World) Karpenter(o KarpenterOptions) *Karpenter {
 		k.sink.Run, pools.Run, garbage.Run, claims.Run, drains.Run,
 	}
 	if o.Repair {
-		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics, Events: k.sink, Journal: k.Journal}).Run)
+		k.Add(repair.New(repair.Deps{Store: k.Store, Client: k.Client, Cloud: provider, Metrics: k.Metrics,
+			Events: k.sink, Journal: k.Journal}).Run)
 	}
 	if o.Provision {
 		k.provision(provider, o, pools)
@@ -142,7 +145,8 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	opener := open.New(k.Store, k.Client, catalogs, k.Metrics, k.sink)
 	opener.Journal = k.Journal
 	planning := provision.New(provision.Deps{
-		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics, Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal, Desk: &k.Desk,
+		Store: k.Store, Engine: engine.New(awsv1.Labels()), Catalogs: catalogs, Opener: opener, Metrics: k.Metrics,
+		Events: k.sink, Times: telemetry.NewPodTimes(), Journal: k.Journal, Desk: &k.Desk,
 	}, provision.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings, Stories: o.Stories})
 	k.Add(planning.Run)
 	if o.Planner == (disrupt.Settings{}) {
@@ -150,16 +154,19 @@ func (k *Karpenter) provision(provider cloud.Provider, o KarpenterOptions, pools
 	}
 	if o.Gates.StaticCapacity {
 		k.Add(static.New(static.Deps{
-			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
+			Store: k.Store, Client: k.Client, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()),
+			Metrics: k.Metrics, Events: k.sink,
 		}, settings).Run)
 	}
 	if o.Buffers {
 		k.Add(buffer.New(buffer.Deps{
-			Store: k.Store, Client: k.Client, Workloads: deployments{k.Client}, Catalogs: catalogs, Opener: opener, Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
+			Store: k.Store, Client: k.Client, Workloads: deployments{k.Client}, Catalogs: catalogs, Opener: opener,
+			Engine: engine.New(awsv1.Labels()), Metrics: k.Metrics, Events: k.sink,
 		}, buffer.Settings{Idle: time.Second, Max: 10 * time.Second, Engine: settings}).Run)
 	}
 	if o.Disrupt {
-		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics, Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
+		k.Add(disruption.New(k.Store, k.Client, catalogs, opener, disruption.Telling{Metrics: k.Metrics,
+			Events: k.sink, Journal: k.Journal, NeverReady: pools.NeverReady},
 			disruption.Settings{Labels: awsv1.Labels(), Planner: o.Planner, Engine: settings}).Run)
 	}
 }
@@ -206,7 +213,8 @@ func ReadyClass(name string) *awsv1.EC2NodeClass {
 type deployments struct{ client *memapi.Client }
 
 // Read reads a Deployment.
-func (r deployments) Read(ctx context.Context, namespace string, ref *autoscalingv1beta1.ScalableRef) (corebuffer.Source, *corebuffer.Flaw, error) {
+func (r deployments) Read(ctx context.Context, namespace string,
+	ref *autoscalingv1beta1.ScalableRef) (corebuffer.Source, *corebuffer.Flaw, error) {
 	d := &appsv1.Deployment{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, d)
 	if apierrors.IsNotFound(err) {

@@ -19,8 +19,8 @@ import (
 )
 
 // EachSeed runs a test for each of many seeds, in a bubble each: for the first few, for the first soak ones when
-// KARPENTER_SOAK is set, or for those that an environment variable chooses, such as "17" or "0-999". What has passed by the notes of an earlier run
-// is left out; seeds that are chosen never are.
+// KARPENTER_SOAK is set, or for those that an environment variable chooses, such as "17" or "0-999". What has
+// passed by the notes of an earlier run is left out; seeds that are chosen never are.
 func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, last := Seeds(t, variable, few, soak)
@@ -38,8 +38,9 @@ func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *test
 	}
 }
 
-// Notes are what a long run leaves behind for the next one: which seeds a commit has passed or failed, and how long each took. They stand in the folder
-// SOAK_NOTES, a file for each variable and a line for each seed, written as soon as it is over: whoever looks at the end of a file sees how far the run is.
+// Notes are what a long run leaves behind for the next one: which seeds a commit has passed or failed, and how long
+// each took. They stand in the folder SOAK_NOTES, a file for each variable and a line for each seed, written as
+// soon as it is over: whoever looks at the end of a file sees how far the run is.
 type notes struct {
 	commit string
 	passed map[uint64]bool

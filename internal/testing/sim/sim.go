@@ -64,7 +64,8 @@ type World struct {
 func New(o Options) (*World, error) {
 	w := &World{
 		API: memapi.New(memapi.Scheme()), options: o, dirty: make(chan struct{}, 1),
-		pods: map[types.NamespacedName]*corev1.Pod{}, busy: map[types.NamespacedName]bool{}, held: map[string]*held{}, asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
+		pods: map[types.NamespacedName]*corev1.Pod{}, busy: map[types.NamespacedName]bool{}, held: map[string]*held{},
+		asks: asks{}, nodes: map[string]*corev1.Node{}, due: map[types.NamespacedName]time.Time{},
 	}
 	o.Cloud.Started, o.Cloud.Stopped = w.started, w.stopped
 	c, err := fakecloud.New(o.Cloud)

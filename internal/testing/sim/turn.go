@@ -54,7 +54,8 @@ func (w *World) decide(now time.Time) (actions []action, next time.Time) {
 func (w *World) podsInOrder() []types.NamespacedName {
 	keys := slices.Collect(maps.Keys(w.busy))
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
-		return cmp.Or(w.pods[a].CreationTimestamp.Compare(w.pods[b].CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(w.pods[a].CreationTimestamp.Compare(w.pods[b].CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return keys
 }
@@ -165,8 +166,9 @@ func (w *World) refuse(p *corev1.Pod, nodes int) action {
 			since := metav1.NewTime(time.Now())
 			const manager = "scheduler"
 			p.ManagedFields = slices.DeleteFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == manager })
-			p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Time: new(since), FieldsV1: metav1.NewFieldsV1(
-				`{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{}}}}`)})
+			p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Time: new(since),
+				FieldsV1: metav1.NewFieldsV1(
+					`{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{}}}}`)})
 			for _, c := range p.Status.Conditions {
 				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 					since = c.LastTransitionTime
@@ -230,7 +232,8 @@ func (r *room) without(out func(*free) bool) *room {
 
 func newFree(n *corev1.Node) *free {
 	have := n.Status.Allocatable
-	f := &free{node: n, load: kubescore.Load{Has: kubescore.Request{CPU: have.Cpu().MilliValue(), Memory: have.Memory().Value()}}, pods: 110}
+	f := &free{node: n, load: kubescore.Load{Has: kubescore.Request{CPU: have.Cpu().MilliValue(),
+		Memory: have.Memory().Value()}}, pods: 110}
 	if q, ok := have[corev1.ResourcePods]; ok {
 		f.pods = q.Value()
 	}

@@ -1,5 +1,5 @@
-// Package stories makes up random worlds for tests, as texts that package scenario reads: the same seed gives the same world. They are full
-// of what keeps pods from nodes.
+// Package stories makes up random worlds for tests, as texts that package scenario reads: the same seed gives the
+// same world. They are full of what keeps pods from nodes.
 package stories
 
 import (
@@ -46,7 +46,8 @@ func (t *teller) types() {
 	for i := range 3 + t.IntN(6) {
 		cpu := 1 + t.IntN(12)
 		t.say("type-%d cpu=%d mem=%dGi pods=%d zones=%s od=%.3f label=arch:%s label=size:%s", i, cpu, cpu*(1+t.IntN(6)), 3+t.IntN(30),
-			t.pick("a,b,c", "a,b", "c", "a,b,c"), float64(cpu)*(0.03+0.03*t.Float64()), t.pick("amd64", "amd64", "arm64"), t.pick("s", "m", "l"))
+			t.pick("a,b,c", "a,b", "c", "a,b,c"), float64(cpu)*(0.03+0.03*t.Float64()),
+			t.pick("amd64", "amd64", "arm64"), t.pick("s", "m", "l"))
 		t.perhaps(2, " spot=%.3f", float64(cpu)*(0.01+0.02*t.Float64()))
 		t.perhaps(6, " gpu=%d", 1+t.IntN(4))
 		t.perhaps(6, " dry=%s", t.pick("a", "b", "c"))
@@ -91,7 +92,8 @@ func (t *teller) volumes() {
 func (t *teller) nodes() {
 	t.say("-- nodes --\n")
 	for i := range t.IntN(5) {
-		t.say("node-%d cpu=%d mem=%dGi pods=10 zone=%s ct=%s arch=amd64", i, 1+t.IntN(6), 1+t.IntN(9), t.pick("a", "b", "c"), t.pick("spot", "on-demand"))
+		t.say("node-%d cpu=%d mem=%dGi pods=10 zone=%s ct=%s arch=amd64", i, 1+t.IntN(6), 1+t.IntN(9),
+			t.pick("a", "b", "c"), t.pick("spot", "on-demand"))
 		t.perhaps(2, " pool=pool-0")
 		t.perhaps(4, " taint=%s:v:NoSchedule", t.pick("t", "w"))
 		t.say("\n")
@@ -101,7 +103,8 @@ func (t *teller) nodes() {
 func (t *teller) pods() {
 	t.say("-- pods --\n")
 	for i := range 3 + t.IntN(8) {
-		t.say("pod%c x%d cpu=%dm mem=%dMi labels=app:%s", 'a'+i, 1+t.IntN(3), 100*(1+t.IntN(60)), 128*(1+t.IntN(60)), t.pick("p", "q", "r"))
+		t.say("pod%c x%d cpu=%dm mem=%dMi labels=app:%s", 'a'+i, 1+t.IntN(3), 100*(1+t.IntN(60)), 128*(1+t.IntN(60)),
+			t.pick("p", "q", "r"))
 		t.perhaps(2, " owner=set-%d", i)
 		t.perhaps(9, " gpu=1")
 		for range 1 + t.IntN(2) {
@@ -115,7 +118,8 @@ func (t *teller) pods() {
 			case 3:
 				t.say(" select=%s", t.pick("zone:a", "zone:b", "zone:c", "arch:arm64", "ct:spot", "team:x", "team:z", "size:l"))
 			case 4:
-				t.say(" need=%s", t.pick("zone:In:b|c", "arch:NotIn:amd64", "team:Exists", "size:In:m,zone:In:c", "ct:In:on-demand;zone:In:a"))
+				t.say(" need=%s", t.pick("zone:In:b|c", "arch:NotIn:amd64", "team:Exists", "size:In:m,zone:In:c",
+					"ct:In:on-demand;zone:In:a"))
 			case 5:
 				t.say(" port=%d", 80+t.IntN(2))
 			case 6:

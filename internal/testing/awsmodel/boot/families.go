@@ -64,7 +64,8 @@ func bootstrap(args []string) (*settings, error) {
 			extra = v
 		case "--local-disks":
 			s.raid0 = v == "raid0"
-		case "--dns-cluster-ip", "--ip-family", "--service-ipv6-cidr", "--container-runtime", "--docker-config-json", "--containerd-config-file",
+		case "--dns-cluster-ip", "--ip-family", "--service-ipv6-cidr", "--container-runtime", "--docker-config-json",
+			"--containerd-config-file",
 			"--pause-container-account", "--pause-container-version", "--enable-local-outpost", "--cluster-id", "--enable-docker-bridge":
 		default:
 			return nil, fmt.Errorf("%s: unknown option %s", bootstrapScript, a)
@@ -179,7 +180,8 @@ func merge(a, b map[string]any) {
 
 func nodeadm(n *nodeConfig) (*settings, error) {
 	c := n.Spec.Cluster
-	for field, v := range map[string]string{"Name": c.Name, "API server endpoint": c.APIServerEndpoint, "certificate authority": c.CertificateAuthority, "CIDR": c.CIDR} {
+	for field, v := range map[string]string{"Name": c.Name, "API server endpoint": c.APIServerEndpoint,
+		"certificate authority": c.CertificateAuthority, "CIDR": c.CIDR} {
 		if v == "" {
 			return nil, fmt.Errorf("nodeadm: %s is missing in cluster configuration", field)
 		}
@@ -246,7 +248,8 @@ func readBottlerocket(userData string) (*settings, error) {
 	}
 	k := b.Settings.Kubernetes
 	s := &settings{cluster: k.ClusterName, endpoint: k.APIServer, ca: k.ClusterCertificate, flags: kubeletFlags{
-		labels: k.NodeLabels, maxPods: k.MaxPods, kubeReserved: k.KubeReserved, systemReserved: k.SystemReserved, evictionHard: k.EvictionHard,
+		labels: k.NodeLabels, maxPods: k.MaxPods, kubeReserved: k.KubeReserved, systemReserved: k.SystemReserved,
+		evictionHard: k.EvictionHard,
 	}}
 	if s.cluster == "" || s.endpoint == "" || s.ca == "" {
 		return nil, fmt.Errorf("settings.kubernetes lacks cluster-name, api-server or cluster-certificate")

@@ -199,7 +199,8 @@ func allocatable(m Machine, s *settings, capacity corev1.ResourceList) (corev1.R
 			subtract(out, corev1.ResourceName(k), q)
 		}
 	}
-	for signal, name := range map[string]corev1.ResourceName{"memory.available": corev1.ResourceMemory, "nodefs.available": corev1.ResourceEphemeralStorage} {
+	for signal, name := range map[string]corev1.ResourceName{"memory.available": corev1.ResourceMemory,
+		"nodefs.available": corev1.ResourceEphemeralStorage} {
 		q, err := threshold(reserved.hard[signal], capacity[name])
 		if err != nil {
 			return nil, fmt.Errorf("eviction-hard %s: %w", signal, err)

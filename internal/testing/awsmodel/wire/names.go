@@ -18,11 +18,16 @@ type Style struct {
 
 // The styles of the services that are modelled.
 var (
-	EC2    = Style{request: ec2Request, response: ec2Response, lower: true, item: "item"}
-	Query  = Style{request: map[string]string{"PolicyDescriptorType.Arn": "arn"}, response: map[string]string{"PolicyDescriptorType.Arn": "arn"}, item: "member"} // IAM and STS
-	Queue  = Style{request: queueNames, response: queueNames, flat: true}                                                                                         // SQS, as clients of before 2023 speak it
-	JSON   = Style{}                                                                                                                                              // SSM, SQS and Pricing
-	REST   = Style{lower: true}                                                                                                                                   // EKS
+	EC2 = Style{request: ec2Request, response: ec2Response, lower: true, item: "item"}
+	// IAM and STS
+	Query = Style{request: map[string]string{"PolicyDescriptorType.Arn": "arn"},
+		response: map[string]string{"PolicyDescriptorType.Arn": "arn"}, item: "member"}
+	// SQS, as clients of before 2023 speak it
+	Queue = Style{request: queueNames, response: queueNames, flat: true}
+	// SSM, SQS and Pricing
+	JSON = Style{}
+	// EKS
+	REST   = Style{lower: true}
 	listOf = map[string]string{
 		"InferenceAcceleratorInfo.Accelerators":                      "member",
 		"LaunchTemplateInstanceNetworkInterfaceSpecification.Groups": "groupId",
@@ -63,8 +68,9 @@ func (s Style) itemName(owner reflect.Type, field string) string {
 
 // queueNames are the members of SQS that the older protocol calls by the singular.
 var queueNames = map[string]string{
-	"AttributeNames": "AttributeName", "MessageAttributeNames": "MessageAttributeName", "MessageSystemAttributeNames": "MessageSystemAttributeName",
-	"Attributes": "Attribute", "MessageAttributes": "MessageAttribute", "Messages": "Message", "QueueUrls": "QueueUrl",
+	"AttributeNames": "AttributeName", "MessageAttributeNames": "MessageAttributeName",
+	"MessageSystemAttributeNames": "MessageSystemAttributeName",
+	"Attributes":                  "Attribute", "MessageAttributes": "MessageAttribute", "Messages": "Message", "QueueUrls": "QueueUrl",
 }
 
 // ec2Request lists the request members whose name on the wire is not the field's: nearly all are lists, which EC2 calls

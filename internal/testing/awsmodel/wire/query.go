@@ -223,5 +223,6 @@ func unknown(name string) error {
 }
 
 func invalid(name, value, want string) error {
-	return &ParameterError{"InvalidParameterValue", name, fmt.Sprintf("Value (%s) for parameter %s is invalid. Expected %s.", value, name, want)}
+	return &ParameterError{"InvalidParameterValue", name,
+		fmt.Sprintf("Value (%s) for parameter %s is invalid. Expected %s.", value, name, want)}
 }
