@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,8 @@ type Settings struct {
 	Leaving bool
 	// Port is where the webhook listens.
 	Port int
+	// Host is the address to listen at; "" for all of the machine.
+	Host string
 	// Namespace holds the Secret and the Service; Service is its name, which the Secret shares.
 	Namespace, Service string
 	// URL is how the API server reaches the webhook where no Service leads to it.
@@ -55,7 +59,7 @@ func New(c client.Client, s Settings, m *telemetry.Metrics) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Service{settings: s, client: c, metrics: m, webhook: &webhook{reader: c, panics: m.ConversionPanics}}
+	out := &Service{settings: s, client: c, metrics: m, webhook: &webhook{gate: newGate(), reader: c, panics: m.ConversionPanics}}
 	for _, crd := range all {
 		older, err := crds.Older(crd.Name)
 		if err != nil {
@@ -74,7 +78,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	kept := make(chan struct{})
 	go func() { defer close(kept); s.keep(ctx) }()
-	err := s.webhook.listen(ctx, fmt.Sprintf(":%d", s.settings.Port))
+	err := s.webhook.listen(ctx, net.JoinHostPort(s.settings.Host, strconv.Itoa(s.settings.Port)))
 	stop()
 	<-kept
 	return err

@@ -284,7 +284,7 @@ func TestWebhook(t *testing.T) {
 		"no JSON":                              {`hello`, 400, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, got := ask(t, &webhook{}, tc.body)
+			code, got := ask(t, &webhook{gate: newGate()}, tc.body)
 			if code != tc.code {
 				t.Fatalf("code %d, want %d", code, tc.code)
 			}
@@ -314,7 +314,7 @@ func TestWebhook(t *testing.T) {
 // A bug of ours costs one review, whose sender is told, and is counted.
 func TestAPanicOfTheWebhookIsCounted(t *testing.T) {
 	bug.Expect(t)
-	w := &webhook{panics: measured().ConversionPanics} // and nobody to ask for pools
+	w := &webhook{gate: newGate(), panics: measured().ConversionPanics} // and nobody to ask for pools
 	const claim = `{"apiVersion":"karpenter.sh/v1beta1","kind":"NodeClaim","metadata":{"name":"a","labels":{"karpenter.sh/nodepool":"p"}},"spec":{}}`
 	code, got := ask(t, w, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"karpenter.sh/v1","objects":[`+claim+`]}}`)
 	if code != 200 || got.Result.Status != metav1.StatusFailure || !strings.Contains(got.Result.Message, "panicked") {

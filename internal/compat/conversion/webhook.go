@@ -31,8 +31,6 @@ import (
 const (
 	// path is where the webhook listens.
 	path = "/convert"
-	// mostBytes is the largest review that is read. The API server sends the objects of a page together: 10,000 at most.
-	mostBytes = 128 << 20
 	// poolsFor is how long it is remembered what pools say about the age of their nodes.
 	poolsFor = 10 * time.Second
 )
@@ -42,6 +40,7 @@ type webhook struct {
 	reader      client.Reader
 	panics      prometheus.Counter
 	certificate atomic.Pointer[tls.Certificate]
+	gate        *gate
 
 	mu   sync.Mutex
 	ages map[string]string // by pool
@@ -86,9 +85,19 @@ func (w *webhook) listen(ctx context.Context, address string) error {
 
 // serve answers one review.
 func (w *webhook) serve(out http.ResponseWriter, r *http.Request) {
+	body, leave, err := w.gate.readReview(out, r)
+	switch {
+	case errors.Is(err, errBusy):
+		http.Error(out, err.Error(), http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		http.Error(out, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	defer leave()
 	review := &apiextensionsv1.ConversionReview{}
-	if err := json.NewDecoder(http.MaxBytesReader(out, r.Body, mostBytes)).Decode(review); err != nil || review.Request == nil {
-		http.Error(out, "this is no ConversionReview", http.StatusBadRequest)
+	if err := json.Unmarshal(body, review); err != nil || review.Request == nil {
+		http.Error(out, "the body is not a ConversionReview", http.StatusBadRequest)
 		return
 	}
 	review.Response = w.answer(r.Context(), review.Request)

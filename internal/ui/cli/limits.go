@@ -17,6 +17,7 @@ const (
 	mostBytes  = 64 << 20 // of one file
 	mostPods   = 200_000  // that workloads of files may have together
 	mostValues = 2_000    // of one list in a document
+	mostDepth  = 100      // of the nesting of a document
 )
 
 // readRegular reads a regular file of at most mostBytes. A shell's process substitution is a pipe that has a writer, so it is read as well.
@@ -72,8 +73,11 @@ func (d *document) checkNumbers() error {
 	return d.at(d.line+line, "a number with the exponent %s; write a quantity such as 500m or 2Gi", d.text[at[0]+1:at[1]])
 }
 
-// checkLists refuses a document with a list of more values than mostValues.
+// checkLists refuses a document with a list of more values than mostValues, or that is nested deeper than mostDepth.
 func (d *document) checkLists(value any, path string) error {
+	if strings.Count(path, ".") > mostDepth {
+		return d.at(d.line, "the object is nested more than %d levels deep", mostDepth)
+	}
 	switch x := value.(type) {
 	case map[string]any:
 		for key, v := range x {
