@@ -123,6 +123,12 @@ func simulated(key string) bool {
 	return key == v1.NodeRegisteredLabelKey || key == v1.NodeInitializedLabelKey
 }
 
+// onlyLabel reports whether a requirement is fulfilled by a label of the claim alone: the definition of NodeClaims refuses a requirement with
+// this key, and no provider sells by it.
+func onlyLabel(key string) bool {
+	return simulated(key) || key == corev1.LabelHostname || key == v1.ProvisionerLabelKey
+}
+
 // requirements writes what the cloud has to satisfy. Types and capacity types are listed as they are offered.
 func requirements(reqs label.Reqs, o *Opening) []v1.NodeSelectorRequirementWithMinValues {
 	types, _ := reqs.Get(corev1.LabelInstanceTypeStable)
@@ -136,7 +142,7 @@ func requirements(reqs label.Reqs, o *Opening) []v1.NodeSelectorRequirementWithM
 		out = append(out, r)
 	}
 	for _, q := range reqs {
-		if simulated(q.Key) || q.Key == corev1.LabelHostname || q.Key == corev1.LabelInstanceTypeStable || q.Key == v1.CapacityTypeLabelKey {
+		if onlyLabel(q.Key) || q.Key == corev1.LabelInstanceTypeStable || q.Key == v1.CapacityTypeLabelKey {
 			continue
 		}
 		for _, term := range q.Set.Terms() {
