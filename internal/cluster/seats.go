@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and its labels. Many seats of one kind on one machine
+// A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and the labels of its template. Many seats of one kind on one machine
 // are many rows, because each is kept for a time of its own. Seats are in memory only.
 //
 //   - A plan gives a pod a seat, and a pod has one at most. One that runs has a seat only while it is to leave its node.
@@ -35,15 +35,15 @@ type Seat struct {
 // Vacant seats are kept for a pod that is still to come.
 func (s *Seat) Vacant() bool { return s.vacancy > 0 }
 
-func (s *Seat) kind() kind { return kind{s.Class, s.Labels} }
+func (s *Seat) kind() kind { return kind{s.Class, s.Labels.Template} }
 
 // A kind is pods of which one is as good as another.
 type kind struct {
 	class  *podclass.Class
-	labels *podclass.Labels
+	labels podclass.Identity // of the pod's template
 }
 
-func (p *Pod) kind() kind { return kind{p.Class, p.Labels} }
+func (p *Pod) kind() kind { return kind{p.Class, p.Labels.Template} }
 
 // seatKey puts vacant seats first, oldest first, and then those of pods by name.
 type seatKey struct {

@@ -20,6 +20,8 @@ import (
 type seater struct {
 	*Draft
 	pods map[string]*corev1.Pod
+	// admitted is set where the API server labels pods with the topology of their node when they are bound, as from Kubernetes 1.35 on.
+	admitted bool
 }
 
 var seatTime = time.Unix(1000, 0)
@@ -47,6 +49,10 @@ func (s *seater) put(name, node string, edits ...func(*corev1.Pod)) *seater {
 	}
 	p = p.DeepCopy()
 	p.Spec.NodeName, p.Status.Phase = node, corev1.PodPending
+	delete(p.Labels, corev1.LabelTopologyZone)
+	if s.admitted && node != "" {
+		p.Labels[corev1.LabelTopologyZone] = "zone-of-" + node
+	}
 	if node != "" {
 		p.Status.Phase = corev1.PodRunning
 	}
@@ -188,13 +194,16 @@ func TestSeats(t *testing.T) {
 		"a seat that was given away again is no longer on": {func(s *seater) { s.put("p", "").plan("p", "a"); s.Unplan(PodKey{"default", "p"}) }, nil},
 		"vacant ones are cleared when they are old":        {func(s *seater) { twoGo(s); s.DropVacant(seatTime) }, []string{"-=claim-b"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSeater()
-			tc.story(s)
-			if got := s.seated(); !slices.Equal(got, tc.want) {
-				t.Errorf("seats = %q, want %q", got, tc.want)
-			}
-		})
+		for version, admitted := range map[string]bool{"": false, " where bound pods get the labels of their zone": true} {
+			t.Run(name+version, func(t *testing.T) {
+				s := newSeater()
+				s.admitted = admitted
+				tc.story(s)
+				if got := s.seated(); !slices.Equal(got, tc.want) {
+					t.Errorf("seats = %q, want %q", got, tc.want)
+				}
+			})
+		}
 	}
 }
 
@@ -268,6 +277,7 @@ func TestSeatsAgreeWithARegister(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 17))
 		s, r := newSeater(), register{pods: map[string]registered{}}
+		s.admitted = seed%2 == 1
 		var names []string
 		for step := range 400 {
 			at := rng.IntN(max(1, len(names)))

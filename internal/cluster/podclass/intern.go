@@ -3,12 +3,16 @@ package podclass
 import (
 	"crypto/sha256"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // digest identifies an input. Two inputs with one digest do not occur.
 type digest [sha256.Size]byte
+
+// An Identity is equal for equal label sets.
+type Identity digest
 
 // slack is how many values without holders are kept before they are forgotten, besides as many as are in use.
 // A rollout removes the last pod of a class shortly before the first new one comes.
@@ -48,9 +52,27 @@ func (in *Interner) Labels(m map[string]string) *Labels {
 	if l, ok := in.labels.take(key); ok {
 		return l
 	}
-	l := &Labels{ID: in.labels.next(), Map: maps.Clone(m)}
+	l := &Labels{ID: in.labels.next(), Map: maps.Clone(m), Template: Identity(key)}
+	if template := templateLabels(l.Map); len(template) < len(l.Map) {
+		l.Template = Identity(in.digestMap(template))
+	}
 	in.labels.put(key, l)
 	return l
+}
+
+// templateLabels returns a label set without the labels that admission adds; the set itself if there are none.
+func templateLabels(m map[string]string) map[string]string {
+	added := func(key, _ string) bool {
+		return strings.HasPrefix(key, "topology.kubernetes.io/") || strings.HasPrefix(key, "topology.k8s.io/")
+	}
+	for key := range m {
+		if added(key, "") {
+			out := maps.Clone(m)
+			maps.DeleteFunc(out, added)
+			return out
+		}
+	}
+	return m
 }
 
 // Retain counts one more holder of c and l, which have one.

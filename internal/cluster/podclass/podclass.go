@@ -28,6 +28,9 @@ type Class struct {
 type Labels struct {
 	ID  uint32
 	Map map[string]string // never changed
+	// Template identifies the labels that the pod's template decides: without those that admission adds when a pod is bound. From
+	// Kubernetes 1.35 on it copies the topology labels of the node.
+	Template Identity
 
 	entry[digest]
 }

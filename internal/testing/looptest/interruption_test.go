@@ -40,6 +40,7 @@ func TestSpotInterruption(t *testing.T) {
 				w.deploy(5, "300m", "1Gi")
 				w.eventually("all pods run", 3*time.Minute, w.allRun(5))
 				old := memapi.All[*v1.NodeClaim](w.API)
+				before := len(w.aws.Machines())
 				notice := time.Now()
 				for _, m := range w.aws.Alive() {
 					if m.CapacityType != v1.CapacityTypeSpot {
@@ -62,6 +63,9 @@ func TestSpotInterruption(t *testing.T) {
 				}
 				tc.evicted(t, time.Since(notice), w.initialized(old))
 				w.eventually("all pods run", 2*time.Minute, w.allRun(5))
+				if launched := len(w.aws.Machines()) - before; launched != len(old) {
+					t.Errorf("%d machines were bought for the pods of %d, want one for each", launched, len(old))
+				}
 			})
 		})
 	}

@@ -178,9 +178,13 @@ func (w *World) replace(old *corev1.Pod) {
 	}
 	w.serial++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: old.Namespace, Name: fmt.Sprintf("%s-again-%d", owner.Name, w.serial), Labels: old.Labels, Annotations: old.Annotations,
+		Namespace: old.Namespace, Name: fmt.Sprintf("%s-again-%d", owner.Name, w.serial), Annotations: old.Annotations,
 		OwnerReferences: old.OwnerReferences,
 	}, Spec: *old.Spec.DeepCopy()}
+	pod.Labels = maps.Clone(old.Labels)
+	for _, key := range topologyLabels { // they are no labels of the template
+		delete(pod.Labels, key)
+	}
 	pod.Spec.NodeName = ""
 	pod.Status.Phase = corev1.PodPending
 	go w.API.Put(pod) // see is called under the watch's own feet

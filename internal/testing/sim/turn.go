@@ -134,11 +134,28 @@ func (w *World) bind(p *corev1.Pod, room *room) action {
 		return w.refuse(p, len(room.of))
 	}
 	room.of[name].take(p)
+	node := room.of[name].node
 	return func() {
 		memapi.Edit(w.API, p.Namespace, p.Name, func(p *corev1.Pod) {
 			p.Spec.NodeName = name
+			copyTopology(node, p)
 			setPodCondition(p, corev1.PodScheduled, corev1.ConditionTrue, "")
 		})
+	}
+}
+
+// topologyLabels are the labels that admission copies from a node to a pod that is bound to it.
+var topologyLabels = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
+
+// copyTopology copies the topology labels of a node to a pod that is bound to it, as admission does from Kubernetes 1.35 on.
+func copyTopology(node *corev1.Node, p *corev1.Pod) {
+	for _, key := range topologyLabels {
+		if value, ok := node.Labels[key]; ok {
+			if p.Labels == nil {
+				p.Labels = map[string]string{}
+			}
+			p.Labels[key] = value
+		}
 	}
 }
 
