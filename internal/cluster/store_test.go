@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -423,6 +424,47 @@ func TestIncompleteNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kubelet may write what it likes into its own Node. What the machine cannot have attracts no pods.
+func TestANodeHasNoMoreThanItsMachineCanHave(t *testing.T) {
+	const registered, initialized = v1.NodeRegisteredLabelKey, v1.NodeInitializedLabelKey
+	for name, tc := range map[string]struct {
+		reported, capacity, want corev1.ResourceList
+	}{
+		"what the claim expects":                     {amounts("7900m", "30Gi", "58"), amounts("8", "31Gi", "58"), amounts("7900m", "30Gi", "58")},
+		"memory is an estimate":                      {amounts("7900m", "36Gi", "58"), amounts("8", "31Gi", "58"), amounts("7900m", "36Gi", "58")},
+		"a kubelet that is configured for more pods": {amounts("7900m", "30Gi", "250"), amounts("8", "31Gi", "58"), amounts("7900m", "30Gi", "250")},
+		"a lie": {amounts("2000", "8Ti", "5000"), amounts("8", "31Gi", "58"), amounts("8", "31Gi", "5000")},
+		"a claim of an older Karpenter says nothing": {amounts("2000", "8Ti", "5000"), nil, amounts("2000", "8Ti", "5000")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, c := node("n", "id", registered, "true", initialized, "true"), claim("c", "id")
+			n.Status.Allocatable, n.Status.Capacity, c.Status.Capacity = tc.reported, tc.reported, tc.capacity
+			row := &cluster.Node{Name: "n", Node: n, Claim: c}
+			for what, got := range map[string]corev1.ResourceList{"Allocatable": row.Allocatable(), "Capacity": row.Capacity()} {
+				delete(got, v1.ResourceNodes)
+				if !equality.Semantic.DeepEqual(got, tc.want) {
+					t.Errorf("%s = %v, want %v", what, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAKubeletCannotMoveItsNodeToAnotherPool(t *testing.T) {
+	n, c := node("n", "id", v1.NodeRegisteredLabelKey, "true", v1.NodePoolLabelKey, "other"), claim("c", "id")
+	c.Labels = map[string]string{v1.NodePoolLabelKey: "own"}
+	if got := (&cluster.Node{Name: "n", Node: n, Claim: c}).Pool(); got != "own" {
+		t.Errorf("Pool = %q, want that of the claim", got)
+	}
+	if got := (&cluster.Node{Name: "n", Node: n}).Pool(); got != "other" {
+		t.Errorf("Pool of a Node without claim = %q, want that of the Node", got)
+	}
+}
+
+func amounts(cpu, memory, pods string) corev1.ResourceList {
+	return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory), "pods": resource.MustParse(pods)}
 }
 
 func TestNodeViews(t *testing.T) {

@@ -64,8 +64,13 @@ func (n *Node) Annotations() map[string]string {
 	return n.Node.Annotations
 }
 
-// Pool returns the name of the machine's pool, "" if it has none.
-func (n *Node) Pool() string { return n.Labels()[v1.NodePoolLabelKey] }
+// Pool returns the name of the machine's pool, "" if it has none. The claim decides: a kubelet may change this label of its own Node.
+func (n *Node) Pool() string {
+	if n.Claim != nil {
+		return n.Claim.Labels[v1.NodePoolLabelKey]
+	}
+	return n.Labels()[v1.NodePoolLabelKey]
+}
 
 // Hostname returns what the node's hostname label says, or will say as far as anyone can tell.
 func (n *Node) Hostname() string {
@@ -139,11 +144,35 @@ func (n *Node) Allocatable() corev1.ResourceList {
 	return n.merge(node, claim)
 }
 
-// merge completes what the Node reports with what the claim expects. A kubelet that has just started reports zero for
-// what its device plugins have not announced yet.
+// Believable returns the most of a resource that a Node of this claim may report, and whether there is such a limit: a kubelet writes its own
+// Node, and one that lies about its size must not be given the pods of other nodes. CPU and memory are limited to the capacity of the
+// claim's machine and a quarter more, because memory is an estimate. Other resources depend on what runs on the node: a device plugin may
+// divide a GPU, and a kubelet may be configured for more pods.
+func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Quantity, limited bool) {
+	if claim == nil || name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+		return most, false
+	}
+	expected, known := claim.Status.Capacity[name]
+	if !known || expected.Sign() <= 0 {
+		return most, false
+	}
+	quarter := resource.NewMilliQuantity(expected.MilliValue()/4, expected.Format)
+	if name == corev1.ResourceMemory {
+		quarter = resource.NewQuantity(expected.Value()/4, expected.Format)
+	}
+	most = expected.DeepCopy()
+	most.Add(*quarter)
+	return most, true
+}
+
+// merge completes what the Node reports, as far as it is believable, with what the claim expects. A kubelet that has just started reports
+// zero for what its device plugins have not announced yet.
 func (n *Node) merge(node, claim corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, max(len(node), len(claim))+1)
 	for name, q := range node {
+		if most, limited := Believable(n.Claim, name); limited && q.Cmp(most) > 0 {
+			q = n.Claim.Status.Capacity[name]
+		}
 		out[name] = q
 	}
 	if n.Initialized() {

@@ -178,6 +178,7 @@ func (p Plane) apiServer() []string {
 		"--proxy-client-cert-file=" + p.Dir.FrontProxyKey("client.crt"),
 		"--proxy-client-key-file=" + p.Dir.FrontProxyKey("client.key"),
 		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.Dir.Key("tokens.key"),
 		"--service-account-signing-key-file=" + p.Dir.Key("tokens.key"),

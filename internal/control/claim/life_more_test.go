@@ -530,6 +530,23 @@ func TestConsistency(t *testing.T) {
 	})
 }
 
+func TestANodeThatLiesAboutItsSizeIsNamed(t *testing.T) {
+	inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, k *sim.Karpenter) {
+		sim.Create(t, w, sim.Claim("c"))
+		time.Sleep(11 * time.Minute)
+		c := sim.Get[*v1.NodeClaim](t, w, "c")
+		memapi.Edit(w.API, "", c.Status.NodeName, func(n *corev1.Node) {
+			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2000")
+		})
+		time.Sleep(10 * time.Minute)
+		found := condition.Get(sim.Get[*v1.NodeClaim](t, w, "c"), v1.ConditionTypeConsistentStateFound)
+		if found == nil || found.Status != metav1.ConditionFalse || !strings.Contains(found.Message, "2k of resource cpu") {
+			t.Errorf("condition %+v, want that it names 2,000 CPUs", found)
+		}
+		sim.WantEvent(t, k, "FailedConsistencyCheck", "c")
+	})
+}
+
 func TestGarbage(t *testing.T) {
 	t.Run("a claim whose machine is gone goes, unless its node is ready", func(t *testing.T) {
 		inWorld(t, sim.Options{}, func(t *testing.T, w *sim.World, _ *sim.Karpenter) {

@@ -185,7 +185,7 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 	if c.Plan != "" {
 		return false
 	}
-	for _, name := range []string{n.Pool(), n.Claim.Labels[v1.NodePoolLabelKey]} {
+	for _, name := range []string{n.Pool(), n.Labels()[v1.NodePoolLabelKey]} {
 		if p := snap.Pool(name); p != nil && approval.Manual(p) {
 			return true
 		}

@@ -226,13 +226,13 @@ func TestCounts(t *testing.T) {
 		sim.Create(t, w, sim.Claim("b"))
 		note()
 		a := sim.Get[*v1.NodeClaim](t, w, "a")
-		memapi.Edit(w.API, "", a.Status.NodeName, func(n *corev1.Node) { n.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("3") })
+		memapi.Edit(w.API, "", a.Status.NodeName, func(n *corev1.Node) { n.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("2500m") })
 		note()
 		sim.Delete(t, w, a)
 		note()
 		sim.Delete(t, w, sim.Get[*v1.NodeClaim](t, w, "b"))
 		note()
-		want := "0 nodes, 0 cpu, 0 memory, 0; 2 nodes, 4 cpu, 32Gi memory, 2; 2 nodes, 5 cpu, 32Gi memory, 2; 1 nodes, 2 cpu, 16Gi memory, 1; 0 nodes, 0 cpu, 0 memory, 0"
+		want := "0 nodes, 0 cpu, 0 memory, 0; 2 nodes, 4 cpu, 32Gi memory, 2; 2 nodes, 4500m cpu, 32Gi memory, 2; 1 nodes, 2 cpu, 16Gi memory, 1; 0 nodes, 0 cpu, 0 memory, 0"
 		if text := strings.Join(got, "; "); text != want {
 			t.Errorf("counts:\n%s\nwant\n%s", text, want)
 		}

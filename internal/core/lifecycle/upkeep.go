@@ -81,7 +81,7 @@ type Inconsistency struct {
 	Have, Expected resource.Quantity
 }
 
-// Inconsistencies returns what a node has too little of, by name.
+// Inconsistencies returns what a node has too little of, and what it reports more of than its machine can have, by name.
 func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []Inconsistency {
 	if claim.DeletionTimestamp != nil || !condition.IsTrue(claim, v1.ConditionTypeInitialized) {
 		return nil
@@ -94,6 +94,16 @@ func Inconsistencies(claim *v1.NodeClaim, node *corev1.Node) []Inconsistency {
 		}
 		if have.AsApproximateFloat64() < 0.9*expected.AsApproximateFloat64() {
 			out = append(out, Inconsistency{name, have, expected})
+		}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		most, limited := cluster.Believable(claim, name)
+		have, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
+		if have.Cmp(allocatable) < 0 {
+			have = allocatable
+		}
+		if limited && have.Cmp(most) > 0 {
+			out = append(out, Inconsistency{name, have, claim.Status.Capacity[name]})
 		}
 	}
 	return out
