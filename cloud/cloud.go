@@ -26,18 +26,18 @@ type Provider interface {
 	Name() string
 
 	// NodeClassKinds lists the kinds of node class that this provider serves. Objects whose nodeClassRef names another
-	// kind belong to somebody else and are never passed in.
+	// kind belong to other providers and are never passed in.
 	NodeClassKinds() []schema.GroupVersionKind
 
-	// Catalog returns what can be launched for pool. The answer is shared: nobody may change it. While nothing changed,
-	// the same *Catalog pointer is returned, so that a pointer comparison tells whether there is news.
+	// Catalog returns what can be launched for pool. The answer is shared: it must not be changed. While nothing changed,
+	// the same *Catalog pointer is returned, so that a pointer comparison reports whether there is news.
 	// It returns ClassNotReadyError while the pool's node class is missing or not ready.
 	Catalog(ctx context.Context, pool *v1.NodePool) (*Catalog, error)
 
 	// Launch starts one machine that satisfies the claim and returns what was started. Launch is idempotent by
 	// claim UID and launch token: a repeated call for the same claim, also after a crash, returns the machine that
 	// the earlier call started. When it returns an error no machine of this claim is left running, unless the error
-	// is one that says the outcome is unknown (context expiry, lost answer): then a repeated call adopts the
+	// says that the outcome is unknown (context expiry, lost answer): then a repeated call adopts the
 	// machine or List shows it.
 	Launch(ctx context.Context, claim *v1.NodeClaim) (Machine, error)
 
@@ -51,7 +51,7 @@ type Provider interface {
 	// machine never hides the others.
 	List(ctx context.Context) ([]Machine, error)
 
-	// SetLatch marks a machine that must not be stopped although nobody answers for it, or takes the mark off. Get and List show it as
+	// SetLatch marks a machine that must not be stopped although no claim answers for it, or takes the mark off. Get and List show it as
 	// Latched, to other processes too. It is idempotent, and returns ErrNotFound when the machine is gone.
 	SetLatch(ctx context.Context, providerID string, latched bool) error
 
@@ -77,13 +77,13 @@ type Kinds interface {
 	NodeClassKinds() []schema.GroupVersionKind
 }
 
-// Serves tells whether a reference names a node class of the provider.
+// Serves reports whether a reference names a node class of the provider.
 func Serves(p Kinds, ref *v1.NodeClassReference) bool {
 	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
 		func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == ref.GroupKind() })
 }
 
-// ServesGroup tells whether a reference names the group of a node class of the provider, perhaps with a kind that there is not: nobody
+// ServesGroup reports whether a reference names the group of a node class of the provider, perhaps with a kind that does not exist: nothing
 // else would say so.
 func ServesGroup(p Kinds, ref *v1.NodeClassReference) bool {
 	return ref != nil && slices.ContainsFunc(p.NodeClassKinds(),
@@ -147,7 +147,7 @@ type DeviceSlice struct {
 	Driver   string
 	Devices  []resourcev1.Device
 	Counters []resourcev1.CounterSet
-	// Later names attributes that the driver publishes too, with values that nobody knows before the machine is there.
+	// Later names attributes that the driver publishes too, with values that are not known before the machine is there.
 	Later []string
 }
 
@@ -253,7 +253,7 @@ type Machine struct {
 	Allocatable  corev1.ResourceList
 	Created      time.Time
 	Latched      bool // see SetLatch
-	Awaited      bool // a launch that is not answered yet may be about it; nobody knows which claim it is for
+	Awaited      bool // a launch that is not answered yet may be about it; it is not known which claim it is for
 	Deleting     bool // shutting down; it is gone once Get returns ErrNotFound
 }
 

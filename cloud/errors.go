@@ -15,7 +15,7 @@ type NoCapacityError struct{ Err error }
 func (e *NoCapacityError) Error() string { return fmt.Sprintf("no capacity: %v", e.Err) }
 func (e *NoCapacityError) Unwrap() error { return e.Err }
 
-// A ClassNotReadyError says that the node class cannot be used yet. The claim is given up, unless nobody has judged the class so far:
+// A ClassNotReadyError says that the node class cannot be used yet. The claim is given up, unless the class has not been judged yet:
 // then the launch is tried again until the claim's launch time has passed.
 type ClassNotReadyError struct {
 	Err      error

@@ -16,10 +16,10 @@ import (
 	"karpenter.sh/karpenter/internal/kit/version"
 )
 
-// user is nobody in particular, and the one that the chart's pods run as.
+// user has no rights, and the chart's pods run as it.
 const user = "65532:65532"
 
-// A file is one that goes into the image or a folder of the release.
+// A file goes into the image or a folder of the release.
 type file struct {
 	name string
 	mode int64

@@ -110,7 +110,7 @@ func (m *linkedModule) read(dir, below string) error {
 	return nil
 }
 
-// written is the file. A module whose licence is not there, or is none that we know, stops the build: somebody has to look.
+// written is the file. A module whose licence is not there, or is none that we know, stops the build: a person has to look.
 func written(modules map[string]*linkedModule) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(licenceHeader)

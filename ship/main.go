@@ -2,7 +2,7 @@
 // inside, and how it was made), the charts, custom resource definitions, policies and templates, and checksums over all of it.
 //
 // It needs Go and the checkout, neither Docker nor a shell in the image. The same commit, built by the same release of Go, gives the
-// same bytes, whoever builds it and where.
+// same bytes, on every machine.
 package main
 
 import (

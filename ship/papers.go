@@ -74,7 +74,7 @@ const (
 	programID  = "SPDXRef-karpenter"
 )
 
-// contents lists the modules that are linked into the program, by what the program itself says of them, so that nothing is listed
+// contents lists the modules that are linked into the program, as the program itself lists them, so that nothing is listed
 // that is not inside, and nothing is inside that is not listed. Licences are those that were found for the modules.
 func contents(p program, licences map[string]string) ([]byte, error) {
 	d := spdxDocument{
@@ -145,7 +145,7 @@ type provenance struct {
 	} `json:"runDetails"`
 }
 
-// origin says what the image and the programs were made from, and how. It names no time and no machine: whoever repeats the build gets
+// origin says what the image and the programs were made from, and how. It names no time and no machine: a repeated build gets
 // the same statement, and signing it says who vouches for it.
 func origin(programs []program, all v1.Hash, images []v1.Hash) ([]byte, error) {
 	s := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}

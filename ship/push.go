@@ -180,7 +180,7 @@ func chartConfig(packed []byte, chart string) ([]byte, error) {
 	}
 }
 
-// An artifact is a manifest of one layer that is no image. The type of its configuration says what it is.
+// An artifact is a manifest of one layer that is no image. The type of its configuration says its kind.
 type artifact struct {
 	manifest, config []byte
 	layer            v1.Layer

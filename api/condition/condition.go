@@ -19,9 +19,9 @@ import (
 // Ready is the type of the root condition of most kinds.
 const Ready = "Ready"
 
-// Reasons of any kind's Ready condition, and of conditions that nobody has set yet.
+// Reasons of any kind's Ready condition, and of conditions that have not been set yet.
 const (
-	ReasonAwaitingReconciliation = "AwaitingReconciliation" // Nobody has looked yet.
+	ReasonAwaitingReconciliation = "AwaitingReconciliation" // Not looked at yet.
 	ReasonReconcilingDependents  = "ReconcilingDependents"  // Ready is Unknown: the message lists the conditions that are not True, or not for the object as it stands now.
 	ReasonUnhealthyDependents    = "UnhealthyDependents"    // Ready is False: the message lists the conditions that are not True.
 )
@@ -50,13 +50,13 @@ func Get(o Object, conditionType string) *metav1.Condition {
 	return nil
 }
 
-// IsTrue says whether the object has the condition and it is True.
+// IsTrue reports whether the object has the condition and it is True.
 func IsTrue(o Object, conditionType string) bool { return is(o, conditionType, metav1.ConditionTrue) }
 
-// IsFalse says whether the object has the condition and it is False.
+// IsFalse reports whether the object has the condition and it is False.
 func IsFalse(o Object, conditionType string) bool { return is(o, conditionType, metav1.ConditionFalse) }
 
-// IsUnknown says whether the object has the condition and it is Unknown.
+// IsUnknown reports whether the object has the condition and it is Unknown.
 func IsUnknown(o Object, conditionType string) bool {
 	return is(o, conditionType, metav1.ConditionUnknown)
 }
@@ -66,7 +66,7 @@ func is(o Object, conditionType string, status metav1.ConditionStatus) bool {
 	return c != nil && c.Status == status
 }
 
-// Init gives the object its root and all dependents, as Unknown, where they are missing. It says whether it changed
+// Init gives the object its root and all dependents, as Unknown, where they are missing. It reports whether it changed
 // anything.
 func Init(o Object) bool {
 	return edit(o, o.GetCreationTimestamp().Time, func(conditions []metav1.Condition) []metav1.Condition { return conditions })
@@ -88,7 +88,7 @@ func SetUnknown(o Object, conditionType, reason, message string, now time.Time) 
 }
 
 // Set sets one condition as observed at the object's present generation and sums up the root again. A condition without a
-// reason gets its type as the reason. Set says whether anything changed.
+// reason gets its type as the reason. Set reports whether anything changed.
 func Set(o Object, c metav1.Condition, now time.Time) bool {
 	if c.Reason == "" {
 		c.Reason = c.Type
@@ -98,7 +98,7 @@ func Set(o Object, c metav1.Condition, now time.Time) bool {
 }
 
 // Clear takes an independent condition away. Clearing a dependent makes it Unknown again, because a root needs
-// all of its dependents. Clear says whether anything changed.
+// all of its dependents. Clear reports whether anything changed.
 func Clear(o Object, conditionType string, now time.Time) bool {
 	if Get(o, conditionType) == nil {
 		return false

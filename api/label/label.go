@@ -15,7 +15,7 @@ import (
 type Label struct {
 	Key string
 	Doc string // one sentence for the reference page
-	// WellKnown labels are on every node that has something to say under them, so a pod may ask for one that no pool names.
+	// WellKnown labels are on every node that has something to say under them, so a pod may ask for a label that no pool names.
 	WellKnown bool
 	// Requirable labels may be used in the requirements and labels of pools although their domain is restricted.
 	// WellKnown labels always may.
@@ -40,7 +40,7 @@ type Label struct {
 
 // A Table is what one API group knows about labels.
 type Table struct {
-	// RestrictedDomains are the domains, with all below them, that nobody else may make up labels in.
+	// RestrictedDomains are the domains, with all below them, that nothing else may make up labels in.
 	RestrictedDomains []string
 	Labels            []Label
 }
@@ -103,25 +103,25 @@ func (v *Vocabulary) Label(key string) (Label, bool) {
 	return l, ok
 }
 
-// WellKnown says whether every node that has something to say under key carries it.
+// WellKnown reports whether every node that has something to say under key carries it.
 func (v *Vocabulary) WellKnown(key string) bool {
 	l, _ := v.Label(key)
 	return l.WellKnown
 }
 
-// Owned says whether Karpenter sets the label for each pool or claim.
+// Owned reports whether Karpenter sets the label for each pool or claim.
 func (v *Vocabulary) Owned(key string) bool {
 	l, _ := v.Label(key)
 	return l.Owned
 }
 
-// Numeric says whether the label is known to hold whole numbers.
+// Numeric reports whether the label is known to hold whole numbers.
 func (v *Vocabulary) Numeric(key string) bool {
 	l, _ := v.Label(key)
 	return l.Numeric
 }
 
-// Reservation says whether the label describes a capacity reservation.
+// Reservation reports whether the label describes a capacity reservation.
 func (v *Vocabulary) Reservation(key string) bool {
 	l, _ := v.Label(key)
 	return l.Reservation
@@ -136,7 +136,7 @@ func (v *Vocabulary) Values(key string) []string {
 	return slices.Clone(l.Values)
 }
 
-// Restricted says whether nobody may ask for the label: it is restricted itself, or in a restricted domain and
+// Restricted reports whether pods and pools may not ask for the label: it is restricted itself, or in a restricted domain and
 // not known there. Unlike the CRDs, which compare texts, it knows what a sub-domain is.
 func (v *Vocabulary) Restricted(key string) bool {
 	key = v.Normalize(key)

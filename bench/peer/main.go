@@ -24,7 +24,7 @@ import (
 	"karpenter.sh/karpenter/internal/testing/benchload"
 )
 
-// A wish is what somebody wants to be measured.
+// A wish is a measurement that was asked for.
 type wish struct {
 	full bool
 	runs int

@@ -42,7 +42,7 @@ func (p *planner) plan(pods []*corev1.Pod) *engine.Plan {
 	return p.engine.Plan(engine.Question{Snap: snap, Pools: p.pools, Pods: snap.Provisionable(), Settings: p.settings, Now: benchload.Now})
 }
 
-// bins says of each claim which offerings it could be launched as.
+// bins returns, for each claim, the offerings as which it could be launched as.
 func (p *planner) bins(plan *engine.Plan) []bin {
 	var out []bin
 	for i := range plan.Open {

@@ -22,7 +22,7 @@ const months = 20
 // lists are the numbers of types that launches name.
 func lists() []int { return []int{1, 5, 15, 60} }
 
-// interruptions plays fleets of ours on spot whose launches name few types or many.
+// interruptions plays our fleets on spot whose launches name few types or many.
 func interruptions(_ context.Context, w *wish, tell func(string)) (string, error) {
 	catalog, err := offline.Catalog(offline.Options{Region: benchload.Region, Zones: benchload.Zones()})
 	if err != nil {

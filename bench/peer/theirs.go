@@ -74,7 +74,7 @@ func (p *peer) plan(pods []*corev1.Pod) (scheduling.Results, error) {
 	return results.TruncateInstanceTypes(p.ctx, scheduling.MaxInstanceTypes), nil
 }
 
-// bins says of each claim which offerings it could be launched as.
+// bins returns, for each claim, the offerings as which it could be launched as.
 func (p *peer) bins(r scheduling.Results) []bin {
 	var out []bin
 	for _, claim := range r.NewNodeClaims {

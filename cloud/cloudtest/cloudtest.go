@@ -34,7 +34,7 @@ type World struct {
 	RunDry func()
 	// LoseAnswer makes the next launch act and then fail with an error that leaves the outcome unknown; nil where the cloud cannot.
 	LoseAnswer func()
-	// Bequeath makes a running machine one that a Karpenter without NodeClaims launched for a Provisioner; nil where none ever did.
+	// Bequeath makes a running machine look as if a Karpenter without NodeClaims launched for a Provisioner; nil where none ever did.
 	Bequeath func(t *testing.T, providerID, provisioner string)
 	// Restart returns a provider for the same cloud that remembers nothing, as after a crash.
 	Restart func(*testing.T) cloud.Provider
@@ -402,7 +402,7 @@ func latched(t *testing.T, w *World) {
 // provisioner is whose machine is inherited.
 const provisioner = "web"
 
-// bequest is a machine of our own, one that was inherited if the cloud has such, and a provider that knows of both what the cloud says.
+// bequest is a machine of our own, an inherited machine if the cloud has such, and a provider that knows of both what the cloud says.
 func (w *World) bequest(t *testing.T) (p cloud.Provider, own, old string) {
 	t.Helper()
 	own = w.launch(t, w.Provider, w.Claim("own")).ProviderID
@@ -605,7 +605,7 @@ func typeNamed(c *cloud.Catalog, name string) *cloud.InstanceType {
 	return c.Types[i]
 }
 
-// is says whether err is or wraps an error of type E.
+// is reports whether err is or wraps an error of type E.
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

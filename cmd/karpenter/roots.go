@@ -10,8 +10,8 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
-// checkRoots fails when somebody names certificates to trust that are not there. Go would take the compiled-in ones instead and say
-// nothing, and a controller behind a proxy of the company's would fail at each call for a reason that nobody sees.
+// checkRoots fails when the environment names certificates to trust that are not there. Go would take the compiled-in ones instead and say
+// nothing, and a controller behind a proxy of the company's would fail at each call for no visible reason.
 func checkRoots(lookup func(string) (string, bool)) error {
 	path, _ := lookup("SSL_CERT_FILE")
 	if path == "" {

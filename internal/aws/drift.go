@@ -76,7 +76,7 @@ func groupDrift(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) (cloud.DriftReason,
 }
 
 // checkedClass returns a class once its status and its hash are about its present spec: what a change of the class means is known
-// only then, and nobody asks again soon. ok is false if there is no such class.
+// only then, and it is not asked for again soon. ok is false if there is no such class.
 func (p *Provider) checkedClass(ctx context.Context, name string) (nc *awsv1.EC2NodeClass, ok bool, err error) {
 	for wait := firstWait; ; wait *= 2 {
 		if nc, ok = p.classes.Get(name); !ok || classChecked(nc) {

@@ -44,7 +44,7 @@ func (p *Provider) Inherited(ctx context.Context) ([]cloud.Machine, error) {
 	return out, nil
 }
 
-// Adopt gives a machine the tags by which it is found as one of ours. Those that it had stay, so that it can be given back.
+// Adopt gives a machine the tags by which Karpenter finds it. Those that it had stay, so that it can be given back.
 func (p *Provider) Adopt(ctx context.Context, claim *v1.NodeClaim, providerID string) (cloud.Machine, error) {
 	id, pool := instanceID(providerID), claim.Labels[v1.NodePoolLabelKey]
 	if id == "" || pool == "" {

@@ -25,7 +25,7 @@ const evictAfter = 45 * time.Second
 // evictEnding is how long they wait on a machine of a capacity block, which has ten minutes.
 const evictEnding = 5 * time.Minute
 
-// interrupted carries a message out for every claim that it concerns. Machines that are not ours are nobody's business.
+// interrupted carries a message out for every claim that it concerns. Machines that are not ours are ignored.
 func (p *Provider) interrupted(ctx context.Context, m interrupt.Message) error {
 	if !p.claims.WaitForSync(ctx) || !p.nodes.WaitForSync(ctx) {
 		return ctx.Err()

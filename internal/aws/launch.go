@@ -36,7 +36,7 @@ type launches struct {
 	alone time.Time
 	now   map[string]*launching // by claim UID and token
 	done  *ttl.Map[string, cloud.Machine]
-	// unknown is since when a machine may run for a claim that nobody knows; zero once a call for the claim has told that there is none.
+	// unknown is since when a machine may run for a claim and is not known; zero once a call for the claim has told that there is none.
 	unknown *ttl.Map[string, time.Time]
 	// machines are those of the last minutes, by instance id: EC2 may not show them yet.
 	machines *ttl.Map[string, cloud.Machine]
@@ -119,7 +119,7 @@ func (l *launches) run(key string, c *launching, run func(context.Context) (clou
 		l.unknown.Put(key, time.Now())
 	}
 	l.mu.Lock()
-	delete(l.now, key) // last: whoever finds it open no more finds what came of it
+	delete(l.now, key) // last: a reader that finds it closed finds the outcome
 	l.mu.Unlock()
 	close(c.done)
 }
@@ -139,13 +139,13 @@ func (l *launches) unanswered() unanswered {
 	return out
 }
 
-// awaits tells whether a machine may be one of theirs: where several claims are launched by one call, nothing on it says so.
+// awaits reports whether a machine may be one of theirs: where several claims are launched by one call, nothing on it says so.
 func (u unanswered) awaits(m *cloud.Machine) bool {
 	begun, launching := u[m.PoolName]
 	return launching && m.ClaimName == "" && m.Created.After(begun.Add(-aside))
 }
 
-// isTyped says whether an error is one of the contract's, which all mean that nothing was launched.
+// isTyped reports whether an error is one of the contract's, which all mean that nothing was launched.
 func isTyped(err error) bool {
 	var dry *cloud.NoCapacityError
 	var refused *cloud.LaunchError
@@ -153,7 +153,7 @@ func isTyped(err error) bool {
 	return errors.As(err, &dry) || errors.As(err, &refused) || errors.As(err, &unready)
 }
 
-// mayHaveMachine tells whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
+// mayHaveMachine reports whether a machine may run for a claim that is to be launched: the process that led before this one may have launched it and ended
 // before it could say so. A standby has begun long before it launches anything, so when it began says nothing; and by the clock of the API server a claim
 // that is asked for in this minute may be created after it. Such a claim stays in doubt until it is launched, or told to have no machine.
 func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
@@ -173,13 +173,13 @@ func (l *launches) mayHaveMachine(claim *v1.NodeClaim, key string) bool {
 	return false
 }
 
-// inDoubt tells whether a machine may run for a claim that EC2 does not show yet.
+// inDoubt reports whether a machine may run for a claim that EC2 does not show yet.
 func (l *launches) inDoubt(key string) bool {
 	since, known := l.unknown.Get(key)
 	return known && time.Since(since) < invisible
 }
 
-// nothingCame says that EC2 took a call for the claim and gave nothing: whatever it says of an earlier one is about this one.
+// nothingCame says that EC2 took a call for the claim and gave nothing: a report about an earlier call is about this one.
 func (l *launches) nothingCame(key string) {
 	l.unknown.Sweep()
 	l.unknown.Put(key, time.Time{})
@@ -379,7 +379,7 @@ func (p *Provider) bought(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, choice fl
 			return m, nil
 		}
 	}
-	// EC2 launched what nobody asked for; it is collected as a machine without a claim.
+	// EC2 launched more than was asked for; it is collected as a machine without a claim.
 	return cloud.Machine{}, &cloud.LaunchError{Reason: v1.ReasonLaunchFailed, Err: errUnexpected,
 		Message: fmt.Sprintf("EC2 launched %s in %s, which was not asked for", got.InstanceType, got.Zone)}
 }

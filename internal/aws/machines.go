@@ -29,7 +29,7 @@ func providerID(zone, instance string) string { return fmt.Sprintf("aws:///%s/%s
 
 var providerIDPattern = regexp.MustCompile(`^aws:///([^/]+)/(i-[0-9a-z]+)$`)
 
-// instanceID returns the instance that a provider id names, "" if it is not one of ours.
+// instanceID returns the instance that a provider id names, "" if it is not an id of Karpenter's form.
 func instanceID(providerID string) string {
 	m := providerIDPattern.FindStringSubmatch(providerID)
 	if m == nil {
@@ -322,7 +322,7 @@ func efaInterfaces(i ec2types.Instance) int {
 	return n
 }
 
-// capacityType is how a machine was bought. One that fell into an open reservation by chance stays on-demand.
+// capacityType is how a machine was bought. A machine that fell into an open reservation by chance stays on-demand.
 func (p *Provider) capacityType(i ec2types.Instance) string {
 	switch {
 	case aws.ToString(i.SpotInstanceRequestId) != "":

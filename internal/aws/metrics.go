@@ -16,7 +16,7 @@ import (
 // A way is one way to buy a type, as metrics show it.
 type way struct{ instanceType, capacityType, zone string }
 
-// A ware is what is told of a way.
+// A ware is the data of one way.
 type ware struct {
 	available bool
 	price     float64

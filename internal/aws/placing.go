@@ -19,7 +19,7 @@ import (
 const homeLife = 10 * time.Minute
 
 // placing decides what EC2 wants to be told, or does not tell, of placement groups: the zone in which a cluster group begins, and the
-// partitions of machines for which nobody cares. It may be used concurrently.
+// partitions of machines that no claim names. It may be used concurrently.
 type placing struct {
 	mu     sync.Mutex
 	homes  *ttl.Map[string, string]  // by cluster group: the zone that its first machine was asked for in
@@ -101,7 +101,7 @@ func narrowed(claim *v1.NodeClaim, key, value string) *v1.NodeClaim {
 func (p *Provider) home(group string) string {
 	most := ""
 	zones := p.membersBy(group, corev1.LabelTopologyZone)
-	for zone, n := range zones { // there is one, unless somebody launched by hand while the group was empty
+	for zone, n := range zones { // there is one, unless a machine was launched by hand while the group was empty
 		if most == "" || n > zones[most] || n == zones[most] && zone < most {
 			most = zone
 		}

@@ -60,7 +60,7 @@ type Input struct {
 	Corrected func(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog
 }
 
-// Objects are the cluster's objects of one kind, as whoever runs the provider follows them. They are not changed.
+// Objects are the cluster's objects of one kind, as the caller of the provider follows them. They are not changed.
 type Objects[T any] interface {
 	Get(name string) (T, bool)
 	All() []T          // sorted by name

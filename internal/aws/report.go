@@ -56,7 +56,7 @@ var launchCalls = []string{"CreateFleet", "CreateLaunchTemplate"}
 // refusalLife is how long a refused attempt of a call explains why launches wait for it.
 const refusalLife = 30 * time.Second
 
-// attempted remembers why attempts of launches fail while they are repeated: until the call gives up, nobody else would say.
+// attempted remembers why attempts of launches fail while they are repeated: until the call gives up, nothing else would say.
 func (p *Provider) attempted(c ec2api.Call) {
 	switch {
 	case !slices.Contains(launchCalls, c.Operation):
@@ -99,7 +99,7 @@ func (p *Provider) batchSent(batcher string, size int, open time.Duration) {
 	p.in.Metrics.BatcherTime.WithLabelValues(batcher).Observe(open.Seconds())
 }
 
-// launchFailed is told of every failure, also when another choice of the same call was launched.
+// launchFailed receives every failure, also when another choice of the same call was launched.
 func (p *Provider) launchFailed(f fleet.Failure) {
 	if f.Reservation != "" && f.Out() {
 		p.reservations.UsedUp(f.Reservation)

@@ -23,7 +23,7 @@ import (
 // shiftEvery is how often ARC is asked for zonal shifts.
 const shiftEvery = 30 * time.Second
 
-// watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: who asks for it must not believe that it works.
+// watchShifts begins to follow zonal shifts. It fails where ARC does not know the cluster: a user who enabled it must not believe that it works.
 func (p *Provider) watchShifts(ctx context.Context) error {
 	arn, err := p.facts.ARN(ctx)
 	if err != nil {
@@ -40,10 +40,10 @@ func (p *Provider) watchShifts(ctx context.Context) error {
 	return nil
 }
 
-// errShifted says that nothing is done about a machine while its zone is shifted away: what EC2 says of an impaired zone may be wrong.
+// errShifted says that nothing is done about a machine while its zone is shifted away: the answers of EC2 about an impaired zone may be wrong.
 var errShifted = errors.New("traffic is shifted away from its zone by ARC; nothing is done about the machine until that ends")
 
-// shifted says whether a machine is in a zone from which traffic is shifted away.
+// shifted reports whether a machine is in a zone from which traffic is shifted away.
 func (p *Provider) shifted(providerID string) bool {
 	if len(p.shifts.Zones()) == 0 {
 		return false

@@ -75,7 +75,7 @@ func needsTags(claim *v1.NodeClaim) bool {
 		(claim.Annotations[awsv1.AnnotationInstanceTagged] != "true" || claim.Annotations[awsv1.AnnotationClusterNameTagged] != "true")
 }
 
-// tag adds the tags that the machine lacks; one that somebody gave it already stays.
+// tag adds the tags that the machine lacks; a tag that it has already stays.
 func (p *Provider) tag(ctx context.Context, claim *v1.NodeClaim) (called bool, err error) {
 	defer bug.Catch(&err, "tagging the machine of NodeClaim "+claim.Name)
 	id := instanceID(claim.Status.ProviderID)

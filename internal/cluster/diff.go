@@ -75,7 +75,7 @@ func (c *cursor[V]) skipShared(other *cursor[V]) bool {
 	return true
 }
 
-// PodChanges yields the pods that differ from an earlier snapshot of the same store: what it was, what it is, nil for a pod
+// PodChanges yields the pods that differ from an earlier snapshot of the same store: its old row, its new row, nil for a pod
 // that was not or is no longer there. Without an earlier snapshot every pod is new.
 func (s *Snapshot) PodChanges(since *Snapshot) iter.Seq2[*Pod, *Pod] {
 	if since == nil {

@@ -81,7 +81,7 @@ func newDraft() *Draft {
 	}
 }
 
-// At says when the edit is made, to whoever has a time of its own. It is now otherwise.
+// At says when the edit is made, for callers with a clock of their own. Without it the time is now.
 func (d *Draft) At(now time.Time) { d.clock = now }
 
 func compareBroken(a, b brokenKey) int {
@@ -106,7 +106,7 @@ func (d *Draft) publish() *Snapshot {
 	return &Snapshot{tables: d.tables, synced: d.synced, failed: d.failed}
 }
 
-// Synced says whether the first list of every kind has arrived.
+// Synced reports whether the first list of every kind has arrived.
 func (d *Draft) Synced(yes bool) { d.synced = yes }
 
 // Hold notes that no place is looked for a pod now, although it waits: kube-scheduler does not take those that it is given. The note ends
@@ -165,7 +165,7 @@ func (d *Draft) PutPDB(o *policyv1.PodDisruptionBudget) { d.pdbs.put(o) }
 func (d *Draft) DeletePDB(namespace, name string) { d.pdbs.delete(objectKey{namespace, name}) }
 
 // PutPVC adds or replaces a PersistentVolumeClaim. A storage class that an annotation names, as in the first days of such classes, goes
-// before the one that the field names, as for the rest of Kubernetes.
+// before the class that the field names, as for the rest of Kubernetes.
 func (d *Draft) PutPVC(o *corev1.PersistentVolumeClaim) {
 	if class, annotated := o.Annotations[corev1.BetaStorageClassAnnotation]; annotated {
 		claim := *o

@@ -77,7 +77,7 @@ func newMachines() machines {
 	}
 }
 
-// PutNode adds or replaces a Node. A version older than the one that is known changes nothing, so that the result of
+// PutNode adds or replaces a Node. A version older than the known one changes nothing, so that the result of
 // one's own write may be put without racing with the watch. It is news unless there is nothing in it but a heartbeat.
 func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	m := &d.machines
@@ -95,7 +95,7 @@ func (d *Draft) PutNode(n *corev1.Node) (news bool) {
 	return !onlyBeat(old, n)
 }
 
-// onlyBeat tells whether nothing has happened to a Node but a heartbeat.
+// onlyBeat reports whether nothing has happened to a Node but a heartbeat.
 func onlyBeat(old, n *corev1.Node) bool {
 	if old.UID != n.UID || old.Generation != n.Generation || len(old.Status.Conditions) != len(n.Status.Conditions) {
 		return false
@@ -126,13 +126,13 @@ func (d *Draft) DeleteNode(name string) {
 	d.forget(name)
 }
 
-// KnowsClaim tells whether the picture has this version of a claim.
+// KnowsClaim reports whether the picture has this version of a claim.
 func (d *Draft) KnowsClaim(o metav1.Object) bool {
 	c := d.machines.claims[o.GetName()]
 	return c != nil && c.UID == o.GetUID() && c.ResourceVersion != "" && c.ResourceVersion == o.GetResourceVersion()
 }
 
-// PutClaim adds or replaces a NodeClaim. A version older than the one that is known changes nothing, nor does a claim that has
+// PutClaim adds or replaces a NodeClaim. A version older than the known one changes nothing, nor does a claim that has
 // been deleted, so that the result of one's own write may be put without racing with the watch. It is news unless it was only stored anew.
 func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	m := &d.machines
@@ -154,7 +154,7 @@ func (d *Draft) PutClaim(c *v1.NodeClaim) (news bool) {
 	return !onlyStored(old, c)
 }
 
-// onlyStored tells whether nothing has happened to a claim but that it was written as it is, as everything is that another version of the API stored.
+// onlyStored reports whether nothing has happened to a claim but that it was stored again unchanged, as after a change of the storage version.
 func onlyStored(old, c *v1.NodeClaim) bool {
 	before, after := *old, *c
 	before.ResourceVersion, after.ResourceVersion = "", ""
@@ -176,7 +176,7 @@ func (d *Draft) DeleteClaim(name string) {
 	d.forget(name)
 }
 
-// older tells whether an object is an earlier version of the one that is known. Versions of one object are
+// older reports whether an object is an earlier version of the known one. Versions of one object are
 // numbers that grow.
 func older[T interface {
 	comparable
@@ -440,7 +440,7 @@ func (d *Draft) dropRow(key rowKey) {
 	}
 }
 
-// incomplete tells whether a Node without claim carries a pool's label but not what would show that it is not just about
+// incomplete reports whether a Node without claim carries a pool's label but not what would show that it is not just about
 // to be joined by its claim.
 func incomplete(n *corev1.Node) bool {
 	if _, managed := n.Labels[v1.NodePoolLabelKey]; !managed {

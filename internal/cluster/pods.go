@@ -161,7 +161,7 @@ func (row *Pod) setNomination(pod *corev1.Pod) {
 	}
 }
 
-// isOurHint tells whether status.nominatedNodeName was last written by us. Managed fields are looked at here, and kept nowhere.
+// isOurHint reports whether status.nominatedNodeName was last written by us. Managed fields are looked at here, and kept nowhere.
 func isOurHint(fields []metav1.ManagedFieldsEntry) bool {
 	for i := range fields {
 		f := &fields[i]
@@ -219,7 +219,7 @@ func (d *Draft) release(row *Pod) {
 	}
 }
 
-// sameSeat tells whether a bound pod stays where it is and counts as it did, which is what most events are like.
+// sameSeat reports whether a bound pod stays where it is and counts as it did, which is what most events are like.
 func sameSeat(old, row *Pod) bool {
 	return row.NodeName != "" && row.NodeName == old.NodeName && !row.Terminal() && !old.Terminal() &&
 		row.Labels == old.Labels && row.Owner == old.Owner && row.DaemonSet == old.DaemonSet &&
@@ -311,7 +311,7 @@ func (d *Draft) count(row *Pod, by int) {
 	d.labels.put(c)
 }
 
-// repels tells whether a pod keeps others away from where it is.
+// repels reports whether a pod keeps others away from where it is.
 func repels(p *Pod) bool {
 	a := p.Class.Spec.Affinity
 	return a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0

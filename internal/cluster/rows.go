@@ -1,7 +1,7 @@
 // Package cluster holds the picture of the cluster: one writer, immutable numbered snapshots.
 //
 // Rows (Pod, Node, Pool, …) are immutable: an event replaces a row, it never edits one. So a row's pointer is its
-// version, a snapshot is a table of pointers, and whoever derives something costly from a row may remember it by pointer.
+// version, a snapshot is a table of pointers, and a reader that derives something costly from a row may remember it by pointer.
 package cluster
 
 import (
@@ -38,14 +38,14 @@ type Pod struct {
 	Priority      int32
 	Created       time.Time
 	Deleted       time.Time     // deletion timestamp, zero while it is not terminating
-	Grace         time.Duration // deletion grace period of a terminating pod, else the one that its spec asks for
+	Grace         time.Duration // deletion grace period of a terminating pod, else that of its spec
 	Scheduled     time.Time     // transition time of PodScheduled=True, zero if unbound
 	Judged        time.Time     // when its scheduler last said that it finds no place for it, zero if it has not or has found one
 	ReadySince    time.Time     // transition time of Ready=True, zero while it is not ready
 	Started       time.Time     // status.startTime
 	Phase         corev1.PodPhase
 	Owner         *Owner  // the controlling owner, interned, nil for bare pods
-	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent; "true" for one that says so by the older name
+	DoNotDisrupt  string  // raw value of karpenter.sh/do-not-disrupt, "" if absent; "true" for a pod with the older annotation
 	DeletionCost  float64 // controller.kubernetes.io/pod-deletion-cost
 	NominatedNode string  // status.nominatedNodeName, if it was not written by us
 	OurHint       string  // status.nominatedNodeName, if we wrote it

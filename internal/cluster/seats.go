@@ -15,13 +15,13 @@ import (
 // A Seat is a promise: a machine keeps room for one pod of a kind, which is its class and the labels of its template. Many seats of one kind on one machine
 // are many rows, because each is kept for a time of its own. Seats are in memory only.
 //
-//   - A plan gives a pod a seat, and a pod has one at most. One that runs has a seat only while it is to leave its node.
+//   - A plan gives a pod a seat, and a pod has one at most. A running pod has a seat only while it is to leave its node.
 //   - Binding takes the seat. A pod that is bound to where a seat of its kind was promised to another one leaves that one its own.
 //   - A seat of a running pod that goes, and that its owner makes anew, is vacant: the next pod of the kind that waits takes it, whatever its
-//     name, and so does one that is bound there.
+//     name, and so does a pod that is bound there.
 //   - Every other end of the pod, and the end of the machine, is the end of the seat.
 type Seat struct {
-	Pod    PodKey // who is to take it; nobody yet if it is vacant
+	Pod    PodKey // the pod that is to take it; empty if it is vacant
 	Class  *podclass.Class
 	Labels *podclass.Labels
 	// Target is the claim, or the node of a machine that has none.
@@ -68,7 +68,7 @@ func newSeating() seating {
 	return seating{on: map[string]map[seatKey]struct{}{}, vacant: map[kind][]uint64{}}
 }
 
-// Plan gives a pod a seat on a machine, named by its claim or its node, and takes the one that it had: it goes there now or, from a node that is to
+// Plan gives a pod a seat on a machine, named by its claim or its node, and takes its earlier one: it goes there now or, from a node that is to
 // be removed, once that goes. A pod that needs none, because it is about to end or may stay where it runs, gets none.
 func (d *Draft) Plan(pod PodKey, target string, at time.Time) {
 	p, ok := d.pods.get(pod)
@@ -101,7 +101,7 @@ func first[V any](rows iter.Seq[V]) (row V, ok bool) {
 	return row, false
 }
 
-// leaves tells whether a pod is on no node, or on one that is to be removed or not known.
+// leaves reports whether a pod is on no node, or on a node that is to be removed or not known.
 func (d *Draft) leaves(p *Pod) bool {
 	row, ok := d.nodes.get(rowKey{name: p.NodeName})
 	return p.NodeName == "" || !ok || row.MarkedForRemoval
@@ -117,7 +117,7 @@ func (d *Draft) targetOf(name string) string {
 	return name
 }
 
-// takes tells whether the machine of a seat is there to stay.
+// takes reports whether the machine of a seat is there to stay.
 func (d *Draft) takes(target string) bool {
 	row, ok := d.nodes.get(rowKey{name: target})
 	if c, claimed := d.byClaim.get(target); claimed {
@@ -145,7 +145,7 @@ func (d *Draft) seatPod(old, row *Pod) {
 	}
 }
 
-// comesBack tells whether a pod needs room, here or elsewhere. A pod of a StatefulSet that is stopping is made anew once it is gone, and not before.
+// comesBack reports whether a pod needs room, here or elsewhere. A pod of a StatefulSet that is stopping is made anew once it is gone, and not before.
 func comesBack(p *Pod) bool {
 	return !p.Terminal() && (p.Deleted.IsZero() || p.StatefulSet && p.NodeName != "")
 }
@@ -185,12 +185,12 @@ func (d *Draft) seatFor(row *Pod, target string, exchange bool) (found Seat, ok 
 	return found, ok
 }
 
-// ownVolumes tells whether pods of a class have something each for itself that may keep it where it is.
+// ownVolumes reports whether pods of a class have something each for itself that may keep it where it is.
 func ownVolumes(c *podclass.Class) bool {
 	return len(c.Spec.ResourceClaims) > 0 || slices.ContainsFunc(c.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
-// unseat ends the seat of a pod that has come to its end. That of one that ran is vacant if a like pod is to be expected.
+// unseat ends the seat of a pod that has come to its end. The seat of a pod that ran is vacant if a like pod is to be expected.
 func (d *Draft) unseat(p *Pod) {
 	seat, seated := d.seats.get(seatKey{pod: p.PodKey})
 	if !seated {

@@ -28,13 +28,13 @@ type Snapshot struct {
 // Revision grows with every change of the store.
 func (s *Snapshot) Revision() uint64 { return s.revision }
 
-// News grows with every change that somebody may have to look at: not with heartbeats and bookmarks.
+// News grows with every change that a loop may have to look at: not with heartbeats and bookmarks.
 func (s *Snapshot) News() uint64 { return s.news }
 
 // Stale is closed when a newer snapshot can be had. It wakes at most every 20 ms.
 func (s *Snapshot) Stale() <-chan struct{} { return s.stale }
 
-// Synced tells whether the first list of every kind is in the picture. Nothing may act on one that is not.
+// Synced reports whether the first list of every kind is in the picture. Nothing may act on a picture that is not.
 func (s *Snapshot) Synced() bool { return s.synced }
 
 // Node returns the row of this name, or nil. A Node goes before a claim of the same name whose Node has not come.
@@ -52,7 +52,7 @@ func (s *Snapshot) NodeByProviderID(id string) *Node {
 	return s.row(r.row)
 }
 
-// NodesWithProviderID returns every Node that carries a provider ID, by name: more than one is a mistake that somebody
+// NodesWithProviderID returns every Node that carries a provider ID, by name: more than one is a mistake that an operator
 // has to report.
 func (s *Snapshot) NodesWithProviderID(id string) []*corev1.Node {
 	r, _ := s.byProvider.get(id)
@@ -114,7 +114,7 @@ func (s *Snapshot) Provisionable() []*Pod {
 	return out
 }
 
-// IsProvisionable tells whether kube-scheduler found no place for a pod and Karpenter may look for one. A pod that is to
+// IsProvisionable reports whether kube-scheduler found no place for a pod and Karpenter may look for one. A pod that is to
 // run on a nominated node is left alone as long as that node can take it; where the nomination is our own hint, it
 // changes nothing.
 func (s *Snapshot) IsProvisionable(p *Pod) bool {
@@ -157,14 +157,14 @@ func (s *Snapshot) ProvisionableSoon() []*Pod {
 	return out
 }
 
-// Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel nobody.
+// Repelling yields the bound pods that have a required anti-affinity, by namespace and name. Terminal pods repel no pods.
 func (s *Snapshot) Repelling() iter.Seq[*Pod] { return s.repelling.all() }
 
 // LabelCounts yields how many pods of each label set run on each node: namespace by namespace, in each label set by label set, the
 // nodes of each by name. A selector need be evaluated only once for each label set.
 func (s *Snapshot) LabelCounts() iter.Seq[LabelCount] { return s.labels.all() }
 
-// Held tells whether no place is looked for a pod now, although it waits.
+// Held reports whether no place is looked for a pod now, although it waits.
 func (s *Snapshot) Held(key PodKey) bool {
 	_, ok := s.held.get(key)
 	return ok

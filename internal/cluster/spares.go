@@ -12,8 +12,8 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bounded"
 )
 
-// A Spare says of a row that it stands for a pod that a CapacityBuffer keeps room for. Nobody made such a pod: it is in no table of
-// pods, no plan is noted for it, and nobody counts it among the pods of users.
+// A Spare marks a row that stands for a pod that a CapacityBuffer keeps room for. Such a pod does not exist: it is in no table of
+// pods, no plan is noted for it, and it is not counted among the pods of users.
 type Spare struct {
 	Buffer string // its name; the namespace is the row's
 	At     string // the claim or the node that has room for it, "" while there is none
@@ -23,7 +23,7 @@ type Spare struct {
 type Spares struct {
 	Namespace, Buffer string
 	Pods              []*Pod
-	// Placed says that somebody has looked where there is room for them. Until then nobody knows which nodes they rest on.
+	// Placed reports whether it was worked out where there is room for them. Until then it is not known which nodes they rest on.
 	Placed bool
 }
 
@@ -106,13 +106,13 @@ func (s *Snapshot) PodTemplate(namespace, name string) *corev1.PodTemplate {
 // Spares yields the spares of each buffer, by namespace and name.
 func (s *Snapshot) Spares() iter.Seq[*Spares] { return s.spares.all() }
 
-// SparesOf returns the spares of a buffer, nil if nobody has said which they are.
+// SparesOf returns the spares of a buffer, nil if they are not known yet.
 func (s *Snapshot) SparesOf(namespace, buffer string) *Spares {
 	out, _ := s.spares.get(objectKey{namespace, buffer})
 	return out
 }
 
-// SparesPlaced tells whether it is known of each CapacityBuffer what it rests on. Nothing may be taken for empty before.
+// SparesPlaced reports whether it is known of each CapacityBuffer what it rests on. Nothing may be taken for empty before.
 func (s *Snapshot) SparesPlaced() bool {
 	for b := range s.buffers.all() {
 		if !b.Active() {

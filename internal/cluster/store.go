@@ -14,7 +14,7 @@ const quiet = 20 * time.Millisecond
 type Store struct {
 	mu       sync.Mutex
 	draft    *Draft
-	woken    time.Time       // when somebody was last woken
+	woken    time.Time       // when readers were last woken
 	stale    chan struct{}   // of the newest snapshot; nil once that is out of date
 	doomed   []chan struct{} // of snapshots that are out of date and whose holders are still asleep
 	arranged bool            // a timer will wake them
@@ -29,7 +29,7 @@ func NewStore() *Store {
 	return &Store{draft: newDraft()}
 }
 
-// Update changes the picture. Whoever asks for a snapshot afterwards sees the whole change; nobody sees half of it.
+// Update changes the picture. A snapshot that is taken afterwards has the whole change; none has half of it.
 // The draft must not be kept.
 func (s *Store) Update(edit func(*Draft)) {
 	s.Observe(func(d *Draft) bool { edit(d); return true })
@@ -46,11 +46,11 @@ func (s *Store) Observe(edit func(*Draft) (news bool)) {
 	news = edit(s.draft)
 }
 
-// changed marks the last snapshot as old and wakes, soon, whoever waits for that.
+// changed marks the last snapshot as old and wakes, soon, the readers that wait for that.
 func (s *Store) changed(news bool) {
 	s.edits++
 	s.head.Store(nil)
-	if !news { // whoever looks for another reason sees it
+	if !news { // a reader that looks for another reason sees it
 		return
 	}
 	s.news++
@@ -75,7 +75,7 @@ func (s *Store) changed(news bool) {
 	})
 }
 
-// wake wakes those who hold a snapshot that is out of date, and nobody else: a snapshot taken since the last edit is still
+// wake wakes those who hold a snapshot that is out of date, and nothing else: a snapshot taken since the last edit is still
 // the newest.
 func (s *Store) wake() {
 	s.woken = time.Now()

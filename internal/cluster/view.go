@@ -25,7 +25,7 @@ func (n *Node) Initialized() bool {
 	return n.Claim == nil || n.Node != nil && n.Node.Labels[v1.NodeInitializedLabelKey] == "true"
 }
 
-// InitializedSince returns when a machine of ours became ready for pods, and whether it has; machines of others always were. The label
+// InitializedSince returns when a Karpenter machine became ready for pods, and whether it has; machines of others always were. The label
 // of the Node is written before the condition of the claim, which alone knows the time.
 func (n *Node) InitializedSince() (since time.Time, ok bool) {
 	if n.Claim == nil {
@@ -81,8 +81,8 @@ func (n *Node) Hostname() string {
 }
 
 // Taints returns the taints that count for scheduling: those of the claim until the Node is registered, then the Node's.
-// Until a machine of ours is initialized, taints that it is expected to lose do not count; afterwards every taint does, but the
-// one that only asks kube-scheduler to prefer other nodes: it must never be a reason for a machine more.
+// Until a Karpenter machine is initialized, taints that it is expected to lose do not count; afterwards every taint does, but the
+// the taint that only asks kube-scheduler to prefer other nodes: it must never be a reason for a machine more.
 func (n *Node) Taints() []corev1.Taint {
 	if n.Claim == nil {
 		return n.Node.Spec.Taints
@@ -145,7 +145,7 @@ func (n *Node) Allocatable() corev1.ResourceList {
 }
 
 // Believable returns the most of a resource that a Node of this claim may report, and whether there is such a limit: a kubelet writes its own
-// Node, and one that lies about its size must not be given the pods of other nodes. CPU and memory are limited to the capacity of the
+// Node, and a node that lies about its size must not be given the pods of other nodes. CPU and memory are limited to the capacity of the
 // claim's machine and a quarter more, because memory is an estimate. Other resources depend on what runs on the node: a device plugin may
 // divide a GPU, and a kubelet may be configured for more pods.
 func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Quantity, limited bool) {
@@ -165,7 +165,7 @@ func Believable(claim *v1.NodeClaim, name corev1.ResourceName) (most resource.Qu
 	return most, true
 }
 
-// merge completes what the Node reports, as far as it is believable, with what the claim expects. A kubelet that has just started reports
+// merge completes what the Node reports, as far as it may be believed, with what the claim expects. A kubelet that has just started reports
 // zero for what its device plugins have not announced yet.
 func (n *Node) merge(node, claim corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, max(len(node), len(claim))+1)

@@ -38,7 +38,7 @@ func (o *object) group() string {
 	return group
 }
 
-// old tells whether the older names are reported for the kind too.
+// old reports whether the older names are reported for the kind too.
 func (o *object) old() bool {
 	return o.ref.Kind == "NodeClaim" || o.ref.Kind == "NodePool" || o.ref.Kind == "CapacityBuffer"
 }

@@ -1,4 +1,4 @@
-// Package observe tells what the cluster is like: gauges that are read from the newest snapshot when somebody scrapes them,
+// Package observe tells what the cluster is like: gauges that are read from the newest snapshot at each scrape,
 // and what can only be told when it happens, durations and changes of conditions, by comparing snapshots.
 //
 // It reads and never acts. Only the replica that leads reports on the cluster; a standby reports on itself.
@@ -35,7 +35,7 @@ type Deps struct {
 	NodeLabels []string
 	// Kinds are the kinds whose conditions are reported on, by lower-case name, with the extra labels of their series.
 	Kinds map[string][]string
-	// Leading tells whether this replica acts.
+	// Leading reports whether this replica acts.
 	Leading func() bool
 	// Missing names what the store still waits for, and since when.
 	Missing func() ([]string, time.Duration)
@@ -103,7 +103,7 @@ func (o *Observer) compare(ctx context.Context, last, snap *cluster.Snapshot) {
 	}
 }
 
-// broken tells about objects that could not be read. Equal events are held back, so each is told once in a while.
+// broken tells about objects that could not be read. Equal events are held back, so each is sent once in a while.
 func (o *Observer) broken(snap *cluster.Snapshot) {
 	for b := range snap.Broken() {
 		o.Events.Publish(telemetry.Event{

@@ -115,7 +115,7 @@ func (o *Observer) podAges() []podAge {
 	}
 }
 
-// hasStarted tells whether a pod is ready, or was: one that fails a probe after a month has not been starting for a month. Whether a pod
+// hasStarted reports whether a pod is ready, or was: a pod that fails a probe after a month has not been starting for a month. Whether a pod
 // was ready is known of those that this process saw pending; of the others it is taken for granted.
 func (o *Observer) hasStarted(p *cluster.Pod) bool {
 	if p.Ready || p.Phase == corev1.PodPending {
@@ -165,7 +165,7 @@ func (o *Observer) pods(last, snap *cluster.Snapshot) {
 	}
 }
 
-// started looks at a pod that is no longer pending. Binding is told once, starting when the pod is ready; after that, or when the
+// started looks at a pod that is no longer pending. Binding is reported once, starting when the pod is ready; after that, or when the
 // pod has ended, it is forgotten.
 func (o *Observer) started(was, is *cluster.Pod) {
 	left := was == nil || was.UID != is.UID || was.Phase == corev1.PodPending

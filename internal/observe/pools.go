@@ -69,7 +69,7 @@ func (o *Observer) writePools(out *telemetry.Text, snap *cluster.Snapshot) {
 	}
 }
 
-// waitingPlans counts, by pool, the plans that wait for somebody's yes or no.
+// waitingPlans counts, by pool, the plans that wait for a decision.
 func waitingPlans(snap *cluster.Snapshot) map[string]int {
 	out := map[string]int{}
 	for plan := range snap.DisruptionPlans() {

@@ -122,7 +122,7 @@ func (c *clients) writeEvent(ctx context.Context, e *corev1.Event) error {
 	return c.events.Create(ctx, e)
 }
 
-// understandsHints tells whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.
+// understandsHints reports whether kube-scheduler takes status.nominatedNodeName from others, as it does from 1.35 on.
 func (c *clients) understandsHints() (bool, error) {
 	info, err := c.version.ServerVersion()
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *clients) understandsHints() (bool, error) {
 	return have.AtLeast(version.MajorMinor(1, 35)), nil
 }
 
-// tellUnconverted says in the log that the definitions serve a version that nobody converts: whoever reads or
+// tellUnconverted says in the log that the definitions serve a version that no webhook converts: a client that reads or
 // writes it is refused, and so is every reader of an object that is stored in it.
 func (c *clients) tellUnconverted(ctx context.Context) {
 	groups, err := c.version.ServerGroups()

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// allowedFor and refusedFor are how long an answer of the API server is believed: whoever loses a right has it for so much longer.
+	// allowedFor and refusedFor are how long an answer of the API server is believed: a user who loses a right has it for so much longer.
 	allowedFor = time.Minute
 	refusedFor = 10 * time.Second
 	// mostVerdicts are remembered. Who sends one bad token after the other makes the API server work, at the rate of the client, and
@@ -134,7 +134,7 @@ func (g *guard) review(ctx context.Context, token, verb, path string) (status in
 	return http.StatusOK, nil
 }
 
-// selfSigned makes a certificate of its own for each process, so that tokens do not travel in the clear. Nobody can tell by it whom they
+// selfSigned makes a certificate of its own for each process, so that tokens do not travel in the clear. Clients cannot tell by it whom they
 // talk to.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -34,7 +34,7 @@ func gcPercent(live, cycles uint64) int {
 	return min(100, max(leastGC, int(100*garbage/max(1, live))))
 }
 
-// watchHeap collects garbage the more often the more is alive, until ctx ends. Whoever sets GOGC has decided.
+// watchHeap collects garbage the more often the more is alive, until ctx ends. A user who sets GOGC has decided.
 func (p *parts) watchHeap(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()

@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// recordEvery is how often pods are compared with what is recorded of them. One that came and went in between is not recorded.
+// recordEvery is how often pods are compared with what is recorded of them. A pod that came and went in between is not recorded.
 const recordEvery = 5 * time.Second
 
 // record writes the pods of the cluster to a folder as they come and go, and what is left when ctx ends. It makes

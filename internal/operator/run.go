@@ -65,7 +65,7 @@ type Options struct {
 	Cloud           func(ctx context.Context, in CloudInput) (*Cloud, error)
 	NodeClasses     NodeClasses
 	Version, Commit string
-	// Started, if set, is told where metrics, probes and the page are served.
+	// Started, if set, receives the addresses at which metrics, probes and the page are served.
 	Started func(Addresses)
 }
 
@@ -93,11 +93,11 @@ type CloudInput struct {
 type Cloud struct {
 	Provider cloud.Provider
 	Labels   label.Table // what the provider knows about labels
-	// Always runs on every replica, Leader only on the one that acts. Both block until their context ends.
+	// Always runs on every replica, Leader only on the leader. Both block until their context ends.
 	Always, Leader []func(context.Context) error
-	// Gauges, if set, tells about the cloud when somebody scrapes the replica that acts.
+	// Gauges, if set, tells about the cloud when a scraper asks the replica that acts.
 	Gauges prometheus.Collector
-	// Ears tell when what the provider follows itself was last heard of, by what it is: disruption stops without it.
+	// Ears tell when what the provider follows itself was last heard of, by name: disruption stops without it.
 	Ears map[string]*watchhealth.Ear
 }
 
@@ -203,7 +203,7 @@ func Run(ctx context.Context, o Options) error {
 	return together(ctx, append(always, feeds.Run, p.elected(o.REST, lead))...)
 }
 
-// registry returns what is told about r: also under historic names where that is wanted.
+// registry returns the metrics of r: also under historic names where that is wanted.
 func (s *Settings) registry(r *prometheus.Registry) registry {
 	if s.HistoricMetrics {
 		return telemetry.WithHistoric{Registry: r}
@@ -238,7 +238,7 @@ func (p *parts) always() []func(context.Context) error {
 	return run
 }
 
-// older is what serves v1beta1 on every replica, and what rewrites on the one that leads what is stored in it.
+// older is what serves v1beta1 on every replica, and what rewrites on the leader what is stored in it.
 type older struct{ always, leader []func(context.Context) error }
 
 // older makes them, none if v1beta1 is not served.
@@ -261,7 +261,7 @@ func (p *parts) older(ctx context.Context) (older, error) {
 	return older{[]func(context.Context) error{service.Run}, []func(context.Context) error{service.Migration(p.clients.rewrites).Run}}, nil
 }
 
-// engine is what the engine is told in every loop.
+// engine has the engine's settings in every loop.
 func (s *Settings) engine() engine.Settings {
 	out := engine.Settings{
 		IgnorePreferences:   s.Scheduling.IgnorePreferences,
@@ -364,7 +364,7 @@ func (p *parts) planner() disrupt.Settings {
 	return s
 }
 
-// withLog returns a context with a logger: the one that it carries, or one that the settings describe.
+// withLog returns a context with a logger: the one it carries, or a logger that the settings describe.
 func withLog(ctx context.Context, s telemetry.LogSettings, commit string) (context.Context, func(), error) {
 	if telemetry.HasLog(ctx) {
 		return ctx, func() {}, nil

@@ -48,7 +48,7 @@ func newScrapes(r registry, s scraper) http.Handler {
 	return &scrapesHandler{
 		registered: promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r, DisableCompression: true}), snapshot: s,
 		slots: make(chan struct{}, scrapes),
-		// the level is one that there is
+		// the level exists
 		zippers: sync.Pool{New: func() any { z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return z }},
 		readers: readers{hosts: map[string]int{}},
 	}

@@ -48,7 +48,7 @@ func (w whileLeading) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Limits of the listeners. Nobody needs longer, and whoever takes longer holds up the others.
+// Limits of the listeners. No client needs longer, and a client that takes longer holds up the others.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = time.Minute
@@ -72,7 +72,7 @@ func serve(ctx context.Context, s Settings, metrics, ui http.Handler, c checks, 
 		for _, server := range servers {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			if err := server.Shutdown(ctx); err != nil {
-				server.Close() // the program ends; whoever still reads has had a second
+				server.Close() // the program ends; clients that still read have had a second
 			}
 			cancel()
 		}
@@ -121,7 +121,7 @@ func (l listening) listen() (net.Listener, error) {
 	return tls.NewListener(listener, config), nil
 }
 
-// newServer returns a server that waits for nobody for long.
+// newServer returns a server that waits for no client for long.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout}
@@ -153,7 +153,7 @@ func guarded(s Settings, c *clients, h http.Handler) http.Handler {
 	return newGuard(h, c.reviews)
 }
 
-// uiIsLocal tells whether the page is reached from this machine only.
+// uiIsLocal reports whether the page is reached from this machine only.
 func (s *Settings) uiIsLocal() bool { return page.Loopback(s.UIHost) }
 
 // pageHandler serves the page: to everybody on this machine, else to whom the API server lets.

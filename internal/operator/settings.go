@@ -57,7 +57,7 @@ type ClientSettings struct {
 // LeaderElectionSettings say how replicas agree on who acts.
 type LeaderElectionSettings struct {
 	Disabled        bool
-	Name, Namespace string // without namespace, the one that the program runs in
+	Name, Namespace string // without namespace, that in which the program runs
 }
 
 // BatchSettings say how long pods are collected before they are planned for.
@@ -80,7 +80,7 @@ type Gates struct {
 	NodeRepair, ReservedCapacity, SpotToSpotConsolidation, NodeOverlay, StaticCapacity, CapacityBuffer bool
 }
 
-// HintSettings say whether kube-scheduler is told where pods are meant to go.
+// HintSettings say whether kube-scheduler gets hints where pods are meant to go.
 type HintSettings struct {
 	Enabled bool
 	// HoldTaint keeps the taint of unregistered nodes until they are ready, so that the hint comes at the right moment. It has
@@ -88,12 +88,12 @@ type HintSettings struct {
 	HoldTaint bool
 }
 
-// OlderSettings say what becomes of the API version before v1.
+// OlderSettings configure the API version before v1.
 type OlderSettings struct {
 	V1Beta1 string // none, serve or drop
 	Port    int    // of the conversion webhook
 	URL     string // of the webhook, where no Service leads to it
-	// Provisioners says what becomes of Provisioners and AWSNodeTemplates.
+	// Provisioners configures the handling of Provisioners and AWSNodeTemplates.
 	Provisioners string // ignore, tell or convert
 }
 
@@ -114,7 +114,7 @@ const (
 	provisionersConvert = "convert" // What each would be today is kept in step with it.
 )
 
-// DefaultSettings returns the settings of a Karpenter to which nobody said anything.
+// DefaultSettings returns the settings of a Karpenter without any setting.
 func DefaultSettings() Settings {
 	return Settings{
 		MetricsPort:     8080,

@@ -13,7 +13,7 @@ type storyteller interface {
 }
 
 // serveSnapshot answers with the last question for which a plan was made, as karpenter plan reads it. A large
-// cluster is many megabytes: one is told at a time.
+// cluster is many megabytes: one is written at a time.
 func serveSnapshot(asked storyteller) http.HandlerFunc {
 	var one sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -65,7 +65,7 @@ func (w *World) typeOf(name string) *cloud.InstanceType {
 
 // readShapes reads the table of instance types: a name with cpu, mem, pods, zones, spot and od (prices),
 // reserved=id:count, gpu, exotic, label=k:v|w, volumes=driver:limit,
-// device=driver:count:attribute:value|attribute|… (an attribute without a value has one that is known only later).
+// device=driver:count:attribute:value|attribute|… (an attribute without a value has a value that is known only later).
 func readShapes(text string) (*cloud.Catalog, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "default cpu=4 mem=4Gi pods=5 zones=a,b,c od=0.4 spot=0.2"
@@ -224,7 +224,7 @@ func (w *writer) types(most int) string {
 	return b.String()
 }
 
-// A sold instance type is one that some pools can launch, all if they are not named.
+// A sold instance type can be launched by some pools, all if they are not named.
 type sold struct {
 	Pools []string `json:"pools,omitempty"`
 	cloud.InstanceType

@@ -108,7 +108,7 @@ func (w *World) putPod(d *cluster.Draft, p *corev1.Pod) {
 	d.PutPod(p)
 }
 
-// A note is what a story says of a pod that is no field of it.
+// A note is a property that a story gives to a pod beside its fields.
 type note struct {
 	asked, aside bool
 	planned      string

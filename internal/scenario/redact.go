@@ -10,10 +10,10 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// A redactor gives everything that somebody named a name of its own: "shop/cart-7f" becomes "pod-12" wherever it stands. What Kubernetes,
+// A redactor gives everything with a user's name a name of its own: "shop/cart-7f" becomes "pod-12" wherever it stands. What Kubernetes,
 // its providers and drivers name, and numbers, stay: they are what the story is about.
 type redactor struct {
-	keep  bool // every name stays as it is
+	keep  bool // every name stays unchanged
 	width int  // digits of the numbers in new names
 	names map[string]string
 	count map[string]int

@@ -53,7 +53,7 @@ func (w *World) planned(s *Scenario) string {
 	return text
 }
 
-// Input is the question of the present moment: the one that was asked, where the story says what the engine remembered then.
+// Input is the question of the present moment: the recorded one, where the story says what the engine remembered then.
 func (w *World) Input() engine.Question {
 	snap := w.Store.Snapshot()
 	in := engine.Question{Snap: snap, Pools: w.Pools, Settings: w.Settings, Now: w.Now}

@@ -1,7 +1,7 @@
 // Package scenario reads and runs stories about what the core decides: small tables of pools, machines, nodes and pods, and what should
 // become of them. A story is one txtar file; its comment tells it, and "want" is the answer of each round.
 //
-// One language tells a cluster to whoever decides about it. A round's section "do" says who is asked: "plan" (where
+// One language tells a cluster to the component that decides about it. A round's section "do" names the component: "plan" (where
 // nothing else stands), the engine about pods that wait; "propose", package disrupt about nodes that may go. What a
 // round opened is there as nodes in the next one, and what it placed is bound; what is proposed is not carried out.
 // What package lifecycle does next is asked of one claim and one Node, not of a cluster, and rests on conditions,
@@ -10,7 +10,7 @@
 // The same format serves tests, replay and bug reports, so that a surprise becomes a test by copying a file. The
 // sections are settings, shapes (a table of instance types) or types (the same in full, as JSON), pools, nodes,
 // pods, buffers, pdbs, objects (YAML), delete, memory (of an engine, as JSON), do, and want; "pods 2", "want 2" and
-// so on are of further rounds. What stands in a line of a table is said where it is read; a word that nobody knows
+// so on are of further rounds. What stands in a line of a table is said where it is read; a word that is not known
 // is an error.
 package scenario
 
@@ -128,7 +128,7 @@ type line struct {
 	name  string
 	count int
 	attrs []attr
-	known map[string]bool // the attributes that somebody asked for
+	known map[string]bool // the attributes that were asked for
 }
 
 type attr struct{ key, value string }
@@ -161,7 +161,7 @@ func (l *line) all(key string) []string {
 	return out
 }
 
-// eachLine hands every line of a section to read. A word that it did not ask for is one that nobody knows: a story that says more than is
+// eachLine hands every line of a section to read. A word that it did not ask for is unknown: a story that says more than is
 // heard would end well for the wrong reason.
 func eachLine(text string, read func(*line) error) error {
 	for _, l := range lines(text) {

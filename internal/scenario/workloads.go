@@ -14,8 +14,8 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/seat"
 )
 
-// sequence puts pods that are told as a whole into the order in which the engine takes them, since pods of no age get one by their order.
-// A story that is cut begins with what it is about.
+// sequence puts pods that are written as a whole into the order in which the engine takes them, since pods of no age get one by their order.
+// A story that is cut begins with its subject.
 func (w *writer) sequence(a, b *cluster.Pod) int {
 	if w.width == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (w *writer) pod(p *cluster.Pod) bool {
 	return w.line(fields)
 }
 
-// notes are the annotations by which a story that is told as a whole says what is asked about a pod, and where it has a place.
+// notes are the annotations by which a story that is written as a whole says what is asked about a pod, and where it has a place.
 func (w *writer) notes(p *cluster.Pod) map[string]any {
 	out := map[string]any{}
 	if w.width == 0 || p.Spare != nil {
@@ -168,7 +168,7 @@ func (w *writer) volume(pv *corev1.PersistentVolume) {
 	w.put("PersistentVolume", w.name("volume", pv.Name), c)
 }
 
-// asides writes the pods that are not asked about and have a place that they have not taken yet, in which nobody else can be.
+// asides writes the pods that are not asked about and have a place that they have not taken yet, in which nothing else can be.
 func (w *writer) asides() {
 	if w.width == 0 {
 		return

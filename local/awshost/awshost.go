@@ -29,7 +29,7 @@ import (
 	"karpenter.sh/karpenter/local/plane"
 )
 
-// options are what the program is told.
+// options are the program's options.
 type options struct {
 	port       int
 	kubeconfig string // of the kubelets
@@ -148,7 +148,7 @@ func controller(cluster string) (awsmodel.Identity, error) {
 	return identity, nil
 }
 
-// role is the controller's role itself, for whoever takes it with the token of a service account.
+// role is the controller's role itself, for programs that take it with the token of a service account.
 func role(cluster string, controller awsmodel.Identity) awsmodel.Identity {
 	return awsmodel.Identity{ARN: "arn:aws:iam::" + plane.Account + ":role/KarpenterControllerRole-" + cluster,
 		Policies: controller.Policies}
@@ -182,8 +182,8 @@ func machine(j awsmodel.Join) join.Machine {
 	}
 }
 
-// gone removes the node of a machine that ceased to exist. One that stops or is cut off only falls silent; its node
-// stays until somebody notices.
+// gone removes the node of a machine that ceased to exist. A machine that stops or is cut off only falls silent; its node
+// stays until it is noticed.
 func (h *host) gone(g awsmodel.Gone) {
 	if g.State == "terminated" {
 		h.nodes.Gone(h.ctx, g.NodeName, g.ProviderID)

@@ -118,7 +118,7 @@ func oneNode(flags *flag.FlagSet, args []string) (string, error) {
 	return node, nil
 }
 
-// bad is the status of a condition that means trouble, and the one that means that all is well.
+// bad is the status of a condition that means trouble, and the status that means that all is well.
 func bad(c corev1.NodeConditionType) (trouble, well corev1.ConditionStatus) {
 	pressure := []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 		corev1.NodeNetworkUnavailable}

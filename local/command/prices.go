@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/local/plane"
 )
 
-// A spotMarket tells the spot prices of some types only: AWS quotes hundreds, and whoever asks is waiting.
+// A spotMarket tells the spot prices of some types only: AWS quotes hundreds, and the user is waiting.
 type spotMarket struct {
 	*ec2.Client
 	types []ec2types.InstanceType

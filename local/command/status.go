@@ -154,7 +154,7 @@ func portsOf(program string, ports map[string]int) string {
 // patience is how long status waits for the API server and for AWS.
 const patience = 5 * time.Second
 
-// printNodes lists the nodes. Those of the control plane are there always, and nobody pays for them.
+// printNodes lists the nodes. Those of the control plane are there always, and they cost nothing.
 func printNodes(p plane.Plane, nodes []corev1.Node, pods []corev1.Pod) error {
 	nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return slices.Contains(plane.ControlNodes(), n.Name) })
 	if len(nodes) > 0 {

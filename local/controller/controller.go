@@ -36,7 +36,7 @@ func Main(args []string) error {
 	if err := setting.Read("karpenter-local controller", all, args, os.LookupEnv, os.Stderr); err != nil {
 		return err
 	}
-	core.Host = "127.0.0.1" // nobody on another machine has any business with it
+	core.Host = "127.0.0.1" // it is not for other machines
 	if err := listenElsewhere(os.Getenv(runtime.PortsEnv), &core.MetricsPort, &core.HealthProbePort, &core.UIPort,
 		&core.Older.Port); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (d *Driver) turn(ctx context.Context) error {
 // isNotReady reports whether a taint is the one with which pools keep pods off a node until the driver runs there.
 func isNotReady(t corev1.Taint) bool { return t.Key == hardware.EBSDriver+"/agent-not-ready" }
 
-// welcome says of nodes that the driver runs there, which it does from their start.
+// welcome marks nodes on which the driver runs there, which it does from their start.
 func (d *Driver) welcome(ctx context.Context) error {
 	nodes, err := d.nodes.List(labels.Everything())
 	if err != nil {
@@ -189,7 +189,7 @@ func (d *Driver) zones() (map[string]string, error) {
 	return zones, err
 }
 
-// provide makes the volume of one claim. Why there is none is told once, and on the claim.
+// provide makes the volume of one claim. The reason for having none is reported once, and on the claim.
 func (d *Driver) provide(ctx context.Context, c *corev1.PersistentVolumeClaim, zones map[string]string) error {
 	class, err := d.classes.Get(*c.Spec.StorageClassName)
 	if err != nil {
@@ -218,7 +218,7 @@ func (d *Driver) provide(ctx context.Context, c *corev1.PersistentVolumeClaim, z
 	return nil
 }
 
-// chooseAgain lets kube-scheduler choose another node, unless the one that it chose is only too new to be known here.
+// chooseAgain lets kube-scheduler choose another node, unless the chosen one is only too new to be known here.
 func (d *Driver) chooseAgain(ctx context.Context, c *corev1.PersistentVolumeClaim) error {
 	_, err := d.client.CoreV1().Nodes().Get(ctx, c.Annotations[volume.AnnSelectedNode], metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -230,7 +230,7 @@ func (d *Driver) chooseAgain(ctx context.Context, c *corev1.PersistentVolumeClai
 	return past(err)
 }
 
-// remove deletes the volumes that nobody needs any more.
+// remove deletes the volumes that are not needed any more.
 func (d *Driver) remove(ctx context.Context, attachments []*storagev1.VolumeAttachment) error {
 	all, err := d.volumes.List(labels.Everything())
 	if err != nil {
@@ -246,7 +246,7 @@ func (d *Driver) remove(ctx context.Context, attachments []*storagev1.VolumeAtta
 	return errors.Join(failed...)
 }
 
-// attach says of volumes that they are attached. That they are detached nobody has to say: their attachments go.
+// attach marks volumes as attached. Detaching needs no mark: their attachments go.
 func (d *Driver) attach(ctx context.Context, attachments []*storagev1.VolumeAttachment) error {
 	var failed []error
 	for _, a := range attachments {
@@ -259,7 +259,7 @@ func (d *Driver) attach(ctx context.Context, attachments []*storagev1.VolumeAtta
 	return errors.Join(failed...)
 }
 
-// mount says of pods that they may start, since their volumes are attached to their nodes.
+// mount lets pods start, since their volumes are attached to their nodes.
 func (d *Driver) mount(ctx context.Context, attachments []*storagev1.VolumeAttachment) error {
 	waiting, err := d.waiting.List(labels.Everything())
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package ebs is the CSI driver of EBS volumes as the local cluster has it. Volumes are objects of the API and
-// nothing else: whoever wants one gets it in the zone where its first pod goes, it is attached as soon as
+// nothing else: a pod that wants one gets it in the zone where its first pod goes, it is attached as soon as
 // kube-controller-manager asks for that, and it goes with its claim.
 //
 // Binding, deciding what is attached where, and the limit of each machine are the affair of Kubernetes itself, as
@@ -148,7 +148,7 @@ func claimsOf(p *corev1.Pod) []string {
 	return all
 }
 
-// Query finds, in jq, what makes a pod one that waits for its volumes.
+// Query finds, in jq, whether a pod waits for its volumes.
 const Query = `select((.spec.volumes // []) | any(.persistentVolumeClaim or .ephemeral)) | ` +
 	`select((.status.conditions // []) | any(.type == "PodReadyToStartContainers" and .status == "True") | not) | .spec.nodeName`
 

@@ -1,7 +1,7 @@
 // Package egress leads the API server to what it reaches inside of a cluster: Services, pods, and the kubelets of nodes.
 // On this machine none of their addresses exists; it finds out which port of the loopback address is meant.
 //
-// It is the HTTP CONNECT proxy of an egress selector, which the API server's documentation describes, and answers nobody
+// It is the HTTP CONNECT proxy of an egress selector, which the API server's documentation describes, and answers no client
 // but the API server.
 package egress
 
@@ -49,7 +49,7 @@ func (f Files) TLS() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
 }
 
-// onlyTheServer lets nobody but the API server in.
+// onlyTheServer lets only the API server in.
 func (f Files) onlyTheServer() (*tls.Config, error) {
 	config, err := f.TLS()
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// join copies both ways until both are done. One that ends its half says so to the other.
+// join copies both ways until both are done. A side that ends its half says so to the other.
 func join(a, b net.Conn) {
 	var copying sync.WaitGroup
 	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {

@@ -1,7 +1,7 @@
 // Package home is the folder in which a local cluster lives: where its files are, who runs it, and what it needs to know
 // of its last run.
 //
-// Whoever runs the cluster holds a lock on the folder. The lock goes with its process, however that ends, so it cannot
+// The process that runs the cluster holds a lock on the folder. The lock goes with its process, however that ends, so it cannot
 // be left behind.
 package home
 
@@ -73,10 +73,10 @@ func (d Dir) PodFolder(uid string) string { return d.path("pods", uid) }
 // File is any other file of the folder.
 func (d Dir) File(name string) string { return d.path(name) }
 
-// ErrRunning says that somebody runs the cluster.
+// ErrRunning says that a process runs the cluster.
 var ErrRunning = errors.New("the cluster runs already")
 
-// A Lock is held by whoever runs the cluster.
+// A Lock is held by the process that runs the cluster.
 type Lock struct{ file *os.File }
 
 // Lock takes the folder, or returns ErrRunning.

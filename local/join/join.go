@@ -1,7 +1,7 @@
 // Package join makes a Node of a machine, as the machine's kubelet would when it has booted, and removes the Node when
 // the machine is gone, as the cloud's node controller would.
 //
-// It does not care where machines come from: whoever starts them calls Booted and Gone.
+// It does not care where machines come from: the function that starts them calls Booted and Gone.
 package join
 
 import (
@@ -27,7 +27,7 @@ const (
 	AnnotationValue = "fake"
 )
 
-// Broken is the annotation of nodes whose readiness is not touched: somebody broke them.
+// Broken is the annotation of nodes whose readiness is not touched: the user broke them.
 const Broken = "karpenter-local/broken"
 
 // A Machine is what its kubelet knows of itself.
@@ -194,7 +194,7 @@ func (n *Nodes) Silence(ctx context.Context, node string) {
 	})
 }
 
-// Forget removes the Nodes whose machine went while nobody looked. There says whether a machine is there. Nodes
+// Forget removes the Nodes whose machine went in the meantime. There reports whether a machine is there. Nodes
 // that never had one, those of the control plane, stay.
 func (n *Nodes) Forget(ctx context.Context, there func(providerID string) bool) error {
 	all, err := n.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -30,7 +30,7 @@ func controlNodes() []runtime.Node {
 // controlVolumes is how many volumes a node of the control plane takes.
 const controlVolumes = 26
 
-// controlMachine is a machine that nobody bought: two CPUs and eight gigabytes in a zone of its own, kept free of
+// controlMachine is a machine that was not bought: two CPUs and eight gigabytes in a zone of its own, kept free of
 // everything that does not ask for it, as nodes for add-ons are.
 func controlMachine(i int, name string) join.Machine {
 	zone := plane.Region + string(rune('a'+i))
@@ -54,7 +54,7 @@ func controlMachine(i int, name string) join.Machine {
 	}
 }
 
-// keepControlNodes makes the nodes of the control plane, again if somebody deletes them, until ctx ends.
+// keepControlNodes makes the nodes of the control plane, again if they are deleted, until ctx ends.
 func keepControlNodes(ctx context.Context, client kubernetes.Interface, log *slog.Logger) error {
 	for {
 		wait := 2 * time.Second

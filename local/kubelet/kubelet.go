@@ -59,7 +59,7 @@ var nodeStages []byte
 //go:embed stages/pod.yaml
 var podStages []byte
 
-// options are what the program is told.
+// options are the program's options.
 type options struct {
 	kubeconfig string
 	dir        string // of the cluster's state

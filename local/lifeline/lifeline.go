@@ -1,4 +1,4 @@
-// Package lifeline ends programs together with the one that started them, however that one ended.
+// Package lifeline ends programs together with their parent, however it ended.
 //
 // Each inherits a pipe to which nothing is ever written: it closes when the starter is gone.
 package lifeline
@@ -17,7 +17,7 @@ const descriptor = 3
 // variable tells a program that it has a lifeline.
 const variable = "KARPENTER_LOCAL_LIFELINE"
 
-// Follow ends this process as soon as the one that started it is gone. It does nothing in a process that was started by
+// Follow ends this process as soon as its parent is gone. It does nothing in a process that was started by
 // hand.
 func Follow() {
 	if os.Getenv(variable) == "" {
@@ -52,7 +52,7 @@ func Start(cmd *exec.Cmd) (io.Closer, error) {
 const Stable = 10 * time.Second
 
 // Backoff is how long a program that ended so many times in a row waits for its next start: at first hardly at all, because
-// somebody is waiting.
+// a user is waiting.
 func Backoff(inARow int) time.Duration {
 	return min(500*time.Millisecond<<min(inARow-1, 6), 30*time.Second)
 }

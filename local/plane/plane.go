@@ -64,7 +64,7 @@ const (
 	ServiceAccount = "karpenter"
 	// Lease is by which one replica of the controller leads.
 	Lease = "karpenter-leader-election"
-	// ClusterName is what the controller is told.
+	// ClusterName is the name that the controller gets.
 	ClusterName = "local"
 	// Region and Account are where the cluster is.
 	Region  = "us-east-1"
@@ -132,7 +132,7 @@ egressSelections:
 `, p.url(EgressPort), p.Dir.Key("ca.crt"), p.Dir.Key("egress.crt"), p.Dir.Key("egress.key"))
 }
 
-// etcd does not wait for the disk: a power cut may cost the cluster, which nobody minds on a laptop, and everything is
+// etcd does not wait for the disk: a power cut may cost the cluster, which is fine on a laptop, and everything is
 // several times faster.
 func (p Plane) etcd() []string {
 	return []string{
@@ -202,7 +202,7 @@ func (p Plane) controllerManager() []string {
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--controllers=*,-cloud-node-lifecycle-controller,-node-ipam-controller,-node-route-controller,-service-lb-controller",
 		"--use-service-account-credentials",
-		"--horizontal-pod-autoscaler-sync-period=5s", // nobody likes to watch for 15 s that nothing happens
+		"--horizontal-pod-autoscaler-sync-period=5s", // users do not like to wait 15 s for nothing
 		"--root-ca-file="+p.Dir.Key("ca.crt"),
 		"--service-account-private-key-file="+p.Dir.Key("tokens.key"),
 		"--cluster-signing-cert-file="+p.Dir.Key("ca.crt"),

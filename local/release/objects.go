@@ -19,7 +19,7 @@ import (
 const patience = 30 * time.Second
 
 // Objects makes the objects that a local cluster starts with: a node class, a node pool, and a Deployment to play with. What
-// the user has changed stays as it is.
+// the user has changed stays unchanged.
 func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -35,7 +35,7 @@ func Objects(ctx context.Context, kubeconfig string, log *slog.Logger) error {
 		return err
 	}
 	for _, o := range first {
-		// As if the user had applied it: their own apply of an object of that name then neither warns nor leaves fields of ours behind.
+		// As if the user had applied it: their own apply of an object of that name then neither warns nor leaves our fields behind.
 		if err := util.CreateApplyAnnotation(o, unstructured.UnstructuredJSONScheme); err != nil {
 			return fmt.Errorf("annotate %s %s: %w", o.GetKind(), o.GetName(), err)
 		}

@@ -97,16 +97,16 @@ func Load(name string) (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-// A Wish is what somebody wants to be installed.
+// A Wish is a wanted installation.
 type Wish struct {
 	Values map[string]any
 	// Now says that they said so just now: it counts even where they have installed or upgraded a release by themselves since.
 	Now bool
 }
 
-// Install installs or upgrades every release, unless the cluster has it as it is.
+// Install installs or upgrades every release, unless the cluster has it unchanged.
 func Install(ctx context.Context, kubeconfig string, wish Wish, log *slog.Logger) error {
-	kube.ManagedFieldsManager = "helm" // whoever comes after us with helm does not run into our fields
+	kube.ManagedFieldsManager = "helm" // a user who uses helm later does not run into our fields
 	for _, r := range Releases(wish.Values) {
 		begin := time.Now()
 		did, err := r.install(ctx, kubeconfig, wish.Now, log)

@@ -58,8 +58,8 @@ func (a *Addresses) Hold(address string, port, at int) {
 	a.ports[key(address, port)] = at
 }
 
-// open gives a free port of this machine to each port of a container, the one that the last container had which asked
-// for the same where it is free: what somebody has in a browser stays there. What is returned forgets them.
+// open gives a free port of this machine to each port of a container, the port of the last container that asked
+// for the same where it is free: a page in a browser keeps its address. What is returned forgets them.
 func (a *Addresses) open(address string, ports []corev1.ContainerPort) (map[int32]int, func(), error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

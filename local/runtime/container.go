@@ -75,7 +75,7 @@ func (c *container) live(ctx context.Context) {
 	}
 }
 
-// ended says whether that was the container's last life.
+// ended reports whether that was the container's last life.
 func (c *container) ended(code int32, err error) bool {
 	switch c.pod.object.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
@@ -86,7 +86,7 @@ func (c *container) ended(code int32, err error) bool {
 	return false
 }
 
-// waits says why the container does not run. One that never ran is not restarted.
+// waits says why the container does not run. A container that never ran is not restarted.
 func (c *container) waits(err error, wait time.Duration) {
 	waiting := corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
 		Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.spec.Name)}

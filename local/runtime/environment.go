@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/third_party/forked/golang/expansion"
 )
 
-// PortsEnv tells the controller at which ports of this machine it listens instead of those that it is told, as
+// PortsEnv tells the controller at which ports of this machine it listens instead of its configured ports, as
 // 8080:53211,8081:53212.
 const PortsEnv = "KARPENTER_LOCAL_PORTS"
 
@@ -59,7 +59,7 @@ type source struct {
 	node   Node
 }
 
-// add adds what the pod says of the container to e.
+// add adds the pod's settings of the container to e.
 func (s source) add(ctx context.Context, c *corev1.Container, e environment) error {
 	e["HOSTNAME"] = cmp.Or(s.pod.Spec.Hostname, s.pod.Name)
 	told := environment{}

@@ -14,10 +14,10 @@ const images = `(^|/)karpenter(/controller)?([:@]|$)`
 
 var known = regexp.MustCompile(images)
 
-// plays says whether a process stands for the container.
+// plays reports whether a process stands for the container.
 func plays(c *corev1.Container) bool { return known.MatchString(c.Image) }
 
-// runs says whether processes stand for some of the pod.
+// runs reports whether processes stand for some of the pod.
 func runs(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return plays(&c) })
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A pod is one that runs here.
+// A pod runs here.
 type pod struct {
 	runtime  *Runtime
 	object   *corev1.Pod // as it was when it came
@@ -207,7 +207,7 @@ func (p *pod) untilDone(ctx context.Context, what string, do func() error) {
 	}
 }
 
-// status is what a kubelet says of the pod.
+// status is the pod's status as a kubelet writes it.
 func (p *pod) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,8 +21,8 @@ var prober = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// keepAsking asks again and again, as the probe says, and tells what becomes of it: true after so many answers in a row, false
-// after so many failures, which are told with the last one. It tells the same thing only once.
+// keepAsking asks again and again, as the probe says, and reports the outcome: true after so many answers in a row, false
+// after so many failures, which are reported with the last one. It reports the same thing only once.
 func keepAsking(ctx context.Context, p *corev1.Probe, ask func(context.Context) error, tell func(ok bool, err error)) {
 	var good, bad int32
 	told, last := false, false
@@ -49,7 +49,7 @@ func keepAsking(ctx context.Context, p *corev1.Probe, ask func(context.Context) 
 	}
 }
 
-// pause waits, and says whether to go on.
+// pause waits, and reports whether to go on.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

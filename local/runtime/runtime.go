@@ -132,7 +132,7 @@ func (r *Runtime) saw(o *corev1.Pod) {
 	}
 }
 
-// start runs the pod. One that is deleted already only ends.
+// start runs the pod. A pod that is deleted already only ends.
 func (r *Runtime) start(o *corev1.Pod) *pod {
 	ctx, end := context.WithCancel(r.program)
 	p := newPod(r, o, end)
@@ -213,7 +213,7 @@ func (r *Runtime) Log(of ContainerName, previous bool) (path string, known bool,
 	return path, true, nil
 }
 
-// Running says whether a container is a process now.
+// Running reports whether a container is a process now.
 func (r *Runtime) Running(of ContainerName) bool {
 	c := r.find(of)
 	if c == nil {

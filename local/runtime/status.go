@@ -44,7 +44,7 @@ func mapping(ports map[int32]int) string {
 // portsFile is where people can read it.
 const portsFile = "ports"
 
-// A Process is one that stands for a container.
+// A Process stands for a container.
 type Process struct {
 	Pod, Ports string // as 8080:53211,8081:53212, the first of each pair being the pod's
 	Page       string // the port of this machine where it shows the cluster, "" if it does not
@@ -154,7 +154,7 @@ func patch(uid types.UID, s corev1.PodStatus) ([]byte, error) {
 	}
 	for _, c := range fields["conditions"].([]any) {
 		if c := c.(map[string]any); c["reason"] == nil {
-			c["reason"] = nil // which takes away the one that was there
+			c["reason"] = nil // which takes away the previous one
 		}
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": fields})

@@ -87,7 +87,7 @@ func (s *supervisor) waitForController(ctx context.Context) error {
 	return controllerIs(ctx, func(ctx context.Context) error {
 		deployment, err := client.AppsV1().Deployments(plane.Namespace).Get(ctx, plane.ServiceAccount, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && *deployment.Spec.Replicas == 0 {
-			return nil // as somebody wanted it
+			return nil // as requested
 		}
 		if err != nil {
 			return err

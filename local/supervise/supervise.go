@@ -254,7 +254,7 @@ func (s *supervisor) writeKeys() error {
 	return s.writeClients()
 }
 
-// writeFrontProxy makes what the API server shows when it speaks for others. Its authority is one of its own: whoever holds
+// writeFrontProxy makes what the API server shows when it speaks for others. Its authority is separate: a program that holds
 // a certificate of it is believed to be anybody.
 func (s *supervisor) writeFrontProxy() error {
 	authority, err := pki.Load(s.dir.FrontProxy())

@@ -28,10 +28,10 @@ const lastRequests = time.Second
 type Options struct {
 	Port       int
 	Cert, Key  string // files
-	Kubeconfig string // of the API server, which says who somebody is and what they may do
+	Kubeconfig string // of the API server, which authenticates and authorises users
 }
 
-// Serve answers until ctx ends. It lets nobody in whom the API server does not know: people come through it, with a header that
+// Serve answers until ctx ends. It lets only users in whom the API server knows: people come through it, with a header that
 // says who they are, which counts only beside a certificate of its front proxy.
 func Serve(ctx context.Context, client kubernetes.Interface, o Options) error {
 	server, err := newServer(client, o)

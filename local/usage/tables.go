@@ -23,7 +23,7 @@ const window = time.Second
 // cached asks the API server for what it has at hand.
 const cached = "0"
 
-// pods answers for pods. It keeps nothing: what the API server knows is asked for when somebody wants to know.
+// pods answers for pods. It keeps nothing: what the API server knows is asked for at each request.
 type pods struct {
 	rest.TableConvertor
 	client kubernetes.Interface
@@ -45,7 +45,7 @@ func (pods) New() runtime.Object     { return &metrics.PodMetrics{} }
 func (pods) NewList() runtime.Object { return &metrics.PodMetricsList{} }
 func (pods) Destroy()                {}
 func (pods) NamespaceScoped() bool   { return true }
-func (pods) GetSingularName() string { return "" } // kubectl makes it podmetrics, so that pod stays what it is
+func (pods) GetSingularName() string { return "" } // kubectl makes it podmetrics, so that pod keeps its meaning
 func (pods) Kind() string            { return "PodMetrics" }
 
 func (s pods) List(ctx context.Context, o *internalversion.ListOptions) (runtime.Object, error) {
@@ -158,7 +158,7 @@ func ofNode(n *corev1.Node, on []corev1.Pod, now metav1.Time) metrics.NodeMetric
 	}
 }
 
-// ready says whether there is a kubelet that could be asked.
+// ready reports whether there is a kubelet that could be asked.
 func ready(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -168,7 +168,7 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// selected is what somebody asked for, of the objects behind it.
+// selected is the selection of a request, of the objects behind it.
 func selected(o *internalversion.ListOptions) metav1.ListOptions {
 	out := metav1.ListOptions{ResourceVersion: cached}
 	if o != nil && o.LabelSelector != nil {

@@ -1,7 +1,7 @@
 // Package usage says how much of a machine pods and nodes use, as metrics.k8s.io, which kubectl top and the
 // HorizontalPodAutoscaler ask.
 //
-// Nothing is measured. A container uses what its pod's annotations say, those by which KWOK is told the same, or else a share of
+// Nothing is measured. A container uses what its pod's annotations say, those by which KWOK gets the same, or else a share of
 // its requests. What it uses now it has used ever since it began: load comes and goes with the annotation.
 package usage
 
@@ -17,7 +17,7 @@ const (
 	MemoryAnnotation = "kwok.x-k8s.io/usage-memory"
 )
 
-// share is which part of its requests a container uses of which nobody says more, in percent.
+// share is which part of its requests a container uses without an annotation, in percent.
 const share = 50
 
 var (
@@ -27,7 +27,7 @@ var (
 	system = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("200Mi")}
 )
 
-// Of is what the containers of a pod use. One that does not run uses nothing.
+// Of is what the containers of a pod use. A pod that does not run uses nothing.
 func Of(p *corev1.Pod) []metrics.ContainerMetrics {
 	if p.Status.Phase != corev1.PodRunning {
 		return nil

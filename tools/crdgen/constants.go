@@ -19,7 +19,7 @@ type group struct {
 	constants []documented
 }
 
-// listed says whether the reference lists the group: labels and their values have a table of their own.
+// listed reports whether the reference lists the group: labels and their values have a table of their own.
 func (g *group) listed() bool {
 	return !strings.HasPrefix(g.title, "Labels of") && !strings.HasPrefix(g.title, "Values of") && !strings.HasPrefix(g.title, "Resources")
 }

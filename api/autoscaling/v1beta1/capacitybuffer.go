@@ -51,7 +51,7 @@ type CapacityBuffer struct {
 	Status CapacityBufferStatus `json:"status,omitempty"`
 }
 
-// Active tells whether room is to be kept in the way that Karpenter does: by nodes that run.
+// Active reports whether room is to be kept in the way that Karpenter does: by nodes that run.
 func (b *CapacityBuffer) Active() bool {
 	s := b.Spec.ProvisioningStrategy
 	return b.DeletionTimestamp == nil && (s == nil || *s == "" || *s == ActiveCapacityStrategy)

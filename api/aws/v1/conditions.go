@@ -68,7 +68,7 @@ func (c *EC2NodeClass) GetConditions() []metav1.Condition { return c.Status.Cond
 // SetConditions replaces the class's conditions.
 func (c *EC2NodeClass) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
 
-// ConditionRules says what makes a class Ready while the feature gate ReservedCapacity is on, as it is by default. With the
+// ConditionRules says what makes a class Ready while the feature gate ReservedCapacity is on, which is the default. With the
 // gate off, judge WithoutCapacityReservations instead.
 func (c *EC2NodeClass) ConditionRules() condition.Rules {
 	return condition.Rules{Root: ConditionTypeReady, Dependents: []string{
@@ -78,7 +78,7 @@ func (c *EC2NodeClass) ConditionRules() condition.Rules {
 	}}
 }
 
-// WithoutCapacityReservations is the class as it is judged while the feature gate ReservedCapacity is off: Ready does not
+// WithoutCapacityReservations is the verdict on the class while the feature gate ReservedCapacity is off: Ready does not
 // wait for CapacityReservationsReady.
 func (c *EC2NodeClass) WithoutCapacityReservations() condition.Object {
 	return withoutReservations{c}

@@ -69,7 +69,7 @@ type EC2NodeClassSpec struct {
 	// PlacementGroupSelector names the placement group that nodes are launched into.
 	// +optional
 	PlacementGroupSelector *PlacementGroupSelector `json:"placementGroupSelector,omitempty"`
-	// AssociatePublicIPAddress says whether nodes get a public address. If it is not set, the subnet decides.
+	// AssociatePublicIPAddress reports whether nodes get a public address. If it is not set, the subnet decides.
 	// +optional
 	AssociatePublicIPAddress *bool `json:"associatePublicIPAddress,omitempty"`
 	// IPPrefixCount is the number of address prefixes given to a node's primary interface.
@@ -109,7 +109,7 @@ type EC2NodeClassSpec struct {
 	// Kubelet is the kubelet's configuration, in the form of kubelet.config.k8s.io/v1beta1. Karpenter takes clusterDNS,
 	// maxPods, podsPerCore, systemReserved, kubeReserved, evictionHard, evictionSoft, evictionSoftGracePeriod,
 	// evictionMaxPodGracePeriod, imageGCHighThresholdPercent, imageGCLowThresholdPercent and cpuCFSQuota into account;
-	// AL2023 nodes get every other field as it is. What the kubelet or the AMI family would not accept is
+	// AL2023 nodes get every other field unchanged. What the kubelet or the AMI family would not accept is
 	// reported by the condition ValidationSucceeded.
 	// +optional
 	Kubelet *KubeletConfiguration `json:"kubelet,omitempty"`
@@ -282,10 +282,10 @@ type BlockDeviceMapping struct {
 
 // BlockDevice is an EBS volume.
 type BlockDevice struct {
-	// DeleteOnTermination says whether the volume goes with the machine.
+	// DeleteOnTermination reports whether the volume goes with the machine.
 	// +optional
 	DeleteOnTermination *bool `json:"deleteOnTermination,omitempty"`
-	// Encrypted says whether the volume is encrypted.
+	// Encrypted reports whether the volume is encrypted.
 	// +optional
 	Encrypted *bool `json:"encrypted,omitempty"`
 	// IOPS that the volume provides.
@@ -338,7 +338,7 @@ type NetworkInterface struct {
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	DeviceIndex int32 `json:"deviceIndex"`
-	// InterfaceType is interface, or efa-only for one that carries no IP traffic.
+	// InterfaceType is interface, or efa-only for an interface that carries no IP traffic.
 	// +required
 	InterfaceType InterfaceType `json:"interfaceType"`
 }
@@ -361,7 +361,7 @@ type MetadataOptions struct {
 	// +kubebuilder:default=1
 	// +optional
 	HTTPPutResponseHopLimit *int64 `json:"httpPutResponseHopLimit,omitempty"`
-	// HTTPTokens says whether session tokens (IMDSv2) are required.
+	// HTTPTokens reports whether session tokens (IMDSv2) are required.
 	// +kubebuilder:validation:Enum=required;optional
 	// +kubebuilder:default=required
 	// +optional
@@ -391,7 +391,7 @@ type ConnectionTracking struct {
 
 // CPUOptions of a node.
 type CPUOptions struct {
-	// NestedVirtualization says whether virtual machines can run on the node. Only some instance types can do it.
+	// NestedVirtualization reports whether virtual machines can run on the node. Only some instance types can do it.
 	// +kubebuilder:validation:Enum=enabled;disabled
 	// +optional
 	NestedVirtualization *string `json:"nestedVirtualization,omitempty"`
@@ -584,7 +584,7 @@ func (c *EC2NodeClass) Alias() *Alias {
 	return nil
 }
 
-// AMIFamily returns the family that nodes are built for: the one that is set, else the alias's, else Custom.
+// AMIFamily returns the family that nodes are built for: spec.amiFamily if it is set, else the alias's, else Custom.
 func (c *EC2NodeClass) AMIFamily() string {
 	if c.Spec.AMIFamily != nil {
 		return *c.Spec.AMIFamily

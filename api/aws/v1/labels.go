@@ -81,7 +81,7 @@ const (
 	TagNodeClass     = LabelNodeClass           // The EC2NodeClass that a resource was made for.
 	TagClusterName   = "eks:eks-cluster-name"   // The cluster that a resource belongs to.
 	TagClusterPrefix = "kubernetes.io/cluster/" // Followed by the cluster's name; value "owned".
-	TagOrphan        = "karpenter.sh/orphan"    // "latched" while a machine without NodeClaim is kept until somebody decides.
+	TagOrphan        = "karpenter.sh/orphan"    // "latched" while a machine without NodeClaim is kept until an operator decides.
 	TagName          = "Name"                   // The Node's name, unless the user gave another.
 
 	TagClusterOwned = "owned" // The value of the tag that begins with TagClusterPrefix.

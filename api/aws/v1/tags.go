@@ -10,7 +10,7 @@ func RestrictedTags() []string {
 // RestrictedTagPrefix begins tag keys that say which cluster a resource belongs to; users may not set them.
 const RestrictedTagPrefix = "kubernetes.io/cluster"
 
-// RestrictedTag says whether users may not set a tag of this key.
+// RestrictedTag reports whether users may not set a tag of this key.
 func RestrictedTag(key string) bool {
 	for _, restricted := range RestrictedTags() {
 		if key == restricted {

@@ -49,7 +49,7 @@ type EC2NodeClassSpec struct {
 	// +listType=atomic
 	// +required
 	SecurityGroupSelectorTerms []awsv1.SecurityGroupSelectorTerm `json:"securityGroupSelectorTerms"`
-	// AssociatePublicIPAddress says whether nodes get a public address. If it is not set, the subnet decides.
+	// AssociatePublicIPAddress reports whether nodes get a public address. If it is not set, the subnet decides.
 	// +optional
 	AssociatePublicIPAddress *bool `json:"associatePublicIPAddress,omitempty"`
 	// AMISelectorTerms select the machine images of the nodes. Terms are ORed. Without any, the newest images of the family are used.
@@ -138,10 +138,10 @@ type BlockDeviceMapping struct {
 
 // BlockDevice is an EBS volume.
 type BlockDevice struct {
-	// DeleteOnTermination says whether the volume goes with the machine.
+	// DeleteOnTermination reports whether the volume goes with the machine.
 	// +optional
 	DeleteOnTermination *bool `json:"deleteOnTermination,omitempty"`
-	// Encrypted says whether the volume is encrypted.
+	// Encrypted reports whether the volume is encrypted.
 	// +optional
 	Encrypted *bool `json:"encrypted,omitempty"`
 	// IOPS that the volume provides.
@@ -184,7 +184,7 @@ type MetadataOptions struct {
 	// +kubebuilder:default=2
 	// +optional
 	HTTPPutResponseHopLimit *int64 `json:"httpPutResponseHopLimit,omitempty"`
-	// HTTPTokens says whether session tokens (IMDSv2) are required.
+	// HTTPTokens reports whether session tokens (IMDSv2) are required.
 	// +kubebuilder:validation:Enum=required;optional
 	// +kubebuilder:default=required
 	// +optional

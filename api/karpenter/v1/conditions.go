@@ -16,7 +16,7 @@ const (
 	ConditionTypeNodeRegistrationHealthy = "NodeRegistrationHealthy" // Nodes that were launched lately have joined the cluster.
 	ConditionTypeClusterStateCurrent     = "ClusterStateCurrent"     // False while Karpenter cannot read what decides whether a node may go; absent otherwise.
 	ConditionTypeMachinesGetReady        = "MachinesGetReady"        // False while the last machines of the template did not become ready nodes in their time; absent otherwise.
-	ConditionTypeDisruptionPaused        = "DisruptionPaused"        // Somebody has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
+	ConditionTypeDisruptionPaused        = "DisruptionPaused"        // An operator has paused voluntary disruption, of the pool or of the cluster; absent otherwise.
 	ConditionTypeDisruptionByApproval    = "DisruptionByApproval"    // Each voluntary step of the pool needs approval; absent otherwise.
 	ConditionTypeReservedKeysIgnored     = "ReservedKeysIgnored"     // The template has annotations that Karpenter keeps for itself; nodes do not get them.
 )
@@ -34,7 +34,7 @@ const (
 	ReasonPoolPaused                = "PoolPaused"                // DisruptionPaused is True: the pool is paused; the message says for how long and why.
 	ReasonClusterPaused             = "ClusterPaused"             // DisruptionPaused is True: all pools are paused; the message says for how long and why.
 	ReasonApprovalManual            = "Manual"                    // DisruptionByApproval is True: the message names the rules that approve by themselves.
-	ReasonApprovalNotUnderstood     = "NotUnderstood"             // DisruptionByApproval is True: an annotation says what nobody understands, so no rule counts.
+	ReasonApprovalNotUnderstood     = "NotUnderstood"             // DisruptionByApproval is True: an annotation has a value that is not understood, so no rule counts.
 	ReasonFeedFailed                = "FeedFailed"                // ClusterStateCurrent is False: the message names what is not read. No node is disrupted voluntarily.
 )
 
@@ -46,7 +46,7 @@ const (
 	ReasonOlderKind      = "OlderKind"      // Converted is False: nothing is launched for the kind; the message names what to apply instead.
 	ReasonKeptInStep     = "KeptInStep"     // Converted is True: the message names the objects.
 	ReasonNotConvertible = "NotConvertible" // Converted is False: the message says what the new kinds have no place for.
-	ReasonNameTaken      = "NameTaken"      // Converted is False: there is an object of the name, and it is somebody else's.
+	ReasonNameTaken      = "NameTaken"      // Converted is False: there is an object of the name, and it belongs to another owner.
 )
 
 // Conditions of a NodeClaim. The first three make it Ready.
@@ -65,7 +65,7 @@ const (
 
 // Reasons of NodeClaim conditions.
 const (
-	ReasonAwaitingReconciliation = condition.ReasonAwaitingReconciliation // Nobody has looked yet.
+	ReasonAwaitingReconciliation = condition.ReasonAwaitingReconciliation // Not looked at yet.
 
 	ReasonLaunchFailed = "LaunchFailed" // Launched is Unknown: the cloud refused; the message says why. It is tried again.
 

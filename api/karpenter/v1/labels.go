@@ -45,10 +45,10 @@ const (
 
 	// On a NodePool, or on the namespace kube-system for all of them: "true", or until when (RFC 3339), no node is disrupted voluntarily.
 	PausedAnnotationKey = Group + "/paused"
-	// Beside it: why, for whoever reads it.
+	// Beside it: why, for its readers.
 	PausedReasonAnnotationKey = Group + "/paused-reason"
 
-	// On a NodePool: "manual" if each voluntary step of it needs somebody's approval, "automatic" if none does.
+	// On a NodePool: "manual" if each voluntary step of it needs approval, "automatic" if none does.
 	ApprovalAnnotationKey = Group + "/disruption-approval"
 	// On a NodePool with manual approval: the rules by which steps are approved without anybody, such as "reason=Empty; pods<=5,saves>=0.10".
 	AutoApproveAnnotationKey = Group + "/disruption-auto-approve"
@@ -102,7 +102,7 @@ const (
 	CapacityBufferNamespaceAnnotationKey = Group + "/capacity-buffer-namespace"
 )
 
-// Values of ApprovalAnnotationKey. One that nobody understands counts as manual.
+// Values of ApprovalAnnotationKey. An unknown value counts as manual.
 const (
 	ApprovalManual    = "manual"
 	ApprovalAutomatic = "automatic"
@@ -143,7 +143,7 @@ func UnregisteredTaint() corev1.Taint {
 	return corev1.Taint{Key: UnregisteredTaintKey, Effect: corev1.TaintEffectNoExecute}
 }
 
-// IsUnregisteredTaint says whether a taint is the one that a node boots with. Of another effect it is somebody else's, and stays.
+// IsUnregisteredTaint reports whether a taint is the taint with which a node boots. A taint of the same key with another effect belongs to others, and stays.
 func IsUnregisteredTaint(t *corev1.Taint) bool {
 	return t.Key == UnregisteredTaintKey && t.Effect == corev1.TaintEffectNoExecute
 }
@@ -153,7 +153,7 @@ func UnderusedTaint() corev1.Taint {
 	return corev1.Taint{Key: UnderusedTaintKey, Effect: corev1.TaintEffectPreferNoSchedule}
 }
 
-// KnownEphemeralTaint says whether a taint is one that a starting node loses by itself. Scheduling ignores such taints on
+// KnownEphemeralTaint reports whether a taint is such as a starting node loses by itself. Scheduling ignores such taints on
 // managed nodes that are not initialized yet, and initialization waits for them to go.
 func KnownEphemeralTaint(t *corev1.Taint) bool {
 	switch t.Key {

@@ -261,7 +261,7 @@ type NodePoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// IsStatic says whether the pool keeps a fixed number of nodes.
+// IsStatic reports whether the pool keeps a fixed number of nodes.
 func (p *NodePool) IsStatic() bool { return p.Spec.Replicas != nil }
 
 // Weight returns the pool's weight, 0 if none is set.

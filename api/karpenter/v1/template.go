@@ -46,7 +46,7 @@ func (t *NodeClaimTemplate) NodeAnnotations() map[string]string {
 	return out
 }
 
-// owned tells whether a key is in the domain of Karpenter, or of the provider whose node class the template refers to.
+// owned reports whether a key is in the domain of Karpenter, or of the provider whose node class the template refers to.
 func (t *NodeClaimTemplate) owned(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	in := func(of string) bool { return domain == of || strings.HasSuffix(domain, "."+of) }

@@ -7,7 +7,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// DisruptionPlan is one voluntary step that waits for somebody's yes, because a NodePool that it touches has the annotation
+// DisruptionPlan is one voluntary step that waits for approval, because a NodePool that it touches has the annotation
 // karpenter.sh/disruption-approval. Karpenter makes and deletes it; people say yes or no in its spec.
 //
 // +kubebuilder:object:root=true
@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Saves",type="string",JSONPath=".status.step.saves",description="Dollars an hour"
 // +kubebuilder:printcolumn:name="Pods",type="integer",JSONPath=".status.step.pods",description="How many pods would be evicted"
 // +kubebuilder:printcolumn:name="Expires",type="string",JSONPath=".status.expiresAt",description="Until when it can be approved"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.message",priority=1,description="Why it is as it is"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.message",priority=1,description="Why it is in this phase"
 type DisruptionPlan struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -43,13 +43,13 @@ type DisruptionPlanList struct {
 	Items           []DisruptionPlan `json:"items"`
 }
 
-// DisruptionPlanSpec is somebody's yes or no.
+// DisruptionPlanSpec is the approval or denial.
 type DisruptionPlanSpec struct {
-	// Decision is empty while nobody has decided.
+	// Decision is empty while it is undecided.
 	// +kubebuilder:validation:Enum=Approved;Denied
 	// +optional
 	Decision DisruptionDecision `json:"decision,omitempty"`
-	// Note says why, for whoever reads it.
+	// Note says why, for its readers.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Note string `json:"note,omitempty"`
@@ -69,10 +69,10 @@ type DisruptionPhase string
 
 // The phases. All but the first are final.
 const (
-	DisruptionPending    DisruptionPhase = "Pending"    // nobody has decided, or what was approved is about to be looked at again
+	DisruptionPending    DisruptionPhase = "Pending"    // undecided, or what was approved is about to be looked at again
 	DisruptionCarriedOut DisruptionPhase = "CarriedOut" // it was begun
 	DisruptionRefused    DisruptionPhase = "Denied"     // its nodes are left alone until it expires
-	DisruptionExpired    DisruptionPhase = "Expired"    // nobody decided in time
+	DisruptionExpired    DisruptionPhase = "Expired"    // not decided in time
 	DisruptionSuperseded DisruptionPhase = "Superseded" // it no longer was what it says; the message says why
 )
 
@@ -127,7 +127,7 @@ type DisruptionStep struct {
 type DisruptedNode struct {
 	// NodeClaim is the name of its claim.
 	NodeClaim string `json:"nodeClaim"`
-	// UID is that of the claim: not one that gets its name later.
+	// UID is that of the claim: not a later claim of the same name.
 	UID types.UID `json:"uid"`
 	// Node is its name.
 	Node string `json:"node"`
@@ -147,13 +147,13 @@ type DisruptedNode struct {
 type OpenedNode struct {
 	// NodePool is its pool.
 	NodePool string `json:"nodePool"`
-	// InstanceType is the one that was reckoned with.
+	// InstanceType is the type that was reckoned with.
 	InstanceType string `json:"instanceType"`
 	// Types is from how many types the cloud may choose.
 	Types int `json:"types"`
 	// CapacityType is how it would be paid for.
 	CapacityType string `json:"capacityType"`
-	// Price is what it is expected to cost, in dollars an hour.
+	// Price is the expected cost, in dollars an hour.
 	Price string `json:"price"`
 }
 
@@ -169,17 +169,17 @@ type DisruptedWorkload struct {
 	Pods int `json:"pods"`
 }
 
-// Open plans wait for a decision, or to be carried out. One that somebody has deleted does not, though a finalizer may keep it for a while.
+// Open plans wait for a decision, or to be carried out. A plan that was deleted does not, though a finalizer may keep it for a while.
 func (p *DisruptionPlan) Open() bool {
 	return p.Status.Step != nil && p.Status.Phase == DisruptionPending && p.DeletionTimestamp == nil
 }
 
-// Approved tells whether somebody, or a rule, has said yes.
+// Approved reports whether a person or a rule has approved.
 func (p *DisruptionPlan) Approved() bool {
 	return p.Open() && p.Spec.Decision != DisruptionDenied && (p.Spec.Decision == DisruptionApproved || p.Status.Rule != "")
 }
 
-// Holds tells whether the nodes of the plan are left alone: a decision is waited for, or it was no.
+// Holds reports whether the nodes of the plan are left alone: a decision is waited for, or it was no.
 func (p *DisruptionPlan) Holds() bool {
 	return p.Open() || p.Status.Step != nil && p.Status.Phase == DisruptionRefused && p.DeletionTimestamp == nil
 }

@@ -150,7 +150,7 @@ type KubeletConfiguration struct {
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ImageGCLowThresholdPercent *int32 `json:"imageGCLowThresholdPercent,omitempty"`
-	// CPUCFSQuota says whether limits of CPU are enforced.
+	// CPUCFSQuota reports whether limits of CPU are enforced.
 	// +optional
 	CPUCFSQuota *bool `json:"cpuCFSQuota,omitempty"`
 }

@@ -57,7 +57,7 @@ func Generated(seed uint64) (*Trace, error) {
 	return &Trace{Recording: rec}, err
 }
 
-// Read reads a day, or however long it took, that somebody has recorded: a CSV with times of creation and deletion,
+// Read reads a day, or however long it took, that was recorded: a CSV with times of creation and deletion,
 // the public trace of Alibaba's GPU cluster among them, or whatever else karpenter replay reads.
 func Read(path string) (*Trace, error) {
 	text, err := os.ReadFile(path)
@@ -99,7 +99,7 @@ func Lives(seed uint64) []recording.Life {
 	}
 }
 
-// service are the pods of one service. Which of them go when it shrinks is chance, as it is for a ReplicaSet.
+// service are the pods of one service. Which of them go when it shrinks is chance, as for a ReplicaSet.
 func service(random *rand.Rand, number int) []recording.Life {
 	cpu, mem := size(random)
 	name, base, phase := fmt.Sprintf("service-%02d", number), 4+random.IntN(24), random.Float64()

@@ -149,7 +149,7 @@ func (c *cluster) alive() error {
 	}
 }
 
-// leads tells whether somebody took the lease since a time.
+// leads reports whether any process took the lease since a time.
 func (c *cluster) leads(ctx context.Context, since time.Time) (bool, error) {
 	if err := c.alive(); err != nil {
 		return false, err
@@ -179,7 +179,7 @@ func (c *cluster) until(ctx context.Context, what string, done func() (bool, err
 	}
 }
 
-// transient tells whether an error is over soon.
+// transient reports whether an error is over soon.
 func transient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsNotFound(err)

@@ -130,7 +130,7 @@ func (c *cluster) make(ctx context.Context, o client.Object) error {
 	})
 }
 
-// startOurs has bin/karpenter take over from the one that is linked into the local cluster, which carries
+// startOurs has bin/karpenter take over from the controller that is linked into the local cluster, which carries
 // Kubernetes in its memory, with the environment and the rights of its pod.
 func (c *cluster) startOurs(ctx context.Context) error {
 	var pods corev1.PodList

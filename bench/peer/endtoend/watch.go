@@ -64,7 +64,7 @@ func follow(ctx context.Context, c *cluster) (*pods, error) {
 	return p, nil
 }
 
-// seen notes what a pod says of itself. Whoever evicts leaves a condition behind.
+// seen notes the conditions of a pod. An eviction leaves a condition behind.
 func (p *pods) seen(pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // A pool is a type in a zone. Kinds says how pools differ; a hash of its name decides of which kind a pool is. A
 // pool fails as a whole: every machine of it goes at the same moment, and for some hours it gives none. What EC2
-// knows and nobody else, how much a pool has left, wavers from hour to hour and shrinks with what we took; a launch
+// knows and nothing else, how much a pool has left, wavers from hour to hour and shrinks with what we took; a launch
 // gets the cheapest of the pools on its list that have most left, as price-capacity-optimized promises. Where the
 // list has nothing, the machine is bought on-demand until it has again. The same seed gives the same months.
 package interrupt
@@ -87,7 +87,7 @@ func lot(words ...any) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-// kind says of which kind a pool is.
+// kind returns the kind of a pool.
 func (m *market) kind(p Pool) Kind {
 	if k, ok := m.kinds[p]; ok {
 		return k

@@ -38,7 +38,7 @@ type offering struct{ capacityType, machine, zone string }
 
 func (o offering) String() string { return o.capacityType + "/" + o.machine + "/" + o.zone }
 
-// New has those pools run out that a file names whenever somebody looks; without a name none does.
+// New has those pools run out that a file names at each query; without a name none does.
 func New(bare cloudprovider.CloudProvider, types []*cloudprovider.InstanceType, file string) *Provider {
 	p := &Provider{CloudProvider: bare, file: file, types: map[string]*cloudprovider.InstanceType{}, missed: map[offering]time.Time{}}
 	for _, it := range types {

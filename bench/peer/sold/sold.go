@@ -51,7 +51,7 @@ func Types(catalog *cloud.Catalog) []*cloudprovider.InstanceType {
 	return out
 }
 
-// Type is one of ours as one of theirs.
+// Type is our type as one of theirs.
 func Type(it *cloud.InstanceType) *cloudprovider.InstanceType {
 	out := &cloudprovider.InstanceType{Name: it.Name, Capacity: it.Capacity,
 		Requirements: scheduling.NewRequirements(), Overhead: &cloudprovider.InstanceTypeOverhead{

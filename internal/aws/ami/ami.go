@@ -173,7 +173,7 @@ func windows(family, k8s string) []parameter {
 	}}
 }
 
-// bestOf picks the best image for each kind of machine: one that is not deprecated, then the youngest, then the last by
+// bestOf picks the best image for each kind of machine: an image that is not deprecated, then the youngest, then the last by
 // name. The result is what the node class's status shows, youngest first.
 func bestOf(images []Image) []awsv1.AMI {
 	type candidate struct {

@@ -2,7 +2,7 @@
 // a key go out in one call, and each caller gets the part that is its own.
 //
 // A window belongs to one key, so that calls of one kind never wait for another kind. The joined call has a context
-// of its own: one caller who gives up fails nobody else. A caller's own context ends only its waiting.
+// of its own: one caller who gives up fails nothing else. A caller's own context ends only its waiting.
 package batch
 
 import (
@@ -21,7 +21,7 @@ type Settings struct {
 	Size int           // or when it has so many items
 	// Workers is how many batches may be out at the same time; zero means 100.
 	Workers int
-	// Observe is told the size of each batch and how long its window was open; nil to leave it.
+	// Observe receives the size of each batch and how long its window was open; nil to leave it.
 	Observe func(size int, open time.Duration)
 }
 

@@ -91,7 +91,7 @@ func reservedDomain(key string) bool {
 	return false
 }
 
-// Taints returns the taints that a machine registers with: the claim's own, those for its start, and the one that keeps
+// Taints returns the taints that a machine registers with: the claim's own, those for its start, and the taint that keeps
 // pods away until Karpenter has seen the node.
 func Taints(claim *v1.NodeClaim) []corev1.Taint {
 	var out []corev1.Taint

@@ -21,7 +21,7 @@ const (
 // A part is one piece of a multi-part document. contentType is followed by the line that names the body's encoding, if any.
 type part struct{ contentType, body string }
 
-// isMIME says whether user data is a multi-part document already; either header may come first.
+// isMIME reports whether user data is a multi-part document already; either header may come first.
 func isMIME(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.HasPrefix(text, "MIME-Version:") || strings.HasPrefix(text, "Content-Type:")

@@ -2,7 +2,7 @@ package bootstrap
 
 import "strings"
 
-// Every value that a script of ours contains goes through one of these functions, also those that were validated before.
+// Every value that a Karpenter script contains goes through one of these functions, also those that were validated before.
 
 // bashWord returns a value as one word of a Bash script.
 func bashWord(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }

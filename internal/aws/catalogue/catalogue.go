@@ -139,7 +139,7 @@ func (s *Catalogues) Catalog(nc *awsv1.EC2NodeClass) (*cloud.Catalog, error) {
 
 const idle = 10 * time.Minute
 
-// shelf finds or makes the shelf of a class that was not seen before. Shelves that nobody asked for in a while go.
+// shelf finds or makes the shelf of a class that was not seen before. Shelves that were not asked for in a while are dropped.
 func (s *Catalogues) shelf(nc *awsv1.EC2NodeClass) (*shelf, error) {
 	fresh, err := s.describe(nc)
 	if err != nil {
@@ -268,7 +268,7 @@ func (s *Catalogues) labelsFor(sh *shelf, goods *inventory.Goods) []map[string][
 		}
 	}
 	if len(s.labels) > 8 {
-		clear(s.labels) // old goods and zones; whoever uses them still holds them
+		clear(s.labels) // old goods and zones; their users still hold them
 	}
 	s.labels[key] = out
 	return out

@@ -67,15 +67,15 @@ type Settings struct {
 	Reservations bool // the feature gate
 	Isolated     bool // IAM cannot be reached when a class is deleted
 	Version      func() string
-	// Waiting is told when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
+	// Waiting is called when a deleted class waits for NodeClaims; Gone when a class is gone. Either may be nil.
 	Waiting func(nc *awsv1.EC2NodeClass, message string)
 	Gone    func(name string)
-	// Unready is told of a condition that has become False, or is so for another reason, and of images that are none of the class any
+	// Unready is called for a condition that has become False, or is so for another reason, and of images that are none of the class any
 	// more. It may be nil.
 	Unready func(nc *awsv1.EC2NodeClass, c metav1.Condition)
-	// BootstrapsTwice is told of a class whose user data bootstraps the node, which Karpenter does as well. It may be nil.
+	// BootstrapsTwice is called for a class whose user data bootstraps the node, which Karpenter does as well. It may be nil.
 	BootstrapsTwice func(nc *awsv1.EC2NodeClass)
-	// Wrote is told of each object as it was written.
+	// Wrote receives each object as written.
 	Wrote func(*awsv1.EC2NodeClass)
 }
 
@@ -144,7 +144,7 @@ func (c *Controller) Reconcile(ctx context.Context, stored *awsv1.EC2NodeClass) 
 	return again, err
 }
 
-// bootstrapsTwice tells whether the user's own script joins the cluster: the node would come without the labels, taints and limits
+// bootstrapsTwice reports whether the user's own script joins the cluster: the node would come without the labels, taints and limits
 // that it was chosen for, and pods could start before they are there. Of AL2023 the script is gone, so there it only fails.
 func bootstrapsTwice(nc *awsv1.EC2NodeClass) bool {
 	switch nc.AMIFamily() {
@@ -210,7 +210,7 @@ func told(object condition.Object, conditionType string, f finding) finding {
 	return f
 }
 
-// answered says whether a condition says yes or no about the class as it stands.
+// answered reports whether a condition says yes or no about the class as it stands.
 func answered(object condition.Object, conditionType string) bool {
 	c := condition.Get(object, conditionType)
 	return c != nil && c.Status != metav1.ConditionUnknown && c.ObservedGeneration == object.GetGeneration()

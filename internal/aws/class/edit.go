@@ -14,14 +14,14 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// An Edit is a change of a node class before somebody applies it. What it does to a machine is said without asking the cloud: by what the
+// An Edit is a change of a node class before it is applied. What it does to a machine is said without asking the cloud: by what the
 // class that is there has found, and by selectors that name what they select. What other selectors will find only the cloud knows.
 type Edit struct {
 	from, to *awsv1.EC2NodeClass
 	static   bool // what goes into a machine when it is launched is another
 }
 
-// NewEdit compares a class that is there with what it is to become.
+// NewEdit compares a class that is there with its new version.
 func NewEdit(from, to *awsv1.EC2NodeClass) *Edit {
 	// The bundle of the cluster is the same before and after.
 	before, err := stampOf(from, "")

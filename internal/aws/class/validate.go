@@ -31,13 +31,13 @@ import (
 	"karpenter.sh/karpenter/internal/core/need"
 )
 
-// dryRunAPI is the part of EC2 that says whether a launch would be allowed.
+// dryRunAPI is the part of EC2 that reports whether a launch would be allowed.
 type dryRunAPI interface {
 	CreateFleet(context.Context, *ec2.CreateFleetInput, ...func(*ec2.Options)) (*ec2.CreateFleetOutput, error)
 	RunInstances(context.Context, *ec2.RunInstancesInput, ...func(*ec2.Options)) (*ec2.RunInstancesOutput, error)
 }
 
-// A Validator says whether a class can be launched, by trying as much of a launch as costs nothing.
+// A Validator reports whether a class can be launched, by trying as much of a launch as costs nothing.
 type Validator struct {
 	EC2      dryRunAPI
 	Profiles profiles
@@ -373,7 +373,7 @@ func (v *Validator) sample(cluster launchspec.Cluster, nc *awsv1.EC2NodeClass) (
 	})
 }
 
-// dedicated says whether a pool may ask for hardware of its own.
+// dedicated reports whether a pool may ask for hardware of its own.
 func dedicated(p *v1.NodePool) bool {
 	needs, said := needsOf(p)[awsv1.LabelInstanceTenancy]
 	return said && (!needs.Has(awsv1.TenancyDefault) || !needs.Open() && needs.Has(awsv1.TenancyDedicated))
@@ -389,7 +389,7 @@ func needsOf(p *v1.NodePool) need.Needs {
 }
 
 // sampleType picks a type that the class's pools allow, that has an image and that the class can use, an ordinary one if possible;
-// without such a type, one that every region has.
+// without such a type, a type that every region has.
 func sampleType(nc *awsv1.EC2NodeClass, catalog *cloud.Catalog, pools []*v1.NodePool) *cloud.InstanceType {
 	var types []*cloud.InstanceType
 	for _, it := range catalog.Types {

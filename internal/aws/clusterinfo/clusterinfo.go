@@ -93,7 +93,7 @@ func (f *Info) RefreshDNS(ctx context.Context) error {
 // CABundle is the certificate authority that nodes trust, in base64.
 func (f *Info) CABundle() string { return f.settings.CABundle }
 
-// IPv6 says whether pods have IPv6 addresses.
+// IPv6 reports whether pods have IPv6 addresses.
 func (f *Info) IPv6() bool {
 	ip, err := netip.ParseAddr(f.DNS())
 	return err == nil && ip.Is6()
@@ -145,7 +145,7 @@ const (
 	newestMinor = 36
 )
 
-// Supported says whether a version such as "1.36" is one that Karpenter supports.
+// Supported reports whether a version such as "1.36" is supported by Karpenter.
 func Supported(version string) bool {
 	minor := 0
 	_, err := fmt.Sscanf(version, "1.%d", &minor)

@@ -36,7 +36,7 @@ type Clients struct {
 	Shifts  *arczonalshift.Client
 }
 
-// New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user agent; observer is told of each call.
+// New returns clients that share a configuration, whose retryer they keep if it has one. version goes into the user agent; observer receives each call.
 func New(cfg aws.Config, version string, observer Observer) *Clients {
 	cfg = cfg.Copy()
 	if cfg.Retryer == nil {
@@ -55,7 +55,7 @@ func New(cfg aws.Config, version string, observer Observer) *Clients {
 }
 
 // limited ends calls that get no answer: a connection that is dead without anybody having said so is noticed by the kernel after a
-// quarter of an hour, and whoever asks for broken machines or spot notices must not wait that long.
+// quarter of an hour, and queries for broken machines or spot notices must not wait that long.
 func limited(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("LimitCall", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,

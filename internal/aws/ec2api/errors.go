@@ -72,7 +72,7 @@ func IsServerFault(err error) bool {
 // DryRunPassed says that a dry run would have been allowed: AWS answers a permitted dry run with an error.
 func DryRunPassed(err error) bool { return Code(err) == "DryRunOperation" }
 
-// IsUnknownOutcome says that nobody knows whether the call had its effect: it was given up, or its answer was lost.
+// IsUnknownOutcome reports an error after which it is not known whether the call had its effect: it was given up, or its answer was lost.
 func IsUnknownOutcome(err error) bool {
 	if _, doubt := errors.AsType[*doubtError](err); doubt {
 		return true
@@ -88,12 +88,12 @@ type doubtError struct{ error }
 
 func (e *doubtError) Unwrap() error { return e.error }
 
-// mayHaveEffect says of a single attempt that failed that it may have had its effect.
+// mayHaveEffect reports whether a single failed attempt may have had its effect.
 func mayHaveEffect(err error) bool {
 	return IsUnknownOutcome(err) || IsServerFault(err) && !IsThrottled(err)
 }
 
-// deniedAction returns the IAM action that an error is about, such as "ec2:RunInstances": the one that the message names,
+// deniedAction returns the IAM action that an error is about, such as "ec2:RunInstances": the action that the message names,
 // else that of the call.
 func deniedAction(err error) string {
 	if m := actionPattern.FindStringSubmatch(err.Error()); m != nil {

@@ -21,7 +21,7 @@ type Call struct {
 	Retries            int // of a whole call
 }
 
-// An Observer is told of calls and of their attempts. Nil fields are left out.
+// An Observer receives calls and of their attempts. Nil fields are left out.
 type Observer struct {
 	Call, Attempt func(Call)
 }

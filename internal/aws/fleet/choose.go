@@ -142,7 +142,7 @@ func Values(types []*cloud.InstanceType, claim *v1.NodeClaim, key string) []stri
 	})
 }
 
-// asksForReservation tells whether offerings outside reservations will not do.
+// asksForReservation reports whether offerings outside reservations will not do.
 func asksForReservation(needs need.Needs) bool {
 	for _, key := range []string{awsv1.LabelCapacityReservationID, awsv1.LabelCapacityReservationType, awsv1.LabelCapacityReservationInterruptible} {
 		if !needs.Allow(map[string][]string{key: nil}) {
@@ -442,7 +442,7 @@ func varied(list, listed []Candidate, needs need.Needs, limit int) []Candidate {
 	}))
 }
 
-// decided tells whether offerings decide a label: a claim lists them whatever it is bought as, and so they are counted.
+// decided reports whether offerings decide a label: a claim lists them whatever it is bought as, and so they are counted.
 func decided(list []Candidate, key string) bool {
 	return slices.ContainsFunc(list, func(c Candidate) bool {
 		return slices.ContainsFunc(c.Offerings, func(o *cloud.Offering) bool { _, ok := o.Labels[key]; return ok })
@@ -450,7 +450,7 @@ func decided(list []Candidate, key string) bool {
 }
 
 // lacksMinValues returns a key of which what is bought as one capacity type has fewer different values than the claim asks for. Values are
-// counted by what types may be, of those that are bought, or of all that are listed where the label is one that offerings decide.
+// counted by what types may be, of those that are bought, or of all that are listed where the label is decided by offerings.
 func lacksMinValues(list, listed []Candidate, needs need.Needs) (string, bool) {
 	for _, key := range slices.Sorted(maps.Keys(needs)) {
 		least := needs.MinValues(key)

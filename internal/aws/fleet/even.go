@@ -36,7 +36,7 @@ func (o *Order) cheapestZones(open map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// preferring is the order as it is sent where one zone is to come first among equally cheap ones. The others follow by name, so that
+// preferring is the order to send where one zone is to come first among equally cheap ones. The others follow by name, so that
 // there are few ways to send an order.
 func (o *Order) preferring(first string) *Order {
 	type place struct{ template, override int }
@@ -66,7 +66,7 @@ func (o *Order) preferring(first string) *Order {
 	return &one
 }
 
-// sentTo is the order as it is sent: as it is, or preferring a zone.
+// sentTo is the order to send: unchanged, or preferring a zone.
 func (o *Order) sentTo(zone string) *Order {
 	if zone == "" {
 		return o

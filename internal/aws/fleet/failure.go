@@ -114,7 +114,7 @@ func failed(failures []Failure) error {
 	return launchError(err)
 }
 
-// LacksServiceRole says that spot machines cannot be launched before somebody creates a role, and in what words to say so.
+// LacksServiceRole says that spot machines cannot be launched before a role is created, and in what words to say so.
 func LacksServiceRole(err error) (message string, ok bool) {
 	if err == nil || !strings.Contains(err.Error(), noServiceRole) {
 		return "", false
@@ -140,7 +140,7 @@ func launchErrorOf(reason string, err error) error {
 	return &cloud.LaunchError{Reason: reason, Message: err.Error(), Err: err}
 }
 
-// CallFailed turns the error of a whole call into the error that the caller acts on. An unknown outcome stays as it is.
+// CallFailed turns the error of a whole call into the error that the caller acts on. An unknown outcome stays unchanged.
 func CallFailed(err error) error {
 	var known *cloud.LaunchError
 	var dry *cloud.NoCapacityError

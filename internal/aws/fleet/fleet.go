@@ -36,7 +36,7 @@ type subnets interface {
 	Pick(byZone map[string][]string, pods map[string]int, n int) (picked map[string]string, done func(used map[string]int))
 }
 
-// A Launched machine is one that CreateFleet returned.
+// A Launched machine is a machine that CreateFleet returned.
 type Launched struct {
 	InstanceID   string
 	InstanceType string
@@ -50,11 +50,11 @@ type Settings struct {
 	Cluster string
 	// Token makes the token by which EC2 knows a repeated call for several claims.
 	Token func() string
-	// Observe is told of each batch; nil to leave it.
+	// Observe receives each batch; nil to leave it.
 	Observe func(batcher string, size int, open time.Duration)
-	// Failed is told of each failure that EC2 reports, once; nil to leave it.
+	// Failed receives each failure that EC2 reports, once; nil to leave it.
 	Failed func(Failure)
-	// Zones counts the machines of a pool by zone; nil where nobody does.
+	// Zones counts the machines of a pool by zone; nil if they are not counted.
 	Zones func(pool string) map[string]int
 }
 
@@ -171,7 +171,7 @@ func (f *Fleet) launchIn(ctx context.Context, orders []*Order, zone string) []ba
 		}
 	}
 	if len(machines) > len(orders) {
-		// Nobody asked for these: they would run without a claim until the next collection.
+		// No claim asked for these: they would run without a claim until the next collection.
 		f.stop(ctx, machines[len(orders):])
 	}
 	return out
@@ -244,10 +244,10 @@ func (f *Fleet) call(ctx context.Context, o *Order, n int, zone string) ([]Launc
 // askAgain is how long after EC2 stayed silent about a call for several claims it is asked again.
 const askAgain = 5 * time.Second
 
-// ErrLaunchedBefore says that EC2 knows an earlier call for the claim, and nobody knows what came of it.
+// ErrLaunchedBefore says that EC2 knows an earlier call for the claim, with an unknown outcome.
 var ErrLaunchedBefore = errors.New("EC2 was asked for a machine of this claim before, with other words, and may not show it yet")
 
-// mismatch is what EC2 says of a token that it knows from another call.
+// mismatch is the error of EC2 for a token that it knows from another call.
 const mismatch = "IdempotentParameterMismatch"
 
 // launchedOf reads the machines of an answer, sorted by id.
@@ -315,14 +315,14 @@ func compareIDs(a, b string) int {
 // states in which a machine is not gone.
 var present = []string{"pending", "running", "stopping", "stopped", "shutting-down"}
 
-// Errors about machines that are not there. A machine that was just launched may be unknown for a while; one that is
+// Errors about machines that are not there. A machine that was just launched may be unknown for a while; a machine that is
 // gone stays so.
 var (
 	ErrGone    = errors.New("the machine is terminated")
 	ErrUnknown = errors.New("EC2 does not know the machine")
 )
 
-// Describe finds one machine by its id. It returns ErrGone or ErrUnknown for one that is not there.
+// Describe finds one machine by its id. It returns ErrGone or ErrUnknown for a machine that does not exist.
 func (f *Fleet) Describe(ctx context.Context, id string) (ec2types.Instance, error) {
 	return f.lookups.Do(ctx, struct{}{}, id)
 }
@@ -399,7 +399,7 @@ func (f *Fleet) pages(ctx context.Context, filters []ec2types.Filter, each func(
 	return nil
 }
 
-// Terminate begins to stop a machine. It returns ErrUnknown for one that does not exist.
+// Terminate begins to stop a machine. It returns ErrUnknown for a machine that does not exist.
 func (f *Fleet) Terminate(ctx context.Context, id string) error {
 	_, err := f.terminates.Do(ctx, struct{}{}, id)
 	return err
@@ -408,7 +408,7 @@ func (f *Fleet) Terminate(ctx context.Context, id string) error {
 // stopsAtOnce is how many machines are stopped one by one at the same time.
 const stopsAtOnce = 10
 
-// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that somebody
+// terminate stops machines together; if that fails, one by one, because one machine that does not exist, or that an operator
 // has protected, spoils the whole call.
 func (f *Fleet) terminate(ctx context.Context, _ struct{}, ids []string) []batch.Result[struct{}] {
 	ctx, cancel := context.WithTimeout(ctx, ec2api.RequestTimeout)

@@ -38,7 +38,7 @@ type Order struct {
 	// InDoubt says that a machine may have been launched for the claim that EC2 does not show yet.
 	InDoubt bool
 
-	// Claim and Token are whom the order is for; they are told to EC2 when nobody shares the call.
+	// Claim and Token are whom the order is for; they are sent to EC2 if the call is for this claim alone.
 	Claim string `json:"-"`
 	Token string `json:"-"`
 }
@@ -72,7 +72,7 @@ func (o *Order) Key() string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// forOne is the order as it is sent for one claim alone.
+// forOne is the order to send for one claim alone.
 func (o *Order) forOne() *Order {
 	one := *o
 	one.Tags = maps.Clone(o.Tags)

@@ -119,7 +119,7 @@ func ephemeralStorage(t *awsdata.InstanceType, c *Class) resource.Quantity {
 	return *resource.NewQuantity(size*gib, resource.BinarySI)
 }
 
-// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB. Of Custom nobody knows.
+// ephemeralDevice is the device that a family's nodes keep container data on, and its default size in GiB. For Custom they are not known.
 func ephemeralDevice(family string) (device string, sizeGiB int64) {
 	switch {
 	case family == awsv1.AMIFamilyBottlerocket:

@@ -15,7 +15,7 @@ const (
 	neuronDriver = "neuron.aws.com"
 )
 
-// nvidiaGPUs are what the driver says of the GPUs that EC2 sells, by EC2's names.
+// nvidiaGPUs are the attributes that the driver gives to the GPUs that EC2 sells, by EC2's names.
 var nvidiaGPUs = map[string]struct{ architecture, capability string }{
 	"K80":                 {"Kepler", "3.7.0"},
 	"M60":                 {"Maxwell", "5.2.0"},
@@ -34,7 +34,7 @@ var nvidiaGPUs = map[string]struct{ architecture, capability string }{
 	"RTX PRO Server 6000": {"Blackwell", "12.0.0"},
 }
 
-// Nobody knows these before the machine is there. The product's name is among them, since the driver and EC2 use other names, and the memory
+// They are not known before the machine is there. The product's name is among them, since the driver and EC2 use other names, and the memory
 // of a GPU, of which the driver publishes what the firmware leaves.
 var (
 	nvidiaLater = []string{"uuid", "minor", "productName", "brand", "driverVersion", "cudaDriverVersion", "pcieBusID", "addressingMode", "memory",

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/formula"
 )
 
-// HasFormulas says whether the kubelet's numbers depend on the machine.
+// HasFormulas reports whether the kubelet's numbers depend on the machine.
 func (c *Class) HasFormulas() bool {
 	return c.Kubelet.MaxPodsFormula != nil || len(c.Kubelet.KubeFormulas) > 0 || len(c.Kubelet.SystemFormulas) > 0
 }

@@ -69,12 +69,12 @@ func WindowsBuild(family string) string {
 	return ""
 }
 
-// Usable says whether Karpenter can launch a type at all: a hardware virtual machine of a known architecture.
+// Usable reports whether Karpenter can launch a type at all: a hardware virtual machine of a known architecture.
 func Usable(t *awsdata.InstanceType) bool {
 	return slices.Contains(t.VirtualizationTypes, "hvm") && Arch(t) != ""
 }
 
-// Arch returns the Kubernetes name of a type's architecture, "" if it is not one that Kubernetes runs on.
+// Arch returns the Kubernetes name of a type's architecture, "" if Kubernetes does not run on it.
 func Arch(t *awsdata.InstanceType) string {
 	for _, a := range t.Processor.Architectures {
 		switch a {
@@ -114,7 +114,7 @@ func Size(t *awsdata.InstanceType, c *Class, memory int64) *cloud.InstanceType {
 	}
 }
 
-// exotic says whether t is bare metal or carries accelerators: such a machine is launched only where no ordinary one does.
+// exotic reports whether t is bare metal or carries accelerators: such a machine is launched only where no ordinary one does.
 func exotic(t *awsdata.InstanceType) bool {
 	_, size, _ := strings.Cut(t.Name, ".")
 	return t.BareMetal || strings.Contains(size, "metal") ||

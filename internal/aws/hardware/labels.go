@@ -16,7 +16,7 @@ import (
 var namePattern = regexp.MustCompile(`^([a-z]+)(-[0-9]+tb)?([0-9]+)[^.]*\.`)
 
 // Labels returns the values that a node of type t may have for each label that the type and the family decide. A label
-// that stands here with no value is one that such nodes never have.
+// that stands here with no value is never on such nodes.
 func Labels(t *awsdata.InstanceType, region, family string) map[string][]string {
 	l := labelSet{}
 	l.put(corev1.LabelInstanceTypeStable, t.Name)

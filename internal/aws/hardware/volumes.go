@@ -12,7 +12,7 @@ const EBSDriver = "ebs.csi.aws.com"
 //
 // EC2 states how many volumes a machine takes beside its first network interface and its local disks. Of these go the
 // volumes that the machine boots with. Where volumes share the limit with interfaces, so do the other interfaces
-// that it is launched with, and the spare one that the VPC network plug-in attaches before the driver counts.
+// that it is launched with, and the spare interface that the VPC network plug-in attaches before the driver counts.
 func volumeLimit(t *awsdata.InstanceType, c *Class) int {
 	limit := t.EBS.MaxAttachments - bootVolumes(c)
 	if t.EBS.AttachmentLimit == "shared" {

@@ -84,7 +84,7 @@ func (v *Inventory) Check(ctx context.Context) error {
 
 var errEmpty = errors.New("EC2 returned no instance types or no offerings; the previous ones are kept")
 
-// Refresh asks EC2 for everything. It says whether anything changed.
+// Refresh asks EC2 for everything. It reports whether anything changed.
 func (v *Inventory) Refresh(ctx context.Context) (bool, error) {
 	types, err := v.types(ctx)
 	if err != nil {

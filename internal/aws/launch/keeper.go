@@ -43,7 +43,7 @@ type Keeper struct {
 	making map[string]*call
 }
 
-// call is a template that is being made; whoever needs the same one waits for it.
+// call is a template that is being made; other callers that need the same template wait for it.
 type call struct {
 	done chan struct{}
 	err  error
@@ -76,7 +76,7 @@ func (k *Keeper) Ensure(ctx context.Context, t *Template) (string, error) {
 		case c.err == nil:
 			return name, nil
 		case !mine && ec2api.IsUnknownOutcome(c.err):
-			continue // the one that we waited for gave up; its end is not ours
+			continue // the call that was waited for gave up; its end is not ours
 		default:
 			return "", c.err
 		}
@@ -101,7 +101,7 @@ func (k *Keeper) end(name string, c *call) {
 	close(c.done)
 }
 
-// safely is create, after which whoever waits for it is answered in any case.
+// safely is create, after which its waiters are answered in any case.
 func (k *Keeper) safely(ctx context.Context, t *Template) (err error) {
 	defer bug.Catch(&err, "making launch template "+t.Name())
 	return k.create(ctx, t)

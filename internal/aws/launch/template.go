@@ -1,7 +1,7 @@
 // Package launch writes launch templates and keeps them while they are used.
 //
 // What a template says is a pure function of a Template. Its name is a hash of that, so equal templates are one, and a
-// controller that restarts finds its own again. Templates are short-lived: one that is not used for a while is
+// controller that restarts finds its own again. Templates are short-lived: a template that is not used for a while is
 // deleted, because instances do not need it once they run.
 package launch
 
@@ -40,7 +40,7 @@ type Template struct {
 	Partition    int32 // of the class's placement group; 0 leaves it to EC2
 	EFA          int   // EFA interfaces that the claim asks for
 	Enclave      bool  // the claim asks for Nitro Enclaves
-	// ReservationID is the reservation to launch into. Reservations says whether reservations are managed at all; then
+	// ReservationID is the reservation to launch into. Reservations reports whether reservations are managed at all; then
 	// other launches stay out of them.
 	ReservationID string
 	Reservations  bool
@@ -60,7 +60,7 @@ func (t *Template) Name() string {
 	if err != nil {
 		panic(fmt.Sprintf("launch template cannot be written as JSON: %v", err)) // plain data; cannot happen
 	}
-	// A template of that name that exists is used: nobody may be able to make another one with the same.
+	// A template of that name that exists is used: a second one of this name cannot be made.
 	sum := sha256.Sum256(text)
 	return fmt.Sprintf("%s/%x", awsv1.Group, sum[:16])
 }
@@ -146,7 +146,7 @@ func (t *Template) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsReq
 	out := &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{
 		HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointState(aws.ToString(m.HTTPEndpoint)),
 		HttpTokens:   ec2types.LaunchTemplateHttpTokensState(aws.ToString(m.HTTPTokens)),
-		// Tag keys of ours contain slashes, which the metadata service refuses.
+		// Our tag keys contain slashes, which the metadata service refuses.
 		InstanceMetadataTags: ec2types.LaunchTemplateInstanceMetadataTagsStateDisabled,
 	}
 	if m.HTTPPutResponseHopLimit != nil {

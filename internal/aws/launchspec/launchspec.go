@@ -33,7 +33,7 @@ type Cluster struct {
 	Region string
 	DNS    string // address of the cluster's DNS service
 	IPv6   bool
-	// Reservations says whether capacity reservations are managed.
+	// Reservations reports whether capacity reservations are managed.
 	Reservations bool
 	// Hardware and Type are asked where the kubelet's configuration depends on the machine.
 	Hardware hardware.Settings
@@ -54,7 +54,7 @@ var (
 	ErrNoImage   = errors.New("no machine image of the node class is for any of the instance types")
 )
 
-// An unlistedError says that EC2 no longer lists any of the types that could be launched, so that nobody knows what the class's formulas give
+// An unlistedError says that EC2 no longer lists any of the types that could be launched, so that the results of the class's formulas are unknown
 // for them.
 type unlistedError struct{ Types []string }
 
@@ -291,7 +291,7 @@ func userDataOf(c Cluster, nc *awsv1.EC2NodeClass, claim *v1.NodeClaim, capacity
 	return bootstrap.Render(family, o)
 }
 
-// placeOf is where in its class's placement group a claim's machine goes: in the partition that is the only one that the claim allows.
+// placeOf is where in its class's placement group a claim's machine goes: in the partition that alone the claim allows.
 func placeOf(nc *awsv1.EC2NodeClass, claim *v1.NodeClaim) shortage.Place {
 	g := nc.Status.PlacementGroup
 	if g == nil {

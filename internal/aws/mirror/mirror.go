@@ -1,7 +1,7 @@
 // Package mirror keeps copies of the cluster's objects of one kind, for a provider that must not see the rest.
 //
 // A mirror lists and then watches. Its rows are versions: an event replaces a row and never edits one, so a pointer
-// comparison tells whether an object changed.
+// comparison reports whether an object changed.
 package mirror
 
 import (
@@ -83,7 +83,7 @@ func (m *Mirror[T]) WaitForSync(ctx context.Context) bool {
 	}
 }
 
-// Synced says whether the first list is here.
+// Synced reports whether the first list is here.
 func (m *Mirror[T]) Synced() bool {
 	select {
 	case <-m.synced:
@@ -150,11 +150,11 @@ func (m *Mirror[T]) follow(ctx context.Context) (err error) {
 const (
 	// listTime is how long a list may take.
 	listTime = time.Minute
-	// watchTime is how long the API server is asked to let a watch last, in seconds: one that is renewed shows that it works. overtime is how much
+	// watchTime is how long the API server is asked to let a watch last, in seconds: a watch that is renewed shows that it works. overtime is how much
 	// longer it may last before we end it.
 	watchTime = 300
 	overtime  = 30 * time.Second
-	// standing is how long a watch stands before it counts as one that works, though nothing happens.
+	// standing is how long a watch stands before it counts as working, though nothing happens.
 	standing = 5 * time.Second
 )
 

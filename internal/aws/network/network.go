@@ -50,7 +50,7 @@ type addresses struct {
 	asked     time.Time
 }
 
-// NewFinder returns a Finder that asks EC2 for subnets again after refresh. ipv6 says whether machines need IPv6 addresses.
+// NewFinder returns a Finder that asks EC2 for subnets again after refresh. ipv6 reports whether machines need IPv6 addresses.
 func NewFinder(api api, full full, refresh time.Duration, ipv6 func() bool) *Finder {
 	return &Finder{
 		api: api, full: full, free: map[string]addresses{}, ipv6: ipv6,
@@ -95,7 +95,7 @@ func (f *Finder) Subnets(ctx context.Context, nc *awsv1.EC2NodeClass) (Subnets, 
 	return out, nil
 }
 
-// hasIPv6 says whether a subnet has a range of IPv6 addresses.
+// hasIPv6 reports whether a subnet has a range of IPv6 addresses.
 func hasIPv6(s ec2types.Subnet) bool {
 	return slices.ContainsFunc(s.Ipv6CidrBlockAssociationSet, func(a ec2types.SubnetIpv6CidrBlockAssociation) bool {
 		return a.Ipv6CidrBlockState != nil && a.Ipv6CidrBlockState.State == ec2types.SubnetCidrBlockStateCodeAssociated

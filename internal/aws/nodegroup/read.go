@@ -19,23 +19,23 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// A Group is a node group, whoever described it.
+// A Group is a node group, from any source.
 type Group struct {
 	Name, Cluster string
 	Types         []string
 	CapacityTypes []string
-	AMIType       string // as EKS names it; "" where nobody said
+	AMIType       string // as EKS names it; "" if not given
 	DiskGiB       int64  // 0: as the image has it
-	Role          string // name of the nodes' role, without its path; "" where nobody said
+	Role          string // name of the nodes' role, without its path; "" if not given
 	Profile       string // an instance profile, where that was said instead
 	SubnetIDs     []string
-	Zones         []string // where nobody named subnets
+	Zones         []string // if no subnets were named
 	GroupIDs      []string // security groups
 	Labels        map[string]string
 	Taints        []corev1.Taint
 	Tags          map[string]string
 	Min, Max      int
-	Unavailable   string // how many nodes an update takes at a time: a number or a percentage; "" where nobody said
+	Unavailable   string // how many nodes an update takes at a time: a number or a percentage; "" if not given
 	Lost          []string
 }
 
@@ -102,7 +102,7 @@ func readOne(raw json.RawMessage) ([]Group, error) {
 	return nil, errNoGroup
 }
 
-// unmarshal reads JSON, and says of a field of another type which it is, in the reader's words.
+// unmarshal reads JSON, and names the field that has another type, in the reader's words.
 func unmarshal(raw json.RawMessage, to any) error {
 	err := json.Unmarshal(raw, to)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)

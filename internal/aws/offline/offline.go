@@ -2,7 +2,7 @@
 // from the data that ships with Karpenter.
 //
 // It is what the CLI plans with, what benches measure and what the in-memory cloud of tests sells. It is exactly the
-// catalogue that the AWS provider would make of the same facts. Catalogues are cached; nobody may change one.
+// catalogue that the AWS provider would make of the same facts. Catalogues are cached; they must not be changed.
 package offline
 
 import (

@@ -77,7 +77,7 @@ func read(g ec2types.PlacementGroup) *awsv1.PlacementGroup {
 	return out
 }
 
-// Is says whether g is the group that s selects.
+// Is reports whether g is the group that s selects.
 func Is(s *awsv1.PlacementGroupSelector, g *awsv1.PlacementGroup) bool {
 	return g != nil && (s.ID == "" || s.ID == g.ID) && (s.Name == "" || s.Name == g.Name)
 }

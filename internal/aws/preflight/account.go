@@ -89,13 +89,13 @@ func (g grip) lacks(role *iamtypes.Role) string {
 	return ""
 }
 
-// command lets the service take the role, and nobody else.
+// command lets the service take the role, and nothing else.
 func (g grip) command(role string) string {
 	return fmt.Sprintf(`aws iam update-assume-role-policy --role-name %s --policy-document '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"%s"},"Action":["%s"]}]}'`,
 		role[strings.LastIndex(role, "/")+1:], g.service, strings.Join(g.actions, `","`))
 }
 
-// trustsSubject says whether the role's trust policy lets whoever has a token about the subject take it, and from which providers
+// trustsSubject reports whether the role's trust policy allows a token about the subject, and from which providers
 // of tokens.
 func trustsSubject(role *iamtypes.Role, subject string) (providers []string, ok bool) {
 	for _, s := range trusted(role) {
@@ -239,7 +239,7 @@ func (l *look) admits(ctx context.Context, arn string) (guest, error) {
 	var none *ekstypes.ResourceNotFoundException
 	var mapOnly *ekstypes.InvalidRequestException // clusters that know aws-auth only
 	if err == nil {
-		// The other types are for machines, each of a kind; nobody gets the group of nodes by an entry of this one.
+		// The other types are for machines, each of a kind; no principal gets the group of nodes by an entry of this one.
 		if aws.ToString(out.AccessEntry.Type) == "STANDARD" {
 			return people, nil
 		}
@@ -258,7 +258,7 @@ func (l *look) admits(ctx context.Context, arn string) (guest, error) {
 	return nobodyThere, nil
 }
 
-// mapped says whether aws-auth makes nodes of those who have the role. It knows roles without their paths.
+// mapped reports whether aws-auth makes nodes of those who have the role. It knows roles without their paths.
 func mapped(lines, arn string) bool {
 	var all []struct {
 		RoleARN string
@@ -330,7 +330,7 @@ func (l *look) checkSpotRole(ctx context.Context) ([]Finding, error) {
 	return one(Missing, "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com", "this account never had a spot machine, and Karpenter may not create the role that EC2 wants for one"), nil
 }
 
-// buysSpot says whether a pool may buy spot machines.
+// buysSpot reports whether a pool may buy spot machines.
 func buysSpot(p v1.NodePool) bool {
 	for _, r := range p.Spec.Template.Spec.Requirements {
 		if r.Key == v1.CapacityTypeLabelKey && r.Operator == corev1.NodeSelectorOpIn && !slices.Contains(r.Values, v1.CapacityTypeSpot) {

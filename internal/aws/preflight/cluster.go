@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/aws/clusterinfo"
 )
 
-// roleAnnotation is how EKS is told the role of a service account when Pod Identity is not used.
+// roleAnnotation gives EKS the role of a service account when Pod Identity is not used.
 const roleAnnotation = "eks.amazonaws.com/role-arn"
 
 // podIdentityAgent is an add-on of EKS and its DaemonSet, which hands credentials to pods.

@@ -1,5 +1,5 @@
 // Package preflight reads an AWS account and a cluster and says what Karpenter would miss in them, each time with the command that
-// mends it. It changes nothing, and it asks with the rights of whoever runs it, not with the controller's.
+// mends it. It changes nothing, and it asks with the rights of its user, not with the controller's.
 package preflight
 
 import (
@@ -93,7 +93,7 @@ type look struct {
 	pools   []v1.NodePool
 }
 
-// Run makes every check, also after one that failed.
+// Run makes every check, also after a failed one.
 func Run(ctx context.Context, in Input) []Finding {
 	l := &look{
 		Names: in.Names.withDefaults(), cfg: in.AWS, kube: in.Kube, version: in.Version,
@@ -138,7 +138,7 @@ const (
 	nobody asked = 0
 )
 
-// try makes one check. Whoever was silent once is not asked again: an address that nobody has takes long to give no answer.
+// try makes one check. A server that was silent once is not asked again: an address without a host takes long to time out.
 func (l *look) try(ctx context.Context, check func(*look, context.Context) ([]Finding, error), asks asked) []Finding {
 	switch {
 	case asks&account&l.silent != 0:
@@ -234,7 +234,7 @@ func (l *look) aws(format string, args ...any) string {
 	return "aws " + fmt.Sprintf(format, args...) + " --region " + l.cfg.Region
 }
 
-// deploy is the command that makes everything in the account that Karpenter needs. What it is told comes before the region, which would
+// deploy is the command that makes everything in the account that Karpenter needs. Its arguments come before the region, which would
 // end the list.
 func (l *look) deploy(parameters ...string) string {
 	return l.aws("cloudformation deploy --stack-name Karpenter-%s --template-file karpenter-cloudformation.yaml --capabilities CAPABILITY_NAMED_IAM --parameter-overrides %s",

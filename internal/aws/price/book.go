@@ -102,7 +102,7 @@ func (b *Book) refreshOnDemand(ctx context.Context) error {
 // machines are the families of products that have machines in them, and the tenancy under which a machine costs what it costs.
 var machines = []struct{ tenancy, family string }{{"Shared", "Compute Instance"}, {"Dedicated", "Compute Instance (bare metal)"}}
 
-// refreshLocal asks for the prices of local zones. One that the price list does not have costs what the region does.
+// refreshLocal asks for the prices of local zones. A type that the price list does not have costs what the region does.
 func (b *Book) refreshLocal(ctx context.Context) error {
 	if b.Zones == nil {
 		return nil

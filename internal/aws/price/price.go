@@ -102,7 +102,7 @@ func (l *List) WithSpot(prices map[Pool]cloud.NanoUSD) *List {
 	return &next
 }
 
-// Equal says whether two lists quote the same prices.
+// Equal reports whether two lists quote the same prices.
 func (l *List) Equal(other *List) bool {
 	return l.quoted == other.quoted && maps.Equal(l.onDemand, other.onDemand) && maps.Equal(l.local, other.local) && maps.Equal(l.spot, other.spot)
 }

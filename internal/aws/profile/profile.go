@@ -145,7 +145,7 @@ func (k *Keeper) knownFor(nc *awsv1.EC2NodeClass) (string, bool) {
 // roleName is the last part of a role that may be given with its path.
 func roleName(role string) string { return path.Base(role) }
 
-// roleOf returns the role in a profile, "" for a profile without role or one that does not exist.
+// roleOf returns the role in a profile, "" for a profile without role or a profile that does not exist.
 func (k *Keeper) roleOf(ctx context.Context, name string) (string, error) {
 	if role, ok := k.roles.Get(name); ok {
 		return role, nil
@@ -248,7 +248,7 @@ func (k *Keeper) tags(nc *awsv1.EC2NodeClass) []iamtypes.Tag {
 	return out
 }
 
-// Delete removes a profile with its role. One that does not exist is no error.
+// Delete removes a profile with its role. A missing profile is no error.
 func (k *Keeper) Delete(ctx context.Context, name string) error {
 	out, err := k.api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
 	if ec2api.IsNotFound(err) {

@@ -1,7 +1,7 @@
 // Package reservation finds the capacity reservations that a node class may use, and keeps count of what is left in them.
 //
 // Between two listings the count follows our own launches and terminations, and errs on the high side: a launch
-// into a reservation that is used up fails and corrects it, one that is never tried would leave it unused.
+// into a reservation that is used up fails and corrects it, a reservation that is never tried would leave it unused.
 package reservation
 
 import (
@@ -179,7 +179,7 @@ func read(r ec2types.CapacityReservation, now time.Time) (awsv1.CapacityReservat
 	return out, true
 }
 
-// special names the type of a reservation that nobody here knows to launch into, "" for those that are known.
+// special names the type of a reservation that Karpenter cannot launch into, "" for those that are known.
 func special(r ec2types.CapacityReservation) string {
 	switch r.ReservationType {
 	case "", ec2types.CapacityReservationTypeDefault, ec2types.CapacityReservationTypeCapacityBlock:

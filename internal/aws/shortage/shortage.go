@@ -4,7 +4,7 @@
 // for everybody.
 //
 // An entry counts for three minutes from when it was last marked. Sequence changes with every mark and every entry that
-// runs out, so that whoever derived something from the stock knows when to do it again.
+// runs out, so that values derived from the stock can be renewed then.
 package shortage
 
 import (
@@ -67,7 +67,7 @@ func (s *List) Sequence() uint64 {
 	return s.sequence
 }
 
-// Out says whether a pool, or its whole capacity type, is out. One in a placement group is also out when it is so outside of it.
+// Out reports whether a pool, or its whole capacity type, is out. One in a placement group is also out when it is so outside of it.
 func (s *List) Out(p Pool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,14 +82,14 @@ func (s *List) Out(p Pool) bool {
 	return s.out(everywhere) || s.out(groupZone{p.Group, p.Zone})
 }
 
-// SubnetOut says whether a subnet has no free addresses.
+// SubnetOut reports whether a subnet has no free addresses.
 func (s *List) SubnetOut(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out(subnet(id))
 }
 
-// ZoneOut says whether a zone cannot be used because all of the given subnets in it are full. No subnets block nothing.
+// ZoneOut reports whether a zone cannot be used because all of the given subnets in it are full. No subnets block nothing.
 func (s *List) ZoneOut(subnets []string) bool {
 	for _, id := range subnets {
 		if !s.SubnetOut(id) {

@@ -49,7 +49,7 @@ func (m *Map[K, V]) Put(key K, value V) {
 	m.entries[key] = entry[V]{value, time.Now().Add(m.life)}
 }
 
-// Touch lets a key live as long as if it had been put now. It says whether the key was still there.
+// Touch lets a key live as long as if it had been put now. It reports whether the key was still there.
 func (m *Map[K, V]) Touch(key K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -104,7 +104,7 @@ func (t *Turns) Run(ctx context.Context, watched *telemetry.Loop, step func(ctx 
 	}
 }
 
-// one takes one step. One that panics fails.
+// one takes one step. A step that panics fails.
 func one(ctx context.Context, watched *telemetry.Loop, name string, step func(context.Context, string) (time.Duration, error)) (again time.Duration, err error) {
 	turn, ctx := watched.Begin(ctx, "step of "+name)
 	defer turn.End(&err)

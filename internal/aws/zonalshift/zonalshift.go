@@ -1,6 +1,6 @@
-// Package zonalshift follows ARC zonal shifts: zones from which the cluster's traffic is shifted away, because somebody or AWS found them impaired.
+// Package zonalshift follows ARC zonal shifts: zones from which the cluster's traffic is shifted away, because an operator or AWS found them impaired.
 //
-// What was heard last counts while nothing newer is heard: a shift that somebody started until its own end, one that AWS started by itself for
+// What was heard last counts while nothing newer is heard: a shift that an operator started until its own end, one that AWS started by itself for
 // some minutes.
 package zonalshift
 
@@ -72,7 +72,7 @@ func (w *Watch) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Away says whether traffic is shifted away from a zone, by its id.
+// Away reports whether traffic is shifted away from a zone, by its id.
 func (w *Watch) Away(zoneID string) bool {
 	if w == nil {
 		return false

@@ -105,7 +105,7 @@ func (o *Objects[T]) Subscribe(ctx context.Context, f func(name string)) {
 
 // tell calls f for every change. A panic costs the news of one picture.
 func (o *Objects[T]) tell(last, now *cluster.Snapshot, f func(name string)) {
-	var err error // a bug, which is told where it is caught
+	var err error // a bug, which is reported where it is caught
 	defer bug.Catch(&err, "telling of changes")
 	for name := range o.changes(last, now) {
 		f(name)

@@ -66,7 +66,7 @@ func hostPorts(in []corev1.ContainerPort) []corev1.ContainerPort {
 	return out
 }
 
-// resizeRefused tells whether the node said that it can never hold the size that the spec asks for.
+// resizeRefused reports whether the node said that it can never hold the size that the spec asks for.
 func resizeRefused(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
@@ -177,7 +177,7 @@ func cutAffinity(pod *corev1.Pod) *corev1.Affinity {
 	}
 }
 
-// OwnedBy tells whether some owner of the pod is of this kind of the apps group's current version.
+// OwnedBy reports whether some owner of the pod is of this kind of the apps group's current version.
 func OwnedBy(pod *corev1.Pod, kind string) bool {
 	for i := range pod.OwnerReferences {
 		if r := &pod.OwnerReferences[i]; r.Kind == kind && r.APIVersion == "apps/v1" {

@@ -81,7 +81,7 @@ func (in *Interner) Retain(c *Class, l *Labels) {
 	l.self().holders++
 }
 
-// Release says that one holder of c and l is gone. What has no holder is forgotten some time later; whoever still has
+// Release says that one holder of c and l is gone. What has no holder is forgotten some time later; a reader that still has
 // the pointer, in an old snapshot for example, may go on using it.
 func (in *Interner) Release(c *Class, l *Labels) {
 	in.classes.drop(c)

@@ -4,7 +4,7 @@
 // *Class pointer exactly when their scheduling input is equal. Labels are interned on their own, because most of them
 // (StatefulSet ordinals, hashes) matter to no selector; which ones do is worked out in lower.
 //
-// An Interner belongs to one writer. What nobody holds any more is forgotten after a while, so that pods with a
+// An Interner belongs to one writer. A class without holders is forgotten after a while, so that pods with a
 // volume or selector of their own do not pile up for ever.
 package podclass
 

@@ -97,14 +97,14 @@ func (p pair) usable(host string, now time.Time) (*tls.Certificate, error) {
 	return &c, c.Leaf.VerifyHostname(host)
 }
 
-// renewed says what the Secret should hold: the same if nothing is to be done. trusted tells whether all definitions name a certificate.
+// renewed says what the Secret should hold: the same if nothing is to be done. trusted reports whether all definitions name a certificate.
 func renewed(data map[string][]byte, host string, now time.Time, trusted func(cert []byte) bool) (map[string][]byte, error) {
 	current, next := pair{data[certKey], data[keyKey]}, pair{data[nextCertKey], data[nextKeyKey]}
 	serving, broken := current.usable(host, now)
 	coming, missing := next.usable(host, now)
 	var err error
 	switch {
-	case broken != nil && missing == nil: // nobody can be served with the other anyway
+	case broken != nil && missing == nil: // no request can be served with the other anyway
 		current, next = next, pair{}
 	case broken != nil:
 		next = pair{}

@@ -42,22 +42,22 @@ func dropped(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 }
 
-// has says whether a definition has a version.
+// has reports whether a definition has a version.
 func has(crd *apiextensionsv1.CustomResourceDefinition, version string) bool {
 	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 }
 
-// stores says whether v1 is what a definition stores.
+// stores reports whether v1 is what a definition stores.
 func stores(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == hub && v.Storage })
 }
 
-// stale says whether objects may be stored in another version than v1.
+// stale reports whether objects may be stored in another version than v1.
 func stale(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return slices.ContainsFunc(crd.Status.StoredVersions, func(v string) bool { return v != hub })
 }
 
-// trusts says whether a definition trusts a certificate.
+// trusts reports whether a definition trusts a certificate.
 func trusts(crd *apiextensionsv1.CustomResourceDefinition, cert []byte) bool {
 	c := crd.Spec.Conversion
 	return c != nil && c.Webhook != nil && c.Webhook.ClientConfig != nil && bytes.Contains(c.Webhook.ClientConfig.CABundle, cert)

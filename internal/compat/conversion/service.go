@@ -21,7 +21,7 @@ import (
 )
 
 // every is how often certificate and definitions are looked at. For so long, and no longer, a replica may serve with a certificate that
-// was replaced because it was of no use, and a definition that somebody else wrote may lack v1beta1.
+// was replaced because it was of no use, and a definition that another program wrote may lack v1beta1.
 const every = 5 * time.Second
 
 // Settings say whether and where v1beta1 is served.
@@ -47,7 +47,7 @@ type Service struct {
 	kinds    []definition
 }
 
-// A definition is one that has v1beta1.
+// A definition is a kind that has v1beta1.
 type definition struct {
 	name      string
 	v1, older apiextensionsv1.CustomResourceDefinitionVersion
@@ -158,7 +158,7 @@ func (s *Service) certificate(ctx context.Context, defs []*apiextensionsv1.Custo
 	return wanted[bundleKey], nil
 }
 
-// trusted says whether all definitions that are there trust a certificate.
+// trusted reports whether all definitions that are there trust a certificate.
 func trusted(defs []*apiextensionsv1.CustomResourceDefinition, cert []byte) bool {
 	for _, crd := range defs {
 		if crd != nil && !trusts(crd, cert) {

@@ -77,7 +77,7 @@ func (w *webhook) listen(ctx context.Context, address string) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
-		server.Close() // whoever still waits has had a second
+		server.Close() // requests that still wait have had a second
 	}
 	<-ended
 	return nil
@@ -149,7 +149,7 @@ func (w *webhook) convert(ctx context.Context, r *apiextensionsv1.ConversionRequ
 }
 
 // age is when nodes of a pool go, as v1 has it, "" if there is no such pool. Pools are asked for in v1: to convert
-// one that is stored otherwise needs no other object, so nothing waits for itself.
+// an object that is stored otherwise needs no other object, so nothing waits for itself.
 func (w *webhook) age(ctx context.Context, pool string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -149,7 +149,7 @@ func (c *Converted) disruption(spec tree) *OfflineError {
 }
 
 // standIn lets the pool stand in for its Provisioner. Its machines were launched before there was drift, so that
-// none goes for that until somebody wants it.
+// none goes for that until the user wants it.
 func (c *Converted) standIn(old tree) {
 	put(c.Object, textAt(old, "metadata", "name"), annotations(v1.ProvisionerAnnotationKey)...)
 	budgets := path("spec.disruption.budgets")

@@ -18,7 +18,7 @@ func claimDown(o tree) {
 	delete(spec, "expireAfter")
 }
 
-// expire gives a NodeClaim that never was one of v1 the age at which its pool lets nodes go. One that was has its own.
+// expire gives a NodeClaim that never was one of v1 the age at which its pool lets nodes go. A claim that was one has its own.
 func expire(o tree, pools ExpireAfter) error {
 	spec := treeAt(o, "spec")
 	if _, ok := at(spec, "expireAfter"); ok || spec == nil || textAt(o, "kind") != "NodeClaim" {

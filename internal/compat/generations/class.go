@@ -84,7 +84,7 @@ func classDown(o tree) {
 	aliasDown(o, spec)
 }
 
-// ubuntuDown takes away what was made up, unless somebody has made something else of it.
+// ubuntuDown takes away what was made up, unless the user has changed it.
 func ubuntuDown(spec tree, changed []string) {
 	spec["amiFamily"] = ubuntu
 	if slices.Contains(changed, awsv1.UbuntuDevices) && same(spec["blockDeviceMappings"], ubuntuDevices()) {

@@ -118,7 +118,7 @@ func takeMemory(o tree, key string) []remembered {
 	return slices.DeleteFunc(memory, func(m remembered) bool { return !m.ours() })
 }
 
-// ours says whether conversion writes such memories: about the spec, the status, or one annotation.
+// ours reports whether conversion writes such memories: about the spec, the status, or one annotation.
 func (m *remembered) ours() bool {
 	if !m.Each && (len(m.Is) > 1 || len(m.Gives) > 1) || len(m.At) == 0 {
 		return false

@@ -73,7 +73,7 @@ func (e *OfflineError) Error() string { return e.Text }
 // path splits a path that has no dots in its keys.
 func path(dotted string) []string { return strings.Split(dotted, ".") }
 
-// Known says whether Offline converts objects of this kind.
+// Known reports whether Offline converts objects of this kind.
 func Known(gvk schema.GroupVersionKind) bool {
 	if gvk.Version == V1Beta1 {
 		_, known := kindOf(gvk.GroupKind())
@@ -286,7 +286,7 @@ func classNamed(all []*Converted, name string) *Converted {
 	return all[i]
 }
 
-// uniform says whether all pools want the same kubelet.
+// uniform reports whether all pools want the same kubelet.
 func uniform(pools []*Converted) bool {
 	return !slices.ContainsFunc(pools, func(c *Converted) bool { return !same(c.kubelet, pools[0].kubelet) })
 }

@@ -12,7 +12,7 @@ import (
 	awsv1 "karpenter.sh/karpenter/api/aws/v1"
 )
 
-// placeholderRole is written where nobody says which role nodes have.
+// placeholderRole is written where no field says which role nodes have.
 const placeholderRole = "REPLACE-WITH-THE-ROLE-OF-YOUR-NODES"
 
 // mostTerms is how many terms a selector may have.
@@ -71,7 +71,7 @@ func wrongSelector(spec tree, old func(string) []string) *OfflineError {
 	return nil
 }
 
-// tooMany says whether a selector is more terms than there may be. It counts without making them: ten lists of ten are ten billion.
+// tooMany reports whether a selector is more terms than there may be. It counts without making them: ten lists of ten are ten billion.
 func tooMany(selector tree) bool {
 	if ids := idsOf(selector); len(ids) > 0 {
 		return len(ids) > mostTerms
@@ -184,7 +184,7 @@ func (c *Converted) volumes(out tree, from []string) {
 	}
 }
 
-// volumeSize writes a quantity in whole Gi, G, Ti or T, rounded up, and says whether it is the same amount. What is no quantity stays.
+// volumeSize writes a quantity in whole Gi, G, Ti or T, rounded up, and reports whether it is the same amount. What is no quantity stays.
 func volumeSize(text string) (written string, exact bool) {
 	for _, unit := range []string{"Gi", "G", "Ti", "T"} {
 		number, ok := strings.CutSuffix(text, unit)

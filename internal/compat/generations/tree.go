@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// tree is an object, or a part of one, as it is read from JSON.
+// tree is an object, or a part of one, as read from JSON.
 type tree = map[string]any
 
 // at returns what stands under a path, and whether anything does. A null is nothing.
@@ -112,7 +112,7 @@ func clone(value any) any {
 	}
 }
 
-// same says whether two values are the same JSON.
+// same reports whether two values are the same JSON.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case string:

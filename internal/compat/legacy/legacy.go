@@ -1,7 +1,7 @@
-// Package legacy looks after Provisioners and AWSNodeTemplates that somebody applies. Nothing is launched for them:
-// each is told, by a condition and an event, which NodePool and EC2NodeClass "karpenter convert" writes for it.
+// Package legacy looks after Provisioners and AWSNodeTemplates that users apply. Nothing is launched for them:
+// each hears, by a condition and an event, which NodePool and EC2NodeClass "karpenter convert" writes for it.
 // Where it is asked to, it keeps those objects in step with the old ones, as their property: they go when the old
-// ones go. An object of the name that belongs to nobody is not touched.
+// ones go. An object of the name without an owner is not touched.
 package legacy
 
 import (
@@ -39,7 +39,7 @@ type Loop struct {
 	metrics *telemetry.Metrics
 }
 
-// New returns a loop that has not started. The client must ask the API server, not a cache. keep says whether new
+// New returns a loop that has not started. The client must ask the API server, not a cache. keep reports whether new
 // objects are kept in step.
 func New(c client.Client, keep bool, events *telemetry.Events, m *telemetry.Metrics) *Loop {
 	return &Loop{client: c, keep: keep, events: events, metrics: m}
@@ -52,7 +52,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// An answer is what an old object is told.
+// An answer is the report to an old object.
 type answer struct {
 	status  metav1.ConditionStatus
 	reason  string
@@ -102,7 +102,7 @@ func (l *Loop) read(ctx context.Context) ([]unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// convert converts all objects together. One that cannot be converted is left out, and the others are converted without it.
+// convert converts all objects together. An object that cannot be converted is left out, and the others are converted without it.
 func convert(olds []unstructured.Unstructured) ([]*generations.Converted, map[int]*answer) {
 	refused := map[int]*answer{}
 	for {
@@ -125,7 +125,7 @@ func convert(olds []unstructured.Unstructured) ([]*generations.Converted, map[in
 	}
 }
 
-// settle writes the new objects of an old one, where that is asked for, and says what it is to be told.
+// settle writes the new objects of an old one, where that is asked for, and returns the report to it.
 func (l *Loop) settle(ctx context.Context, old *unstructured.Unstructured, made []*generations.Converted) (*answer, error) {
 	var names, lost []string
 	for _, c := range made {
@@ -155,7 +155,7 @@ func (l *Loop) settle(ctx context.Context, old *unstructured.Unstructured, made 
 	return &answer{metav1.ConditionTrue, v1.ReasonKeptInStep, what + " is kept in step with this object"}, nil
 }
 
-// write makes a new object what the old one says. Fields that nobody has set are the API server's, so an object
+// write makes a new object like the old one. Fields that are not set are the API server's, so an object
 // that is in step is not changed.
 func (l *Loop) write(ctx context.Context, old, o *unstructured.Unstructured) (*answer, error) {
 	have := &unstructured.Unstructured{}

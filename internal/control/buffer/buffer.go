@@ -1,8 +1,8 @@
 // Package buffer keeps room for the pods that CapacityBuffers announce: it finds out which pods those are (core/buffer), looks where there is
 // room for them after all pods of users, has nodes opened for the rest, and tells the owners.
 //
-// The pods exist in the store only, as spares, and no plan is noted for them. So whoever plans for pods of users does not know of them: their
-// room is given up the moment somebody needs it, and bought again afterwards. Disruption looks where they rest.
+// The pods exist in the store only, as spares, and no plan is noted for them. So planning for pods of users does not see them: their
+// room is given up the moment a pod needs it, and bought again afterwards. Disruption looks where they rest.
 package buffer
 
 import (
@@ -31,7 +31,7 @@ const name = "capacitybuffer"
 const (
 	// lookInterval is how often buffers are looked at. Nothing is worked out again while nothing changed.
 	lookInterval = time.Second
-	// workloadInterval is how often workloads are read, which nobody watches.
+	// workloadInterval is how often workloads are read, which are not watched.
 	workloadInterval = 30 * time.Second
 	// firstRetry is when a workload that could not be read is read again, and twice as late each time, up to workloadInterval.
 	firstRetry = 2 * time.Second
@@ -66,7 +66,7 @@ type Deps struct {
 	Workloads workloads
 	Catalogs  catalogs
 	Opener    opener
-	Engine    planner // nobody else's
+	Engine    planner // nothing else's
 	Metrics   *telemetry.Metrics
 	Events    *telemetry.Events
 }
@@ -177,7 +177,7 @@ func (l *Loop) resolve(ctx context.Context, snap *cluster.Snapshot, now time.Tim
 	return errors.Join(errs...)
 }
 
-// fresh tells whether nothing has changed that decides about a buffer's pods, and nothing is to be read again.
+// fresh reports whether nothing has changed that decides about a buffer's pods, and nothing is to be read again.
 func (r *resolved) fresh(snap *cluster.Snapshot, b *autoscalingv1beta1.CapacityBuffer, now time.Time) bool {
 	var template *corev1.PodTemplate
 	if ref := b.Spec.PodTemplateRef; ref != nil {
@@ -236,7 +236,7 @@ func (l *Loop) put(b *autoscalingv1beta1.CapacityBuffer, pods []*corev1.Pod) {
 	l.Store.Update(func(d *cluster.Draft) { d.PutSpares(b.Namespace, b.Name, pods) })
 }
 
-// same tells whether a buffer asks for the pods that it asked for before.
+// same reports whether a buffer asks for the pods that it asked for before.
 func (r *resolved) same(old *cluster.Spares, pods []*corev1.Pod) bool {
 	if len(old.Pods) != len(pods) {
 		return false

@@ -23,9 +23,9 @@ import (
 const (
 	// opened is the reason of claims in metrics.
 	opened = "buffer"
-	// roomInterval is how often room is looked for while nothing changes that somebody wrote: prices and what is sold out change without it.
+	// roomInterval is how often room is looked for while nothing changes that a user wrote: prices and what is sold out change without it.
 	roomInterval = 10 * time.Second
-	// planTime is how long a plan may take by the clock. Nobody waits for it.
+	// planTime is how long a plan may take by the clock. Nothing waits for it.
 	planTime = 10 * time.Second
 )
 
@@ -35,7 +35,7 @@ type missing struct {
 	first, last time.Time // since when some is missing, and since when so much
 }
 
-// due tells whether what is missing is bought now. While pods bind one after the other more and more is missing, and one node for all of it is
+// due reports whether what is missing is bought now. While pods bind one after the other more and more is missing, and one node for all of it is
 // cheaper than one for each.
 func (m *missing) due(pods int, s Settings, now time.Time) bool {
 	if pods != m.pods {
@@ -93,7 +93,7 @@ func (l *Loop) question(ctx context.Context, snap *cluster.Snapshot, now time.Ti
 	known, notReady := l.Catalogs.Pools(ctx, snap)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		p := known[name]
-		broken := lifecycle.TroubleOf(p.Pool).Broken() // nobody tries such a pool for pods that may never come
+		broken := lifecycle.TroubleOf(p.Pool).Broken() // such a pool is not tried for pods that may never come
 		if !notReady[name] && !p.Pool.IsStatic() && !broken && lifecycle.Held(snap, p.Pool, now) == nil {
 			in.Pools = append(in.Pools, p)
 		}
@@ -192,7 +192,7 @@ func newLook() *look {
 	return &look{at: map[*cluster.Pod]string{}, ready: map[*cluster.Pod]bool{}, why: map[*cluster.Pod]string{}}
 }
 
-// read takes from a plan what it says of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is known
+// read takes from a plan the places of spares. What it opens for pods of users is the provisioner's affair: what room that leaves is known
 // once it is there.
 func (k *look) read(snap *cluster.Snapshot, plan *engine.Plan) {
 	for _, p := range plan.Place {

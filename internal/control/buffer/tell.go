@@ -90,7 +90,7 @@ func (l *Loop) status(spares *cluster.Spares, b *autoscalingv1beta1.CapacityBuff
 	return told
 }
 
-// sameButText tells whether two statuses of a buffer differ in texts only.
+// sameButText reports whether two statuses of a buffer differ in texts only.
 func sameButText(a, b *autoscalingv1beta1.CapacityBuffer) bool {
 	x, y := a.Status.DeepCopy(), b.Status.DeepCopy()
 	for _, list := range [][]metav1.Condition{x.Conditions, y.Conditions} {

@@ -1,7 +1,7 @@
 // Package catalog knows which pools our provider serves and what each of them can launch.
 //
 // The provider remembers its catalogues and says by pointer whether there is news; this service asks it, leaves out the pools
-// that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that nobody sees a catalogue without them; the
+// that are not ours or cannot be served, and says so once. NodeOverlays are applied here, so that no loop sees a catalogue without them; the
 // provider, which chooses at launch from its own, asks for them with Corrected.
 package catalog
 
@@ -47,7 +47,7 @@ func (s *Service) WithOverlays(store *cluster.Store, known *label.Vocabulary) *S
 	return s
 }
 
-// Serves tells whether a reference names a node class of our provider.
+// Serves reports whether a reference names a node class of our provider.
 func (s *Service) Serves(ref *v1.NodeClassReference) bool {
 	return cloud.Serves(s.provider, ref)
 }
@@ -66,7 +66,7 @@ func (s *Service) known(ctx context.Context, snap *cluster.Snapshot) (pools map[
 	for p := range snap.Pools() {
 		if ref := p.Spec.Template.Spec.NodeClassRef; !s.Serves(ref) {
 			if cloud.ServesGroup(s.provider, ref) {
-				notReady[p.Name] = true // a kind of ours that there is not: pods are told of it
+				notReady[p.Name] = true // a kind of ours that is not served: pods hear of it
 			}
 			continue
 		}

@@ -64,7 +64,7 @@ func (o *overlays) judge(snap *cluster.Snapshot, pools map[string]engine.Pool) {
 	o.objects, o.pools, o.verdicts = objects, list, verdicts
 }
 
-// Verdicts says of each NodeOverlay whether it is in force.
+// Verdicts returns, for each NodeOverlay, whether it is in force.
 func (s *Service) Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict) {
 	s.Pools(ctx, snap)
 	s.overlays.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Service) Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1al
 }
 
 // Corrected applies the NodeOverlays that are in force to a catalogue of the provider, for a machine of a pool. A claim without pool, or of a pool
-// that is not known, gets the catalogue as it is.
+// that is not known, gets the catalogue unchanged.
 func (s *Service) Corrected(ctx context.Context, pool string, c *cloud.Catalog) *cloud.Catalog {
 	if s.overlays == nil || pool == "" {
 		return c

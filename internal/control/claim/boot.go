@@ -48,7 +48,7 @@ func (l *Loop) hasEnded(ctx context.Context, claim *v1.NodeClaim) bool {
 	return errors.Is(err, cloud.ErrNotFound) || err == nil && m.Deleting
 }
 
-// endsBooting counts a claim that somebody deleted because its machine has ended, before its node joined: an interruption queue tells that sooner than we
+// endsBooting counts a claim that was deleted because its machine has ended, before its node joined: an interruption queue tells that sooner than we
 // ask. What ends every machine at boot would be answered by one after the other.
 func (l *Loop) endsBooting(ctx context.Context, v lifecycle.View) {
 	if !lifecycle.AskFrom(v).IsZero() && !condition.IsTrue(v.Claim, v1.ConditionTypeInstanceTerminating) && l.hasEnded(ctx, v.Claim) {

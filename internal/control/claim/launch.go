@@ -25,7 +25,7 @@ type launch struct {
 	failures int
 	next     time.Time // not to be tried before
 	asked    time.Time // when the cloud was last asked whether the machine still runs
-	counted  bool      // as one that did not become a node
+	counted  bool      // as a machine that did not become a node
 }
 
 // launch asks the cloud for the claim's machine and writes down what came of it.
@@ -51,7 +51,7 @@ func (l *Loop) launch(ctx context.Context, step lifecycle.Step) (time.Time, erro
 	return time.Time{}, l.writeBoth(ctx, claim, lifecycle.Launched(claim, *mine.machine, time.Now(), l.settings.Words))
 }
 
-// machineFor starts the claim's machine, or finds the one that the claim is to take over.
+// machineFor starts the claim's machine, or finds the machine that the claim is to take over.
 func (l *Loop) machineFor(ctx context.Context, claim *v1.NodeClaim) (cloud.Machine, error) {
 	id := claim.Annotations[v1.AdoptsAnnotationKey]
 	if id == "" {

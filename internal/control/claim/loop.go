@@ -41,7 +41,7 @@ type Deps struct {
 	Journal *journal.Journal // may be nil
 	// Known is what the core and the provider know about labels.
 	Known *label.Vocabulary
-	// Health is told whether claims of a pool came to be nodes.
+	// Health receives whether claims of a pool came to be nodes.
 	Health Health
 	// Hint is called just before a node loses the last taint that keeps pods from it. It may be nil.
 	Hint func(ctx context.Context, node string)
@@ -61,7 +61,7 @@ type Settings struct {
 type Health interface {
 	Registered(claim *v1.NodeClaim)
 	NotRegistered(claim *v1.NodeClaim)
-	// Ready and NeverReady are told of machines that were initialised, or had their whole time for it in vain. They may be told twice.
+	// Ready and NeverReady receive machines that were initialised, or had their whole time for it in vain. They may be told twice.
 	Ready(claim *v1.NodeClaim)
 	NeverReady(claim *v1.NodeClaim)
 }

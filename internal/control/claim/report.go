@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// What happens to claims is told in log lines that operators search for, in events and in counters.
+// What happens to claims is reported in log lines that operators search for, in events and in counters.
 
 func (l *Loop) reportLaunched(ctx context.Context, claim *v1.NodeClaim, m cloud.Machine) {
 	telemetry.Log(ctx).Info("launched nodeclaim", "NodeClaim", claim.Name, "provider-id", m.ProviderID, "instance-type", m.InstanceType,

@@ -26,10 +26,10 @@ import (
 // confirmed like a step that waited, and what comes of that is compared with what was approved. So a plan is worth as much as the right to write
 // its spec, and no more.
 
-// lostWait is how long a plan may be without what it is about: it is written with a second call.
+// lostWait is how long a plan may be without its step: it is written with a second call.
 const lostWait = time.Minute
 
-// asked writes a step down if a pool of it wants to be asked, and tells whether it did.
+// asked writes a step down if a pool of it wants to be asked, and reports whether it did.
 func (l *Loop) asked(ctx context.Context, step *disrupt.Step, now time.Time) bool {
 	pools := approval.Pools(l.store.Snapshot(), step)
 	if len(pools) == 0 {
@@ -145,8 +145,8 @@ func (l *Loop) refused(ctx context.Context, plan *v1alpha1.DisruptionPlan, why d
 	}
 }
 
-// permitted is the gate: it tells whether a step may be started. One of which a pool wants to be asked needs a plan that was approved in time, that
-// says the same, and that nobody has changed or carried out meanwhile: it is marked as carried out before anything is done. What only rules approve
+// permitted is the gate: it reports whether a step may be started. One of which a pool wants to be asked needs a plan that was approved in time, that
+// says the same, and that was not changed or carried out meanwhile: it is marked as carried out before anything is done. What only rules approve
 // they must approve as it would be done now.
 func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1.DisruptionPlan) bool {
 	if plan == nil {
@@ -180,7 +180,7 @@ func (l *Loop) permitted(ctx context.Context, step *disrupt.Step, plan *v1alpha1
 	return phase == v1alpha1.DisruptionCarriedOut
 }
 
-// unapproved tells whether a node may not go by a command because its pool wants to be asked, and was not.
+// unapproved reports whether a node may not go by a command because its pool wants to be asked, and was not.
 func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bool {
 	if c.Plan != "" {
 		return false
@@ -193,8 +193,8 @@ func unapproved(snap *cluster.Snapshot, n *cluster.Node, c steprecord.Record) bo
 	return false
 }
 
-// approved tells whether the plan that a record names was carried out, and the record says what the plan does: the same nodes for the same reason,
-// and as many in their place. Whoever may change a claim can write a record, which is not to turn a yes to a replacement into one to a removal. A
+// approved reports whether the plan that a record names was carried out, and the record says what the plan does: the same nodes for the same reason,
+// and as many in their place. A user who may change a claim can write a record, which is not to turn a yes to a replacement into one to a removal. A
 // record that names no plan is another affair.
 func approved(snap *cluster.Snapshot, r steprecord.Record) bool {
 	if r.Plan == "" {

@@ -148,7 +148,7 @@ func (l *Loop) open(ctx context.Context, c *command) error {
 	claims, err := l.opener.Replace(ctx, c.ID, metricReason(c.Reason), r, annotations)
 	for i, claim := range claims {
 		if claim != nil {
-			c.Replacements[i] = claim.Name // somebody else's claim may have had the name
+			c.Replacements[i] = claim.Name // another claim may have had the name
 		}
 	}
 	return err
@@ -218,7 +218,7 @@ func occupied(snap *cluster.Snapshot, c *command) string {
 	return ""
 }
 
-// gone tells whether every candidate is deleted or being deleted.
+// gone reports whether every candidate is deleted or being deleted.
 func (l *Loop) gone(snap *cluster.Snapshot, c *command) bool {
 	return !slices.ContainsFunc(c.Candidates, func(m steprecord.Member) bool { return m.Staying(snap) != nil })
 }
@@ -246,7 +246,7 @@ func (l *Loop) remove(ctx context.Context, snap *cluster.Snapshot, c *command) {
 	}
 }
 
-// delete deletes a claim as it was looked at: not one that got its name, nor one that has changed since.
+// delete deletes a claim as it was looked at: not a later claim of its name, nor one that has changed since.
 func (l *Loop) delete(ctx context.Context, claim *v1.NodeClaim) error {
 	seen := client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}
 	return client.IgnoreNotFound(l.client.Delete(ctx, &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: claim.Name}}, seen))
@@ -303,7 +303,7 @@ func (l *Loop) free(ctx context.Context, snap *cluster.Snapshot, c *command, can
 	return errors.Join(errs...)
 }
 
-// giveBack deletes a replacement that runs nothing yet; one that is in use stays, as any other node. What does not carry the
+// giveBack deletes a replacement that runs nothing yet; a replacement that is in use stays, as any other node. What does not carry the
 // command's record is not its replacement, whatever the record says.
 func (l *Loop) giveBack(ctx context.Context, snap *cluster.Snapshot, c *command, name string) error {
 	n := snap.ClaimNode(name)
@@ -332,7 +332,7 @@ func (l *Loop) release(ctx context.Context, snap *cluster.Snapshot, m steprecord
 }
 
 // sweep releases nodes that carry our mark but take part in no command: what a failed start or rollback left behind. A
-// taint that somebody else put on a node, without our reason on its claim, is theirs and stays.
+// taint that another program put on a node, without our reason on its claim, is theirs and stays.
 func (l *Loop) sweep(ctx context.Context, snap *cluster.Snapshot) {
 	for n := range snap.Nodes() {
 		if n.Claim == nil || n.MarkedForRemoval || n.Claim.DeletionTimestamp != nil || n.Node != nil && n.Node.DeletionTimestamp != nil ||

@@ -15,13 +15,13 @@ import (
 
 var errHalted = errors.New("disruption was paused, or is not approved")
 
-// halted tells whether a node of a step was paused while it was worked out, which may take seconds.
+// halted reports whether a node of a step was paused while it was worked out, which may take seconds.
 func (l *Loop) halted(step *disrupt.Step) bool {
 	snap, now := l.store.Snapshot(), time.Now()
 	return slices.ContainsFunc(step.Remove, func(c *disrupt.Candidate) bool { _, is := paused.Node(snap, c.Node, now); return is })
 }
 
-// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved by now: whoever wants that
+// letGo deletes the claim of a candidate. Nothing is asked later than whether that is paused, or has to be approved by now: a user who wants that
 // wants it to be so at once.
 func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 	if l.stands(n, c) {
@@ -30,14 +30,14 @@ func (l *Loop) letGo(ctx context.Context, n *cluster.Node, c *command) error {
 	return l.delete(ctx, n.Claim)
 }
 
-// stands tells whether a candidate of a command may not go now.
+// stands reports whether a candidate of a command may not go now.
 func (l *Loop) stands(n *cluster.Node, c *command) bool {
 	snap := l.store.Snapshot()
 	_, halted := paused.Node(snap, n, time.Now())
 	return halted || unapproved(snap, n, c.Record)
 }
 
-// halt ends a command whose nodes were paused, or want to be approved since, and tells whether it did. What has not been deleted stays. Where something has been, its
+// halt ends a command whose nodes were paused, or want to be approved since, and reports whether it did. What has not been deleted stays. Where something has been, its
 // pods are on their way to the replacements: those stay too.
 func (l *Loop) halt(ctx context.Context, c *command) bool {
 	snap := l.store.Snapshot()

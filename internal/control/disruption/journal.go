@@ -95,7 +95,7 @@ func (t *teller) writeStep(act journal.Act, step *disrupt.Step, snap *cluster.Sn
 	t.Journal.Add(r)
 }
 
-// writeFailed writes down that a command was taken back. After a restart nobody knows its step any more.
+// writeFailed writes down that a command was taken back. After a restart its step is not known any more.
 func (t *teller) writeFailed(snap *cluster.Snapshot, c *command, why error) {
 	if c.step != nil {
 		t.writeStep(journal.HeldBack, c.step, snap, "taken back: "+why.Error())

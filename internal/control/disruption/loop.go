@@ -253,8 +253,8 @@ func (l *Loop) world(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return w
 }
 
-// confirm looks again at the steps whose time has come and starts those that still hold. It tells whether any was decided: their nodes are no longer
-// what w says of them.
+// confirm looks again at the steps whose time has come and starts those that still hold. It reports whether any was decided: their nodes are no longer
+// their state in w.
 func (l *Loop) confirm(ctx context.Context, w *disrupt.World) (decided bool) {
 	round := l.pending.Round(w.Now)
 	for id, p := range round.Due() {

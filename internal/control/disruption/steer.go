@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/observe/telemetry"
 )
 
-// steeredAtOnce bounds what one turn writes: nobody waits for these taints.
+// steeredAtOnce bounds what one turn writes: nothing waits for these taints.
 const steeredAtOnce = 10
 
 // steer puts the taint that makes new pods prefer other nodes where it should be, and takes it off where it should not.
@@ -36,7 +36,7 @@ func (l *Loop) steer(ctx context.Context, steering disrupt.Steering) {
 	}
 }
 
-// avoid adds or removes the taint, and tells whether that changed anything. A node that is being removed is left alone.
+// avoid adds or removes the taint, and reports whether that changed anything. A node that is being removed is left alone.
 func avoid(n *corev1.Node, want bool) bool {
 	if disrupt.Avoided(n) == want || n.DeletionTimestamp != nil || want && slices.ContainsFunc(n.Spec.Taints, isDisrupted) {
 		return false

@@ -28,9 +28,9 @@ type Telling struct {
 	Metrics *telemetry.Metrics
 	Events  *telemetry.Events
 	Journal *journal.Journal // may be nil
-	// Verdicts is told what was found. It may be nil.
+	// Verdicts receives what was found. It may be nil.
 	Verdicts *board.Board
-	// NeverReady is told of replacements that joined and were not initialised in time. It may be nil.
+	// NeverReady receives replacements that joined and were not initialised in time. It may be nil.
 	NeverReady func(*v1.NodeClaim)
 }
 
@@ -45,14 +45,14 @@ type teller struct {
 	candidates map[string]time.Time
 	held       map[[2]string]disrupt.Code // what kept which claim from going for which reason, when that was last told to the journal
 	used       map[string]bool            // the budgets that were used up then, by pool and reason
-	said       board.Disruption           // to whoever shows the cluster
+	said       board.Disruption           // for the views of the cluster
 }
 
 func newTeller(t Telling) *teller {
 	return &teller{Telling: t, pools: map[string]bool{}, candidates: map[string]time.Time{}}
 }
 
-// candidatesAgain is how long a step that is tried again and again is not announced once more: what became of it is told each time.
+// candidatesAgain is how long a step that is tried again and again is not announced once more: its outcome is reported each time.
 const candidatesAgain = time.Hour
 
 // leastStateAge is how long a state that goes by itself must have lasted to be worth an event. Every machine that boots goes
@@ -85,7 +85,7 @@ func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Pr
 	passing := map[[2]string]time.Time{}
 	for i := range out.Blocks {
 		if b := &out.Blocks[i]; b.Code == disrupt.Paused {
-			continue // whoever paused it knows, and the pools say so
+			continue // the operator who paused it knows, and the pools say so
 		} else if !b.Code.Passes() || t.lasts(b, w.Now, passing) {
 			t.blocked(w, b)
 		}
@@ -111,7 +111,7 @@ func (t *teller) proposal(ctx context.Context, w *disrupt.World, out *disrupt.Pr
 
 func metricReason(r v1.DisruptionReason) string { return strings.ToLower(string(r)) }
 
-// lasts tells whether a state that goes by itself has stayed for long, and notes in passing since when it is there.
+// lasts reports whether a state that goes by itself has stayed for long, and notes in passing since when it is there.
 func (t *teller) lasts(b *disrupt.Refusal, now time.Time, passing map[[2]string]time.Time) bool {
 	key := [2]string{b.Claim, string(b.Code)}
 	since, known := t.passing[key]
@@ -138,8 +138,8 @@ func (t *teller) blocked(w *disrupt.World, b *disrupt.Refusal) {
 	}
 }
 
-// protections explains the annotations of pods on nodes of ours that say something else than for ever, whether they hold their node or not:
-// whoever wrote one that means nothing believes the pod to be safe.
+// protections explains the annotations of pods on Karpenter nodes that say something else than for ever, whether they hold their node or not:
+// the author of an annotation without meaning believes the pod to be safe.
 func (t *teller) protections(w *disrupt.World) {
 	for n := range w.Snap.Nodes() {
 		if _, ours := w.Pools[n.Pool()]; !ours || n.Claim == nil {
@@ -251,7 +251,7 @@ func (t *teller) starting(ctx context.Context, step *disrupt.Step) {
 		"estimated-savings", fmt.Sprintf("$%.4f/h", step.Saves().Dollars()))
 }
 
-// What the log says of nodes has the form that queries over logs know.
+// Log lines about nodes have the form that queries over logs know.
 type (
 	named struct {
 		Name string `json:"name"`

@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/lifecycle"
 )
 
-// waits tells whether a pool gets no replacements for nodes that work now, because its last machines never got ready. Nodes of it may go
+// waits reports whether a pool gets no replacements for nodes that work now, because its last machines never got ready. Nodes of it may go
 // all the same where nothing has to be opened.
 func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
 	t := lifecycle.TroubleOf(pool)
@@ -19,7 +19,7 @@ func waits(snap *cluster.Snapshot, pool *v1.NodePool, now time.Time) bool {
 	return now.Before(t.ReplaceAt()) || lifecycle.Trying(snap, pool.Name, now) != ""
 }
 
-// crowds tells whether a step would buy more than the one machine that is tried of such a pool. tried names the pools for which this turn
+// crowds reports whether a step would buy more than the one machine that is tried of such a pool. tried names the pools for which this turn
 // has begun to.
 func crowds(w *disrupt.World, step *disrupt.Step, tried map[string]bool) bool {
 	opens := map[string]bool{}

@@ -87,7 +87,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}.Run(ctx, l.Store)
 }
 
-// rows are the nodes of ours that are being deleted.
+// rows are the Karpenter nodes that are being deleted.
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, *cluster.Node] {
 	return func(yield func(string, *cluster.Node) bool) {
 		if !snap.Synced() {
@@ -242,7 +242,7 @@ func (w *work) pods(ctx context.Context, snap *cluster.Snapshot) (again time.Tim
 }
 
 // unseen asks the API server itself for the pods of the node, because our picture may have missed some, and makes those leave, too. An
-// error means that nobody knows; then the machine waits, unless its time is up anyway.
+// error means that it is not known; then the machine waits, unless its time is up anyway.
 func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err error) {
 	if w.overdue() {
 		return time.Time{}, false, nil
@@ -264,7 +264,7 @@ func (w *work) unseen(ctx context.Context) (again time.Time, waiting bool, err e
 	w.occupied(fmt.Sprintf("%d pods are left that were not seen before", len(plan.Waiting)))
 	w.reportDraining(w.row.Node, plan, time.Now())
 	w.queue(w.row.Name).run(ctx, w.Loop, job{row: w.row, claim: w.claim, plan: plan, deadline: w.deadline})
-	return w.now.Add(unseenPoll), true, nil // nobody tells us when they are gone
+	return w.now.Add(unseenPoll), true, nil // no event says when they are gone
 }
 
 // occupied takes back that the node is drained.
@@ -302,7 +302,7 @@ func (w *work) volumes(snap *cluster.Snapshot) (again time.Time, waiting bool) {
 }
 
 // machine stops the machine and waits until it is gone. The machine of a node without claim is left to
-// garbage collection, unless somebody decided that it goes.
+// garbage collection, unless an operator decided that it goes.
 func (w *work) machine(ctx context.Context) (again time.Time, waiting bool, err error) {
 	id := w.toStop()
 	if id == "" {

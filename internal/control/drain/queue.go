@@ -81,7 +81,7 @@ func (q *queue) run(ctx context.Context, l *Loop, j job) time.Time {
 	return again
 }
 
-// A request asks one pod to go. send tells whether the API server agreed.
+// A request asks one pod to go. send reports whether the API server agreed.
 type request struct {
 	pod  *cluster.Pod
 	try  *try

@@ -39,7 +39,7 @@ func (l *Loop) reportDeadline(node *corev1.Node, deadline time.Time) {
 	l.Events.Tell(telemetry.Refs(node, nil), telemetry.TerminationGracePeriodEnding, fmt.Sprintf("All pods will be deleted by %s", deadline.Format(time.RFC3339)))
 }
 
-// reportDraining names a pod that is waited for: one that is protected, if there is any, because somebody has to do something about it.
+// reportDraining names a pod that is waited for: a protected pod, if there is any, because a user has to do something about it.
 func (l *Loop) reportDraining(node *corev1.Node, plan evict.Plan, now time.Time) {
 	p, why := plan.Waiting[0], ""
 	if i := slices.IndexFunc(plan.Waiting, func(p *cluster.Pod) bool { return movable.Protected(p, now).Held }); i >= 0 {

@@ -1,7 +1,7 @@
 // Package gated tells the owners of objects that what they ask for needs a feature gate which is off. Without it such an object
-// would be accepted and ignored, and nobody would know why nothing happens.
+// would be accepted and ignored, without a visible reason why nothing happens.
 //
-// CapacityBuffers are shared with other autoscalers. One that anybody else has written a condition on, or that is too
+// CapacityBuffers are shared with other autoscalers. A buffer that another program has written a condition on, or that is too
 // young for that to be known, is left alone.
 package gated
 
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// lookInterval is how often objects are looked for. They are few, and whoever made one can wait a minute to be told.
+	// lookInterval is how often objects are looked for. They are few, and the author of one can wait a minute for the answer.
 	lookInterval = time.Minute
 	// otherWriterTime is how long another autoscaler has to say that a buffer is its own.
 	otherWriterTime = 2 * time.Minute
@@ -121,7 +121,7 @@ func (l *Loop) buffers(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// unclaimed says that nobody but us has written a condition on a buffer that asks for what Karpenter provides, for long enough.
+// unclaimed says that only Karpenter has written a condition on a buffer that asks for what Karpenter provides, for long enough.
 func unclaimed(b *bufferv1beta1.CapacityBuffer, now time.Time) bool {
 	if s := b.Spec.ProvisioningStrategy; s != nil && *s != bufferv1beta1.ActiveCapacityStrategy {
 		return false
@@ -141,7 +141,7 @@ var ours = []string{
 	bufferv1beta1.ReasonFitsExistingCapacity, bufferv1beta1.ReasonRequiresNewCapacity, bufferv1beta1.ReasonNotReadyForProvisioning, bufferv1beta1.ReasonBufferEmpty,
 }
 
-// write patches the status if it changed. Whoever was faster is right: a conflict, or an object that is gone, is no error.
+// write patches the status if it changed. The faster writer is right: a conflict, or an object that is gone, is no error.
 func (l *Loop) write(ctx context.Context, old, told conditioned) error {
 	if equality.Semantic.DeepEqual(old.GetConditions(), told.GetConditions()) {
 		return nil

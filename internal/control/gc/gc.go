@@ -1,7 +1,7 @@
-// Package gc finds what a crash, a lost answer or somebody's hand has left over: machines without a claim, Nodes without a machine,
+// Package gc finds what a crash, a lost answer or an operator has left over: machines without a claim, Nodes without a machine,
 // claims whose machine is gone.
 //
-// Orphans that are most of all machines are a mistake until somebody says otherwise: they are latched, in memory and with the cloud, and
+// Orphans that are most of all machines are a mistake until an operator says otherwise: they are latched, in memory and with the cloud, and
 // stay until their claim returns or a person decides.
 //
 // A machine that our picture of the cluster knows no claim of is looked for at the API server itself before it is stopped, because a
@@ -38,7 +38,7 @@ const (
 	quickInterval = 10 * time.Second
 	quickRuns     = 20
 	slowInterval  = 2 * time.Minute
-	keptInterval  = 30 * time.Second // somebody waits to see what becomes of them
+	keptInterval  = 30 * time.Second // an operator waits to see the outcome
 	claimsTurn    = 2 * time.Minute
 	atOnce        = 20
 	pageSize      = 500
@@ -160,7 +160,7 @@ func (l *Loop) turn(ctx context.Context, watched *telemetry.Loop, what string, r
 	}
 }
 
-// machines stops machines that nobody answers for. The machines are listed first: a claim that is created afterwards has none of
+// machines stops machines without claims. The machines are listed first: a claim that is created afterwards has none of
 // them.
 func (l *Loop) machines(ctx context.Context) error {
 	machines, err := l.Cloud.List(ctx)
@@ -230,7 +230,7 @@ func (x claimIndex) orphans(machines []cloud.Machine) []cloud.Machine {
 	return out
 }
 
-// stopOrphan stops a machine without claim, and removes its Node, which nobody else will.
+// stopOrphan stops a machine without claim, and removes its Node, which nothing else will.
 func (l *Loop) stopOrphan(ctx context.Context, m cloud.Machine) error {
 	if err := l.Cloud.Terminate(ctx, m.ProviderID); err != nil && !errors.Is(err, cloud.ErrNotFound) {
 		return fmt.Errorf("terminate machine %s: %w", m.ProviderID, err)
@@ -287,7 +287,7 @@ func (l *Loop) live(row *cluster.Node) bool {
 		condition.IsTrue(c, v1.ConditionTypeRegistered)
 }
 
-// nodeReady says whether the claim has one Node and that is ready.
+// nodeReady reports whether the claim has one Node and that is ready.
 func (l *Loop) nodeReady(row *cluster.Node) bool {
 	nodes := l.Store.Snapshot().NodesWithProviderID(row.Claim.Status.ProviderID)
 	return len(nodes) == 1 && lifecycle.ReadyStatus(nodes[0]) == corev1.ConditionTrue

@@ -50,8 +50,8 @@ func (l *Loop) judge(ctx context.Context, machines, orphans []cloud.Machine, kno
 }
 
 // used leaves out machines that were never anybody's: where the answer to a launch is lost for good, machines stay of claims that have been given up, or,
-// where the launch was for several, without the name of a claim, and nobody registers their nodes. However many they are, no pod has run there, and
-// nobody has made a mistake.
+// where the launch was for several, without the name of a claim, and no one registers their nodes. However many they are, no pod has run there, and
+// there is no mistake.
 func (l *Loop) used(machines []cloud.Machine) []cloud.Machine {
 	snap := l.Store.Snapshot()
 	l.mu.Lock()
@@ -66,7 +66,7 @@ func is(m cloud.Machine) func(cloud.Machine) bool {
 	return func(other cloud.Machine) bool { return other.ProviderID == m.ProviderID }
 }
 
-// wishOf is what somebody wrote onto the Node of an orphan. Two Nodes of one machine are a mistake of their own.
+// wishOf is what an operator wrote onto the Node of an orphan. Two Nodes of one machine are a mistake of their own.
 func wishOf(nodes []*corev1.Node) string {
 	if len(nodes) != 1 {
 		return ""

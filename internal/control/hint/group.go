@@ -65,7 +65,7 @@ func (l *Loop) join(node string) (g *group, leads bool) {
 	return l.next, leads
 }
 
-// open tells the pods of a group while it gathers, and ends when all are told.
+// open writes the hints of a group while it gathers, and ends when all are written.
 func (l *Loop) open(ctx context.Context, g *group) {
 	defer l.release(g)
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -101,7 +101,7 @@ func (l *Loop) endWhenIdle(ctx context.Context, end context.CancelFunc) {
 	}
 }
 
-// waitsForMore tells whether the group stays open for more nodes. When it does not, the next node starts another one.
+// waitsForMore reports whether the group stays open for more nodes. When it does not, the next node starts another one.
 func (l *Loop) waitsForMore(g *group) bool {
 	snap := l.store.Snapshot()
 	l.mu.Lock()
@@ -114,7 +114,7 @@ func (l *Loop) waitsForMore(g *group) bool {
 	return false
 }
 
-// othersToOpen tells whether pods are planned for another node of ours that has yet to open.
+// othersToOpen reports whether pods are planned for another Karpenter node that has yet to open.
 func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	last := ""
 	for _, p := range snap.Plans() {
@@ -130,7 +130,7 @@ func othersToOpen(snap *cluster.Snapshot, g *group) bool {
 	return false
 }
 
-// writeMissing writes the hints that are missing, and tells whether there were any, and whether the API server takes them. While the group
+// writeMissing writes the hints that are missing, and reports whether there were any, and whether the API server takes them. While the group
 // gathers the most frequent pods are not told: the last nodes of the plan may still come.
 func (l *Loop) writeMissing(ctx context.Context, g *group, gathering bool) (told, alive bool) {
 	ctx, end := context.WithCancel(ctx)
@@ -175,7 +175,7 @@ func (o opening) opens(n *cluster.Node) *cluster.Node {
 	return n
 }
 
-// othersWait tells whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
+// othersWait reports whether pods of another class than the unhinted one wait for nodes outside the group. They have no hints yet, and would
 // take the room of pods of that class that have none either.
 func othersWait(snap *cluster.Snapshot, nodes opening, unhinted *podclass.Class) bool {
 	for key, p := range snap.Plans() {

@@ -3,7 +3,7 @@
 // A hint is status.nominatedNodeName of a pod that waits. Written early it is wiped in kube-scheduler's next failed
 // attempt; so it is written when the node is about to lose the last taint that keeps pods away, or has just lost it. It is
 // best effort: nothing depends on it, it is given up where it is forbidden or not understood, and under load it goes
-// first. A nomination of somebody else is never touched, one of ours is taken back when the plan changes.
+// first. A nomination of another writer is never touched, our own is taken back when the plan changes.
 package hint
 
 import (
@@ -51,7 +51,7 @@ type Loop struct {
 	store   *cluster.Store
 	client  client.Client
 	metrics *telemetry.Metrics
-	// understood tells whether the API server's kube-scheduler knows what to do with a hint.
+	// understood reports whether the API server's kube-scheduler knows what to do with a hint.
 	understood func() (bool, error)
 
 	off   atomic.Bool
@@ -109,10 +109,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// askAgain is how long to wait when nobody could say whether hints are understood.
+// askAgain is how long to wait when it was not known whether hints are understood.
 const askAgain = time.Minute
 
-// ask finds out whether hints are understood, and tells whether it did. Until then none is written.
+// ask finds out whether hints are understood, and reports whether it did. Until then none is written.
 func (l *Loop) ask(ctx context.Context) (known bool) {
 	ok, err := l.understood()
 	switch {
@@ -149,7 +149,7 @@ func (l *Loop) turn(ctx context.Context, snap *cluster.Snapshot, wg *sync.WaitGr
 	l.tidy(snap)
 }
 
-// unhintedClass returns the class whose pods are told nothing: the most frequent one among those that wait. Once all others are told, whose
+// unhintedClass returns the class whose pods get no hint: the most frequent one among those that wait. Once all others have theirs, whose
 // room kube-scheduler then keeps for them, the room that is left is just right for these, and it does not matter which of
 // them goes where. It stays the same class for as long as pods of it wait.
 func (l *Loop) unhintedClass(snap *cluster.Snapshot) *podclass.Class {
@@ -200,7 +200,7 @@ func (l *Loop) hintOpenNodes(ctx context.Context, snap *cluster.Snapshot, wg *sy
 	}
 }
 
-// stillTrue tells whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
+// stillTrue reports whether the hint of a pod still says what is planned. A pod without plan keeps its hint while its node
 // can take it: a restart has forgotten the plan, not the reason.
 func (l *Loop) stillTrue(snap *cluster.Snapshot, pod *cluster.Pod, target *cluster.Node) bool {
 	if target != nil && target.Node != nil {
@@ -210,7 +210,7 @@ func (l *Loop) stillTrue(snap *cluster.Snapshot, pod *cluster.Pod, target *clust
 	return n != nil && n.Node != nil && !n.MarkedForRemoval
 }
 
-// usable tells whether the next thing that happens to a node is that pods are bound to it: it is ready, and has no
+// usable reports whether the next thing that happens to a node is that pods are bound to it: it is ready, and has no
 // taint but those that go by themselves once it is.
 func usable(n *cluster.Node) bool {
 	ready := false
@@ -224,18 +224,18 @@ func usable(n *cluster.Node) bool {
 	})
 }
 
-// held tells whether our own taint still keeps pods from a node: it is to be opened.
+// held reports whether our own taint still keeps pods from a node: it is to be opened.
 func held(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Node.Spec.Taints, func(t corev1.Taint) bool { return v1.IsUnregisteredTaint(&t) })
 }
 
-// needsHint tells whether a pod that waits has no hint yet, and could have one for a node of ours. A hint is there from the moment that it was
+// needsHint reports whether a pod that waits has no hint yet, and could have one for a Karpenter node. A hint is there from the moment that it was
 // written, which the watch may tell seconds later.
 func (l *Loop) needsHint(pod *cluster.Pod, n *cluster.Node) bool {
 	return pod.NodeName == "" && pod.NominatedNode == "" && pod.OurHint != n.Node.Name && n.Claim != nil && !n.MarkedForRemoval && !l.ahead(pod)
 }
 
-// ahead tells whether the store does not show yet what this loop wrote last to a pod.
+// ahead reports whether the store does not show yet what this loop wrote last to a pod.
 func (l *Loop) ahead(pod *cluster.Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,14 +243,14 @@ func (l *Loop) ahead(pod *cluster.Pod) bool {
 	return h != nil && (h.writing || h.version > pod.Version)
 }
 
-// remember notes that a pod is told a node that is about to open.
+// remember notes that a pod has a hint for a node that is about to open.
 func (l *Loop) remember(pod *cluster.Pod, n *cluster.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hints[pod.UID] = &hint{node: n.Node.Name, taints: len(n.Node.Spec.Taints), times: 1}
 }
 
-// shouldHint tells whether a pod should be given the hint for a node now, and notes it if so.
+// shouldHint reports whether a pod should be given the hint for a node now, and notes it if so.
 func (l *Loop) shouldHint(pod *cluster.Pod, n *cluster.Node) bool {
 	if !l.needsHint(pod, n) {
 		return false

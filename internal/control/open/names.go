@@ -14,7 +14,7 @@ const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 
 const suffix = 5
 
-// Names returns the names that the claims of these openings will have, if nobody else has taken them: the pool and five
+// Names returns the names that the claims of these openings will have, if nothing else has taken them: the pool and five
 // characters. They follow from the seed, the pool and the pods that a claim is for, so the same decision, worked
 // out again, gives the same names.
 func (s *Service) Names(seed string, openings []engine.Opening) []string {

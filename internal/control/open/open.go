@@ -1,6 +1,6 @@
 // Package open creates the NodeClaims of a plan, each exactly once, and records them in the store.
 //
-// The name of a claim is derived from what it is for, so that repeating a create whose answer was lost finds the claim that the
+// The name of a claim is derived from its plan, so that repeating a create whose answer was lost finds the claim that the
 // first attempt made. Before a claim is created, its pool's limits are confirmed against the newest snapshot together
 // with everything that is being created at this moment; what would exceed them is not created. A created claim
 // and the pods that it is for are in the store before anybody else plans again.
@@ -91,7 +91,7 @@ func (e *PoolError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.
 func (e *PoolError) RefusedBy() string { return e.Pool }
 
 // Open creates one claim for each opening, for pods that have no place or for a pool with a fixed number of nodes. The seed names the decision: the same seed and openings give the
-// same names, and what has been created under them before is taken as it is. The reason goes to the metric. The result has an
+// same names, and what has been created under them before is taken unchanged. The reason goes to the metric. The result has an
 // entry for each opening, nil where no claim was created; the error joins what went wrong.
 func (s *Service) Open(ctx context.Context, seed, reason string, openings []engine.Opening) ([]*v1.NodeClaim, error) {
 	tasks := s.tasks(seed, reason, openings, nil)
@@ -144,7 +144,7 @@ func (s *Service) createAll(ctx context.Context, tasks []task) ([]*v1.NodeClaim,
 	return claims, errors.Join(errs...)
 }
 
-// doing says what becomes of a task, for who looks into a panic.
+// doing describes a task, for the report of a panic.
 func (t *task) doing() string { return "creating NodeClaim " + t.claim.Name }
 
 // task is one claim on its way.
@@ -153,7 +153,7 @@ type task struct {
 	opening *engine.Opening
 	seed    string
 	reason  string
-	claim   *v1.NodeClaim // as it is to be created
+	claim   *v1.NodeClaim // as to be created
 
 	confirmed uint64   // the picture in which its pool may have it
 	machines  machines // of its pool
@@ -181,7 +181,7 @@ func annotate(c *v1.NodeClaim, annotations map[string]string) {
 	maps.Copy(c.Annotations, annotations)
 }
 
-// create makes the claim, or finds the one that an earlier attempt made.
+// create makes the claim, or finds the claim that an earlier attempt made.
 func (s *Service) create(ctx context.Context, t *task) (*v1.NodeClaim, error) {
 	for n := range names {
 		if n > 0 {
@@ -217,13 +217,13 @@ func (s *Service) createNamed(ctx context.Context, t *task) (claim *v1.NodeClaim
 	return nil, false, fmt.Errorf("create claim %s: %w", t.claim.Name, err)
 }
 
-// final tells whether the API server has refused for good, so that nothing was created and asking again is of no use.
+// final reports whether the API server has refused for good, so that nothing was created and asking again is of no use.
 func final(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// adopt looks at the claim that has the name already. One that asks for the same is what an earlier attempt made.
+// adopt looks at the claim that has the name already. A claim that asks for the same was made by an earlier attempt.
 func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, taken bool, err error) {
 	claim = &v1.NodeClaim{}
 	err = s.client.Get(ctx, client.ObjectKey{Name: t.claim.Name}, claim)
@@ -240,7 +240,7 @@ func (s *Service) adopt(ctx context.Context, t *task) (claim *v1.NodeClaim, take
 	return claim, false, nil
 }
 
-// sameRequest tells whether two claims ask for the same. The API server may have filled in what was left out.
+// sameRequest reports whether two claims ask for the same. The API server may have filled in what was left out.
 func sameRequest(have, want *v1.NodeClaim) bool {
 	return sameRequirements(have, want) &&
 		equality.Semantic.DeepEqual(have.Spec.Resources, want.Spec.Resources) &&
@@ -279,7 +279,7 @@ func (s *Service) settle(t *task) {
 	})
 }
 
-// madePods are the pods of an opening that somebody made. The others stand for what a buffer keeps room for: nobody plans or nominates them.
+// madePods are the pods of an opening that exist. The others stand for what a buffer keeps room for: they are neither planned nor nominated.
 func madePods(o *engine.Opening) []*cluster.Pod {
 	if !slices.ContainsFunc(o.Pods, func(p *cluster.Pod) bool { return p.Spare != nil }) {
 		return o.Pods

@@ -51,7 +51,7 @@ func (r *room) refuses(capacity corev1.ResourceList) error {
 
 func (r *room) over() corev1.ResourceName { return r.pool.Spec.Limits.Exceeded(r.used) }
 
-// least is the capacity of the smallest machine that a claim lists. One that must keep a choice of machines needs all of them.
+// least is the capacity of the smallest machine that a claim lists. A claim that must keep a choice of machines needs all of them.
 func (r *room) least(c *v1.NodeClaim) corev1.ResourceList {
 	listed := typesOf(c)
 	if listed == nil || choosy(c) {

@@ -22,7 +22,7 @@ import (
 // lookInterval is how often overlays are looked at. Nothing is worked out again while nothing changed.
 const lookInterval = time.Second
 
-// judge says of each overlay what became of it.
+// judge returns the verdict on each overlay.
 type judge interface {
 	Verdicts(ctx context.Context, snap *cluster.Snapshot) ([]*v1alpha1.NodeOverlay, []overlay.Verdict)
 }

@@ -94,7 +94,7 @@ func none() corev1.ResourceList {
 	return out
 }
 
-// writeCount writes what changed. Nobody else writes these fields, so there is nothing to lock.
+// writeCount writes what changed. Nothing else writes these fields, so there is nothing to lock.
 func (l *Loop) writeCount(ctx context.Context, pool *v1.NodePool, h holding) (err error) {
 	defer bug.Catch(&err, "counting what pool "+pool.Name+" holds")
 	counted := pool.DeepCopy()

@@ -225,7 +225,7 @@ func (l *Loop) publish(ctx context.Context, name string, set func(*v1.NodePool) 
 	}
 }
 
-// setHealth sets the condition and says whether it changed. It stays as it is while the verdict does.
+// setHealth sets the condition and reports whether it changed. It stays unchanged while the verdict does.
 func setHealth(pool *v1.NodePool, v lifecycle.Verdict, claim *v1.NodeClaim, now time.Time) bool {
 	switch {
 	case v == lifecycle.Healthy && !condition.IsTrue(pool, v1.ConditionTypeNodeRegistrationHealthy):

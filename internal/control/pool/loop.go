@@ -85,7 +85,7 @@ type version struct {
 	pool   *v1.NodePool
 	class  *cluster.NodeClass
 	unread string // see unread
-	halt   string // what checkHalt says of it
+	halt   string // the result of checkHalt
 }
 
 func (l *Loop) rows(snap *cluster.Snapshot) iter.Seq2[string, version] {
@@ -138,7 +138,7 @@ func (l *Loop) step(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	return now.Add(sayAgain), nil
 }
 
-// sayAgain is how often it is said why a pool is not ready, so that whoever looks finds it.
+// sayAgain is how often it is said why a pool is not ready, so that an operator finds it.
 const sayAgain = 10 * time.Minute
 
 // stamp writes the hash of the pool's template. When the hash is of another version, the claims are restamped first: a crash
@@ -172,7 +172,7 @@ func claimsOf(snap *cluster.Snapshot, pool string) []*v1.NodeClaim {
 	return out
 }
 
-// annotate writes a stamp. Nobody else writes these two annotations, so there is nothing to lock.
+// annotate writes a stamp. Nothing else writes these two annotations, so there is nothing to lock.
 func (l *Loop) annotate(ctx context.Context, o client.Object, s drift.Stamp) error {
 	old := o.DeepCopyObject().(client.Object)
 	next := o
@@ -211,7 +211,7 @@ func (l *Loop) judge(ctx context.Context, snap *cluster.Snapshot, pool *v1.NodeP
 	return ready, l.writeStatus(ctx, pool, judged)
 }
 
-// noSuchKind says that nobody serves the kind of node class that a pool names.
+// noSuchKind reports that no provider serves the kind of node class that a pool names.
 func (l *Loop) noSuchKind(pool *v1.NodePool) string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	var kinds []string
@@ -245,7 +245,7 @@ func (l *Loop) writeStatus(ctx context.Context, old, pool *v1.NodePool) error {
 	return nil
 }
 
-// validate says whether the pool can mean what it says. A gate that is off is said here, because nothing else would tell.
+// validate reports whether the pool can mean what it says. A gate that is off is said here, because nothing else would tell.
 func (l *Loop) validate(pool *v1.NodePool, now time.Time) {
 	err := pool.Validate(l.Known)
 	switch {
@@ -283,7 +283,7 @@ func checkFeeds(pool *v1.NodePool, unread string, now time.Time) {
 	condition.SetFalse(pool, v1.ConditionTypeClusterStateCurrent, v1.ReasonFeedFailed, unread, now)
 }
 
-// checkHalt says that somebody has paused the pool.
+// checkHalt reports that an operator has paused the pool.
 func checkHalt(pool *v1.NodePool, snap *cluster.Snapshot, now time.Time) {
 	h, halted := paused.Of(snap, pool.Name, now)
 	if !halted {

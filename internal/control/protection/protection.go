@@ -1,5 +1,5 @@
-// Package protection says, to the owner of a pod, what its do-not-disrupt annotation means now. Whoever plans to remove a node and
-// whoever drains it say the same, so that it is heard once.
+// Package protection says, to the owner of a pod, what its do-not-disrupt annotation means now. The loop that plans to remove a node and
+// the loop that drains it say the same, so that it is heard once.
 package protection
 
 import (

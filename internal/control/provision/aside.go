@@ -21,7 +21,7 @@ type aside struct {
 	pools   bug.Aside[string]
 }
 
-// around plans, and when the engine panics plans for everything but what it panics over: one pod that nobody thought of must not cost all
+// around plans, and when the engine panics plans for everything but what it panics over: one unexpected pod must not cost all
 // others their nodes. The pods that are left out are refused.
 func (l *Loop) around(ctx context.Context, in engine.Question) *engine.Plan {
 	all := in.Pods

@@ -31,7 +31,7 @@ func (d *Desk) keep(in engine.Question, m engine.Memory, cut work.Units) {
 	d.last.Store(&asked{in, m})
 }
 
-// Story tells the last question; nil if there was none. Without names nothing is told of what the engine remembered: that is made of names.
+// Story tells the last question; nil if there was none. Without names nothing is written of what the engine remembered: that is made of names.
 func (d *Desk) Story(anonymous bool) ([]byte, error) {
 	last := d.last.Load()
 	if last == nil {

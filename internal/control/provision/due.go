@@ -136,7 +136,7 @@ func (m *memory) dueAt(p *cluster.Pod, planned place, news bool, now time.Time) 
 	case p.NodeName != "":
 		return time.Time{} // its place waits for it
 	case !known:
-		return now // it came into the seat of one that went
+		return now // it came into the seat of a pod that went
 	}
 	since, ok := planned.target.InitializedSince()
 	if !ok {
@@ -173,7 +173,7 @@ func (m *memory) looked(snap *cluster.Snapshot, pods []*cluster.Pod, outcome out
 	m.pods, m.left = fresh, 0
 }
 
-// leftOut says of pods how many plans in a row left them out.
+// leftOut returns, by pod, how many plans in a row left them out.
 func (m *memory) leftOut(pods []*cluster.Pod) map[cluster.PodKey]int {
 	out := map[cluster.PodKey]int{}
 	for _, p := range pods {

@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// write puts into the journal what a plan has decided anew: pods wait for many turns, and are told of once. What is opened the opener
+// write puts into the journal what a plan has decided anew: pods wait for many turns, and are reported once. What is opened the opener
 // writes itself.
 func (l *Loop) write(snap *cluster.Snapshot, plan *engine.Plan, became outcome) {
 	if l.Journal == nil {

@@ -90,7 +90,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// batch waits for a batch and plans for it. Its error is one that was told where it was made.
+// batch waits for a batch and plans for it. Its error has been reported where it was made.
 func (l *Loop) batch(ctx context.Context) (err error) {
 	defer bug.Catch(&err, "gathering pods that wait")
 	opened, last, ok := l.gather(ctx)

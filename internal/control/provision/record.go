@@ -23,7 +23,7 @@ const (
 	storiesKept = 24
 )
 
-// record writes down the world in which pods lost their places, for somebody who wants to know what we got wrong. It costs no pod its
+// record writes down the world in which pods lost their places, for a report of a bug. It costs no pod its
 // place when that fails.
 func (l *Loop) record(ctx context.Context, in engine.Question, lost []bindfail.Held) {
 	if l.settings.Stories == "" || len(lost) == 0 || in.Now.Sub(l.recorded) < storyEvery || !slices.ContainsFunc(lost, l.spurned.Begins) {

@@ -14,7 +14,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// summary is what one pool is told about the pods that it could not hold.
+// summary is the report to one pool about the pods that it could not hold.
 type summary struct {
 	pool    string
 	text    string
@@ -26,7 +26,7 @@ type cause struct {
 	key  string
 }
 
-// foreign tells whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool, or asks for labels that the
+// foreign reports whether a cause says that a pod does not mean the pool at all: it tolerates no taint of the pool, or asks for labels that the
 // pool does not have or has otherwise. The owner of such a pool can and need do nothing.
 func foreign(c reason.Count, pool *v1.NodePool) bool {
 	switch c.Code {
@@ -39,7 +39,7 @@ func foreign(c reason.Count, pool *v1.NodePool) bool {
 	return false
 }
 
-// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, one that does not mean the
+// summaries counts refused pods by pool and cause. A pod that several causes keep from a pool counts for each, a pod that does not mean the
 // pool for none.
 func summaries(snap *cluster.Snapshot, refused []engine.Refused) []summary {
 	pods := map[string]int{}

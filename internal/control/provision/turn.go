@@ -83,7 +83,7 @@ func (l *Loop) pools(ctx context.Context, snap *cluster.Snapshot, now time.Time)
 	return out, strings.Join(held, "; ")
 }
 
-// undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners are told if there
+// undecidable notes that these pods have been looked at and that there is no pool to give them nodes. Their owners hear it if there
 // are pools that could, were they ready; in a cluster without pools Karpenter has no say.
 func (l *Loop) undecidable(snap *cluster.Snapshot, pods []*cluster.Pod, missing string, now time.Time) {
 	why := map[types.UID]string{}
@@ -139,7 +139,7 @@ const leftOutDelay = time.Second
 // is not starved the work that the engine grants itself ends them long before.
 const planTime = 10 * time.Second
 
-// after returns a clock that runs from when it is first asked and says whether d has passed.
+// after returns a clock that runs from when it is first asked and reports whether d has passed.
 func after(d time.Duration) (over func() bool) {
 	var began time.Time
 	return func() bool {
@@ -305,7 +305,7 @@ func (l *Loop) refuse(ctx context.Context, snap *cluster.Snapshot, refused []eng
 	l.summarise(snap, refused)
 }
 
-// words says of each refused pod why. A pod that runs waits for nothing.
+// words returns, for each refused pod, the reason. A pod that runs waits for nothing.
 func (a *answer) words() map[types.UID]string {
 	out := make(map[types.UID]string, len(a.Refused))
 	var last *engine.Refused
@@ -359,9 +359,9 @@ type judgement int
 const (
 	unplaced   judgement = iota // nothing can hold it
 	invalid                     // it asks for what can never be given
-	avoids                      // it does not want a node of ours
+	avoids                      // it does not want a Karpenter node
 	deferred                    // it waits for a reservation
-	notReached                  // nobody looked at it yet
+	notReached                  // not looked at yet
 	postponed                   // the same, because too much was asked at once
 )
 

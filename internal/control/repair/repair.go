@@ -125,7 +125,7 @@ func (l *Loop) look(ctx context.Context, snap *cluster.Snapshot, name string) (t
 	return time.Time{}, err
 }
 
-// overdue says whether the claim's deadline has passed, so that nothing on it is waited for any more.
+// overdue reports whether the claim's deadline has passed, so that nothing on it is waited for any more.
 func overdue(claim *v1.NodeClaim, now time.Time) bool {
 	deadline, err := lifecycle.Deadline(claim)
 	return err == nil && !deadline.IsZero() && !deadline.After(now)

@@ -59,7 +59,7 @@ type Deps struct {
 	Client   client.Client
 	Catalogs catalogs
 	Opener   opener
-	Engine   planner // nobody else's
+	Engine   planner // nothing else's
 	Metrics  *telemetry.Metrics
 	Events   *telemetry.Events
 }

@@ -31,9 +31,9 @@ const (
 	// absentWait is how long a kind that the API server does not know is left alone.
 	absentWait = time.Minute
 
-	// standing is how long a watch stands before it counts as one that works, though nothing happens.
+	// standing is how long a watch stands before it counts as working, though nothing happens.
 	standing = 5 * time.Second
-	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may take to come. Whoever
+	// overtime is how much longer than it was asked to a watch may take to end, and listTime how long a page may take to come. A server that
 	// does not answer then is asked anew.
 	overtime = 30 * time.Second
 	listTime = 90 * time.Second
@@ -48,7 +48,7 @@ type source interface {
 // kind is what a feed does with one kind of object.
 type kind struct {
 	name string
-	// read makes of an object what put wants. nil: the object is taken as it is.
+	// read makes of an object what put wants. nil: the object is taken unchanged.
 	read func(runtime.Object) (client.Object, error)
 	put  func(*cluster.Draft, client.Object) (news bool)
 	// known tells that the store has this very version of an object already, because we wrote it. nil: look at every version. For
@@ -133,7 +133,7 @@ func (f *feed) once(ctx context.Context, version string) (string, error) {
 	return f.watch(ctx, version)
 }
 
-// absent tells whether the API server does not know the kind, or has always kept it from us. What was taken from us later is still
+// absent reports whether the API server does not know the kind, or has always kept it from us. What was taken from us later is still
 // there, and stays known.
 func (f *feed) absent(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !f.seen
@@ -287,7 +287,7 @@ func (f *feed) event(ctx context.Context, d *cluster.Draft, version string, e ap
 	return o.GetResourceVersion(), news, nil
 }
 
-// apply puts an object into the store. One that cannot be read is named there instead, and what was known of it stays.
+// apply puts an object into the store. An object that cannot be read is named there instead, and what was known of it stays.
 func (f *feed) apply(ctx context.Context, d *cluster.Draft, raw runtime.Object) (name types.NamespacedName, news bool) {
 	acc, err := meta.Accessor(raw)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // judgeEvery is how often the feeds are looked at.
 const judgeEvery = 5 * time.Second
 
-// An Ear is somebody else's feed of a kind, as far as it is judged here.
+// An Ear is the feed of a provider of a kind, as far as it is judged here.
 type Ear struct {
 	Kind string
 	*watchhealth.Ear

@@ -20,7 +20,7 @@ import (
 )
 
 // rawServer reads a kind of custom resources as the API server sends it. Of each object only the head is decoded; the rest is left
-// to whoever wants it. So an object that cannot be decoded does not end the watch, and one that we wrote ourselves costs nothing.
+// to the function that wants it. So an object that cannot be decoded does not end the watch, and an object that we wrote ourselves costs nothing.
 type rawServer struct {
 	rest   rest.Interface
 	mapper meta.RESTMapper

@@ -31,7 +31,7 @@ type Work[V comparable] struct {
 	// Step does what one key needs, looking at a snapshot that is at least as new as the version that called for it. It
 	// returns when to look again if nothing changes; zero means never.
 	Step func(ctx context.Context, snap *cluster.Snapshot, key string) (again time.Time, err error)
-	// Forget is told that a key is no longer there. It may be nil.
+	// Forget is called when a key is no longer there. It may be nil.
 	Forget func(key string)
 	// A failed step is repeated after MinWait, then after twice that, up to MaxWait; a second to a minute by default.
 	MinWait, MaxWait time.Duration
@@ -111,9 +111,9 @@ func (r *run[V]) loop(ctx context.Context) {
 	}
 }
 
-// look scans a snapshot. One that cannot be read costs its news, which the next one has as well.
+// look scans a snapshot. A scan that fails costs its news, which the next one has as well.
 func (r *run[V]) look(snap *cluster.Snapshot) {
-	var err error // a bug, which is told where it is caught
+	var err error // a bug, which is reported where it is caught
 	defer bug.Catch(&err, "looking for news for "+r.Name)
 	r.scan(snap)
 }
@@ -168,7 +168,7 @@ func (r *run[V]) wakeDue(now time.Time) {
 	}
 }
 
-// longestWait is how long the loop waits at most. Whoever watches over it must see that it lives.
+// longestWait is how long the loop waits at most. The liveness check must see that it lives.
 const longestWait = time.Minute
 
 func (r *run[V]) untilDue() time.Duration {

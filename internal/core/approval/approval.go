@@ -1,5 +1,5 @@
-// Package approval knows which steps need somebody's yes, what a plan says of a step, which plans the rules of pools approve by themselves,
-// and whether a step is still the one that was approved.
+// Package approval knows which steps need approval, how a plan describes a step, which plans the rules of pools approve by themselves,
+// and whether a step is still the approved one.
 package approval
 
 import (
@@ -30,7 +30,7 @@ const (
 	Kept = time.Hour
 )
 
-// Manual tells whether voluntary steps of a pool need a yes. A value that nobody understands means that they do.
+// Manual reports whether voluntary steps of a pool need a yes. A value that is not understood means that they do.
 func Manual(p *v1.NodePool) bool {
 	value, there := p.Annotations[v1.ApprovalAnnotationKey]
 	return there && value != v1.ApprovalAutomatic
@@ -49,7 +49,7 @@ func Pools(snap *cluster.Snapshot, step *disrupt.Step) []*v1.NodePool {
 	return slices.SortedFunc(maps.Values(found), func(a, b *v1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Hold keeps the nodes of plans from being looked at, but for those of one that is confirmed at this moment.
+// Hold keeps the nodes of plans from being looked at, but for those of a plan that is confirmed at this moment.
 func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 	for plan := range w.Snap.DisruptionPlans() {
 		if !plan.Holds() || but != nil && plan.Name == but.Name {
@@ -67,7 +67,7 @@ func Hold(w *disrupt.World, but *v1alpha1.DisruptionPlan) {
 // dollars is a price as plans say it.
 func dollars(p cloud.NanoUSD) string { return strconv.FormatFloat(p.Dollars(), 'f', 4, 64) }
 
-// StepOf is what a plan says of a step.
+// StepOf returns the description of a step in a plan.
 func StepOf(step *disrupt.Step) *v1alpha1.DisruptionStep {
 	out := &v1alpha1.DisruptionStep{Reason: step.Reason, Method: string(step.Method), Pods: step.Pods(), Saves: dollars(step.Saves())}
 	for _, c := range step.Remove {
@@ -124,7 +124,7 @@ func nameOf(p *v1alpha1.DisruptionPlan) string {
 	return strings.ToLower(string(p.Status.Step.Reason)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// Genuine tells whether a plan says what it said when it was made.
+// Genuine reports whether a plan says what it said when it was made.
 func Genuine(p *v1alpha1.DisruptionPlan) bool { return p.Status.Step != nil && p.Name == nameOf(p) }
 
 // Restore makes a step of a plan again, as far as confirming it needs one; false where a node is gone.
@@ -165,13 +165,13 @@ const (
 	Machines Difference = "machines" // other machines would come: of another pool, paid for otherwise, more
 	Pods     Difference = "pods"     // pods would move of which the plan does not speak
 	Saving   Difference = "saving"   // less would be saved
-	Ruled    Difference = "ruled"    // no rule approves it any more, and nobody else has
+	Ruled    Difference = "ruled"    // no rule approves it any more, and nothing else has
 )
 
 // least is the part of the saving that was approved which must be left: prices move all the time.
 const least = 0.9
 
-// Compare tells whether a step is what was approved: the same nodes for the same reason, machines of the same pools that are paid for alike, no
+// Compare reports whether a step is what was approved: the same nodes for the same reason, machines of the same pools that are paid for alike, no
 // pods of others and no more of each owner, and nine tenths of the saving.
 func Compare(approved, now *v1alpha1.DisruptionStep) Difference {
 	switch {

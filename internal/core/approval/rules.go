@@ -15,14 +15,14 @@ type Rule struct {
 	conditions []func(*v1alpha1.DisruptionStep) bool
 }
 
-// An Unread condition of a rule is one that nobody understands.
+// An Unread condition of a rule is a condition that is not understood.
 type Unread struct {
 	Text  string
-	Of    string // what it is about: reason, pods, nodes or saves; "" if nothing that is known
+	Of    string // its subject: reason, pods, nodes or saves; "" if nothing that is known
 	Value string // what that is compared with
 }
 
-// Rules reads the rules of a pool. Where one cannot be read none counts: it may be the one that was to forbid something.
+// Rules reads the rules of a pool. Where one cannot be read none counts: it may be the condition that was to forbid something.
 func Rules(p *v1.NodePool) ([]Rule, *Unread) {
 	var out []Rule
 	for text := range strings.SplitSeq(p.Annotations[v1.AutoApproveAnnotationKey], ";") {

@@ -3,7 +3,7 @@
 // further node for this cause, and then one now and then. A scheduler that does nothing at all spurns nothing; but nothing is kept for
 // longer than seat.Longest either.
 //
-// A Memory is told about every plan and says which pods lose their place, which wait, and which try a further node. It buys and keeps
+// A Memory receives every plan and returns which pods lose their place, which wait, and which try a further node. It buys and keeps
 // nothing itself. It forgets with the process: a restart costs at most one further node for each kind.
 package bindfail
 
@@ -32,7 +32,7 @@ const (
 // A Kind is pods that a scheduler treats alike.
 type Kind struct {
 	Class *podclass.Class
-	Owner types.UID // "" for pods that nobody owns
+	Owner types.UID // "" for pods without owner
 }
 
 // kindOf returns the kind of a pod.
@@ -126,7 +126,7 @@ func (m *Memory) Sort(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 	return out
 }
 
-// hasPlace tells whether a pod is planned for a machine that stays.
+// hasPlace reports whether a pod is planned for a machine that stays.
 func hasPlace(snap *cluster.Snapshot, p *cluster.Pod) bool {
 	plan, ok := snap.Planned(p.PodKey)
 	if !ok {
@@ -160,7 +160,7 @@ func (m *Memory) forgive(snap *cluster.Snapshot, pods []*cluster.Pod, now time.T
 	}
 }
 
-// changed tells whether a node where the kind was spurned is another than it was. Nodes that are gone are forgotten.
+// changed reports whether a node where the kind was spurned is another than it was. Nodes that are gone are forgotten.
 func (t *trial) changed(snap *cluster.Snapshot) bool {
 	for name, was := range t.lost {
 		n := snap.Node(name)
@@ -189,7 +189,7 @@ func (m *Memory) Judge(snap *cluster.Snapshot, stay []*cluster.Pod, now time.Tim
 		}
 		target := snap.Target(w.target)
 		delete(m.waits, p.UID)
-		verdict := Verdict{Node: target.Name, Ready: w.since, At: now.Truncate(time.Second), Silent: !heard} // bindings are told to the second
+		verdict := Verdict{Node: target.Name, Ready: w.since, At: now.Truncate(time.Second), Silent: !heard} // bindings are recorded to the second
 		out = append(out, Held{p, m.lose(p, target, verdict)})
 	}
 	return out
@@ -214,7 +214,7 @@ func (m *Memory) Bare(snap *cluster.Snapshot, pods []*cluster.Pod, now time.Time
 	return out
 }
 
-// inUse tells whether a node is not as it came: others have devices of it, or nobody is to come.
+// inUse reports whether a node has changed: others have devices of it, or no pod is to come.
 func inUse(n *cluster.Node) bool {
 	return n.Node.Spec.Unschedulable || slices.ContainsFunc(n.Pods, func(p *cluster.Pod) bool { return !p.DaemonSet && len(p.Class.Spec.ResourceClaims) > 0 })
 }
@@ -242,7 +242,7 @@ func (m *Memory) lose(p *cluster.Pod, target *cluster.Node, v Verdict) Verdict {
 	return v
 }
 
-// Begins tells whether a verdict is the first about its kind since it was last forgiven.
+// Begins reports whether a verdict is the first about its kind since it was last forgiven.
 func (m *Memory) Begins(h Held) bool {
 	t := m.trials[kindOf(h.Pod)]
 	return t != nil && t.losses == 1 && t.last.At.Equal(h.At)

@@ -64,7 +64,7 @@ func (w wait) at(target string, ready, planned time.Time) wait {
 	return w
 }
 
-// complete tells whether a node has what a pod needs beside room: the drivers of its volumes.
+// complete reports whether a node has what a pod needs beside room: the drivers of its volumes.
 func complete(snap *cluster.Snapshot, p *cluster.Pod, n *cluster.Node) bool {
 	for i := range p.Class.Spec.Volumes {
 		v := &p.Class.Spec.Volumes[i]
@@ -133,7 +133,7 @@ type news struct {
 	handled map[string]map[int32]time.Time
 }
 
-// read looks at all pods, if somebody wants to know: a place is old enough to be lost, or a kind is on trial.
+// read looks at all pods, if there is a reason: a place is old enough to be lost, or a kind is on trial.
 func (m *Memory) read(snap *cluster.Snapshot, now time.Time) news {
 	out := news{bound: map[Kind]time.Time{}, wrong: map[Kind]bool{}, probing: map[*trial]bool{}, alive: map[string]time.Time{}, handled: map[string]map[int32]time.Time{}}
 	watched := map[Kind]*trial{}
@@ -183,7 +183,7 @@ func (n *news) hear(p *cluster.Pod) {
 	n.handled[name][p.Priority] = ztime.Later(n.handled[name][p.Priority], p.Created)
 }
 
-// heard tells whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound or judged one that came
+// heard reports whether the scheduler of a pod has passed it over since then: it has judged the pod again, or bound or judged a pod that came
 // later and is no weightier. That others were bound says little: thousands of pods may be before this one in its queue.
 func (n *news) heard(p *cluster.Pod, since time.Time) bool {
 	if !p.Judged.IsZero() && !p.Judged.Before(since) {

@@ -1,6 +1,6 @@
 // Package budget evaluates disruption budgets: how many nodes of a pool may go at a time, for a reason, now.
 //
-// Budgets fail closed: one that does not parse allows nothing, for any reason, because nobody can know what it meant to protect.
+// Budgets fail closed: a budget that does not parse allows nothing, for any reason, because it is not known what it meant to protect.
 package budget
 
 import (
@@ -59,7 +59,7 @@ func value(b *v1.Budget, nodes int, now time.Time) (int, error) {
 	return (nodes*n + 99) / 100, nil
 }
 
-// active tells whether a budget is in force: always, unless it has a schedule; then from each time its schedule names, in UTC, for as
+// active reports whether a budget is in force: always, unless it has a schedule; then from each time its schedule names, in UTC, for as
 // long as its duration. Windows that overlap join.
 func active(b *v1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil && b.Duration == nil {

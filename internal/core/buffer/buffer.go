@@ -1,6 +1,6 @@
-// Package buffer says which pods a CapacityBuffer keeps room for, and what its owner is told about it.
+// Package buffer says which pods a CapacityBuffer keeps room for, and the report to its owner.
 //
-// The pods stand for pods to come: nobody made them, and they exist in plans only. They are placed after all pods of users, on what those
+// The pods stand for pods to come: they exist in plans only. They are placed after all pods of users, on what those
 // leave, and their room is given up as soon as a pod of a user needs it.
 package buffer
 
@@ -20,10 +20,10 @@ import (
 	"karpenter.sh/karpenter/internal/cluster/podclass"
 )
 
-// Most is how many pods one buffer keeps room for at most. A number that somebody mistyped must not fill the memory.
+// Most is how many pods one buffer keeps room for at most. A number that was mistyped must not fill the memory.
 const Most = 10_000
 
-// MostOfAll is how many pods all buffers together keep room for at most. Whoever may make buffers must not be able to fill the memory with many.
+// MostOfAll is how many pods all buffers together keep room for at most. A user who may make buffers must not be able to fill the memory with many.
 const MostOfAll = 100_000
 
 // A Source is where the shape of a buffer's pods comes from.
@@ -205,7 +205,7 @@ type Tally struct {
 // All is how many pods the buffer has.
 func (t Tally) All() int { return t.Ready + t.Coming + t.None }
 
-// Verdict tells whether all pods have room on nodes that run, and the reason of the condition Provisioning.
+// Verdict reports whether all pods have room on nodes that run, and the reason of the condition Provisioning.
 func (t Tally) Verdict() (fits bool, reason string) {
 	switch t.All() {
 	case 0:

@@ -28,7 +28,7 @@ func Unscalable(k schema.GroupKind) *Flaw {
 	return nil
 }
 
-// HasScale tells whether the number of pods of a kind is read from its scale subresource, rather than from fields that are known.
+// HasScale reports whether the number of pods of a kind is read from its scale subresource, rather than from fields that are known.
 func HasScale(k schema.GroupKind) bool {
 	return k.Group != "apps" && k != schema.GroupKind{Group: "batch", Kind: "Job"}
 }

@@ -19,7 +19,7 @@ type PoolScore struct {
 	Savings, Disruption float64 // parts of the pool's price and of its pods, 0 to 1
 }
 
-// Approved tells whether the score is good enough.
+// Approved reports whether the score is good enough.
 func (s PoolScore) Approved() bool { return s.Score >= 1.0/balance }
 
 // score judges a step for every pool with policy Balanced among its nodes. A saving across pools is split by
@@ -68,7 +68,7 @@ func ratio(savings, disruption float64) float64 {
 	return savings / disruption
 }
 
-// approved tells whether every pool agrees.
+// approved reports whether every pool agrees.
 func approved(scores []PoolScore) bool {
 	return !slices.ContainsFunc(scores, func(s PoolScore) bool { return !s.Approved() })
 }

@@ -27,7 +27,7 @@ type choice struct {
 	promised map[string]bool // nodes whose room the steps use
 }
 
-// pays tells whether a step is worth the pods that it moves.
+// pays reports whether a step is worth the pods that it moves.
 func (c *choice) pays(step *Step) bool {
 	return step.Gains().Dollars() >= c.perMove()*step.moves()
 }
@@ -43,7 +43,7 @@ func (c *choice) distance() float64 {
 	return float64(c.goal.before-c.goal.after-c.saved) / float64(max(1, c.goal.before))
 }
 
-// take adds a step, if it goes together with those that were taken. One that can only wait for its turn has to pay the full toll, however far the target
+// take adds a step, if it goes together with those that were taken. A step that can only wait for its turn has to pay the full toll, however far the target
 // is: a better one may be found until then.
 func (c *choice) take(step *Step) bool {
 	for _, r := range step.Remove {
@@ -74,7 +74,7 @@ func (c *choice) take(step *Step) bool {
 	return true
 }
 
-// open tells whether a candidate can still be part of a step.
+// open reports whether a candidate can still be part of a step.
 //
 // It is asked before a question is, which costs a plan: if even the whole price of a node would not pay for moving its pods now, no answer
 // can.
@@ -87,7 +87,7 @@ func (c *choice) openOnes(candidates []*Candidate) []*Candidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(r *Candidate) bool { return !c.open(r) })
 }
 
-// try weighs the removal of some nodes beside what was taken already, takes what is worth it, and tells whether anything was.
+// try weighs the removal of some nodes beside what was taken already, takes what is worth it, and reports whether anything was.
 // Nodes of avoid get no pods, because they are to go as well. Many such questions are asked, so the engine's first answer has to do: for a
 // few nodes it is hardly ever bettered.
 func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
@@ -103,7 +103,7 @@ func (c *choice) try(remove []*Candidate, avoid map[string]bool) bool {
 //
 // It is a search in four widths. The target says how cheap the fleet could be at all; its steps are taken as they are where budgets allow.
 // Where they do not, because one step of the target is larger than what may go at a time, a part of it is looked for: the same doomed
-// nodes, in sets that fit, kept off each other so that none is emptied onto one that goes tomorrow. Then sets of all nodes, which finds
+// nodes, in sets that fit, kept off each other so that none is emptied onto a node that goes tomorrow. Then sets of all nodes, which finds
 // what the target did not see. And at last one node at a time, which finds little in a fleet that is nearly right, but all that there is,
 // given time: where a pass stops, the next one goes on.
 //

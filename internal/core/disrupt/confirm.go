@@ -68,7 +68,7 @@ func Confirm(w *World, m Memory, step *Step) (*Step, Refusal, Memory) {
 	return out, why, m
 }
 
-// still tells whether a candidate is one for the step's reason. A node that was to go because it was empty and got a pod meanwhile may be worth
+// still reports whether a candidate is one for the step's reason. A node that was to go because it was empty and got a pod meanwhile may be worth
 // consolidating, but that is another step, with another budget.
 func still(step *Step, c *Candidate) bool {
 	switch step.Method {
@@ -81,7 +81,7 @@ func still(step *Step, c *Candidate) bool {
 	return ok && c.Held == nil
 }
 
-// waitsForTurn tells whether only nodes that are going, or are not ready, keep a step from going within the budgets.
+// waitsForTurn reports whether only nodes that are going, or are not ready, keep a step from going within the budgets.
 func (r Refusal) waitsForTurn() bool { return r.Code == Budget && r.Have >= r.Need }
 
 // allows says why the budgets do not let some nodes go together now; its code is "" if they do. It has as many as it needs where budgets would let
@@ -104,7 +104,7 @@ func (s *survey) allows(reason v1.DisruptionReason, remove []*Candidate) Refusal
 // must be candidates for its reason, and the budgets must let them go together.
 //
 // What another process began is not planned again: its replacements stand there, and what they cost has been spent. But what is written on
-// claims is only as true as whoever wrote it, so candidates, halts and budgets are looked at as for any other step.
+// claims is only as true as its author, so candidates, halts and budgets are looked at as for any other step.
 func (w *World) Forbids(reason v1.DisruptionReason, claims []types.UID) Refusal {
 	survey := surveyOf(w)
 	var remove []*Candidate

@@ -25,7 +25,7 @@ func movers(candidates []*Candidate) (out []*Candidate, notes []Refusal) {
 	return out, notes
 }
 
-// consolidates tells whether consolidation may remove a candidate, and if not why, where that is worth telling.
+// consolidates reports whether consolidation may remove a candidate, and if not why, where that is worth telling.
 func consolidates(c *Candidate) (why Refusal, ok bool) {
 	no := func(code Code, name string) (Refusal, bool) {
 		return Refusal{Code: code, Reason: v1.DisruptionReasonUnderutilized, Name: name}.of(c), false
@@ -54,7 +54,7 @@ func consolidates(c *Candidate) (why Refusal, ok bool) {
 // search looks for the cheapest fleet in one pass.
 //
 // What a search learns of a node while it asks about others is kept: why it is not consolidated (notes), what its pods leave unpaid of its
-// price (wasted). That is what people are told, and it has to be what was decided, so nothing is worked out again for telling it.
+// price (wasted). That is what events say, and it has to be what was decided, so nothing is worked out again for telling it.
 type search struct {
 	*whatIf
 	ledger *ledger
@@ -246,7 +246,7 @@ func (s *search) shopOf(pool string) *shop {
 	return s.shops[pool]
 }
 
-// removedPrices are the cheapest prices of what is removed, by what it is.
+// removedPrices are the cheapest prices of what is removed, by its kind.
 type removedPrices map[purchase]cloud.NanoUSD
 
 func removedPricesOf(remove []*Candidate) removedPrices {
@@ -324,7 +324,7 @@ const (
 	// askedPerPod and askedAnyway bound the pods that are asked about for a target: a plan from nothing, one of each half, and as much again
 	// for rounds. Small fleets may ask whatever they like.
 	askedPerPod, askedAnyway = 4, 1000
-	// roundsOfTarget is how often what an answer leaves is asked about: as it is, without the nodes that the first answer would buy again, and
+	// roundsOfTarget is how often what an answer leaves is asked about: unchanged, without the nodes that the first answer would buy again, and
 	// without those that the second would.
 	roundsOfTarget = 3
 )
@@ -353,7 +353,7 @@ func (s *search) couldSave(a answer) cloud.NanoUSD {
 
 // better targets have steps that save more, or nearly as much while fewer pods move.
 //
-// Two targets that save about the same are told apart by the pods they move: half a percent of the price is lost in what prices do by themselves.
+// Two targets that save about the same are distinguished by the pods they move: half a percent of the price is lost in what prices do by themselves.
 func (t target) better(than target) bool {
 	near := than.before / nearlyEqual
 	switch {

@@ -14,18 +14,18 @@
 // Everything here is a comparison of two sums of money. On one side stands what a step takes off the hourly bill, with a little for each
 // node that there will be fewer, since a node costs something by itself that is on no bill (Step.Gains). On the other stands what its
 // moves are reckoned to cost: a pod that is evicted starts anew somewhere, loses its caches, and may find its budget used up when it
-// matters. Nobody is billed for that, so it is given a price in the only unit that grows with a cluster and its machines, the cost of an
+// matters. That is on no bill, so it is given a price in the only unit that grows with a cluster and its machines, the cost of an
 // average pod for an hour, times what speaks for and against moving now (toll.go).
 //
-// A step whose saving lasts a day is worth about a hundred times one that is undone in a quarter of an hour. How long a saving lasts is not
+// A step whose saving lasts a day is worth about a hundred times a step that is undone in a quarter of an hour. How long a saving lasts is not
 // known when it is made; how many pods come by themselves is, and how many were moved lately. A restless cluster makes moves dear, a fleet
-// that is far from its target makes them cheap, one that was moved much today makes them dear again. Where pods come all the time the target moves
+// that is far from its target makes them cheap, a fleet that was moved much today makes them dear again. Where pods come all the time the target moves
 // as well, and no distance makes them cheap.
 //
 // # The shape of a pass
 //
 //	survey      one row for each of our nodes: what it costs, what keeps it, which pods must have a place, which spares rest on it
-//	empty       nodes without anything to move go, each by itself; they use budgets up first, because they disturb nobody
+//	empty       nodes without anything to move go, each by itself; they use budgets up first, because they disturb no pod
 //	drift       nodes that are no longer what was asked for, as many as budgets allow, at any price
 //	consolidate what may move is priced (waste.go), the cheapest fleet is the target, and steps lead there as far as budgets allow
 //	remember    whether a pass over the same world could find anything else
@@ -47,8 +47,8 @@
 //   - A node that was just bought goes before its pods come. A promise of room is kept in the store and looked at first (promises), and a node must have been vacant for a while before it counts as empty.
 //   - The same nodes are moved to and fro. A replacement is never what is replaced (removedPrices), a saving has to be a part of the price (MinSaving), and pods that were moved speak against being moved again.
 //   - A step that fails is proposed again at once. Its nodes are left alone for a minute, then for two, and so on (Memory.Failed).
-//   - Somebody does not learn why nothing happens. Every brake is a Refusal with a code, and WhyStays lists them all for one node.
+//   - A user does not learn why nothing happens. Every brake is a Refusal with a code, and WhyStays lists them all for one node.
 //
-// The package decides and does nothing. Whoever carries a step out confirms it first against the newest snapshot, and notes steps that failed
+// The package decides and does nothing. The loop that carries a step out confirms it first against the newest snapshot, and notes steps that failed
 // (Memory.Failed), so that they are not proposed again at once.
 package disrupt

@@ -55,7 +55,7 @@ func (e *entanglement) take(step []*Candidate) {
 	}
 }
 
-// with tells whether a place of some pod of a step depends on a pod that another answer moves, or the other way round.
+// with reports whether a place of some pod of a step depends on a pod that another answer moves, or the other way round.
 func (e *entanglement) with(step []*Candidate) bool {
 	if len(e.moved) == 0 {
 		return false
@@ -78,7 +78,7 @@ func (e *entanglement) with(step []*Candidate) bool {
 	return false
 }
 
-// looksAt tells whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might. Those over
+// looksAt reports whether a constraint of one cohort counts pods of the other. Namespaces are not looked at: it is enough that it might. Those over
 // hosts do not matter: no two answers put pods onto one node.
 //
 // To find too much here delays a step to the next pass. To find too little moves pods to places that kube-scheduler refuses. So selectors
@@ -144,8 +144,8 @@ func (c constraints) of(class *podclass.Class) []constraint {
 
 // awaited knows which pods must not go before others have arrived.
 //
-// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees to it that nobody comes who
-// would be in the way, since it counts seats like pods. What it cannot see is that somebody must not go: a seat is not asked for again.
+// A seat is where its pod may be as long as those that its constraints count stay where they are. The engine sees to it that no pod comes that
+// would be in the way, since it counts seats like pods. What it cannot see is that a pod must not go: a seat is not asked for again.
 type awaited struct {
 	terms constraints
 	by    map[cohort][]*cluster.Node // who has seats, and constraints, and where
@@ -169,7 +169,7 @@ func awaitedOf(snap *cluster.Snapshot, now time.Time) *awaited {
 	return a
 }
 
-// looksFor tells whether a pod on its way counts on a running pod where that is. A spread is upset by whoever comes or goes. Affinity wants somebody
+// looksFor reports whether a pod on its way counts on a running pod where that is. A spread is upset by each pod that comes or goes. Affinity wants a pod
 // to be in the domain.
 func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 	if len(a.by) == 0 {
@@ -187,7 +187,7 @@ func (a *awaited) looksFor(p *cluster.Pod, on *cluster.Node) bool {
 }
 
 // waitsFor lists the waits for pods of a cohort. Those that spread by an equal constraint are no matter: wherever they go, it sees to that.
-// Nearness is another thing: until they have arrived there too, nobody is near.
+// Nearness is another thing: until they have arrived there too, no pod is near.
 func (a *awaited) waitsFor(c cohort) (out []wait) {
 	for by, at := range a.by {
 		for _, t := range a.terms.of(by.class) {
@@ -203,7 +203,7 @@ func (a *awaited) waitsFor(c cohort) (out []wait) {
 	return out
 }
 
-// mayShare tells whether a machine, which may not have been launched yet, could be in the domain of a node.
+// mayShare reports whether a machine, which may not have been launched yet, could be in the domain of a node.
 func mayShare(key string, n, with *cluster.Node) bool {
 	domain, ok := with.Labels()[key]
 	if may, known := n.Labels()[key]; ok && known {

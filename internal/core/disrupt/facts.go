@@ -25,7 +25,7 @@ type Facts struct {
 
 // facts are what a row says whatever the time, the budgets and the other nodes.
 type facts struct {
-	seen uint64 // the look at which somebody last asked
+	seen uint64 // the look of the last question
 
 	initialized, ready   bool
 	leaving, terminating bool
@@ -111,7 +111,7 @@ func (f *facts) price(by *cloud.Catalog) (dollars cloud.NanoUSD, known bool) {
 	return f.dollars, f.priced
 }
 
-// unguarded tells whether all pods of a node that need another home may leave it, whatever the time.
+// unguarded reports whether all pods of a node that need another home may leave it, whatever the time.
 func (f *facts) unguarded(budgets *movable.PDBs) bool {
 	return !f.guarded && (budgets.None() || !slices.ContainsFunc(f.sorts, func(p *cluster.Pod) bool { return len(budgets.Of(p)) > 0 }))
 }

@@ -34,7 +34,7 @@ type ledger struct {
 // meanwhile waits beside them and is ready when they have gone.
 const inTurns = 2
 
-// stuckAfter is how long after its deletion nobody waits any more for a node to go.
+// stuckAfter is how long after its deletion no loop waits any more for a node to go.
 const stuckAfter = 5 * time.Minute
 
 // reasons lists the reasons for which budgets are kept.
@@ -60,7 +60,7 @@ func (s *survey) ledger() *ledger {
 	return l
 }
 
-// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift wait for nobody: what steps that are not
+// Left returns how many more nodes of the pool may be planned to go for the reason. Emptiness and drift do not wait: what steps that are not
 // confirmed yet would take is free for them, and those will find it gone.
 func (l *ledger) Left(pool string, reason v1.DisruptionReason) int {
 	if reason != v1.DisruptionReasonUnderutilized {
@@ -86,7 +86,7 @@ func (l *ledger) Now(pool string, reason v1.DisruptionReason) int {
 	return max(0, count.Raw[reason]-count.Consuming-l.taken[pool])
 }
 
-// Spent tells whether nobody gets any more of a budget at this moment.
+// Spent reports whether nothing is left of a budget at this moment.
 func (l *ledger) Spent(pool string, reason v1.DisruptionReason) bool {
 	return min(l.Now(pool, reason), l.Left(pool, reason)) == 0
 }
@@ -124,7 +124,7 @@ func (l *ledger) Plan(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	return l.take(nodes, func(pool string) int { return l.Left(pool, reason) })
 }
 
-// Fit tells whether all nodes of a step may go with everything else that is planned, without waiting for a turn.
+// Fit reports whether all nodes of a step may go with everything else that is planned, without waiting for a turn.
 func (l *ledger) Fit(reason v1.DisruptionReason, nodes []*Candidate) bool {
 	for pool, n := range perPool(nodes) {
 		if l.Now(pool, reason)-l.waiting[pool] < n {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Memory is what one pass leaves for the next: what failed, what was moved, where the search stopped and what it found. It is a value:
-// whoever is given one gives another back and leaves the first as it was. The zero value remembers nothing.
+// a function that gets one returns another and leaves the first as it was. The zero value remembers nothing.
 //
 // Everything in it may be lost: a controller that starts anew decides a little worse for an hour, and never wrongly. What must not be lost
 // is on the claims.

@@ -87,7 +87,7 @@ func (s *shop) kindOf(known map[string]int, o *cloud.Offering) int {
 	return i
 }
 
-// accepted says of each kind whether the claim of an opening may become it.
+// accepted returns, for each kind, whether the claim of an opening may become it.
 func (s *shop) accepted(o *engine.Opening) []bool {
 	out := make([]bool, len(s.kinds))
 	needs := need.Of(o.Claim.Spec.Requirements)
@@ -190,7 +190,7 @@ func (w way) without(refuse func(option) bool) way {
 // sent returns what launch is expected to pay for a way of buying a claim, and the most that it can come to pay: of spot the mean of what it
 // would name, else the cheapest.
 //
-// It repeats what a launch does with what it is given: so many types are sent, the cheapest first, and of spot only those in the band. To
+// It repeats what a launch does with its arguments: so many types are sent, the cheapest first, and of spot only those in the band. To
 // price by the cheapest type instead would promise savings that no launch makes, as EC2 picks from the list by depth as much as by price.
 func (s *shop) sent(w way, claim *v1.NodeClaim, band shapes.Band) (price, worst cloud.NanoUSD) {
 	byFloor := slices.Clone(w.options)

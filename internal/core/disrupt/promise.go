@@ -14,7 +14,7 @@ import (
 
 // promises says on which machines there are seats, by the name of their row, and until when that keeps them at the latest.
 //
-// A seat ends by itself because nobody may come for it: kube-scheduler may have found the pod another place, or its owner made none. Without an
+// A seat ends by itself because no pod may come for it: kube-scheduler may have found the pod another place, or its owner made none. Without an
 // end one such seat would keep a node for good.
 func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
@@ -30,11 +30,11 @@ func promises(snap *cluster.Snapshot, now time.Time) map[string]time.Time {
 // Deployment that is recreated, or the next job of a chain, comes within seconds.
 const leastVacancy = 15 * time.Second
 
-// Vacancies knows since when nodes are vacant: ready for pods, without one that needs another place when they go, and promised to none.
-// The zero value has seen nothing. What it has not seen before is vacant from the first look on: nobody knows what was promised then.
+// Vacancies knows since when nodes are vacant: ready for pods, without a pod that needs another place when they go, and promised to none.
+// The zero value has seen nothing. What it has not seen before is vacant from the first look on: it is not known what was promised then.
 //
 // A snapshot shows that a node is empty now, not since when. visits counts the pods that came to a node: if it has grown between two
-// looks, somebody was there and has gone, and the node has been vacant only since. So a job of three seconds every minute is seen, though
+// looks, a pod was there and has gone, and the node has been vacant only since. So a job of three seconds every minute is seen, though
 // no look may ever meet it.
 type Vacancies struct {
 	seen map[types.UID]vacancy
@@ -46,7 +46,7 @@ type vacancy struct {
 	vacated, vacant bool
 }
 
-// Look returns, by claim, since when each node is vacant; for one that is not that is now.
+// Look returns, by claim, since when each node is vacant; for a node that is not vacant that is now.
 func (v *Vacancies) Look(snap *cluster.Snapshot, now time.Time) map[types.UID]time.Time {
 	promised := promises(snap, now)
 	seen, out := map[types.UID]vacancy{}, map[types.UID]time.Time{}
@@ -69,7 +69,7 @@ func (v *Vacancies) Look(snap *cluster.Snapshot, now time.Time) map[types.UID]ti
 	return out
 }
 
-// Vacated tells whether an initialized node runs nothing that needs another place when it goes.
+// Vacated reports whether an initialized node runs nothing that needs another place when it goes.
 func Vacated(n *cluster.Node) bool {
 	return n.Initialized() && !slices.ContainsFunc(n.Pods, movable.Reschedulable)
 }

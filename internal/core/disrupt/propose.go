@@ -141,7 +141,7 @@ func (p *pass) drift() (soon []*Candidate) {
 	return soon
 }
 
-// consolidate adds the steps towards a cheaper fleet, and tells whether it is known that there are no others.
+// consolidate adds the steps towards a cheaper fleet, and reports whether it is known that there are no others.
 func (p *pass) consolidate() (known bool) {
 	movers, notes := movers(p.rest(p.candidates))
 	movers = slices.DeleteFunc(movers, func(c *Candidate) bool { return c.Drifted != nil || p.lands[c.Name()] })
@@ -194,7 +194,7 @@ func (p *pass) searchAnew(movers []*Candidate, world fingerprint) []*Step {
 
 // heldBack shares out what the target would save beyond the steps that fit.
 //
-// It is shared among pools by the price of the nodes that would have gone: what somebody who set a budget pays for it in an hour.
+// It is shared among pools by the price of the nodes that would have gone: what the user who set a budget pays for it in an hour.
 func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]bool) {
 	for _, step := range goal.steps {
 		if slices.ContainsFunc(step.Remove, func(c *Candidate) bool { return gone[c] }) {
@@ -208,7 +208,7 @@ func heldBack(out map[string]cloud.NanoUSD, goal target, gone map[*Candidate]boo
 
 // exhausted names the pools that have something to do for a reason whose budget allows nothing.
 //
-// People are told only of budgets that keep something from happening. A budget of zero over a pool in which nothing wants to go holds
+// Reports name only budgets that keep something from happening. A budget of zero over a pool in which nothing wants to go holds
 // nothing back.
 func (p *pass) exhausted() map[string][]v1.DisruptionReason {
 	out := map[string][]v1.DisruptionReason{}

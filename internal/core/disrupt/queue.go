@@ -21,15 +21,15 @@ const (
 type Waiting struct {
 	Step *Step
 	Due  time.Time                // of its second look
-	Plan *v1alpha1.DisruptionPlan // by which it was approved, nil where nobody wanted to be asked
+	Plan *v1alpha1.DisruptionPlan // by which it was approved, nil without approval
 }
 
-// late tells whether a step is looked at for the last time.
+// late reports whether a step is looked at for the last time.
 func (p *Waiting) late(now time.Time) bool { return !now.Before(p.Due.Add(TurnWithin)) }
 
 // A Queue holds the steps that wait, each by its ID or by the name of its plan.
 //
-// Whoever carries steps out has one and asks it what to do with them, so that a replay and the loops of a controller begin the same steps in the
+// The loop that carries steps out has one and asks it what to do with them, so that a replay and the loops of a controller begin the same steps in the
 // same order.
 type Queue map[string]*Waiting
 
@@ -87,7 +87,7 @@ func (r *Round) Due() iter.Seq2[string, *Waiting] {
 	}
 }
 
-// Refused says what becomes of a step that Confirm refused. What only budgets hold back stays in the queue until its turn comes (waits). What lost its
+// Refused returns the fate of a step that Confirm refused. What only budgets hold back stays in the queue until its turn comes (waits). What lost its
 // places or its saving, and what has waited for too long, is remembered as failed.
 func (r *Round) Refused(id string, p *Waiting, why Refusal, m Memory) (waits bool, _ Memory) {
 	late := p.late(r.now)
@@ -104,5 +104,5 @@ func (r *Round) Refused(id string, p *Waiting, why Refusal, m Memory) (waits boo
 	return false, m
 }
 
-// Held tells whether any step waits for its turn.
+// Held reports whether any step waits for its turn.
 func (r *Round) Held() bool { return len(r.full) > 0 }

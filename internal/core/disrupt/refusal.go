@@ -35,7 +35,7 @@ type Refusal struct {
 	More  int     `json:"more,omitempty"`
 	// Limits are the pools whose limits have to do with it.
 	Limits []string `json:"limits,omitempty"`
-	// Why is what the engine says of a machine that cannot be opened.
+	// Why is the engine's reason for a machine that cannot be opened.
 	Why reason.Explanation `json:"why,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type Stuck struct {
 	Why reason.Explanation `json:"why"`
 }
 
-// A Code names what holds a node or ends a step. Its text is stable: events are told apart by it, and whoever reads JSON knows it by that.
+// A Code names what holds a node or ends a step. Its text is stable: events are distinguished by it, and readers of JSON know it by that.
 type Code string
 
 // What keeps a node from going for any reason.
@@ -58,8 +58,8 @@ const (
 	Awaited        Code = "Awaited"          // pods are on their way to places that are theirs only as long as Pod is where it is
 	NodeProtected  Code = "NodeDoNotDisrupt" // the Node has the annotation Name
 	ClaimProtected Code = "NodeClaimDoNotDisrupt"
-	Paused         Code = "Paused" // somebody stopped disruption of the pool Name, of all pools if that is empty, and said why in Value
-	NoPool         Code = "NoPool" // its pool Name is gone, or nobody knows what it could launch; without Name it says of none that it is its pool
+	Paused         Code = "Paused" // an operator stopped disruption of the pool Name, of all pools if that is empty, and said why in Value
+	NoPool         Code = "NoPool" // its pool Name is gone, or its catalogue is not known; without Name it names no pool
 )
 
 // What keeps a node for a while, whatever the reason.
@@ -74,7 +74,7 @@ const (
 	PodBudget    Code = "PodDisruptionBudget" // the budget Name allows no disruption of Pod; without Name it is under several, and so evicted by none
 )
 
-// NoPlace keeps a drifted node, and one that is to be consolidated. The pods Stuck would find no other place. A node of a pool with a fixed
+// NoPlace keeps a drifted node, and a node that is to be consolidated. The pods Stuck would find no other place. A node of a pool with a fixed
 // number of nodes goes only after a machine like it was opened: Limits forbid it, or there is none, as Why says.
 const NoPlace Code = "NoPlace"
 
@@ -110,7 +110,7 @@ const (
 	Budget     Code = "Budget"     // the budgets of the pools do not let its nodes go now
 	Scheduling Code = "Scheduling" // its pods would not all find a place, or it does not save what it did
 	NotEmpty   Code = "NotEmpty"   // Node is not empty any more
-	NotOurs    Code = "NotOurs"    // a candidate is no node of ours
+	NotOurs    Code = "NotOurs"    // a candidate is no Karpenter node
 )
 
 // Codes lists all codes, in the order in which they are explained.
@@ -125,7 +125,7 @@ func Codes() []Code {
 	}
 }
 
-// Passes tells whether the code stands for a stage of a machine's life that ends by itself.
+// Passes reports whether the code stands for a stage of a machine's life that ends by itself.
 func (c Code) Passes() bool {
 	return c == NoNode || c == NotInitialized || c == Deleting || c == Nominated || c == Landing || c == Awaited
 }

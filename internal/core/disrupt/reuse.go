@@ -12,8 +12,8 @@ import (
 )
 
 // May the last answer be used again? A search costs far more than anything else here, and a cluster never stands still: pods start, report
-// and stop, and nearly none of it can change the answer. So a pass that found nothing is remembered in two ways, one that costs nothing to
-// compare with (lastPass) and one that knows what an answer depends on (lastSearch), both for five minutes, because prices and availability
+// and stop, and nearly none of it can change the answer. So a pass that found nothing is remembered in two ways, a record that costs nothing to
+// compare with (lastPass) and a record that knows what an answer depends on (lastSearch), both for five minutes, because prices and availability
 // change without an event.
 //
 //	the last search      the world now                             until          this pass
@@ -48,7 +48,7 @@ type lastPass struct {
 	until    time.Time
 }
 
-// same tells whether w is that world.
+// same reports whether w is that world.
 func (l *lastPass) same(w *World) bool {
 	return l.news == w.Snap.News() && w.Now.Before(l.until) && maps.Equal(l.catalogs, catalogsOf(w))
 }
@@ -86,7 +86,7 @@ func (l *lastSearch) verdict(world fingerprint, budgets *ledger, now time.Time) 
 	return searchAnew
 }
 
-// freed tells whether budgets let more go than then: empty nodes, which go first, may have used them up, and then nothing was found only
+// freed reports whether budgets let more go than then: empty nodes, which go first, may have used them up, and then nothing was found only
 // because nothing was allowed.
 func (l *lastSearch) freed(budgets *ledger) bool {
 	for pool, n := range l.cramped {
@@ -162,7 +162,7 @@ func (s *search) fingerprint(movers []*Candidate) fingerprint {
 	for _, name := range slices.Sorted(maps.Keys(s.w.Pools)) {
 		pool := s.w.Pools[name].Pool
 		text(name, string(pool.UID))
-		number(int(pool.Generation)) // of the spec: what a pool says of itself changes with every claim
+		number(int(pool.Generation)) // of the spec: the status of a pool changes with every claim
 		number(s.ledger.Left(name, v1.DisruptionReasonUnderutilized))
 	}
 	return fingerprint{h.Sum64(), catalogsOf(s.w)}

@@ -9,7 +9,7 @@ import (
 )
 
 // Buffers keep room for pods to come. What they rest on is not empty, and consolidation moves nothing onto their room: it would only have to be
-// bought again. But nobody waits for that room yet. So what goes because it has drifted goes without it, if need be.
+// bought again. But no pod waits for that room yet. So what goes because it has drifted goes without it, if need be.
 
 // spares are the rows that stand for such pods, as far as there is room for them.
 type spares struct {
@@ -44,7 +44,7 @@ func sparesOf(snap *cluster.Snapshot) spares {
 
 // elsewhere lists the spares that rest on nodes which stay and take pods.
 //
-// They are part of every question, although nobody moves them: room that a buffer keeps on a node that stays must not be given away to
+// They are part of every question, although no step moves them: room that a buffer keeps on a node that stays must not be given away to
 // pods of a node that goes.
 func (s *spares) elsewhere(gone, closed map[string]bool) []*cluster.Pod {
 	if len(s.still) == 0 {

@@ -29,7 +29,7 @@ const (
 // tainted none is.
 type Steering map[*cluster.Node]bool
 
-// Avoided tells whether new pods are kept off a node.
+// Avoided reports whether new pods are kept off a node.
 func Avoided(n *corev1.Node) bool {
 	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1.UnderusedTaintKey })
 }
@@ -62,12 +62,12 @@ func avoid(order []*Candidate, wasted map[*Candidate]float64, goal target, part 
 	return out
 }
 
-// steer says of each node of ours what is known: one that consolidation may remove is judged by the last search, one that may
-// not be removed must not be avoided, nor one of a pool whose budgets let none go, and one that has only just seen a pod come or go, or is on
-// its way out, stays as it is.
+// steer returns the verdict on each Karpenter node: a node that consolidation may remove is judged by the last search, a node that may
+// not be removed must not be avoided, nor one of a pool whose budgets let none go, and a node that has only just seen a pod come or go, or is on
+// its way out, keeps its taint.
 //
 // Every taint that is there must have a reason today. So it begins with taking all of them off, and keeps those of nodes about which the
-// last search still holds: a taint that somebody forgot would keep new pods off a good node for ever.
+// last search still holds: a taint that was forgotten would keep new pods off a good node for ever.
 func (s *search) steer(candidates, movers []*Candidate, avoided map[types.UID]bool) Steering {
 	frozen := func(c *Candidate) bool {
 		return s.ledger.counts[c.Pool.Name].Raw[v1.DisruptionReasonUnderutilized] == 0

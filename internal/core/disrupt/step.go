@@ -22,13 +22,13 @@ const (
 	SingleNode Method = "single"
 )
 
-// Waits tells whether steps of this method are looked at again after the validation delay, before anything is done. Only
-// consolidation moves pods for money; an empty node disturbs nobody, and a drifted one is replaced at any price.
+// Waits reports whether steps of this method are looked at again after the validation delay, before anything is done. Only
+// consolidation moves pods for money; an empty node disturbs no pod, and a drifted one is replaced at any price.
 func (m Method) Waits() bool { return m == MultiNode || m == SingleNode }
 
 // A Step is one change of the fleet that can be made by itself: open what replaces, wait for it, remove the rest.
 //
-// It is complete: whoever carries it out needs nothing else, and whoever reads it later, in the journal or in a plan that waits for
+// It is complete: the loop that carries it out needs nothing else, and a reader, in the journal or in a plan that waits for
 // approval, can say what was going to happen and why it was worth it. Prices are of an hour, as expected when it was proposed.
 //
 // Invariant: After ≤ Worst, and Worst < Before, or equal where nodes get fewer; drift alone may cost more than what it replaces.
@@ -95,7 +95,7 @@ func (s *Step) Cost() float64 {
 func (s *Step) moves() float64 { return s.Cost() - float64(len(s.Remove)) }
 
 // Begin notes that the step is under way: its nodes go, and their pods have seats where they are to be. claims are those that were created for what it
-// opens, in that order; they stand in the draft already. Pods that nobody made, for which a buffer keeps room, get no seats.
+// opens, in that order; they stand in the draft already. Pods that do not exist, for which a buffer keeps room, get no seats.
 func (s *Step) Begin(d *cluster.Draft, claims []string, now time.Time) {
 	for _, c := range s.Remove {
 		d.MarkForRemoval(c.Node.Claim.Name)

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/paused"
 )
 
-// A survey is what a world says of each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
+// A survey describes each of our nodes, worked out in one walk over them: who proposes, confirms or explains reads it, and
 // counts nothing again. It never changes.
 //
 // Every question about a node is asked of its row. Before there were rows, candidates, budgets, prices and explanations each walked the
@@ -30,7 +30,7 @@ type survey struct {
 	halts    paused.Switches
 	awaited  *awaited
 
-	rows  []*Candidate // nodes of ours, by name, whether they may go or not
+	rows  []*Candidate // Karpenter nodes, by name, whether they may go or not
 	pools map[string]*poolSum
 
 	waiting  []*cluster.Pod  // pods that need a place: pending ones and those of nodes on their way out
@@ -40,10 +40,10 @@ type survey struct {
 	settling map[string]bool // nodes onto which consolidation, too, moves none: a pod came or went a short while ago
 }
 
-// A Candidate is a node of ours, and what decisions read of it. It may be removed if nothing blocks it.
+// A Candidate is a Karpenter node, and what decisions read of it. It may be removed if nothing blocks it.
 //
 // Block and Held are two fields because drift may overcome one of them. What blocks a node speaks for itself: it is not ready, it is
-// going, somebody forbade it. What holds it are its pods, and a claim with a termination grace period says that pods do not hold it for
+// going, a user forbade it. What holds it are its pods, and a claim with a termination grace period says that pods do not hold it for
 // ever.
 //
 // Cost is 1 for the node, even an empty one, and about 1 for each pod that moves, so that a ratio of price to cost never divides by
@@ -123,7 +123,7 @@ func pdbsOf(w *World) *movable.PDBs {
 	return movable.NewPDBs(budgets)
 }
 
-// serves tells whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other providers are none of our business.
+// serves reports whether the claim's node class is of a kind that one of the pools we serve uses. Claims of other providers are none of our business.
 func (s *survey) serves(claim *v1.NodeClaim) bool {
 	ref := claim.Spec.NodeClassRef
 	if ref == nil {
@@ -164,11 +164,11 @@ func (s *survey) room(n *cluster.Node, f *facts) []*cluster.Pod {
 	return nil
 }
 
-// settled pods need no place where some nodes are closed: they are not given any, or have one on a node that takes no others. One that is planned onto a node which does
+// settled pods need no place where some nodes are closed: they are not given any, or have a seat on a node that takes no others. A pod that is planned onto a node which does
 // is asked for again: the engine gives it that place, and counts it there whenever it matters who is beside whom.
 //
-// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: one that boots already, and
-// one that this pass would wait for.
+// The room of a pod that already has a plan is taken. To ask for it again would plan two machines for one pod: a machine that boots already, and
+// a machine that this pass would wait for.
 func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	plan, planned := s.w.Snap.Planned(p.PodKey)
 	if !planned {
@@ -178,10 +178,10 @@ func (s *survey) settled(p *cluster.Pod, closed map[string]bool) bool {
 	return target == nil || closed[target.Name] || seat.Kept(s.w.Snap, plan, s.w.Now)
 }
 
-// settles tells whether a node saw a pod come or go less than its pool's consolidateAfter ago.
+// settles reports whether a node saw a pod come or go less than its pool's consolidateAfter ago.
 //
 // consolidateAfter is about the pool's own nodes going, but what it guards against is a node that something happens on: pods that come and
-// go there say that its free room is spoken for, whoever asks for it.
+// go there say that its free room is spoken for, for any question.
 func (s *survey) settles(f *facts) bool {
 	p, ok := s.w.Pools[f.pool]
 	if !ok {
@@ -193,8 +193,8 @@ func (s *survey) settles(f *facts) bool {
 
 // read makes the row of a node with a claim.
 //
-// Most nodes have neither a pod that is protected nor one that a budget counts. Then the clock decides nothing about them, and what was read
-// of the row at an earlier look is taken as it is.
+// Most nodes have neither a pod that is protected nor a pod that a budget counts. Then the clock decides nothing about them, and what was read
+// of the row at an earlier look is taken unchanged.
 func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 	c := &Candidate{Node: n, Cost: f.cost, Block: s.block(n, f), Spares: s.resting.on[n.Name], bought: f.bought, zone: f.zone}
 	if n.Node == nil {
@@ -213,7 +213,7 @@ func (s *survey) read(n *cluster.Node, f *facts) *Candidate {
 		if s.pdbs.CurrentlyReschedulable(p, s.w.Now) {
 			c.Pods = append(c.Pods, p)
 		}
-		// Of several that hold it, the one that does so longest is told: whoever waits for the other would be told a new reason then. A zero
+		// Of several that hold it, the longest one is reported: a user who waits for the other would hear a new reason then. A zero
 		// time is for good.
 		if b := s.podBlock(n, p); b != nil && (c.Held == nil || b.Until.After(c.Held.Until) && !c.Held.Until.IsZero() || b.Until.IsZero()) {
 			c.Held = b
@@ -251,8 +251,8 @@ func (s *survey) count(c *Candidate, f *facts) {
 
 // block applies the rules about the node itself, in the order in which users know them.
 //
-// The order matters to people only: the first is told. What ends by itself comes first, because whoever reads it needs do nothing, then
-// what somebody said, then what nobody knows.
+// The order matters to people only: the first is reported. What ends by itself comes first, because its reader needs do nothing, then
+// the wishes of users, then what is not known.
 func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 	block := func(code Code, name string, until time.Time) *Refusal {
 		r := &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Name: name, Until: until}
@@ -290,8 +290,8 @@ func (s *survey) block(n *cluster.Node, f *facts) *Refusal {
 
 // podBlock applies do-not-disrupt, for pods of every kind, and the PodDisruptionBudgets of pods that would be evicted.
 //
-// A pod that would be given its place by nobody (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
-// on it still says that somebody watches what it does.
+// A pod that gets no new place (of a DaemonSet, or finished) needs no eviction, so no budget holds it; but do-not-disrupt
+// on it still says that a user watches it.
 func (s *survey) podBlock(n *cluster.Node, p *cluster.Pod) *Refusal {
 	block := func(code Code) *Refusal { // of few pods: nothing is made for the others
 		return &Refusal{Code: code, Node: n.Name, Claim: n.Claim.Name, Pod: &p.PodKey}
@@ -320,7 +320,7 @@ func (s *survey) candidates() []*Candidate {
 	return slices.DeleteFunc(slices.Clone(s.rows), func(c *Candidate) bool { return c.Block != nil || s.busy(c) })
 }
 
-// blocks says of each node that may not go what keeps it, by name; of one that is kept by its pods, too.
+// blocks returns what keeps each node that may not go, by name; for a node that is kept by its pods, too.
 func (s *survey) blocks() (out []Refusal) {
 	for _, c := range s.rows {
 		switch {
@@ -354,7 +354,7 @@ func (c *Candidate) moves() float64 { return c.Cost - 1 }
 // Static candidates belong to a pool with a fixed number of nodes.
 func (c *Candidate) Static() bool { return c.Pool.Spec.Replicas != nil }
 
-// unconsolidated tells whether the node says, by an annotation of the days before do-not-disrupt, that it is not to be consolidated.
+// unconsolidated reports whether the node says, by an annotation of the days before do-not-disrupt, that it is not to be consolidated.
 func (c *Candidate) unconsolidated() bool {
 	return c.Node.Node.Annotations[v1.DoNotConsolidateAnnotationKey] == "true"
 }
@@ -372,7 +372,7 @@ func (c *Candidate) lacks() string {
 	return ""
 }
 
-// spot tells whether a candidate runs on spot capacity.
+// spot reports whether a candidate runs on spot capacity.
 func (c *Candidate) spot() bool { return c.bought.capacityType == v1.CapacityTypeSpot }
 
 // byRatio puts the candidates that save most for each moved pod first.

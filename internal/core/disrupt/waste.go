@@ -15,7 +15,7 @@ import (
 
 // Waste is what makes nodes comparable that hold different things. A node at half of its memory and all of its cores is not half empty if
 // cores are what machines are priced by. At market prices (package worth) the pods on a node are worth at most what the cheapest fleet would
-// pay for them; what the node costs beyond is waste, whoever is to blame.
+// pay for them; what the node costs beyond is waste, for any reason.
 
 // onOffer lists the machines that the pools may launch, each at its cheapest.
 func onOffer(pools []engine.Pool) []worth.Machine {
@@ -47,7 +47,7 @@ func amountsOf(r corev1.ResourceList) worth.Amounts {
 
 // loadsOf returns what the pods of each candidate ask for, and all of them. Pods of a class ask for the same.
 //
-// Spares count like pods: somebody wants that room, and pays for it.
+// Spares count like pods: a buffer wants that room, and pays for it.
 func loadsOf(candidates []*Candidate) (loads map[*Candidate]worth.Amounts, all worth.Amounts) {
 	loads = make(map[*Candidate]worth.Amounts, len(candidates))
 	known := map[*podclass.Class]worth.Amounts{}
@@ -71,7 +71,7 @@ func loadsOf(candidates []*Candidate) (loads map[*Candidate]worth.Amounts, all w
 // perPod is what a pod is worth on average.
 //
 // Waste is taken as a part of the price. In dollars large nodes would always come first, though what they waste may be less than what any
-// fleet would; as a part, a node that is nine tenths empty comes before one that is half empty, whatever their sizes.
+// fleet would; as a part, a node that is nine tenths empty comes before a node that is half empty, whatever their sizes.
 func (s *search) byWaste(candidates []*Candidate) (order []*Candidate, perPod float64) {
 	loads, all := loadsOf(candidates)
 	market := worth.Find(onOffer(s.openable), all)

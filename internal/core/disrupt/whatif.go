@@ -15,13 +15,13 @@ import (
 // whatIf asks the engine what happens without some nodes.
 //
 // A what-if question is a plan for waiting pods in which some nodes are gone and their pods wait too. Nothing else about it is special:
-// the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if somebody pulled the
+// the same engine, the same rules, the same prices. What a step promises is therefore what provisioning would do if a failure pulled the
 // plugs of those nodes, and a pod that would have no place then has a reason that people know from pods that wait.
 type whatIf struct {
 	*survey
 	openable []engine.Pool      // where machines may be opened
 	gated    map[string]bool    // nodes that take no pods which consolidation moves
-	kept     []engine.Placement // of other steps, which get them or nobody
+	kept     []engine.Placement // of other steps, which alone get them
 	work     int                // pods asked about so far, and one for each question: what a plan takes grows with its pods
 }
 
@@ -126,7 +126,7 @@ func noPlace(stuck []Stuck) Refusal {
 	return why
 }
 
-// searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nobody waits for it.
+// searchEach is how much work each question may put into finding a cheaper fleet: a pass asks many, and nothing waits for it.
 const searchEach = work.Second / 2
 
 // The pods of the nodes that go stand in one queue with those that wait anyway. So a step cannot take room that a waiting pod needs, and
@@ -172,7 +172,7 @@ type homes struct {
 	spares map[*cluster.Pod]*Candidate // that rest on them
 }
 
-// of returns the node that a pod leaves, nil for one that waits or rests elsewhere.
+// of returns the node that a pod leaves, nil for a pod that waits or rests elsewhere.
 func (h *homes) of(p *cluster.Pod) *Candidate {
 	if p.Spare != nil {
 		return h.spares[p]

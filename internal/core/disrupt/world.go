@@ -25,21 +25,21 @@ type World struct {
 	Promised map[string]int
 	// Ahead says that steps may wait for their turn: more nodes are planned for than may go at once.
 	Ahead bool
-	// Vacant says since when nodes have been empty and promised to no pod, by claim; one that it does not name always was, if it is now.
+	// Vacant says since when nodes have been empty and promised to no pod, by claim; a claim that it does not name always was, if it is now.
 	Vacant map[types.UID]time.Time
-	// Facts are what was read of rows at earlier looks, nil where nobody looks again.
+	// Facts are what was read of rows at earlier looks, nil if rows are read once.
 	Facts *Facts
 	// Landing names the nodes that pods of other steps are on their way to: nothing else is planned onto them or removes them.
 	Landing map[string]bool
-	// Coming are the places of pods of other steps that wait for their second look: nobody else is planned onto their room, and nothing
+	// Coming are the places of pods of other steps that wait for their second look: nothing else is planned onto their room, and nothing
 	// removes those nodes.
 	Coming   []engine.Placement
 	Settings Settings
 	Now      time.Time
-	// Engine answers what-if questions, and Terms are what it is told with each of them.
+	// Engine answers what-if questions, and Terms are part of each of them.
 	Engine asker
 	Terms  engine.Settings
-	// Ended says that nobody waits for the answer any more: no further question is asked then. nil: never.
+	// Ended reports that nothing waits for the answer any more: no further question is asked then. nil: never.
 	Ended func() bool
 }
 
@@ -69,7 +69,7 @@ type Settings struct {
 	Trials int
 }
 
-// DefaultSettings are the values that are used unless somebody chose others.
+// DefaultSettings are the values that are used unless the user chose others.
 //
 // They are a compromise, and internal/testing/daysim plays days of arrivals and departures to see what another one would cost: the bill of a day on
 // one side, the pods that were moved on the other.

@@ -1,4 +1,4 @@
-// Package drift says whether a claim still is what its pool asks for.
+// Package drift reports whether a claim still is what its pool asks for.
 //
 // Three questions are answered here, each from values alone: is the template that the claim was made from still the pool's
 // (static drift, by hash), do the claim's labels still satisfy the pool's requirements, and can its instance type still

@@ -32,7 +32,7 @@ func Stored(annotations map[string]string) Stamp {
 	}
 }
 
-// Static says whether two stamps are known to differ. Stamps that are incomplete or of different versions cannot be compared,
+// Static reports whether two stamps are known to differ. Stamps that are incomplete or of different versions cannot be compared,
 // and what cannot be compared has not drifted.
 func Static(owner, claim Stamp) bool {
 	if owner.Hash == "" || owner.Version == "" || claim.Hash == "" || owner.Version != claim.Version {
@@ -41,7 +41,7 @@ func Static(owner, claim Stamp) bool {
 	return owner.Hash != claim.Hash
 }
 
-// Satisfied says whether labels satisfy every requirement. MinValues are about launching and do not count here.
+// Satisfied reports whether labels satisfy every requirement. MinValues are about launching and do not count here.
 func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels map[string]string, known *label.Vocabulary) bool {
 	for i := range requirements {
 		r := &requirements[i]
@@ -56,7 +56,7 @@ func Satisfied(requirements []v1.NodeSelectorRequirementWithMinValues, labels ma
 	return true
 }
 
-// InstanceTypeGone says whether nothing like the claim's machine can be had any more: its label names no type, or one that
+// InstanceTypeGone reports whether nothing like the claim's machine can be had any more: its label names no type, or a type that
 // the catalogue does not know, or no offering of the type agrees with the claim's labels. Whether an offering is available
 // just now does not matter. The machine of a reserved claim may run on after its reservation as an on-demand one, so both
 // kinds of offering count for it, whatever the reservation.
@@ -69,7 +69,7 @@ func InstanceTypeGone(claim *v1.NodeClaim, catalog *cloud.Catalog, known *label.
 	return !slices.ContainsFunc(catalog.Types[i].Offerings, func(o cloud.Offering) bool { return agrees(claim.Labels, &o, known) })
 }
 
-// agrees says whether an offering could have produced the claim's labels.
+// agrees reports whether an offering could have produced the claim's labels.
 func agrees(labels map[string]string, o *cloud.Offering, known *label.Vocabulary) bool {
 	reserved := labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeReserved
 	for key, offered := range o.Labels {

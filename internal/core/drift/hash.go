@@ -15,7 +15,7 @@ import (
 	v1 "karpenter.sh/karpenter/api/karpenter/v1"
 )
 
-// PoolHashVersion stands for one set of mirror structs and one way to hash them: whoever changes either
+// PoolHashVersion stands for one set of mirror structs and one way to hash them: a developer who changes either
 // gives it a new text, and the hash controllers then rewrite what is stored instead of drifting the fleet.
 const PoolHashVersion = "go1"
 
@@ -84,7 +84,7 @@ func set(taints []taintMirror) []taintMirror {
 	return slices.Compact(taints)
 }
 
-// Digest is the first 64 bits of the SHA-256 of a mirror's JSON, in decimal. Whoever stamps something of its own, as providers do with
+// Digest is the first 64 bits of the SHA-256 of a mirror's JSON, in decimal. A program that stamps hashes of its own, as providers do with
 // their node classes, hashes it with this.
 func Digest(mirror any) string {
 	sum := sha256.Sum256(Canonical(mirror))

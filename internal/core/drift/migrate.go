@@ -14,7 +14,7 @@ type Restamp struct {
 // Migrate lists the claims to restamp when their owner, a pool or a node class, carries a stamp of another version than the
 // present one. claimStamp reads the owner's kind of stamp from a claim.
 //
-// A claim gets the present hash, so that the change of version drifts nothing. One that has drifted already keeps its old
+// A claim gets the present hash, so that the change of version drifts nothing. A claim that has drifted already keeps its old
 // hash under the new version, and so stays drifted. Claims of the present version are left alone. The claims are to be written
 // before the owner, or a crash between the two would lose the migration.
 func Migrate(stored, present Stamp, claims []*v1.NodeClaim, claimStamp func(*v1.NodeClaim) Stamp) []Restamp {

@@ -2,7 +2,7 @@
 //
 // A Question is objects (a snapshot, pools with their catalogues, pods, settings), a Plan is objects again (claims that are ready to
 // create, placements, refusals). In between are numbers: package lower turns objects into a problem, solve places the pods and pack
-// makes the fleet cheaper, and raise.go here turns the result back. Whoever asks needs this package and none below it.
+// makes the fleet cheaper, and raise.go here turns the result back. A caller needs this package and none below it.
 //
 // An Engine remembers what it derived and what it answered, so that a second question about nearly the same world costs little. It looks at
 // no clock: what it may spend is work, and the caller hands in what may cut that short.
@@ -38,12 +38,12 @@ type Question struct {
 	Kept []Placement
 	// Simulation asks a what-if question for disruption: pods whose only room is on a node that is not initialised yet are refused.
 	Simulation bool
-	// LeftOut says of pods how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
+	// LeftOut returns, by pod, how many plans in a row left them out (reason.Postponed, reason.NotReached). They come before others.
 	LeftOut  map[cluster.PodKey]int
 	Settings Settings
 	Now      time.Time // when it is asked: room that was promised is kept for a time
 	// Stop is asked now and then from when pods begin to be placed: once it says so, the best plan so far is the answer. Ended says
-	// that nobody waits for the answer any more, and is asked from the beginning. nil: never.
+	// that nothing waits for the answer any more, and is asked from the beginning. nil: never.
 	Stop, Ended func() bool
 }
 
@@ -85,7 +85,7 @@ type SizePolicy struct {
 	GainPermille int64 // large nodes must make the bill lower by more than this, unless a pod needs one
 }
 
-// DefaultNodePrice is what a node is reckoned to cost by itself unless somebody chose another price: $0.002 an hour.
+// DefaultNodePrice is what a node is reckoned to cost by itself unless the user chose another price: $0.002 an hour.
 const DefaultNodePrice cloud.NanoUSD = 2_000_000
 
 // SpotBand is what a launch sends of spot, and OwnPrice what decisions add for a node of a price.

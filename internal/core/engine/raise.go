@@ -99,7 +99,7 @@ func (b *raiser) withDropped(why []reason.Count) []reason.Count {
 	return append(out, b.Dropped...)
 }
 
-// withNumbers says of each limit that is reached what it is, how much of it is used with what the plan opens, and what would be needed.
+// withNumbers adds to each limit that is reached its amount, how much of it is used with what the plan opens, and what would be needed.
 func (b *raiser) withNumbers(why []reason.Count) []reason.Count {
 	about := func(c reason.Count) bool { return c.Code == reason.Limit }
 	if !slices.ContainsFunc(why, about) {

@@ -117,7 +117,7 @@ func critical(p *cluster.Pod) bool {
 }
 
 // Attached returns the volumes that are still attached to a drained node and must leave it before its machine does.
-// Volumes of pods that nobody waits for stay as long as those pods do.
+// Volumes of pods that are not waited for stay as long as those pods do.
 func Attached(snap *cluster.Snapshot, row *cluster.Node, now time.Time) []string {
 	staying := map[string]bool{}
 	for _, p := range row.Pods {
@@ -174,7 +174,7 @@ func HeldUntil(snap *cluster.Snapshot, row *cluster.Node, now time.Time) time.Ti
 	return time.Time{}
 }
 
-// Taken tells whether the cloud is about to take the machine of a claim back, and pods have stayed for as long as they may: it goes
+// Taken reports whether the cloud is about to take the machine of a claim back, and pods have stayed for as long as they may: it goes
 // whatever we do.
 func Taken(claim *v1.NodeClaim, now time.Time) bool {
 	if claim == nil {

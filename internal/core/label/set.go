@@ -134,7 +134,7 @@ func (s Set) Takes(values ...string) bool {
 // HasAbsent reports whether a node without the label is allowed.
 func (s Set) HasAbsent() bool { return s.absent }
 
-// Open reports whether values that nobody mentioned are allowed.
+// Open reports whether values that no object mentioned are allowed.
 func (s Set) Open() bool { return s.open }
 
 // Values returns the allowed values of a closed set, or the excluded ones of an open set. Callers do not change it.

@@ -10,7 +10,7 @@ import (
 )
 
 // Unpublished names the drivers that the pods of a claim count on and that have not published a whole pool of devices of its node yet. Until they
-// have, nobody can tell what the node has.
+// have, it is not known what the node has.
 func Unpublished(claim *v1.NodeClaim, node string, all iter.Seq[*resourcev1.ResourceSlice]) (out []string) {
 	asked := claim.Annotations[v1.RequestedDRADriversAnnotationKey]
 	if asked == "" {

@@ -15,7 +15,7 @@ type Ending uint8
 
 // Endings, in order.
 const (
-	Nothing     Ending = iota // it has no finalizer of ours: it is not ours to end
+	Nothing     Ending = iota // it has no Karpenter finalizer: it is not ours to end
 	Stamp                     // write the time by which it must be drained
 	DeleteNodes               // delete its nodes; their own end drains them and stops the machine
 	AwaitNodes                // the nodes are on their way out
@@ -24,7 +24,7 @@ const (
 )
 
 // End says what a deleted claim needs. The machine is stopped only when no node is left, so that pods leave first. A node that
-// never registered is left alone, because nothing of ours runs on it.
+// never registered is left alone, because nothing of Karpenter runs on it.
 func End(v View) Ending {
 	switch {
 	case !slices.Contains(v.Claim.Finalizers, v1.TerminationFinalizer):

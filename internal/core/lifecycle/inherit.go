@@ -15,10 +15,10 @@ import (
 	"karpenter.sh/karpenter/internal/core/drift"
 )
 
-// joinBy is how long an inherited machine may be without Node before it is taken for one that never joins: as long as a machine of our own.
+// joinBy is how long an inherited machine may be without Node before it is taken for a machine that never joins: as long as a machine of our own.
 const joinBy = 15 * time.Minute
 
-// Heirs are the pools that stand in for Provisioners, by the Provisioner's name. Where several want to, it is nil: nobody knows whose the machines
+// Heirs are the pools that stand in for Provisioners, by the Provisioner's name. Where several want to, it is nil: it is not known whose the machines
 // would be.
 func Heirs(pools iter.Seq[*v1.NodePool]) map[string]*v1.NodePool {
 	out := map[string]*v1.NodePool{}
@@ -49,7 +49,7 @@ type Bequest struct {
 	Many  bool
 }
 
-// Inherited says whether the machine gets a claim of its heir, or else what keeps it from that; "" if nothing is to be done.
+// Inherited reports whether the machine gets a claim of its heir, or else what keeps it from that; "" if nothing is to be done.
 func (b *Bequest) Inherited() (adopt bool, why Hindrance) {
 	switch {
 	case b.Claimed || b.Machine.Deleting:
@@ -68,7 +68,7 @@ func (b *Bequest) Inherited() (adopt bool, why Hindrance) {
 	return len(b.Nodes) == 1 || b.Alone >= joinBy, ""
 }
 
-// fits says whether a Node is of the machine's Provisioner, and of no other pool than the heir.
+// fits reports whether a Node is of the machine's Provisioner, and of no other pool than the heir.
 func (b *Bequest) fits(n *corev1.Node) bool {
 	pool := n.Labels[v1.NodePoolLabelKey]
 	return n.Labels[v1.ProvisionerLabelKey] == b.Machine.Provisioner && (pool == "" || pool == b.Heir.Name)
@@ -85,12 +85,12 @@ const (
 	ManyWithoutNode Hindrance = "ManyWithoutNode"
 )
 
-// ManyAlone says whether so many inherited machines have no Node that our picture of the Nodes is to be doubted, and not the machines.
+// ManyAlone reports whether so many inherited machines have no Node that our picture of the Nodes is to be doubted, and not the machines.
 func ManyAlone(machines, alone []cloud.Machine, now time.Time) bool {
 	return len(Mass(machines, alone, now)) > 0
 }
 
-// Claim returns the claim that takes the machine over. The node stays as it is: what it says itself counts before what the pool gives to new
+// Claim returns the claim that takes the machine over. The node stays unchanged: its own fields count before what the pool gives to new
 // nodes, and startup taints are of the past.
 func (b *Bequest) Claim() *v1.NodeClaim {
 	var node *corev1.Node
@@ -118,7 +118,7 @@ func (b *Bequest) Claim() *v1.NodeClaim {
 	return c
 }
 
-// describes says whether a label of a node tells what its machine is. The claim has it from the node, so that nothing else is written onto it.
+// describes reports whether a label of a node tells what its machine is. The claim has it from the node, so that nothing else is written onto it.
 func describes(key string) bool {
 	switch key {
 	case corev1.LabelInstanceTypeStable, corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, v1.CapacityTypeLabelKey:
@@ -149,7 +149,7 @@ func stamped(pool *v1.NodePool) map[string]string {
 	return out
 }
 
-// older says whether an owner is of a kind that machines were launched for before there were claims. Such owners may be deleted with their
+// older reports whether an owner is of a kind that machines were launched for before there were claims. Such owners may be deleted with their
 // definitions; the Node may not go with them.
 func older(r metav1.OwnerReference) bool {
 	group, version, _ := strings.Cut(r.APIVersion, "/")

@@ -16,7 +16,7 @@ import (
 // maxMessage is the longest error text of a condition.
 const maxMessage = 300
 
-// Launched returns the claim as it is once m runs for it, with what the next step would write.
+// Launched returns the claim as of the moment when m runs for it, with what the next step would write.
 func Launched(claim *v1.NodeClaim, m cloud.Machine, now time.Time, words Words) *v1.NodeClaim {
 	out := another(claim)
 	out.Labels = merge(merge(decided(claim), m.Labels), claim.Labels)
@@ -74,7 +74,7 @@ func Failed(claim *v1.NodeClaim, err error, now time.Time) Failure {
 }
 
 // nextToken makes the next launch a new one. The cloud has refused the last for good, and would repeat its refusal as
-// long as it is asked with the same token. The first launch has no token: the claim's UID is enough.
+// long as it repeats the same token. The first launch has no token: the claim's UID is enough.
 func nextToken(claim *v1.NodeClaim) {
 	n, _ := strconv.Atoi(claim.Annotations[v1.LaunchTokenAnnotationKey]) // what is not a number counts as none
 	claim.Annotations = merge(claim.Annotations, map[string]string{v1.LaunchTokenAnnotationKey: strconv.Itoa(n + 1)})

@@ -193,18 +193,18 @@ func (w *work) register() {
 	w.reached = append(w.reached, Registered)
 }
 
-// anew says whether the Node is as a kubelet makes it, although the claim has registered: somebody took the one that had away, finalizer and all, and a
+// anew reports whether the Node is as a kubelet makes it, although the claim has registered: a user deleted the registered one, finalizer and all, and a
 // kubelet that started after that made another. It would keep pods away for good, and would not count among the nodes that may go.
 func (w *work) anew() bool {
 	return w.lost(v1.ConditionTypeRegistered, v1.NodeRegisteredLabelKey) && hasTaint(w.nodes[0], v1.IsUnregisteredTaint)
 }
 
-// initialized says whether the claim is, and its Node says so too.
+// initialized reports whether the claim is, and its Node says so too.
 func (w *work) initialized() bool {
 	return condition.IsTrue(w.claim, v1.ConditionTypeInitialized) && !w.lost(v1.ConditionTypeInitialized, v1.NodeInitializedLabelKey)
 }
 
-// lost says whether the claim's only Node is without a label that it got before the condition became true. What has only just become true does not count:
+// lost reports whether the claim's only Node is without a label that it got before the condition became true. What has only just become true does not count:
 // the Node is shown later than the claim.
 func (w *work) lost(conditionType, label string) bool {
 	if len(w.nodes) != 1 || w.nodes[0].DeletionTimestamp != nil || hasLabel(w.nodes[0], label) {
@@ -218,7 +218,7 @@ func (w *work) lost(conditionType, label string) bool {
 	return true
 }
 
-// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero where nobody need ask. Before, a
+// AskFrom is from when on the cloud is asked whether the machine of a claim still runs, which has no Node yet; zero if there is no need to ask. Before, a
 // cloud may not show what it has just launched.
 func AskFrom(v View) time.Time {
 	c := condition.Get(v.Claim, v1.ConditionTypeLaunched)
@@ -228,7 +228,7 @@ func AskFrom(v View) time.Time {
 	return c.LastTransitionTime.Add(shownAfter)
 }
 
-// timedOut says whether the node should have joined by now.
+// timedOut reports whether the node should have joined by now.
 func (w *work) timedOut() bool {
 	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
 	if c.Status == "True" {
@@ -286,7 +286,7 @@ func (w *work) open() {
 	w.reached = append(w.reached, Opened)
 }
 
-// usable says whether nothing but our own taint keeps pods from a node that is starting.
+// usable reports whether nothing but our own taint keeps pods from a node that is starting.
 func usable(n *corev1.Node) bool {
 	return ready(n) && !hasTaint(n, func(t *corev1.Taint) bool { return v1.KnownEphemeralTaint(t) && !v1.IsUnregisteredTaint(t) })
 }

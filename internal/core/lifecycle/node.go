@@ -14,7 +14,7 @@ import (
 )
 
 // Join gives a node what its claim says: finalizer, owner, labels, annotations and taints, and takes owners of older kinds away. It is done once: a startup taint that
-// somebody has taken off a registered node does not come back.
+// a user has removed from a registered node does not come back.
 func Join(node *corev1.Node, claim *v1.NodeClaim) {
 	if !slices.Contains(node.Finalizers, v1.TerminationFinalizer) {
 		node.Finalizers = append(node.Finalizers, v1.TerminationFinalizer)
@@ -90,7 +90,7 @@ func hasTaint(node *corev1.Node, is func(*corev1.Taint) bool) bool {
 	return false
 }
 
-// NeedsOpenNode tells whether the network of a node may wait for a DaemonSet that stays away while the node has the unregistered
+// NeedsOpenNode reports whether the network of a node may wait for a DaemonSet that stays away while the node has the unregistered
 // taint. Only pods on the host's network can run before the node is ready.
 func NeedsOpenNode(ds *appsv1.DaemonSet) bool {
 	spec, unregistered := &ds.Spec.Template.Spec, v1.UnregisteredTaint()
@@ -99,7 +99,7 @@ func NeedsOpenNode(ds *appsv1.DaemonSet) bool {
 
 func ready(node *corev1.Node) bool { return ReadyStatus(node) == corev1.ConditionTrue }
 
-// readySince is when the node's Ready condition last became what it is.
+// readySince is when the node's Ready condition last changed.
 func readySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -18,9 +18,9 @@ const (
 	massLeast = 3
 )
 
-// Orphaned says whether nobody answers for a machine: its claim is gone, or the claim has another machine. A claim without a
+// Orphaned reports whether no claim answers for a machine: its claim is gone, or the claim has another machine. A claim without a
 // machine that bears the name in the machine's tags is about to adopt it, by repeating the launch that a crash or a lost answer
-// cut short; a machine that a launch still waits for gets its claim with the answer. byID is the claim that has this machine, byName the one that it
+// cut short; a machine that a launch still waits for gets its claim with the answer. byID is the claim that has this machine, byName the claim that it
 // was launched for; either may be nil.
 func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
 	if m.Deleting || m.Awaited || byID != nil || now.Sub(m.Created) < orphanAge {
@@ -29,7 +29,7 @@ func Orphaned(m cloud.Machine, byID, byName *v1.NodeClaim, now time.Time) bool {
 	return byName == nil || byName.Status.ProviderID != "" || byName.DeletionTimestamp != nil
 }
 
-// Mass returns those of the orphans that are so many that somebody has made a mistake: more than half of all machines, and three at
+// Mass returns those of the orphans that are so many that it must be a mistake: more than half of all machines, and three at
 // least. A restored backup and a second cluster of the same name look like this; a crash never does. Machines of less than a
 // minute do not count on either side.
 func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
@@ -52,7 +52,7 @@ func Mass(machines, orphans []cloud.Machine, now time.Time) []cloud.Machine {
 	return out
 }
 
-// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. Nobody knows any more what it was
+// Adopting returns the claim that takes over a machine that has no claim; node is nil if it has no Node either. It is not known any more what it was
 // launched for, so the claim says what the pool says now.
 func Adopting(pool *v1.NodePool, node *corev1.Node, m cloud.Machine) *v1.NodeClaim {
 	spec := &pool.Spec.Template.Spec

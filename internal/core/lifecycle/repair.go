@@ -14,8 +14,8 @@ type Ailment struct {
 	Due       time.Time // when it has lasted for as long as is tolerated
 }
 
-// Ailing returns what is wrong with a node, of several things the one that is due first. A condition that does not say since when it
-// stands makes a node no broken one: nobody knows how long that has lasted.
+// Ailing returns what is wrong with a node, of several things what is due first. A condition that does not say since when it
+// stands makes a node no broken one: it is not known how long that has lasted.
 func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok bool) {
 	for _, p := range policies {
 		for _, c := range node.Status.Conditions {
@@ -30,6 +30,6 @@ func Ailing(node *corev1.Node, policies []cloud.RepairPolicy) (first Ailment, ok
 	return first, ok
 }
 
-// TooManyAil says whether so many of a group's nodes are broken, more than a fifth rounded up, that the cause is hardly in each of them:
+// TooManyAil reports whether so many of a group's nodes are broken, more than a fifth rounded up, that the cause is hardly in each of them:
 // other machines would be broken as well.
 func TooManyAil(ailing, all int) bool { return ailing > (all+4)/5 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Seed names the decisions of a loop, for the names of claims: what a claim is for tells the decisions of one picture apart. A decision that is made
-// again on the same picture, because nobody knows what came of it, gives the same names. Once the picture shows a claim, pods that still wait are not
-// what it is for any more, and need another name.
+// again on the same picture, because its outcome is unknown, gives the same names. Once the picture shows a claim, pods that still wait are not
+// their purpose any more, and need another name.
 func Seed(loop string, snap *cluster.Snapshot) string {
 	h := fnv.New64a()
 	for n := range snap.Nodes() {

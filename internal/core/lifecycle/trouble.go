@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// initializationTime is how long a registered machine may take to be initialised, before it counts as one that never will be.
+	// initializationTime is how long a registered machine may take to be initialised, before it counts as a node that never will be.
 	initializationTime = 10 * time.Minute
 	// tolerated is how many machines of a template may fail in a row before fewer are bought.
 	tolerated = 2
@@ -95,12 +95,12 @@ func Fails(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time, words func(Fai
 	return true
 }
 
-// Works takes the condition back once a machine of the template has got ready, and says whether there was one.
+// Works takes the condition back once a machine of the template has got ready, and reports whether there was one.
 func Works(pool *v1.NodePool, claim *v1.NodeClaim, now time.Time) bool {
 	return ofTemplate(pool, claim) && condition.Clear(pool, v1.ConditionTypeMachinesGetReady, now)
 }
 
-// Outdone says whether another machine of the pool's template got ready since the claim's own was launched: then the template works, and this one
+// Outdone reports whether another machine of the pool's template got ready since the claim's own was launched: then the template works, and this one
 // machine does not.
 func Outdone(snap *cluster.Snapshot, pool *v1.NodePool, claim *v1.NodeClaim) bool {
 	launched := claim.CreationTimestamp.Time
@@ -122,7 +122,7 @@ func ofTemplate(pool *v1.NodePool, claim *v1.NodeClaim) bool {
 	return drift.Stored(pool.Annotations) == drift.Stored(claim.Annotations)
 }
 
-// overdue says whether a registered machine should have been initialised by now.
+// overdue reports whether a registered machine should have been initialised by now.
 func (w *work) overdue() bool {
 	c := condition.Get(w.claim, v1.ConditionTypeRegistered)
 	if c.Status != metav1.ConditionTrue || condition.IsTrue(w.claim, v1.ConditionTypeInitialized) {

@@ -62,7 +62,7 @@ func PodEvent(was, is *cluster.Node, now time.Time) time.Time {
 	return at
 }
 
-// anyEnded tells whether a pod ended, or is gone altogether. That one began to leave was an event already.
+// anyEnded reports whether a pod ended, or is gone altogether. That one began to leave was an event already.
 func anyEnded(before, now []*cluster.Pod) bool {
 	for _, p := range before {
 		for len(now) > 0 && now[0].PodKey.Compare(p.PodKey) < 0 {

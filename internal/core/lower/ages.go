@@ -23,7 +23,7 @@ func (a *ages) sort(pods []*cluster.Pod) []*cluster.Pod {
 		slices.SortFunc(out, olderFirst)
 		return out
 	}
-	times := make([]int, len(a.list)) // nobody should ask for a pod twice, but if he does it stays twice
+	times := make([]int, len(a.list)) // a pod should not be asked for twice, but if it is it stays twice
 	var fresh []*cluster.Pod
 	for _, p := range pods {
 		if i, known := a.at[p]; known {

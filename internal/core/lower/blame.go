@@ -5,7 +5,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/label"
 )
 
-// blame names the requirements of a pool that leave it without instance types: one that no type meets, else two that no type
+// blame names the requirements of a pool that leave it without instance types: a requirement that no type meets, else two that no type
 // meets together. Both are empty when it takes more than two, or when nothing can be bought whatever is required.
 func (t *template) blame() (key, with string) {
 	if !t.sells() {
@@ -32,7 +32,7 @@ func (t *template) blame() (key, with string) {
 	return "", ""
 }
 
-// sells tells whether the catalogue has a type that meets requirements and can be bought under them.
+// sells reports whether the catalogue has a type that meets requirements and can be bought under them.
 func (t *template) sells(reqs ...label.Req) bool {
 	cat := t.catalog.shape
 	shapes, offers := bits.Full(cat.Len()), bits.Full(len(cat.Offers))

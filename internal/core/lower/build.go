@@ -50,7 +50,7 @@ type builder struct {
 	drivers   numbers // of volumes, by name
 	volumes   numbers // claims, by namespace/name
 	disks     map[int]*diskKind
-	hosts     map[string]bool // names of hosts that stay; nil until somebody asks
+	hosts     map[string]bool // names of hosts that stay; nil until asked for
 	devices   *deviceDesk     // nil where no pod asks for devices
 	shared    map[string]*sharedClaim
 	exclusive map[string]*exclusiveClaim

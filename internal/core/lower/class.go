@@ -17,10 +17,10 @@ import (
 	"karpenter.sh/karpenter/internal/kit/identity"
 )
 
-// Bounds on hostile objects. Nobody writes so many by hand.
+// Bounds on hostile objects. No user writes so many by hand.
 const (
 	mostTerms        = 512
-	mostPreferences  = 64 // of each kind, the heaviest; each is a level at which all the others are told again
+	mostPreferences  = 64 // of each kind, the heaviest; each is a level at which all the others are weighed again
 	mostVariants     = 1024
 	mostAlternatives = 64
 )

@@ -93,7 +93,7 @@ type repulsion struct {
 	group *group
 }
 
-// readRepelling adds the required anti-affinity of pods that run already or are expected, as far as it is about pods of this batch.
+// readRepelling adds the required anti-affinity of pods that run already or are expected, as far as it concerns pods of this batch.
 func (b *builder) readRepelling() {
 	for _, i := range b.concerning() {
 		r, t := b.w.terms[i].from, b.w.terms[i].term

@@ -212,7 +212,7 @@ func (b *builder) countOwners() {
 	}
 	for _, r := range b.repulsions {
 		if !concerned[r.group.id] {
-			continue // nobody in this batch is selected
+			continue // no pod of this batch is selected
 		}
 		out := &b.problem.Groups[r.group.id]
 		for _, at := range b.w.nodesOf(r.from) {

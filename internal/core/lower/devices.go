@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// Selects says whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
+// Selects reports whether a selector of a device class or a claim takes a device of a driver. It gives the same answer for the same question. Of an
 // attribute that the device does not have it says so with a selectorerr.MissingKey, and with a selectorerr.Unusable that no
 // device should be asked about.
 type Selects func(expression, driver string, d *resourcev1.Device) (bool, error)
@@ -48,7 +48,7 @@ type claim struct {
 	devices.Claim
 	spec     *resourcev1.ResourceClaimSpec
 	bad      reason.Count
-	released []int // bins where it is allocated, but for nobody
+	released []int // bins where it is allocated, but for no pod
 
 	namespace string
 }
@@ -107,7 +107,7 @@ func (d *deviceDesk) own(p *cluster.Pod, r *corev1.PodResourceClaim) *resourcev1
 	return d.generated[ownClaim{p.UID, r.Name}]
 }
 
-// pinned reports whether the own claim of a pod is allocated for it: one that is bound gets another with its next life.
+// pinned reports whether the own claim of a pod is allocated for it: a bound pod gets another with its next life.
 func (d *deviceDesk) pinned(p *cluster.Pod, own *resourcev1.ResourceClaim) bool {
 	return own.Status.Allocation != nil && p.NodeName == ""
 }
@@ -159,7 +159,7 @@ func (d *deviceDesk) readAll() {
 
 const (
 	// defaultClaims is how much work the claims of waiting pods may cause before places are looked for, mostClaim one of them: there may be as many
-	// kinds of devices as devices, and whoever writes claims can ask hundreds of things about each.
+	// kinds of devices as devices, and an author of claims can ask hundreds of things about each.
 	defaultClaims = work.Second
 	mostClaim     = work.Second / 2
 
@@ -317,7 +317,7 @@ func (d *deviceDesk) placeOf(made *resourcev1.ResourceClaim) (node string, terms
 	return "", merged(terms), reason.Count{}
 }
 
-// released reports whether nobody keeps an allocated claim where it is: all pods for which it is reserved are gone, or leave their node.
+// released reports whether no pod keeps an allocated claim where it is: all pods for which it is reserved are gone, or leave their node.
 func (d *deviceDesk) released(made *resourcev1.ResourceClaim) bool {
 	return d.releasedBy(made, func(p *cluster.Pod) bool { return d.asked(p.PodKey) || d.moves(p) })
 }
@@ -378,7 +378,7 @@ func (d *deviceDesk) hold(c *claim, bin int) {
 	}
 }
 
-// promise takes from nodes what pods get there that are bound, expected or have a place kept, and whose claims nobody has allocated yet, and
+// promise takes from nodes what pods get there that are bound, expected or have a place kept, and whose claims are not allocated yet, and
 // what daemons take.
 func (d *deviceDesk) promise() {
 	for i, n := range d.nodes {
@@ -475,7 +475,7 @@ func (d *deviceDesk) giveAll(bin int, claims []*devices.Claim) {
 	if next, no := devices.All(d.problem.Nodes[bin].Devices, claims); no == nil {
 		d.problem.Nodes[bin].Devices = next
 	} else {
-		d.problem.Nodes[bin].Devices = nil // nobody knows which it gets
+		d.problem.Nodes[bin].Devices = nil // it is not known which it gets
 	}
 }
 

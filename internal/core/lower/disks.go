@@ -12,7 +12,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/volumes"
 )
 
-// noProvisioner is the provisioner of storage classes whose volumes nobody makes for a claim. As a rule they are disks of one node.
+// noProvisioner is the provisioner of storage classes whose volumes no provisioner makes for a claim. As a rule they are disks of one node.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // A diskKind is claims that the same disks suit. A node that is ready has those that are free; a new one brings its own, as many as it takes:
@@ -25,7 +25,7 @@ type diskKind struct {
 	free, promised []int32
 }
 
-// wantsDisk reports whether a claim waits for a volume that somebody else makes.
+// wantsDisk reports whether a claim waits for a volume that another program makes.
 func (b *builder) wantsDisk(pvc *corev1.PersistentVolumeClaim) bool {
 	if pvc == nil || pvc.Spec.VolumeName != "" {
 		return false
@@ -34,7 +34,7 @@ func (b *builder) wantsDisk(pvc *corev1.PersistentVolumeClaim) bool {
 	return sc != nil && sc.Provisioner == noProvisioner
 }
 
-// mountsOfDisk makes a claim count against the disks that suit it, and against all of its class: one that suits several kinds is there once.
+// mountsOfDisk makes a claim count against the disks that suit it, and against all of its class: a disk that suits several kinds is there once.
 func (b *builder) mountsOfDisk(pvc *corev1.PersistentVolumeClaim) []volumes.Volume {
 	class, spec := storageClassOf(pvc), &pvc.Spec
 	size := spec.Resources.Requests[corev1.ResourceStorage]

@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An expected pod has a seat that it keeps, whatever this question is answered: nobody asks where it goes. It is counted where it will be, and
+// An expected pod has a seat that it keeps, whatever this question is answered: it is not asked where it goes. It is counted where it will be, and
 // not where it still runs.
 type expected struct {
 	info   *podInfo
@@ -49,7 +49,7 @@ func (b *builder) readKept() {
 	}
 }
 
-// comers yields whoever has a place that is not free any more: the expected pods, and those for which one is kept.
+// comers yields the pods that have a place that is not free any more: the expected pods, and those for which one is kept.
 func (b *builder) comers() iter.Seq[*expected] {
 	return func(yield func(*expected) bool) {
 		for _, list := range [][]expected{b.expected, b.kept} {
@@ -106,7 +106,7 @@ func (b *builder) countMove(e *expected, g *group) {
 	}
 }
 
-// expectedTerms lists the required anti-affinity of expected pods. That of pods which were left out is not known: nobody is put beside them.
+// expectedTerms lists the required anti-affinity of expected pods. That of pods which were left out is not known: no pod is put beside them.
 func (b *builder) expectedTerms() []repellerTerm {
 	type kind struct {
 		info   *podInfo

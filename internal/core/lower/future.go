@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/shape"
 )
 
-// A future is what a claim whose machine has not been launched may become. Nobody knows yet which machine it will be, but what all of them
+// A future is what a claim whose machine has not been launched may become. It is not known yet which machine it will be, but what all of them
 // have in common is known: pods that ask for that have their place there, and none besides.
 type future struct {
 	asked  label.Reqs     // of the claim

@@ -97,7 +97,7 @@ func (t *groupTable) intern(g group) *group {
 	return kept
 }
 
-// spread returns the group of a topology spread constraint of a pod, one of several. Nodes that lack the label of another one that the pod
+// spread returns the group of a topology spread constraint of a pod, one of several. Nodes that lack the label of another constraint that the pod
 // insists on are not counted.
 func (t *groupTable) spread(i *podInfo, all []spreadTerm, k int, namespace string, podLabels map[string]string) *group {
 	term := &all[k]

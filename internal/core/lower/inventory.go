@@ -20,7 +20,7 @@ import (
 type deviceKind struct {
 	driver string
 	device *resourcev1.Device
-	coming bool     // it is one that a machine will bring
+	coming bool     // a machine will bring it
 	later  []string // attributes whose values are known only once the device is there
 	id     int
 }
@@ -87,7 +87,7 @@ func (m *deviceMemory) fails(v *verdicts, kind int, err error) {
 // errorBytes is about what it takes to remember that a kind has an error.
 const errorBytes = 50
 
-// kindOf returns the kind of a device; of one that a machine will bring, from is what is said about it.
+// kindOf returns the kind of a device; for a device that a machine will bring, from is its description.
 func (m *deviceMemory) kindOf(driver string, d *resourcev1.Device, from *cloud.DeviceSlice) *deviceKind {
 	text, err := json.Marshal(resourcev1.Device{Attributes: d.Attributes, Capacity: d.Capacity, AllowMultipleAllocations: d.AllowMultipleAllocations, Taints: d.Taints})
 	if err != nil {
@@ -138,7 +138,7 @@ type published struct {
 	taken map[deviceID][]resourcev1.DeviceRequestAllocationResult
 }
 
-// A farDevice is one that is not of one node.
+// A farDevice is a device that belongs to several nodes.
 type farDevice struct {
 	name string
 	kind *deviceKind
@@ -348,7 +348,7 @@ func (d *deviceDesk) inventoriesOf(bin int) []*inventory {
 	return out
 }
 
-// mostOnNode is how many devices a node has at most: what is left of them is written down anew for every pod that gets some. Of one that says
+// mostOnNode is how many devices a node has at most: what is left of them is written down anew for every pod that gets some. Of a device that says
 // it has more nothing is given away.
 const mostOnNode = 10_000
 
@@ -367,7 +367,7 @@ func (d *deviceDesk) crowded(own []*resourcePool, node string) bool {
 	return n > mostOnNode
 }
 
-// typesOn are the instance types that a node of ours may be.
+// typesOn are the instance types that a Karpenter node may be.
 func (d *deviceDesk) typesOn(n *nodeInfo) []*cloud.InstanceType {
 	cat := d.mem.poolCatalogs[n.pool]
 	if n.row.Claim == nil || cat == nil {

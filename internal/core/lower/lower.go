@@ -49,7 +49,7 @@ type Input struct {
 	Terms             problem.Terms // what new nodes are reckoned to cost
 	Selects           Selects       // nil: pods that use resource claims are refused
 	Work              work.Units    // for the terms of waiting pods; 0: the default
-	Ended             func() bool   // nobody waits for the answer any more; nil: somebody does
+	Ended             func() bool   // nothing waits for the answer any more; nil: something does
 }
 
 // A Lowered problem, and what its numbers stand for.
@@ -71,7 +71,7 @@ type Lowered struct {
 // Node returns the row behind a node of the problem.
 func (l *Lowered) Node(n problem.BinID) *cluster.Node { return l.nodes[n].row }
 
-// Template returns the pool behind a template of the problem, and what it says of the labels of its nodes.
+// Template returns the pool behind a template of the problem, and the requirements on the labels of its nodes.
 func (l *Lowered) Template(t problem.TemplateID) (*v1.NodePool, label.Reqs) {
 	return l.templates[t].pool, l.templates[t].reqs
 }

@@ -107,7 +107,7 @@ func (m *Memory) forget() {
 	m.devices = newDeviceMemory()
 }
 
-// keepTurns is for how many turns something is remembered that nobody asked for.
+// keepTurns is for how many turns something is remembered that was not asked for.
 const keepTurns = 256
 
 // tidy forgets what has not been asked for in a while.

@@ -223,7 +223,7 @@ func (m *Memory) daemonInfo(set *appsv1.DaemonSet, live *podclass.Class) *podInf
 	}
 	c := &podclass.Class{Namespace: set.Namespace, Spec: spec}
 	info := m.infoOf(c)
-	delete(m.infos, c) // nobody will ask for this class again
+	delete(m.infos, c) // this class will not be asked for again
 	return info
 }
 

@@ -12,7 +12,7 @@ type labelIndex struct {
 	sets  map[string][]*podclass.Labels // by namespace, each once
 	byKey map[keyIn]map[string][]int32  // sets by the value of a label, made when first asked for
 	asked map[selectorIn][]int32
-	steps int // label sets that were looked at, until somebody counts them
+	steps int // label sets that were looked at, until they are counted
 }
 
 type keyIn struct{ namespace, key string }

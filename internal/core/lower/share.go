@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// A shared claim is one that several pods wait for and whose volume is made where the first of them starts. All of them have to be in
+// A shared claim is a claim that several pods wait for and whose volume is made where the first of them starts. All of them have to be in
 // that zone, or on that host if it is a disk, though none says so.
 type sharedClaim struct {
 	claim   *corev1.PersistentVolumeClaim
@@ -89,8 +89,8 @@ func (b *builder) countPlannedUsers() {
 	}
 }
 
-// boundByPlace reports whether a claim gets its volume where its first pod is. One that many nodes may write at once is a file system, which
-// has no place, unless it is a disk. One that is for one pod at a time is shared by nobody.
+// boundByPlace reports whether a claim gets its volume where its first pod is. A volume that many nodes may write at once is a file system, which
+// has no place, unless it is a disk. A volume for one pod at a time is not shared.
 func (b *builder) boundByPlace(pvc *corev1.PersistentVolumeClaim) bool {
 	if pvc == nil || pvc.Spec.VolumeName != "" || slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return false

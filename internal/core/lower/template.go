@@ -142,7 +142,7 @@ func (m *Memory) findFree(t *template) {
 	}
 	for _, key := range t.catalog.multiValued {
 		if len(m.asked[key]) == 0 {
-			continue // nobody asks
+			continue // not asked for
 		}
 		s, _ := t.reqs.Get(key)
 		var values []string
@@ -158,7 +158,7 @@ func (m *Memory) findFree(t *template) {
 	t.learned = m.learnedFor(t)
 }
 
-// valuesFor returns the values of a label that a pool lists or pods mention, and the one that a claim gets if nobody does. The bounds
+// valuesFor returns the values of a label that a pool lists or pods mention, and the value that a claim gets if no pod does. The bounds
 // that anybody sets are among them, so that two sets of bounds meet only where a listed value meets them. No label can be negative.
 func (m *Memory) valuesFor(key string, s label.Set) []string {
 	out := slices.Clone(s.Values())
@@ -314,14 +314,14 @@ func (t *template) match(r label.Reqs, offers bool) problem.Match {
 	m := problem.Match{OK: true}
 	for _, q := range r {
 		if q.Key == corev1.LabelHostname {
-			if !q.Set.Open() { // nobody knows the name of a node that is not there
+			if !q.Set.Open() { // the name of a node that does not exist is not known
 				return problem.Match{Code: reason.LabelMismatch, Key: q.Key}
 			}
 			continue
 		}
 		s, defined := t.reqs.Get(q.Key)
 		if !defined && !cat.Mentions(q.Key) {
-			s = label.Absent() // well-known or not, nobody gives it to a node
+			s = label.Absent() // well-known or not, no node gets it
 		}
 		if !q.Set.Meets(s) {
 			code := reason.Code(reason.LabelMismatch)

@@ -224,7 +224,7 @@ func cross(a, b []label.Reqs) []label.Reqs {
 	return out
 }
 
-// DriverOf returns the CSI driver that attaches a claim's volume; "" if nobody counts it.
+// DriverOf returns the CSI driver that attaches a claim's volume; "" if it is not counted.
 func DriverOf(snap *cluster.Snapshot, pvc *corev1.PersistentVolumeClaim) string {
 	if pvc == nil {
 		return ""

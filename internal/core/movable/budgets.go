@@ -65,7 +65,7 @@ func NewPDBs(budgets []PDB) *PDBs {
 	return p
 }
 
-// None tells whether there is no budget at all.
+// None reports whether there is no budget at all.
 func (b *PDBs) None() bool { return len(b.byNamespace) == 0 }
 
 // Of returns the budgets whose selector matches the pod.

@@ -1,4 +1,4 @@
-// Package need reads requirements of API objects as sets of package label, and tells whether the labels that a machine may have satisfy them.
+// Package need reads requirements of API objects as sets of package label, and reports whether the labels that a machine may have satisfy them.
 //
 // What an operator means is said in package label alone. A machine's side is a list of possible values per label: no values mean that the
 // machine never has the label. A label about which nothing is said is left to others (the pool, the kubelet) and satisfies everything.
@@ -52,7 +52,7 @@ func (n Needs) and(r *v1.NodeSelectorRequirementWithMinValues) {
 	n[r.Key] = s
 }
 
-// Allow says whether every key that machine says something about can be satisfied.
+// Allow reports whether every key that machine says something about can be satisfied.
 func (n Needs) Allow(machine map[string][]string) bool {
 	for key, s := range n {
 		if values, said := machine[key]; said && !s.Takes(values...) {
@@ -72,13 +72,13 @@ func (n Needs) AllowLabels(labels map[string]string) bool {
 	return true
 }
 
-// AllowValue says whether a label may have a value.
+// AllowValue reports whether a label may have a value.
 func (n Needs) AllowValue(key, value string) bool {
 	s, said := n[key]
 	return !said || s.Has(value)
 }
 
-// HasMinValues says whether any requirement asks for flexibility.
+// HasMinValues reports whether any requirement asks for flexibility.
 func (n Needs) HasMinValues() bool {
 	for _, s := range n {
 		if s.Min > 0 {

@@ -131,7 +131,7 @@ func copyOf(it *cloud.InstanceType) *cloud.InstanceType {
 
 func needsPrice(o cloud.Offering) bool { return o.NeedsPrice }
 
-// price changes an offering's price and tells whether it did: what has no price gets one only from a rule that is meant for it.
+// price changes an offering's price and reports whether it did: what has no price gets one only from a rule that is meant for it.
 func (r *rule) price(o *cloud.Offering) bool {
 	if o.NeedsPrice {
 		if !r.preview {

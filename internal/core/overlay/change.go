@@ -10,7 +10,7 @@ import (
 	"karpenter.sh/karpenter/cloud"
 )
 
-// A change is what becomes of a price: price × num/den + add. It reckons with whole numbers, so that every processor comes to the same
+// A change is applied to a price: price × num/den + add. It reckons with whole numbers, so that every processor comes to the same
 // nano-dollar.
 type change struct {
 	absolute bool // the price that was does not count
@@ -21,7 +21,7 @@ type change struct {
 // highest is the price above which nothing is dearer: a million dollars an hour.
 const highest cloud.NanoUSD = 1_000_000 * 1e9
 
-// changeOf reads what an overlay says of prices, nil if it says nothing.
+// changeOf reads the price change of an overlay, nil without one.
 func changeOf(spec *v1alpha1.NodeOverlaySpec) (*change, error) {
 	switch {
 	case spec.Price != nil && spec.PriceAdjustment != nil:
@@ -74,7 +74,7 @@ func nano(dollars *big.Rat) cloud.NanoUSD {
 	return max(-highest, min(highest, cloud.NanoUSD(whole.Int64())))
 }
 
-// of returns a price as it is after the change: rounded, and never below zero.
+// of returns a price after the change: rounded, and never below zero.
 func (c *change) of(price cloud.NanoUSD) cloud.NanoUSD {
 	return max(0, min(highest, c.times(price)+c.add))
 }

@@ -1,4 +1,4 @@
-// Package overlay corrects what a cloud says of its instance types by what NodeOverlays say: prices of offerings, and extended resources
+// Package overlay corrects the instance types of a cloud by what NodeOverlays say: prices of offerings, and extended resources
 // of types.
 //
 // It stands between the provider's catalogue and everybody who reads one, so that plans, launches and disruption agree. Overlays are judged
@@ -28,7 +28,7 @@ type Pool struct {
 	Catalog *cloud.Catalog
 }
 
-// Same tells whether overlays say the same of two pools, in which only the status may have changed.
+// Same reports whether overlays say the same of two pools, in which only the status may have changed.
 func (p Pool) Same(other Pool, known *vocabulary.Vocabulary) bool {
 	return p.Catalog == other.Catalog && (p.Pool == other.Pool || maps.Equal(labelsOf(p.Pool, known), labelsOf(other.Pool, known)))
 }
@@ -45,7 +45,7 @@ type Book struct {
 	known *vocabulary.Vocabulary
 }
 
-// Equal tells whether two books say the same: another status of an overlay is none of theirs.
+// Equal reports whether two books say the same: another status of an overlay is none of theirs.
 func (b *Book) Equal(other *Book) bool {
 	return slices.EqualFunc(b.rules, other.rules, func(x, y *rule) bool {
 		return x.from.Name == y.from.Name && x.from.UID == y.from.UID && x.from.Generation == y.from.Generation
@@ -69,7 +69,7 @@ type want struct {
 	set label.Set
 }
 
-// Judge says of each overlay whether it is in force, in the given order, and returns those that are. Heavier ones come first; of equal ones
+// Judge returns, for each overlay, whether it is in force, in the given order, and returns those that are. Heavier ones come first; of equal ones
 // the one whose name is later in the alphabet, which is how Karpenter has always decided.
 func Judge(overlays []*v1alpha1.NodeOverlay, pools []Pool, known *vocabulary.Vocabulary) (*Book, []Verdict) {
 	verdicts := make([]Verdict, len(overlays))
@@ -110,7 +110,7 @@ func newRule(o *v1alpha1.NodeOverlay, known *vocabulary.Vocabulary) (*rule, erro
 		set := need.Set(&v1.NodeSelectorRequirementWithMinValues{Key: q.Key, Operator: q.Operator, Values: q.Values})
 		r.wants = append(r.wants, want{known.Normalize(q.Key), set})
 	}
-	// A price for types that have none must be meant for them: a rule about whole families would switch on what nobody thought of.
+	// A price for types that have none must be meant for them: a rule about whole families would switch on types that were not meant.
 	r.preview = change != nil && change.absolute && len(o.Spec.Requirements) == 1 &&
 		r.wants[0].key == corev1.LabelInstanceTypeStable && o.Spec.Requirements[0].Operator == corev1.NodeSelectorOpIn
 	return r, nil
@@ -178,7 +178,7 @@ func (r *rule) selects(it *cloud.InstanceType, pool map[string]string) []bool {
 	return out
 }
 
-// meetsSome tells whether a node of the type can meet the requirement. It costs less than to ask each offering.
+// meetsSome reports whether a node of the type can meet the requirement. It costs less than to ask each offering.
 func (w want) meetsSome(it *cloud.InstanceType, pool map[string]string) bool {
 	if w.set.HasAbsent() {
 		return true // offerings may lack what others of the type have
@@ -190,7 +190,7 @@ func (w want) meetsSome(it *cloud.InstanceType, pool map[string]string) bool {
 	return ok && w.set.Has(value)
 }
 
-// takes tells whether a rule speaks of one offering of a type.
+// takes reports whether a rule speaks of one offering of a type.
 func (r *rule) takes(it *cloud.InstanceType, offering int, pool map[string]string) bool {
 	for _, w := range r.wants {
 		if value, ok := it.Offerings[offering].Labels[w.key]; ok {

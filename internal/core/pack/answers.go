@@ -39,7 +39,7 @@ func (a Answers) find(question [sha256.Size]byte) *Result {
 	return nil
 }
 
-// with returns the answers with one more, if it is the answer of a search that nobody cut short and that is worth keeping.
+// with returns the answers with one more, if it is the answer of a search that was not cut short and that is worth keeping.
 func (a Answers) with(question [sha256.Size]byte, r *Result, m *work.Meter) Answers {
 	if r.Work < answerWork || m.CutAt() > 0 {
 		return a

@@ -97,7 +97,7 @@ const (
 	diveMost, diveTurns, diveTries = 16, 8, 3
 )
 
-// small says whether a part is small enough for branches.
+// small reports whether a part is small enough for branches.
 func (r *run) small() bool { return r.p.total <= exactItems && r.p.classes() <= exactClasses }
 
 // branchOut proves a bound for a small part, up to the cutoff, with work until then.
@@ -145,7 +145,7 @@ func placesOf(p *part) (out []int) {
 
 // grow divides the lowest branch again and again.
 //
-// The lowest branch is the one that bounds the whole, so dividing any other one proves nothing yet. That needs all branches in memory, of
+// The lowest branch bounds the whole, so dividing any other one proves nothing yet. That needs all branches in memory, of
 // which there are few.
 func (b *branching) grow(until work.Units) {
 	b.began, b.until = b.r.b.spent(), until
@@ -167,7 +167,7 @@ func (b *branching) grow(until work.Units) {
 	}
 }
 
-// late says whether the work is done.
+// late reports whether the work is done.
 func (b *branching) late() bool { return b.r.b.spent() >= b.until }
 
 // lowest is the undivided branch with the lowest bound.
@@ -271,7 +271,7 @@ func (b *branching) enter(j int) {
 	b.column = append(b.column, j)
 }
 
-// counts says whether a node counts for the rule.
+// counts reports whether a node counts for the rule.
 func (b *branching) counts(x *rule, l *load) bool {
 	if !x.aboutContents() {
 		return b.countsCell(x, l.cell)
@@ -288,10 +288,10 @@ func (b *branching) countsCell(x *rule, c int) bool {
 	return b.r.p.cells[c].price >= x.Price && (x.Class < 0 || b.r.p.mayUse(x.Class, c))
 }
 
-// aboutContents says whether it matters to a rule what a node holds.
+// aboutContents reports whether it matters to a rule what a node holds.
 func (x *rule) aboutContents() bool { return x.Class >= 0 && x.Least > 0 }
 
-// sign is 1 for a rule that asks for more nodes and so rewards them, −1 for one that taxes them.
+// sign is 1 for a rule that asks for more nodes and so rewards them, −1 for a rule that taxes them.
 func (x *rule) sign() float64 {
 	if x.more {
 		return 1
@@ -470,7 +470,7 @@ func (b *branching) used() func(func(int, float64) bool) {
 // it is the answer, and it makes the cutoff lower, below which fewer branches are left.
 func (b *branching) dive() {
 	if b.r.best.left == nil {
-		return // nobody asked for a fleet
+		return // no fleet was asked for
 	}
 	t, rules, worth := b.r.newPartial(), b.rules, slices.Clone(b.worth)
 	for solved := 0; t != nil; {
@@ -513,7 +513,7 @@ func (b *branching) buyWhole(t *partial, order []amount) (bought int) {
 	return bought
 }
 
-// promises solves the LP for what is left to place, and says whether it may make a cheaper fleet.
+// promises solves the LP for what is left to place, and reports whether it may make a cheaper fleet.
 func (b *branching) promises(t *partial, rules []rule) bool {
 	left := slices.Clone(rules)
 	for i := range left {

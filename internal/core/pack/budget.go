@@ -10,7 +10,7 @@ import "karpenter.sh/karpenter/internal/core/work"
 //
 // Stopping is decided by money. One percent of a fleet that costs ten dollars an hour is worth no second of a controller that thirty pools
 // wait for; one percent of a fleet that costs a thousand is. And a search that has used half of its work since it last got anywhere is
-// given up, however much is at stake: gains get rarer the longer a search lasts, and one that came late announces the next one for later still.
+// given up, however much is at stake: gains get rarer the longer a search lasts, and a gain that came late announces the next one for later still.
 type budget struct {
 	meter       *work.Meter
 	began       work.Units
@@ -56,7 +56,7 @@ func (b *budget) uncut() *budget {
 }
 
 // grant is how much work goes into something that may come to nothing: so much of the sure part of all work as what is at stake is of
-// stakeWhole. Without a sure part nobody looks at stakes; then it is 0, for any amount.
+// stakeWhole. Without a sure part stakes do not count; then it is 0, for any amount.
 func (b *budget) grant(stake float64) work.Units {
 	if b.least == 0 {
 		return 0
@@ -116,10 +116,10 @@ func (b *budget) newPace(apart float64) *pace {
 	return &pace{b: b, began: b.spent(), granted: b.grant(apart), apart: apart}
 }
 
-// onward says whether to go on.
+// onward reports whether to go on.
 //
 // Half of the work so far is the measure because it needs no constant that knows how large the question is: a search that last got
-// somewhere after one second may go on until two, one that got somewhere after a minute until two minutes. It can waste no more than it
+// somewhere after one second may go on until two, a search that got somewhere after a minute until two minutes. It can waste no more than it
 // has used well.
 func (p *pace) onward(apart float64) bool {
 	now := p.b.spent() - p.began

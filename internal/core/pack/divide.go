@@ -10,7 +10,7 @@ import (
 
 // A division looks for the most valuable contents of one node by branch and bound over the fractional knapsack: where the best contents
 // in fractions have two and a half items of a class, the best in whole items have at most two or at least three of it. Each of these is a
-// question like the one before, and the one that may hold most is asked first, so that the search can end at any time with a ceiling that is
+// question like the one before, and the question that may hold most is asked first, so that the search can end at any time with a ceiling that is
 // as low as its work can make it.
 //
 // It is for the few cells that the depth-first search does not come to the end of. That goes through the classes one by one, is quick at a
@@ -178,7 +178,7 @@ func (d *division) put(j, n int) bool {
 // wholeSlack is how far from a whole number an amount may be and still be one.
 const wholeSlack = 1e-7
 
-// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving out what is cut, or one that
+// divisor reads the whole items of an answer and says what to divide by: the class of which most is lost by leaving out what is cut, or a class that
 // meets a foe. It returns false if there is none.
 func (d *division) divisor(s *side) bool {
 	k := d.k

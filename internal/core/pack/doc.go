@@ -59,7 +59,7 @@
 //
 //	reduce.go     split into parts that share nothing, merge equal classes, drop cells that others dominate; equal parts are solved once
 //	solve.go      use: a pricing (worths, unit worths) with the bound that lagrange computes for it. refine: fluid LP over buckets of equal
-//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; winner: the one that led to the best fleet
+//	              width; sharpen: over buckets that are divided. guiding: the pricings greedy runs go by; winner: the run that led to the best fleet
 //	enumerate.go  a few items: the optimum over all multisets
 //	greedy.go     node after node, each of the cell whose contents are worth most per dollar; fill.go chooses contents under a guide, tree.go
 //	              finds the most valuable class that fits among thousands

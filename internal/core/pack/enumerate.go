@@ -7,10 +7,10 @@ import "karpenter.sh/karpenter/internal/core/work"
 //
 // Multisets of items are numbers in a mixed radix: digit i counts items of class i. For each the cheapest cell that holds it is known, and
 // then price(S) = min over T ⊆ S of cell(T) + price(S∖T), where T may be taken to hold an item of the first class that S has any of:
-// somebody has to hold it, and saying who first counts every way of dividing S once and not once for each order. The pairs (S, T) number
+// some node has to hold it, and saying who first counts every way of dividing S once and not once for each order. The pairs (S, T) number
 // the product of (n+1)(n+2)/2, which is what decides whether this is worth it.
 //
-// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked by who trusts nobody.
+// The result is an optimum and needs no bound: the LP's bound below it is still reported, because it can be checked without trusting the search.
 type enumeration struct {
 	p       *part
 	classes []int
@@ -44,7 +44,7 @@ func countPairs(counts []int, most int) int {
 	return pairs
 }
 
-// enumerable says whether the constraints of the part are those that enumeration knows.
+// enumerable reports whether the constraints of the part are those that enumeration knows.
 func (p *part) enumerable() bool {
 	if p.foes != nil || len(p.limits) > 0 {
 		return false
@@ -127,7 +127,7 @@ func (e *enumeration) cheapest(set int) int {
 	return -1
 }
 
-// open says whether a cell is open to every class in e.digits.
+// open reports whether a cell is open to every class in e.digits.
 func (e *enumeration) open(c *cell) bool {
 	for i, n := range e.digits {
 		if n > 0 && !c.open.Has(e.p.group[e.classes[i]]) {

@@ -45,7 +45,7 @@ func (l *load) worth(v []float64) float64 {
 // A filler fills single nodes. It owns scratch memory and is used by one run.
 //
 // Filling one node well is a knapsack in several dimensions, which is done thousands of times and so has to be done roughly. The score of
-// an item is what it is worth per share of the room that is left, each dimension weighed by how scarce it has become: 1/(what is left of
+// an item is its worth per share of the room that is left, each dimension weighed by how scarce it has become: 1/(what is left of
 // it). So a node that has much memory and few cores left wants items of memory next, without any rule that says so. It is the same as
 // filling along the prices of an LP whose prices follow the room.
 //
@@ -119,7 +119,7 @@ func (f *filler) used(k, left int) {
 
 // fill puts items on one node of cell c, at most rem[k] of class k, so that they are worth much. At each step it takes the class that
 // is worth most for what it uses of the room that is left, scarce room counting more; then it polishes. forced, if not negative, is a
-// class that must be there. unit says what room can be worth at most, nil if nobody knows. The result is valid until the next call.
+// class that must be there. unit says what room can be worth at most, nil if not known. The result is valid until the next call.
 //
 // Several items of the chosen class go there at once, about a sixth of what would fit, so that a node of fifty equal pods does not take fifty steps; scarcity is measured anew after each, and the next class may be another one.
 func (f *filler) fill(c int, rem []int, forced int, unit *unitWorth) *load {
@@ -224,7 +224,7 @@ func (f *filler) fairShares(cell *cell, rem []int, unit *unitWorth) {
 
 // polish replaces single items on the node by others that are worth more and fit into the room left, as long as that pays.
 //
-// An exchange gives one item back and takes the most precious one that then fits. What the room left is worth at the cell's prices bounds
+// An exchange gives one item back and takes the most precious item that then fits. What the room left is worth at the cell's prices bounds
 // what any exchange gains, so polishing ends as soon as that is too little to matter: on a node that is full, at once.
 func (f *filler) polish(cell *cell, rem []int, forced int, unit *unitWorth) {
 	if f.p.foes != nil {

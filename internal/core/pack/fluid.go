@@ -117,7 +117,7 @@ func (f *fluid) generate() {
 //
 // Two items are alike to an LP if they use room in the same proportions: then either may stand for so many of the other. So what counts is
 // the direction of a need, measured in parts of all demand so that cores and bytes compare, and only then its size, because a machine that
-// is smaller than an item cannot hold it, which an LP that cuts items would not see. Sizes are told apart by factors of four.
+// is smaller than an item cannot hold it, which an LP that cuts items would not see. Sizes are distinguished by factors of four.
 func (f *fluid) sort(most int) {
 	p := f.p
 	total := make([]float64, p.dims)

@@ -30,7 +30,7 @@ func (p *part) priceOf(ns []nodes) int64 {
 	return sum
 }
 
-// better says whether f holds more, or as much for less money.
+// better reports whether f holds more, or as much for less money.
 func (f *fleet) better(g *fleet) bool {
 	if g == nil || f.lost != g.lost {
 		return g == nil || f.lost < g.lost
@@ -273,7 +273,7 @@ func (g *greedy) pick(v []float64, w *unitWorth, b *budget) bool {
 	return best >= 0
 }
 
-// forced says whether a cell may be opened for items of which so many are left by class, and the class without which it may not (-1: none).
+// forced reports whether a cell may be opened for items of which so many are left by class, and the class without which it may not (-1: none).
 //
 // Of the classes that justify the cell the most precious one is forced: it would be the first to be put there anyway, and one item of it
 // is enough for the others to come along.

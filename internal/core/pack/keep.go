@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Memories are written down with a question, so that whoever asks it again, elsewhere, gets the same answer. All of it is numbers. Of answers
-// only the questions are kept: who asks one of them again searches as it was searched then.
+// Memories are written down with a question, so that a process that asks it again, elsewhere, gets the same answer. All of it is numbers. Of answers
+// only the questions are kept: a process that asks one of them again searches as it was searched then.
 
-// keptMemory is a Memory as it is written.
+// keptMemory is the written form of a Memory.
 type keptMemory struct {
 	Over    int       `json:"over,omitempty"`
 	Cells   []Cell    `json:"cells"`

@@ -17,7 +17,7 @@ import (
 // it at the best rate of any class still to come. The first is close where several dimensions run out together, the second where one does;
 // the lower one counts.
 //
-// When its nodes are used up it does not stop being right: upper collects what the branches that nobody looked at may hold, so that the
+// When its nodes are used up it does not stop being right: upper collects what the branches that were not looked at may hold, so that the
 // answer is a ceiling in any case. A search that was cut short costs some of the bound, never its truth.
 type knapsack struct {
 	p     *part

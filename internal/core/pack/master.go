@@ -193,13 +193,13 @@ func (m *master) price(c int) float64 {
 // items of each class a pattern may hold. rounds < 0 means to the end, with proofs of the bound.
 //
 // The bound rises and falls from turn to turn, because it comes from prices that jump; the best one is kept. The end is where LP and bound
-// meet, or half as far from each other as the search is allowed to be from the bound: what a better bound would then show, nobody asks
+// meet, or half as far from each other as the search is allowed to be from the bound: what a better bound would then show, is not of interest
 // for.
 //
 // Where nodes hold many kinds of items in several dimensions, a knapsack that gives up early finds nothing and yet cannot say that there is
 // nothing. Then it is divided (divide.go), and asked more and more, for such cells are few: the others end as early as before. To ask less again
 // once it has found something, or to let it end with the first that it finds, took longer. Where another LP has proven what this one is about to, all that
-// could be better by then is this one's own proof, and nobody needs it. Small parts are proven in whole nodes afterwards, and do without.
+// could be better by then is this one's own proof, and is not needed. Small parts are proven in whole nodes afterwards, and do without.
 func (m *master) generate(limit []int, rounds int) {
 	began := m.r.b.spent()
 	for turn := 0; rounds < 0 || turn < rounds; turn++ {
@@ -233,7 +233,7 @@ func (m *master) generate(limit []int, rounds int) {
 	}
 }
 
-// meets says whether the LP is so near to a bound that a better one would show nothing.
+// meets reports whether the LP is so near to a bound that a better one would show nothing.
 func (m *master) meets(bound float64) bool {
 	return m.lp.Value()*1e9 <= bound*max(1+gapGoal, (1+m.r.close)/2)
 }

@@ -61,7 +61,7 @@ func kindOf(c *Class) string {
 // remember makes the memory of an answer, or nil where there is nothing to gain: proven is the solution that proves the bound.
 //
 // Nothing is remembered of what would not be proven by prices of room alone: a part that was bounded by the configuration LP or in whole
-// nodes would answer the next question with a worse bound than it had, and somebody who reads both would wonder.
+// nodes would answer the next question with a worse bound than it had, and a reader of both would wonder.
 func remember(p *Problem, proven *solution, fleet []Pattern) *Memory {
 	m := &Memory{over: proven.over, kinds: map[string]int{}, fleet: fleet}
 	if len(p.Conflicts) > 0 || len(p.Classes) == 0 {
@@ -107,7 +107,7 @@ func (m *Memory) note(q *part, w *unitWorth) {
 	}
 }
 
-// near says whether p asks nearly the same, and how many items are others.
+// near reports whether p asks nearly the same, and how many items are others.
 //
 // Cells must be equal to the last dollar. Old prices of room prove nothing once a machine is cheaper than they say, and finding out which
 // ones changed would be the work that is to be spared.
@@ -188,7 +188,7 @@ func (r *run) recall(m *Memory) bool {
 
 // refill takes the nodes apart that hold the least for their price, to give the items that are new a better place.
 //
-// How much to take apart nobody knows beforehand: little keeps what was good, much finds better places for what is new. The greedy is
+// How much to take apart is not known beforehand: little keeps what was good, much finds better places for what is new. The greedy is
 // quick enough to try three amounts and keep the best.
 func (r *run) refill() {
 	if r.best == nil || r.best.lost > 0 {
@@ -209,7 +209,7 @@ func (r *run) refill() {
 	}
 }
 
-// answer answers a question that is nearly the one that the memory is of, or returns nil: what did not change stays where it was, the
+// answer answers a question that is nearly the question of the memory, or returns nil: what did not change stays where it was, the
 // rest is packed greedily. That is given up where the fleet gets noticeably farther from the bound.
 //
 // The memory that goes with such an answer is the old one, not one of this answer. A chain of small changes is so compared with the fleet
@@ -241,7 +241,7 @@ func (m *Memory) answer(p *Problem, b *budget) *Result {
 	return out
 }
 
-// bound proves a bound for a question that is nearly the one that the memory is of, or returns nil. Cells up to so many steps too large are
+// bound proves a bound for a question that is nearly the question of the memory, or returns nil. Cells up to so many steps too large are
 // open to all.
 func (m *Memory) bound(p *Problem, over int) *Result {
 	if _, near := m.near(p); !near {

@@ -40,7 +40,7 @@ type Options struct {
 
 // A Result is a fleet and what is known about cheaper ones.
 //
-// VolumeBound and ConfigBound are told apart because they tell whoever looks for the reason of a gap where to look: if already the volume
+// VolumeBound and ConfigBound are separate because they show a reader of a gap where to look: if already the volume
 // of all items costs that much, no packing helps, and only other machines would.
 type Result struct {
 	Fleet       []Pattern

@@ -15,7 +15,7 @@ import (
 // demand dropped, units reduced, cells that another one dominates removed.
 //
 // It is where a problem loses its size. A plan for five thousand pods over a thousand machines in three zones arrives with tens of
-// thousands of numbers; after equal classes are merged, dimensions that nobody asks for dropped, and cells that another one dominates
+// thousands of numbers; after equal classes are merged, dimensions without demand dropped, and cells that another one dominates
 // removed, a few dozen to a few hundred of each are left, and everything after this is quick because of it.
 //
 // Needs and rooms are counted in the greatest common divisor of the needs: a room of 15.7 GiB for items of 4 GiB is a room of three. That
@@ -201,7 +201,7 @@ func (g *grouping) merge(p *Problem, members [][]int) {
 	g.sets = kept
 }
 
-// standsFor says whether the classes may be given the cells of wide instead of those of narrow: it has no fewer, and they fit into
+// standsFor reports whether the classes may be given the cells of wide instead of those of narrow: it has no fewer, and they fit into
 // none of the others.
 func standsFor(p *Problem, wide, narrow bits.Set, classes []int) bool {
 	if narrow == nil || wide != nil && !narrow.Within(wide) {
@@ -304,7 +304,7 @@ func buildPart(p *Problem, g *grouping, open []bits.Set, groups []int) *part {
 
 // units returns the dimensions with demand, and for each the greatest common divisor of its needs.
 //
-// A dimension nobody asks for needs no room, no price and no row. Most resources of a cluster are asked for by few pods, and most parts
+// A dimension without demand needs no room, no price and no row. Most resources of a cluster are asked for by few pods, and most parts
 // have two or three dimensions left.
 func units(p *Problem, g *grouping, number []int) (dims []int, unit []int64) {
 	if len(p.Classes) == 0 {
@@ -493,8 +493,8 @@ func (p *part) findLeast() {
 // those that dominated last, since a cheap and roomy one dominates a hundred others: the list is kept with the latest in front, and most
 // cells are dropped at the first or second look.
 //
-// It must not remove a cell because of one in short supply, or one that uses a limit, which may not be there when it is wanted, nor
-// because of one that is open to fewer or is too large where it is not.
+// It must not remove a cell because of one in short supply, or a cell that uses a limit, which may not be there when it is wanted, nor
+// because of a cell that is open to fewer or is too large where it is not.
 func (p *part) prune() {
 	order := make([]*cell, len(p.every))
 	for i := range order {
@@ -530,7 +530,7 @@ func (c *cell) volume() float64 {
 	return v
 }
 
-// dominates says whether c can stand in for d, which costs no less.
+// dominates reports whether c can stand in for d, which costs no less.
 func (c *cell) dominates(d *cell) bool {
 	if !c.unlimited() || c.price > d.price || c.large && c.over > d.over || !d.open.Within(c.open) {
 		return false
@@ -538,7 +538,7 @@ func (c *cell) dominates(d *cell) bool {
 	return fits(d.room, c.room)
 }
 
-// equal says whether two parts ask the same question: all numbers are equal, whatever they stand for.
+// equal reports whether two parts ask the same question: all numbers are equal, whatever they stand for.
 //
 // Parts with limits or conflicts are left alone, because those tie numbers to what they stand for. All others with equal numbers have
 // equal fleets: the teams of a cluster often ask for the same, each in its own pool.

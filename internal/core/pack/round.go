@@ -27,7 +27,7 @@ func (t *partial) clone() *partial {
 	return &partial{t.run, slices.Clone(t.nodes), slices.Clone(t.rem), &s, t.total}
 }
 
-// may says whether the contents justify the size of their cell.
+// may reports whether the contents justify the size of their cell.
 func (t *partial) may(l *load) bool {
 	if l.cell < 0 || !t.run.p.cells[l.cell].large {
 		return true
@@ -63,7 +63,7 @@ func (t *partial) buy(l *load, n int) int {
 }
 
 // complete places what is left with the greedy under the given worths and offers the fleet as the best one. When nothing is left it is the
-// fleet, and nobody buys any more for it.
+// fleet, and nothing more is bought for it.
 func (r *run) complete(t *partial, worth []float64) {
 	if t.total == 0 {
 		if f := (&fleet{nodes: t.nodes, left: t.rem, price: r.p.priceOf(t.nodes)}); f.better(r.best) {

@@ -74,7 +74,7 @@ func (s *search) wasteOf(l *load) float64 {
 // search lets all parts take turns until none finds anything any more or the budget ends.
 //
 // Parts take turns with each other. One after the other, the first part would use up what the last one needs, and the order of parts is
-// nobody's choice. A part of which nothing has come for some hundred turns is out.
+// not chosen by any run. A part of which nothing has come for some hundred turns is out.
 func (s *solution) search() {
 	var all []*search
 	for _, r := range s.runs {

@@ -68,14 +68,14 @@ func (s *solution) widen(parts []*part, all *solution, o Options, b *budget) *so
 	return best
 }
 
-// loses says whether another fleet is worth opening cells that are too large.
+// loses reports whether another fleet is worth opening cells that are too large.
 func (s *solution) loses(to *solution, gain int64) bool {
 	price, lost := s.sum()
 	newPrice, newLost := to.sum()
 	return newLost < lost || newLost == lost && newPrice < price && float64(newPrice-to.own()) < float64(float64(price-s.own())*keep(gain))
 }
 
-// mayGain says whether bounds allow a wider choice to bring what is asked of it.
+// mayGain reports whether bounds allow a wider choice to bring what is asked of it.
 //
 // Bounds answer before fleets are looked for. First the volume bound of the wider choice, which costs next to nothing, then the fluid one
 // part by part, until it is clear that even the best wider fleet would not be cheap enough.
@@ -100,7 +100,7 @@ func keep(gain int64) float64 { return 1 - float64(gain)/1000 }
 
 // plausible returns what the bound of a wider choice must be below to be looked at. Two bounds tell what large cells are worth better
 // than two fleets of which neither is the best, unless few items, which a bound may cut, leave so much unused that the fleet is farther
-// from its bound than what is to be gained. Of what nobody is billed a fleet of larger machines has no more.
+// from its bound than what is to be gained. Of costs without a bill a fleet of larger machines has no more.
 func (s *solution) plausible(gain int64) float64 {
 	price, _ := s.sum()
 	items := 0
@@ -114,12 +114,12 @@ func (s *solution) plausible(gain int64) float64 {
 	return min(float64(price), float64((from-own)*keep(gain))+own)
 }
 
-// optimal says whether no fleet is cheaper.
+// optimal reports whether no fleet is cheaper.
 func (s *solution) optimal() bool {
 	return !slices.ContainsFunc(s.runs, func(r *run) bool { return !r.optimal })
 }
 
-// own is the part of the price that nobody is billed.
+// own is the part of the price that is on no bill.
 func (s *solution) own() (sum int64) {
 	for _, r := range s.runs {
 		for _, n := range r.best.nodes {

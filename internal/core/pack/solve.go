@@ -11,8 +11,8 @@ import (
 
 // A guide says how a greedy run fills nodes: how much it prefers big items, and from how large a sample it takes them.
 //
-// Worths alone do not say which item goes first. Among items that are worth what they cost, a large one that still fits is harder to place
-// later than a small one, so it is preferred by a bonus; how much depends on how many items a node holds, which nobody knows before
+// Worths alone do not say which item goes first. Among items that are worth what they cost, a large item that still fits is harder to place
+// later than a small one, so it is preferred by a bonus; how much depends on how many items a node holds, which is not known before
 // trying. And a node that is filled with the best of everything leaves the rest to nodes that come later: taking a fair share of each
 // class, out of a sample, gives all nodes the same mix, as the LP does.
 type guide struct{ bonus, share float64 }
@@ -83,7 +83,7 @@ func Solve(p *Problem, o Options) *Result {
 // which items fit where, and by the configuration LP, where classes are few, there is time, and a known fleet costs no more than the
 // little that such an LP can add.
 //
-// The known fleet says which proofs can be of use. If it is within a fifth of a percent of the bound, nobody needs to know more. If it is
+// The known fleet says which proofs can be of use. If it is within a fifth of a percent of the bound, more is not needed. If it is
 // farther away than a few percent, something keeps it there that a packer does not know (pods that must not meet, zones that must be
 // even), and a better bound would not tell what. Only in between is the configuration LP asked, or where so few items are left that broken
 // nodes alone explain the distance.
@@ -175,7 +175,7 @@ func (s *solution) improve(o Options) {
 	}
 }
 
-// hopeless says whether a fleet that is known is as close to the bound as any has to be, whatever cells others are of.
+// hopeless reports whether a fleet that is known is as close to the bound as any has to be, whatever cells others are of.
 func (s *solution) hopeless(all *solution, o Options) bool {
 	if o.Price == 0 {
 		return false
@@ -236,12 +236,12 @@ type pricing struct {
 type run struct {
 	p       *part
 	b       *budget
-	pricing           // the one that bounds best
+	pricing           // the pricing that bounds best
 	volume  float64   // bound by volume
 	fluid   *fluid    // nil before refine, and where there is none
 	sharp   bool      // nothing is left to sharpen
 	guiding []pricing // what greedy runs may go by
-	winner  pricing   // the one that led to the best fleet
+	winner  pricing   // the pricing that led to the best fleet
 	greedy  *greedy
 	best    *fleet
 	proofs  []proof // what bounds the fleet, as found by the LPs
@@ -358,7 +358,7 @@ func (r *run) bound() float64 {
 	return bound
 }
 
-// good says whether the best fleet is near enough to the bound.
+// good reports whether the best fleet is near enough to the bound.
 func (r *run) good() bool {
 	return r.optimal || r.best != nil && r.best.lost == 0 && float64(r.best.price) <= r.bound()*r.close
 }
@@ -413,7 +413,7 @@ func (r *run) sharpen() {
 	r.sharp = true
 }
 
-// use adds a pricing. The one that bounds best is the run's own.
+// use adds a pricing. The pricing that bounds best is the run's own.
 //
 // A pricing is never trusted to bound as well as the LP it comes from says. lagrange computes from its numbers, and from nothing else,
 // what they prove; an LP that stopped early, rounded badly or saw buckets instead of classes is then merely weak, not wrong.
@@ -472,7 +472,7 @@ func (r *run) pricings() []pricing {
 
 // incumbent runs the greedy under the given guides and every pricing, and keeps the best fleet.
 //
-// The first run is not cut by anything: somebody waits for a fleet, and a question that cannot be answered within its budget is still
+// The first run is not cut by anything: pods wait for a fleet, and a question that cannot be answered within its budget is still
 // answered. All later ones are improvements.
 func (r *run) incumbent(guides []guide) {
 	for _, g := range guides {

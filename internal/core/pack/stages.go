@@ -1,9 +1,9 @@
 package pack
 
-// A stage is one that an answer could do without. Only tests leave stages out, to see what each is good for: BenchmarkStages has a row for
+// A stage may be left out of an answer. Only tests leave stages out, to see what each is good for: BenchmarkStages has a row for
 // every one, and what no row gets dearer or slower without has no place here.
 //
-// Heuristics pile up: each was good for something when it was written, and nobody dares to take one out. A table of what each is good for
+// Heuristics pile up: each was good for something when it was written, and it is risky to take one out. A table of what each is good for
 // now is the only thing that keeps the pile small.
 //
 // Sums hide what a stage is for where few workloads need it. More guides, in the sum over all, are a twentieth of the work for nothing; but fleets

@@ -9,7 +9,7 @@ import (
 // such nodes the fleet does not get dearer. Where the budget ends meanwhile there is none: who asked for it does without a memory then.
 //
 // What was true of a fleet a minute ago is mostly true of it now. Fleets that begin with the last one do not change without need, which
-// matters more than price to whoever watches a plan that is not carried out yet: the nodes it names stay the same while one more pod
+// matters more than price to a user who watches a plan that is not carried out yet: the nodes it names stay the same while one more pod
 // arrives.
 func (r *run) warm(start []Pattern) {
 	if len(start) == 0 {
@@ -46,7 +46,7 @@ func (r *run) warm(start []Pattern) {
 // cellsFor lists the cells that can take the contents of a node: its own first, then those that can be had in any number, then the
 // others, each by price. Where its own was pruned, the cheapest of the second kind costs no more.
 //
-// Contents are checked as if nobody had ever placed them: classes may be others by number, limits and conflicts may have changed, and a
+// Contents are checked as if they had never been placed: classes may be others by number, limits and conflicts may have changed, and a
 // cell may be gone.
 func (r *run) cellsFor(l *load, origin int, out []int) []int {
 	p := r.p

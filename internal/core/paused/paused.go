@@ -2,7 +2,7 @@
 // kube-system for the whole cluster.
 //
 // Both kinds of object are among those without which nothing is disrupted (cluster.Snapshot.Fed): a switch that cannot be read counts as
-// thrown. So does one whose value nobody understands: whoever wrote it meant to stop something.
+// thrown. So does a switch whose value is not understood: its author meant to stop something.
 package paused
 
 import (
@@ -16,11 +16,11 @@ import (
 type Halt struct {
 	Pool   string    // the pool that stands still, "" for all of them
 	Until  time.Time // when it ends by itself, zero if it does not
-	Reason string    // what whoever stopped it said, "" if nothing
+	Reason string    // the reason that its author gave, "" if nothing
 	Unread string    // the value, where it is none that is understood
 }
 
-// Of tells whether a pool stands still now. Of two switches the one of the cluster is told, unless the pool's lasts longer.
+// Of reports whether a pool stands still now. Of two switches that of the cluster is reported, unless the pool's lasts longer.
 func Of(snap *cluster.Snapshot, pool string, now time.Time) (h Halt, halted bool) {
 	if ns := snap.Namespace(v1.PausedNamespace); ns != nil {
 		h, halted = Read(ns.Annotations, now)
@@ -40,7 +40,7 @@ func (h Halt) outlasts(other Halt) bool {
 	return !other.Until.IsZero() && (h.Until.IsZero() || h.Until.After(other.Until))
 }
 
-// Node tells whether a node stands still with its pool. A Node may say of itself that it is of another pool than its claim: then both count.
+// Node reports whether a node stands still with its pool. A Node may say of itself that it is of another pool than its claim: then both count.
 func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
 	return (&Switches{Snap: snap, Now: now}).Node(n)
 }
@@ -49,7 +49,7 @@ func Node(snap *cluster.Snapshot, n *cluster.Node, now time.Time) (Halt, bool) {
 type Switches struct {
 	Snap *cluster.Snapshot
 	Now  time.Time
-	read map[string]*Halt // by pool; nil for one that does not stand still
+	read map[string]*Halt // by pool; nil for a pool that does not stand still
 }
 
 func (s *Switches) of(pool string) *Halt {
@@ -66,7 +66,7 @@ func (s *Switches) of(pool string) *Halt {
 	return known
 }
 
-// Node tells whether a node stands still.
+// Node reports whether a node stands still.
 func (s *Switches) Node(n *cluster.Node) (Halt, bool) {
 	pools := make([]string, 1, 2) // "" asks for the cluster
 	if n.Claim != nil {

@@ -17,7 +17,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/work"
 )
 
-// A Problem is everything that a placement depends on, as numbers. Nobody changes it, but for its meter.
+// A Problem is everything that a placement depends on, as numbers. Only its meter changes.
 type Problem struct {
 	Resources    int      // columns of every vector
 	Names        []string // of the columns, for explanations
@@ -37,7 +37,7 @@ type Problem struct {
 	Settings     Settings
 }
 
-// Settings are the tunables of a run: of the placement, and of whoever improves on it.
+// Settings are the tunables of a run: of the placement, and of its improvement.
 type Settings struct {
 	MinBestEffort bool  // lower minValues that a new node cannot meet
 	Large         int64 // vCPU above which a node is large, whatever its pool holds; 0: none is
@@ -53,8 +53,8 @@ type Settings struct {
 // Terms say what a new node is reckoned to cost.
 type Terms struct {
 	Band shape.Band
-	// Node is what a node costs by itself, whatever machine it is: the agents on it, its address, somebody's attention. It is in every
-	// decision and in no price that is told.
+	// Node is what a node costs by itself, whatever machine it is: the agents on it, its address, an operator's attention. It is in every
+	// decision and in no price that is printed.
 	Node int64
 }
 
@@ -82,7 +82,7 @@ type Node struct {
 	Ports   []int
 	Volumes []volumes.Use
 	Mounted []int            // shared volumes that are attached, sorted
-	Devices []*devices.State // what it may turn out to have, nearly always one; nil where nobody asks
+	Devices []*devices.State // what it may turn out to have, nearly always one; nil if not asked for
 }
 
 // A Pool is where new nodes come from.
@@ -193,7 +193,7 @@ type Class struct {
 	Order    int  // ties: earlier first
 	First    bool // it has the first right to something that others want too
 	Need     quantity.Vec
-	TooMuch  string // a resource that nobody has; "" for nearly all
+	TooMuch  string // a resource that no node has; "" for nearly all
 	Variants []Variant
 	Groups   []int // groups whose selector matches it
 	Ports    []int

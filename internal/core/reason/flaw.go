@@ -19,7 +19,7 @@ const (
 	Leaving        // it is being deleted
 	Lost           // it has lost its volume
 	VolumeMissing  // it names a volume that does not exist
-	VolumeLeaving  // it names one that is being deleted
+	VolumeLeaving  // it names an object that is being deleted
 	NotBound       // it is not bound yet to the volume that it names
 	ClassNotNamed  // it names neither a volume nor a storage class
 	ClassMissing   // Detail: a storage class that does not exist

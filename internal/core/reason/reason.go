@@ -45,7 +45,7 @@ const (
 	Limit         // Key: the resource of which the pool may have no more
 	MinValues     // Key: the label with too few distinct values left
 	Reservation   // a reservation that could serve it is in use
-	NoTypes       // the pool's requirements leave no instance type; Key: the one that no type meets, with Detail where no type meets both
+	NoTypes       // the pool's requirements leave no instance type; Key: the requirement that no type meets, with Detail where no type meets both
 	Closed        // the node takes no pods
 
 	numCodes

@@ -14,9 +14,9 @@ import (
 // Where one node may hold few pods of an application whose pods are of many sizes, the packer cannot be told so in pairs of classes.
 // It is asked as if there were no such rule: then all pods of one size are equal, so the question is small and its answer good, and it
 // says how many pods of each size every node should hold. Which ones those are is decided as nodes are filled, by the rules
-// themselves: those that have the fewest places to go come first, and whoever finds no place where the packer meant it is placed at last.
+// themselves: those that have the fewest places to go come first, and pods without a place where the packer meant it is placed at last.
 
-// A size is pods that are equal to the packer: one of its items, for which several of ours stand.
+// A size is pods that are equal to the packer: one of its items, which stands for several of ours.
 type size struct {
 	parts []part
 	tied  int // so many parts at the front are held apart on a host

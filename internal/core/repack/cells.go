@@ -82,7 +82,7 @@ func (q *question) likeAnother(t problem.TemplateID, seen []problem.TemplateID) 
 	return true
 }
 
-// readings returns the variants that count for an item: the one that it was placed as, or for a bound every one of the
+// readings returns the variants that count for an item: the variant as which it was placed, or for a bound every one of the
 // same level.
 func (q *question) readings(it *item) []*problem.Variant {
 	all := q.p.Classes[it.class].Variants
@@ -120,7 +120,7 @@ type want struct {
 	pins           []int32 // by topology key the domain that was chosen for it; nil where none was
 }
 
-// within reports whether whoever wants v may be bought as what w is bought as.
+// within reports whether an item that wants v may be bought as what w is bought as.
 func (w *want) within(v *want) bool { return w.shapes.Within(v.shapes) && w.offers.Within(v.offers) }
 
 func (w *want) equal(v *want) bool { return w.shapes.Equal(v.shapes) && w.offers.Equal(v.offers) }
@@ -149,7 +149,7 @@ func (q *question) wantsOf(it *item, t problem.TemplateID) []want {
 	return out
 }
 
-// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in all of them: then whoever
+// split returns what a want leaves in each domain that the node of an item may be in, unless it costs the same in all of them: then an item that
 // places the item chooses.
 func (q *question) split(it *item, t problem.TemplateID, w want) []want {
 	if it.over == 0 {
@@ -209,7 +209,7 @@ func (w *want) pin(of *problem.KeyOf, d int32) {
 	}
 }
 
-// mostWants is how many combinations of what items want of a template are told apart.
+// mostWants is how many combinations of what items want of a template are distinguished.
 const mostWants = 64
 
 // findWants lists what the items want of a template, by kind, and what any of them leave together: nodes are shared. It returns false
@@ -322,7 +322,7 @@ func (q *question) addShapes(t problem.TemplateID, w *want) {
 	}
 }
 
-// addFloors adds a cell for each shape at the lowest price at which it is sold, whoever would be preferred: no plan gets it for less.
+// addFloors adds a cell for each shape at the lowest price at which it is sold, whichever offer would be preferred: no plan gets it for less.
 func (q *question) addFloors(t problem.TemplateID, byKind [][]want) {
 	tmpl := &q.p.Templates[t]
 	from := len(q.cells)
@@ -371,7 +371,7 @@ func (q *question) roomOf(t *problem.Template, shape int) quantity.Vec {
 	return q.gear.room(out, t, shape)
 }
 
-// fillOf says what is known of the items to whoever lists what they can be bought as.
+// fillOf describes the items to the function that lists what they can be bought as.
 func (q *question) fillOf() shape.Fill {
 	fill := shape.Fill{Axes: []int{quantity.CPU, quantity.Memory}, Least: q.at.Least()}
 	for r := range q.p.Resources {
@@ -438,7 +438,7 @@ func (q *question) brings() bool {
 	return slices.ContainsFunc(q.items, func(it item) bool { return len(q.p.Classes[it.class].Volumes) > 0 })
 }
 
-// cheapestOf returns the lowest price at which a shape is sold under the offers, whoever would be preferred.
+// cheapestOf returns the lowest price at which a shape is sold under the offers, whichever offer would be preferred.
 func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	best := int64(0)
 	for o := range tmpl.Catalog.Sold[sh].All() {
@@ -449,9 +449,9 @@ func cheapestOf(tmpl *problem.Template, sh int, offers bits.Set) int64 {
 	return best
 }
 
-// openToItems says which cells items may use. Nobody opens an exotic machine where an ordinary one would do; where somebody has to, others may
+// openToItems says which cells items may use. No exotic machine is opened where an ordinary one would do; where a pod has to, others may
 // ride along, because its cores and its memory are paid for anyway, unless it is smaller than what they need elsewhere: then they would seem
-// to need no large machine. The packer is not told who has to be on such a machine, since nobody buys GPUs for the cores that come with
+// to need no large machine. The packer is not told who has to be on such a machine, since GPUs are not bought for the cores that come with
 // them; replay looks.
 func (q *question) openToItems() {
 	q.exotic = bits.Make(len(q.items))

@@ -20,7 +20,7 @@
 // says where those go that are left (askChoosing). It does not know that no zone takes two of them, so when its answer is placed they come last,
 // the rules are asked, and whom they refuse gets another place. Its zones are kept where they make the fleet cheaper, and then each is packed as well as it can be.
 // Where a machine does not cost the same in all zones, the node of such a pod is bought in one of them, for the packer as for the bound: a launch that
-// chose among all zones would cost less, but nobody may leave open where a pod is that is counted.
+// chose among all zones would cost less, but it may not stay open where a pod is that is counted.
 //
 // What such a bound does not cover: of pods that are spread over zones those that are left when every zone has as many may all be in one zone,
 // as long as they are on different nodes, and the packer bounds all zones in one tree, which has as many branches as three have multiplied.

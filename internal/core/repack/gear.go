@@ -10,7 +10,7 @@ import (
 // mostGear is how many sets of kinds of devices are counted.
 const mostGear = 8
 
-// A gear is what the packer is told of devices: each set of kinds that somebody asks for is one more dimension, of which a pod needs as many as it
+// A gear describes devices to the packer: each set of kinds that a pod asks for is one more dimension, of which a pod needs as many as it
 // needs of that set or of some within it. No node holds more than that; whether it holds as much the rules say when it is filled.
 type gear struct {
 	sets  [][]bool

@@ -90,7 +90,7 @@ func ask(p *problem.Problem, at *solve.Placement) *question {
 }
 
 // askChoosing is ask where the packer chooses domains, too: pods that are spread evenly are in a domain only as far as every plan has them
-// there. It returns nil where there is no choice, or nobody has the time for it.
+// there. It returns nil where there is no choice, or no time for it.
 func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	pods := 0
 	for _, n := range at.New() {
@@ -114,7 +114,7 @@ func askChoosing(p *problem.Problem, at *solve.Placement) *question {
 	return q
 }
 
-// gather collects items with their ties, and says whether there are any.
+// gather collects items with their ties, and reports whether there are any.
 func (q *question) gather() bool {
 	bad := map[problem.ClassID]bool{} // classes whose ties the packer cannot express
 	for again := true; again; {

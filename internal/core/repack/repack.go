@@ -46,7 +46,7 @@ func (q *question) improve(r *problem.Result, part work.Units) (idea *solve.Plac
 		o = partOf(o, r.Cost-stays, r.Cost)
 	}
 	o.Least, o.Most = o.Least/part, o.Most/part
-	whole, proves := q.exact && q.plain(), !q.p.Settings.Unproven // the packer's question is all of ours
+	whole, proves := q.exact && q.plain(), !q.p.Settings.Unproven // the packer's question is all of our question
 	switch {
 	case whole && proves:
 		o.Exact = exactWork
@@ -111,7 +111,7 @@ func (q *question) options() pack.Options {
 	return pack.Options{Meter: q.at.Meter(), Least: set.Least, Most: set.Most, Gain: set.GainPermille, CloseMillionths: closeMillionths, Memory: set.Memory.Fleet, Known: set.Memory.Known}
 }
 
-// leastPart is the smallest part of a plan that is told from nothing.
+// leastPart is the smallest part of a plan that differs from nothing.
 const leastPart = 1e-3
 
 // partOf are the options of a question about a part of a plan, which costs so much of it: it has that part of the work, and is close enough to its
@@ -163,7 +163,7 @@ func (q *question) wastes(pattern *pack.Pattern) bool {
 		!slices.ContainsFunc(pattern.Items, func(x pack.Item) bool { return q.exotic.Has(x.Class) })
 }
 
-// open opens a node of a pattern in the domains of its items and of its cell. Whoever was to have a reserved machine is in a frozen bin.
+// open opens a node of a pattern in the domains of its items and of its cell. A pod that was to have a reserved machine is in a frozen bin.
 func (q *question) open(idea *solve.Placement, pattern *pack.Pattern) problem.BinID {
 	cell := &q.cells[pattern.Cell]
 	bin := idea.Open(cell.tmpl, cell.shape)

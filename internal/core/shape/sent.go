@@ -34,7 +34,7 @@ type Band struct {
 	Permille int // of spot: so much dearer than the cheapest offering may another be
 }
 
-// DefaultBand is the limit unless somebody chose others.
+// DefaultBand is the limit unless the user chose others.
 var DefaultBand = Band{Types: 60, Spot: 15, Fewest: 5, Permille: 500}
 
 // MostSpotTypes is how many types of spot a band may be set to: in six zones, they are what one launch takes.
@@ -169,7 +169,7 @@ func (c *Catalog) launch(q *query) (Launch, bool) {
 }
 
 // reach is the lowest on-demand price of the shapes of a query, whether it allows to buy on demand or not: a spot band does not
-// move beyond it, for nobody wants to pay more for spot than what on-demand costs others.
+// move beyond it, because users do not want to pay more for spot than what on-demand costs others.
 func (c *Catalog) reach(q *query) int64 {
 	for i := range c.byPrice[OnDemand] {
 		if x := &c.byPrice[OnDemand][i]; c.takes(q, x.Shape) {

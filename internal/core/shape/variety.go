@@ -25,7 +25,7 @@ type Variety struct {
 func (v *Variety) Enough() bool { return v.lacks == 0 }
 
 // Variety looks for the kind that a claim with minValues is bought as, while it allows these shapes and offers: the first that meets them, for a
-// launch settles on one kind, and what only several have together would be planned and never sent. If none meets them it is the one that lacks
+// launch settles on one kind, and what only several have together would be planned and never sent. If none meets them the result is that which lacks
 // least. Labels that offers decide are counted on all shapes: a claim lists those, whatever it is bought as.
 func (c *Catalog) Variety(shapes, offers bits.Set, want []MinValues) Variety {
 	best := Variety{Kind: Kinds, Has: make([]int, len(want)), lacks: math.MaxInt}
@@ -60,7 +60,7 @@ func (c *Catalog) varietyOf(k Kind, of, listed bits.Set, want []MinValues) Varie
 		v.Has[i] = c.Distinct(m.Key, among, m.N)
 		v.lacks += m.N - v.Has[i]
 	}
-	if slices.Contains(v.Has, 0) { // nobody lowers minValues to nothing
+	if slices.Contains(v.Has, 0) { // minValues are not lowered to nothing
 		v.lacks = math.MaxInt
 	}
 	return v

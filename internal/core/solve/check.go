@@ -468,7 +468,7 @@ func (c *checker) checkSkew(g int, group *spread.Group, domains map[int]*tally, 
 	}
 }
 
-// checkInverse: nobody is where running pods repel it.
+// checkInverse: no pod is where running pods repel it.
 func (c *checker) checkInverse(g int, group *spread.Group, crowds []crowd) {
 	if group.Kind != spread.Anti || !group.Required {
 		return

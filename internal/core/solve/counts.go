@@ -33,7 +33,7 @@ func (f *fleet) record(to *touch, d int32, bin problem.BinID, n int) {
 	}
 }
 
-// recordSpread tells spreads that n pods which carry them came to domain d. Those whom nobody insists on keep no node from being opened.
+// recordSpread tells spreads that n pods which carry them came to domain d. Groups on which no pod insists keep no node from being opened.
 func (f *fleet) recordSpread(to *touch, d int, n int32) {
 	for _, g := range to.owned {
 		if f.groups[g].Kind == spread.Spread && f.strict.Has(g) {

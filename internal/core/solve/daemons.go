@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others: then whoever opens a
+// An arrival is set where some constraint counts the pods of DaemonSets, which are on a new node before all others: then a pod that opens a
 // node adds to its domains, and every new node has a domain of the keys by which they are counted.
 type arrival struct {
 	keys []int // topology keys other than the host name: those by which daemons are counted, and those that decide whether they start

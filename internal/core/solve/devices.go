@@ -19,7 +19,7 @@ type deviceBook struct {
 	held map[int]problem.BinID // by claim
 }
 
-// newDeviceBook returns nil for nearly all problems: nobody asks for devices.
+// newDeviceBook returns nil for nearly all problems: no pod asks for devices.
 func newDeviceBook(p *problem.Problem) *deviceBook {
 	if p.Devices == nil {
 		return nil
@@ -166,7 +166,7 @@ func (f *fleet) replayDevices(bin problem.BinID, shape int, more []*devices.Clai
 	return at, true
 }
 
-// retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have none there, nobody else gets any.
+// retargetDevices gives the pods of a bin their devices on the shape that it is filled for now. Where they have none there, nothing else gets any.
 func (f *fleet) retargetDevices(bin problem.BinID) {
 	if f.devices != nil {
 		f.devices.at[bin], _ = f.replayDevices(bin, f.node(bin).target, nil)

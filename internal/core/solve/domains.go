@@ -56,7 +56,7 @@ func (f *fleet) settleOpen(q *trial, i int) reason.Code {
 	code := reason.Code(reason.NoOffering)
 	domains := f.byCount(q, i)
 	for at := -1; at < len(domains); at++ {
-		d := int32(problem.NoDomain) // first: nobody gives a node a label that nobody asks for
+		d := int32(problem.NoDomain) // first: a node gets no label that no pod asks for
 		if at >= 0 {
 			d = domains[at]
 		}
@@ -196,7 +196,7 @@ func (f *fleet) byCount(q *trial, i int) []int32 {
 	return order
 }
 
-// gather tells whether groups hold their pods together and none spreads them.
+// gather reports whether groups hold their pods together and none spreads them.
 func (f *fleet) gather(groups []int) bool {
 	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g int) bool { return f.groups[g].Kind != spread.Affinity })
 }

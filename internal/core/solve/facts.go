@@ -22,7 +22,7 @@ type facts struct {
 	zones   int                  // the key of zones, −1 without one
 	rooms   roomTable
 	shapes  bits.Set // memory for shapes that are cut, of one question at a time
-	spare   bits.Set // memory for a mask that is asked about at once and kept by nobody
+	spare   bits.Set // memory for a mask that is asked about at once and not kept
 	both    bits.Set // the same, of sells and meetsAny, which others ask about a spare mask
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // A fleet is nodes and the pods that are placed on them. It changes in few ways only: open adds a node, commit places pods, retarget
-// fills a new node for another machine, and once all are placed avoid takes choices away that nobody there cares about. Nodes do not close
+// fills a new node for another machine, and once all are placed avoid takes choices away that do not matter to the pods there. Nodes do not close
 // and pods do not leave, so a refusal that is final stays true.
 type fleet struct {
 	*facts
@@ -33,7 +33,7 @@ type fleet struct {
 	groups  []spread.Group // what each counts is what is placed
 	ports   ports.Book
 	volumes *volumes.Book
-	devices *deviceBook   // nil where nobody asks for devices
+	devices *deviceBook   // nil if no pod asks for devices
 	limits  []limits.Pool // what pools have left when every new bin takes what takenBy says
 	left    []int         // by reservation: machines that no new bin holds
 	demand  quantity.Vec  // of all pods that are not placed

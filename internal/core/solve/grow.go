@@ -6,7 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/problem"
 )
 
-// grow makes a new bin fit for one more pod by choosing another target, one that is larger, that the pod accepts or that may be where the pod
+// grow makes a new bin fit for one more pod by choosing another target, a larger one, or one which may be where the pod
 // has to be, and places it there.
 func (s *state) grow(q *trial, bin problem.BinID) bool {
 	n := s.node(bin)

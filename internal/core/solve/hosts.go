@@ -6,7 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/rule/spread"
 )
 
-// Groups whose domain is the host: every bin is one of its own. A new node is always one that nobody has counted in.
+// Groups whose domain is the host: every bin is one of its own. No pod has been counted on a new node.
 
 func (f *fleet) admitHosts(q *trial) verdict {
 	code := f.refusesHost(q.touches, q.bin)
@@ -23,7 +23,7 @@ func (f *fleet) refusesHost(t *touches, bin problem.BinID) reason.Code {
 	return f.refusesOwners(t, bin)
 }
 
-// refusesOwners asks the groups that the pods own about a bin, or about one that is not there yet.
+// refusesOwners asks the groups that the pods own about a bin, or about a bin that is not there yet.
 func (f *fleet) refusesOwners(t *touches, bin problem.BinID) reason.Code {
 	for i, g := range t.host.owned {
 		if group := &f.groups[g]; !group.Admits(int(bin), t.host.self[i], nil) {

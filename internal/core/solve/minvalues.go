@@ -76,14 +76,14 @@ func leaveReserved(t *problem.Template, mask bits.Set) {
 	}
 }
 
-// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the one that it may not lower.
+// lowerMinValues lowers minValues to what shapes have that can be bought under mask, where that may be done. It returns the minValues that it may not lower.
 func (f *fleet) lowerMinValues(t *problem.Template, shapes, mask bits.Set, low []int) (lowered []int, unmet int, ok bool) {
 	want := t.WantedMinValues(low)
 	v := t.Catalog.Variety(shapes, mask, want)
 	if v.Enough() {
 		return low, 0, true
 	}
-	least := 0 // nobody lowers them to nothing
+	least := 0 // they are not lowered to nothing
 	for k := range want {
 		if !f.p.Settings.MinBestEffort {
 			least = want[k].N - 1

@@ -68,7 +68,7 @@ func (s *state) openFrom(q *trial, among run, i int) (target, reason.Code) {
 		return s.openAnywhere(q, among, i)
 	}
 	bare := s.admitsFirst(to, problem.NoDomain) == 0
-	if bare && s.leavesOut(to.key, among) { // nobody gives a node a label that nobody asks for
+	if bare && s.leavesOut(to.key, among) { // a node gets no label that no pod asks for
 		q.domain[to.key] = problem.NoDomain
 		if got, bad := s.openFrom(q, among, i+1); bad == 0 {
 			return got, 0
@@ -159,7 +159,7 @@ func (s *state) admitsFirst(to *touch, d int) reason.Code {
 	return s.admits(to, d)
 }
 
-// leavesOut reports whether some of the templates have the label of a key only if somebody asks for it.
+// leavesOut reports whether some of the templates have the label of a key only if a pod asks for it.
 func (s *state) leavesOut(key int, among run) bool {
 	return slices.ContainsFunc(s.p.Keys[key].Tmpl[among.from:among.to], func(k problem.KeyOf) bool { return k.None != nil })
 }

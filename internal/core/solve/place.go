@@ -175,7 +175,7 @@ func (v *visit) extend(bins problem.BinID) {
 	}
 }
 
-// reopen lets the class ask a bin: one that is new, or one that had no room and has grown since.
+// reopen lets the class ask a bin: a new bin, or a bin that had no room and has grown since.
 func (v *visit) reopen(bin problem.BinID) {
 	for i := range v.open {
 		v.open[i] = v.open[i].Grow(int(bin))

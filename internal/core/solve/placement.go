@@ -13,7 +13,7 @@ import (
 )
 
 // A Placement is what others see of a state: nodes, and the pods that were placed on them. Who has a better idea of where they should be
-// begins afresh and places them through the same rules; Take says whether it was one.
+// begins afresh and places them through the same rules; Take reports whether it was one.
 type Placement struct {
 	s     *state
 	left  []int   // by class: pods that found no place at first
@@ -129,7 +129,7 @@ func (at *Placement) Pins(p problem.Put) []int32 {
 	return pins
 }
 
-// An Opened node is one that the placement opened.
+// An Opened node is opened by the placement.
 type Opened struct {
 	Template problem.TemplateID
 	Holds    bool // a machine of a reservation

@@ -118,7 +118,7 @@ func cheapestOffer(t *problem.Template, sh int, mask corebits.Set, left []int) (
 		}
 		k, p := of.Kind, max(cat.Price[sh][o], 1)
 		if k == shape.Reserved && of.Reservation < 0 {
-			k = shape.OnDemand // nobody counts them: an ordinary offer
+			k = shape.OnDemand // they are not counted: an ordinary offer
 		}
 		switch {
 		case at < 0 || k < kind && (k == shape.Reserved || p <= best || kind != shape.OnDemand), k == kind && p < best:

@@ -12,11 +12,11 @@ import (
 )
 
 // kube-scheduler does not know the plan. It takes waiting pods by priority and age, asks those that it refused again when others have been
-// bound, and every node that the plan opens is a domain for it, whoever that node was opened for. A placement that was found in another
+// bound, and every node that the plan opens is a domain for it, for whichever pod it was opened. A placement that was found in another
 // order is played once more in this one; what does not hold is placed anew, and what finds no such place is left over.
 
 // inOrder returns the placement if kube-scheduler would find it, else the better of two that it would: everything placed anew in the order
-// of the queue, or the placement as it is without what does not hold. left is what the placement leaves over; all three say that of theirs.
+// of the queue, or the placement without what does not hold. left is what the placement leaves over; all three say that of theirs.
 func (s *state) inOrder(left []int) (*state, []int) {
 	s.avoid()
 	if s.meter.CutAt() > 0 {
@@ -110,7 +110,7 @@ func sum(left []int) int {
 const mostMoves = 8
 
 // rehome gives pods that are misplaced, and those that are left, other places, as if they came last, or none. A new place may take a domain
-// from somebody else, who then is misplaced in turn: so it looks again until nobody is, and nobody was moved.
+// from another pod, which then is misplaced in turn: so it looks again until no pod is, and none was moved.
 func (s *state) rehome(left []int) (*state, []int) {
 	left = slices.Clone(left)
 	for moves := 0; ; moves++ {
@@ -189,8 +189,8 @@ func (s *state) hard(ci problem.ClassID) *touches {
 }
 
 // misplaced returns the pods that kube-scheduler would refuse where they are placed. It plays kube-scheduler: pods bind one after the other,
-// in the order of the queue, each to any of the places that its class has in the plan, and who is refused is asked again once somebody
-// else was bound. Those who wait when nobody binds any more are misplaced.
+// in the order of the queue, each to any of the places that its class has in the plan, and who is refused is asked again once a pod
+// else was bound. Those who wait when no pod binds any more are misplaced.
 func (s *state) misplaced() []problem.Put {
 	places := s.places()
 	if !s.disputed(places) {

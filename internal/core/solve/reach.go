@@ -63,8 +63,8 @@ func (s *state) spreadKeys(c *problem.Class) []int {
 	return slices.Compact(out)
 }
 
-// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys: one that it gets if
-// nobody asks for another.
+// labelledMask narrows choices of template t, nil for all, to those with which a node has some value for each of the keys: a label that it gets if
+// no pod asks for another.
 func (s *state) labelledMask(t problem.TemplateID, mask bits.Set, keys []int) bits.Set {
 	for _, key := range keys {
 		of := s.keyOf(key, t)
@@ -168,7 +168,7 @@ func (s *state) addReach(out []bits.Set, t problem.TemplateID, mask bits.Set, sh
 }
 
 // addChoices adds the domains among which the mask decides. Those that nodes have only if their pods ask for them are places to fill for
-// nobody else.
+// nothing else.
 func addChoices(out bits.Set, of *problem.KeyOf, open func(choice bits.Set) bool) {
 	unasked := open(of.None)
 	for d, choice := range of.Choice {

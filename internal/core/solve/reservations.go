@@ -7,7 +7,7 @@ import (
 // A reservation is machines that are paid for: so many new bins may each hold one, and no other is bought with that offer.
 
 // hold takes a machine of a reservation for a new bin if its cheapest offer is reserved, and narrows its choices to it. Otherwise
-// reserved offers are taken out: somebody else will need them.
+// reserved offers are taken out: other pods will need them.
 func (f *fleet) hold(n *newNode, mask bits.Set) {
 	cat := f.template(n).Catalog
 	if len(cat.Left) == 0 {

@@ -92,7 +92,7 @@ func (s *state) avoid() {
 	}
 }
 
-// leaveStrange makes a new bin another machine where what it is filled for is sold in strange domains only, and its pods do not care.
+// leaveStrange makes a new bin another machine if the shape for which it is filled is sold in strange domains only, and its pods do not care.
 func (s *state) leaveStrange(strange []bits.Set, bin problem.BinID) {
 	n := s.node(bin)
 	tmpl, less := s.template(n), s.maskOf(bin).Clone()

@@ -44,7 +44,7 @@ func Opening(e planner, pool engine.Pool, in engine.Question) (o engine.Opening,
 	return o, nil
 }
 
-// nobody is a pod that stands for none: it asks for nothing and tolerates everything.
+// nobody is a placeholder pod: it asks for nothing and tolerates everything.
 func nobody() *cluster.Pod {
 	classes := podclass.NewInterner()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}

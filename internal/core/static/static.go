@@ -1,5 +1,5 @@
 // Package static keeps pools of a fixed number of nodes: how many are missing, which go first when there are too many, and what a new
-// one is. No pod is asked: such a pool has its nodes whether somebody needs them or not.
+// one is. No pod is asked: such a pool has its nodes whether pods need them or not.
 package static
 
 import (
@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/movable"
 )
 
-// atOnce is how many machines of a pool are asked of the cloud at once. A number that somebody mistyped must not fill the memory.
+// atOnce is how many machines of a pool are asked of the cloud at once. A number that was mistyped must not fill the memory.
 const atOnce = 1000
 
 // A Stand is where the machines of a pool are in their lives.
@@ -63,7 +63,7 @@ func (s *Stand) Headroom(pool *v1.NodePool) int {
 func (s *Stand) Openable() int { return max(0, atOnce-s.Unlaunched) }
 
 // Surplus lists the machines that the pool has too many, in the order in which they go: those that are not launched yet; those that run nothing
-// which comes back; then those whose end costs least, and last of all those that somebody asked not to disrupt.
+// which comes back; then those whose end costs least, and last of all those that users asked not to disrupt.
 func (s *Stand) Surplus(pool *v1.NodePool, now time.Time) []*cluster.Node {
 	excess := len(s.Active) - int(*pool.Spec.Replicas)
 	if excess <= 0 {

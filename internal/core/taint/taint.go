@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/label"
 )
 
-// Tolerated tells whether any of the tolerations covers the taint.
+// Tolerated reports whether any of the tolerations covers the taint.
 func Tolerated(list []corev1.Toleration, t *corev1.Taint) bool {
 	return slices.ContainsFunc(list, func(x corev1.Toleration) bool { return tolerates(&x, t) })
 }

@@ -2,7 +2,7 @@
 // however busy it is, so that it gets the same plan.
 //
 // Work is charged where it is done, by the number of steps of the innermost loops; a benchmark and a test of package lower compare it
-// with processor time. A clock has one say only: the caller's, which may cut a plan short while somebody waits for it. Where it cut is
+// with processor time. A clock has one say only: the caller's, which may cut a plan short while pods wait for it. Where it cut is
 // a number of units again, which repeats the plan.
 package work
 

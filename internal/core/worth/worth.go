@@ -1,5 +1,5 @@
 // Package worth says what a core and a byte are worth on a market: the prices under which no machine on offer holds more worth than it costs, and
-// a demand is worth most. Whoever pays for that demand pays at least what it is worth, whatever machines are bought.
+// a demand is worth most. A fleet for that demand costs at least what it is worth, whatever machines are bought.
 //
 //	max  w_cpu·D_cpu + w_mem·D_mem   subject to   w_cpu·R_cpu + w_mem·R_mem ≤ p   for each machine with room R at price p
 //

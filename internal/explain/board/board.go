@@ -1,7 +1,7 @@
 // Package board holds the last word of the loops about what is not as it might be: why pods have no place, what keeps nodes, which steps
-// are under way. Loops say it where they tell it to people; whoever shows the cluster reads it.
+// are under way. Loops write it where they report it to people; the views of the cluster read it.
 //
-// A Board is told values and keeps them until it is told others. It holds nothing of its own, and no loop reads it.
+// A Board receives values and keeps them until it receives others. It holds nothing of its own, and no loop reads it.
 package board
 
 import (
@@ -32,7 +32,7 @@ type Step struct {
 	ID     string
 	Stage  Stage
 	Reason v1.DisruptionReason
-	Text   string   // what goes and what comes, in one sentence; "" where nobody knows after a restart
+	Text   string   // what goes and what comes, in one sentence; "" if not known after a restart
 	Claims []string // that go
 	Opens  []string // claims that come
 	Saves  cloud.NanoUSD
@@ -68,7 +68,7 @@ func Found(out *disrupt.Proposal) Disruption {
 		Before: out.Before, Target: out.Target}
 }
 
-// A Board may be used concurrently. What it returns must not be changed. A nil Board is told things and knows nothing.
+// A Board may be used concurrently. What it returns must not be changed. A nil Board accepts values and keeps nothing.
 type Board struct {
 	mu         sync.Mutex
 	version    uint64

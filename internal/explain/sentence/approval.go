@@ -6,7 +6,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/approval"
 )
 
-// Difference says why a step is not the one that was approved.
+// Difference says why a step is not the approved one.
 func Difference(d approval.Difference) string {
 	return map[approval.Difference]string{
 		approval.Why:      "its nodes would go for another reason now",

@@ -22,7 +22,7 @@ func Refusal(r disrupt.Refusal) string {
 	return text
 }
 
-// phrases says of each code what it means, for a node of which the reader knows which it is.
+// phrases explains each code, for a node of which the reader knows which it is.
 var phrases = map[disrupt.Code]func(*disrupt.Refusal) string{
 	disrupt.NoNode:         plain("its Node has not registered"),
 	disrupt.NotInitialized: plain("the node is not initialized"),

@@ -28,7 +28,7 @@ func Step(s *disrupt.Step) string {
 	return b.String()
 }
 
-// Asked says what goes and what comes by a plan that waits for somebody's yes.
+// Asked says what goes and what comes by a plan that waits for approval.
 func Asked(s *v1alpha1.DisruptionStep) string {
 	var b strings.Builder
 	decision := "delete"

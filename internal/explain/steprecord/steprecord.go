@@ -1,5 +1,5 @@
 // Package steprecord holds what stands on every claim that takes part in a step that was begun, so that a restart can go on where the last
-// process stopped, and whoever shows the cluster can tell which steps are under way.
+// process stopped, and the views of the cluster know which steps are under way.
 //
 // Anybody who may change one claim can write a record. So one is believed only where every candidate that still exists carries it too, and
 // it never says anything about a claim that does not.
@@ -66,7 +66,7 @@ func (m Member) Staying(snap *cluster.Snapshot) *cluster.Node {
 	return nil
 }
 
-// On tells whether a claim carries this very record, in a role.
+// On reports whether a claim carries this very record, in a role.
 func (r Record) On(claim *v1.NodeClaim, role Role) bool {
 	found, ok, err := Read(claim)
 	return ok && err == nil && found.Role == role && found.As(role) == r.As(role)
@@ -97,7 +97,7 @@ func Read(claim *v1.NodeClaim) (r Record, ok bool, err error) {
 	return r, true, nil
 }
 
-// Names tells whether a claim takes part in the command.
+// Names reports whether a claim takes part in the command.
 func (r Record) Names(claim *v1.NodeClaim) bool {
 	return slices.Contains(r.Candidates, Of(claim)) || slices.Contains(r.Replacements, claim.Name)
 }

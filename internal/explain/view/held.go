@@ -28,7 +28,7 @@ type Held struct {
 // mostNamed is how many nodes are named; all are counted.
 const mostNamed = 5
 
-// Holds tells whether a refusal is somebody's doing, and not a stage of life or a matter of prices.
+// Holds reports whether a refusal is a wish of users, and not a stage of life or a matter of prices.
 func Holds(r *disrupt.Refusal) bool {
 	switch r.Code {
 	case disrupt.NodeProtected, disrupt.ClaimProtected, disrupt.NoPool, disrupt.PodProtected, disrupt.PodBudget,
@@ -39,7 +39,7 @@ func Holds(r *disrupt.Refusal) bool {
 	return false
 }
 
-// Weightiest returns, by claim, what keeps it: somebody's doing before everything else.
+// Weightiest returns, by claim, what keeps it: the wishes of users before everything else.
 func Weightiest(kept []disrupt.Refusal) map[string]*disrupt.Refusal {
 	out := make(map[string]*disrupt.Refusal, len(kept))
 	for i := range kept {

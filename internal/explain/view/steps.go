@@ -15,12 +15,12 @@ import (
 type Step struct {
 	ID, Stage, Reason, Text string
 	Nodes                   []string
-	SavesDay                float64 // 0 where nobody knows any more
+	SavesDay                float64 // 0 if not known any more
 	Pods                    int
 	Until                   time.Time
 }
 
-// Steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
+// Steps lists what was decided: what waits or is under way, then what waits for approval.
 func Steps(snap *cluster.Snapshot, decided []board.Step) []Step {
 	var out []Step
 	for _, s := range decided {
@@ -56,7 +56,7 @@ func asked(plan *v1alpha1.DisruptionPlan) Step {
 	return step
 }
 
-// dollars reads an amount of a DisruptionPlan, 0 where somebody has written something else.
+// dollars reads an amount of a DisruptionPlan, 0 if another text is there.
 func dollars(text string) float64 {
 	var x float64
 	if _, err := fmt.Sscanf(text, "%g", &x); err != nil || math.IsNaN(x) || math.IsInf(x, 0) {

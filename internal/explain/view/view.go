@@ -1,4 +1,4 @@
-// Package view says of each machine of ours what it is, what it holds, what it costs and what is happening to it, as karpenter top and the
+// Package view describes each Karpenter machine: its type, what it holds, what it costs and what is happening to it, as karpenter top and the
 // page show it.
 //
 // It reads snapshots and decides nothing. Why a machine stays or goes is said by who decides that.
@@ -18,7 +18,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/paused"
 )
 
-// A Machine is one machine of ours. Machines compare with ==.
+// A Machine is one Karpenter machine. Machines compare with ==.
 type Machine struct {
 	Name, Claim, Pool, Type, Zone, CapacityType string
 	Price                                       cloud.NanoUSD // 0 where it is not known
@@ -53,7 +53,7 @@ type Row struct {
 	Machine Machine
 }
 
-// Read returns the machines of ours by name, with what pools know of prices.
+// Read returns the Karpenter machines by name, with what pools know of prices.
 func (r *Reader) Read(snap *cluster.Snapshot, pools map[string]engine.Pool) []Row {
 	now := make(map[*cluster.Node]entry, len(r.known))
 	requests := map[*podclass.Class]amount{}
@@ -112,7 +112,7 @@ const (
 	Drifted Mark = "drifted"   // it is not what its pool or node class asks for any more
 )
 
-// Marks returns the marks of a machine of ours, the weightiest first.
+// Marks returns the marks of a Karpenter machine, the weightiest first.
 func Marks(snap *cluster.Snapshot, n *cluster.Node, now time.Time) []Mark {
 	var out []Mark
 	if n.Claim.DeletionTimestamp != nil {

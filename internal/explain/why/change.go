@@ -42,7 +42,7 @@ type Change struct {
 	Pool  string // that is edited; "" for the pod
 	Key   string
 	Value string // what it becomes; "" where something is dropped
-	Was   string // what it is now, where that is one value
+	Was   string // its present value, where that is one value
 
 	at    int          // which of the pod's constraints
 	taint corev1.Taint // that is tolerated

@@ -17,7 +17,7 @@ var fixes = []reason.Code{
 	reason.UninitializedOnly, reason.Postponed, reason.NotReached,
 }
 
-// InOrder sorts reasons by what a person would deal with first; of equal ones the one that rules out most comes first.
+// InOrder sorts reasons by what a person would deal with first; of equal ones the reason that rules out most comes first.
 func InOrder(counts []reason.Count) []reason.Count {
 	return slices.SortedStableFunc(slices.Values(counts), func(a, b reason.Count) int {
 		return cmp.Or(cmp.Compare(slices.Index(fixes, a.Code), slices.Index(fixes, b.Code)), cmp.Compare(b.Candidates, a.Candidates), cmp.Compare(a.Key, b.Key))

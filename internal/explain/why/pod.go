@@ -26,7 +26,7 @@ type Planner interface {
 type Question struct {
 	In  engine.Question
 	Pod *cluster.Pod   // one of In.Pods
-	New func() Planner // returns one that remembers nothing
+	New func() Planner // returns a value that remembers nothing
 	// Most is how much work may go into trying changes; 0: the default. When it is used up, the answer says that it is not complete.
 	Most work.Units
 }
@@ -120,12 +120,12 @@ type search struct {
 	thorough bool
 }
 
-// like tells which pods are edited with the one that is asked about.
+// like tells which pods are edited with the pod in question.
 func (s *search) like(p *cluster.Pod) bool {
 	return p.PodKey == s.Pod.PodKey || s.Pod.Owner != nil && p.Owner == s.Pod.Owner && p.Class == s.Pod.Class
 }
 
-// over tells whether nothing more may be tried.
+// over reports whether nothing more may be tried.
 func (s *search) over() bool {
 	if s.spent < s.Most && (s.In.Ended == nil || !s.In.Ended()) {
 		return false
@@ -271,7 +271,7 @@ func (s *search) sets(chosen, rest []Change, more int) (Cure, bool) {
 }
 
 // smallest narrows a change that helps, beside others that are made too: to one value of a label, to the limit that is needed. plan is
-// what came of it as it is.
+// its outcome unchanged.
 func (s *search) smallest(others []Change, c Change, plan *engine.Plan) Change {
 	helps := func(smaller Change) bool { return s.try(append(slices.Clone(others), smaller)...) != nil }
 	switch c.Kind {

@@ -183,7 +183,7 @@ func ofPool(in engine.Pool, pod *corev1.PodSpec) []Change {
 	return out
 }
 
-// lacks tells whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow one value would forbid the others.
+// lacks reports whether a label is neither of the pool nor of what it can launch. Where machines have it, to allow one value would forbid the others.
 func lacks(in engine.Pool, key string) bool {
 	_, fixed := in.Pool.NodeLabels()[key]
 	return !fixed && key != v1.NodePoolLabelKey && key != corev1.LabelHostname &&

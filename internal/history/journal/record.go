@@ -63,7 +63,7 @@ type Record struct {
 
 	Chosen []Option `json:"chosen,omitempty"`
 	// Others are what came next, with what ruled each out. Only what the plan still knows is here: the types that a claim may become
-	// besides the one that was priced. Types that cannot hold the pods are counted by "karpenter why", not here.
+	// besides the priced one. Types that cannot hold the pods are counted by "karpenter why", not here.
 	Others []Option `json:"others,omitempty"`
 
 	PricePerHour float64 `json:"pricePerHour,omitempty"`
@@ -149,7 +149,7 @@ func (r *Record) Money() string {
 	return "-"
 }
 
-// Mentions tells whether a record is about an object. An empty namespace or kind stands for any.
+// Mentions reports whether a record is about an object. An empty namespace or kind stands for any.
 func (r *Record) Mentions(o Object) bool {
 	return slices.ContainsFunc(r.About, func(a Object) bool {
 		return a.Name == o.Name && (o.Kind == "" || a.Kind == o.Kind) && (o.Namespace == "" || a.Namespace == o.Namespace)

@@ -13,7 +13,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// bound says of a claim that its volume is there.
+// bound marks the volume of a claim as existing.
 const bound = "pv.kubernetes.io/bind-completed"
 
 // Disks are the volumes that pods name, and of which kind they are, each as it was first seen: what became of them is what was done then.

@@ -26,7 +26,7 @@ const (
 // A Keeper writes the pods of a cluster to a folder as they come and go, in lines that Read understands. Each file
 // begins with all pods that are there, so none needs those before it. Nothing is written of what a container is
 // started with, no environment, of volumes only those with a claim and where they are, and no annotation but the
-// one that protects a pod. It is not safe for concurrent use.
+// the annotation that protects a pod. It is not safe for concurrent use.
 type Keeper struct {
 	folder *segments.Folder
 	last   *cluster.Snapshot // what is written
@@ -131,13 +131,13 @@ func changes(was, is *cluster.Snapshot, now time.Time, ends bool) []byte {
 	return out.Bytes()
 }
 
-// same tells whether nothing changed that a recording tells of.
+// same reports whether nothing changed that a recording tells of.
 func same(a, b *cluster.Pod) bool {
 	return a.Class == b.Class && a.Labels == b.Labels && a.Deleted.Equal(b.Deleted) && a.Terminal() == b.Terminal() &&
 		a.DoNotDisrupt == b.DoNotDisrupt
 }
 
-// evicted tells whether a pod ends because its node goes: kube-scheduler never moves one.
+// evicted reports whether a pod ends because its node goes: kube-scheduler never moves one.
 func evicted(was, is *cluster.Snapshot, p *cluster.Pod) bool {
 	if p.NodeName == "" || p.Terminal() {
 		return false

@@ -1,7 +1,7 @@
 // Package recording reads what happened to the pods of a cluster: tables of pods with the times of their creation
 // and deletion, workloads as kubereplay captures them, and pods as kubectl and the controller write them down.
 //
-// Whatever the format, a Recording says the same: which pods somebody wanted, from when until when. What an
+// Whatever the format, a Recording says the same: which pods were wanted, from when until when. What an
 // eviction ends and its owner makes anew at once is one life, so that what the controller did when it was recorded
 // is not taken for what users wanted. Times are whole seconds, as Kubernetes writes them. Every error names the
 // file, the line and what to change.
@@ -24,13 +24,13 @@ type Recording struct {
 	Disks      *Disks // of pods that have any; nil where nothing tells of them
 }
 
-// A Life is one pod that somebody wanted.
+// A Life is one wanted pod.
 type Life struct {
-	Pod  *corev1.Pod // as it is made; never changed
+	Pod  *corev1.Pod // as created; never changed
 	From time.Time
 	Made time.Time // when it was created, where that was before From; zero otherwise
 	To   time.Time // zero where it outlives the recording
-	On   string    // the node on which it was first seen, "" where nobody knows
+	On   string    // the node on which it was first seen, "" if not known
 
 	remade bool // an eviction has moved it since it was first seen
 }

@@ -19,7 +19,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/ztime"
 )
 
-// A seen object is one that a watch showed: by itself, as kubectl writes it with -w, or in an event, as with
+// A seen object was shown by a watch: by itself, as kubectl writes it with -w, or in an event, as with
 // --output-watch-events too. Who writes events down may add when each came.
 type seen struct {
 	Kind   string            `json:"kind"`
@@ -39,7 +39,7 @@ type watched struct {
 
 func newWatched() *watched { return &watched{lives: map[types.UID]*witnessed{}} }
 
-// A witnessed life is one that a watch saw.
+// A witnessed life was seen by a watch.
 type witnessed struct {
 	Life
 	uid     types.UID
@@ -179,7 +179,7 @@ func endOf(p *corev1.Pod) time.Time {
 // remadeWithin is how soon after an eviction the pod that its owner makes is the same to its user.
 const remadeWithin = time.Minute
 
-// joined are the lives. One that an eviction ended goes on in the pod that its owner made next.
+// joined are the lives. A life that an eviction ended goes on in the pod that its owner made next.
 func (w *watched) joined() []Life {
 	all := slices.SortedFunc(maps.Values(w.lives), func(a, b *witnessed) int {
 		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.uid, b.uid))
@@ -217,7 +217,7 @@ func (w *watched) joined() []Life {
 	return out
 }
 
-// wanted is what of a pod somebody wanted: not where it ran, what it was told since, or what it is started with. Of
+// wanted is the wanted part of a pod: not where it ran, what was written to it since, or what it is started with. Of
 // volumes there are those whose claim may tie it to a place.
 func wanted(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

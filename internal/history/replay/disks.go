@@ -9,11 +9,11 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// bound says of a claim that its volume is there.
+// bound marks the volume of a claim as existing.
 const bound = "pv.kubernetes.io/bind-completed"
 
-// mount gives a pod the volumes whose claims are known. Nobody can say where others are: they tie it to no place.
-// Claims of ephemeral volumes are made anew with each pod, like the one that its first pod had.
+// mount gives a pod the volumes whose claims are known. It is not known where others are: they tie it to no place.
+// Claims of ephemeral volumes are made anew with each pod, like the claim of its first pod.
 func (r *run) mount(p *pod) {
 	volumes := p.life.Pod.Spec.Volumes
 	if len(volumes) == 0 {
@@ -82,7 +82,7 @@ func (r *run) provision(p *pod, m *machine) {
 	}
 }
 
-// disked tells whether a pod has volumes that may tie it to a place: only the engine knows where it may go.
+// disked reports whether a pod has volumes that may tie it to a place: only the engine knows where it may go.
 func disked(volumes []corev1.Volume) bool {
 	return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }

@@ -16,7 +16,7 @@ import (
 	"karpenter.sh/karpenter/internal/core/engine"
 )
 
-// An Edit is what somebody makes of the pools and node classes while the recording runs. Machines that are no
+// An Edit is a change of the pools and node classes while the recording runs. Machines that are no
 // longer what they would be made as now drift.
 type Edit struct {
 	At    time.Time
@@ -55,7 +55,7 @@ func (r *run) setPools(pools []engine.Pool) {
 	r.stock()
 }
 
-// edit takes over what somebody wrote.
+// edit takes over what the user wrote.
 func (r *run) edit(e *Edit) {
 	pools := slices.Clone(e.Pools)
 	for _, p := range r.listed {
@@ -72,7 +72,7 @@ func (r *run) edit(e *Edit) {
 	r.disruption.news(r)
 }
 
-// judge says of machines whether they drift.
+// judge returns, for machines, whether they drift.
 func (r *run) judge(classes map[string]func(*v1.NodeClaim) string) {
 	known := r.known()
 	for _, name := range slices.Sorted(maps.Keys(r.machines)) {

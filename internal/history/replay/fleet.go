@@ -57,7 +57,7 @@ func offered(it *cloud.InstanceType, zone, capacityType string) *cloud.Offering 
 	return nil
 }
 
-// stand makes a machine of one that is there. Its claim keeps its name, by which equal steps are put in order.
+// stand makes a machine of an existing one. Its claim keeps its name, by which equal steps are put in order.
 func (r *run) stand(s *standing) {
 	name := s.node.Name
 	id := cmp.Or(s.node.Spec.ProviderID, "replay://"+name)
@@ -92,7 +92,7 @@ func (r *run) stand(s *standing) {
 	r.join(m)
 }
 
-// passing tells whether a taint is one that says how things are at a moment, and not what a node is.
+// passing reports whether a taint describes a moment, and not the node.
 func passing(key string) bool {
 	return key == v1.DisruptedTaintKey || key == v1.UnderusedTaintKey || key == v1.UnregisteredTaintKey ||
 		key == corev1.TaintNodeUnschedulable ||

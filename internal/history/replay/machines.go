@@ -136,7 +136,7 @@ func (r *run) daemon(ds *appsv1.DaemonSet, m *machine) {
 	r.update(func(d *cluster.Draft) { d.PutPod(p) })
 }
 
-// holds tells whether a machine has room for a pod.
+// holds reports whether a machine has room for a pod.
 func (m *machine) holds(asks []int64) bool {
 	if m.slots < 1 {
 		return false
@@ -203,7 +203,7 @@ func (r *run) drain(m *machine) {
 	r.after(drainEvery, func() { r.drain(m) })
 }
 
-// evictFrom evicts what budgets let go, and tells whether nothing is left.
+// evictFrom evicts what budgets let go, and reports whether nothing is left.
 func (r *run) evictFrom(m *machine) bool {
 	if len(m.pods) == 0 {
 		return true

@@ -27,7 +27,7 @@ const (
 	month = 30 * 24 * time.Hour
 	// notice is how long a machine goes on after it was told to be taken back.
 	notice = 2 * time.Minute
-	// dry is how long nobody asks again for what was sold out.
+	// dry is the time before it asks again for what was sold out.
 	dry = 3 * time.Minute
 )
 
@@ -44,13 +44,13 @@ func (m Market) of(k offerKey) Rate {
 	return Rate{}
 }
 
-// soldOut tells whether there is nothing of a kind in this hour.
+// soldOut reports whether there is nothing of a kind in this hour.
 func (m Market) soldOut(k offerKey, now time.Time) bool {
 	rate := m.of(k).SoldOut
 	return rate > 0 && draw(k.kind, k.zone, k.capacityType, now.UTC().Truncate(time.Hour).Format(time.RFC3339)) < rate
 }
 
-// lasts is how long a spot machine of a name is left alone; ok is false for one that nobody takes back.
+// lasts is how long a spot machine of a name is left alone; ok is false for a machine that is not taken back.
 func (m Market) lasts(k offerKey, name string) (d time.Duration, ok bool) {
 	rate := min(m.of(k).Interrupted, 0.9999)
 	if rate <= 0 || k.capacityType != v1.CapacityTypeSpot {
@@ -83,7 +83,7 @@ type purchase struct {
 }
 
 // buy is how the machine of an opening is bought: the cheapest way of those that it lists which is not sold out, nil if all are. What was
-// sold out nobody plans with for a while.
+// is sold out is not planned with for a while.
 func (r *run) buy(o *engine.Opening) (*cloud.InstanceType, *cloud.Offering) {
 	it, offer := r.offering(o)
 	var dried []offerKey

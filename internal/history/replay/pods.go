@@ -55,7 +55,7 @@ type pod struct {
 	lot     uint32          // for the choice between equal nodes
 	remade  int
 	on      *machine  // nil while it waits
-	planned *machine  // where it is to go, nil if nobody knows
+	planned *machine  // where it is to go, nil if not known
 	made    time.Time // how many pods are new says how long a move is good for
 	since   time.Time
 	asked   time.Time // when it was last planned for in vain
@@ -98,7 +98,7 @@ func hostPorts(p *corev1.Pod) bool {
 	})
 }
 
-// admits tells whether the labels and taints of a machine let the class in.
+// admits reports whether the labels and taints of a machine let the class in.
 func (c *class) admits(m *machine) bool {
 	if c.affinity == nil && len(m.node.Spec.Taints) == 0 {
 		return true
@@ -168,7 +168,7 @@ func lotOf(name string) uint32 {
 	return h.Sum32()
 }
 
-// back binds a pod to the machine on which it is when the recording begins, and tells whether there is one.
+// back binds a pod to the machine on which it is when the recording begins, and reports whether there is one.
 func (r *run) back(p *pod) bool {
 	if !p.there || p.life.On == "" {
 		return false
@@ -201,7 +201,7 @@ func (p *pod) object(now time.Time) *corev1.Pod {
 	return o
 }
 
-// seat binds a pod to the node that kube-scheduler would choose, and tells whether there is one.
+// seat binds a pod to the node that kube-scheduler would choose, and reports whether there is one.
 func (r *run) seat(p *pod) bool {
 	if p.class.entangled {
 		return false // the next plan says where

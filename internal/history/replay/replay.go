@@ -22,7 +22,7 @@ type Variant struct {
 	Name  string
 	Store *cluster.Store // what is there besides pods and machines; the run goes on with it
 	Pools []engine.Pool
-	// Engine, Planner and Labels are what the controller is told.
+	// Engine, Planner and Labels are the controller's settings.
 	Engine  engine.Settings
 	Planner disrupt.Settings
 	Labels  label.Table
@@ -42,7 +42,7 @@ type Settings struct {
 	Pace time.Duration
 	// Samples is at how many moments the bound is proven.
 	Samples int
-	// Market is what the cloud takes back and has not; nil for one that has everything, for ever.
+	// Market is what the cloud takes back and has not; nil for a cloud that has everything, for ever.
 	Market Market
 }
 
@@ -78,7 +78,7 @@ type run struct {
 	meter       meter
 }
 
-// Run plays a recording. It ends early, with the error of ctx, when nobody waits for it any more.
+// Run plays a recording. It ends early, with the error of ctx, when its caller gives up.
 func Run(ctx context.Context, rec *recording.Recording, v Variant, s Settings, tell Progress) (*Result, error) {
 	if len(v.Pools) == 0 {
 		return nil, fmt.Errorf("variant %s has no pool", v.Name)

@@ -39,7 +39,7 @@ func (f *Folder) Written() (bytes int, open bool) {
 	return f.bytes, f.file != nil
 }
 
-// there tells whether the present file is still in the folder: what is written to one that was removed nobody reads.
+// there reports whether the present file is still in the folder: a removed file has no readers.
 func (f *Folder) there() bool {
 	have, err := f.file.Stat()
 	if err != nil {

@@ -22,7 +22,7 @@ type left struct {
 	why   string
 }
 
-// Leave leaves something out until then, and returns what its owners are to be told. thing says what it is, and what what is not done.
+// Leave leaves something out until then, and returns the report to its owners. thing names it, and what what is not done.
 func (a *Aside[K]) Leave(key K, until time.Time, thing, what string, broken *Panic) (why string) {
 	if a.left == nil {
 		a.left = map[K]left{}
@@ -38,13 +38,13 @@ func (a *Aside[K]) Sweep(now time.Time) {
 	maps.DeleteFunc(a.left, func(_ K, l left) bool { return !now.Before(l.until) })
 }
 
-// Has tells whether something is left out, and what its owners are told.
+// Has reports whether something is left out, and the report to its owners.
 func (a *Aside[K]) Has(key K) (why string, ok bool) {
 	l, ok := a.left[key]
 	return l.why, ok
 }
 
-// Empty tells whether nothing is left out.
+// Empty reports whether nothing is left out.
 func (a *Aside[K]) Empty() bool { return len(a.left) == 0 }
 
 // All yields what is left out, in no order.

@@ -17,7 +17,7 @@ var count, expected atomic.Int64
 // Count is how many bugs were reported since the program started.
 func Count() int64 { return count.Load() }
 
-// Expect makes a bug in this test what it is in production. It is for tests of what holds when one shows, and not for parallel ones:
+// Expect makes a bug in this test as in production. It is for tests of what holds when one shows, and not for parallel ones:
 // the bugs of others would go unnoticed meanwhile.
 func Expect(t interface{ Cleanup(func()) }) {
 	expected.Add(1)

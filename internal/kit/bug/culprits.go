@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Panics calls do and tells whether it panics, without a report: it is for finding out what a panic that was reported hangs on.
+// Panics calls do and reports whether it panics, without a report: it is for finding out what a panic that was reported hangs on.
 func Panics(do func()) (panics bool) {
 	defer func() { panics = recover() != nil }()
 	do()
@@ -14,7 +14,7 @@ func Panics(do func()) (panics bool) {
 }
 
 // Culprits finds out which of some things make something fail, by trying it with some of them only. Without bad and unknown it works; unknown
-// are those that were not tried before somebody had enough. The last call of fails that said no was with all that are good.
+// are those that were not tried before the patience ended. The last call of fails that said no was with all that are good.
 func Culprits[T any](things []T, fails func([]T) bool, enough func() bool) (bad, unknown []T) {
 	t := trial[T]{fails: fails, enough: enough}
 	t.add(things, true)

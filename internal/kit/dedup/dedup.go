@@ -19,7 +19,7 @@ import (
 // weight is how many bytes, about, a table remembers before it begins to forget; it holds twice that at most.
 const weight = 2 << 20
 
-// long strings are told apart by what is special about them, so there is no use in remembering them.
+// long strings are distinguished by what is special about them, so there is no use in remembering them.
 const long = 256
 
 // A Table remembers what it handed out. It may be used concurrently.
@@ -150,7 +150,7 @@ func (t *Table) Amounts(list corev1.ResourceList) corev1.ResourceList {
 	return known
 }
 
-// sameAmounts tells whether two lists would be written alike.
+// sameAmounts reports whether two lists would be written alike.
 func sameAmounts(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Format == y.Format && x.Cmp(y) == 0 })
 }

@@ -1,7 +1,7 @@
 // Package loopback hands out ports of 127.0.0.1 to programs that begin to listen later.
 //
 // A port that was free a moment ago is not free for long: kernels give the ports of their own range to outgoing
-// connections, and another program may look for one at the same time. So ports come from below that range, and whoever
+// connections, and another program may look for one at the same time. So ports come from below that range, and a caller that
 // has taken one holds the UDP port of the same number, which no program here listens at, until he releases it or ends.
 package loopback
 
@@ -15,7 +15,7 @@ import (
 // Kernels begin their own range at 32768 (Linux) or 49152.
 const first, last = 20_000, 32_767
 
-// A Port is one that nobody else who asks here gets while somebody refers to it.
+// A Port is not given to other callers while it is referenced.
 type Port struct {
 	Number int
 	hold   net.PacketConn
@@ -57,5 +57,5 @@ func Preferably(number int) (*Port, error) {
 	return Take()
 }
 
-// Release lets others have the port. Whoever listens at it goes on.
+// Release lets others have the port. A program that listens at it goes on.
 func (p *Port) Release() { p.hold.Close() }

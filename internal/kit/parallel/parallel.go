@@ -1,7 +1,7 @@
-// Package parallel does the same for each of many things, several at the same time, and says of each what went wrong.
+// Package parallel does the same for each of many things, several at the same time, and returns the error of each.
 //
-// Whatever happens to one of them, the others have their turn: a panic is an error of the one that it was about. Errors stand in the order
-// of the things, so what somebody reads of them does not depend on which was faster.
+// Whatever happens to one of them, the others have their turn: a panic is an error of its own thing. Errors stand in the order
+// of the things, so the text of them does not depend on which was faster.
 package parallel
 
 import (

@@ -1,6 +1,6 @@
-// Package patch writes what an object should be over what somebody saw it to be, and only over that.
+// Package patch writes what an object should be over what the caller saw, and only over that.
 //
-// Loops decide by a picture. Whoever wrote the object since has seen more, so a patch that comes later is refused by the API server
+// Loops decide by a picture. A program that wrote the object since has seen more, so a patch that comes later is refused by the API server
 // instead of taking something back that its author never looked at.
 package patch
 
@@ -16,7 +16,7 @@ func Over(seen client.Object) client.Patch {
 	return client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})
 }
 
-// Status writes the status of an object over the one that was seen, and tells whether it did. Whoever was faster is right: a conflict, or
+// Status writes the status of an object over the version that was seen, and reports whether it did. The faster writer is right: a conflict, or
 // an object that is gone, is no error, because the next picture has what they made of it.
 func Status(ctx context.Context, c client.StatusClient, next, seen client.Object) (written bool, err error) {
 	err = c.Status().Patch(ctx, next, Over(seen))

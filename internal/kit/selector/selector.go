@@ -25,7 +25,7 @@ var compiled = sync.OnceValue(func() *cel.Cache {
 	return cel.NewCache(mostCompiled, cel.Features{EnableConsumableCapacity: true})
 })
 
-// Selects says whether an expression takes a device of a driver, or why that cannot be said. Expressions are limited in what they may cost, so nobody
+// Selects reports whether an expression takes a device of a driver, or why that cannot be said. Expressions are limited in what they may cost, so no caller
 // has to end it.
 func Selects(expression, driver string, d *resourcev1.Device) (bool, error) {
 	program := compiled().GetOrCompile(expression)

@@ -80,7 +80,7 @@ func Func(name, value, usage string, set func(string) error) Setting {
 	return Setting{Flag: name, Usage: usage, Default: value, set: set}
 }
 
-// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. Whoever does not know a gate ignores it:
+// Gates reads what is written of feature gates, such as "A=true,B=false", and hands each to set. A component that does not know a gate ignores it:
 // one text may be for several programs.
 func Gates(text string, set func(gate string, on bool) error) error {
 	for part := range strings.SplitSeq(text, ",") {

@@ -3,5 +3,5 @@
 //
 // Metrics are counted through a Metrics value, events published through an Events value, and the logger travels in the
 // context. What describes the present state of the cluster is not kept up to date but read from the newest snapshot when
-// somebody scrapes it, see package observe.
+// it is scraped, see package observe.
 package telemetry

@@ -25,7 +25,7 @@ type Event struct {
 	// Key tells events apart that are held back for a while after the first, see EventRow.Again. Without a key
 	// nothing is held back.
 	Key []string
-	// Still, if set, is asked just before a paced event is sent: one that is no longer true is dropped.
+	// Still, if set, is asked just before a paced event is sent: an event that is no longer true is dropped.
 	Still func() bool
 }
 
@@ -112,7 +112,7 @@ func (s *Events) drop(r Reason) {
 	s.metrics.EventsDropped.WithLabelValues(string(r)).Inc()
 }
 
-// heldBack tells whether an equal event was published not long ago, and remembers this one if not.
+// heldBack reports whether an equal event was published not long ago, and remembers this one if not.
 func (s *Events) heldBack(e *Event, r EventRow, now time.Time) bool {
 	if len(e.Key) == 0 || r.Again == 0 {
 		return false

@@ -223,7 +223,7 @@ func value(m *dto.Metric, label string) string {
 	return ""
 }
 
-// add adds a series to another one. What they had is shared with the successor and stays as it is. Summaries are never added: their
+// add adds a series to another one. What they had is shared with the successor and stays unchanged. Summaries are never added: their
 // historic names have all labels of their successors.
 func (h HistoricName) add(to, m *dto.Metric) {
 	switch {

@@ -23,7 +23,7 @@ func With(ctx context.Context, pairs ...any) context.Context {
 	return WithLog(ctx, Log(ctx).With(pairs...))
 }
 
-// Log returns the logger of a context, one that says nothing if it has none.
+// Log returns the logger of a context, a silent one if it has none.
 func Log(ctx context.Context) *slog.Logger {
 	if l, ok := ctx.Value(logKey{}).(*slog.Logger); ok {
 		return l
@@ -218,7 +218,7 @@ func (s *sampler) WithGroup(name string) slog.Handler {
 	return &sampler{s.next.WithGroup(name), s.state}
 }
 
-// HasLog tells whether a context carries a logger.
+// HasLog reports whether a context carries a logger.
 func HasLog(ctx context.Context) bool {
 	_, ok := ctx.Value(logKey{}).(*slog.Logger)
 	return ok

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// turnLimit is when a turn is told to end. It is shorter than the patience of whoever restarts a program whose loops hang, so that
+	// turnLimit is when a turn is cancelled. It is shorter than the patience of the supervisor that restarts a program whose loops hang, so that
 	// what is only slow fails and is tried again.
 	turnLimit = 8 * time.Minute
 	// beatEvery is how often a loop that waits shows that it lives.
@@ -22,7 +22,7 @@ const (
 )
 
 // A Loop is what operators see of one loop, and what keeps it going: its turns are counted and timed, a turn that panics fails, and
-// somebody notices when there are none any more. A nil Loop measures nothing, but its turns are safe.
+// an operator notices when there are none any more. A nil Loop measures nothing, but its turns are safe.
 type Loop struct {
 	name                             string
 	adds, retries, panics, timeouts  prometheus.Counter
@@ -244,7 +244,7 @@ func (l *Loop) Begin(ctx context.Context, what string) (*Turn, context.Context) 
 func (t *Turn) End(err *error) {
 	if value := recover(); value != nil {
 		t.loop.Panicked()
-		defer t.end(err) // also when the bug is one that a test must hear of
+		defer t.end(err) // also when the bug must reach a test
 		*err = bug.Recovered(value, t.what)
 		return
 	}

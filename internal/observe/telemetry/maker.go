@@ -74,7 +74,7 @@ func (t *maker) counter(name string, s Stability, help string, labels ...string)
 	return v
 }
 
-// counted is a counter that somebody else keeps.
+// counted is a counter that another package keeps.
 func (t *maker) counted(name string, s Stability, help string, read func() float64) {
 	t.note(name, "counter", s, help, nil)
 	t.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
@@ -87,7 +87,7 @@ func (t *maker) gauge(name string, s Stability, help string, labels ...string) *
 	return v
 }
 
-// scraped describes a gauge that a collector of its own makes when somebody scrapes it: thousands of series that are only read then need
+// scraped describes a gauge that a collector of its own makes at a scrape: thousands of series that are only read then need
 // not be kept up to date, or in memory, in between.
 func (t *maker) scraped(name string, s Stability, help string, labels ...string) *prometheus.Desc {
 	t.note(name, "gauge", s, help, labels)

@@ -104,7 +104,7 @@ func (c Config) validate() error {
 	return c.Faults.validate()
 }
 
-// ipv6 says whether the cluster's pods and services have IPv6 addresses.
+// ipv6 reports whether the cluster's pods and services have IPv6 addresses.
 func (c Config) ipv6() bool { return strings.Contains(c.Cluster.ServiceCIDR, ":") }
 
 func (c Config) arn(service, resource string) string {

@@ -27,7 +27,7 @@ func refuseWith(status int, code, format string, args ...any) *fault {
 	return f
 }
 
-// asFault turns any error into one that AWS could answer.
+// asFault turns any error into an error that AWS could answer.
 func asFault(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f

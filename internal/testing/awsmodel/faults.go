@@ -142,7 +142,7 @@ func (c *Cloud) draw(about string) float64 {
 	return unit(fmt.Sprint(c.cfg.Seed, c.lots[about], about))
 }
 
-// profiles is what is drawn about all instance profiles: who asks for them makes names that nobody can foretell.
+// profiles is the random draw for all instance profiles: their names cannot be foretold.
 const profiles = "instance profiles"
 
 // chance is true in the given share of cases.

@@ -15,7 +15,7 @@ func compare(a, b string) int { return cmp.Compare(a, b) }
 // filters are the names that a describe call can filter by, and the values that an item has under each.
 type filters[T any] map[string]func(T) []string
 
-// matches says whether an item passes every filter. Every resource can also be filtered by its tags.
+// matches reports whether an item passes every filter. Every resource can also be filtered by its tags.
 func matches[T any](want []ec2types.Filter, item T, known filters[T], tags []ec2types.Tag) (bool, error) {
 	for _, f := range want {
 		have, err := valuesOf(aws.ToString(f.Name), item, known, tags)
@@ -52,7 +52,7 @@ func valuesOf[T any](name string, item T, known filters[T], tags []ec2types.Tag)
 	return get(item), nil
 }
 
-// match says whether text has the form of pattern, in which * stands for any characters and ? for one; a backslash takes
+// match reports whether text has the form of pattern, in which * stands for any characters and ? for one; a backslash takes
 // their meaning away.
 func match(pattern, text string) bool {
 	star, mark := -1, 0 // where the last star is, and how much of text it has eaten

@@ -13,7 +13,7 @@ import (
 // maxTemplates is EC2's limit for the launch templates of a fleet. Overrides are limited for other types of fleets only.
 const maxTemplates = 50
 
-// A choice is one override of a fleet and what becomes of it.
+// A choice is one override of a fleet and its outcome.
 type choice struct {
 	template  ec2types.FleetLaunchTemplateSpecification
 	override  ec2types.FleetLaunchTemplateOverridesRequest

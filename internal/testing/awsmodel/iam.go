@@ -206,7 +206,7 @@ func (c *call) listRoles(*iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 	return out, nil
 }
 
-// admitted says whether a machine has a role at the time it boots. Which roles the cluster maps to nodes is not modelled
+// admitted reports whether a machine has a role at the time it boots. Which roles the cluster maps to nodes is not modelled
 // further: every role of the account is.
 func (c *Cloud) admitted(m *machine) bool {
 	if m.Now.IamInstanceProfile == nil {

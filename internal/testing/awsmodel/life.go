@@ -111,7 +111,7 @@ func (c *Cloud) boots(m *machine, now time.Time) {
 }
 
 // roomForVolumes is what the CSI driver counts when it starts: what EC2 attaches to such a machine, without what is
-// attached by then. Where interfaces count too, that is all but the first, and the spare one that the VPC network
+// attached by then. Where interfaces count too, that is all but the first, and the spare interface that the VPC network
 // plug-in has attached on Linux.
 func roomForVolumes(m *machine, t *awsdata.InstanceType, os string) int {
 	room := t.EBS.MaxAttachments - len(m.Volumes)
@@ -151,7 +151,7 @@ func (c *Cloud) tellGone(m *machine, state string) {
 	}
 }
 
-// terminate begins the end of a machine. It does nothing to one that is ending already.
+// terminate begins the end of a machine. It does nothing to a machine that is ending already.
 func (c *Cloud) terminate(m *machine, now time.Time, code, message string) {
 	if !m.alive() {
 		return

@@ -13,7 +13,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// some returns the machines that a call names, or all; one that does not exist, or that the call does not see yet, is an error.
+// some returns the machines that a call names, or all; a machine that does not exist, or that the call does not see yet, is an error.
 func (c *call) some(ids []string) ([]*machine, error) {
 	if len(ids) == 0 {
 		var out []*machine

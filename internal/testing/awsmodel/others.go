@@ -179,7 +179,7 @@ func (c *catalogue) product(name, tenancy, family string, price float64) product
 	return p
 }
 
-// offers says whether a line passes the filters.
+// offers reports whether a line passes the filters.
 func offers(p product, want []pricingtypes.Filter) bool {
 	return !slices.ContainsFunc(want, func(f pricingtypes.Filter) bool {
 		return p.fields[strings.ToLower(aws.ToString(f.Field))] != aws.ToString(f.Value)

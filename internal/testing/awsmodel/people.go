@@ -12,7 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// What nobody but people calls: Karpenter has no need of it.
+// Calls that only people make: Karpenter has no need of it.
 
 // rebootInstances answers as EC2 does, which says nothing: a machine that boots anew stays the machine that it is.
 func (c *call) rebootInstances(in *ec2.RebootInstancesInput) (*ec2.RebootInstancesOutput, error) {

@@ -36,7 +36,7 @@ func scopeOf(r *http.Request) scope {
 	return scope{key: strings.Join(parts[:n-4], "/"), region: parts[n-3], service: parts[n-2]}
 }
 
-// regional says whether a service can be reached under a region. IAM and STS are everywhere, the price list has regions of its own.
+// regional reports whether a service can be reached under a region. IAM and STS are everywhere, the price list has regions of its own.
 func (c *Cloud) regional(s scope) bool {
 	switch s.service {
 	case "ec2", "ssm", "sqs", "eks", "arc-zonal-shift":
@@ -153,7 +153,7 @@ func ec2Protocol() *protocol {
 	}
 }
 
-// ec2Body writes an answer; one that is large and always the same brings its own text.
+// ec2Body writes an answer; an answer that is large and always the same brings its own text.
 func ec2Body(out any) []byte {
 	if raw, ok := out.(rawXML); ok {
 		return raw.xml()
@@ -265,7 +265,7 @@ func restProtocol(service string, decode func(*http.Request, []byte) (string, an
 	}
 }
 
-// decodeEKS reads a request of EKS: what it is about stands in its path.
+// decodeEKS reads a request of EKS: its subject is in its path.
 func decodeEKS(r *http.Request, _ []byte) (string, any, error) {
 	path, ok := strings.CutPrefix(r.URL.Path, "/clusters")
 	name, rest, nested := strings.Cut(strings.TrimPrefix(path, "/"), "/")

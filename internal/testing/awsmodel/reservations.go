@@ -12,7 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// resolveReservation finds the capacity reservation that a launch uses: the one it targets, or an open one that fits.
+// resolveReservation finds the capacity reservation that a launch uses: the one it targets, or a fitting open one.
 func (c *call) resolveReservation(s *spec, d *ec2types.RequestLaunchTemplateData) error {
 	if s.pool.capacityType == spot {
 		return nil
@@ -124,7 +124,7 @@ func (c *Cloud) Reserve(r Reservation) string {
 	return id
 }
 
-// Reclaim takes an interruptible reservation back: its machines are told, and stopped two minutes later.
+// Reclaim takes an interruptible reservation back: its machines get a notice, and stopped two minutes later.
 func (c *Cloud) Reclaim(id string) error {
 	c.mu.Lock()
 	r := c.st.Reservations[id]
@@ -274,7 +274,7 @@ var reservationFilters = filters[ec2types.CapacityReservation]{
 	"tenancy":                 func(r ec2types.CapacityReservation) []string { return []string{string(r.Tenancy)} },
 }
 
-// partitionFor is the partition of a new machine: the one that was asked for, or the one with the fewest machines in the zone.
+// partitionFor is the partition of a new machine: the requested one, or the one with the fewest machines in the zone.
 func (c *call) partitionFor(s *spec) *int32 {
 	if n := s.data.Placement.PartitionNumber; n != nil || s.placement.Strategy != ec2types.PlacementStrategyPartition {
 		return n

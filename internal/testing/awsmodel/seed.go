@@ -129,7 +129,7 @@ func (s *subnet) free() int {
 	return int(s.size()) - firstAddress - keptAtEnd - len(s.Taken)
 }
 
-// take gives n addresses to a machine, or none if there are too few. Addresses are used in turn, so that one that was
+// take gives n addresses to a machine, or none if there are too few. Addresses are used in turn, so that an address that was
 // given back is not used again at once.
 func (s *subnet) take(n int, machine string) ([]netip.Addr, bool) {
 	if s.free() < n {

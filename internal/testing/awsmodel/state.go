@@ -108,7 +108,7 @@ func (c *Cloud) view(m *machine, now time.Time) (ec2types.Instance, bool) {
 	return m.Now, true
 }
 
-// sees says whether a describe call sees something that was made a moment ago.
+// sees reports whether a describe call sees something that was made a moment ago.
 func (c *Cloud) sees(what string, hidden, now time.Time) bool {
 	return !now.Before(hidden) || !c.chance("look at "+what, 0.5)
 }

@@ -132,7 +132,7 @@ func (c *Cloud) templateNamed(name string) *template {
 	return nil
 }
 
-// findTemplate finds a template as a call of this moment would: one that was made just now may not be known yet.
+// findTemplate finds a template as a call of this moment would: a template that was made just now may not be known yet.
 func (c *call) findTemplate(id, name *string) (*template, error) {
 	var t *template
 	switch {

@@ -14,7 +14,7 @@ import (
 // tokenLife is how long a client token is remembered.
 const tokenLife = 24 * time.Hour
 
-// idempotent carries a call out once for each client token. A repeated call gets the first one's answer; one that reuses
+// idempotent carries a call out once for each client token. A repeated call gets the first one's answer; a call that reuses
 // the token for something else is refused. A call that failed may be tried again.
 func idempotent[O any](c *call, clientToken *string, in any, run func() (*O, error)) (*O, error) {
 	if aws.ToString(clientToken) == "" {

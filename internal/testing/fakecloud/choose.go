@@ -187,7 +187,7 @@ func limitTypes(all []choice) []choice {
 	})
 }
 
-// serves says whether a machine bought this way is what a claim asks for.
+// serves reports whether a machine bought this way is what a claim asks for.
 func serves(needs need.Needs, requests corev1.ResourceList, t *cloud.InstanceType, o *cloud.Offering) bool {
 	for key, set := range needs {
 		// what the cloud does not decide is no business of it
@@ -245,7 +245,7 @@ func (c choice) labels(claim *v1.NodeClaim) map[string]string {
 	return out
 }
 
-// onlyByOffering says whether a label is one that other offerings of the type decide: this one then lacks it.
+// onlyByOffering reports whether a label is decided by other offerings of the type decide: this one then lacks it.
 func (c choice) onlyByOffering(key string) bool {
 	return slices.ContainsFunc(c.kind.Offerings, func(o cloud.Offering) bool {
 		_, ok := o.Labels[key]

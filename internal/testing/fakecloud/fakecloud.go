@@ -215,7 +215,7 @@ func (c *Cloud) stop(m *machine) {
 	c.stopLater(m)
 }
 
-// Vanish makes a machine go at once, as when somebody stops it by hand.
+// Vanish makes a machine go at once, as when an operator stops it by hand.
 func (c *Cloud) Vanish(providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +255,7 @@ func (c *Cloud) Inherited(ctx context.Context) ([]cloud.Machine, error) {
 	return c.list(func(m *machine) bool { return c.lagged(m) && m.Provisioner != "" }), nil
 }
 
-// Bequeath makes a machine one that a Karpenter without NodeClaims launched.
+// Bequeath makes a machine look as if a Karpenter without NodeClaims had launched it.
 func (c *Cloud) Bequeath(providerID, provisioner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"karpenter.sh/karpenter/internal/kit/bug"
 )
 
-// A journal is a file with one line of JSON for each change of a machine. The last line of a machine is what it is; a line
+// A journal is a file with one line of JSON for each change of a machine. The last line of a machine is its state; a line
 // cut short by a crash was never a fact and is dropped.
 type journal struct{ file *os.File }
 

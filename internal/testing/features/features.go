@@ -21,7 +21,7 @@ var text string
 type Row struct {
 	ID    string
 	What  string
-	Gate  string   // what switches it, and what it is without that; "" for what is always so
+	Gate  string   // its switch, and its default; "" for what is always so
 	Tests []string // folder.TestName, or the path of a scenario
 	Pages []string // below docs, with an anchor where it is a section
 }

@@ -195,7 +195,7 @@ func withoutStatus(o client.Object) (client.Object, error) {
 	return out, json.Unmarshal(raw, out)
 }
 
-// hasStatus says whether a create ignores the status of the object.
+// hasStatus reports whether a create ignores the status of the object.
 func hasStatus(o client.Object) bool {
 	switch o.(type) {
 	case *corev1.Node, *corev1.Pod: // kubelets and tests create them with a status

@@ -50,7 +50,7 @@ func (s *Server) FeedDeaf(ctx context.Context, store *cluster.Store, lag time.Du
 		func() { store.Update(func(d *cluster.Draft) { d.Synced(true) }) })
 }
 
-// apply makes one change in a draft, and tells whether anybody need look at it. Kinds that a store does not hold are ignored.
+// apply makes one change in a draft, and reports whether anybody need look at it. Kinds that a store does not hold are ignored.
 func apply(d *cluster.Draft, e Event) (news bool) {
 	if e.Deleted {
 		remove(d, e)

@@ -74,7 +74,7 @@ func (s *Server) SetSkew(d time.Duration) {
 	s.skew = d
 }
 
-// Put writes an object as it is, status and all, whether it was there or not. It is how tests set up a world and how they
+// Put writes an object unchanged, status and all, whether it was there or not. It is how tests set up a world and how they
 // play kubelet and scheduler.
 func (s *Server) Put(o client.Object) {
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Server) Put(o client.Object) {
 	s.store(k, o)
 }
 
-// Edit changes one object as Put does, and says whether it is there.
+// Edit changes one object as Put does, and reports whether it is there.
 func Edit[T client.Object](s *Server, namespace, name string, edit func(T)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +262,7 @@ func (s *Server) remove(k key, grace *int64) {
 	s.store(k, o)
 }
 
-// removePod gives a bound pod its grace, or less than it had; whoever plays the kubelet ends it.
+// removePod gives a bound pod its grace, or less than it had; the function that plays the kubelet ends it.
 func (s *Server) removePod(k key, pod *corev1.Pod, grace *int64) {
 	seconds := int64(30)
 	if pod.Spec.TerminationGracePeriodSeconds != nil {

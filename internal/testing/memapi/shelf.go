@@ -37,7 +37,7 @@ func (b *shelf) remove(k key) {
 	}
 }
 
-// close fills the holes. It makes a list of its own: somebody may be reading.
+// close fills the holes. It makes a list of its own: readers may be reading.
 func (b *shelf) close() {
 	keys := make([]key, 0, len(b.at))
 	for k := range b.all() {

@@ -95,7 +95,7 @@ func (o KarpenterOptions) withDefaults() KarpenterOptions {
 
 var shop = &cloud.Catalog{Types: []*cloud.InstanceType{Kind("large", 8, 0.4), Kind("small", 2, 0.1)}}
 
-// Shop sells machines of 2 and of 8 CPUs, on demand, in zones a and b, to whoever has the node class "default".
+// Shop sells machines of 2 and of 8 CPUs, on demand, in zones a and b, to pools with the node class "default".
 func Shop(p *v1.NodePool) (*cloud.Catalog, error) {
 	if p.Spec.Template.Spec.NodeClassRef.Name != "default" {
 		return nil, &cloud.ClassNotReadyError{Err: errors.New("no such class")}

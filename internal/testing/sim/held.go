@@ -48,7 +48,7 @@ func (w *World) forget(key types.NamespacedName) {
 	delete(w.busy, key)
 }
 
-// settled says of a pod that it has no step to take until it or its node changes.
+// settled marks a pod that has no step to take until it or its node changes.
 func (w *World) settled(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && w.nodes[p.Spec.NodeName] != nil && p.DeletionTimestamp == nil &&
 		p.Status.Phase != corev1.PodPending && p.Status.Phase != ""

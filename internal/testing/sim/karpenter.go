@@ -69,7 +69,7 @@ type KarpenterOptions struct {
 	Hint func(ctx context.Context, node string)
 	// Delay is how long a call to the API server takes.
 	Delay time.Duration
-	// Provision adds the loops that plan for pods, and with the gate StaticCapacity the one that keeps static pools.
+	// Provision adds the loops that plan for pods, and with the gate StaticCapacity the loop that keeps static pools.
 	Provision bool
 	// Disrupt adds the loop that removes nodes; it needs Provision.
 	Disrupt bool

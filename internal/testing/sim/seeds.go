@@ -40,13 +40,13 @@ func EachSeed(t *testing.T, variable string, few, soak uint64, test func(t *test
 
 // Notes are what a long run leaves behind for the next one: which seeds a commit has passed or failed, and how long
 // each took. They stand in the folder SOAK_NOTES, a file for each variable and a line for each seed, written as
-// soon as it is over: whoever looks at the end of a file sees how far the run is.
+// soon as it is over: the end of a file shows how far the run is.
 type notes struct {
 	commit string
 	passed map[uint64]bool
 
 	mu   sync.Mutex
-	file *os.File // nil where nobody wants any
+	file *os.File // nil if none is wanted
 }
 
 // notesOf reads the notes of a test that a variable names, and has them ready for more until it ends.

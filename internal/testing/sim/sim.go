@@ -30,13 +30,13 @@ type Options struct {
 	ReadyAfter time.Duration
 	// PodStart is how long a pod takes from its binding to Running, PodStop from its deletion to its end.
 	PodStart, PodStop time.Duration
-	// Joins says whether the kubelet of a machine comes up at all; nil for always.
+	// Joins reports whether the kubelet of a machine comes up at all; nil for always.
 	Joins func(cloud.Machine) bool
-	// NeverReady says whether the kubelet of a machine joins and stays unready; nil for none.
+	// NeverReady reports whether the kubelet of a machine joins and stays unready; nil for none.
 	NeverReady func(cloud.Machine) bool
-	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nobody else knows; nil for none. It is asked every second.
+	// Refuses says which nodes kube-scheduler keeps a pod off for reasons that nothing else knows; nil for none. It is asked every second.
 	Refuses func(*corev1.Pod, *corev1.Node) bool
-	// Down says of a scheduler, by the name that pods have for it, that it does nothing now; nil for never.
+	// Down marks a scheduler, by the name that pods have for it, which does nothing now; nil for never.
 	Down func(scheduler string) bool
 	// NoTaint makes kubelets join without the unregistered taint.
 	NoTaint bool
@@ -170,7 +170,7 @@ func (w *World) see(e memapi.Event) {
 	}
 }
 
-// replace makes a new pod for one that a ReplicaSet has lost. Its name is none that a test would give a pod.
+// replace makes a new pod for a pod that a ReplicaSet has lost. Its name is none that a test would give a pod.
 func (w *World) replace(old *corev1.Pod) {
 	owner := metav1.GetControllerOf(old)
 	if owner == nil || owner.Kind != "ReplicaSet" {

@@ -124,7 +124,7 @@ func setPodCondition(p *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 // bind puts a pod on the node that kube-scheduler would choose, or says that there is none.
 func (w *World) bind(p *corev1.Pod, room *room) action {
 	asked := w.asks.of(p).Request
-	plain := len(p.Spec.NodeSelector)+len(p.Spec.Tolerations) == 0 && w.options.Refuses == nil // what it asks for says whether it fits
+	plain := len(p.Spec.NodeSelector)+len(p.Spec.Tolerations) == 0 && w.options.Refuses == nil // what it asks for reports whether it fits
 	if plain && room.full[asked] {
 		return w.refuse(p, len(room.of))
 	}
@@ -267,7 +267,7 @@ func (f *free) take(p *corev1.Pod) {
 	f.load.Used, f.load.Guessed, f.pods = f.load.Used.Plus(asked.Request), f.load.Guessed.Plus(asked.Guessed), f.pods-1
 }
 
-// open says whether the node's taints and labels let the pod in.
+// open reports whether the node's taints and labels let the pod in.
 func (f *free) open(p *corev1.Pod) bool {
 	for i := range f.node.Spec.Taints {
 		t := &f.node.Spec.Taints[i]

@@ -146,7 +146,7 @@ var usual = strings.Fields(`apiVersion kind metadata name labels annotations spe
 	subnetSelectorTerms securityGroupSelectorTerms kubelet blockDeviceMappings userData tags metadataOptions taints startupTaints key operator
 	values requirements nodeClassRef expireAfter limits disruption consolidationPolicy consolidateAfter budgets weight`)
 
-// order lists the keys of an object as they were written; new ones come after the last one that people usually write before them. A
+// order lists the keys of an object as they were written; new ones come after the last key that people usually write before them. A
 // reference begins with its group.
 func (p *printer) order(object map[string]any, old *yaml.Node) []string {
 	if _, ok := object["group"]; ok && len(object) == 3 {
@@ -180,13 +180,13 @@ func (p *printer) order(object map[string]any, old *yaml.Node) []string {
 	return out
 }
 
-// sameKind says whether the old object is of the new one's kind, so that its order means something. Values have none.
+// sameKind reports whether the old object is of the new one's kind, so that its order means something. Values have none.
 func (p *printer) sameKind() bool {
 	kind := child(p.sources[p.made.Doc], "kind")
 	return kind == nil || kind.Value == p.made.Object["kind"]
 }
 
-// sameYAML says whether an old text means a value.
+// sameYAML reports whether an old text means a value.
 func sameYAML(node *yaml.Node, value any) bool {
 	var decoded any
 	if err := node.Decode(&decoded); err != nil {

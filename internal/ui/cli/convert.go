@@ -134,7 +134,7 @@ func (c *convertFlags) check(ctx context.Context, docs []*document) error {
 	return nil
 }
 
-// decided is a document as it is once one of role and instanceProfile is left out.
+// decided is a document without one of role and instanceProfile.
 func (c *convertFlags) decided(d *document) *document {
 	other := map[string]string{"role": "instanceProfile", "instanceProfile": "role"}[c.options.Prefer]
 	_, preferred, _ := unstructured.NestedFieldNoCopy(d.obj.Object, "spec", c.options.Prefer)

@@ -62,7 +62,7 @@ func (o *deviceObjects) identifyDevices(namespaced func(m *metav1.ObjectMeta, ki
 	}
 }
 
-// plansDevices lets devices be part of a plan, as the controller does that is told so, and says it where somebody asks for some.
+// plansDevices lets devices be part of a plan, as a controller with that setting does, and says it where a pod asks for some.
 func (p *planFlags) plansDevices(env Env, o *objects, in *engine.Question) {
 	if !o.usesDevices() {
 		return

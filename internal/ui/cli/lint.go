@@ -42,7 +42,7 @@ Exit code: 0 nothing was found, 1 something was, 2 the input is wrong.
 
 `
 
-// A finding is one thing that lint found. Its JSON is documented and stays as it is.
+// A finding is one thing that lint found. Its JSON is documented and is stable.
 type finding struct {
 	Code   string `json:"code"`
 	Object string `json:"object"` // such as NodePool/default
@@ -202,7 +202,7 @@ func sameTaints(a, b *v1.NodePool) bool {
 	return slices.Equal(text(a), text(b))
 }
 
-// apart tells whether a pool has a requirement or label that no node of the other meets.
+// apart reports whether a pool has a requirement or label that no node of the other meets.
 func apart(a, b *v1.NodePool) bool {
 	for key, value := range a.Spec.Template.Labels {
 		if other, ok := b.Spec.Template.Labels[key]; !ok || other != value {

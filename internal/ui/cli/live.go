@@ -99,7 +99,7 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if o.inFiles[identity(item)] {
 				o.edit(item)
-				return nil // the file says what it is to become
+				return nil // the file has its new version
 			}
 			if rs, ok := item.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(rs) == nil {
 				return nil // its pods exist
@@ -118,7 +118,7 @@ func (o *objects) list(ctx context.Context, c client.Reader, empty client.Object
 	}
 }
 
-// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as nobody knows better: a file has
+// edit notes what the cluster has of a class in a file. What its selectors found holds for the file as long as nothing newer is known: a file has
 // no status.
 func (o *objects) edit(item runtime.Object) {
 	class, ok := item.(*awsv1.EC2NodeClass)

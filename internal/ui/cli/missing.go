@@ -9,7 +9,7 @@ import (
 	"karpenter.sh/karpenter/internal/cluster"
 )
 
-// Whoever asks about something that is not there has mostly forgotten a namespace, or knows the name of a workload and not those of its pods: the
+// A user who asks about something that does not exist has mostly forgotten a namespace, or knows the name of a workload and not those of its pods: the
 // error says what to type.
 
 // noPod says that there is no such pod.
@@ -66,7 +66,7 @@ func noPool(snap *cluster.Snapshot, name string) error {
 	return noSuch("NodePool "+name, ask, "kubectl get nodepools")
 }
 
-// mostAsk is how many questions are named that somebody may have meant.
+// mostAsk is how many questions are named that the user may have meant.
 const mostAsk = 3
 
 func noSuch(what string, ask []string, list string) error {

@@ -201,7 +201,7 @@ func goOn(ctx context.Context, out io.Writer, c client.Client, pools []string) e
 		return fmt.Errorf("read NodePools: %w", err)
 	}
 	all := switches(nil)
-	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // who may read NodePools only is told of those
+	if err := c.Get(ctx, client.ObjectKeyFromObject(all[0]), all[0]); err == nil { // who may read NodePools only hears of those
 		tellPaused(out, all[0])
 	}
 	for i := range left.Items {

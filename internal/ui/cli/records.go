@@ -90,8 +90,8 @@ func (j *journalFlags) readAddress(ctx context.Context) ([]journal.Record, int, 
 	return journal.Read(body)
 }
 
-// askAddress asks a controller directly. Its certificate is one that it made itself, by which nobody can tell whom they talk to: the token
-// goes to nobody but the address that was given.
+// askAddress asks a controller directly. Its certificate is made by itself and does not prove whom the client talks to: the token
+// goes only to the address that was given.
 func (j *journalFlags) askAddress(ctx context.Context, what string, query url.Values) (io.ReadCloser, error) {
 	at, err := url.Parse(j.from)
 	if err != nil {

@@ -288,7 +288,7 @@ const atOnce = 2
 
 // A progress shows on a terminal how far several runs are together.
 type progress struct {
-	out io.Writer // nil where nobody looks
+	out io.Writer // nil without a viewer
 
 	mu    sync.Mutex
 	parts []float64

@@ -110,7 +110,7 @@ func (f *replayFlags) run(ctx context.Context, env Env, name string, docs []*doc
 	return run, err
 }
 
-// editsOf reads what becomes of a variant, each edit on top of those before it.
+// editsOf reads the edits of a variant, each edit on top of those before it.
 func (f *replayFlags) editsOf(ctx context.Context, env Env, name string, docs []*document) ([]replay.Edit, error) {
 	var out []replay.Edit
 	edits := slices.Clone(f.edits)
@@ -269,7 +269,7 @@ func madeBefore(p *corev1.Pod, begin time.Time) time.Time {
 	return time.Time{}
 }
 
-// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: nobody
+// takeDisks takes over the disks of a recording of which no file speaks. Volumes that are made at once are made where their first pod goes, too: no file
 // knows where they would be.
 func (o *objects) takeDisks(d *recording.Disks) {
 	if d != nil {
@@ -277,7 +277,7 @@ func (o *objects) takeDisks(d *recording.Disks) {
 	}
 	for i, c := range o.pvcs {
 		if c.Spec.VolumeName != "" && !slices.ContainsFunc(o.pvs, func(v *corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName }) {
-			unbound := c.DeepCopy() // nobody says where its volume is
+			unbound := c.DeepCopy() // the place of its volume is not known
 			unbound.Spec.VolumeName, unbound.Annotations = "", nil
 			o.pvcs[i] = unbound
 		}

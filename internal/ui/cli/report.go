@@ -15,7 +15,7 @@ import (
 	"karpenter.sh/karpenter/internal/explain/sentence"
 )
 
-// A report is the answer of plan. Its JSON is documented and stays as it is.
+// A report is the answer of plan. Its JSON is documented and is stable.
 type report struct {
 	Claims             []claimReport    `json:"claims"`
 	Existing           []existingReport `json:"existing"`
@@ -188,7 +188,7 @@ func (r *report) refusals() []refusalGroup {
 	return out
 }
 
-// named is summarise for pods that somebody has to look for: one alone is called by its name.
+// named is summarise for pods that a user has to look for: one alone is called by its name.
 func named(pods []string) string {
 	if len(pods) == 1 {
 		return strings.TrimPrefix(pods[0], "default/")

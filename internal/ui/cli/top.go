@@ -84,7 +84,7 @@ func showTop(ctx context.Context, env Env, args []string) (int, error) {
 		return exitFine, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()               // of a reading that nobody waits for any more
+	defer stop()               // of a reading that is not waited for any more
 	klog.SetOutput(io.Discard) // what the client logs would be written across the screen
 	klog.LogToStderr(false)
 	env.Err = io.Discard // it is on the screen

@@ -134,7 +134,7 @@ func renameValues(c *generations.Converted) error {
 	return errors.Join(errs...)
 }
 
-// dropValues removes what has no equal and says whether anything was lost by it.
+// dropValues removes what has no equal and reports whether anything was lost by it.
 func dropValues(c *generations.Converted) bool {
 	lost := false
 	for _, g := range goneValues {

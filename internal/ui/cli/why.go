@@ -89,7 +89,7 @@ var whyKinds = []struct {
 	{[]string{"nodepool", "nodepools"}, whyPool},
 }
 
-// decided returns what the journal says of an object lately, if there is one to be read. Without it the answer is as good.
+// decided returns the latest records of the journal about an object, if there is one to be read. Without it the answer is as good.
 func (w *whyFlags) decided(ctx context.Context, env Env, about journal.Object) []journal.Record {
 	if w.journal.from == "" && w.kubeconfig == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"karpenter.sh/karpenter/internal/history/journal"
 )
 
-// A nodeAnswer is the answer of "why node" and "why nodeclaim". Its JSON is documented and stays as it is.
+// A nodeAnswer is the answer of "why node" and "why nodeclaim". Its JSON is documented and is stable.
 type nodeAnswer struct {
 	Kind         string  `json:"kind"`
 	Node         string  `json:"node"`

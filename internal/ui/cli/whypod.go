@@ -27,7 +27,7 @@ const (
 	podWaits  = "waits"  // it waits, and no place is to be had
 )
 
-// A podAnswer is the answer of "why pod". Its JSON is documented and stays as it is.
+// A podAnswer is the answer of "why pod". Its JSON is documented and is stable.
 type podAnswer struct {
 	Kind      string       `json:"kind"`
 	Namespace string       `json:"namespace"`
@@ -284,7 +284,7 @@ func (a *podAnswer) table(w io.Writer) error {
 	return a.help(w)
 }
 
-// rest is how many types no rule was asked about: the pool's own requirements leave them out, or nobody sells them. 0 where rules speak of all.
+// rest is how many types no rule was asked about: the pool's own requirements leave them out, or they are not sold. 0 where rules speak of all.
 func (p *poolAnswer) rest() int {
 	rest := p.Types
 	for _, r := range p.Rules {

@@ -2,8 +2,8 @@
 // holds them back, what was decided, what it costs.
 //
 // It reads and never acts: snapshots, the journal and the last word of the loops (package board) become one picture, at most once a second
-// for all who look, and none while nobody does. Who looks gets the picture once and then what has changed; whoever reads slowly misses changes
-// and gets the picture again, and holds nobody up. Pod names and reasons are foreign text: they travel as JSON and are shown as text.
+// for all who look, and none without viewers. A viewer gets the picture once and then what has changed; a slow reader misses changes
+// and gets the picture again, and delays no other. Pod names and reasons are foreign text: they travel as JSON and are shown as text.
 //
-// What the page is made of is in assets, as it is: no build step, nothing from elsewhere.
+// What the page is made of is in assets, unchanged: no build step, nothing from elsewhere.
 package page

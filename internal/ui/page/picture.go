@@ -64,7 +64,7 @@ type heading struct {
 	Pools    []shownPool `json:"pools"`
 }
 
-// A shownPlan is the last one that opened nodes.
+// A shownPlan is the last plan that opened nodes.
 type shownPlan struct {
 	At    time.Time `json:"at"`
 	Price float64   `json:"price"`
@@ -83,7 +83,7 @@ type shownPool struct {
 // A shownShare is used and all of something: CPUs, or GiB.
 type shownShare [2]float64
 
-// A shownNode is a machine of ours. Nodes compare with ==.
+// A shownNode is a Karpenter machine. Nodes compare with ==.
 type shownNode struct {
 	Name         string     `json:"name"`
 	Claim        string     `json:"claim"`
@@ -157,7 +157,7 @@ type decision struct {
 type shownCost struct {
 	At      time.Time `json:"at"`
 	PerHour float64   `json:"perHour"`
-	Target  float64   `json:"target"` // what would be left if everything that may move moved; 0 where nobody knows
+	Target  float64   `json:"target"` // what would be left if everything that may move moved; 0 if not known
 	Bound   float64   `json:"bound"`  // of the last plan
 	Plan    float64   `json:"plan"`
 }
@@ -196,7 +196,7 @@ func share(s view.Share, unit float64) shownShare {
 	return shownShare{round(s.Used / unit), round(s.All / unit)}
 }
 
-// round leaves what people read: sums of requests have digits that nobody asked for.
+// round leaves what people read: sums of requests have digits without use.
 func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 
 func node(in input, r view.Row, kept *disrupt.Refusal) shownNode {
@@ -291,7 +291,7 @@ func why(in input, p *cluster.Pod) string {
 	return "no plan has been made for it yet"
 }
 
-// steps lists what was decided: what waits or is under way, then what waits for somebody's yes.
+// steps lists what was decided: what waits or is under way, then what waits for approval.
 func steps(in input) []step {
 	out := []step{}
 	for _, s := range view.Steps(in.Snap, in.Verdict.Steps) {

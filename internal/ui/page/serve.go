@@ -25,7 +25,7 @@ var files = map[string]struct{ name, kind string }{
 	"/icon.svg": {"icon.svg", "image/svg+xml"},
 }
 
-// Path is where the picture is: whoever may get it may see the page.
+// Path is where the picture is: a user who may read it may see the page.
 const Path = "/picture"
 
 const (
@@ -34,7 +34,7 @@ const (
 	// viewerTime is how long a viewer may take to read what it was sent, and firstPictureTime how long one waits for a picture at most.
 	viewerTime       = 10 * time.Second
 	firstPictureTime = 20 * time.Second
-	// heartbeatInterval is how often a viewer is told that nothing has changed.
+	// heartbeatInterval is how often a viewer hears that nothing has changed.
 	heartbeatInterval = 15 * time.Second
 	// answerTime is how long one answer lasts. Viewers ask again, and are asked again who they are.
 	answerTime = 5 * time.Minute
@@ -111,7 +111,7 @@ func isLocal(host string) bool {
 	return Loopback(strings.Trim(host, "[]"))
 }
 
-// Loopback tells whether a host is reached from its own machine only.
+// Loopback reports whether a host is reached from its own machine only.
 func Loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -120,7 +120,7 @@ func Loopback(host string) bool {
 	return err == nil && at.IsLoopback()
 }
 
-// picture answers with the picture as it is now, or with all that come: to whoever accepts text/event-stream.
+// picture answers with the present picture, or with all that come: to clients that accept text/event-stream.
 func (s *Service) picture() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stream := strings.Contains(r.Header.Get("Accept"), "text/event-stream")
@@ -152,7 +152,7 @@ func (s *Service) picture() http.Handler {
 	})
 }
 
-// once writes the picture as it is now.
+// once writes the present picture.
 func (s *Service) once(r *http.Request, out *writer) error {
 	f, _ := s.after(r.Context(), 0, firstPictureTime)
 	if f == nil {
@@ -192,7 +192,7 @@ func (s *Service) stream(r *http.Request, out *writer) error {
 	return nil
 }
 
-// since is what somebody has to hear who saw another frame last, or none.
+// since is the changes for a viewer that saw another frame last, or none.
 func (f *frame) since(seen uint64) (event string, data []byte) {
 	if f.seq == seen+1 && f.changes != nil { // the first one has none
 		return "changes", f.changes
@@ -211,7 +211,7 @@ func newWriter(w http.ResponseWriter, r *http.Request) *writer {
 	out := &writer{to: w, control: http.NewResponseController(w)}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
-		out.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is one that there is
+		out.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level exists
 	}
 	return out
 }

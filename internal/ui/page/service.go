@@ -47,7 +47,7 @@ type Deps struct {
 	Leading  func() bool // whether this replica acts
 }
 
-// A Service draws pictures while somebody looks.
+// A Service draws pictures while it has viewers.
 type Service struct {
 	Deps
 	pace    time.Duration // everyPicture; less in tests that serve for real
@@ -55,13 +55,13 @@ type Service struct {
 
 	mu      sync.Mutex
 	viewers int
-	frame   *frame        // the newest; nil while nobody looks
+	frame   *frame        // the newest; nil without viewers
 	news    chan struct{} // closed when there is a newer one
-	wake    chan struct{} // somebody began to look
+	wake    chan struct{} // a viewer came
 	ended   chan struct{} // closed when Run has returned
 }
 
-// A frame is a picture on its way to whoever looks.
+// A frame is a picture on its way to its viewers.
 type frame struct {
 	seq     uint64
 	whole   func() []byte // the picture
@@ -81,13 +81,13 @@ type painter struct {
 	basis basis
 }
 
-// basis says whether a picture would be another one.
+// basis reports whether a picture would be another one.
 type basis struct {
 	news, records, verdict uint64
 	leading                bool
 }
 
-// New returns a service that nobody looks at.
+// New returns a service without viewers.
 func New(d Deps) *Service {
 	return &Service{Deps: d, pace: everyPicture, news: make(chan struct{}), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
@@ -110,14 +110,14 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// watched tells whether somebody looks, and whether they have nothing to look at yet.
+// watched reports whether there are viewers, and whether they have nothing to look at yet.
 func (s *Service) watched() (looked, blank bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.viewers > 0, s.frame == nil
 }
 
-// turn notes what the fleet costs when it is time, and draws if somebody looks and there is news.
+// turn notes what the fleet costs when it is time, and draws if there are viewers and news.
 func (s *Service) turn(ctx context.Context, now time.Time) {
 	p := &s.painter
 	looked, blank := s.watched()

@@ -19,7 +19,7 @@ type Source struct {
 	Every time.Duration // between the end of one reading and the next
 }
 
-// A Model is what is on the screen. It is told messages one after the other.
+// A Model is what is on the screen. It receives messages one after the other.
 type Model struct {
 	source  Source
 	picture *Picture
@@ -63,7 +63,7 @@ type filter struct {
 	typing bool
 }
 
-// lets tells whether a node is shown.
+// lets reports whether a node is shown.
 func (f *filter) lets(n *Node) bool {
 	if f.pool != "" && f.pool != n.Pool {
 		return false
@@ -168,7 +168,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, next
 }
 
-// show takes a picture in. What is looked at stays, as long as it is there.
+// show takes a picture in. The open node stays, as long as it is there.
 func (m *Model) show(p *Picture) {
 	m.picture = p
 	if m.filter.pool != "" && !slices.Contains(m.pools(), m.filter.pool) {

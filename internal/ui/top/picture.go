@@ -1,7 +1,7 @@
 // Package top shows the fleet in a terminal, as karpenter top does: what is drawn, and which key does what.
 //
 // It is handed pictures and changes nothing in the cluster. Names and annotations that others wrote are drawn without what would steer
-// a terminal. A Model is told keys, sizes and pictures and can be drawn at any time, so its tests need no terminal.
+// a terminal. A Model receives keys, sizes and pictures and can be drawn at any time, so its tests need no terminal.
 package top
 
 import (
@@ -27,17 +27,17 @@ type Picture struct {
 	Waiting []Pod
 	Paused  []string // what is, and until when
 	Remarks []string // what is wrong with what was read
-	// Open says more of a node. What keeps it is a search, so it is asked when somebody wants to know.
+	// Open returns the details of a node. What keeps it is a search, so it runs only when the user opens the node.
 	Open func(node string) Detail
 }
 
-// A Node is a machine of ours and the weightiest of what is happening to it, "" for nothing.
+// A Node is a Karpenter machine and the weightiest of what is happening to it, "" for nothing.
 type Node struct {
 	view.Machine
 	Mark view.Mark
 }
 
-// A Pod is one that waits, or that is on a node.
+// A Pod waits, or is on a node.
 type Pod struct {
 	Namespace, Name, Owner string
 	Created                time.Time

@@ -20,7 +20,7 @@ type Terminal struct {
 	Name string
 }
 
-// Draws tells whether a screen can be drawn there and keys be read.
+// Draws reports whether a screen can be drawn there and keys be read.
 func (t Terminal) Draws() bool {
 	return isTerminal(t.In) && isTerminal(t.Out) && t.Name != "dumb" && t.Name != ""
 }
@@ -30,7 +30,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Show draws until somebody quits or ctx ends, and leaves the terminal as it was, whatever happens.
+// Show draws until the user quits or ctx ends, and leaves the terminal as it was, whatever happens.
 func (m *Model) Show(ctx context.Context, t Terminal) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // other signals end ctx already
 	defer stop()

@@ -15,7 +15,7 @@ import (
 // tiny, and with bounds on the variables: outside of the basis a variable is either empty (0) or full (m_j). With prices p = v_B·B⁻¹, one
 // more unit of j gains g_j = v_j − p·a_j. A variable enters if it is empty and g_j > 0, or full and g_j < 0; then it goes down, and
 // everything changes its sign, which is what dir stands for. Along its way the basic variables change by −dir·B⁻¹·a_j; it ends where
-// the first of them gets empty or full, or where j itself meets its other bound; then the basis stays as it is.
+// the first of them gets empty or full, or where j itself meets its other bound; then the basis stays unchanged.
 //
 // The prices prove the value: it is Σ_d p_d + Σ_j m_j·max(0, g_j).
 type Fractional struct {

@@ -1,5 +1,5 @@
-// Package verify says whether a fleet answers a packing problem and whether the bound that goes with it is proven. It also holds what
-// such a problem, a fleet and a proof are, so that whoever reads this package reads all that a bound rests on.
+// Package verify reports whether a fleet answers a packing problem and whether the bound that goes with it is proven. It also holds what
+// such a problem, a fleet and a proof are, so that a reader of this package reads all that a bound rests on.
 //
 // It is the judge of package pack and shares nothing with it: no code, no shortcut, no estimate. Sums are whole numbers that stop
 // before they overflow. [Check] goes through a fleet node by node. [Verify] takes the worths of a [Certificate] and searches every cell for

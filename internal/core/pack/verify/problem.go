@@ -22,7 +22,7 @@ type Class struct {
 type Cell struct {
 	Room  []int64 // per dimension
 	Price int64   // of one node; 0 for room that is there already
-	Own   int64   // the part of the price that nobody is billed
+	Own   int64   // the part of the price that is on no bill
 	Stock int     // at most so many nodes; 0 means any number
 	Over  int     // how many steps too large it is: used only for classes that fit no better one, or for a gain
 }

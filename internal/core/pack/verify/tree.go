@@ -15,7 +15,7 @@ import (
 // node holds items worth more than it costs, a fleet that keeps the rules costs at least what all items are worth, plus each toll times the nodes
 // that are asked for, less each toll times those that are allowed.
 //
-// A fleet is asked about as if it used no cell that another one covers, which is as large, costs no more and is open to as many: whoever uses
+// A fleet is asked about as if it used no cell that another one covers, which is as large, costs no more and is open to as many: a fleet that uses
 // such a cell can use the other one.
 type Tree struct {
 	Classes  [][]int // of the problem; those with equal needs that may use the same cells are one
@@ -51,7 +51,7 @@ type grove struct {
 }
 
 // trees proves the bounds of all trees and returns their sum. Their classes are worth nothing from then on, so that nothing is left to prove of their
-// cells, in which there is nobody else.
+// cells, in which there is nothing else.
 func (v *verification) trees() (sum int64, err error) {
 	taken := make([]bool, len(v.p.Classes))
 	defer func(whole []int64) { v.demand = whole }(v.demand)
@@ -77,7 +77,7 @@ func (v *verification) trees() (sum int64, err error) {
 	return sum, nil
 }
 
-// A tree may only speak of classes and cells that nobody else uses. If a cell were shared with a class outside, a node of it could hold
+// A tree may only speak of classes and cells that nothing else uses. If a cell were shared with a class outside, a node of it could hold
 // items of both, and its price would be counted for the tree and for the rest.
 func (v *verification) newGrove(t *Tree) (*grove, error) {
 	g := &grove{v: v, t: t}

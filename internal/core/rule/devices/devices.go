@@ -1,5 +1,5 @@
-// Package devices says whether what claims ask for can be allocated from the devices of a node, in the order in which kube-scheduler
-// tries them: the first allocation that it would find is the one that is reckoned with, so that the next pod finds here what it will
+// Package devices reports whether what claims ask for can be allocated from the devices of a node, in the order in which kube-scheduler
+// tries them: the first allocation that it would find is reckoned with, so that the next pod finds here what it will
 // find there.
 //
 // Everything is numbers: which devices a selector takes was worked out before. A State never changes; what it was asked once it
@@ -12,14 +12,14 @@ import (
 	"slices"
 )
 
-// A Device is one that a driver offers on a node.
+// A Device is offered by a driver on a node.
 type Device struct {
 	Kind     int     // claims cannot tell devices of one kind apart
 	Driver   int     // who offers it
-	Capacity []int64 // of one that may be allocated several times: what its shares may take together, by dimension
+	Capacity []int64 // of a device that may be allocated several times: what its shares may take together, by dimension
 	Multiple bool    // it may be allocated several times
 	Draws    []Draw
-	Mixed    bool // nobody knows whether kube-scheduler allocates it
+	Mixed    bool // it is not known whether kube-scheduler allocates it
 }
 
 // A Draw is how much of a counter a device takes while it is allocated: partitions of one piece of hardware have them in common.
@@ -35,7 +35,7 @@ const Most = math.MaxInt64 / 4
 type Inventory struct {
 	Devices  []Device
 	Counters []int64 // what there is of each
-	Unsure   bool    // there are more of which nothing is known now: nobody gets all
+	Unsure   bool    // there are more of which nothing is known now: no claim gets all
 }
 
 // A Claim is devices that are allocated together.
@@ -61,7 +61,7 @@ type Request struct {
 type Option struct {
 	Count int   // of devices, unless All
 	All   bool  // every device that fits, at least one
-	Admin bool  // also such as are allocated already; nobody else goes without them for it
+	Admin bool  // also such as are allocated already; nothing else goes without them for it
 	Fits  []Fit // by kind
 }
 
@@ -95,7 +95,7 @@ const (
 // A Refusal is why claims cannot be allocated.
 type Refusal struct {
 	Why     Why
-	Request string // the one that was not served
+	Request string // the request that was not served
 	Detail  string // the attribute that is not known, or what is wrong with the selector
 }
 
@@ -124,7 +124,7 @@ func New(inv *Inventory, effort *Effort) *State {
 	return &State{inventory: inv, effort: effort, used: make([]bool, len(inv.Devices)), shares: make([][]int64, len(inv.Devices)), counters: slices.Clone(inv.Counters)}
 }
 
-// Use marks a device as allocated, or as shared by somebody who takes so much of it. It may only be called before anybody is asked.
+// Use marks a device as allocated, or as shared by a pod that takes so much of it. It may only be called before any pody is asked.
 func (s *State) Use(device int, share []int64) {
 	d := &s.inventory.Devices[device]
 	if s.used[device] || s.shares[device] != nil && !d.Multiple {

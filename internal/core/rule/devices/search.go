@@ -3,7 +3,7 @@ package devices
 import "slices"
 
 const (
-	mostSteps   = 20_000 // of one search; nobody waits for a claim that is harder
+	mostSteps   = 20_000 // of one search; nothing waits for a claim that is harder
 	freeLooks   = 100    // at devices in each step; more of them count as further steps
 	mostDevices = 32     // of one claim, by the API
 )
@@ -224,7 +224,7 @@ func (q *search) inUse(d int) bool {
 	return q.inventory.Devices[d].Multiple && (q.shares[d] != nil || slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d }))
 }
 
-// free reports whether nobody has a device who keeps it from others. An administrator gets one twice only in different claims.
+// free reports whether no claim has a device that keeps it from others. An administrator gets one twice only in different claims.
 func (q *search) free(at place, o *Option, d int) bool {
 	if q.inventory.Devices[d].Multiple {
 		return true
@@ -235,7 +235,7 @@ func (q *search) free(at place, o *Option, d int) bool {
 	return !slices.ContainsFunc(q.picks, func(p pick) bool { return p.device == d && (!o.Admin || p.claim == at.claim) })
 }
 
-// selects asks the selectors. One that cannot be answered ends the search.
+// selects asks the selectors. A selector that cannot be answered ends the search.
 func (q *search) selects(at place, o *Option, d int) bool {
 	f := &o.Fits[q.inventory.Devices[d].Kind]
 	switch {

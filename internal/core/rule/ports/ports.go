@@ -45,7 +45,7 @@ func (t *Table) Intern(p Port) int {
 	return len(t.ports) - 1
 }
 
-// Port returns one that was interned.
+// Port returns an interned port.
 func (t *Table) Port(i int) Port { return t.ports[i] }
 
 // Conflicts returns the ports that exclude any of mine.

@@ -147,7 +147,7 @@ func (g *Group) Admits(d int, self bool, reach bits.Set) bool {
 			return g.At(d)+one <= g.MaxSkew
 		}
 		return (g.Universe.Has(d) || reach.Has(d)) && g.At(d)+one-g.Least(reach) <= g.MaxSkew
-	case Affinity: // the first of a group may choose freely, as long as nobody whom it looks for is anywhere at all
+	case Affinity: // the first of a group may choose freely, as long as no pod that it looks for is anywhere at all
 		return g.At(d) > 0 || self && d >= 0 && g.nowhere()
 	default:
 		return g.At(d) == 0

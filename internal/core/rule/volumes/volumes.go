@@ -1,4 +1,4 @@
-// Package volumes counts attached volumes per CSI driver on each bin and says whether more may be attached.
+// Package volumes counts attached volumes per CSI driver on each bin and reports whether more may be attached.
 //
 // A volume that several pods share counts once on each node. A driver without a limit on a bin is unlimited there.
 package volumes

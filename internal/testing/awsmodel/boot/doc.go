@@ -101,7 +101,7 @@ func read(f Family, userData string) (*settings, error) {
 	return nil, fmt.Errorf("this image has no bootstrap for the cluster (family %q)", f)
 }
 
-// contact tells whether the kubelet would be let in.
+// contact reports whether the kubelet would be let in.
 func contact(m Machine, c Cluster, s *settings) error {
 	switch {
 	case s.endpoint != c.Endpoint:
